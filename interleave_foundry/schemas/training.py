@@ -1,0 +1,70 @@
+"""Tables of training: checkpoints, the rollouts that reinforcement saw, evaluations."""
+
+from datetime import datetime
+from typing import Literal
+
+from pydantic import Field
+
+from .base import Row, Table
+
+CheckpointStatus = Literal["candidate", "promoted", "rejected"]
+RolloutStatus = Literal["scored", "malformed", "masked"]
+
+
+class CheckpointRow(Row):
+    """A trained model: where it came from, what it learned from, how it fared."""
+
+    name: str = Field(description="What it is: base_model, planner_sft_checkpoint, ...")
+    version: str = Field(description="Hash of parent, data set and settings; its folder's name")
+    parent: str | None = Field(description="name/version of the checkpoint it was trained from")
+    dataset_version: str | None = Field(description="Content hash of the training rows")
+    config_hash: str = Field(description="Hash of the rendered trainer configuration")
+    metrics: str = Field(description="Final metrics of training, a JSON object of numbers")
+    status: CheckpointStatus = Field(
+        description="candidate: trained; promoted: in use; rejected: worse than the promoted one"
+    )
+    uri: str = Field(description="Folder in Hugging Face format, with a model card")
+    created_at: datetime = Field(description="When training ended, UTC")
+
+
+class RolloutRow(Row):
+    """An answer sampled while the critic was reinforced, with every part of its reward."""
+
+    rollout_id: str = Field(description="Id of the rollout: run, step, group and place in it")
+    run: str = Field(description="Version of the checkpoint that was being trained")
+    step: int = Field(description="Training step, 1-based")
+    row_id: str = Field(description="Row of critic_rl that was asked: its group")
+    response: str = Field(description="What the policy answered")
+    status: RolloutStatus = Field(
+        description="scored: all parts known; malformed: only the format part counts; masked: the "
+        "draw failed or timed out, left out of its group"
+    )
+    verdict: bool | None = Field(description="Verdict of the answer; null: malformed")
+    refined_prompt: str | None = Field(description="Its rewritten prompt; null: malformed")
+    truth: bool = Field(description="The verdict it should have been")
+    image: str | None = Field(description="sha256 of the picture its prompt made; null: none drawn")
+    format: float = Field(description="Format part")
+    accuracy: float | None = Field(description="Accuracy part; null: malformed or masked")
+    step_reward: float | None = Field(description="Step part; null: malformed or masked")
+    reward: float | None = Field(description="The whole reward; null: masked")
+    seconds: float = Field(description="Wall time of drawing and scoring")
+    error: str | None = Field(description="Why it was masked")
+
+
+class EvaluationRow(Row):
+    """A metric of one item of a benchmark, for one variant of the system."""
+
+    benchmark: str = Field(description="Benchmark, such as sketchbook-heldout")
+    variant: str = Field(description="What was evaluated: full_rl, planner_sft, generator_only ...")
+    item_id: str = Field(description="Item of the benchmark: a prompt, an attempt")
+    metric: str = Field(description="Metric, such as plan_valid or final_success")
+    value: float = Field(description="Value; 0 or 1 where it is a yes or no")
+    planner: str = Field(description="Backend and model (checkpoint version) that planned")
+    critic: str = Field(description="Backend and model (checkpoint version) that judged")
+
+
+CHECKPOINTS = Table("checkpoints", CheckpointRow, key=("name", "version"), sharded=True)
+ROLLOUTS = Table("rollouts", RolloutRow, key=("rollout_id",), sharded=True)
+EVALUATIONS = Table(
+    "evaluations", EvaluationRow, key=("benchmark", "variant", "metric", "item_id"), sharded=True
+)

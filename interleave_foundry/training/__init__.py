@@ -1,0 +1,1 @@
+"""From data sets to checkpoints: environments, launchers, base model, SFT, rewards, GRPO."""
