@@ -16,6 +16,7 @@ import orjson
 
 from ..schemas import Table
 from .foundry import SHARDS, Foundry
+from .profile import Profile
 
 OWNERS = ["team:interleave-foundry"]
 FINGERPRINT = "interleave/fingerprint"
@@ -30,8 +31,10 @@ FOLLOW_UPSTREAM = (
 class Node:
     """An asset of the lineage. `tables[0]` is its main table, of which rows are counted.
 
-    `ledger` tables are shared with other assets; `facts` are what its content follows from beside
-    code, settings and inputs.
+    `sections` are dotted paths into the profile; a profile that leaves one out (null) leaves out
+    the node. `ledger` tables are shared with other assets; `facts` are what its content follows
+    from beside code, settings and inputs; `holds` tells what it made where that is not whole
+    tables. `optional` nodes are made when they are selected by name.
     """
 
     name: str
@@ -47,6 +50,13 @@ class Node:
     code_version: str = "1"
     ledger: tuple[Table, ...] = ()
     facts: Callable[[Foundry, dg.DagsterInstance], object] | None = None
+    holds: Callable[[Foundry], list[str | None]] | None = None
+    optional: bool = False
+
+    def in_profile(self, profile: Profile) -> bool:
+        """Whether a profile has every section that steers the node."""
+        settings = profile.model_dump(mode="json")
+        return all(_setting(settings, section) is not None for section in self.sections)
 
     def asset_args(self) -> dict[str, Any]:
         """Arguments for `@dg.asset`."""
@@ -70,7 +80,7 @@ class Node:
         settings = foundry.settings.model_dump(mode="json")
         origin = {
             "code": self.code_version,
-            "settings": {section: settings[section] for section in self.sections},
+            "settings": {section: _setting(settings, section) for section in self.sections},
             "inputs": {dep: NODES[dep].content(foundry, shard) for dep in self.deps},
             "facts": self.facts(foundry, instance) if self.facts else None,
         }
@@ -78,6 +88,8 @@ class Node:
 
     def content(self, foundry: Foundry, shard: str | None) -> list[str | None]:
         """Content hashes of the tables written, of one shard or of all partitions."""
+        if self.holds:
+            return self.holds(foundry)
         lake = foundry.home.lake
         return [
             lake.content_hash(table, partition)
@@ -203,6 +215,14 @@ def picture(png: bytes, alt: str) -> dg.MetadataValue:
 
 def _cell(value: object) -> str:
     return str(value).replace("|", "\\|").replace("\n", " ")
+
+
+def _setting(settings: Mapping[str, Any], section: str) -> Any:
+    """A part of a profile by its dotted path; None when it, or what it is in, is left out."""
+    value: Any = settings
+    for key in section.split("."):
+        value = value[key] if value is not None else None
+    return value
 
 
 def _digest(facts: object) -> str:

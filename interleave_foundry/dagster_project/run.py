@@ -1,8 +1,8 @@
 """`interleave run`: bring the lineage up to date in this process, doing nothing twice.
 
-Three stages, each a real Dagster run in the instance that the UI shows: the bank, then every shard
-by itself, then the aggregates. A node is left alone when the run that last made it succeeded, its
-fingerprint (code, settings, inputs) is still the same, and what it wrote is still there.
+Every stage (`stages.py`) is a real Dagster run in the instance that the UI shows, and every shard
+one of its own. A node is left alone when the run that last made it succeeded, its fingerprint
+(code, settings, inputs) is still the same, and what it wrote is still there.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ import dagster as dg
 import duckdb
 
 from ..assets.foundry import SHARDS, Foundry
-from ..assets.nodes import DATA_VERSION_TAG, FINGERPRINT, Node, lineage
+from ..assets.nodes import DATA_VERSION_TAG, FINGERPRINT, Node
 from ..assets.progress import reporting_to
 from ..assets.prompts.assets import register_shards
 from ..inference.progress import Silent
@@ -21,6 +21,7 @@ from ..schemas import FoundryError, StorageError
 from ..warehouse.storage import first_line
 from .definitions import ASSETS, CHECKS
 from .instance import RUNNER, RUNNER_TAG, open_instance
+from .stages import selected, stages_of
 from .workers import worker_processes
 
 QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
@@ -57,17 +58,15 @@ def run_lineage(
     Raises:
         FoundryError: an unknown node, a failed blocking check, or an asset's own failure.
     """
-    wanted = _selected(select)
+    stages = stages_of(selected(select, foundry.settings))
     register_shards(foundry, instance, shards)
-    bank = [n for n in wanted if not n.sharded and not n.automatic]
-    sharded = [n for n in wanted if n.sharded]
-    aggregates = [n for n in wanted if n.automatic]
     stage = _Stage(foundry, instance, announce, force)
-    outcome = stage.run(bank)
-    if sharded:
+    outcome = stage.run(stages.bank)
+    if stages.shards:
         names = sorted(instance.get_dynamic_partitions(str(SHARDS.name)))
-        outcome.add(_tell(stage, sharded, names, jobs))
-    outcome.add(stage.run(aggregates))
+        outcome.add(_tell(stage, stages.shards, names, jobs))
+    outcome.add(stage.run(stages.aggregates))
+    outcome.add(stage.run(stages.training))
     return outcome
 
 
@@ -96,16 +95,8 @@ def _tell_shard(profile: str, root: str, names: list[str], force: bool, shard: s
     """One shard, in a process of its own."""
     foundry = Foundry(profile=profile, root=root)
     with open_instance(foundry.home) as instance, reporting_to(lambda _: Silent()):
-        return _Stage(foundry, instance, str, force).run(_selected(names), shard)
-
-
-def _selected(select: Sequence[str]) -> list[Node]:
-    nodes = lineage()
-    names = [node.name for node in nodes]
-    unknown = sorted(set(select) - set(names))
-    if unknown:
-        raise FoundryError(f"no asset named {', '.join(unknown)}; there are: {', '.join(names)}")
-    return [node for node in nodes if not select or node.name in select]
+        nodes = selected(names, foundry.settings)
+        return _Stage(foundry, instance, str, force).run(nodes, shard)
 
 
 @dataclass(frozen=True)

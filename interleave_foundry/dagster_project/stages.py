@@ -1,0 +1,64 @@
+"""Which nodes `interleave run` brings up to date, and in which order."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ..assets.nodes import Node, lineage
+from ..assets.profile import Profile
+from ..schemas import FoundryError
+
+
+class Stages(NamedTuple):
+    """Nodes by when they run, each list in lineage order; a stage reads what earlier ones made."""
+
+    bank: list[Node]
+    shards: list[Node]
+    aggregates: list[Node]
+    training: list[Node]
+
+
+def selected(names: Sequence[str], profile: Profile) -> list[Node]:
+    """The named nodes; without names, those of the profile that are not optional.
+
+    Raises:
+        FoundryError: there is no such node, or the profile lacks a section that it needs.
+    """
+    nodes = lineage()
+    known = [node.name for node in nodes]
+    if unknown := sorted(set(names) - set(known)):
+        raise FoundryError(f"no asset named {', '.join(unknown)}; there are: {', '.join(known)}")
+    if not names:
+        return [node for node in nodes if not node.optional and node.in_profile(profile)]
+    chosen = [node for node in nodes if node.name in names]
+    for node in chosen:
+        _require_sections(node, profile)
+    return chosen
+
+
+def stages_of(nodes: Sequence[Node]) -> Stages:
+    """Before the shards comes what they are made from, after them everything else."""
+    before = _before_shards()
+    after = [node for node in nodes if not node.sharded and node.name not in before]
+    return Stages(
+        bank=[node for node in nodes if not node.sharded and node.name in before],
+        shards=[node for node in nodes if node.sharded],
+        aggregates=[node for node in after if node.automatic],
+        training=[node for node in after if not node.automatic],
+    )
+
+
+def _before_shards() -> set[str]:
+    """Names of the nodes that sharded ones depend on, however far up."""
+    names: set[str] = set()
+    for node in reversed(lineage()):
+        if node.sharded or node.name in names:
+            names |= set(node.deps)
+    return names
+
+
+def _require_sections(node: Node, profile: Profile) -> None:
+    if not node.in_profile(profile):
+        raise FoundryError(
+            f"profile {profile.name} has no section {' and '.join(node.sections)}, which "
+            f"{node.name} needs: add it, or use a profile that has it"
+        )

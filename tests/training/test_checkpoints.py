@@ -1,0 +1,121 @@
+"""The registry: which version is in use, after promotions, rejections, rollbacks and crashes."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from interleave_foundry.schemas.training import CHECKPOINTS, CheckpointRow
+from interleave_foundry.training.checkpoints import ABOUT, CheckpointError, Checkpoints
+
+NAME = "critic_rl_checkpoint"
+
+
+@pytest.fixture
+def registry(home):
+    """Three versions, a to c, each with a folder."""
+    registry = Checkpoints(home)
+    for place, version in enumerate("abc"):
+        folder = registry.folder(NAME, version)
+        folder.mkdir(parents=True)
+        (folder / ABOUT).write_text("{}")
+        registry.register(row(registry, version, place))
+    return registry
+
+
+def row(registry, version, place=0):
+    return CheckpointRow(
+        name=NAME,
+        version=version,
+        parent=None,
+        dataset_version="rows",
+        config_hash="config",
+        metrics="{}",
+        status="candidate",
+        uri=str(registry.folder(NAME, version)),
+        created_at=datetime(2026, 1, 1, tzinfo=UTC) + timedelta(days=place),
+    )
+
+
+def statuses(registry):
+    return {row.version: row.status for row in registry.rows(NAME)}
+
+
+def test_a_trained_checkpoint_is_a_candidate(registry):
+    assert statuses(registry) == {"a": "candidate", "b": "candidate", "c": "candidate"}
+    assert registry.promoted(NAME) is None
+
+
+def test_the_promoted_version_replaces_the_one_before(registry):
+    registry.promote(NAME, "a", "first")
+    assert registry.promote(NAME, "b", "better").status == "promoted"
+    assert registry.promoted(NAME).version == "b"
+    assert statuses(registry) == {"a": "candidate", "b": "promoted", "c": "candidate"}
+
+
+def test_rolling_back_goes_to_the_one_before_each_time(registry):
+    for version in "abc":
+        registry.promote(NAME, version, "better")
+    assert registry.roll_back(NAME, "bad in practice").version == "b"
+    assert registry.roll_back(NAME, "this too").version == "a"
+    assert statuses(registry) == {"a": "promoted", "b": "rejected", "c": "rejected"}
+    with pytest.raises(CheckpointError, match="before a"):
+        registry.roll_back(NAME, "and this")
+
+
+def test_what_was_rolled_back_can_be_promoted_again(registry):
+    for version in "ab":
+        registry.promote(NAME, version, "better")
+    registry.roll_back(NAME, "a mistake")
+    registry.promote(NAME, "b", "the rollback was the mistake")
+    assert registry.promoted(NAME).version == "b"
+    assert registry.roll_back(NAME, "no, it was not").version == "a"
+
+
+def test_promoting_twice_is_promoting_once(registry):
+    registry.promote(NAME, "a", "first")
+    registry.promote(NAME, "b", "better")
+    registry.promote(NAME, "b", "again")
+    assert [event.version for event in registry.history(NAME)] == ["a", "b"]
+
+
+def test_a_rejected_version_leaves_the_promoted_one_in_use(registry):
+    registry.promote(NAME, "a", "first")
+    assert registry.reject(NAME, "b", "worse").status == "rejected"
+    assert registry.promoted(NAME).version == "a"
+
+
+def test_the_history_says_when_and_why(registry):
+    registry.promote(NAME, "a", "first of its name")
+    event = registry.history(NAME)[-1]
+    assert (event.action, event.why) == ("promote", "first of its name")
+    assert event.at.tzinfo is not None
+
+
+def test_registering_again_keeps_the_status(registry):
+    registry.promote(NAME, "a", "first")
+    registry.register(row(registry, "a"))
+    assert statuses(registry)["a"] == "promoted"
+
+
+def test_a_promotion_that_was_killed_halfway_is_finished_by_the_next_command(registry):
+    registry.promote(NAME, "a", "first")
+    registry._decide(NAME, "promote", "b", "killed after the journal, before the table")
+    assert registry.promoted(NAME).version == "b"
+    registry.promote(NAME, "b", "again")
+    assert statuses(registry) == {"a": "candidate", "b": "promoted", "c": "candidate"}
+
+
+def test_unknown_and_incomplete_versions_are_not_promoted(registry):
+    with pytest.raises(CheckpointError, match=f"no checkpoint {NAME} z; there are: {NAME} a"):
+        registry.promote(NAME, "z", "typo")
+    (registry.folder(NAME, "a") / ABOUT).unlink()
+    with pytest.raises(CheckpointError, match="incomplete"):
+        registry.promote(NAME, "a", "half of it")
+    assert not registry.history(NAME)
+
+
+def test_a_checkpoint_is_whole_while_row_and_files_are_there(registry):
+    assert registry.whole(NAME, "a") and not registry.whole(NAME, "z")
+    (registry.folder(NAME, "a") / "model.safetensors").symlink_to("gone")
+    registry.home.lake.delete(CHECKPOINTS, f"{NAME}-b")
+    assert not registry.whole(NAME, "a") and not registry.whole(NAME, "b")
