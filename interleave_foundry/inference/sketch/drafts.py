@@ -69,7 +69,7 @@ def outline_story(story: Story, values: Values) -> Outline:
 
 def outline_mentions(reading: Reading, chance: Chance) -> Outline | None:
     """A scene of whatever the request names; None: it names nothing that can be drawn."""
-    things = _mentioned_things(reading)
+    things = mentioned_things(reading)
     backgrounds = reading.named("background")
     if not things and not backgrounds:
         return None
@@ -85,7 +85,7 @@ def outline_mentions(reading: Reading, chance: Chance) -> Outline | None:
 
 def outline_additions(reading: Reading, scene: Scene, chance: Chance) -> Outline | None:
     """The named things, to be added to a picture that is there already."""
-    things = _mentioned_things(reading)[: len(scene.free_cells())]
+    things = mentioned_things(reading)[: len(scene.free_cells())]
     if not things:
         return None
     title = f"adding {_named(things)}"
@@ -191,7 +191,7 @@ def _cell_difference(cell: int, old: Thing | None, new: Thing) -> list[Edit]:
     return [Replace(target, new.kind, new.colour)]
 
 
-def _mentioned_things(reading: Reading) -> list[Add]:
+def mentioned_things(reading: Reading) -> list[Add]:
     """Things named in the request, with number and colour where they stand right before."""
     things: list[Add] = []
     before: list[Mention] = []

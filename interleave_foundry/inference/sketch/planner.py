@@ -179,10 +179,15 @@ def _rest_of(story: Story, reading: Reading, scene: Scene, chance: Chance) -> Ou
     """The story after the step that the scene shows."""
     for values in (story.fill(reading, chance), *story.fillings()):
         outline = outline_story(story, values)
-        rest = moved_aside(_after(outline, scene), scene)
-        if rest and achievable(rest, scene):
+        if rest := rest_after(outline, scene):
             return Outline(outline.title, rest, outline.free, values)
     return None
+
+
+def rest_after(outline: Outline, scene: Scene) -> tuple[Draft, ...]:
+    """How the outline goes on from a scene; empty: it does not lead there, or no further."""
+    rest = moved_aside(_after(outline, scene), scene)
+    return rest if achievable(rest, scene) else ()
 
 
 def _after(outline: Outline, scene: Scene) -> tuple[Draft, ...]:

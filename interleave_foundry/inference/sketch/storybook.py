@@ -99,6 +99,18 @@ class Story(Section):
             values[name] = self._value(name, slot, reading, values, chance)
         return self._combined(values, reading)
 
+    def consistent(self, reading: Reading) -> list[Values]:
+        """Every filling that agrees with what the request names: `fill` gives one of them."""
+        partial: list[dict[str, str]] = [{}]
+        for name, slot in self.slots.items():
+            partial = [
+                {**values, name: value}
+                for values in partial
+                for value in self._agreeing(slot, reading, values)
+            ]
+        combined = (self._combined(values, reading) for values in partial)
+        return list({tuple(values.values()): values for values in combined}.values())
+
     def fillings(self) -> Iterator[Values]:
         """All values the slots can take together."""
         if self.combinations:
@@ -116,16 +128,19 @@ class Story(Section):
     def _value(
         self, name: str, slot: Slot, reading: Reading, values: Values, chance: Chance
     ) -> str:
-        """The thing's own colour, else the first fitting name that is not taken, else any."""
+        """The value that the request names, else the usual one or any."""
+        choices = self._agreeing(slot, reading, values)
+        usual = chance.happens(_USUAL, f"usual {name}")
+        return choices[0] if usual else chance.pick(choices, name)
+
+    def _agreeing(self, slot: Slot, reading: Reading, values: Values) -> list[str]:
+        """The thing's own colour, else the first fitting name that is not taken, else all left."""
         if own := self._own_colour(slot, reading, values):
-            return own
+            return [own]
         taken = [value for n, value in values.items() if self.slots[n].sort == slot.sort]
         left = [choice for choice in slot.choices if choice not in taken]
         named = [found for found in reading.named(slot.sort) if found in left]
-        if named:
-            return named[0]
-        usual = chance.happens(_USUAL, f"usual {name}")
-        return left[0] if usual else chance.pick(left, name)
+        return named[:1] or left
 
     def _own_colour(self, slot: Slot, reading: Reading, values: Values) -> str | None:
         """The colour that the request gives the slot's owner, a usual one before any other."""
