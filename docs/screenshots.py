@@ -15,8 +15,8 @@ sys.path.insert(0, str(DOCS.parent / "tests" / "ui"))
 
 from driving import chromium, dagster_ui, lineage_path  # noqa: E402, the tests know how
 
-from interleave_foundry.assets.figures import small_png  # noqa: E402
 from interleave_foundry.assets.nodes import NODES  # noqa: E402
+from interleave_foundry.assets.plotting import small_png  # noqa: E402
 from interleave_foundry.dagster_project import definitions  # noqa: E402, F401, declares nodes
 
 MARGIN = {"x": 50, "y": 76}  # pixels around the names of the outermost assets

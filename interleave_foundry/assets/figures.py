@@ -1,23 +1,16 @@
-"""Pictures of numbers for asset metadata: PNG bytes in one style, small enough to embed.
+"""Pictures of numbers for asset metadata, in the style of `plotting.py`.
 
-Dagster keeps metadata in its database and shows Markdown; `as_markdown` embeds a picture there.
-Inputs are plain numbers, so any asset can draw. matplotlib is imported when the first one does.
+Inputs are plain numbers, so any asset can draw.
 """
 
-import base64
-import io
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from PIL import Image
+from .plotting import ACCENT, BAD, GOOD, INK, OTHER, PALE, PAPER, drawing, headline, png_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
-INK, PALE, PAPER = "#26324b", "#8a93a6", "#ffffff"
-GOOD, BAD, OTHER, ACCENT = "#2a9d8f", "#d9634c", "#4c78a8", "#e9a23b"
 SFT, RL = GOOD, ACCENT
 STATUS_COLOURS = {"complete": GOOD, "exhausted": ACCENT, "stopped": PALE, "quarantined": BAD}
 CATEGORY_COLOURS = (
@@ -31,50 +24,6 @@ CATEGORY_COLOURS = (
     "#c77b9a",
 )
 
-_INCHES_WIDE, _DPI = 7.0, 144
-_STYLE = {
-    "font.family": "DejaVu Sans",
-    "font.size": 10.5,
-    "text.color": INK,
-    "axes.titlesize": 12.5,
-    "axes.titleweight": "bold",
-    "axes.titlelocation": "left",
-    "axes.titlepad": 12,
-    "axes.titlecolor": INK,
-    "figure.titlesize": 12.5,
-    "figure.titleweight": "bold",
-    "axes.labelcolor": INK,
-    "axes.edgecolor": PALE,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.axisbelow": True,
-    "xtick.color": INK,
-    "ytick.color": INK,
-    "grid.color": "#e6e9ef",
-    "legend.frameon": False,
-    "figure.constrained_layout.w_pad": 0.12,
-    "figure.constrained_layout.h_pad": 0.12,
-}
-
-
-def as_markdown(png: bytes, alt: str) -> str:
-    """A Markdown picture with its bytes inside, which Dagster's UI shows."""
-    words = " ".join(alt.replace("[", "(").replace("]", ")").split())
-    return f"![{words}]({data_url(png)})"
-
-
-def data_url(png: bytes) -> str:
-    """An address that is the picture itself."""
-    return f"data:image/png;base64,{base64.b64encode(png).decode()}"
-
-
-def small_png(image: Image.Image, colours: int = 128) -> bytes:
-    """A palette PNG, a third of the size; its colours are refined, so that rare ones survive."""
-    buffer = io.BytesIO()
-    palette = image.convert("RGB").quantize(colours, kmeans=1, dither=Image.Dither.NONE)
-    palette.save(buffer, "PNG", optimize=True)
-    return buffer.getvalue()
-
 
 def counts_by_category(counts: Mapping[str, Mapping[str, int]], what: str = "prompts") -> bytes:
     """A bar a category, divided into its sub-categories.
@@ -83,14 +32,14 @@ def counts_by_category(counts: Mapping[str, Mapping[str, int]], what: str = "pro
         counts: category -> sub-category -> count.
         what: what is counted, for title and axis.
     """
-    with _axes(_height(len(counts))) as (figure, axes):
+    with drawing(_height(len(counts))) as (figure, axes):
         widest = max((sum(members.values()) for members in counts.values()), default=0)
         for row, members in enumerate(counts.values()):
             _divided_bar(axes, row, members, CATEGORY_COLOURS[row % len(CATEGORY_COLOURS)], widest)
         _name_rows(axes, list(counts), room_right=0.4)
-        _title(figure, f"{what.capitalize()} by category and sub-category")
+        headline(figure, f"{what.capitalize()} by category and sub-category")
         axes.set_xlabel("in brackets: the sub-categories, and how many each has")
-        return _png(figure)
+        return png_of(figure)
 
 
 def status_counts(counts: Mapping[str, int], what: str = "trajectories") -> bytes:
@@ -126,16 +75,16 @@ def variance_histogram(
         edges: bin borders, one more than `counts`.
         theta: the dividing variance; None: nothing was divided.
     """
-    with _axes(3.4) as (figure, axes):
+    with drawing(3.4) as (figure, axes):
         axes.grid(axis="y")
         if theta is None:
             axes.stairs(counts, edges, fill=True, color=OTHER)
         else:
             _two_sided(axes, edges, counts, theta)
         _count_axis(axes, counts, what)
-        _title(figure, f"Variance of a {what.removesuffix('s')}'s scores")
+        headline(figure, f"Variance of a {what.removesuffix('s')}'s scores")
         axes.set_xlabel("variance of the overall scores of the iterations")
-        return _png(figure)
+        return png_of(figure)
 
 
 def balance_by_iteration(rows: Sequence[Mapping[str, int]]) -> bytes:
@@ -144,13 +93,13 @@ def balance_by_iteration(rows: Sequence[Mapping[str, int]]) -> bytes:
     Args:
         rows: `iteration`, `accepted_before`, `rejected_before`, `accepted_after`, `rejected_after`.
     """
-    with _axes(3.4, columns=2) as (figure, panels):
+    with drawing(3.4, columns=2) as (figure, panels):
         for axes, when in zip(panels, ("before", "after"), strict=True):
             _verdict_bars(axes, rows, when)
             axes.set_title(f"Verdicts {when} balancing")
         panels[0].set_ylabel("samples")
         panels[0].legend(loc="upper right")
-        return _png(figure)
+        return png_of(figure)
 
 
 def score_by_iteration(rows: Sequence[Mapping[str, float]]) -> bytes:
@@ -159,8 +108,8 @@ def score_by_iteration(rows: Sequence[Mapping[str, float]]) -> bytes:
     Args:
         rows: `iteration`, `attempts`, `mean`, `lower_quartile`, `median`, `upper_quartile`.
     """
-    with _axes(4.2, rows=2, heights=(2.6, 1)) as (figure, (scores, attempts)):
-        _title(figure, "Overall score by iteration")
+    with drawing(4.2, rows=2, heights=(2.6, 1)) as (figure, (scores, attempts)):
+        headline(figure, "Overall score by iteration")
         _score_lines(scores, rows)
         bars = attempts.bar(_column(rows, "iteration"), _column(rows, "attempts"), 0.55)
         for bar in bars:
@@ -169,7 +118,7 @@ def score_by_iteration(rows: Sequence[Mapping[str, float]]) -> bytes:
         attempts.margins(y=0.35)
         attempts.set(xlabel="iteration", ylabel="attempts")
         attempts.set_yticks([])
-        return _png(figure)
+        return png_of(figure)
 
 
 def _divided_bar(
@@ -187,14 +136,14 @@ def _divided_bar(
 
 def _named_bars(counts: Mapping[str, int], colours: Sequence[str], title: str, what: str) -> bytes:
     total = sum(counts.values()) or 1
-    with _axes(_height(len(counts))) as (figure, axes):
+    with drawing(_height(len(counts))) as (figure, axes):
         bars = axes.barh(range(len(counts)), list(counts.values()), 0.65, color=colours)
         labels = [f"{n:,}  ({n / total:.1%})" for n in counts.values()]
         axes.bar_label(bars, labels, padding=4, fontsize=9.5, color=INK)
         _name_rows(axes, list(counts), room_right=0.16)
-        _title(figure, title)
+        headline(figure, title)
         axes.set_xlabel(what)
-        return _png(figure)
+        return png_of(figure)
 
 
 def _name_rows(axes: "Axes", names: Sequence[str], room_right: float) -> None:
@@ -263,34 +212,6 @@ def _column(rows: Sequence[Mapping[str, float]], name: str) -> list[float]:
     return [row[name] for row in rows]
 
 
-def _title(figure: "Figure", words: str) -> None:
-    """At the picture's left edge, where long titles have room."""
-    figure.suptitle(words, x=0.015, ha="left")
-
-
 def _height(bars: int) -> float:
     """Inches for a chart of horizontal bars."""
     return 1.35 + 0.36 * max(bars, 1)
-
-
-@contextmanager
-def _axes(
-    height: float, rows: int = 1, columns: int = 1, heights: Sequence[float] | None = None
-) -> Iterator[tuple["Figure", Any]]:
-    """A figure of its own (no pyplot, so no shared state) and its axes, in our style.
-
-    Yields the figure and its axes; an array of them when there is more than one.
-    """
-    import matplotlib
-    from matplotlib.figure import Figure
-
-    with matplotlib.rc_context(_STYLE):  # type: ignore[arg-type]
-        figure = Figure(figsize=(_INCHES_WIDE, height), dpi=_DPI, layout="constrained")
-        axes = figure.subplots(rows, columns, sharex=rows > 1, height_ratios=heights)
-        yield figure, axes
-
-
-def _png(figure: "Figure") -> bytes:
-    raw = io.BytesIO()
-    figure.savefig(raw, format="png", facecolor=PAPER)
-    return small_png(Image.open(raw))

@@ -208,7 +208,7 @@ def sample(rows: Sequence[Mapping[str, object]]) -> dg.MetadataValue:
 
 def picture(png: bytes, alt: str) -> dg.MetadataValue:
     """A picture inside the metadata, for the UI to show."""
-    from .figures import as_markdown
+    from .plotting import as_markdown
 
     return dg.MetadataValue.md(as_markdown(png, alt))
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageColor
 
-from interleave_foundry.assets import figures
+from interleave_foundry.assets import figures, plotting
 
 SCORES = [
     {
@@ -69,13 +69,13 @@ def test_the_histogram_shows_sft_left_and_rl_right_of_theta():
 def test_a_histogram_without_theta_has_no_sides():
     png = figures.variance_histogram([0, 1, 2], [5, 4], None)
     assert not len(columns_of(png, figures.SFT)) and not len(columns_of(png, figures.RL))
-    assert len(columns_of(png, figures.OTHER))
+    assert len(columns_of(png, plotting.OTHER))
 
 
 def test_longer_bars_stand_for_more():
     def length(complete: int) -> int:
         png = figures.status_counts({"complete": complete, "exhausted": 100})
-        close = np.abs(pixels(png) - ImageColor.getrgb(figures.GOOD)).max(axis=2) < 12
+        close = np.abs(pixels(png) - ImageColor.getrgb(plotting.GOOD)).max(axis=2) < 12
         return int(close.sum())
 
     assert length(20) < length(60) < length(100)
@@ -108,6 +108,6 @@ def test_nothing_to_show_is_an_empty_picture(draw):
 
 def test_markdown_carries_the_picture_and_its_words():
     png = DRAWN["status"]()
-    text = figures.as_markdown(png, "status [of]\nall")
+    text = plotting.as_markdown(png, "status [of]\nall")
     assert text.startswith("![status (of) all](data:image/png;base64,")
     assert base64.b64decode(text.split("base64,")[1].removesuffix(")")) == png

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image, ImageColor
 from story_lake import StoryLake, growing_flower
 
-from interleave_foundry.assets.figures import BAD
+from interleave_foundry.assets.plotting import BAD
 from interleave_foundry.assets.trajectories import gallery
 from interleave_foundry.schemas import BadImageError, FoundryError
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from ...warehouse import Home, Picture
-from ..figures import data_url, small_png
+from ..plotting import data_url, small_png
 from .sheet import contact_sheet
 from .stories import Story, load_stories, pick_showcase
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from PIL import Image, ImageDraw, ImageFont
 
-from ..figures import BAD, INK, PALE, PAPER
+from ..plotting import BAD, INK, PALE, PAPER
 from .stories import Attempt, Story, StoryStep
 
 _FRAME, _FAINT = "#d5dae3", "#f3f5f9"
