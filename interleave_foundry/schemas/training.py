@@ -45,7 +45,7 @@ class RolloutRow(Row):
     image: str | None = Field(description="sha256 of the picture its prompt made; null: none drawn")
     format: float = Field(description="Format part")
     accuracy: float | None = Field(description="Accuracy part; null: malformed or masked")
-    step_reward: float | None = Field(description="Step part; null: malformed or masked")
+    step_reward: float | None = Field(description="Step part; null: malformed, masked or left out")
     reward: float | None = Field(description="The whole reward; null: masked")
     seconds: float = Field(description="Wall time of drawing and scoring")
     error: str | None = Field(description="Why it was masked")

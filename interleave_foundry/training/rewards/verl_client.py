@@ -1,0 +1,92 @@
+"""The reward function that verl loads by path: asks the reward service of the training run.
+
+A standalone file for the trainer's environment: nothing but the standard library and aiohttp, which
+comes with Ray. verl treats an exception as the failure of a whole group, and wants the same keys
+from every sample, so whatever goes wrong ends in the same numbers, masked.
+
+Of verl 0.9 it uses: `solution_str`, decoded without special tokens; `ground_truth` and `extra_info`
+as in the Parquet row; `extra_info["global_steps"]`, added by the rollout server: how many updates
+the weights had seen that wrote the answer.
+"""
+
+import asyncio
+import logging
+import os
+from typing import Any
+
+import aiohttp
+
+_LOG = logging.getLogger(__name__)
+_TIMEOUT_SECONDS = 3600.0  # the service has its own, per drawing; this one outlasts a long queue
+_TRIES = 3
+_STATE = ("origin_prompt", "rewritten_prompt", "origin_image")
+_TRUTH = ("success", "semantics", "quality")
+
+
+async def compute_score(
+    data_source: str,
+    solution_str: str,
+    ground_truth: dict[str, Any],
+    extra_info: dict[str, Any] | None = None,
+    **_: Any,
+) -> dict[str, float]:
+    """The reward of one answer and its parts, as numbers; `masked` 1: leave it out of its group."""
+    try:
+        return _numbers(await _ask(_request(solution_str, ground_truth, extra_info or {})))
+    except Exception as error:
+        _LOG.warning("no reward, the rollout is masked: %s: %s", type(error).__name__, error)
+        return _numbers({"status": "masked"})
+
+
+def _request(
+    response: str, ground_truth: dict[str, Any], extra_info: dict[str, Any]
+) -> dict[str, Any]:
+    truth = {name: float(ground_truth[name]) for name in _TRUTH}
+    evaluation = truth | {"success": bool(ground_truth["success"])}
+    return {
+        "step": int(extra_info.get("global_steps") or 0) + 1,
+        "row_id": extra_info["row_id"],
+        "response": response,
+        "state": {name: extra_info[name] for name in _STATE} | {"evaluation": evaluation},
+    }
+
+
+async def _ask(request: dict[str, Any]) -> dict[str, Any]:
+    for tries_left in reversed(range(_TRIES)):
+        try:
+            return await _post(request)
+        except aiohttp.ClientConnectorError:  # it never arrived: nothing is counted twice
+            if not tries_left:
+                raise
+            await asyncio.sleep(1)
+    raise AssertionError("the last try returns or raises")
+
+
+async def _post(request: dict[str, Any]) -> dict[str, Any]:
+    url, token = os.environ["INTERLEAVE_REWARD_URL"], os.environ["INTERLEAVE_REWARD_TOKEN"]
+    headers = {"Authorization": f"Bearer {token}"}
+    timeout = aiohttp.ClientTimeout(total=_TIMEOUT_SECONDS)
+    async with (
+        aiohttp.ClientSession(timeout=timeout, headers=headers) as session,
+        session.post(url, json=request) as response,
+    ):
+        if response.status != 200:
+            raise ValueError(f"HTTP {response.status}: {(await response.text())[:200]}")
+        answer: dict[str, Any] = await response.json()
+        return answer
+
+
+def _numbers(answer: dict[str, Any]) -> dict[str, float]:
+    return {
+        "score": _number(answer.get("reward")),
+        "masked": float(answer["status"] == "masked"),
+        "malformed": float(answer["status"] == "malformed"),
+        "format_reward": _number(answer.get("format")),
+        "accuracy_reward": _number(answer.get("accuracy")),
+        "step_reward": _number(answer.get("step_reward")),
+        "reward_seconds": _number(answer.get("seconds")),
+    }
+
+
+def _number(value: float | None) -> float:
+    return 0.0 if value is None else float(value)
