@@ -1,0 +1,218 @@
+"""One variant on one benchmark: every story told, every stored attempt judged, each as numbers.
+
+All calls go through one journal a benchmark, so that a killed evaluation goes on where it was, and
+variants that share an agent share its answers. Nothing of it enters the tables of training data.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import aclosing
+from dataclasses import dataclass
+
+from ...inference.calls import ModelCalls, Place
+from ...inference.crew import Crew
+from ...inference.events import Drawn, StepAccepted, StepExhausted
+from ...inference.loop import Loop, Story
+from ...inference.progress import Progress
+from ...inference.roles import BadAnswer, Generator, Plan, PlanRequest, Roles, Scorer, name_of
+from ...inference.seeds import attempt_seed
+from ...inference.settings import Limits, LoopSettings
+from ...inference.sketch.goals import goals_of
+from ...inference.sketch.perception import look
+from ...inference.tries import CallFailed
+from ...schemas import FoundryError
+from ...schemas.bank import PromptRow
+from ...schemas.training import EvaluationRow
+from ...schemas.trajectories import ModelCallRow, QuarantineRow
+from ...training.rewards.rules import Grades, step_reward, undrawn_reward
+from ...warehouse import Home, Picture
+from .items import AttemptItem, Benchmark
+from .plan_metrics import plan_faults, plan_is_correct
+
+ASSET = "evaluation"
+
+
+@dataclass(frozen=True)
+class Studio:
+    """Where variants are evaluated: the same pictures, draws and grades for all of them.
+
+    `loop` has the seed of every draw and the most steps a plan may have.
+    """
+
+    home: Home
+    generator: Generator
+    scorer: Scorer
+    loop: LoopSettings
+    limits: Limits
+    in_flight: int
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What an item came to: metric -> value, and the last picture (sha256) of a story."""
+
+    item_id: str
+    values: dict[str, float]
+    final: str | None = None
+    quarantine: QuarantineRow | None = None
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """Rows for `evaluations`, the last picture of every story that has one, and all calls made."""
+
+    rows: list[EvaluationRow]
+    finals: dict[str, str]
+    calls: list[ModelCallRow]
+
+
+async def evaluate(
+    studio: Studio,
+    variant: str,
+    roles: Roles,
+    t_max: int,
+    benchmark: Benchmark,
+    progress: Progress,
+    plans: bool = True,
+    judges: bool = True,
+) -> Evaluated:
+    """Evaluate a variant, whose agents are in `roles`, on a benchmark.
+
+    Args:
+        plans: it has a planner, whose plans are measured.
+        judges: it has a critic, whose verdicts and rewritten prompts are measured.
+
+    Raises:
+        FoundryError: a model gave no answer; what is finished is kept.
+    """
+    limits = studio.limits.model_copy(update={"agents": studio.in_flight})
+    with ModelCalls(studio.home, ASSET, benchmark.name, roles, limits) as calls:
+        settings = studio.loop.model_copy(update={"t_max": t_max, "on_exhausted": "last"})
+        stories, verdicts = _Telling(calls, settings, plans), _Judging(calls, settings.seed)
+        work: list[tuple[Callable, object]] = [(stories, row) for row in benchmark.stories]
+        work += [(verdicts, item) for item in benchmark.attempts if judges]
+        crew = Crew(benchmark.name, studio.in_flight, 1.0, progress)
+        measured = await crew.each(work, _measure)
+        rows = [row for each in measured for row in _rows(each, variant, roles, benchmark.name)]
+        finals = {each.item_id: each.final for each in measured if each.final}
+        return Evaluated(rows, finals, calls.ledger())
+
+
+async def _measure(work: tuple[Callable, object]) -> Measured:
+    measure, item = work
+    try:
+        return await measure(item)
+    except CallFailed as error:
+        raise FoundryError(f"evaluation: {error}; finished calls are kept, run again") from error
+
+
+def _rows(each: Measured, variant: str, roles: Roles, benchmark: str) -> Iterator[EvaluationRow]:
+    for metric, value in each.values.items():
+        yield EvaluationRow(
+            benchmark=benchmark,
+            variant=variant,
+            item_id=each.item_id,
+            metric=metric,
+            value=value,
+            planner=name_of(roles.planner),
+            critic=name_of(roles.critic),
+        )
+
+
+@dataclass(frozen=True)
+class _Telling:
+    """From a request to the last picture of its story."""
+
+    calls: ModelCalls
+    settings: LoopSettings
+    plans: bool
+
+    async def __call__(self, row: PromptRow) -> Measured:
+        given = tuple([await self.calls.picture(sha256) for sha256 in row.input_images])
+        request = PlanRequest(row.text, given)
+        plan = await self._plan(row, request)
+        values = _plan_values(request, plan) if self.plans else {}
+        if plan is None:
+            return Measured(row.prompt_id, {**values, "final_success": 0.0})
+        final, draws = await self._tell(Story(row.prompt_id, plan, given))
+        told = {"final_success": _succeeded(request, final), "generator_calls": float(draws)}
+        return Measured(row.prompt_id, {**values, **told}, final.sha256 if final else None)
+
+    async def _plan(self, row: PromptRow, request: PlanRequest) -> Plan | None:
+        try:
+            return (await self.calls.plan(Place(row.prompt_id), request)).answer
+        except BadAnswer:
+            return None
+
+    async def _tell(self, story: Story) -> tuple[Picture | None, int]:
+        """The last picture that the story went on with, and how many were drawn."""
+        final, draws = None, 0
+        try:
+            async with aclosing(Loop(story, self.calls, self.settings).events()) as events:
+                async for event in events:
+                    draws += isinstance(event, Drawn)
+                    if isinstance(event, StepAccepted | StepExhausted) and event.chosen:
+                        final = event.chosen.drawn.picture
+        except BadAnswer:  # a plan that cannot be followed, a prompt that cannot be drawn
+            return None, draws
+        return final, draws
+
+
+@dataclass(frozen=True)
+class _Judging:
+    """From a stored attempt to a verdict, and to what the rewritten prompt gains.
+
+    The draw's seed is the attempt's alone, the same for every critic, so that critics can be
+    compared attempt by attempt. The step reward is that of training (`rewards/rules.py`, the
+    paper's form), over attempts that deserve to be rejected: accepting one gains nothing. The
+    `refined_gain` counts only those that were rejected, in points of the overall score.
+    """
+
+    calls: ModelCalls
+    seed: int
+
+    async def __call__(self, item: AttemptItem) -> Measured:
+        place = Place(item.prompt_id, item.step_number, item.iteration)
+        before = await self.calls.picture(item.source) if item.source else None
+        after = await self.calls.picture(item.image)
+        judged = await self.calls.judge(place, before, after, item.goal, item.rewritten)
+        verdict = judged.answer
+        right = float(verdict.accepted == item.truth)
+        if item.truth:
+            return Measured(item.item_id, {"verdict_accuracy_true": right})
+        if verdict.accepted:
+            values = {"step_reward": undrawn_reward()}
+        else:
+            prompt = verdict.refined_prompt.strip() or item.rewritten or item.goal
+            values = _gains(item.grades, await self._redrawn(item, place, before, prompt))
+        return Measured(item.item_id, {"verdict_accuracy_false": right, **values})
+
+    async def _redrawn(
+        self, item: AttemptItem, place: Place, before: Picture | None, prompt: str
+    ) -> Grades:
+        seed = attempt_seed(self.seed, item.item_id, item.step_number, item.iteration)
+        try:
+            sources = (before,) if before else ()
+            picture = (await self.calls.generate(place, prompt, sources, seed)).answer
+        except BadAnswer:  # a prompt that cannot be drawn: as bad as a picture can be
+            return Grades(0.0, 0.0)
+        score = (await self.calls.score(place, before, picture, item.goal)).answer
+        return Grades(score.semantics, score.quality)
+
+
+def _plan_values(request: PlanRequest, plan: Plan | None) -> dict[str, float]:
+    if plan is None:
+        return {"plan_valid": 0.0, "plan_correct": 0.0}
+    valid, correct = not plan_faults(request, plan), plan_is_correct(request, plan)
+    return {"plan_valid": float(valid), "plan_correct": float(correct)}
+
+
+def _succeeded(request: PlanRequest, final: Picture | None) -> float:
+    """1 where the picture, as it is seen, shows what was asked for and has no flaws."""
+    seen = look(final) if final else None
+    flawed = bool(seen and (seen.crooked or seen.blemished))
+    return float(goals_of(request).met_by(seen.scene if seen else None) and not flawed)
+
+
+def _gains(before: Grades, after: Grades) -> dict[str, float]:
+    gain = after.overall - before.overall
+    return {"step_reward": step_reward(before, after), "refined_gain": gain}
