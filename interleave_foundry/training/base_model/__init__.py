@@ -1,0 +1,1 @@
+"""The base model of the sketch world: a tiny Qwen3-VL that has learned to say what it sees."""

@@ -1,0 +1,180 @@
+"""Random stages of the sketch world: a scene before, an edit in words, and scenes after it.
+
+Nothing here comes from the prompt bank: things, colours, places and edits are drawn by chance, so
+the lessons know no story.
+"""
+
+from functools import cached_property
+
+import numpy as np
+
+from ...inference.sketch.chance import Chance, happens, pick, random_by
+from ...inference.sketch.kinds import BACKGROUNDS, KINDS
+from ...inference.sketch.mistakes import collateral, wrong_colour, wrong_kind, wrong_place
+from ...inference.sketch.physics import applied
+from ...inference.sketch.renderer import Flaws
+from ...inference.sketch.scene import (
+    Add,
+    Create,
+    Edit,
+    Move,
+    Place,
+    Recolour,
+    Remove,
+    Replace,
+    Scene,
+    SetBackground,
+    Target,
+    Thing,
+)
+from ...inference.sketch.sentences import creation
+from ...inference.sketch.wording import Manner, word
+
+_MOST_THINGS = 6
+_FROM_SCRATCH = 0.25
+_MISTAKE = 0.5
+_FLAW = 0.12
+
+
+class Stage:
+    """What there was, what was asked for and what came of it; everything by `seed`."""
+
+    def __init__(self, seed: int) -> None:
+        self._rng = random_by("stage", seed)
+        self._chance = Chance(f"stage {seed}")
+        self.before = None if happens(self._rng, _FROM_SCRATCH) else _scene(self._rng, 1)
+        self._edit = _edit(self.before, self._rng)
+        self.wanted = applied_to(self._edit, self.before)
+        self.after = self._outcome()
+        self.flaws = _flaws(self.after, self._rng)
+
+    @cached_property
+    def goal(self) -> str:
+        """The edit in words: a prompt that can be read in one way only."""
+        tell = self._chance.happens
+        manner = Manner(
+            places=True,
+            colours=tell(0.6, "colours"),
+            keep=self.before is not None and tell(0.35, "keep"),
+            relations=tell(0.3, "relations"),
+        )
+        return word([self._edit], self.before, manner, self._chance, settled=True)
+
+    def _outcome(self) -> Scene:
+        """The wanted scene, or one with a mistake."""
+        if not happens(self._rng, _MISTAKE):
+            return self.wanted
+        before = self.before or Scene()
+        if self.before and happens(self._rng, 0.4):
+            return collateral(before, self.wanted, self._rng)
+        return _spoilt(self._edit, before, self._rng) or before
+
+
+def applied_to(edit: Edit, before: Scene | None) -> Scene:
+    """The scene after an exact edit; a creation's things are drawn one by one."""
+    if not isinstance(edit, Create):
+        return applied(edit, before or Scene())
+    scene = Scene(edit.background)
+    for add in edit.things:
+        scene = applied(add, scene)
+    return scene
+
+
+def _scene(rng: np.random.Generator, fewest: int) -> Scene:
+    count = int(rng.integers(fewest, _MOST_THINGS + 1))
+    cells = rng.permutation(9)[:count]
+    return Scene(pick(rng, BACKGROUNDS), {int(cell): _thing(rng) for cell in cells})
+
+
+def _thing(rng: np.random.Generator) -> Thing:
+    kind = KINDS[pick(rng, list(KINDS))]
+    usual = happens(rng, 0.4)
+    return Thing(kind.name, kind.colours[0] if usual else pick(rng, kind.colours))
+
+
+def _edit(before: Scene | None, rng: np.random.Generator) -> Edit:
+    """An exact edit that changes something."""
+    if before is None:
+        scene = _scene(rng, 0)
+        return creation(Scene(scene.background, dict(list(scene.cells.items())[:4])))
+    makers = (_add, _add, _add, _move, _move, _recolour, _replace, _remove, _set_background)
+    return pick(rng, makers)(before, rng)
+
+
+def _target(scene: Scene, rng: np.random.Generator) -> Target:
+    cell = pick(rng, sorted(scene.cells))
+    return Target(scene.cells[cell].kind, scene.cells[cell].colour, cell)
+
+
+def _add(scene: Scene, rng: np.random.Generator) -> Edit:
+    thing = _thing(rng)
+    return Add(thing.kind, thing.colour, Place(cell=pick(rng, scene.free_cells())))
+
+
+def _move(scene: Scene, rng: np.random.Generator) -> Edit:
+    return Move(_target(scene, rng), Place(cell=pick(rng, scene.free_cells())))
+
+
+def _recolour(scene: Scene, rng: np.random.Generator) -> Edit:
+    target = _target(scene, rng)
+    others = [c for c in KINDS[str(target.kind)].colours if c != target.colour]
+    return Recolour(target, pick(rng, others)) if others else _add(scene, rng)
+
+
+def _replace(scene: Scene, rng: np.random.Generator) -> Edit:
+    target, thing = _target(scene, rng), _thing(rng)
+    if thing.kind == target.kind:
+        return _add(scene, rng)
+    return Replace(target, thing.kind, thing.colour)
+
+
+def _remove(scene: Scene, rng: np.random.Generator) -> Edit:
+    return Remove(_target(scene, rng))
+
+
+def _set_background(scene: Scene, rng: np.random.Generator) -> Edit:
+    return SetBackground(pick(rng, [name for name in BACKGROUNDS if name != scene.background]))
+
+
+def _spoilt(edit: Edit, before: Scene, rng: np.random.Generator) -> Scene | None:
+    """The scene after the edit went wrong in one way; None: it was not done at all."""
+    if isinstance(edit, Create):
+        return _spoilt_creation(edit, rng)
+    ways = (
+        wrong_kind(edit, rng),
+        wrong_colour(edit, rng),
+        wrong_place(edit, _cells(edit), before, rng),
+    )
+    possible = [way for way in ways if way is not None]
+    return applied_to(pick(rng, possible), before) if possible else None
+
+
+def _spoilt_creation(edit: Create, rng: np.random.Generator) -> Scene:
+    scene = applied_to(edit, None)
+    if not scene.cells or happens(rng, 0.2):
+        return Scene(pick(rng, BACKGROUNDS), scene.cells)
+    cell = pick(rng, sorted(scene.cells))
+    if happens(rng, 0.3):
+        return scene.with_cell(cell, None)
+    return scene.with_cell(cell, _thing(rng))
+
+
+def _cells(edit: Edit) -> set[int]:
+    """Where the edit would be right."""
+    match edit:
+        case Add(place=place) | Move(place=place):
+            return {place.cell} if place.cell is not None else set()
+        case Remove(target) | Recolour(target) | Replace(target):
+            return {target.cell} if target.cell is not None else set()
+        case _:
+            return set()
+
+
+def _flaws(scene: Scene, rng: np.random.Generator) -> Flaws:
+    seed = int(rng.integers(2**31))
+    if not happens(rng, _FLAW):
+        return Flaws(seed=seed)
+    cells = sorted(scene.cells)
+    if cells and happens(rng, 0.5):
+        return Flaws(crooked=[pick(rng, cells)], seed=seed)
+    return Flaws(blemished=[int(rng.integers(9))], seed=seed)

@@ -1,0 +1,47 @@
+"""What may be set about the base model."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from ...schemas.documents import Section
+
+
+class Architecture(Section):
+    """Sizes of a tiny Qwen3-VL; the defaults make 3.6 million parameters."""
+
+    hidden: int = Field(192, multiple_of=32, description="Width of the language model")
+    layers: int = Field(5, ge=1, description="Layers of the language model")
+    feed_forward: int = Field(512, ge=32, description="Width of its feed-forward layers")
+    vision_hidden: int = Field(128, multiple_of=32, description="Width of the vision tower")
+    vision_layers: int = Field(2, ge=1, description="Layers of the vision tower")
+    vocabulary: int = Field(1536, ge=512, description="Entries that the BPE is trained to")
+    image_pixels: int = Field(
+        96 * 96, description="Pixels of a picture at most; a visual token covers 32 x 32"
+    )
+
+
+class Lessons(Section):
+    """How the tiny model is taught to see and to read, before it is anybody's agent."""
+
+    steps: int = Field(3000, ge=1, description="Optimizer steps")
+    batch: int = Field(32, ge=1, description="Samples per step")
+    learning_rate: float = Field(1e-3, gt=0, description="Peak learning rate")
+    seed: int = Field(0, description="Weights, lessons and their order follow from it")
+    threads: int = Field(2, ge=1, description="CPU threads")
+
+
+class BaseModelSettings(Section):
+    """Where the base of planner and critic comes from."""
+
+    source: Literal["packaged", "train", "huggingface"] = Field(
+        "packaged",
+        description="packaged: the tiny model shipped with the project; train: teach one from "
+        "scratch, as the shipped one was; huggingface: a model by id or path",
+    )
+    model: str | None = Field(None, description="huggingface: id or path of the model")
+    revision: str | None = Field(None, description="huggingface: commit that is meant")
+    architecture: Architecture = Field(
+        default_factory=Architecture, description="Sizes of the tiny model"
+    )
+    lessons: Lessons = Field(default_factory=Lessons, description="How the tiny model is taught")
