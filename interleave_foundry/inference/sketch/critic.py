@@ -31,7 +31,7 @@ from .scene import (
 from .sentences import phrase_command, phrase_noun
 from .settings import SketchSettings, model_name
 
-_REVISION = 1  # raise when the critic's behaviour changes
+_REVISION = 2  # raise when the critic's behaviour changes
 _PLEAS = ("Please try again, more carefully.", "Make it better.", "Try harder.")
 
 
@@ -87,46 +87,46 @@ def exactly(comparison: Comparison) -> Command:
 
 
 def explained(comparison: Comparison, instruction: str) -> str:
-    """A sentence for every part of the goal, one for the rest, and the conclusion."""
+    """The goal in its words, a sentence for every cell that is or should be taken, the conclusion.
+
+    Cell by cell, because a model that learns from it must compare and not guess.
+    """
     sentences = [f"Asked for: {instruction.strip()}"]
     if not comparison.asked:
         sentences.append("I cannot tell what this asks for.")
     if comparison.impossible:
         sentences.append("A part of it is impossible here.")
-    sentences += [*_background_sentence(comparison), *_cell_sentences(comparison)]
-    sentences += [*_rest_sentences(comparison), *_flaw_sentences(comparison.seen)]
+    sentences += [_background_sentence(comparison), *_cell_sentences(comparison)]
     sentences.append("The step succeeded." if comparison.fulfilled else "The step failed.")
     return "\n".join(sentences)
 
 
-def _background_sentence(comparison: Comparison) -> list[str]:
+def _background_sentence(comparison: Comparison) -> str:
     wanted, seen = comparison.wanted.background, comparison.seen.scene.background
-    if not comparison.background_asked and comparison.background_right:
-        return []
-    return [f"Background: want {wanted}, see {seen}, {_mark(wanted == seen)}."]
+    return f"Background: want {wanted}, see {seen}, {_mark(wanted == seen)}."
 
 
 def _cell_sentences(comparison: Comparison) -> list[str]:
-    return [_cell_sentence(comparison, cell) for cell in comparison.relevant]
-
-
-def _rest_sentences(comparison: Comparison) -> list[str]:
-    if comparison.disturbed:
-        return [_cell_sentence(comparison, cell) for cell in comparison.disturbed]
-    return ["Elsewhere: nothing." if comparison.from_scratch else "Elsewhere: unchanged."]
+    seen = comparison.seen
+    taken = {*comparison.wanted.cells, *seen.scene.cells, *seen.crooked, *seen.blemished}
+    return [_cell_sentence(comparison, cell) for cell in sorted(taken)]
 
 
 def _cell_sentence(comparison: Comparison, cell: int) -> str:
     wanted = comparison.wanted.cells.get(cell)
     seen = comparison.seen.scene.cells.get(cell)
     place = PLACES[cell].capitalize()
-    return f"{place}: want {_name(wanted)}, see {_name(seen)}, {_mark(wanted == seen)}."
+    return f"{place}: want {_name(wanted)}, see {_name(seen)}, {_verdict(comparison, cell)}."
 
 
-def _flaw_sentences(seen: Perceived) -> list[str]:
-    crooked = [f"{PLACES[cell].capitalize()}: it is crooked." for cell in sorted(seen.crooked)]
-    scribbles = [f"{PLACES[cell].capitalize()}: a scribble." for cell in sorted(seen.blemished)]
-    return crooked + scribbles
+def _verdict(comparison: Comparison, cell: int) -> str:
+    """`wrong` before all else; a right thing may still be drawn badly."""
+    wanted = comparison.wanted.cells.get(cell)
+    if wanted != comparison.seen.scene.cells.get(cell):
+        return _mark(False)
+    if cell in comparison.seen.crooked:
+        return "crooked"
+    return "scribbled" if cell in comparison.seen.blemished else _mark(True)
 
 
 def _mark(right: bool) -> str:

@@ -29,8 +29,10 @@ async def test_a_right_picture_is_accepted():
     assert verdict.refined_prompt == ""
     assert verdict.reasoning.splitlines() == [
         "Asked for: Paint the house blue.",
+        "Background: want meadow, see meadow, right.",
+        "Top right: want yellow sun, see yellow sun, right.",
+        "Center: want orange cat, see orange cat, right.",
         "Bottom left: want blue house, see blue house, right.",
-        "Elsewhere: unchanged.",
         "The step succeeded.",
     ]
 
@@ -56,8 +58,8 @@ def test_a_wrong_picture_is_explained_and_its_prompt_made_exact():
             pictured(Scene("beach", PAINTED.cells)),
             "Background: want meadow, see beach, wrong.",
         ),
-        (pictured(PAINTED, Flaws(blemished=[0])), "Top left: a scribble."),
-        (pictured(PAINTED, Flaws(crooked=[4])), "Center: it is crooked."),
+        (pictured(PAINTED, Flaws(blemished=[0])), "Top left: want nothing, see nothing, scribbled."),
+        (pictured(PAINTED, Flaws(crooked=[4])), "Center: want orange cat, see orange cat, crooked."),
     ],
 )
 def test_every_defect_is_named(after, sentence):
