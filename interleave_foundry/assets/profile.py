@@ -6,11 +6,13 @@ from pathlib import Path
 from pydantic import Field, PositiveInt
 
 from ..inference.backends import RoleBindings
+from ..inference.checkpoint.settings import CheckpointSettings
 from ..inference.settings import Limits, LoopSettings
 from ..inference.sketch.settings import SketchSettings
 from ..schemas import FoundryError
 from ..schemas.documents import Section, load_document
 from .curation.settings import CurationSettings
+from .evaluation.settings import EvaluationSettings
 from .prompts.settings import BankSettings
 
 FOLDER = Path(__file__).parent.parent / "profiles"
@@ -34,8 +36,15 @@ class Profile(Section):
     curation: CurationSettings = Field(
         default_factory=CurationSettings, description="Filter, split, balance, data sets"
     )
+    evaluation: EvaluationSettings = Field(
+        default_factory=EvaluationSettings, description="Held-out items, variants, intervals"
+    )
     sketch: SketchSettings = Field(
         default_factory=SketchSettings, description="The embedded world's rates and sizes"
+    )
+    checkpoint: CheckpointSettings = Field(
+        default_factory=CheckpointSettings,
+        description="Trained planner and critic, where `roles` names backend checkpoint",
     )
 
     def shards(self, size: str) -> int:

@@ -27,6 +27,7 @@ from ...training.rewards.rules import Grades, step_reward, undrawn_reward
 from ...warehouse import Home, Picture
 from .items import AttemptItem, Benchmark
 from .plan_metrics import plan_faults, plan_is_correct
+from .variants import Variant
 
 ASSET = "evaluation"
 
@@ -66,33 +67,29 @@ class Evaluated:
 
 
 async def evaluate(
-    studio: Studio,
-    variant: str,
-    roles: Roles,
-    t_max: int,
-    benchmark: Benchmark,
-    progress: Progress,
-    plans: bool = True,
-    judges: bool = True,
+    studio: Studio, variant: Variant, roles: Roles, benchmark: Benchmark, progress: Progress
 ) -> Evaluated:
     """Evaluate a variant, whose agents are in `roles`, on a benchmark.
 
-    Args:
-        plans: it has a planner, whose plans are measured.
-        judges: it has a critic, whose verdicts and rewritten prompts are measured.
+    Plans are measured where it has a planner, verdicts and rewritten prompts where it has a
+    critic.
 
     Raises:
         FoundryError: a model gave no answer; what is finished is kept.
     """
     limits = studio.limits.model_copy(update={"agents": studio.in_flight})
     with ModelCalls(studio.home, ASSET, benchmark.name, roles, limits) as calls:
-        settings = studio.loop.model_copy(update={"t_max": t_max, "on_exhausted": "last"})
-        stories, verdicts = _Telling(calls, settings, plans), _Judging(calls, settings.seed)
+        rules = {"t_max": variant.t_max, "on_exhausted": "last"}
+        settings = studio.loop.model_copy(update=rules)
+        stories = _Telling(calls, settings, plans=variant.planner is not None)
+        verdicts = _Judging(calls, settings.seed)
         work: list[tuple[Callable, object]] = [(stories, row) for row in benchmark.stories]
-        work += [(verdicts, item) for item in benchmark.attempts if judges]
+        work += [(verdicts, item) for item in benchmark.attempts if variant.critic]
         crew = Crew(benchmark.name, studio.in_flight, 1.0, progress)
         measured = await crew.each(work, _measure)
-        rows = [row for each in measured for row in _rows(each, variant, roles, benchmark.name)]
+        rows = [
+            row for each in measured for row in _rows(each, variant.name, roles, benchmark.name)
+        ]
         finals = {each.item_id: each.final for each in measured if each.final}
         return Evaluated(rows, finals, calls.ledger())
 

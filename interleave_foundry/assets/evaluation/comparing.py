@@ -1,0 +1,139 @@
+"""Several variants on all benchmarks of a lake: what the assets of this room have in common."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import dagster as dg
+
+from ...inference.progress import Progress
+from ...inference.roles import Roles
+from ...inference.settings import LoopSettings
+from ...schemas.training import EVALUATIONS, EvaluationRow
+from ...schemas.trajectories import MODEL_CALLS, ModelCallRow
+from ..foundry import Foundry, finish
+from ..nodes import picture, sample
+from .items import Benchmark, benchmarks
+from .pictures import finals_sheet
+from .players import critic_of, planner_of
+from .plots import interval_plot
+from .settings import EvaluationSettings
+from .summary import Summary, differences_table, means_table
+from .telling import ASSET, Evaluated, Studio, evaluate
+from .variants import Variant
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Variants by name, each evaluated on every benchmark: `parts[variant][benchmark]`."""
+
+    benchmarks: tuple[Benchmark, ...]
+    parts: dict[str, dict[str, Evaluated]]
+
+    def rows(self, variant: str) -> list[EvaluationRow]:
+        return [row for part in self.parts[variant].values() for row in part.rows]
+
+    @property
+    def all_rows(self) -> list[EvaluationRow]:
+        return [row for variant in self.parts for row in self.rows(variant)]
+
+    @property
+    def calls(self) -> list[ModelCallRow]:
+        """Every call in the journals, each once: later variants saw those of earlier ones."""
+        every = (part.calls for parts in self.parts.values() for part in parts.values())
+        return list({call.call_id: call for calls in every for call in calls}.values())
+
+
+def compare(foundry: Foundry, variants: Sequence[Variant], progress: Progress) -> Compared:
+    """Evaluate variants one after the other on all benchmarks of the lake.
+
+    Raises:
+        FoundryError: a checkpoint is missing, or a model gave no answer; finished calls are kept.
+    """
+    settings = foundry.settings.evaluation
+    accept = foundry.settings.curation.critic.verdicts.accept_at_least
+    found = benchmarks(foundry.home, foundry.settings.pack, settings, accept)
+    studio = studio_of(foundry, settings)
+    parts = {
+        variant.name: _evaluated(foundry, studio, variant.with_t_max(settings.t_max), found, stage)
+        for variant, stage in _stages(variants, progress)
+    }
+    return Compared(tuple(found), parts)
+
+
+def studio_of(foundry: Foundry, settings: EvaluationSettings) -> Studio:
+    """The profile's generator, scorer and limits, with the evaluation's seed."""
+    loop: LoopSettings = foundry.settings.loop.model_copy(update={"seed": settings.seed})
+    roles, limits = foundry.roles, foundry.settings.limits
+    return Studio(foundry.home, roles.generator, roles.scorer, loop, limits, settings.in_flight)
+
+
+def store(foundry: Foundry, compared: Compared) -> dict[str, int]:
+    """Write rows, a partition a variant, and the ledger of calls; rows by table."""
+    lake = foundry.home.lake
+    written = [
+        lake.write(EVALUATIONS, compared.rows(variant), variant).rows for variant in compared.parts
+    ]
+    calls = lake.write(MODEL_CALLS, compared.calls, ASSET).rows
+    return {EVALUATIONS.name: sum(written), MODEL_CALLS.name: calls}
+
+
+def stored_rows(foundry: Foundry, variants: Sequence[str]) -> list[EvaluationRow]:
+    """Rows of some variants as the lake has them."""
+    return [row for variant in variants for row in foundry.rows(EVALUATIONS, variant)]
+
+
+def described(
+    foundry: Foundry, compared: Compared, rows: Sequence[EvaluationRow]
+) -> dict[str, dg.MetadataValue]:
+    """Tables, plots and pictures of every benchmark that has items."""
+    metadata: dict[str, dg.MetadataValue] = {}
+    for benchmark in compared.benchmarks:
+        summary = Summary.of(rows, benchmark.name, foundry.settings.evaluation)
+        if summary.variants:
+            name = benchmark.name
+            metadata[f"{name}/means"] = sample(means_table(summary))
+            metadata[f"{name}/differences"] = sample(differences_table(summary))
+            metadata[f"{name}/plot"] = picture(interval_plot(summary, name), f"Means of {name}")
+        if benchmark.stories:
+            sheet = _sheet(foundry, compared, benchmark, summary)
+            metadata[f"{benchmark.name}/pictures"] = picture(sheet, "Last pictures of some stories")
+    return metadata
+
+
+def _evaluated(
+    foundry: Foundry,
+    studio: Studio,
+    variant: Variant,
+    found: Sequence[Benchmark],
+    progress: Progress,
+) -> dict[str, Evaluated]:
+    planner, critic = planner_of(foundry, variant.planner), critic_of(foundry, variant.critic)
+    roles = Roles(planner, studio.generator, critic, studio.scorer)
+    return {
+        benchmark.name: finish(evaluate(studio, variant, roles, benchmark, progress))
+        for benchmark in found
+    }
+
+
+def _stages(variants: Sequence[Variant], progress: Progress) -> list[tuple[Variant, Progress]]:
+    return [(variant, _Named(progress, variant.name)) for variant in variants]
+
+
+@dataclass(frozen=True)
+class _Named:
+    """Progress with the variant's name beside it."""
+
+    progress: Progress
+    name: str
+
+    def update(self, done: int, total: int, note: str = "") -> None:
+        self.progress.update(done, total, f"{self.name} {note}".strip())
+
+
+def _sheet(foundry: Foundry, compared: Compared, benchmark: Benchmark, summary: Summary) -> bytes:
+    finals = {name: parts[benchmark.name].finals for name, parts in compared.parts.items()}
+    right: dict[str, Any] = {
+        name: summary.values.get(name, {}).get("final_success", {}) for name in finals
+    }
+    return finals_sheet(foundry.home.images, benchmark.stories, finals, right)
