@@ -11,12 +11,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
+import orjson
+
 from ..schemas import FoundryError
 from ..schemas.training import CHECKPOINTS, CheckpointRow, CheckpointStatus
 from ..warehouse import Home
 from ..warehouse.storage import safe_name
 
-ABOUT = "interleave.json"  # written last into a checkpoint's folder, which is whole with it
+ABOUT = "interleave.json"  # how a checkpoint's model wants to be asked
+RECORD = "training.json"  # what its training came to, and the `files` of the folder
 Action = Literal["promote", "reject", "roll_back"]
 
 
@@ -160,9 +163,12 @@ def partition_of(name: str, version: str) -> str:
 
 
 def is_whole(folder: Path) -> bool:
-    """Whether a checkpoint's folder was finished, and what it links to is still there."""
-    files = list(folder.iterdir()) if (folder / ABOUT).is_file() else []
-    return bool(files) and all(file.exists() for file in files)
+    """Whether every file of a checkpoint's folder is there, also what it links to."""
+    try:
+        files = orjson.loads((folder / RECORD).read_bytes())["files"]
+    except (OSError, orjson.JSONDecodeError, KeyError):
+        return False
+    return all((folder / name).exists() for name in files)
 
 
 def _in_use(history: Sequence[Event]) -> list[str]:

@@ -1,11 +1,12 @@
 """The registry: which version is in use, after promotions, rejections, rollbacks and crashes."""
 
+import json
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from interleave_foundry.schemas.training import CHECKPOINTS, CheckpointRow
-from interleave_foundry.training.checkpoints import ABOUT, CheckpointError, Checkpoints
+from interleave_foundry.training.checkpoints import ABOUT, RECORD, CheckpointError, Checkpoints
 
 NAME = "critic_rl_checkpoint"
 
@@ -18,6 +19,7 @@ def registry(home):
         folder = registry.folder(NAME, version)
         folder.mkdir(parents=True)
         (folder / ABOUT).write_text("{}")
+        (folder / RECORD).write_text(json.dumps({"files": [ABOUT]}))
         registry.register(row(registry, version, place))
     return registry
 
@@ -116,6 +118,8 @@ def test_unknown_and_incomplete_versions_are_not_promoted(registry):
 
 def test_a_checkpoint_is_whole_while_row_and_files_are_there(registry):
     assert registry.whole(NAME, "a") and not registry.whole(NAME, "z")
-    (registry.folder(NAME, "a") / "model.safetensors").symlink_to("gone")
+    about = registry.folder(NAME, "a") / ABOUT
+    about.unlink()
+    about.symlink_to("gone")
     registry.home.lake.delete(CHECKPOINTS, f"{NAME}-b")
     assert not registry.whole(NAME, "a") and not registry.whole(NAME, "b")

@@ -139,11 +139,20 @@ def _restore_or_remove(path: Path, retired: Path) -> None:
 
 def fingerprint_of(path: Path) -> str | None:
     """Fingerprint of a published folder; None when there is none, or none that is whole."""
+    return _card_of(path).get("fingerprint")
+
+
+def tables_of(path: Path) -> dict[str, str | None]:
+    """Content hashes of the tables that a published folder was written from, by name."""
+    return dict(_card_of(path).get("tables") or {})
+
+
+def _card_of(path: Path) -> dict[str, Any]:
     try:
         card = orjson.loads((path / CARD).read_bytes())
     except (OSError, orjson.JSONDecodeError):
-        return None
-    return card.get("fingerprint") if isinstance(card, dict) else None
+        return {}
+    return card if isinstance(card, dict) else {}
 
 
 def _link(home: Home, sha256: str, target: Path) -> None:
