@@ -8,8 +8,12 @@ from .settings import Architecture, BaseModelSettings
 from .vocabulary import CHAT, build_tokenizer
 
 if TYPE_CHECKING:
-    from transformers import Qwen2Tokenizer, Qwen3VLConfig, Qwen3VLForConditionalGeneration
-    from transformers import Qwen3VLProcessor
+    from transformers import (
+        Qwen2Tokenizer,
+        Qwen3VLConfig,
+        Qwen3VLForConditionalGeneration,
+        Qwen3VLProcessor,
+    )
 
 PATCH, MERGE = 16, 2
 _HEAD = 32

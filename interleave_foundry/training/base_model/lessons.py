@@ -54,10 +54,11 @@ def written(stage: Stage) -> tuple[str, ...]:
 
 def caption(scene: Scene, flaws: Flaws) -> str:
     """What is in a picture, cell by cell."""
-    lines = [f"Background: see {scene.background}"]
-    for cell in _taken(scene.cells, flaws):
-        lines.append(f"{_place(cell)} see {_name(scene.cells.get(cell))}{_flaw(cell, flaws)}")
-    return _text(lines)
+    things = (
+        f"{_place(cell)} see {_name(scene.cells.get(cell))}{_flaw(cell, flaws)}"
+        for cell in _taken(scene.cells, flaws)
+    )
+    return _text([f"Background: see {scene.background}", *things])
 
 
 def comparison(before: Scene | None, after: Scene, flaws: Flaws) -> str:
@@ -74,10 +75,11 @@ def comparison(before: Scene | None, after: Scene, flaws: Flaws) -> str:
 def expectation(stage: Stage) -> str:
     """What a sentence makes of a picture, cell by cell."""
     earlier, wanted = stage.before.cells if stage.before else {}, stage.wanted
-    lines = [f"Background: want {wanted.background}"]
-    for cell in _taken({**earlier, **wanted.cells}, Flaws()):
-        lines.append(f"{_place(cell)} want {_name(wanted.cells.get(cell))}")
-    return f"Asked for: {stage.goal}\n{_text(lines)}"
+    things = (
+        f"{_place(cell)} want {_name(wanted.cells.get(cell))}"
+        for cell in _taken({**earlier, **wanted.cells}, Flaws())
+    )
+    return f"Asked for: {stage.goal}\n{_text([f'Background: want {wanted.background}', *things])}"
 
 
 def _text(lines: list[str]) -> str:

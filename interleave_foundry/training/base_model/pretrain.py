@@ -6,7 +6,6 @@ from it. A killed run goes on from its last saved state.
 
 import json
 import math
-import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -153,7 +152,7 @@ class _Course:
         }
         temporary = self._state.with_suffix(".tmp")
         torch.save(state, temporary)
-        os.replace(temporary, self._state)
+        temporary.replace(self._state)
 
     def _restored(self) -> int:
         """Steps done by an earlier run with the same settings."""
@@ -178,7 +177,7 @@ class Batches:
         self._pad = int(tokenizer.convert_tokens_to_ids("<|endoftext|>"))
 
     def of(self, lessons: Sequence[Lesson]) -> dict[str, Any]:
-        """Model inputs: ids, mask and labels of shape (lessons, length), patches of all pictures."""
+        """Model inputs: ids, mask, labels of shape (lessons, length); patches of all pictures."""
         import torch
 
         turns = [self._turns(lesson) for lesson in lessons]
