@@ -123,4 +123,4 @@ def _vision(sizes: Architecture) -> dict[str, Any]:
 
 
 def _id(tokenizer: "Qwen2Tokenizer", token: str) -> int:
-    return int(tokenizer.convert_tokens_to_ids(token))
+    return tokenizer.get_vocab()[token]

@@ -60,7 +60,7 @@ def pretrain(
     tokenizer = build_tokenizer(settings.architecture.vocabulary)
     model = build_model(settings.architecture, tokenizer, settings.lessons.seed)
     metrics = _Course(model, tokenizer, settings, folder).teach(report)
-    model.to(torch.bfloat16).save_pretrained(folder)
+    model.bfloat16().save_pretrained(folder)
     build_processor(settings.architecture, tokenizer).save_pretrained(folder)
     (folder / _STATE).unlink(missing_ok=True)
     return metrics
@@ -173,8 +173,8 @@ class Batches:
 
     def __init__(self, tokenizer: "Qwen2Tokenizer") -> None:
         self._tokenizer = tokenizer
-        self._image = int(tokenizer.convert_tokens_to_ids("<|image_pad|>"))
-        self._pad = int(tokenizer.convert_tokens_to_ids("<|endoftext|>"))
+        ids = tokenizer.get_vocab()
+        self._image, self._pad = ids["<|image_pad|>"], ids["<|endoftext|>"]
 
     def of(self, lessons: Sequence[Lesson]) -> dict[str, Any]:
         """Model inputs: ids, mask, labels of shape (lessons, length); patches of all pictures."""

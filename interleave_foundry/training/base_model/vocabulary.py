@@ -67,10 +67,10 @@ def build_tokenizer(entries: int) -> "Qwen2Tokenizer":
     vocabulary, merges = _trained(entries)
     tokenizer = Qwen2Tokenizer(
         vocab=vocabulary,
-        merges=list(merges),
+        merges=list(merges),  # type: ignore[arg-type]  # pairs, as tokenizer.json has them
         eos_token="<|im_end|>",
         pad_token="<|endoftext|>",
-        unk_token=None,
+        unk_token=None,  # type: ignore[arg-type]  # bytes are never unknown
         model_max_length=4096,
     )
     tokenizer.add_special_tokens({"additional_special_tokens": list(SPECIAL)})
