@@ -35,7 +35,8 @@ class Foundry(dg.ConfigurableResource):
 
     @cached_property
     def roles(self) -> Roles:
-        return build_roles(self.settings.roles, self.settings.sketch)
+        settings = self.settings
+        return build_roles(settings.roles, settings.sketch, settings.checkpoint, self.home)
 
     def rows(self, table: Table, shard: str | None = None) -> list[Any]:
         """A table (or one shard of it) as its row models."""

@@ -23,6 +23,11 @@ class Picture:
         image.convert("RGB").save(buffer, "PNG", compress_level=1)
         return cls(buffer.getvalue())
 
+    @classmethod
+    def white(cls, size: tuple[int, int]) -> "Picture":
+        """The canvas (width, height) that stands for "nothing yet" where two pictures are due."""
+        return cls.of(Image.new("RGB", size, "white"))
+
     @cached_property
     def sha256(self) -> str:
         return hashlib.sha256(self.data).hexdigest()

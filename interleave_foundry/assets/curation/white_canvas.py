@@ -2,8 +2,6 @@
 
 from functools import lru_cache
 
-from PIL import Image
-
 from ...warehouse import Home, Picture
 from .workbench import workbench
 
@@ -17,7 +15,7 @@ def white_canvas(home: Home, size: int | None = None) -> str:
         size: pixels on a side; None: as large as one of the pictures drawn from scratch.
     """
     shape = (size, size) if size else _picture_size(home)
-    return home.images.put(Picture.of(Image.new("RGB", shape, "white")))
+    return home.images.put(Picture.white(shape))
 
 
 def _picture_size(home: Home) -> tuple[int, int]:

@@ -1,0 +1,157 @@
+"""A checkpoint in memory, answering questions in batches."""
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from ...schemas import BadImageError
+from .. import cpu_torch
+from ..roles import BadAnswer
+from .decoding import decode
+from .encoding import Encoder, Prompt, Question
+from .manifest import CheckpointError, Manifest, read_manifest
+from .settings import CheckpointSettings
+
+# As many as a process needs at once: a planner and a critic.
+_LOADED_AT_ONCE = 2
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the model wrote, and how many tokens it read and wrote."""
+
+    text: str
+    input_tokens: int
+    output_tokens: int
+
+
+@dataclass(frozen=True)
+class _Loaded:
+    """A model with what belongs to it; `in_use` lets one batch at a time run on it."""
+
+    manifest: Manifest
+    encoder: Encoder
+    model: Any
+    in_use: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def stops(self) -> list[int]:
+        ends = self.model.generation_config.eos_token_id
+        return ends if isinstance(ends, list) else [ends]
+
+    @property
+    def longest(self) -> int:
+        """Tokens that the model can tell apart by their places."""
+        return int(self.model.config.text_config.max_position_embeddings)
+
+
+class Agent:
+    """Answers questions with one checkpoint; any thread may ask. See `load_agent`."""
+
+    def __init__(self, loaded: _Loaded, settings: CheckpointSettings) -> None:
+        self._loaded, self._settings = loaded, settings
+
+    @property
+    def manifest(self) -> Manifest:
+        return self._loaded.manifest
+
+    def answer(self, questions: Sequence[Question]) -> list[str]:
+        """The answers to all questions, in their order, greedily decoded.
+
+        Raises:
+            BadImageError: a picture cannot be decoded.
+            BadAnswer: a question is longer than the model can read.
+        """
+        return [_unless_failed(answer).text for answer in self.attempt(questions)]
+
+    def attempt(
+        self, questions: Sequence[Question], given_up: Callable[[], bool] = lambda: False
+    ) -> list[Answer | Exception]:
+        """The answer to each question, or the error that one of them alone is to blame for.
+
+        Args:
+            given_up: asked before every token; true ends all answers where they are.
+        """
+        answers: dict[int, Answer | Exception] = {}
+        prompts: dict[int, Prompt] = {}
+        for place, question in enumerate(questions):
+            try:
+                prompts[place] = self._prompt(question)
+            except (BadImageError, BadAnswer) as error:
+                answers[place] = error
+        for batch in _batches(prompts, self._settings):
+            answers |= self._write({place: prompts[place] for place in batch}, given_up)
+        return [answers[place] for place in range(len(questions))]
+
+    def _prompt(self, question: Question) -> Prompt:
+        prompt = self._loaded.encoder.encode(question)
+        if prompt.room > self._loaded.longest:
+            raise BadAnswer(
+                f"a question of {len(prompt.tokens)} tokens and an answer of {prompt.limit} are "
+                f"more than the {self._loaded.longest} that {self.manifest.identity} can handle"
+            )
+        return prompt
+
+    def _write(self, prompts: dict[int, Prompt], given_up: Callable[[], bool]) -> dict[int, Answer]:
+        loaded = self._loaded
+        with loaded.in_use:
+            batch = loaded.encoder.pad(list(prompts.values()), loaded.model.device)
+            written = decode(loaded.model, batch, loaded.stops, given_up)
+        return {
+            place: Answer(loaded.encoder.decode(tokens), len(prompt.tokens), len(tokens))
+            for (place, prompt), tokens in zip(prompts.items(), written, strict=True)
+        }
+
+
+def load_agent(folder: Path, settings: CheckpointSettings | None = None) -> Agent:
+    """An agent of a checkpoint's folder; a process keeps the weights of the last two.
+
+    Raises:
+        CheckpointError: the folder is no checkpoint, or transformers cannot load it.
+    """
+    settings = settings or CheckpointSettings()
+    manifest = read_manifest(folder)
+    return Agent(_load(folder.absolute(), manifest.identity, settings.device), settings)
+
+
+@lru_cache(maxsize=_LOADED_AT_ONCE)
+def _load(folder: Path, identity: str, device: str) -> _Loaded:
+    cpu_torch.install()
+    import torch
+    from transformers import AutoImageProcessor, AutoModelForImageTextToText, AutoTokenizer
+
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    dtype = torch.bfloat16 if device.startswith("cuda") else torch.float32
+    manifest = read_manifest(folder)
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(folder)
+        images = AutoImageProcessor.from_pretrained(folder)
+        model: Any = AutoModelForImageTextToText.from_pretrained(folder, dtype=dtype)
+        model.to(device).eval()
+    except Exception as error:  # transformers, safetensors and torch raise errors of all kinds
+        reason = str(error).strip().splitlines()[:1] or [type(error).__name__]
+        raise CheckpointError(f"checkpoint {folder} cannot be loaded: {reason[0]}") from error
+    return _Loaded(manifest, Encoder(tokenizer, images, manifest), model)
+
+
+def _batches(prompts: dict[int, Prompt], settings: CheckpointSettings) -> Iterator[list[int]]:
+    """Places of prompts that are answered together: of like length, so that little is padded."""
+    batch: list[int] = []
+    for place in sorted(prompts, key=lambda place: prompts[place].room):
+        tokens = prompts[place].room * (len(batch) + 1)  # the newest is the longest
+        if batch and (len(batch) == settings.batch or tokens > settings.batch_tokens):
+            yield batch
+            batch = []
+        batch.append(place)
+    if batch:
+        yield batch
+
+
+def _unless_failed(answer: Answer | Exception) -> Answer:
+    if isinstance(answer, Exception):
+        raise answer
+    return answer

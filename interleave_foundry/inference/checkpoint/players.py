@@ -1,0 +1,131 @@
+"""Planner and critic that ask a checkpoint."""
+
+import re
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from pathlib import Path
+
+from ...warehouse import Home, Picture
+from ..agent_prompts import critic_question, place_images, planner_question
+from ..roles import Plan, PlanRequest, Verdict
+from ..usage import report_usage
+from .agent import Agent, Answer, load_agent
+from .batching import Batcher
+from .encoding import Question
+from .manifest import AgentRole, CheckpointError, read_manifest
+from .reading import read_plan, read_verdict
+from .references import resolve
+from .settings import CheckpointSettings
+
+# How training rows of plans to be continued list what was done before.
+_STEPS_SO_FAR = re.compile(r"^Steps so far:\n(?P<steps>.*)", re.MULTILINE | re.DOTALL)
+_STEP = re.compile(r"^\d+\. ", re.MULTILINE)
+
+
+class Desk:
+    """Where the questions to one checkpoint come in; its weights are loaded for the first."""
+
+    def __init__(self, folder: Path, settings: CheckpointSettings) -> None:
+        self.folder, self.manifest = folder, read_manifest(folder)
+        self._settings = settings
+        self._batcher = Batcher(self._work, settings.batch, settings.gather_seconds)
+
+    async def ask(self, question: Question) -> str:
+        answer = await self._batcher.ask(question)
+        report_usage(
+            input_tokens=answer.input_tokens, output_tokens=answer.output_tokens, cost_usd=0.0
+        )
+        return answer.text
+
+    @cached_property
+    def _agent(self) -> Agent:
+        return load_agent(self.folder, self._settings)
+
+    def _work(
+        self, questions: Sequence[Question], given_up: Callable[[], bool]
+    ) -> Sequence[Answer | Exception]:
+        return self._agent.attempt(questions, given_up)
+
+
+class _Player:
+    """A role that one checkpoint plays."""
+
+    backend = "checkpoint"
+    role: AgentRole
+
+    def __init__(self, desk: Desk) -> None:
+        desk.manifest.check_plays(self.role)
+        self._desk = desk
+        self._prompts = desk.manifest.agent_prompts
+        self._limit = desk.manifest.max_new_tokens[self.role]
+
+    @property
+    def model(self) -> str:
+        return self._desk.manifest.identity
+
+    async def _ask(self, text: str, pictures: tuple[Picture, ...]) -> str:
+        return await self._desk.ask(Question(text, pictures, self._limit))
+
+
+class CheckpointPlanner(_Player):
+    """Plans requests; see `Planner` in `inference/roles.py`."""
+
+    role: AgentRole = "planner"
+
+    async def plan(self, request: PlanRequest) -> Plan:
+        given = _steps_given(request.text)
+        interleaved = bool(request.images or given)
+        name = self._prompts["planner_interleaved" if interleaved else "planner_text"]
+        text = place_images(request.text, len(request.images))
+        question = planner_question(text, name, steps_given=given)
+        return read_plan(await self._ask(question.text, request.images))
+
+
+class CheckpointCritic(_Player):
+    """Judges attempts; see `Critic` in `inference/roles.py`. Never refuses: see `read_verdict`."""
+
+    role: AgentRole = "critic"
+
+    async def judge(
+        self, before: Picture | None, after: Picture, instruction: str, prompt: str
+    ) -> Verdict:
+        if before is None:
+            before = Picture.white(after.image.size)
+        question = critic_question(instruction, prompt, self._prompts["critic"])
+        return read_verdict(await self._ask(question.text, (before, after)))
+
+
+_PLAYERS: dict[AgentRole, type[CheckpointPlanner] | type[CheckpointCritic]] = {
+    "planner": CheckpointPlanner,
+    "critic": CheckpointCritic,
+}
+
+
+def players(
+    roles: Sequence[AgentRole], settings: CheckpointSettings, home: Home
+) -> dict[str, CheckpointPlanner | CheckpointCritic]:
+    """Who plays each role; two roles with one checkpoint ask at one desk.
+
+    Raises:
+        CheckpointError: the settings name no checkpoint for a role, or one that is not there or
+            was not trained for it.
+    """
+    folders = {role: _folder(role, settings, home) for role in roles}
+    desks = {folder: Desk(folder, settings) for folder in set(folders.values())}
+    return {role: _PLAYERS[role](desks[folder]) for role, folder in folders.items()}
+
+
+def _folder(role: AgentRole, settings: CheckpointSettings, home: Home) -> Path:
+    reference = settings.planner if role == "planner" else settings.critic
+    if reference is None:
+        raise CheckpointError(
+            f"the profile gives the {role} to backend checkpoint, but `checkpoint.{role}` is "
+            "null; name a checkpoint there, or another backend under `roles`"
+        )
+    return resolve(reference, role, home)
+
+
+def _steps_given(text: str) -> int:
+    """Steps that a request lists as done already."""
+    listed = _STEPS_SO_FAR.search(text)
+    return len(_STEP.findall(listed["steps"])) if listed else 0
