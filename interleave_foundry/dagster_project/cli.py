@@ -86,6 +86,44 @@ def ui(
     os.execve(sys.executable, command, environment)
 
 
+@app.command()
+def checkpoints(
+    home: HomeOption = ".interleave",
+    name: Annotated[str, typer.Option(help="Only versions of this checkpoint.")] = "",
+) -> None:
+    """List the trained models: parents, status, main metrics."""
+    from .checkpoint_list import print_checkpoints
+
+    print_checkpoints(home, name or None)
+
+
+NameArgument = Annotated[str, typer.Argument(help="Name, as `interleave checkpoints` lists it.")]
+
+
+@app.command()
+def promote(
+    name: NameArgument,
+    version: Annotated[str, typer.Argument(help="Version, likewise.")],
+    home: HomeOption = ".interleave",
+) -> None:
+    """Put a version of a checkpoint in use, whatever evaluation says of it."""
+    from ..training.checkpoints import Checkpoints
+    from ..warehouse import Home
+
+    row = Checkpoints(Home(home)).promote(name, version, "by command")
+    typer.echo(f"{row.name} {row.version} is in use")
+
+
+@app.command()
+def rollback(name: NameArgument, home: HomeOption = ".interleave") -> None:
+    """Put the version in use again that was before this one."""
+    from ..training.checkpoints import Checkpoints
+    from ..warehouse import Home
+
+    row = Checkpoints(Home(home)).roll_back(name, "by command")
+    typer.echo(f"{row.name} {row.version} is in use again")
+
+
 def main() -> None:
     """Run the command; a user's mistake ends in one line, a bug in a traceback."""
     try:

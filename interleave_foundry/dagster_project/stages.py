@@ -39,11 +39,12 @@ def stages_of(nodes: Sequence[Node]) -> Stages:
     """Before the shards comes what they are made from, after them everything else."""
     before = _before_shards()
     after = [node for node in nodes if not node.sharded and node.name not in before]
+    trained = _from_training(after)
     return Stages(
         bank=[node for node in nodes if not node.sharded and node.name in before],
         shards=[node for node in nodes if node.sharded],
-        aggregates=[node for node in after if node.automatic],
-        training=[node for node in after if not node.automatic],
+        aggregates=[node for node in after if node.name not in trained],
+        training=[node for node in after if node.name in trained],
     )
 
 
@@ -53,6 +54,15 @@ def _before_shards() -> set[str]:
     for node in reversed(lineage()):
         if node.sharded or node.name in names:
             names |= set(node.deps)
+    return names
+
+
+def _from_training(after: Sequence[Node]) -> set[str]:
+    """Names of what does not follow the data by itself, and of all that depends on it."""
+    names: set[str] = set()
+    for node in after:
+        if not node.automatic or names & set(node.deps):
+            names.add(node.name)
     return names
 
 

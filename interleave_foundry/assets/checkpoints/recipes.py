@@ -45,17 +45,22 @@ class DataSet:
     def version(self) -> str:
         return _digest(dict(self.tables))
 
+    @property
+    def behind(self) -> list[str]:
+        """Tables whose rows the folder does not hold as they are now."""
+        held = tables_of(self.folder)
+        return [name for name, content in self.tables.items() if held.get(name) != content]
+
     def require(self) -> None:
         """Make sure that the folder holds the rows of the tables as they are now.
 
         Raises:
             FoundryError: it does not, or there is nothing to learn from.
         """
-        exported = tables_of(self.folder)
-        old = [name for name, content in self.tables.items() if exported.get(name) != content]
-        if old or not self.tables:
+        if self.behind:
             raise FoundryError(
-                f"{self.folder} does not hold the newest {', '.join(old)}: materialize `exports`"
+                f"{self.folder} does not hold the newest {', '.join(self.behind)}: materialize "
+                "`exports`"
             )
         if not self.rows:
             raise FoundryError(
