@@ -1,0 +1,67 @@
+"""The job of reinforcing a critic: what its driver needs to know."""
+
+from pathlib import Path
+
+from pydantic import Field
+
+from ...inference.backends import RoleBindings, build_roles
+from ...inference.checkpoint.settings import CheckpointSettings
+from ...inference.roles import Roles
+from ...inference.sketch.settings import SketchSettings
+from ...schemas.documents import Section
+from ...warehouse import Home
+from ..launch import TrainerJob
+from .settings import GrpoSettings
+
+
+class Players(Section):
+    """The backends of a profile, of which rewards need the generator and the scorer."""
+
+    roles: RoleBindings = Field(description="Backend of each role")
+    sketch: SketchSettings = Field(description="Settings of the sketch backend")
+    checkpoint: CheckpointSettings = Field(description="Settings of trained agents")
+
+    def build(self, home: Home) -> Roles:
+        """Generator and scorer of the profile; no trained agent is loaded for a reward."""
+        agents = {"planner": "sketch", "critic": "sketch"}
+        bindings = self.roles.model_copy(update=agents)
+        return build_roles(bindings, self.sketch, self.checkpoint, home)
+
+
+class GrpoJob(Section):
+    """Payload of the driver."""
+
+    parent: Path = Field(description="Checkpoint that is reinforced, in Hugging Face format")
+    data: Path = Field(description="Folder of the export for verl")
+    settings: GrpoSettings = Field(description="How")
+    root: str = Field(description="Folder or URL of the lake, where the pictures are")
+    players: Players = Field(description="Who draws and scores for the rewards")
+    version: str = Field(description="Version of the checkpoint that is made; names its rollouts")
+
+
+def grpo_job(
+    name: str,
+    folder: Path,
+    parent: Path,
+    data: Path,
+    settings: GrpoSettings,
+    root: str,
+    players: Players,
+    version: str,
+) -> TrainerJob:
+    """Reinforce the critic `parent` on the export for verl in `data`; `folder` is absolute."""
+    payload = GrpoJob(
+        parent=parent.absolute(),
+        data=data.absolute(),
+        settings=settings,
+        root=root,
+        players=players,
+        version=version,
+    )
+    return TrainerJob(
+        name=name,
+        module="interleave_foundry.training.grpo.driver",
+        folder=folder,
+        payload=payload.model_dump(mode="json"),
+        gpus=settings.gpus,
+    )
