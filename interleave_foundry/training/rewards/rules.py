@@ -66,8 +66,8 @@ def format_reward(answer: ReadAnswer | None) -> float:
 
 def accuracy_reward(verdict: bool, truth: bool, form: Form = "paper") -> float:
     """-|j - J| in the paper, 1 - |j - J| in the code."""
-    wrong = float(verdict != truth)
-    return -wrong if form == "paper" else 1.0 - wrong
+    right = float(verdict == truth)
+    return right - 1.0 if form == "paper" else right
 
 
 def is_drawn(verdict: bool, truth: bool, form: Form = "paper") -> bool:

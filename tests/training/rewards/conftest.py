@@ -1,0 +1,7 @@
+import pytest
+from reward_world import RewardWorld
+
+
+@pytest.fixture
+def world(home) -> RewardWorld:
+    return RewardWorld(home)

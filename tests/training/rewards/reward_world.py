@@ -1,0 +1,110 @@
+"""A row of the sketch world with its truth, answers to it, and a generator that misbehaves."""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from PIL import Image
+
+from interleave_foundry.inference.roles import BadAnswer
+from interleave_foundry.inference.sketch.generator import SketchGenerator
+from interleave_foundry.inference.sketch.scorer import SketchScorer
+from interleave_foundry.inference.sketch.settings import MistakeRates, SketchSettings
+from interleave_foundry.schemas.curation import Evaluation
+from interleave_foundry.training.rewards.service import RewardRequest, RewardService, RowState
+from interleave_foundry.training.rewards.settings import RewardSettings
+from interleave_foundry.warehouse import Home, Picture
+
+GOAL = "Paint a meadow with a green tree in the center."
+EXACT = "Paint a meadow with a green tree in the center."
+WRONG = "Paint a meadow with a red house in the center."
+FLAWLESS = SketchSettings(
+    mistakes=MistakeRates(
+        place={"exact": 0, "relative": 0, "open": 0},
+        colour={"named": 0, "implied": 0},
+        collateral={"kept": 0, "unasked": 0},
+        kind=0,
+        nothing=0,
+        blemish=0,
+        crooked=0,
+    )
+)
+QUICK = RewardSettings(draw_timeout_seconds=5, tries=1, backoff_seconds=0)
+
+
+def answer(verdict: bool, prompt: str = "") -> str:
+    told = json.dumps({"previous_step_success": verdict, "refine_prompt": prompt})
+    return f"<think>compared</think>\n<answer>{told}</answer>"
+
+
+@dataclass
+class Misbehaving:
+    """Draws like the sketch generator, except for prompts that name what it does instead."""
+
+    backend: str = "misbehaving"
+    model: str = "1"
+    calls: list[tuple] = field(default_factory=list)
+    at_once: int = 0
+    most_at_once: int = 0
+    hiccups: int = 0
+
+    async def generate(self, prompt: str, images: Sequence[Picture], seed: int) -> Picture:
+        self.calls.append((prompt, tuple(image.sha256 for image in images), seed))
+        self.at_once += 1
+        self.most_at_once = max(self.most_at_once, self.at_once)
+        try:
+            await asyncio.sleep(0.01)
+            return await self._behave(prompt, images, seed)
+        finally:
+            self.at_once -= 1
+
+    async def _behave(self, prompt: str, images: Sequence[Picture], seed: int) -> Picture:
+        if "refuse" in prompt:
+            raise BadAnswer("not that")
+        if "hang" in prompt:
+            await asyncio.sleep(3600)
+        if "broken" in prompt:
+            return Picture(b"no picture at all")
+        if "nothing" in prompt:
+            return None
+        if "hiccup" in prompt and self.hiccups == 0:
+            self.hiccups += 1
+            raise ConnectionError("gone for a moment")
+        return SketchGenerator(FLAWLESS).draw(prompt, images, seed)
+
+
+class RewardWorld:
+    """A lake with a canvas, a good picture and a bad one of the goal, and services over it."""
+
+    def __init__(self, home: Home) -> None:
+        self.home = home
+        self.canvas = home.images.put(Picture.of(Image.new("RGB", (192, 192), "white")))
+        self.journal = home.journal("rollouts", "run-1")
+        self.generator = Misbehaving()
+
+    def service(self, settings: RewardSettings = QUICK, run: str = "run-1") -> RewardService:
+        images, scorer = self.home.images, SketchScorer(FLAWLESS)
+        journal = self.home.journal("rollouts", run)
+        return RewardService(self.generator, scorer, images, settings, run, journal)
+
+    def state(self, truth: bool, rewritten: str = "", **other: object) -> RowState:
+        """A row whose picture is what was asked for, or the wrong thing in the right place."""
+        grades = self._grades(GOAL if truth else WRONG)
+        return RowState(
+            origin_prompt=GOAL,
+            rewritten_prompt=rewritten,
+            origin_image=str(other.get("origin_image", self.canvas)),
+            evaluation=Evaluation(success=truth, **grades),
+        )
+
+    def request(
+        self, response: str, truth: bool = False, row: str = "row-1", step: int = 1, **other: object
+    ) -> RewardRequest:
+        state = self.state(truth, **other)
+        return RewardRequest(step=step, row_id=row, response=response, state=state)
+
+    def _grades(self, prompt: str) -> dict[str, float]:
+        picture = SketchGenerator(FLAWLESS).draw(prompt, (), 0)
+        score = SketchScorer(FLAWLESS).grade(None, picture, GOAL)
+        return {"semantics": score.semantics, "quality": score.quality}

@@ -1,0 +1,75 @@
+"""Policies that have given up, and those that only look like it."""
+
+import pytest
+
+from interleave_foundry.schemas.training import RolloutRow
+from interleave_foundry.training.rewards.collapse import collapsed
+
+
+def rollout(verdict, truth, refined=None, row="row-1"):
+    return RolloutRow(
+        rollout_id="r",
+        run="run",
+        step=1,
+        row_id=row,
+        response="",
+        status="malformed" if verdict is None else "scored",
+        verdict=verdict,
+        refined_prompt=refined,
+        truth=truth,
+        image=None,
+        format=float(verdict is not None),
+        accuracy=None,
+        step_reward=None,
+        reward=0.0,
+        seconds=0.0,
+        error=None,
+    )
+
+
+def policy(judge, refine=lambda n: f"better {n}", count=100):
+    """Its rollouts over as many good as bad pictures."""
+    verdicts = [(judge(n, n % 2 == 0), n % 2 == 0) for n in range(count)]
+    return [rollout(v, t, "" if v else refine(n)) for n, (v, t) in enumerate(verdicts)]
+
+
+@pytest.mark.parametrize(
+    ("rollouts", "name"),
+    [
+        (policy(lambda n, truth: True), "accepts everything"),
+        (policy(lambda n, truth: n != 50), "accepts everything"),
+        (policy(lambda n, truth: False), "rejects everything"),
+        (policy(lambda n, truth: truth, lambda n: ""), "never refines"),
+        (policy(lambda n, truth: truth, lambda n: "as before "), "never refines"),
+        (policy(lambda n, truth: None), "never answers in the form asked for"),
+    ],
+)
+def test_collapses_are_named(rollouts, name):
+    assert collapsed(rollouts, {"row-1": "as before"}) == name
+
+
+@pytest.mark.parametrize(
+    "rollouts",
+    [
+        policy(lambda n, truth: truth),
+        policy(lambda n, truth: n % 3 == 0),
+        policy(lambda n, truth: truth or n % 10 > 1),
+        policy(lambda n, truth: truth, lambda n: "" if n % 4 == 1 else "better"),
+        policy(lambda n, truth: True, count=20),
+        [rollout(True, True, "") for _ in range(100)],
+        [rollout(False, False, "better") for _ in range(100)],
+        [],
+    ],
+    ids=[
+        "exact",
+        "confused",
+        "lenient",
+        "half-hearted",
+        "too few to say",
+        "all good",
+        "all bad",
+        "none",
+    ],
+)
+def test_what_is_no_collapse(rollouts):
+    assert collapsed(rollouts, {"row-1": "as before"}) is None
