@@ -9,10 +9,12 @@ from ..foundry import Foundry
 from ..nodes import node
 from ..progress import progress_of
 from .comparing import compare, described, store
+from .extra_recipes import versions
+from .players import Cast
 from .variants import CRITIC_RL, CRITIC_SFT, PLANNER, VARIANTS
 
 
-def _draws_and_grades(foundry: Foundry, _instance: dg.DagsterInstance) -> list[str]:
+def draws_and_grades(foundry: Foundry, _instance: dg.DagsterInstance) -> list[str]:
     """Whose pictures and grades the numbers are of."""
     return [name_of(foundry.roles.generator), name_of(foundry.roles.scorer)]
 
@@ -33,7 +35,7 @@ EVALUATION = node(
     sections=("evaluation", "training", "loop"),
     automatic=True,
     pool="gpu_train",
-    facts=_draws_and_grades,
+    facts=draws_and_grades,
     holds=_held,
 )
 
@@ -41,7 +43,8 @@ EVALUATION = node(
 @dg.asset(**EVALUATION.asset_args())
 def evaluation(context: dg.AssetExecutionContext, foundry: Foundry) -> dg.MaterializeResult:
     variants = [VARIANTS[name] for name in foundry.settings.evaluation.variants]
-    compared = compare(foundry, variants, progress_of(context))
+    cast = Cast(foundry, versions(foundry))
+    compared = compare(foundry, cast, variants, progress_of(context))
     written = store(foundry, compared)
     metadata = described(foundry, compared, compared.all_rows)
     return EVALUATION.describe(context, foundry, written, metadata)

@@ -15,7 +15,7 @@ from ..foundry import Foundry, finish
 from ..nodes import picture, sample
 from .items import Benchmark, benchmarks
 from .pictures import finals_sheet
-from .players import critic_of, planner_of
+from .players import Cast
 from .plots import interval_plot
 from .settings import EvaluationSettings
 from .summary import Summary, differences_table, means_table
@@ -44,7 +44,9 @@ class Compared:
         return list({call.call_id: call for calls in every for call in calls}.values())
 
 
-def compare(foundry: Foundry, variants: Sequence[Variant], progress: Progress) -> Compared:
+def compare(
+    foundry: Foundry, cast: Cast, variants: Sequence[Variant], progress: Progress
+) -> Compared:
     """Evaluate variants one after the other on all benchmarks of the lake.
 
     Raises:
@@ -55,8 +57,10 @@ def compare(foundry: Foundry, variants: Sequence[Variant], progress: Progress) -
     found = benchmarks(foundry.home, foundry.settings.pack, settings, accept)
     studio = studio_of(foundry, settings)
     parts = {
-        variant.name: _evaluated(foundry, studio, variant.with_t_max(settings.t_max), found, stage)
-        for variant, stage in _stages(variants, progress)
+        variant.name: _evaluated(
+            cast, studio, variant.with_t_max(settings.t_max), found, _Named(progress, variant.name)
+        )
+        for variant in variants
     }
     return Compared(tuple(found), parts)
 
@@ -88,36 +92,39 @@ def described(
 ) -> dict[str, dg.MetadataValue]:
     """Tables, plots and pictures of every benchmark that has items."""
     metadata: dict[str, dg.MetadataValue] = {}
-    for benchmark in compared.benchmarks:
-        summary = Summary.of(rows, benchmark.name, foundry.settings.evaluation)
+    for benchmark, summary in zip(
+        compared.benchmarks, summaries(foundry, compared, rows), strict=True
+    ):
+        name = benchmark.name
         if summary.variants:
-            name = benchmark.name
             metadata[f"{name}/means"] = sample(means_table(summary))
             metadata[f"{name}/differences"] = sample(differences_table(summary))
             metadata[f"{name}/plot"] = picture(interval_plot(summary, name), f"Means of {name}")
         if benchmark.stories:
             sheet = _sheet(foundry, compared, benchmark, summary)
-            metadata[f"{benchmark.name}/pictures"] = picture(sheet, "Last pictures of some stories")
+            metadata[f"{name}/pictures"] = picture(sheet, "Last pictures of some stories")
     return metadata
 
 
+def summaries(foundry: Foundry, compared: Compared, rows: Sequence[EvaluationRow]) -> list[Summary]:
+    """Of every benchmark, in their order: the held-out requests come first."""
+    settings = foundry.settings.evaluation
+    return [Summary.of(rows, benchmark.name, settings) for benchmark in compared.benchmarks]
+
+
 def _evaluated(
-    foundry: Foundry,
+    cast: Cast,
     studio: Studio,
     variant: Variant,
     found: Sequence[Benchmark],
     progress: Progress,
 ) -> dict[str, Evaluated]:
-    planner, critic = planner_of(foundry, variant.planner), critic_of(foundry, variant.critic)
+    planner, critic = cast.planner(variant.planner), cast.critic(variant.critic)
     roles = Roles(planner, studio.generator, critic, studio.scorer)
     return {
         benchmark.name: finish(evaluate(studio, variant, roles, benchmark, progress))
         for benchmark in found
     }
-
-
-def _stages(variants: Sequence[Variant], progress: Progress) -> list[tuple[Variant, Progress]]:
-    return [(variant, _Named(progress, variant.name)) for variant in variants]
 
 
 @dataclass(frozen=True)

@@ -1,18 +1,24 @@
 """Who plays a variant: checkpoints, the teachers, or nobody.
 
-A reference is `sketch` (the teacher), the name of a checkpoint (its newest version),
-`name@version`, or a folder; None is nobody.
+A reference is `sketch` (the teacher), a checkpoint's name (the version that the profile makes of
+it; of names that are no asset, the newest), `name@version`, or a folder; None is nobody.
 """
 
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from ...inference.checkpoint.players import CheckpointCritic, CheckpointPlanner, Desk
 from ...inference.roles import Critic, Plan, Planner, PlanRequest, PlanStep, Verdict
 from ...schemas import FoundryError
 from ...training.checkpoints import Checkpoints
-from ...warehouse import Home, Picture
+from ...warehouse import Picture
 from ..foundry import Foundry
 
 TEACHER = "sketch"
+
+# Name of a checkpoint -> the version that a profile makes of it now.
+Versions = Mapping[str, Callable[[], str]]
 
 
 class Verbatim:
@@ -37,51 +43,63 @@ class Accepting:
         return Verdict(True, "", "")
 
 
-def planner_of(foundry: Foundry, reference: str | None) -> Planner:
-    """The planner that a reference names.
+@dataclass(frozen=True)
+class Cast:
+    """The agents of a lake and a profile; variants with one checkpoint share its loaded model."""
 
-    Raises:
-        FoundryError: there is no such checkpoint, or it is incomplete.
-    """
-    if reference is None:
-        return Verbatim()
-    if reference == TEACHER:
-        from ...inference.sketch.planner import SketchPlanner
+    foundry: Foundry
+    versions: Versions = field(default_factory=dict)
+    _desks: dict[Path, Desk] = field(default_factory=dict)
 
-        return SketchPlanner()
-    from ...inference.checkpoint import CheckpointPlanner
+    def planner(self, reference: str | None) -> Planner:
+        """The planner that a reference names.
 
-    return CheckpointPlanner(checkpoint_folder(foundry.home, reference))
+        Raises:
+            FoundryError: there is no such checkpoint, or it is incomplete.
+        """
+        if reference is None:
+            return Verbatim()
+        if reference == TEACHER:
+            from ...inference.sketch.planner import SketchPlanner
 
+            return SketchPlanner()
+        return CheckpointPlanner(self._desk(reference))
 
-def critic_of(foundry: Foundry, reference: str | None) -> Critic:
-    """The critic that a reference names.
+    def critic(self, reference: str | None) -> Critic:
+        """The critic that a reference names.
 
-    Raises:
-        FoundryError: there is no such checkpoint, or it is incomplete.
-    """
-    if reference is None:
-        return Accepting()
-    if reference == TEACHER:
-        from ...inference.sketch.critic import SketchCritic
+        Raises:
+            FoundryError: there is no such checkpoint, or it is incomplete.
+        """
+        if reference is None:
+            return Accepting()
+        if reference == TEACHER:
+            from ...inference.sketch.critic import SketchCritic
 
-        return SketchCritic(foundry.settings.sketch)
-    from ...inference.checkpoint import CheckpointCritic
+            return SketchCritic(self.foundry.settings.sketch)
+        return CheckpointCritic(self._desk(reference))
 
-    return CheckpointCritic(checkpoint_folder(foundry.home, reference))
+    def _desk(self, reference: str) -> Desk:
+        folder = self.folder(reference)
+        if folder not in self._desks:
+            self._desks[folder] = Desk(folder, self.foundry.settings.checkpoint)
+        return self._desks[folder]
 
+    def folder(self, reference: str) -> Path:
+        """Where the checkpoint of a reference is.
 
-def checkpoint_folder(home: Home, reference: str) -> Path:
-    """Where the checkpoint of a reference is.
-
-    Raises:
-        FoundryError: there is no such checkpoint.
-    """
-    if Path(reference).is_dir():
-        return Path(reference)
-    checkpoints, (name, _, version) = Checkpoints(home), reference.partition("@")
-    if version:
-        return Path(checkpoints.find(name, version).uri)
-    if rows := checkpoints.rows(name):
-        return Path(rows[-1].uri)
-    raise FoundryError(f"no checkpoint {name} yet; `interleave run --select {name}` makes one")
+        Raises:
+            FoundryError: there is no such checkpoint.
+        """
+        if Path(reference).is_dir():
+            return Path(reference)
+        name, _, version = reference.partition("@")
+        checkpoints = Checkpoints(self.foundry.home)
+        if not version and name in self.versions:
+            version = self.versions[name]()
+        if version:
+            checkpoints.find(name, version)
+            return checkpoints.folder(name, version)
+        if rows := checkpoints.rows(name):
+            return checkpoints.folder(name, rows[-1].version)
+        raise FoundryError(f"no checkpoint {name} yet; `interleave run --select {name}` makes one")

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ..plotting import ACCENT, BAD, GOOD, INK, OTHER, drawing, headline, png_of
+from ..plotting import ACCENT, BAD, GOOD, INK, OTHER, PALE, drawing, headline, png_of
 from .bootstrap import Interval
+from .paper import MEASURE, TABLE_5
 from .summary import Summary
 
 if TYPE_CHECKING:
@@ -38,6 +39,22 @@ def interval_plot(summary: Summary, title: str) -> bytes:
             _rows(axes, names if axes is panels[0] else [""] * len(names))
         panels[0].set_xlim(-0.03, 1.03)
         panels[1].set_xlim(-0.03, 1.03)
+        return png_of(figure)
+
+
+def beside_paper_plot(summary: Summary) -> bytes:
+    """Final pictures that are right, here, beside UEval's score of pictures in table 5."""
+    names = [name for name in TABLE_5 if name in summary.variants]
+    with drawing(1.9 + 0.34 * len(names), columns=2) as (figure, (ours, theirs)):
+        headline(figure, "What each part is good for")
+        ours.set_title("Final pictures right, sketch world", fontsize=10)
+        _dots(ours, [summary.mean(name, MEASURE) for name in names], 0.0, OTHER)
+        ours.set_xlim(-0.03, 1.03)
+        theirs.set_title("UEval of pictures, paper's table 5", fontsize=10)
+        theirs.plot([TABLE_5[n].image for n in names], range(len(names)), "o", color=PALE)
+        theirs.set_xlim(0, 100)
+        _rows(ours, names)
+        _rows(theirs, [""] * len(names))
         return png_of(figure)
 
 

@@ -49,6 +49,6 @@ class EvaluationSettings(Section):
     )
     t_max: int = Field(5, ge=1, description="Attempts per step where a critic looks on (paper: 5)")
     seed: int = Field(0, description="Which items are used, and every draw's seed")
-    in_flight: int = Field(64, ge=1, description="Items worked on at once: fills an agent's batch")
+    in_flight: int = Field(96, ge=1, description="Items worked on at once: fills an agent's batch")
     resamples: int = Field(2000, ge=100, description="Bootstrap resamples behind an interval")
     confidence: float = Field(0.95, gt=0.5, lt=1, description="Probability of the intervals")

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from ...schemas.training import EvaluationRow
 from .bootstrap import Interval, mean_interval, paired_difference
 from .settings import EvaluationSettings
+from .variants import VARIANTS
 
 METRICS = (
     "plan_valid",
@@ -35,7 +36,7 @@ PAIRS = (
 
 @dataclass(frozen=True)
 class Summary:
-    """One benchmark. `values`: variant -> metric -> item -> value, variants in their order."""
+    """One benchmark. `values`: variant -> metric -> item -> value, variants in table 5's order."""
 
     values: Mapping[str, Mapping[str, Mapping[str, float]]]
     settings: EvaluationSettings = field(default_factory=EvaluationSettings)
@@ -48,7 +49,9 @@ class Summary:
         for row in rows:
             if row.benchmark == benchmark:
                 values[row.variant][row.metric][row.item_id] = row.value
-        return cls({name: dict(metrics) for name, metrics in values.items()}, settings)
+        order = [*VARIANTS, *values]
+        ordered = sorted(values.items(), key=lambda entry: order.index(entry[0]))
+        return cls({name: dict(metrics) for name, metrics in ordered}, settings)
 
     @property
     def variants(self) -> list[str]:

@@ -1,0 +1,70 @@
+"""The ablation of the paper's table 5 as one asset: what each part of the recipe is good for."""
+
+from collections.abc import Iterator
+
+import dagster as dg
+
+from ...schemas.training import EVALUATIONS
+from ...schemas.trajectories import MODEL_CALLS
+from ..checkpoints.training import made
+from ..foundry import Foundry
+from ..nodes import node, picture, sample
+from ..progress import progress_of
+from .assets import draws_and_grades
+from .comparing import compare, described, store, stored_rows, summaries
+from .extra_recipes import EXTRA, versions
+from .paper import order_in_words, side_by_side
+from .players import Cast
+from .plots import beside_paper_plot
+from .variants import BASE, CRITIC_RL, CRITIC_SFT, PLANNER, VARIANTS, Variant
+
+
+def others(foundry: Foundry) -> list[Variant]:
+    """Variants that `evaluation` does not evaluate already."""
+    mine = set(foundry.settings.evaluation.variants)
+    return [variant for name, variant in VARIANTS.items() if name not in mine]
+
+
+def _held(foundry: Foundry) -> list[str | None]:
+    lake = foundry.home.lake
+    return [lake.content_hash(EVALUATIONS, variant.name) for variant in others(foundry)]
+
+
+ABLATION = node(
+    name="ablation",
+    group="evaluation",
+    description="Every variant of the paper's table 5, trained where it needs training of its own, "
+    "beside the paper's numbers. Takes long, so it is made when it is selected.",
+    tables=(EVALUATIONS,),
+    ledger=(MODEL_CALLS,),
+    deps=("evaluation", "exports", BASE, PLANNER, CRITIC_SFT, CRITIC_RL),
+    sections=("evaluation", "training", "curation", "loop"),
+    pool="gpu_train",
+    facts=draws_and_grades,
+    holds=_held,
+    optional=True,
+)
+
+
+@dg.asset(**ABLATION.asset_args())
+def ablation(context: dg.AssetExecutionContext, foundry: Foundry) -> dg.MaterializeResult:
+    for recipe_of in _needed(others(foundry)):
+        made(context, foundry, EXTRA[recipe_of](foundry))
+    cast = Cast(foundry, versions(foundry))
+    compared = compare(foundry, cast, others(foundry), progress_of(context))
+    written = store(foundry, compared)
+    rows = compared.all_rows + stored_rows(foundry, foundry.settings.evaluation.variants)
+    main = summaries(foundry, compared, rows)[0]
+    metadata = {
+        "table_5": sample(side_by_side(main)),
+        "order": dg.MetadataValue.md(order_in_words(main)),
+        "plot": picture(beside_paper_plot(main), "The ablation beside the paper's"),
+        **described(foundry, compared, rows),
+    }
+    return ABLATION.describe(context, foundry, written, metadata)
+
+
+def _needed(variants: list[Variant]) -> Iterator[str]:
+    """Checkpoints that only the ablation needs, in the order of the table."""
+    wanted = {reference for variant in variants for reference in (variant.planner, variant.critic)}
+    return (name for name in EXTRA if name in wanted)
