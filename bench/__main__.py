@@ -15,7 +15,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-MODULES = ("engine", "prompts", "curation")
+MODULES = ("engine", "prompts", "curation", "rewards")
 DOCUMENT = Path("docs/benchmarks.md")
 
 

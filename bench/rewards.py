@@ -1,0 +1,118 @@
+"""How well the reward service keeps the generator busy: a step's rollouts, all at once."""
+
+import asyncio
+import json
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from io import BytesIO
+
+from aiohttp import ClientSession
+from PIL import Image
+
+from interleave_foundry.inference.roles import Score
+from interleave_foundry.schemas.curation import Evaluation
+from interleave_foundry.training.rewards.server import RewardAddress, serve_rewards
+from interleave_foundry.training.rewards.service import RewardRequest, RewardService, RowState
+from interleave_foundry.training.rewards.settings import RewardSettings
+from interleave_foundry.warehouse import Home, Picture
+
+DRAW_SECONDS, SLOTS = 0.050, 4
+ROLLOUTS = 512
+FREE_ROLLOUTS = 256
+
+MEANING = {
+    "rewards_generator_utilisation": (
+        f"rewards a second over HTTP, relative to what {SLOTS} slots of a 50 ms generator allow, "
+        f"{ROLLOUTS} rollouts at once",
+        ">= 0.9",
+    ),
+    "rewards_overhead_ms": ("CPU of service and server per reward, without drawing", ""),
+}
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """Draws in a set time, every prompt another picture; gives top grades at once."""
+
+    seconds: float
+    backend: str = "simulated"
+    model: str = "1"
+
+    async def generate(self, prompt: str, images: Sequence[Picture], seed: int) -> Picture:
+        await asyncio.sleep(self.seconds)
+        # Decoders ignore what follows the end of a PNG: other bytes, the same picture.
+        return Picture(_png("white") + prompt.encode())
+
+    async def score(self, before: Picture | None, after: Picture, instruction: str) -> Score:
+        return Score(10.0, 10.0, 10.0, 10.0)
+
+
+def generator_utilisation() -> float:
+    """Rewards per second, relative to what the generator's slots alone allow."""
+    start = time.perf_counter()
+    _reward(ROLLOUTS, DRAW_SECONDS)
+    return ROLLOUTS * DRAW_SECONDS / SLOTS / (time.perf_counter() - start)
+
+
+def overhead_milliseconds() -> float:
+    """CPU time per reward of reading, journal, image store and both ends of HTTP."""
+    start = time.process_time()
+    _reward(FREE_ROLLOUTS, 0.0)
+    return 1000 * (time.process_time() - start) / FREE_ROLLOUTS
+
+
+def measure() -> dict[str, float]:
+    """Every number by name."""
+    overhead_milliseconds()  # imports and caches
+    return {
+        "rewards_generator_utilisation": generator_utilisation(),
+        "rewards_overhead_ms": overhead_milliseconds(),
+    }
+
+
+def _reward(rollouts: int, seconds: float) -> None:
+    """The rewards of a step whose rollouts all reject, each with a prompt of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        home, actor = Home(folder), Simulated(seconds)
+        settings = RewardSettings(concurrency=SLOTS)
+        journal = home.journal("rollouts", "bench")
+        service = RewardService(actor, actor, home.images, settings, "bench", journal)
+        asyncio.run(_step(service, home.images.put(Picture(_png("grey"))), rollouts))
+
+
+async def _step(service: RewardService, origin: str, rollouts: int) -> None:
+    async with serve_rewards(service) as address, ClientSession() as client:
+        requests = [_request(origin, number) for number in range(rollouts)]
+        await asyncio.gather(*(_post(client, address, request) for request in requests))
+
+
+async def _post(client: ClientSession, address: RewardAddress, request: RewardRequest) -> None:
+    headers = {"Authorization": f"Bearer {address.token}"}
+    async with client.post(address.url, data=request.model_dump_json(), headers=headers) as answer:
+        if (await answer.json())["status"] != "scored":
+            raise RuntimeError("a rollout of the benchmark got no reward")
+
+
+def _request(origin: str, number: int) -> RewardRequest:
+    verdict = {"previous_step_success": False, "refine_prompt": f"Add a cat, as in try {number}."}
+    state = RowState(
+        origin_prompt="Add a cat.",
+        rewritten_prompt="",
+        origin_image=origin,
+        evaluation=Evaluation(success=False, semantics=3, quality=10),
+    )
+    response = f"<think>no cat</think><answer>{json.dumps(verdict)}</answer>"
+    return RewardRequest(step=1, row_id=f"row-{number // 8}", response=response, state=state)
+
+
+def _png(colour: str) -> bytes:
+    buffer = BytesIO()
+    Image.new("RGB", (2, 2), colour).save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+if __name__ == "__main__":
+    for name, value in measure().items():
+        print(f"{name:45} {value:10.3f}")
