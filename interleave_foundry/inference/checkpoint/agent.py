@@ -122,7 +122,9 @@ def _load(folder: Path, identity: str, device: str) -> _Loaded:
     cpu_torch.install()
     import torch
     from transformers import AutoImageProcessor, AutoModelForImageTextToText, AutoTokenizer
+    from transformers.utils.logging import disable_progress_bar
 
+    disable_progress_bar()
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     dtype = torch.bfloat16 if device.startswith("cuda") else torch.float32

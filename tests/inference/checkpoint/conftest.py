@@ -1,0 +1,30 @@
+"""Tiny checkpoints: one with random weights, one that knows an answer for each role by heart."""
+
+import shutil
+
+import pytest
+from tiny_agents import BOTH, learn_by_heart
+
+from interleave_foundry.inference.checkpoint.manifest import FILE
+from interleave_foundry.training.base_model.architecture import build_untrained
+from interleave_foundry.training.base_model.settings import Architecture, BaseModelSettings
+
+SMALL = BaseModelSettings(architecture=Architecture(hidden=96, layers=2, vision_hidden=64))
+
+
+@pytest.fixture(scope="session")
+def untrained(tmp_path_factory):
+    """A checkpoint with random weights."""
+    folder = tmp_path_factory.mktemp("checkpoints") / "untrained"
+    build_untrained(folder, SMALL)
+    (folder / FILE).write_text(BOTH.model_dump_json())
+    return folder
+
+
+@pytest.fixture(scope="session")
+def taught(untrained, tmp_path_factory):
+    """A checkpoint that accepts every picture and has one plan for every request."""
+    folder = tmp_path_factory.mktemp("checkpoints") / "taught"
+    shutil.copytree(untrained, folder)
+    learn_by_heart(folder)
+    return folder
