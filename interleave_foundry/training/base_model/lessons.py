@@ -107,14 +107,15 @@ def _flaw(cell: int, flaws: Flaws) -> str:
 def _before(stage: Stage, seed: int) -> Image.Image:
     if stage.before is None:
         return Image.new("RGB", (SIDE, SIDE), "white")
-    return _picture(stage.before, None, seed)
+    return picture(stage.before, None, seed)
 
 
 def _after(stage: Stage, seed: int) -> Image.Image:
-    return _picture(stage.after, stage.flaws, seed)
+    return picture(stage.after, stage.flaws, seed)
 
 
-def _picture(scene: Scene, flaws: Flaws | None, seed: int) -> Image.Image:
+def picture(scene: Scene, flaws: Flaws | None, seed: int) -> Image.Image:
+    """A scene as agents get to see it: 96 x 96 pixels."""
     if float(random_by("detail", seed).random()) < _DETAILED:
         return render(scene, 2 * SIDE, flaws).resize((SIDE, SIDE))
     return render(scene, SIDE, flaws)

@@ -83,10 +83,11 @@ def applied_to(edit: Edit, before: Scene | None) -> Scene:
 def _scene(rng: np.random.Generator, fewest: int) -> Scene:
     count = int(rng.integers(fewest, _MOST_THINGS + 1))
     cells = rng.permutation(9)[:count]
-    return Scene(pick(rng, BACKGROUNDS), {int(cell): _thing(rng) for cell in cells})
+    return Scene(pick(rng, BACKGROUNDS), {int(cell): anything(rng) for cell in cells})
 
 
-def _thing(rng: np.random.Generator) -> Thing:
+def anything(rng: np.random.Generator) -> Thing:
+    """Anything the world can draw, rather often in its usual colour."""
     kind = KINDS[pick(rng, list(KINDS))]
     usual = happens(rng, 0.4)
     return Thing(kind.name, kind.colours[0] if usual else pick(rng, kind.colours))
@@ -107,7 +108,7 @@ def _target(scene: Scene, rng: np.random.Generator) -> Target:
 
 
 def _add(scene: Scene, rng: np.random.Generator) -> Edit:
-    thing = _thing(rng)
+    thing = anything(rng)
     return Add(thing.kind, thing.colour, Place(cell=pick(rng, scene.free_cells())))
 
 
@@ -122,7 +123,7 @@ def _recolour(scene: Scene, rng: np.random.Generator) -> Edit:
 
 
 def _replace(scene: Scene, rng: np.random.Generator) -> Edit:
-    target, thing = _target(scene, rng), _thing(rng)
+    target, thing = _target(scene, rng), anything(rng)
     if thing.kind == target.kind:
         return _add(scene, rng)
     return Replace(target, thing.kind, thing.colour)
@@ -156,7 +157,7 @@ def _spoilt_creation(edit: Create, rng: np.random.Generator) -> Scene:
     cell = pick(rng, sorted(scene.cells))
     if happens(rng, 0.3):
         return scene.with_cell(cell, None)
-    return scene.with_cell(cell, _thing(rng))
+    return scene.with_cell(cell, anything(rng))
 
 
 def _cells(edit: Edit) -> set[int]:

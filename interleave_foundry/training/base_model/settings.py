@@ -24,9 +24,12 @@ class Architecture(Section):
 class Lessons(Section):
     """How the tiny model is taught to see and to read, before it is anybody's agent."""
 
-    steps: int = Field(3000, ge=1, description="Optimizer steps")
-    batch: int = Field(32, ge=1, description="Samples per step")
-    learning_rate: float = Field(1e-3, gt=0, description="Peak learning rate")
+    sight_steps: int = Field(1200, ge=0, description="Optimizer steps of the vision tower alone")
+    sight_batch: int = Field(64, ge=1, description="Pictures per step of these")
+    sight_learning_rate: float = Field(2e-3, gt=0, description="Their peak learning rate")
+    steps: int = Field(2400, ge=1, description="Optimizer steps of the whole model")
+    batch: int = Field(32, ge=1, description="Samples per step of these")
+    learning_rate: float = Field(1e-3, gt=0, description="Their peak learning rate")
     seed: int = Field(0, description="Weights, lessons and their order follow from it")
     threads: int = Field(2, ge=1, description="CPU threads")
 

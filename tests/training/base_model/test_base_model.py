@@ -1,0 +1,134 @@
+"""The tiny base model: its lessons are true, it is a Qwen3-VL to every tool, and it really sees."""
+
+import json
+
+import numpy as np
+import pytest
+
+from interleave_foundry.inference import cpu_torch
+from interleave_foundry.inference.sketch.kinds import KINDS
+from interleave_foundry.inference.sketch.language import parse
+from interleave_foundry.inference.sketch.perception import perceive
+from interleave_foundry.inference.sketch.physics import carry_out
+from interleave_foundry.training.base_model import packaged
+from interleave_foundry.training.base_model.lessons import caption, lesson
+from interleave_foundry.training.base_model.pretrain import pretrain
+from interleave_foundry.training.base_model.scenes import Stage
+from interleave_foundry.training.base_model.settings import (
+    Architecture,
+    BaseModelSettings,
+    Lessons,
+)
+from interleave_foundry.training.base_model.sight import sight
+
+SHORT = BaseModelSettings(
+    source="train",
+    architecture=Architecture(hidden=32, layers=1, feed_forward=64, vision_hidden=32),
+    lessons=Lessons(sight_steps=4, sight_batch=4, steps=6, batch=4, threads=1),
+)
+
+
+def only(_, options):
+    assert len(options) == 1
+    return options[0]
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_a_goal_can_be_read_in_one_way_only_and_leads_to_what_is_wanted(seed):
+    stage = Stage(seed)
+    outcome = carry_out(parse(stage.goal), stage.before, only)
+    assert outcome.scene == stage.wanted
+    assert outcome.impossible == 0
+
+
+def test_lessons_say_what_the_picture_shows():
+    for seed in range(40):
+        stage = Stage(seed)
+        shown = lesson(seed, 1.0)
+        seen = perceive(shown.pictures[0])
+        assert seen.scene == stage.after
+        assert shown.answer == caption(stage.after, stage.flaws)
+        assert shown.question == ""
+
+
+def test_lessons_are_the_same_for_the_same_seed():
+    once, again = lesson(7, 0.3), lesson(7, 0.3)
+    assert once.answer == again.answer
+    assert [p.tobytes() for p in once.pictures] == [p.tobytes() for p in again.pictures]
+
+
+def test_sight_asks_about_what_is_drawn():
+    for seed in range(20):
+        asked = sight(seed)
+        seen = perceive(asked.picture)
+        kinds = [None, *KINDS]
+        for cell in set(range(9)) - seen.blemished:
+            thing = seen.scene.cells.get(cell)
+            assert kinds[asked.kinds[cell]] == (thing.kind if thing else None)
+
+
+@pytest.mark.slow
+def test_patches_are_those_of_the_real_processor(tmp_path):
+    cpu_torch.install()
+    from transformers import AutoProcessor
+
+    from interleave_foundry.training.base_model.architecture import build_untrained
+    from interleave_foundry.training.base_model.batches import pixels
+
+    build_untrained(tmp_path / "tiny", SHORT)
+    processor = AutoProcessor.from_pretrained(tmp_path / "tiny")
+    pictures = list(lesson(2, 0.0).pictures)
+    theirs = processor.image_processor(images=pictures, return_tensors="pt")
+    ours = pixels(pictures)
+    assert np.allclose(ours["pixel_values"], theirs["pixel_values"], atol=1e-6)
+    assert ours["image_grid_thw"].tolist() == theirs["image_grid_thw"].tolist()
+
+
+@pytest.mark.slow
+def test_a_killed_training_goes_on_and_ends_in_the_same_weights(tmp_path, monkeypatch):
+    from interleave_foundry.training.base_model import pretrain as course
+
+    class Killed(Exception):
+        pass
+
+    def killed(taught):
+        if taught.step == 8:
+            raise Killed
+
+    monkeypatch.setattr(course, "_SAVE_EVERY", 2)
+    monkeypatch.setattr(course, "_REPORT_EVERY", 2)
+    pretrain(tmp_path / "whole", SHORT, lambda _: None)
+    with pytest.raises(Killed):
+        pretrain(tmp_path / "killed", SHORT, killed)
+    steps = []
+    pretrain(tmp_path / "killed", SHORT, lambda taught: steps.append(taught.step))
+    assert steps == [8, 10]
+    weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "killed")]
+    assert weights[0] == weights[1]
+
+
+def test_the_shipped_model_is_small_and_says_where_it_comes_from():
+    folder = packaged()
+    assert folder
+    assert (folder / "model.safetensors").stat().st_size <= 8e6
+    assert "interleave run --select base_model" in (folder / "README.md").read_text("utf-8")
+    assert json.loads((folder / "config.json").read_text())["model_type"] == "qwen3_vl"
+
+
+@pytest.mark.slow
+def test_the_shipped_model_sees():
+    import torch
+
+    cpu_torch.install()
+    from transformers import AutoTokenizer, Qwen3VLForConditionalGeneration
+
+    from interleave_foundry.training.base_model.batches import Batches
+
+    model = Qwen3VLForConditionalGeneration.from_pretrained(packaged(), dtype=torch.float32)
+    lessons = [lesson(10**12 + seed, 1.0) for seed in range(32)]
+    batch = Batches(AutoTokenizer.from_pretrained(packaged())).of(lessons)
+    labels = batch.pop("labels")[:, 1:]
+    with torch.inference_mode():
+        guesses = model(**batch).logits[:, :-1].argmax(-1)
+    asked = labels >= 0
+    assert (guesses == labels)[asked].float().mean() > 0.95
