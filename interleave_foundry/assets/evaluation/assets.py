@@ -5,13 +5,14 @@ import dagster as dg
 from ...inference.roles import name_of
 from ...schemas.training import EVALUATIONS
 from ...schemas.trajectories import MODEL_CALLS
+from ...training.checkpoints import Checkpoints
 from ..foundry import Foundry
 from ..nodes import node
 from ..progress import progress_of
 from .comparing import compare, described, store
 from .extra_recipes import versions
 from .players import Cast
-from .variants import CRITIC_RL, CRITIC_SFT, PLANNER, VARIANTS
+from .variants import CRITIC_RL, CRITIC_SFT, PLANNER, PROMOTED, VARIANTS, Variant
 
 
 def draws_and_grades(foundry: Foundry, _instance: dg.DagsterInstance) -> list[str]:
@@ -21,8 +22,19 @@ def draws_and_grades(foundry: Foundry, _instance: dg.DagsterInstance) -> list[st
 
 def _held(foundry: Foundry) -> list[str | None]:
     """Content of the partitions that this asset wrote; the others are of the ablation."""
-    names = foundry.settings.evaluation.variants
+    names = [*foundry.settings.evaluation.variants, PROMOTED]
     return [foundry.home.lake.content_hash(EVALUATIONS, name) for name in names]
+
+
+def _variants(foundry: Foundry) -> list[Variant]:
+    """Those of the settings, and the system in use, which promotion compares new ones with."""
+    registry = Checkpoints(foundry.home)
+    planner, critic = registry.promoted(PLANNER), registry.promoted(CRITIC_RL)
+    chosen = [VARIANTS[name] for name in foundry.settings.evaluation.variants]
+    if planner and critic:
+        versions = f"{PLANNER}@{planner.version}", f"{CRITIC_RL}@{critic.version}"
+        chosen.append(Variant(PROMOTED, *versions))
+    return chosen
 
 
 EVALUATION = node(
@@ -42,9 +54,8 @@ EVALUATION = node(
 
 @dg.asset(**EVALUATION.asset_args())
 def evaluation(context: dg.AssetExecutionContext, foundry: Foundry) -> dg.MaterializeResult:
-    variants = [VARIANTS[name] for name in foundry.settings.evaluation.variants]
     cast = Cast(foundry, versions(foundry))
-    compared = compare(foundry, cast, variants, progress_of(context))
+    compared = compare(foundry, cast, _variants(foundry), progress_of(context))
     written = store(foundry, compared)
     metadata = described(foundry, compared, compared.all_rows)
     return EVALUATION.describe(context, foundry, written, metadata)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from ...schemas.training import EvaluationRow
 from .bootstrap import Interval, mean_interval, paired_difference
 from .settings import EvaluationSettings
-from .variants import VARIANTS
+from .variants import PROMOTED, VARIANTS
 
 METRICS = (
     "plan_valid",
@@ -31,6 +31,7 @@ PAIRS = (
     ("full_sft", "unfiltered"),
     ("t_max_3", "t_max_1"),
     ("t_max_5", "t_max_3"),
+    ("full_rl", PROMOTED),
 )
 
 

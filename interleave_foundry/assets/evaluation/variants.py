@@ -17,6 +17,8 @@ NO_STEP, NO_ACCURACY, ONE_AGENT, UNFILTERED = (
     "ablation_one_agent",
     "ablation_unfiltered",
 )
+# The variant that is in use, whatever it is: what new checkpoints are compared with.
+PROMOTED = "promoted"
 
 
 @dataclass(frozen=True)
