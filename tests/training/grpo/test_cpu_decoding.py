@@ -1,0 +1,118 @@
+"""The batched decoding of the CPU rollouts against transformers' own generation."""
+
+from runpy import run_path
+
+import pytest
+import torch
+from PIL import Image
+
+from interleave_foundry.inference import cpu_torch
+from interleave_foundry.training.base_model.architecture import build_untrained
+from interleave_foundry.training.grpo.recipe import PLUGINS
+
+# By its file: the package around it registers with verl, which is not in our environment.
+decoding = run_path(str(PLUGINS / "verl_cpu" / "decoding.py"))
+Request, Decoder, Vocabulary = (decoding[name] for name in ("Request", "Decoder", "Vocabulary"))
+VISION = ("image_token_id", "video_token_id", "vision_start_token_id", "vision_end_token_id")
+
+
+@pytest.fixture(scope="module")
+def model_and_processor(tmp_path_factory):
+    cpu_torch.install()
+    from transformers import AutoProcessor, Qwen3VLForConditionalGeneration
+
+    folder = tmp_path_factory.mktemp("tiny")
+    build_untrained(folder)
+    model = Qwen3VLForConditionalGeneration.from_pretrained(folder, dtype=torch.float32).eval()
+    with torch.no_grad():  # less even a distribution, so that greedy answers differ
+        for weights in model.parameters():
+            weights.mul_(1.5)
+    return model, AutoProcessor.from_pretrained(folder)
+
+
+@pytest.fixture(scope="module")
+def decoder(model_and_processor):
+    model, processor = model_and_processor
+    vocabulary = Vocabulary(
+        image=model.config.image_token_id,
+        pad=processor.tokenizer.pad_token_id,
+        ends=frozenset({processor.tokenizer.eos_token_id}),
+        banned=tuple(getattr(model.config, name) for name in VISION),
+    )
+    return Decoder(model, processor.image_processor, vocabulary)
+
+
+@pytest.fixture(scope="module")
+def prompts(model_and_processor):
+    """Three questions of different lengths, with one picture, two and none."""
+    _, processor = model_and_processor
+    colours = [("red",), ("blue", "white"), ()]
+    texts = ["Goal: a red house", "Goal: a tree in the center of it all", "Goal: none"]
+    return [_prompt(processor, text, names) for text, names in zip(texts, colours, strict=True)]
+
+
+def _prompt(processor, text, colours):
+    pictures = tuple(Image.new("RGB", (96, 96), colour) for colour in colours)
+    content = [*({"type": "image"} for _ in pictures), {"type": "text", "text": text}]
+    turn = [{"role": "user", "content": content}]
+    rendered = processor.apply_chat_template(turn, add_generation_prompt=True, tokenize=False)
+    ids = processor(text=[rendered], images=list(pictures) or None, return_tensors="pt").input_ids
+    return tuple(ids[0].tolist()), pictures
+
+
+def decoded(decoder, requests, seed=0):
+    found = {}
+    decoder.decode(requests, seed, found.__setitem__)
+    assert sorted(found) == list(range(len(requests)))
+    return [found[i] for i in range(len(requests))]
+
+
+def inputs_of(model, processor, prompt, pictures):
+    ids = torch.tensor([prompt])
+    inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+    inputs["mm_token_type_ids"] = (ids == model.config.image_token_id).int()
+    if pictures:
+        inputs |= processor.image_processor(images=list(pictures), return_tensors="pt")
+    return inputs
+
+
+def test_greedy_answers_are_those_of_transformers(decoder, model_and_processor, prompts):
+    model, processor = model_and_processor
+    answers = decoded(decoder, [Request(*prompt, 0.0, 12) for prompt in prompts])
+    for (prompt, pictures), answer in zip(prompts, answers, strict=True):
+        expected = model.generate(
+            **inputs_of(model, processor, prompt, pictures),
+            do_sample=False,
+            max_new_tokens=12,
+            suppress_tokens=[getattr(model.config, name) for name in VISION],
+        )
+        assert answer.tokens == expected[0, len(prompt) :].tolist()
+
+
+def test_log_probabilities_are_those_the_trainer_would_find(decoder, model_and_processor, prompts):
+    model, processor = model_and_processor
+    prompt, pictures = prompts[0]
+    (answer,) = decoded(decoder, [Request(prompt, pictures, 1.0, 20)])
+    whole = (*prompt, *answer.tokens)
+    with torch.no_grad():
+        logits = model(**inputs_of(model, processor, whole, pictures)).logits[0]
+    logits[:, [getattr(model.config, name) for name in VISION]] = -torch.inf
+    expected = logits[len(prompt) - 1 : -1].log_softmax(-1)
+    expected = expected.gather(-1, torch.tensor(answer.tokens)[:, None])[:, 0]
+    assert answer.log_probs == pytest.approx(expected.tolist(), abs=1e-4)
+
+
+def test_every_request_keeps_its_own_limit(decoder, prompts):
+    limits = [3, 9, 1, 20, 5]
+    requests = [Request(*prompts[i % 3], 1.0, limit) for i, limit in enumerate(limits)]
+    order = []
+    decoder.decode(requests, 0, lambda index, answer: order.append((index, len(answer.tokens))))
+    assert all(length <= limits[index] for index, length in order)
+    assert order[0] == (2, 1)  # the shortest is handed over first, not with the longest
+
+
+def test_rollouts_of_a_prompt_differ_and_follow_from_the_seed(decoder, prompts):
+    requests = [Request(*prompts[1], 1.0, 10)] * 6
+    first, again, other = (decoded(decoder, requests, seed) for seed in (1, 1, 2))
+    assert first == again != other
+    assert len({tuple(answer.tokens) for answer in first}) > 1
