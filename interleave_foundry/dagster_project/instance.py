@@ -23,7 +23,7 @@ from ..warehouse.storage import explained
 RUNNER_TAG = "interleave/runner"
 RUNNER = secrets.token_hex(8)
 # Shards at work at the same time, over all runs; the calls within a shard have limits of their own.
-POOLS = {"generator": 4, "agents": 4}
+POOLS = {"generator": 4, "agents": 4, "gpu_train": 1}
 CONFIG = """\
 # Written by Interleave Foundry on first use; yours to change.
 telemetry: {enabled: false}

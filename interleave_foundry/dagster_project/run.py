@@ -157,6 +157,8 @@ class _Stage:
                 tags={RUNNER_TAG: RUNNER},
                 raise_on_error=True,
             )
+        except dg.DagsterExecutionInterruptedError:
+            raise KeyboardInterrupt from None
         except dg.DagsterError as error:
             # Dagster exports no class for a failed blocking check, which is no bug.
             if type(error).__name__ != "DagsterAssetCheckFailedError":

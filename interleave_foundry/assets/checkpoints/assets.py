@@ -7,6 +7,7 @@ import dagster as dg
 
 from ...schemas.training import CHECKPOINTS, ROLLOUTS, RolloutRow
 from ...training.checkpoints import Checkpoints
+from ...training.grpo.driver import ROLLOUTS as JOURNAL
 from ...training.rewards.rollouts import rollouts_table
 from ..foundry import Foundry
 from ..nodes import Node, node, picture, sample

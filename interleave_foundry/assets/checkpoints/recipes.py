@@ -18,7 +18,7 @@ from ...schemas.curation import CRITIC_RL, CRITIC_SFT, PLANNER_SFT
 from ...schemas.documents import Section
 from ...training.base_model import base_model_job, packaged
 from ...training.base_model.settings import BaseModelSettings
-from ...training.grpo import grpo_job
+from ...training.grpo import Players, grpo_job
 from ...training.grpo.settings import GrpoSettings
 from ...training.launch import TrainerJob
 from ...training.sft import sft_job
@@ -148,12 +148,13 @@ def grpo(
     foundry: Foundry, name: str, parent: Recipe, data: DataSet, settings: GrpoSettings
 ) -> Recipe:
     """Reinforcement of the critic `parent` on an export for verl."""
-    root, profile = foundry.home.root, foundry.profile
-    here = str(Path(profile).absolute()) if Path(profile).is_file() else profile
+    profile = foundry.settings
+    players = Players(roles=profile.roles, sketch=profile.sketch, checkpoint=profile.checkpoint)
+    root = foundry.home.root
 
     def job(version: str, folder: Path, model: Path | None) -> TrainerJob:
         assert model is not None
-        return grpo_job(name, folder, model, data.folder, settings, root, here, version)
+        return grpo_job(name, folder, model, data.folder, settings, root, players, version)
 
     return Recipe(name, "critic", settings, job, parent=parent, data=data)
 
