@@ -11,6 +11,7 @@ from pydantic import Field
 from ..inference.backends import build_roles
 from ..inference.roles import Roles
 from ..schemas import FoundryError, Table
+from ..training.settings import TrainingSettings
 from ..warehouse import Home
 from .profile import Profile, load_profile
 
@@ -37,6 +38,20 @@ class Foundry(dg.ConfigurableResource):
     def roles(self) -> Roles:
         settings = self.settings
         return build_roles(settings.roles, settings.sketch, settings.checkpoint, self.home)
+
+    @property
+    def training(self) -> TrainingSettings:
+        """How the profile trains.
+
+        Raises:
+            FoundryError: it does not.
+        """
+        if self.settings.training is None:
+            raise FoundryError(
+                f"profile {self.settings.name} has no section training: add one, or use a profile "
+                "that has it"
+            )
+        return self.settings.training
 
     def rows(self, table: Table, shard: str | None = None) -> list[Any]:
         """A table (or one shard of it) as its row models."""

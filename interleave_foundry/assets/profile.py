@@ -11,6 +11,7 @@ from ..inference.settings import Limits, LoopSettings
 from ..inference.sketch.settings import SketchSettings
 from ..schemas import FoundryError
 from ..schemas.documents import Section, load_document
+from ..training.settings import TrainingSettings
 from .curation.settings import CurationSettings
 from .evaluation.settings import EvaluationSettings
 from .prompts.settings import BankSettings
@@ -45,6 +46,10 @@ class Profile(Section):
     checkpoint: CheckpointSettings = Field(
         default_factory=CheckpointSettings,
         description="Trained planner and critic, where `roles` names backend checkpoint",
+    )
+
+    training: TrainingSettings | None = Field(
+        None, description="How checkpoints are trained; null: the lineage ends with the data sets"
     )
 
     def shards(self, size: str) -> int:

@@ -4,22 +4,38 @@ import os
 
 import dagster as dg
 
+from ..assets.checkpoints import assets as checkpoints
+from ..assets.checkpoints import checks as checkpoints_checks
+from ..assets.checkpoints import promotion_assets as promotion
 from ..assets.curation import assets as curation
 from ..assets.curation import checks as curation_checks
+from ..assets.evaluation import ablation
+from ..assets.evaluation import assets as evaluation
+from ..assets.evaluation import checks as evaluation_checks
 from ..assets.foundry import Foundry
 from ..assets.prompts import assets as prompts
 from ..assets.prompts import checks as prompts_checks
 from ..assets.trajectories import assets as trajectories
 from ..assets.trajectories import checks as trajectories_checks
-from . import jobs
+from . import jobs, retraining
 
 ASSETS = [
     asset
-    for module in (prompts, trajectories, curation)
+    for module in (
+        prompts,
+        trajectories,
+        curation,
+        checkpoints,
+        evaluation,
+        ablation,
+        promotion,
+    )
     for asset in vars(module).values()
     if isinstance(asset, dg.AssetsDefinition)
 ]
-CHECKS = dg.load_asset_checks_from_modules([prompts_checks, trajectories_checks, curation_checks])
+CHECKS = dg.load_asset_checks_from_modules(
+    [prompts_checks, trajectories_checks, curation_checks, checkpoints_checks, evaluation_checks]
+)
 
 
 def foundry_from_environment() -> Foundry:
@@ -33,9 +49,14 @@ def foundry_from_environment() -> Foundry:
 defs = dg.Definitions(
     assets=ASSETS,
     asset_checks=CHECKS,
-    jobs=[jobs.refresh_data],
+    jobs=[
+        jobs.refresh_data,
+        retraining.retrain_planner,
+        retraining.retrain_critic,
+        retraining.evaluate,
+    ],
     schedules=[jobs.grow_bank],
-    sensors=[jobs.follow_upstream],
+    sensors=[jobs.follow_upstream, retraining.retrain_when_grown],
     resources={"foundry": foundry_from_environment()},
     # Runs work in parallel, one a shard; a process for every step would cost more than most steps.
     executor=dg.in_process_executor,

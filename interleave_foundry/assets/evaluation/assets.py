@@ -45,7 +45,6 @@ EVALUATION = node(
     ledger=(MODEL_CALLS,),
     deps=("prompts", "plans", "trajectories", "scores", PLANNER, CRITIC_SFT, CRITIC_RL),
     sections=("evaluation", "training", "loop"),
-    automatic=True,
     pool="gpu_train",
     facts=draws_and_grades,
     holds=_held,
