@@ -33,14 +33,15 @@ class _Finder(importlib.abc.MetaPathFinder):
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if name == "torchvision":
-            spec = importlib.machinery.PathFinder.find_spec(name, path)
-            if spec and spec.loader:
-                spec.loader = _Declaring(spec.loader)
+        if name not in ("torchvision", "torchaudio"):
+            return None
+        spec = importlib.machinery.PathFinder.find_spec(name, path)
+        if not (spec and spec.loader and _built_for_cpu()):
             return spec
-        if name == "torchaudio" and _built_for_cpu():
+        if name == "torchaudio":
             return ModuleSpec(name, _Empty(), is_package=True)
-        return None
+        spec.loader = _Declaring(spec.loader)
+        return spec
 
 
 class _Declaring(importlib.abc.Loader):
@@ -56,7 +57,7 @@ class _Declaring(importlib.abc.Loader):
         return self._inner.create_module(spec)
 
     def exec_module(self, module: ModuleType) -> None:
-        if _built_for_cpu() and not _declared:
+        if not _declared:
             _declare()
         self._inner.exec_module(module)
 
