@@ -30,7 +30,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class _Loaded:
-    """A model with what belongs to it; `in_use` lets one batch at a time run on it."""
+    """A model with what belongs to it; `in_use` lets one thread at a time ask it."""
 
     manifest: Manifest
     encoder: Encoder
@@ -75,16 +75,20 @@ class Agent:
         Args:
             given_up: asked before every token; true ends all answers where they are.
         """
-        answers: dict[int, Answer | Exception] = {}
-        prompts: dict[int, Prompt] = {}
-        for place, question in enumerate(questions):
-            try:
-                prompts[place] = self._prompt(question)
-            except (BadImageError, BadAnswer) as error:
-                answers[place] = error
-        for batch in _batches(prompts, self._settings):
-            answers |= self._write({place: prompts[place] for place in batch}, given_up)
-        return [answers[place] for place in range(len(questions))]
+        with self._loaded.in_use:
+            read = {place: self._read(question) for place, question in enumerate(questions)}
+            prompts = {place: r for place, r in read.items() if isinstance(r, Prompt)}
+            answers: dict[int, Answer | Exception] = {}
+            for batch in _batches(prompts, self._settings):
+                answers |= self._write({place: prompts[place] for place in batch}, given_up)
+        failed = {place: r for place, r in read.items() if isinstance(r, Exception)}
+        return [(answers | failed)[place] for place in range(len(questions))]
+
+    def _read(self, question: Question) -> Prompt | Exception:
+        try:
+            return self._prompt(question)
+        except (BadImageError, BadAnswer) as error:
+            return error
 
     def _prompt(self, question: Question) -> Prompt:
         prompt = self._loaded.encoder.encode(question)
@@ -97,9 +101,8 @@ class Agent:
 
     def _write(self, prompts: dict[int, Prompt], given_up: Callable[[], bool]) -> dict[int, Answer]:
         loaded = self._loaded
-        with loaded.in_use:
-            batch = loaded.encoder.pad(list(prompts.values()), loaded.model.device)
-            written = decode(loaded.model, batch, loaded.stops, given_up)
+        batch = loaded.encoder.pad(list(prompts.values()), loaded.model.device)
+        written = decode(loaded.model, batch, loaded.stops, given_up)
         return {
             place: Answer(loaded.encoder.decode(tokens), len(prompt.tokens), len(tokens))
             for (place, prompt), tokens in zip(prompts.items(), written, strict=True)

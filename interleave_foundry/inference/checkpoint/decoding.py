@@ -1,7 +1,7 @@
 """Greedy decoding of a batch: finished rows leave it, keys and values are written in place.
 
-`generate` of transformers copies all keys and values at every token and carries finished rows to
-the end of the longest; with a model of a few million parameters on a CPU that is most of the time.
+`generate` of transformers carries finished rows to the end of the longest and copies all keys and
+values at every token. With rows of one length both take the same time; answers differ in length.
 The prompts are read by the model as transformers has it; only the loop over new tokens is ours.
 """
 
