@@ -15,7 +15,10 @@ def base_model_job(name: str, folder: Path, settings: BaseModelSettings) -> Trai
         module=f"{__package__}.driver",
         folder=folder,
         payload=settings.model_dump(mode="json"),
-        environment={"OMP_NUM_THREADS": str(settings.lessons.threads)},
+        environment={
+            "OMP_NUM_THREADS": str(settings.lessons.threads),
+            "OMP_WAIT_POLICY": "PASSIVE",  # idle threads sleep: other work may need the cores
+        },
     )
 
 

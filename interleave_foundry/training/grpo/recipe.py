@@ -45,6 +45,7 @@ def environment(settings: GrpoSettings) -> dict[str, str]:
         return common
     threads = {
         "OMP_NUM_THREADS": str(settings.threads),
+        "OMP_WAIT_POLICY": "PASSIVE",  # idle threads sleep: trainer and rollouts share the cores
         "ROLLOUT_THREADS": str(settings.rollout_threads),
     }
     # Ray narrows OMP_NUM_THREADS to a worker's CPUs unless it is set; verl picks the platform here.
