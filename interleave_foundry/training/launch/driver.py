@@ -89,6 +89,7 @@ class Driver:
                 return _followed(trainer, follow)
             finally:
                 end_processes(lambda: marked(TRAINER_MARK, mark), _GRACE_SECONDS)
+                trainer.wait()
 
     def finish(self, model: Path, metrics: Mapping[str, float]) -> None:
         """Report that the model is there; the last thing a driver does."""

@@ -5,6 +5,7 @@ inherits its parent's environment: a variable set on the first one marks all tha
 """
 
 import os
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 
@@ -15,6 +16,7 @@ JOB_MARK = "INTERLEAVE_TRAINING_JOB"
 # Marks every process of one trainer that a driver started; its value is unique.
 TRAINER_MARK = "INTERLEAVE_TRAINER"
 _KILL_SECONDS = 5.0
+_POLL_SECONDS = 0.05
 # Processes may start others while they are being killed.
 _KILL_ROUNDS = 3
 
@@ -36,19 +38,33 @@ def end_processes(find: Callable[[], list[psutil.Process]], grace: float) -> Non
     known = find()
     try:
         _signal(known, psutil.Process.terminate)
-        psutil.wait_procs(known, timeout=grace)
+        _wait(known, grace)
     finally:
         for _ in range(_KILL_ROUNDS):
             # A child may have lost its mark and its parent: it is known from before.
-            known = [p for p in {*known, *find()} if p.is_running()]
+            known = [process for process in {*known, *find()} if _alive(process)]
             _signal(known, psutil.Process.kill)
-            psutil.wait_procs(known, timeout=_KILL_SECONDS)
+            _wait(known, _KILL_SECONDS)
 
 
 def _signal(processes: Iterable[psutil.Process], send: Callable[[psutil.Process], object]) -> None:
     for process in processes:
         with suppress(psutil.Error):
             send(process)
+
+
+def _wait(processes: Iterable[psutil.Process], seconds: float) -> None:
+    """Until none is alive. Whose child one is stays the one to reap it, so its code is not lost."""
+    deadline = time.monotonic() + seconds
+    while any(_alive(process) for process in processes) and time.monotonic() < deadline:
+        time.sleep(_POLL_SECONDS)
+
+
+def _alive(process: psutil.Process) -> bool:
+    """A zombie is over: only its parent, or a container's init, can take it away."""
+    with suppress(psutil.Error):
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    return False
 
 
 def _carrying(mark: str, value: str) -> Iterator[psutil.Process]:

@@ -1,0 +1,55 @@
+"""A driver by hand, and what is said about a process that ended."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from launching import THREE_STEPS, toy_job
+from pydantic import ValidationError
+
+from interleave_foundry.training.launch import LauncherSettings, TrainingProgress, why_it_ended
+
+
+def test_a_driver_started_by_hand_prints_its_messages(tmp_path):
+    file = toy_job(tmp_path, THREE_STEPS).write()
+    toy = str(Path(__file__).parent / "toy_trainer.py")
+    done = subprocess.run(
+        [sys.executable, toy, str(file)], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    kinds = [json.loads(line)["kind"] for line in done.stdout.splitlines()]
+    assert kinds == ["progress", "progress", "progress", "finished"]
+
+
+@pytest.mark.parametrize(
+    ("code", "log", "said"),
+    [
+        (1, "Traceback ...\nValueError: no images\n", "it ended with ValueError: no images"),
+        (1, "torch.OutOfMemoryError: CUDA out of memory. Tried", "it ran out of memory"),
+        (1, "(TaskRunner pid=7) ray.exceptions.RayTaskError(KeyError): ray::x", "RayTaskError"),
+        (-9, "step 4\n", "killed, most likely"),
+        (137, "step 4\n", "killed, most likely"),
+        (-15, "step 4\n", "signal SIGTERM"),
+        (3, "step 4\n", "exit code 3"),
+    ],
+)
+def test_why_it_ended_is_one_line(tmp_path, code, log, said):
+    path = tmp_path / "trainer.log"
+    path.write_text(log)
+    line = why_it_ended(code, path)
+    assert said in line and "\n" not in line
+
+
+def test_a_log_that_is_not_there_is_no_problem(tmp_path):
+    assert why_it_ended(2, tmp_path / "none") == "it ended with exit code 2"
+
+
+def test_progress_is_a_short_note():
+    progress = TrainingProgress(step=3, total=9, loss=0.3123, samples_per_second=14.21)
+    assert progress.note() == "loss 0.3123, 14.2 samples/s"
+
+
+def test_a_ray_launcher_needs_an_address():
+    with pytest.raises(ValidationError, match="needs an address"):
+        LauncherSettings(kind="ray")

@@ -1,0 +1,202 @@
+"""The local launcher: outcomes, failures in one line, and processes that must not survive."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import dagster as dg
+import psutil
+import pytest
+from launching import THREE_STEPS, launch, toy_job
+
+from interleave_foundry.schemas import FoundryError
+from interleave_foundry.training.launch import LauncherSettings, TrainingFailed
+from interleave_foundry.training.launch.processes import JOB_MARK, marked
+
+HERE = Path(__file__).parent
+# Ignores TERM and has a child in a session of its own that does so, too.
+STUBBORN = """
+import os, pathlib, signal, subprocess, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+stray = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"
+child = subprocess.Popen([sys.executable, "-c", stray], start_new_session=True)
+pathlib.Path("pids.partial").write_text(f"{os.getpid()} {child.pid}")
+os.replace("pids.partial", "pids")
+time.sleep(600)
+"""
+
+
+def left(folder: Path) -> list[psutil.Process]:
+    return marked(JOB_MARK, str(folder))
+
+
+def wait_for(path: Path) -> None:
+    deadline = time.monotonic() + 120
+    while not path.exists():
+        assert time.monotonic() < deadline, f"{path} never came"
+        time.sleep(0.1)
+
+
+def gone(pids: list[int]) -> bool:
+    """Ended; a zombie that no init takes away has ended as well."""
+    alive = [psutil.Process(pid).status() for pid in pids if psutil.pid_exists(pid)]
+    return all(status == psutil.STATUS_ZOMBIE for status in alive)
+
+
+def test_a_training_reports_live_and_leaves_a_model(tmp_path):
+    with dg.DagsterInstance.ephemeral() as instance:
+        outcome, heard = launch(toy_job(tmp_path, THREE_STEPS), instance=instance)
+        run = instance.get_runs()[0]
+        logged = [entry.user_message for entry in instance.all_logs(run.run_id)]
+    assert outcome.model == tmp_path / "model"
+    assert outcome.metrics == {"loss": 0.25}
+    assert [point.loss for point in outcome.curves] == [1.0, 0.5, pytest.approx(1 / 3)]
+    assert [(done, total) for done, total, _ in heard.updates] == [(1, 3), (2, 3), (3, 3)]
+    assert "toy: step 3 of 3, loss 0.3333" in logged
+
+
+def test_a_crash_is_one_line_with_the_trainers_log(tmp_path):
+    code = "raise ValueError('the template has no images')"
+    with pytest.raises(TrainingFailed) as raised:
+        launch(toy_job(tmp_path, code))
+    said = str(raised.value)
+    assert "\n" not in said
+    assert "ValueError: the template has no images" in said
+    assert str(tmp_path / "trainer.log") in said
+
+
+def test_a_killed_trainer_is_said_to_lack_memory(tmp_path):
+    code = "import os; os.kill(os.getpid(), 9)"
+    with pytest.raises(TrainingFailed, match="killed, most likely by the system for lack of"):
+        launch(toy_job(tmp_path, code))
+
+
+def test_a_killed_driver_is_noticed_and_its_trainer_ended(tmp_path):
+    code = "import os, time; os.kill(os.getppid(), 9); time.sleep(600)"
+    with pytest.raises(TrainingFailed, match="killed, most likely") as raised:
+        launch(toy_job(tmp_path, code))
+    assert "driver.log" in str(raised.value)
+    assert not left(tmp_path)
+
+
+def test_ending_without_a_word_is_a_failure(tmp_path):
+    with pytest.raises(TrainingFailed, match="ended without a model"):
+        launch(toy_job(tmp_path, "", silent=True))
+
+
+def test_a_model_that_is_not_there_is_a_failure(tmp_path):
+    with pytest.raises(TrainingFailed, match="no model in"):
+        launch(toy_job(tmp_path, "", no_model=True))
+
+
+def test_a_driver_that_does_not_start_is_a_failure(tmp_path):
+    job = toy_job(tmp_path, "").model_copy(update={"module": "no_such_driver"})
+    with pytest.raises(TrainingFailed, match="exit code 1"):
+        launch(job)
+
+
+def test_secrets_are_not_written_down(tmp_path):
+    job = toy_job(tmp_path, "import os; assert os.environ['TOKEN'] == 'hush-hush'")
+    job = job.model_copy(update={"environment": {**job.environment, "TOKEN": "hush-hush"}})
+    launch(job)
+    kept = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert kept and not [path for path in kept if b"hush-hush" in _but_the_code(path)]
+
+
+def _but_the_code(path: Path) -> bytes:
+    if path.name != "job.json":
+        return path.read_bytes()
+    record = json.loads(path.read_text())
+    record["payload"].pop("code")
+    return json.dumps(record).encode()
+
+
+def test_what_a_trainer_leaves_running_is_ended(tmp_path):
+    code = """
+import pathlib, subprocess, sys
+nap = [sys.executable, "-c", "import time; time.sleep(600)"]
+pathlib.Path("pids").write_text(str(subprocess.Popen(nap, start_new_session=True).pid))
+"""
+    launch(toy_job(tmp_path, code))
+    assert gone([int((tmp_path / "pids").read_text())])
+
+
+ONE_RUN = """
+import sys
+from pathlib import Path
+sys.path.insert(0, {here!r})
+from launching import launch, toy_job
+from interleave_foundry.training.launch import LauncherSettings
+launch(toy_job(Path({folder!r}), {code!r}), LauncherSettings(grace_seconds=1))
+"""
+
+
+def run_apart(folder: Path, code: str) -> subprocess.Popen[bytes]:
+    """A run in a process of its own, as Dagster's launcher starts one."""
+    program = ONE_RUN.format(here=str(HERE), folder=str(folder), code=code)
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    return subprocess.Popen([sys.executable, "-c", program], **quiet)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_run_that_ends_takes_every_process_with_it(tmp_path, number):
+    run = run_apart(tmp_path, STUBBORN)
+    try:
+        wait_for(tmp_path / "pids")
+        pids = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
+        assert not gone(pids)
+        run.send_signal(number)
+        run.wait(60)
+        # A killed run cannot clean up: its driver notices and does.
+        driver_and_trainer = left(tmp_path)
+        psutil.wait_procs(driver_and_trainer, timeout=60)
+        assert gone(pids) and not left(tmp_path)
+    finally:
+        run.kill()
+        run.wait()
+        for process in left(tmp_path):
+            process.kill()
+
+
+@pytest.mark.slow
+def test_the_next_run_ends_what_a_killed_one_left(tmp_path):
+    run = run_apart(tmp_path, STUBBORN)
+    try:
+        wait_for(tmp_path / "pids")
+        pids = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
+        driver = psutil.Process(pids[0]).parent()
+        # The driver cannot help any more, either.
+        driver.send_signal(signal.SIGSTOP)
+        run.kill()
+        run.wait()
+        driver.kill()
+        assert not gone(pids)
+        launch(toy_job(tmp_path, THREE_STEPS), LauncherSettings(grace_seconds=1))
+        assert gone(pids)
+    finally:
+        for process in left(tmp_path):
+            process.kill()
+
+
+def test_two_trainings_never_share_a_folder(tmp_path):
+    import fcntl
+
+    with (tmp_path / "job.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(FoundryError, match="being trained in"):
+            launch(toy_job(tmp_path, THREE_STEPS))
+
+
+def test_an_unrelated_process_is_left_alone(tmp_path):
+    sleeper = subprocess.Popen(["sleep", "60"], env={**os.environ, JOB_MARK: str(tmp_path) + "2"})
+    try:
+        launch(toy_job(tmp_path, THREE_STEPS))
+        assert sleeper.poll() is None
+    finally:
+        sleeper.kill()
+        sleeper.wait()

@@ -1,0 +1,115 @@
+"""The Ray launcher against a real Ray on this machine, with the driver and messages of the local one."""
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from launching import THREE_STEPS, launch, toy_job
+
+from interleave_foundry.schemas import FoundryError
+from interleave_foundry.training.launch import LauncherSettings, TrainingFailed
+from interleave_foundry.training.launch.processes import JOB_MARK, end_processes, marked
+
+CLUSTER_MARK = "INTERLEAVE_TEST_RAY"
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LauncherSettings]:
+    """A Ray of this test's own, and all of its processes ended."""
+    # Ray's sockets need a short path.
+    folder = Path(tempfile.mkdtemp(prefix="ray"))
+    port, mark = free_port(), folder.name
+    command = [str(Path(sys.executable).parent / "ray"), "start", "--head", "--port", "0"]
+    command += ["--num-cpus", "2", "--object-store-memory", "100000000", "--include-dashboard"]
+    command += ["true", "--dashboard-port", str(port), "--temp-dir", str(folder)]
+    command += ["--disable-usage-stats", "--node-ip-address", "127.0.0.1"]
+    environment = {**os.environ, CLUSTER_MARK: mark, "RAY_USAGE_STATS_ENABLED": "0"}
+    try:
+        started = subprocess.run(command, env=environment, capture_output=True, text=True)
+        assert started.returncode == 0, started.stderr
+        wait_for_jobs(port)
+        yield LauncherSettings(
+            kind="ray", address=f"http://127.0.0.1:{port}", grace_seconds=5, log_seconds=0
+        )
+    finally:
+        end_processes(lambda: marked(CLUSTER_MARK, mark), 5)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def wait_for_jobs(port: int) -> None:
+    """`ray start` returns before its job server answers."""
+    from ray.job_submission import JobSubmissionClient
+
+    deadline = time.monotonic() + 180
+    while True:
+        try:
+            JobSubmissionClient(f"http://127.0.0.1:{port}").list_jobs()
+        except Exception:
+            assert time.monotonic() < deadline
+            time.sleep(1)
+        else:
+            return
+
+
+@pytest.mark.slow
+def test_a_training_as_a_ray_job(cluster, tmp_path):
+    outcome, heard = launch(toy_job(tmp_path, THREE_STEPS), cluster)
+    assert outcome.model == tmp_path / "model"
+    assert [point.step for point in outcome.curves] == [1, 2, 3]
+    assert [done for done, _, _ in heard.updates] == [1, 2, 3]
+
+
+@pytest.mark.slow
+def test_a_crash_of_a_ray_job_is_one_line(cluster, tmp_path):
+    with pytest.raises(TrainingFailed, match="ValueError: the template has no images"):
+        launch(toy_job(tmp_path, "raise ValueError('the template has no images')"), cluster)
+
+
+@pytest.mark.slow
+def test_a_driver_killed_in_a_ray_job_is_noticed(cluster, tmp_path):
+    code = "import os, time; os.kill(os.getppid(), 9); time.sleep(600)"
+    with pytest.raises(TrainingFailed, match="training toy failed"):
+        launch(toy_job(tmp_path, code), cluster)
+    psutil.wait_procs(marked(JOB_MARK, str(tmp_path)), timeout=30)
+    assert not marked(JOB_MARK, str(tmp_path))
+
+
+@pytest.mark.slow
+def test_an_interrupted_run_stops_its_ray_job(cluster, tmp_path):
+    code = "import pathlib, time; pathlib.Path('started').touch(); time.sleep(600)"
+    threading.Thread(target=interrupt_when, args=(tmp_path / "started",), daemon=True).start()
+    with pytest.raises(BaseException, match=r"^$|[Ii]nterrupt"):
+        launch(toy_job(tmp_path, code), cluster)
+    psutil.wait_procs(marked(JOB_MARK, str(tmp_path)), timeout=30)
+    assert not marked(JOB_MARK, str(tmp_path))
+
+
+def interrupt_when(path: Path) -> None:
+    import _thread
+
+    while not path.exists():
+        time.sleep(0.1)
+    _thread.interrupt_main()
+
+
+@pytest.mark.slow
+def test_no_job_server_is_one_line(tmp_path):
+    pytest.importorskip("ray")
+    settings = LauncherSettings(kind="ray", address=f"http://127.0.0.1:{free_port()}")
+    with pytest.raises(FoundryError, match="no Ray job server at"):
+        launch(toy_job(tmp_path, THREE_STEPS), settings)

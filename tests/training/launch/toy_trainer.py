@@ -1,0 +1,33 @@
+"""A driver for tests: runs the Python code of its payload as the trainer."""
+
+import json
+import sys
+
+from interleave_foundry.training.launch import TrainingProgress, open_driver, why_it_ended
+
+
+def main() -> None:
+    with open_driver(sys.argv) as driver:
+        folder, payload = driver.job.folder, driver.job.payload
+        log, steps = folder / "trainer.log", folder / "steps.jsonl"
+        reported = 0
+
+        def follow() -> None:
+            nonlocal reported
+            lines = steps.read_text().splitlines() if steps.exists() else []
+            for line in lines[reported:]:
+                driver.progress(TrainingProgress.model_validate(json.loads(line)))
+            reported = len(lines)
+
+        code = driver.run_trainer([sys.executable, "-c", payload["code"]], {}, log, follow)
+        if payload.get("silent"):
+            return
+        if code:
+            driver.fail(why_it_ended(code, log), log)
+        if not payload.get("no_model"):
+            (folder / "model").mkdir(exist_ok=True)
+        driver.finish(folder / "model", {"loss": 0.25})
+
+
+if __name__ == "__main__":
+    main()
