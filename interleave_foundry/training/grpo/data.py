@@ -16,7 +16,7 @@ _CHUNK = 256  # rows; pictures in memory are twice as many
 
 
 def length(export: Path, settings: GrpoSettings) -> int:
-    """Steps of a whole run: as set, or one epoch.
+    """Steps of a whole run: one epoch, or fewer where so many are set.
 
     Raises:
         FoundryError: there is no export, or it has fewer rows than a batch.
@@ -27,7 +27,8 @@ def length(export: Path, settings: GrpoSettings) -> int:
     rows = pq.read_metadata(source).num_rows
     if rows < settings.batch:
         raise FoundryError(f"{source} has {rows} rows, fewer than a batch of {settings.batch}")
-    return settings.max_steps or rows // settings.batch
+    epoch = rows // settings.batch
+    return min(epoch, settings.max_steps or epoch)
 
 
 def write_rows(export: Path, target: Path, settings: GrpoSettings) -> None:

@@ -43,7 +43,7 @@ class GrpoSettings(Section):
         "has no reference model; the paper says 1e-3",
     )
     temperature: float = Field(1.0, gt=0, description="Temperature of the rollouts")
-    max_steps: int | None = Field(60, ge=1, description="Steps; null: one epoch")
+    max_steps: int | None = Field(60, ge=1, description="Steps at most; null: one epoch")
     save_every: int = Field(10, ge=1, description="Steps between checkpoints")
     prompt_length: int = Field(512, ge=1, description="Longest prompt in tokens, pictures included")
     response_length: int = Field(256, ge=1, description="Longest response in tokens")
