@@ -66,6 +66,7 @@ PLANNER_SFT_SET = _set_node(
     description="Plans from requests, plans continued from a cut, imported interleaved documents.",
     tables=(PLANNER_SFT,),
     deps=_STORIES,
+    code_version="2",
 )
 SEQUENCE_SET = _set_node(
     name="sequences",

@@ -67,10 +67,9 @@ def _table(rows: Iterable[PlannerSftRow]) -> pa.Table:
 def _whole_plans(
     connection: duckdb.DuckDBPyConnection, shards: list[str], settings: PlannerSettings
 ) -> Iterator[PlannerSftRow]:
-    """Request to plan. Input pictures or text-only steps make it an interleaved request."""
+    """Request to plan. Input pictures make it an interleaved request, as at inference."""
     for told in _told(connection, _planned(shards)):
-        drawn = all(step.prompt is not None for step in told.steps)
-        interleaved = bool(told.input_images) or not drawn
+        interleaved = bool(told.input_images)
         name = settings.interleaved_prompt if interleaved else settings.text_prompt
         reasoning = "" if interleaved else told.reasoning
         request = place_images(told.request, len(told.input_images))

@@ -54,7 +54,8 @@ def test_a_request_with_pictures_is_interleaved_and_does_not_think(world):
 def test_text_only_steps_are_planned_as_text(world):
     world.story("s", GOOD, TEXT_ONLY)
     (row,) = by_source(planner(world), "plan")
-    assert row["agent_prompt_version"] == "planner-interleaved@1"
+    # as inference asks: it cannot know that a request in text will get steps of text
+    assert row["agent_prompt_version"] == "planner-text@1"
     words = plan_of(row)[1]
     assert (words["prompt"], words["instruction"], words["auxiliary_text"]) == (
         None,
