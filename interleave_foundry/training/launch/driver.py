@@ -112,7 +112,7 @@ def open_driver(argv: Sequence[str]) -> Iterator[Driver]:
     Reports to Dagster where a launcher started this process, and to standard output elsewhere.
     Any error becomes the job's failure; the process then exits with code 1.
     """
-    signal.signal(signal.SIGTERM, _exit_on_signal)
+    signal.signal(signal.SIGTERM, exit_on_signal)
     _die_with_the_launcher()
     job = TrainerJob.model_validate_json(Path(argv[-1]).read_text("utf-8"))
     failed = False
@@ -154,8 +154,9 @@ def _no_stdin() -> Iterator[int]:
         os.close(descriptor)
 
 
-def _exit_on_signal(number: int, _frame: FrameType | None) -> None:
-    signal.signal(number, signal.SIG_IGN)  # cleaning up is not to be interrupted by a second one
+def exit_on_signal(number: int, _frame: FrameType | None) -> None:
+    """A signal handler that ends this process like an exception would, cleaning up."""
+    signal.signal(number, signal.SIG_IGN)  # a second one is not to interrupt that
     raise SystemExit(128 + number)
 
 

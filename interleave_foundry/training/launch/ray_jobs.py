@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...schemas import FoundryError
-from .driver import DRIVER_LOG
+from . import keeping
 from .jobs import TrainerJob
 from .launcher import Launcher, Running
-from .processes import JOB_MARK
 
 if TYPE_CHECKING:
     from ray.job_submission import JobSubmissionClient
 
 _POLL_SECONDS = 1.0
+_CLEAN_UP_SECONDS = 10.0
 _STOP_SECONDS = 60.0
 
 
@@ -39,7 +39,7 @@ class RayLauncher(Launcher):
             entrypoint=self._entrypoint(job, file),
             submission_id=name,
             entrypoint_num_gpus=job.gpus or None,
-            runtime_env={"env_vars": self._variables(job, variables)},
+            runtime_env={"env_vars": self._variables(variables)},
             metadata={"name": job.name},
         )
         try:
@@ -49,15 +49,13 @@ class RayLauncher(Launcher):
 
     def _entrypoint(self, job: TrainerJob, file: Path) -> str:
         python = self.settings.python or sys.executable
-        command = shlex.join([python, "-m", job.module, str(file)])
-        folder, log = (shlex.quote(str(path)) for path in (job.folder, job.folder / DRIVER_LOG))
-        # exec: Ray's signals are to reach the driver, not a shell around it.
-        return f"cd {folder} && exec {command} >> {log} 2>&1"
+        grace = str(self.settings.grace_seconds)
+        return shlex.join([python, "-m", keeping.__name__, job.module, str(file), grace])
 
-    def _variables(self, job: TrainerJob, variables: Mapping[str, str]) -> dict[str, str]:
-        # The driver ends its trainer on TERM; Ray's KILL is not to come before that.
-        wait = str(int(self.settings.grace_seconds))
-        return {**variables, JOB_MARK: str(job.folder), "RAY_JOB_STOP_WAIT_TIME_S": wait}
+    def _variables(self, variables: Mapping[str, str]) -> dict[str, str]:
+        # Ray's own KILL is to come after the keeper has ended everything.
+        wait = int(self.settings.grace_seconds + _CLEAN_UP_SECONDS)
+        return {**variables, "RAY_JOB_STOP_WAIT_TIME_S": str(wait)}
 
 
 def _submission_id(job: TrainerJob) -> str:
@@ -67,11 +65,17 @@ def _submission_id(job: TrainerJob) -> str:
 
 def _client(address: str) -> "JobSubmissionClient":
     try:
+        from ray.exceptions import AuthenticationError
         from ray.job_submission import JobSubmissionClient
     except ImportError as error:
         raise FoundryError("the ray launcher needs Ray: pip install 'ray[default]'") from error
     try:
         return JobSubmissionClient(address)
+    except AuthenticationError as error:
+        raise FoundryError(
+            f"the Ray job server at {address} refuses our token: set RAY_AUTH_MODE=token and "
+            "RAY_AUTH_TOKEN (or RAY_AUTH_TOKEN_PATH) as on the cluster"
+        ) from error
     except (ConnectionError, RuntimeError) as error:
         raise FoundryError(
             f"no Ray job server at {address}: start the cluster, or correct launcher.address"
