@@ -1,0 +1,115 @@
+"""What our driver and launcher cost beside the bare trainer command: the same short training."""
+
+import json
+import os
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+import dagster as dg
+import yaml
+from PIL import Image
+
+from interleave_foundry.inference.progress import Silent
+from interleave_foundry.training.base_model import packaged
+from interleave_foundry.training.environments import python_of
+from interleave_foundry.training.launch import LauncherSettings, launcher_of
+from interleave_foundry.training.sft import sft_job
+from interleave_foundry.training.sft.recipe import environment, read_recipe, rendered
+from interleave_foundry.training.sft.settings import SftSettings
+
+ROWS = 256
+SETTINGS = SftSettings(max_steps=60, batch=16)
+REPEATS = 2
+
+MEANING = {
+    "training_overhead_share": (
+        f"wall time of a {SETTINGS.max_steps}-step SFT through asset, launcher and driver, beside "
+        f"`llamafactory-cli train` with the same YAML; less 1 (best of {REPEATS}, alternating)",
+        "<= 0.03",
+    ),
+    "training_samples_per_second": (
+        "critic-like samples of the bare command, start-up included",
+        "",
+    ),
+}
+
+
+def measure() -> dict[str, float]:
+    """Every number by name."""
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        data = _data(folder / "data")
+        bare, ours = [], []
+        for number in range(REPEATS):
+            bare.append(_bare(folder / f"bare{number}", data))
+            ours.append(_ours(folder / f"ours{number}", data))
+    samples = (SETTINGS.max_steps or 0) * (SETTINGS.batch or 0)
+    return {
+        "training_overhead_share": min(ours) / min(bare) - 1,
+        "training_samples_per_second": samples / min(bare),
+    }
+
+
+def _data(folder: Path) -> Path:
+    """An export of simple verdicts in LLaMA-Factory's form."""
+    folder.mkdir()
+    colours = ("red", "green", "blue", "orange")
+    for colour in colours:
+        Image.new("RGB", (96, 96), colour).save(folder / f"{colour}.png")
+    rows = [_row(colours[n % 4], colours[n // 4 % 4]) for n in range(ROWS)]
+    (folder / "critic.json").write_text(json.dumps(rows), "utf-8")
+    columns = {"messages": "messages", "images": "images"}
+    tags = {
+        "role_tag": "role",
+        "content_tag": "content",
+        "user_tag": "user",
+        "assistant_tag": "assistant",
+    }
+    entry = {"file_name": "critic.json", "formatting": "sharegpt", "columns": columns, "tags": tags}
+    (folder / "dataset_info.json").write_text(json.dumps({"critic": entry}), "utf-8")
+    return folder
+
+
+def _row(before: str, after: str) -> dict[str, object]:
+    question = f"<image><image>\nGoal: Paint everything {after}."
+    answer = " ".join([f"want {after}, see {after}, right."] * 8)
+    return {
+        "messages": [
+            {"role": "user", "content": question},
+            {"role": "assistant", "content": answer},
+        ],
+        "images": [f"{before}.png", f"{after}.png"],
+    }
+
+
+def _bare(folder: Path, data: Path) -> float:
+    folder.mkdir()
+    python = python_of("sft", "cpu")
+    config = rendered(SETTINGS, _parent(), data, ["critic"], folder)
+    (folder / "config.yaml").write_text(yaml.safe_dump(config), "utf-8")
+    variables = {**os.environ, **environment(read_recipe(SETTINGS), python, folder)}
+    command = [python.with_name("llamafactory-cli"), "train", folder / "config.yaml"]
+    begun = time.perf_counter()
+    subprocess.run(command, env=variables, check=True, capture_output=True)
+    return time.perf_counter() - begun
+
+
+def _ours(folder: Path, data: Path) -> float:
+    job = sft_job("bench", folder, _parent(), data, ["critic"], SETTINGS)
+
+    @dg.asset
+    def trained(context: dg.AssetExecutionContext) -> None:
+        launcher_of(LauncherSettings()).run(context, job, Silent())
+
+    with dg.DagsterInstance.ephemeral() as instance:
+        begun = time.perf_counter()
+        dg.materialize([trained], instance=instance)
+        return time.perf_counter() - begun
+
+
+def _parent() -> Path:
+    folder = packaged()
+    assert folder is not None
+    return folder
