@@ -79,10 +79,12 @@ def forget_after(log: Path, step: int) -> None:
     """Take out of a log what an attempt did after the checkpoint that the next one starts from."""
     if not log.is_file():
         return
-    kept = [line for line in log.read_text("utf-8").splitlines() if _step(line) <= step]
-    draft = log.with_suffix(".partial")
-    draft.write_text("".join(f"{line}\n" for line in kept), "utf-8")
-    draft.replace(log)
+    lines = log.read_text("utf-8").splitlines()
+    kept = [line for line in lines if _step(line) <= step]
+    if kept != lines:
+        draft = log.with_suffix(".partial")
+        draft.write_text("".join(f"{line}\n" for line in kept), "utf-8")
+        draft.replace(log)
 
 
 def _step(line: str) -> float:

@@ -93,6 +93,7 @@ def rendered(
         "gradient_accumulation_steps": recipe.accumulation,
         "seed": settings.seed,
         **recipe.options,
+        "bf16": recipe.options.get("bf16", _cpu_has_bfloat16() and not recipe.gpus),
     }
 
 
@@ -104,10 +105,20 @@ def environment(recipe: SftRecipe, python: Path, folder: Path) -> dict[str, str]
     devices = {"FORCE_TORCHRUN": "1", "NPROC_PER_NODE": str(recipe.gpus)}
     return {
         "OMP_NUM_THREADS": str(recipe.threads),
+        "OMP_WAIT_POLICY": "PASSIVE",  # idle threads sleep: those that read rows need the cores
         "HF_DATASETS_CACHE": str(folder / "cache"),
         "PATH": os.pathsep.join([str(python.parent), os.environ.get("PATH", os.defpath)]),
         **(devices if recipe.gpus else {"FORCE_TORCHRUN": "0", "CUDA_VISIBLE_DEVICES": ""}),
     }
+
+
+def _cpu_has_bfloat16() -> bool:
+    """Whether this processor multiplies bfloat16 itself; others would only pretend to."""
+    try:
+        flags = Path("/proc/cpuinfo").read_text("utf-8")
+    except OSError:
+        return False
+    return "avx512_bf16" in flags or "amx_bf16" in flags
 
 
 def _path(settings: SftSettings) -> Path:
