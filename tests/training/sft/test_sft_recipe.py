@@ -39,7 +39,14 @@ def test_everything_of_a_random_model_is_trained():
     told = config(recipe="sketch")
     assert not any(told[f"freeze_{part}"] for part in ("vision_tower", "language_model"))
     assert not told["freeze_multi_modal_projector"]
-    assert not told["bf16"] and told["disable_gradient_checkpointing"]
+    assert told["disable_gradient_checkpointing"]
+
+
+def test_bfloat16_is_for_processors_that_have_it_unless_somebody_says_otherwise():
+    has_it = {"avx512_bf16", "amx_bf16"} & set(Path("/proc/cpuinfo").read_text().split())
+    assert config(recipe="sketch")["bf16"] is bool(has_it)
+    assert config(recipe="sketch", options={"bf16": False})["bf16"] is False
+    assert config(recipe="paper")["bf16"] is True
 
 
 def test_settings_come_before_the_recipe_and_options_before_both():

@@ -112,7 +112,7 @@ def test_llamafactory_accepts_every_recipe(recipe, tmp_path, data):
     assert understood["learning_rate"] == config["learning_rate"]
     assert understood["per_device"] == config["per_device_train_batch_size"]
     assert understood["accumulation"] == config["gradient_accumulation_steps"]
-    assert understood["bf16"] is (recipe != "sketch")
+    assert understood["bf16"] is config["bf16"]
     assert understood["frozen"] == [recipe != "sketch"] * 2
     assert understood["gradient_checkpointing"] is (recipe != "sketch")
     assert understood["warmup"] == (5 if recipe == "sketch" else 10)
