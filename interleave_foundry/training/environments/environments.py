@@ -32,7 +32,7 @@ _PINS = Path(__file__).parent
 _SHIM = Path(cpu_torch.__file__)
 _SHIM_MODULE = "interleave_cpu_torch"
 # What an environment must be able to do before it counts as complete.
-_PROOF = "import torch, torchvision, transformers"
+_PROOF = "import torch, torchvision"
 
 
 def python_of(
@@ -63,7 +63,7 @@ def environment_of(trainer: Trainer, hardware: Hardware) -> Path:
     origin = [
         pins_of(trainer, hardware).read_text("utf-8"),
         platform.python_version(),
-        platform.platform(terse=True),
+        sys.platform,
         platform.machine(),
         _SHIM.read_text("utf-8"),
     ]

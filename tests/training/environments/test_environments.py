@@ -1,0 +1,133 @@
+"""Environments of trainers: made once, made anew when half-made, by uv or by pip."""
+
+import subprocess
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from interleave_foundry.schemas import FoundryError
+from interleave_foundry.training.environments import (
+    environment_of,
+    environments,
+    installers,
+    python_of,
+)
+
+PACKAGE = "tiny_trainer"
+
+
+def tiny_wheel(folder: Path) -> None:
+    """A package of one module, so that nothing is downloaded."""
+    info = f"{PACKAGE}-1.0.dist-info"
+    files = {
+        f"{PACKAGE}.py": "ANSWER = 42\n",
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {PACKAGE}\nVersion: 1.0\n",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        f"{info}/RECORD": "",
+    }
+    with zipfile.ZipFile(folder / f"{PACKAGE}-1.0-py3-none-any.whl", "w") as wheel:
+        for name, text in files.items():
+            wheel.writestr(name, text)
+
+
+@pytest.fixture
+def tiny(tmp_path, monkeypatch) -> Path:
+    """Pins of one local package instead of a trainer's; returns the folder of environments."""
+    (tmp_path / "wheels").mkdir()
+    tiny_wheel(tmp_path / "wheels")
+    for trainer in ("sft", "rl"):
+        (tmp_path / f"{trainer}-cpu.txt").write_text(f"{PACKAGE}==1.0\n")
+    monkeypatch.setattr(environments, "_PINS", tmp_path)
+    monkeypatch.setattr(environments, "_PROOF", f"import {PACKAGE}, interleave_cpu_torch")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "wheels"))
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("UV_NO_INDEX", "1")
+    monkeypatch.setenv(environments.FOLDER_VARIABLE, str(tmp_path / "made"))
+    return tmp_path / "made"
+
+
+def answer(python: Path) -> str:
+    code = f"import {PACKAGE}; print({PACKAGE}.ANSWER)"
+    done = subprocess.run([python, "-c", code], capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def test_an_environment_is_made_once(tiny):
+    said: list[str] = []
+    python = python_of("sft", "cpu", said.append)
+    assert answer(python) == "42" and python.is_relative_to(tiny)
+    assert "Making the sft" in said[0] and "ready after" in said[-1]
+    said.clear()
+    assert python_of("sft", "cpu", said.append) == python
+    assert not said
+
+
+@pytest.mark.slow
+def test_pip_where_there_is_no_uv(tiny, monkeypatch):
+    monkeypatch.setattr(installers, "_uv", lambda: None)
+    said: list[str] = []
+    assert answer(python_of("rl", "cpu", said.append)) == "42"
+    assert "uv is not installed; using pip" in said
+
+
+def test_a_half_made_environment_is_made_anew(tiny):
+    folder = environment_of("sft", "cpu")
+    (folder / "bin").mkdir(parents=True)
+    (folder / "bin" / "python").write_text("half")
+    assert answer(python_of("sft", "cpu", str)) == "42"
+
+
+def test_other_pins_are_another_environment(tiny):
+    before = environment_of("sft", "cpu")
+    pins = environments.pins_of("sft", "cpu")
+    pins.write_text(pins.read_text() + "# a remark\n")
+    assert environment_of("sft", "cpu") != before
+    assert environment_of("rl", "cpu").name.startswith("rl-cpu-")
+
+
+@pytest.mark.slow
+def test_what_cannot_be_installed_is_one_line_with_a_log(tiny):
+    environments.pins_of("sft", "cpu").write_text("no_such_trainer==1.0\n")
+    with pytest.raises(FoundryError, match=r"cannot install sft-cpu\.txt") as raised:
+        python_of("sft", "cpu", str)
+    assert environment_of("sft", "cpu").with_suffix(".log").read_text()
+    assert "\n" not in str(raised.value)
+
+
+def test_a_folder_that_cannot_be_written_to_is_one_line(tiny, tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv(environments.FOLDER_VARIABLE, str(tmp_path / "file" / "inside"))
+    with pytest.raises(FoundryError, match="name another folder in INTERLEAVE_ENVIRONMENTS"):
+        python_of("sft", "cpu", str)
+
+
+def test_uv_looks_where_pip_does():
+    listing = (
+        "global.extra-index-url='file:///a/simple file:///b/simple'\n"
+        "global.find-links='/old'\n"
+        ":env:.find-links='/wheels /more'\n"
+        "list.format='columns'\n"
+    )
+    assert installers.uv_variables(installers.pip_options(listing)) == {
+        "UV_INDEX": "file:///a/simple file:///b/simple",
+        "UV_FIND_LINKS": "/wheels,/more",
+    }
+
+
+@pytest.mark.parametrize("hardware", ["cpu", "gpu"])
+@pytest.mark.parametrize("trainer", ["sft", "rl"])
+def test_pins_are_versions_alone(trainer, hardware):
+    lines = environments.pins_of(trainer, hardware).read_text().splitlines()
+    pins = [line for line in lines if not line.startswith("#")]
+    assert len(pins) > 50
+    assert all(line.count("==") == 1 and "/" not in line and "+" not in line for line in pins)
+    assert any(line.startswith("torch==") for line in pins)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("trainer", "module"), [("sft", "llamafactory"), ("rl", "verl")])
+def test_the_real_ones_have_their_trainer(trainer, module):
+    python = python_of(trainer, "cpu")
+    code = f"import torchvision, {module}; from torchvision.transforms import v2"
+    subprocess.run([python, "-c", code], check=True, capture_output=True)
