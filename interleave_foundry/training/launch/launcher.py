@@ -2,9 +2,10 @@
 
 import fcntl
 import time
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 
 import dagster as dg
@@ -73,15 +74,17 @@ def launcher_of(settings: LauncherSettings) -> Launcher:
     return LocalLauncher(settings)
 
 
-def _session(
-    context: dg.AssetExecutionContext, folder: Path
-) -> AbstractContextManager[dg.PipesSession]:
+@contextmanager
+def _session(context: dg.AssetExecutionContext, folder: Path) -> Iterator[dg.PipesSession]:
     """Context and messages are files in the job's folder, which a cluster's nodes see as well."""
-    return open_pipes_session(
-        context,
-        PipesFileContextInjector(str(folder / "pipes_context.json")),
-        PipesFileMessageReader(str(folder / "pipes_messages.jsonl")),
-    )
+    injector = PipesFileContextInjector(str(folder / "pipes_context.json"))
+    reader = PipesFileMessageReader(str(folder / "pipes_messages.jsonl"))
+    with ExitStack() as stack:
+        with warnings.catch_warnings():
+            # Dagster's own use of what it calls a preview is nothing to tell our users.
+            warnings.simplefilter("ignore", dg.PreviewWarning)
+            session = stack.enter_context(open_pipes_session(context, injector, reader))
+        yield session
 
 
 @contextmanager
