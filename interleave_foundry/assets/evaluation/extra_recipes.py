@@ -66,6 +66,6 @@ def versions(foundry: Foundry) -> Versions:
 
 def _for_both(critic: SftSettings, planner: SftSettings) -> SftSettings:
     """The critic's settings; where steps are counted, those of both."""
-    steps = (critic.max_steps, planner.max_steps)
-    both = sum(steps) if None not in steps else None
-    return critic.model_copy(update={"max_steps": both})
+    if critic.max_steps is None or planner.max_steps is None:
+        return critic.model_copy(update={"max_steps": None})
+    return critic.model_copy(update={"max_steps": critic.max_steps + planner.max_steps})

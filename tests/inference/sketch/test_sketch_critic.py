@@ -58,8 +58,14 @@ def test_a_wrong_picture_is_explained_and_its_prompt_made_exact():
             pictured(Scene("beach", PAINTED.cells)),
             "Background: want meadow, see beach, wrong.",
         ),
-        (pictured(PAINTED, Flaws(blemished=[0])), "Top left: want nothing, see nothing, scribbled."),
-        (pictured(PAINTED, Flaws(crooked=[4])), "Center: want orange cat, see orange cat, crooked."),
+        (
+            pictured(PAINTED, Flaws(blemished=[0])),
+            "Top left: want nothing, see nothing, scribbled.",
+        ),
+        (
+            pictured(PAINTED, Flaws(crooked=[4])),
+            "Center: want orange cat, see orange cat, crooked.",
+        ),
     ],
 )
 def test_every_defect_is_named(after, sentence):

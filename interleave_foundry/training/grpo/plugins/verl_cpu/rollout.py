@@ -145,7 +145,7 @@ class BatchedReplica(RolloutReplica):
         if self.config.top_p != 1.0 or self.config.top_k > 0:
             raise ValueError("the batched CPU rollout samples by temperature only: no top_p, top_k")
         name = _actor_name(self.replica_rank)
-        server = (
+        server: Any = (
             ray.remote(BatchingServer)
             .options(name=name, num_cpus=0, max_concurrency=self.max_concurrency)
             .remote(
