@@ -40,21 +40,13 @@ def write_rows(export: Path, target: Path, settings: GrpoSettings) -> None:
     if target.is_file():
         return
     table = pq.read_table(export / EXPORT)
-    order = _order(table.num_rows, length(export, settings) * settings.batch, settings.seed)
+    wanted = length(export, settings) * settings.batch
+    order = Random(settings.seed).sample(range(table.num_rows), wanted)
     target.parent.mkdir(parents=True, exist_ok=True)
     draft = target.with_suffix(".partial")
     chunks = (table.take(order[i : i + _CHUNK]) for i in range(0, len(order), _CHUNK))
     _write(draft, (_with_pixels(chunk, export, settings.image_max_pixels) for chunk in chunks))
     draft.replace(target)
-
-
-def _order(rows: int, wanted: int, seed: int) -> list[int]:
-    """Row numbers: every row once before any comes again, each round in a new order."""
-    chance = Random(seed)
-    order: list[int] = []
-    while len(order) < wanted:
-        order += chance.sample(range(rows), rows)
-    return order[:wanted]
 
 
 def _with_pixels(table: pa.Table, export: Path, pixels: int) -> pa.Table:
