@@ -3,7 +3,7 @@
 A caption has no instruction, so there is nothing to copy from: what it says must have been seen.
 
     one picture       -> what is in every taken cell
-    two pictures      -> what was there and what is there now
+    two pictures      -> what was there, what is there now, and whether that is the same
     picture, sentence -> what would be there; the picture after it is not shown
 """
 
@@ -17,9 +17,10 @@ from ...inference.sketch.kinds import PLACES
 from ...inference.sketch.renderer import Flaws, render
 from ...inference.sketch.scene import Scene, Thing
 from ...inference.sketch.sentences import phrase_noun
-from .scenes import Stage
+from .scenes import Pair, Stage
 
 SIDE = 96
+FLAWS = ("crooked", "scribbled")
 _DETAILED = 0.7  # share of pictures that are drawn large and shrunk, as those of the lake are
 
 
@@ -34,20 +35,25 @@ class Lesson:
 
 def lesson(seed: int, captions: float) -> Lesson:
     """A lesson by seed; `captions`: share of captions of one picture."""
-    stage, luck = Stage(seed), float(random_by("lesson", seed).random())
+    luck = float(random_by("lesson", seed).random())
     if luck < captions:
-        return Lesson((_after(stage, seed),), "", caption(stage.after, stage.flaws))
+        stage = Stage(seed)
+        seen = picture(stage.after, stage.flaws, seed)
+        return Lesson((seen,), "", caption(stage.after, stage.flaws))
     if luck < captions + (1 - captions) / 2:
-        pictures = (_before(stage, seed), _after(stage, seed))
-        return Lesson(pictures, "", comparison(stage.before, stage.after, stage.flaws))
-    return Lesson((_before(stage, seed),), stage.goal, expectation(stage))
+        pair = Pair(seed)
+        pictures = (_earlier(pair.before, seed), picture(pair.after, pair.flaws, seed))
+        return Lesson(pictures, "", comparison(pair.before, pair.after, pair.flaws))
+    stage = Stage(seed)
+    return Lesson((_earlier(stage.before, seed),), stage.goal, expectation(stage))
 
 
-def written(stage: Stage) -> tuple[str, ...]:
-    """Everything that lessons say about a stage."""
+def written(seed: int) -> tuple[str, ...]:
+    """What lessons of every sort say."""
+    stage, pair = Stage(seed), Pair(seed)
     return (
         caption(stage.after, stage.flaws),
-        comparison(stage.before, stage.after, stage.flaws),
+        comparison(pair.before, pair.after, pair.flaws),
         expectation(stage),
     )
 
@@ -62,13 +68,15 @@ def caption(scene: Scene, flaws: Flaws) -> str:
 
 
 def comparison(before: Scene | None, after: Scene, flaws: Flaws) -> str:
-    """What is in two pictures, cell by cell."""
+    """What is in two pictures, cell by cell, and whether it is the same."""
     earlier = before.cells if before else {}
     background = before.background if before else "nothing"
-    lines = [f"Background: was {background}, see {after.background}"]
+    same = _same(background == after.background)
+    lines = [f"Background: was {background}, see {after.background}{same}"]
     for cell in _taken({**earlier, **after.cells}, flaws):
-        was, now = _name(earlier.get(cell)), _name(after.cells.get(cell))
-        lines.append(f"{_place(cell)} was {was}, see {now}{_flaw(cell, flaws)}")
+        was, now = earlier.get(cell), after.cells.get(cell)
+        mark = (was == now and _flaw(cell, flaws)) or _same(was == now)
+        lines.append(f"{_place(cell)} was {_name(was)}, see {_name(now)}{mark}")
     return _text(lines)
 
 
@@ -104,14 +112,13 @@ def _flaw(cell: int, flaws: Flaws) -> str:
     return ", scribbled" if cell in flaws.blemished else ""
 
 
-def _before(stage: Stage, seed: int) -> Image.Image:
-    if stage.before is None:
-        return Image.new("RGB", (SIDE, SIDE), "white")
-    return picture(stage.before, None, seed)
+def _same(alike: bool) -> str:
+    return ", same" if alike else ", changed"
 
 
-def _after(stage: Stage, seed: int) -> Image.Image:
-    return picture(stage.after, stage.flaws, seed)
+def _earlier(scene: Scene | None, seed: int) -> Image.Image:
+    """The picture before; a white canvas where there was none."""
+    return picture(scene, None, seed) if scene else Image.new("RGB", (SIDE, SIDE), "white")
 
 
 def picture(scene: Scene, flaws: Flaws | None, seed: int) -> Image.Image:

@@ -31,7 +31,7 @@ _SAVE_EVERY = 500
 _STATE = "state.pt"
 _POOL = 16  # steps whose lessons are sorted by length together
 # Share of captions of one picture, until that share of the steps is done: seeing comes first.
-_CAPTIONS = ((0.2, 0.8), (1.0, 0.2))
+_CAPTIONS = ((0.15, 0.8), (1.0, 0.1))
 
 
 @dataclass(frozen=True)

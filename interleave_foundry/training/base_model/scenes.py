@@ -1,4 +1,4 @@
-"""Random stages of the sketch world: a scene before, an edit in words, and scenes after it.
+"""Random stages of the sketch world: scenes, edits in words, and scenes after them.
 
 Nothing here comes from the prompt bank: things, colours, places and edits are drawn by chance, so
 the lessons know no story.
@@ -34,6 +34,9 @@ _MOST_THINGS = 6
 _FROM_SCRATCH = 0.25
 _MISTAKE = 0.5
 _FLAW = 0.12
+_BLANK = 0.12
+_CHANGING = 0.25
+_APPEARING = 0.06
 
 
 class Stage:
@@ -68,6 +71,35 @@ class Stage:
         if self.before and happens(self._rng, 0.4):
             return collateral(before, self.wanted, self._rng)
         return _spoilt(self._edit, before, self._rng) or before
+
+
+class Pair:
+    """Two pictures of one place, between which several things may have changed; by `seed`."""
+
+    def __init__(self, seed: int) -> None:
+        rng = random_by("pair", seed)
+        self.before = None if happens(rng, _BLANK) else _scene(rng, 1)
+        self.after = _changed(self.before, rng) if self.before else _scene(rng, 0)
+        self.flaws = _flaws(self.after, rng)
+
+
+def _changed(scene: Scene, rng: np.random.Generator) -> Scene:
+    """The scene with each of its things, free cells and its background changed by chance."""
+    cells = {cell: _changed_thing(thing, rng) for cell, thing in scene.cells.items()}
+    new = {cell: anything(rng) for cell in scene.free_cells() if happens(rng, _APPEARING)}
+    elsewhere = happens(rng, _CHANGING / 2)
+    background = pick(rng, BACKGROUNDS) if elsewhere else scene.background
+    kept = {cell: thing for cell, thing in cells.items() if thing is not None}
+    return Scene(background, kept | new)
+
+
+def _changed_thing(thing: Thing, rng: np.random.Generator) -> Thing | None:
+    if not happens(rng, _CHANGING):
+        return thing
+    kind, others = KINDS[thing.kind], list(KINDS.values())
+    recoloured = Thing(kind.name, pick(rng, kind.colours))
+    alike = [other for other in others if thing.colour in other.colours]
+    return pick(rng, [None, recoloured, Thing(pick(rng, alike).name, thing.colour), anything(rng)])
 
 
 def applied_to(edit: Edit, before: Scene | None) -> Scene:

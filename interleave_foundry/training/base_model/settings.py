@@ -15,7 +15,7 @@ class Architecture(Section):
     feed_forward: int = Field(512, ge=32, description="Width of its feed-forward layers")
     vision_hidden: int = Field(128, multiple_of=32, description="Width of the vision tower")
     vision_layers: int = Field(2, ge=1, description="Layers of the vision tower")
-    vocabulary: int = Field(1536, ge=512, description="Entries that the BPE is trained to")
+    vocabulary: int = Field(2048, ge=512, description="Entries that the BPE is trained to")
     image_pixels: int = Field(
         96 * 96, description="Pixels of a picture at most; a visual token covers 32 x 32"
     )

@@ -15,13 +15,12 @@ from ...inference.sketch.chance import happens, pick, random_by
 from ...inference.sketch.kinds import BACKGROUNDS, COLOURS, KINDS
 from ...inference.sketch.renderer import Flaws
 from ...inference.sketch.scene import Scene
-from .lessons import picture
+from .lessons import FLAWS, picture
 from .scenes import anything
 
 if TYPE_CHECKING:
     import torch
 
-FLAWS = ("none", "crooked", "scribbled")
 _TAKEN = 0.7
 _FLAW = 0.15
 _NOTHING = 0  # index of "nothing here" among kinds and colours
@@ -62,7 +61,7 @@ class Probes:
     def __init__(self, width: int, seed: int) -> None:
         import torch
 
-        self._sizes = (len(KINDS) + 1, len(COLOURS) + 1, len(FLAWS), len(BACKGROUNDS))
+        self._sizes = (len(KINDS) + 1, len(COLOURS) + 1, len(FLAWS) + 1, len(BACKGROUNDS))
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             self.layers = torch.nn.ModuleList(

@@ -7,13 +7,13 @@ agents' answers are single tokens: a tiny model then spends its steps on what va
 import json
 from collections.abc import Iterator
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...inference.agent_prompts.answers import PLAN_KEY, REFINE_KEY, SUCCESS_KEY
 from ...inference.sketch.kinds import COLOURS, PLACES
 from ...inference.sketch.storybook import load_storybook
-from .lessons import written
-from .scenes import Stage
+from .lessons import FLAWS, written
 
 if TYPE_CHECKING:
     from transformers import Qwen2Tokenizer
@@ -40,11 +40,20 @@ SCAFFOLD = (
     f'{{"{SUCCESS_KEY}": false, "{REFINE_KEY}": "',
 )
 PHRASES = (
+    "Request:",
+    "Goal:",
+    "Wording:",
+    "Steps given:",
+    "The request is about",
+    " My choices:",
+    " =",
+    " It takes",
+    " Every picture gets a caption.",
     "Asked for:",
     "Background:",
     *(f"{place.capitalize()}:" for place in PLACES),
     ", see",
-    *(f", {mark}.\n" for mark in ("right", "wrong", "crooked", "scribbled")),
+    *(f", {mark}.\n" for mark in ("right", "wrong", "same", "changed", *FLAWS)),
     "The step succeeded.",
     "The step failed.",
     " Keep everything else unchanged.",
@@ -58,6 +67,7 @@ CHAT = (
     "{%- endfor %}{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}"
 )
 _SAMPLES = 4000
+_EMPHASIS = 60
 
 
 def build_tokenizer(entries: int) -> "Qwen2Tokenizer":
@@ -96,6 +106,14 @@ def _trained(entries: int) -> tuple[dict[str, int], tuple[tuple[str, str], ...]]
     return bpe["vocab"], tuple((first, second) for first, second in bpe["merges"])
 
 
+def _request_words() -> Iterator[str]:
+    """Words in which people ask, which the world itself has few of: as often as its own words."""
+    words = (Path(__file__).parent / "requests.txt").read_text("utf-8").split()
+    for word in words:
+        yield f"{word.capitalize()} {word}"
+        yield f" {word}" * _EMPHASIS
+
+
 def world_text() -> Iterator[str]:
     """Sentences of the world: its stories with their slots filled, and commands of all sorts."""
     for story in load_storybook().stories.values():
@@ -105,5 +123,6 @@ def world_text() -> Iterator[str]:
         yield story.title
         yield from story.asks
     yield " ".join(COLOURS)
+    yield from _request_words()
     for number in range(_SAMPLES):
-        yield from written(Stage(number))
+        yield from written(number)

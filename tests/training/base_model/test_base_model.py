@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from interleave_foundry.inference import cpu_torch
-from interleave_foundry.inference.sketch.kinds import KINDS
+from interleave_foundry.inference.sketch.kinds import KINDS, PLACES
 from interleave_foundry.inference.sketch.language import parse
 from interleave_foundry.inference.sketch.perception import perceive
 from interleave_foundry.inference.sketch.physics import carry_out
 from interleave_foundry.training.base_model import packaged
 from interleave_foundry.training.base_model.lessons import caption, lesson
 from interleave_foundry.training.base_model.pretrain import pretrain
-from interleave_foundry.training.base_model.scenes import Stage
+from interleave_foundry.training.base_model.scenes import Pair, Stage
 from interleave_foundry.training.base_model.settings import (
     Architecture,
     BaseModelSettings,
@@ -49,6 +49,22 @@ def test_lessons_say_what_the_picture_shows():
         assert seen.scene == stage.after
         assert shown.answer == caption(stage.after, stage.flaws)
         assert shown.question == ""
+
+
+def test_two_pictures_are_told_apart():
+    marks = {True: ", same", False: ", changed"}
+    for seed in range(40):
+        told = lesson(seed, 0.0)
+        if len(told.pictures) == 2:
+            _, after = (perceive(picture) for picture in told.pictures)
+            pair = Pair(seed)
+            assert after.scene == pair.after
+            for cell in set(range(9)) - after.crooked - after.blemished:
+                was = pair.before.cells.get(cell) if pair.before else None
+                now = pair.after.cells.get(cell)
+                if was or now:
+                    line = told.answer.split(f"{PLACES[cell].capitalize()}: ")[1].split(".")[0]
+                    assert line.endswith(marks[was == now])
 
 
 def test_lessons_are_the_same_for_the_same_seed():
@@ -88,17 +104,17 @@ def test_patches_are_those_of_the_real_processor(tmp_path):
 def test_a_killed_training_goes_on_and_ends_in_the_same_weights(tmp_path, monkeypatch):
     from interleave_foundry.training.base_model import pretrain as course
 
-    class Killed(Exception):
+    class KilledError(Exception):
         pass
 
     def killed(taught):
         if taught.step == 8:
-            raise Killed
+            raise KilledError
 
     monkeypatch.setattr(course, "_SAVE_EVERY", 2)
     monkeypatch.setattr(course, "_REPORT_EVERY", 2)
     pretrain(tmp_path / "whole", SHORT, lambda _: None)
-    with pytest.raises(Killed):
+    with pytest.raises(KilledError):
         pretrain(tmp_path / "killed", SHORT, killed)
     steps = []
     pretrain(tmp_path / "killed", SHORT, lambda taught: steps.append(taught.step))
