@@ -13,7 +13,7 @@ from playwright.sync_api import Page
 DOCS = Path(__file__).parent
 sys.path.insert(0, str(DOCS.parent / "tests" / "ui"))
 
-from driving import chromium, dagster_ui, lineage_path  # noqa: E402, the tests know how
+from driving import chromium, dagster_ui, lineage_path, node_in_lineage  # noqa: E402, the tests know how
 
 from interleave_foundry.assets.nodes import NODES  # noqa: E402
 from interleave_foundry.assets.plotting import small_png  # noqa: E402
@@ -34,7 +34,7 @@ def main() -> None:
 def photograph_lineage(page: Page, url: str, path: Path) -> None:
     """The whole graph, every group unfolded, without what is around it."""
     page.goto(url + lineage_path(sorted({node.group for node in NODES.values()})))
-    names = [page.get_by_text(name, exact=True).last for name in NODES]
+    names = [node_in_lineage(page, name) for name in NODES]
     for name in names:
         name.wait_for()
     page.wait_for_timeout(4000)  # until the states have their colours

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -14,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Locator, Page, sync_playwright
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 # Most of them keep Chromium from asking the network for things of its own.
@@ -101,6 +102,12 @@ def lineage_path(groups: list[str]) -> str:
     """The lineage with these groups of assets unfolded."""
     unfolded = ",".join(f"global%40global%3A{group}" for group in groups)
     return f"/asset-groups?expanded={unfolded}"
+
+
+def node_in_lineage(page: Page, name: str) -> Locator:
+    """The box of an asset in the lineage, where long names have their middle cut out."""
+    cut = rf"{name[:4]}\w*…\w*{name[-4:]}"
+    return page.get_by_text(re.compile(f"^({name}|{cut})$")).last
 
 
 def _command(name: str, home: Path, profile: Path, *options: str) -> list[str]:

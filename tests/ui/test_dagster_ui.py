@@ -1,7 +1,7 @@
 """The Dagster UI as a person uses it: look at the lineage, materialize, read the metadata."""
 
 import pytest
-from driving import CHROMIUM, PATIENCE, chromium, lineage_path, tiny_ui
+from driving import CHROMIUM, PATIENCE, chromium, lineage_path, node_in_lineage, tiny_ui
 from playwright.sync_api import Page, expect
 
 pytestmark = [
@@ -46,7 +46,7 @@ def test_the_lineage_shows_every_asset(ui, page):
 
     page.goto(ui + lineage_path(sorted({node.group for node in NODES.values()})))
     for name in NODES:
-        expect(page.get_by_text(name, exact=True).last).to_be_visible()
+        expect(node_in_lineage(page, name)).to_be_visible()
 
 
 def test_clicking_materialize_makes_the_prompts_and_shows_what_they_are(ui, page):

@@ -18,6 +18,7 @@ from ...warehouse import Home, Journal
 from ..environments import python_of
 from ..launch import Driver, TrainingFailed, TrainingProgress, open_driver, why_it_ended
 from ..rewards import verl_client
+from ..rewards.collapse import collapsed
 from ..rewards.rollouts import failed_share
 from ..rewards.server import rewards_served
 from ..rewards.service import RewardService
@@ -28,6 +29,7 @@ from .recipe import Places, command, environment
 
 ROLLOUTS = "rollouts.jsonl"  # the journal of the reward service, in the job's folder
 _LAST = 10  # steps whose mean is a final figure
+_JUDGED = 5  # steps whose rollouts tell whether the policy has collapsed
 
 
 def main() -> None:
@@ -43,6 +45,7 @@ class Reinforcement:
         self._folder = driver.job.folder
         self._model = self._folder / "model"
         self._curves = Curves(self._folder / "progress.jsonl")
+        self._collapse: str | None = None
         self._python = python_of("rl", "gpu" if job.settings.gpus else "cpu", driver.log)
         self._places = Places(
             parent=job.parent,
@@ -123,6 +126,18 @@ class Reinforcement:
     def _report(self, point: TrainingProgress, service: RewardService) -> None:
         self._curves.add(point)
         self._driver.progress(point)
+        self._tell_of_collapse(point.step, service)
+        self._stop_if_failing(point, service)
+
+    def _tell_of_collapse(self, step: int, service: RewardService) -> None:
+        """Name it in the log when it is first seen; the asset's check names what is left of it."""
+        rows = [rollout.row for rollout in service.recent(_JUDGED)]
+        found = collapsed(rows, data.judged_prompts(self._places.data))
+        if found and found != self._collapse:
+            self._driver.log(f"step {step}: the policy has collapsed, it {found}")
+        self._collapse = found
+
+    def _stop_if_failing(self, point: TrainingProgress, service: RewardService) -> None:
         limit = self._settings.reward.max_failed_share
         rows = [rollout.row for rollout in service.step(point.step)]
         lost = 1 - len(rows) / (self._settings.batch * self._settings.n)

@@ -103,8 +103,8 @@ def _actor(settings: GrpoSettings) -> dict[str, Any]:
         f"{_ACTOR}.optim.weight_decay": 1e-2,
         f"{_ACTOR}.grad_clip": 1.0,
         f"{_ACTOR}.ppo_mini_batch_size": settings.mini_batch,
-        f"{_ACTOR}.ppo_micro_batch_size_per_gpu": settings.micro_batch,
-        f"{_REF}.log_prob_micro_batch_size_per_gpu": settings.micro_batch,
+        f"{_ACTOR}.ppo_micro_batch_size_per_gpu": settings.pass_size,
+        f"{_REF}.log_prob_micro_batch_size_per_gpu": settings.pass_size,
         f"{_ACTOR}.clip_ratio_low": settings.clip_low,
         f"{_ACTOR}.clip_ratio_high": settings.clip_high,
         f"{_ACTOR}.clip_ratio_c": settings.clip_dual,
@@ -122,7 +122,7 @@ def _rollout(settings: GrpoSettings) -> dict[str, Any]:
         f"{_ROLLOUT}.top_k": -1,
         f"{_ROLLOUT}.seed": settings.seed,
         f"{_ROLLOUT}.calculate_log_probs": True,
-        f"{_ROLLOUT}.log_prob_micro_batch_size_per_gpu": settings.micro_batch,
+        f"{_ROLLOUT}.log_prob_micro_batch_size_per_gpu": settings.pass_size,
     }
 
 

@@ -1,5 +1,6 @@
 """How the critic is reinforced: GRPO's own numbers, and those of the machine it runs on."""
 
+from math import gcd
 from typing import Any, Literal
 
 from pydantic import Field, model_validator
@@ -51,7 +52,9 @@ class GrpoSettings(Section):
         9216, ge=1024, description="Larger pictures are shrunk to this, as in SFT"
     )
     seed: int = Field(0, description="Seed of the order of the rows and of the rollouts")
-    micro_batch: int = Field(64, ge=1, description="Sequences of one forward and backward pass")
+    micro_batch: int = Field(
+        64, ge=1, description="Sequences of one forward and backward pass on a device, at most"
+    )
     gpus: int = Field(0, ge=0, description="GPUs; 0: the CPU engine")
     tensor_parallel: int = Field(
         4, ge=1, description="GPUs that share one copy of the rollout model"
@@ -76,3 +79,8 @@ class GrpoSettings(Section):
         if self.batch % self.mini_batch:
             raise ValueError(f"mini_batch {self.mini_batch} must divide batch {self.batch}")
         return self
+
+    @property
+    def pass_size(self) -> int:
+        """Sequences of a pass: `micro_batch`, made to divide a device's share of an update."""
+        return gcd(self.micro_batch, self.mini_batch * self.n // max(self.gpus, 1) or 1)

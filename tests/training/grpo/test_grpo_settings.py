@@ -72,3 +72,10 @@ def test_paths_survive_hydras_grammar():
 def test_updates_share_a_step_evenly():
     with pytest.raises(ValidationError, match="mini_batch 5 must divide batch 16"):
         GrpoSettings(mini_batch=5)
+
+
+def test_a_pass_divides_what_a_device_updates():
+    assert GrpoSettings().pass_size == 64
+    assert GrpoSettings(batch=2, mini_batch=2, n=2).pass_size == 4
+    assert GrpoSettings(recipe="paper").pass_size == 2
+    assert GrpoSettings(recipe="paper", micro_batch=3).pass_size == 1
