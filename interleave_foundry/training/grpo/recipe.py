@@ -156,7 +156,7 @@ def _gpu(settings: GrpoSettings) -> dict[str, Any]:
         f"{_ROLLOUT}.name": "vllm",
         f"{_ROLLOUT}.tensor_model_parallel_size": min(settings.tensor_parallel, settings.gpus),
         f"{_ROLLOUT}.gpu_memory_utilization": 0.6,
-        f"{_ROLLOUT}.limit_images": 2,
+        f"+{_ROLLOUT}.limit_images": 2,
         f"{_MODEL}.use_remove_padding": True,
         f"{_MODEL}.enable_gradient_checkpointing": True,
         f"{_ACTOR}.fsdp_config.param_offload": False,

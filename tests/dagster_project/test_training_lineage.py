@@ -1,0 +1,185 @@
+"""From a shard of prompts to promoted checkpoints and the ablation: real trainers, a few steps."""
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+
+import dagster as dg
+import pytest
+
+from interleave_foundry.assets.evaluation.variants import VARIANTS
+from interleave_foundry.assets.foundry import Foundry
+from interleave_foundry.dagster_project import retraining
+from interleave_foundry.dagster_project.definitions import ASSETS, CHECKS
+from interleave_foundry.dagster_project.instance import open_instance
+from interleave_foundry.dagster_project.run import QUIET, run_lineage
+from interleave_foundry.schemas.curation import PLANNER_SFT
+from interleave_foundry.schemas.training import CHECKPOINTS, EVALUATIONS, ROLLOUTS
+from interleave_foundry.training.checkpoints import Checkpoints
+
+pytestmark = pytest.mark.slow
+
+PROFILE = """
+    name: trained
+    description: A few prompts, small pictures, a few steps of every training
+    roles: {planner: sketch, generator: sketch, critic: sketch, scorer: sketch}
+    pack: sketchbook
+    sizes: {demo: 1}
+    bank: {shard_size: 40}
+    sketch: {picture_size: 96}
+    curation:
+      critic: {agent_prompt: critic-brief, verdicts: {accept_at_least: 9}}
+      planner: {text_prompt: planner-brief, interleaved_prompt: planner-continue-brief}
+    training:
+      planner_sft: {max_steps: 2, batch: 4}
+      critic_sft: {max_steps: 2, batch: 4}
+      critic_rl: {batch: 2, mini_batch: 2, n: 2, max_steps: 1, response_length: 32}
+      answers: {planner_tokens: 24, critic_tokens: 24}
+      retrain_after_rows: 1
+    evaluation:
+      heldout: {stories: 3, verdicts: 4}
+      heldout_category: {stories: 1, verdicts: 1}
+      resamples: 100
+"""
+METRICS = {
+    "plan_valid",
+    "plan_correct",
+    "verdict_accuracy_true",
+    "verdict_accuracy_false",
+    "step_reward",
+    "final_success",
+    "generator_calls",
+}
+MADE = ("base_model", "planner_sft_checkpoint", "critic_sft_checkpoint", "critic_rl_checkpoint")
+
+
+@pytest.fixture(scope="module")
+def foundry(tmp_path_factory) -> Foundry:
+    folder = tmp_path_factory.mktemp("trained")
+    profile = folder / "trained.yaml"
+    profile.write_text(textwrap.dedent(PROFILE))
+    return Foundry(profile=str(profile), root=str(folder / "lake"))
+
+
+@pytest.fixture(scope="module")
+def instance(foundry):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("DAGSTER_HOME", raising=False)
+        with open_instance(foundry.home) as instance:
+            yield instance
+
+
+@pytest.fixture(scope="module")
+def trained(foundry, instance):
+    """The whole lineage, once."""
+    return run_lineage(foundry, instance, shards=1)
+
+
+def statuses(foundry):
+    return {row.name: row.status for row in Checkpoints(foundry.home).rows()}
+
+
+def test_it_ends_in_promoted_checkpoints(trained, foundry):
+    assert {*MADE, "evaluation", "promotion"} <= set(trained.materialized)
+    base, planner, sft, rl = (Checkpoints(foundry.home).rows(name)[-1] for name in MADE)
+    assert base.parent is None
+    assert planner.parent == sft.parent == f"base_model/{base.version}"
+    assert rl.parent == f"critic_sft_checkpoint/{sft.version}"
+    assert all(row.dataset_version for row in (planner, sft, rl))
+    assert json.loads(planner.metrics)["steps"] == 2
+    assert statuses(foundry)[MADE[1]] == statuses(foundry)[MADE[3]] == "promoted"
+
+
+def test_every_rollout_is_kept(trained, foundry):
+    rows = foundry.rows(ROLLOUTS)
+    assert len(rows) == 4 and {row.step for row in rows} == {1}
+
+
+def test_every_metric_is_evaluated(trained, foundry):
+    rows = foundry.rows(EVALUATIONS)
+    assert {row.benchmark for row in rows} <= {
+        "sketchbook-heldout",
+        "sketchbook-heldout-category",
+    }
+    assert {row.metric for row in rows if row.variant == "full_rl"} == METRICS
+    assert {row.variant for row in rows} == {
+        "generator_only",
+        "planner_sft",
+        "full_sft",
+        "full_rl",
+    }
+
+
+def test_a_second_run_trains_nothing(trained, foundry, instance):
+    before = foundry.home.lake.read(CHECKPOINTS)
+    again = run_lineage(foundry, instance, shards=1)
+    assert set(again.materialized) <= {"evaluation", "promotion"}  # now also of what is promoted
+    assert foundry.home.lake.read(CHECKPOINTS) == before
+    assert not run_lineage(foundry, instance, shards=1).materialized
+
+
+def test_retraining_on_the_same_rows_is_evaluation_only(trained, foundry, instance):
+    versions = [(row.name, row.version) for row in Checkpoints(foundry.home).rows()]
+    here = dg.Definitions(
+        ASSETS,
+        jobs=[retraining.retrain_planner],
+        asset_checks=CHECKS,
+        resources={"foundry": foundry},
+    )
+    job = here.resolve_job_def("retrain_planner")
+    assert job.execute_in_process(instance=instance, run_config=QUIET).success
+    assert [(row.name, row.version) for row in Checkpoints(foundry.home).rows()] == versions
+
+
+def test_the_ablation_evaluates_every_variant(trained, foundry, instance):
+    run_lineage(foundry, instance, shards=1, select=["ablation"])
+    assert {row.variant for row in foundry.rows(EVALUATIONS)} >= set(VARIANTS)
+    made = foundry.rows(CHECKPOINTS)
+    assert {row.name for row in made if row.name.startswith("ablation")} == {
+        "ablation_rl_no_step",
+        "ablation_rl_no_accuracy",
+        "ablation_one_agent",
+        "ablation_unfiltered",
+    }
+
+
+def interleave(*args, foundry):
+    done = subprocess.run(
+        [sys.executable, "-m", "interleave_foundry.dagster_project.cli", *args],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "INTERLEAVE_HOME": foundry.root, "COLUMNS": "200"},
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_versions_are_listed_put_in_use_and_taken_back_by_command(trained, foundry):
+    listed = interleave("checkpoints", foundry=foundry)
+    assert all(name in listed for name in MADE) and "promoted" in listed
+    registry = Checkpoints(foundry.home)
+    first = registry.rows(MADE[3])[-1]
+    registry.register(first.model_copy(update={"version": "0123456789ab", "status": "candidate"}))
+    interleave("promote", MADE[3], "0123456789ab", foundry=foundry)
+    assert registry.promoted(MADE[3]).version == "0123456789ab"
+    interleave("rollback", MADE[3], foundry=foundry)
+    assert registry.promoted(MADE[3]).version == first.version
+
+
+def test_new_rows_start_a_training_once_they_are_exported(trained, foundry, instance):
+    def requested():
+        context = dg.build_sensor_context(instance=instance, resources={"foundry": foundry})
+        ticked = list(retraining.retrain_when_grown(context))
+        asked = [tick.job_name for tick in ticked if isinstance(tick, dg.RunRequest)]
+        return asked, [tick.skip_message for tick in ticked if isinstance(tick, dg.SkipReason)]
+
+    assert requested() == ([], ["retrain_planner: 0 new rows", "retrain_critic: 0 new rows"])
+    rows = foundry.rows(PLANNER_SFT)
+    more = [row.model_copy(update={"row_id": f"{row.row_id}-again"}) for row in rows[:5]]
+    foundry.home.lake.write(PLANNER_SFT, [*rows, *more])
+    assert "retrain_planner: waits for `exports`" in requested()[1]
+    run_lineage(foundry, instance, shards=1, select=["exports"])
+    assert requested()[0] == ["retrain_planner"]
