@@ -7,7 +7,7 @@ import numpy as np
 from PIL import Image
 
 from .architecture import MERGE, PATCH
-from .lessons import Lesson
+from .lessons import MARKS, Lesson
 
 if TYPE_CHECKING:
     import torch
@@ -21,9 +21,11 @@ class Batches:
         self._tokenizer = tokenizer
         ids = tokenizer.get_vocab()
         self._image, self._pad = ids["<|image_pad|>"], ids["<|endoftext|>"]
+        text = {token: str(tokenizer.decode([token])) for token in ids.values()}
+        self._marks = {token for token, words in text.items() if words.strip(" ,.\n") in MARKS}
 
     def of(self, lessons: Sequence[Lesson]) -> dict[str, Any]:
-        """Model inputs: ids, mask, labels of shape (lessons, length); patches of all pictures."""
+        """Model inputs: ids, mask, labels of shape (lessons, length); patches of any pictures."""
         import torch
 
         turns = [self._turns(lesson) for lesson in lessons]
@@ -34,14 +36,17 @@ class Batches:
             end = len(asked) + len(answered)
             ids[row, :end] = torch.tensor(asked + answered)
             mask[row, :end] = 1
-            labels[row, len(asked) : end] = torch.tensor(answered)
-        return {
-            "input_ids": ids,
-            "attention_mask": mask,
-            "labels": labels,
-            "mm_token_type_ids": (ids == self._image).long(),
-            **pixels([picture for lesson in lessons for picture in lesson.pictures]),
-        }
+            labels[row, len(asked) : end] = torch.tensor(self._learned(answered, lessons[row]))
+        inputs = {"input_ids": ids, "attention_mask": mask, "labels": labels}
+        if pictures := [picture for lesson in lessons for picture in lesson.pictures]:
+            inputs |= {"mm_token_type_ids": (ids == self._image).long(), **pixels(pictures)}
+        return inputs
+
+    def _learned(self, answered: list[int], lesson: Lesson) -> list[int]:
+        """The answer, with -100 for tokens that do not count."""
+        if not lesson.marks_only:
+            return answered
+        return [token if token in self._marks else -100 for token in answered]
 
     def length(self, lesson: Lesson) -> int:
         """Tokens of a lesson."""

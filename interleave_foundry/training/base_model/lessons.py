@@ -5,32 +5,49 @@ A caption has no instruction, so there is nothing to copy from: what it says mus
     one picture       -> what is in every taken cell
     two pictures      -> what was there, what is there now, and whether that is the same
     picture, sentence -> what would be there; the picture after it is not shown
+
+Drills have no pictures: phrases are put beside each other, and only whether they are alike is
+learned. A model that sees both sides right can still not compare them: a quarter of a lesson's
+cells differ, a few words in a hundred, and it gets by without.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
+import numpy as np
 from PIL import Image
 
-from ...inference.sketch.chance import random_by
-from ...inference.sketch.kinds import PLACES
+from ...inference.sketch.chance import happens, pick, random_by
+from ...inference.sketch.kinds import BACKGROUNDS, PLACES
 from ...inference.sketch.renderer import Flaws, render
 from ...inference.sketch.scene import Scene, Thing
 from ...inference.sketch.sentences import phrase_noun
-from .scenes import Pair, Stage
+from .scenes import Pair, Stage, altered, anything
 
+T = TypeVar("T")
 SIDE = 96
 FLAWS = ("crooked", "scribbled")
+# How two phrases are put beside each other, and what is said of them: alike, or not.
+_WANTED = ("want", "see", "right", "wrong")
+_EARLIER = ("was", "see", "same", "changed")
+MARKS = frozenset({*_WANTED[2:], *_EARLIER[2:]})
+_NOTHING = 0.1  # share of a drill's places that are empty
 _DETAILED = 0.7  # share of pictures that are drawn large and shrunk, as those of the lake are
 
 
 @dataclass(frozen=True)
 class Lesson:
-    """Pictures and words of a user's turn, and the answer to learn."""
+    """Pictures and words of a user's turn, and the answer to learn.
+
+    Attributes:
+        marks_only: only the marks of the answer are learned, since all else is chance.
+    """
 
     pictures: tuple[Image.Image, ...]
     question: str
     answer: str
+    marks_only: bool = False
 
 
 def lesson(seed: int, captions: float) -> Lesson:
@@ -46,6 +63,28 @@ def lesson(seed: int, captions: float) -> Lesson:
         return Lesson(pictures, "", comparison(pair.before, pair.after, pair.flaws))
     stage = Stage(seed)
     return Lesson((_earlier(stage.before, seed),), stage.goal, expectation(stage))
+
+
+def drill(seed: int) -> Lesson:
+    """Phrases beside each other, about half of them alike; by seed."""
+    rng = random_by("drill", seed)
+    words = pick(rng, [_WANTED, _EARLIER])
+    ground = pick(rng, BACKGROUNDS)
+    lines = [_beside("Background:", ground, _or(ground, pick(rng, BACKGROUNDS), rng), words)]
+    for cell in sorted(rng.permutation(len(PLACES))[: int(rng.integers(4, len(PLACES)))]):
+        thing = None if happens(rng, _NOTHING) else anything(rng)
+        seen = _or(thing, altered(thing, rng), rng)
+        lines.append(_beside(_place(int(cell)), _name(thing), _name(seen), words))
+    return Lesson((), "", _text(lines), marks_only=True)
+
+
+def _beside(place: str, one: str, other: str, words: tuple[str, str, str, str]) -> str:
+    first, second, alike, unlike = words
+    return f"{place} {first} {one}, {second} {other}, {alike if one == other else unlike}"
+
+
+def _or(one: T, other: T, rng: np.random.Generator) -> T:
+    return one if happens(rng, 0.5) else other
 
 
 def written(seed: int) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Teach the tiny model to see, then to read: plain PyTorch, a few million parameters, no trainer.
+"""Teach the tiny model to see, to read and to compare: plain PyTorch, a few million parameters.
 
 Deterministic by seed (on one kind of machine): lessons, their order and the first weights follow
 from it. A killed run goes on from its last saved state.
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 from ...inference.sketch.chance import random_by
 from .architecture import build_model, build_processor
 from .batches import Batches, pixels
-from .lessons import Lesson, lesson
+from .lessons import Lesson, drill, lesson
 from .settings import BaseModelSettings
 from .sight import Probes, sight
 from .vocabulary import build_tokenizer
@@ -66,7 +66,7 @@ def pretrain(
 
 
 class _Course:
-    """The lessons of one model: sight first, then words."""
+    """The lessons of one model, part after part, each with an optimizer of its own."""
 
     def __init__(
         self,
@@ -77,28 +77,36 @@ class _Course:
     ) -> None:
         import torch
 
-        self._model, self._settings, self.state = model, settings.lessons, state
-        self._sight = _SightLessons(model, settings)
-        self._words = _WordLessons(model, tokenizer, settings)
+        self._model, self.state = model, state
+        words = _WordLessons(model, tokenizer, settings)
+        self._parts = (_SightLessons(model, settings), words, _Drills(model, tokenizer, settings))
         self._half = torch.ops.mkldnn._is_mkldnn_bf16_supported()
         self._identity = json.dumps(settings.model_dump(mode="json"), sort_keys=True)
         state.parent.mkdir(parents=True, exist_ok=True)
 
     def teach(self, report: Callable[[Taught], object]) -> dict[str, float]:
-        sight, total = self._settings.sight_steps, self._settings.sight_steps + self._settings.steps
+        done, total = self._restored(), sum(part.steps for part in self._parts)
         losses: list[float] = []
         last, samples, begun = 0.0, 0, time.perf_counter()
-        for step in range(self._restored(), total):
-            part = self._sight if step < sight else self._words
-            losses.append(self._step(part, step if step < sight else step - sight))
+        for number in range(done, total):
+            part, step = self._place(number)
+            losses.append(self._step(part, step))
             samples += part.batch
-            if (step + 1) % _REPORT_EVERY == 0 or step + 1 == total:
+            if (number + 1) % _REPORT_EVERY == 0 or number + 1 == total:
                 last, pace = sum(losses) / len(losses), samples / (time.perf_counter() - begun)
-                report(Taught(step + 1, total, last, pace))
+                report(Taught(number + 1, total, last, pace))
                 losses, samples, begun = [], 0, time.perf_counter()
-            if step + 1 == sight or (step + 1 > sight and (step + 1) % _SAVE_EVERY == 0):
-                self._save(step + 1)
-        return {"loss": last, "samples": float(self._sight.samples + self._words.samples)}
+            if step + 1 == part.steps or (part.resumable and (step + 1) % _SAVE_EVERY == 0):
+                self._save(number + 1)
+        return {"loss": last, "samples": float(sum(p.batch * p.steps for p in self._parts))}
+
+    def _place(self, number: int) -> tuple["_Lessons", int]:
+        """The part that a step of the course belongs to, and its number in there."""
+        for part in self._parts[:-1]:
+            if number < part.steps:
+                return part, number
+            number -= part.steps
+        return self._parts[-1], number
 
     def _step(self, part: "_Lessons", step: int) -> float:
         import torch
@@ -113,14 +121,15 @@ class _Course:
         part.optimizer.step()
         return loss.item()
 
-    def _save(self, step: int) -> None:
+    def _save(self, done: int) -> None:
+        """So that a killed course goes on here, with the optimizer of the step that comes next."""
         import torch
 
         state = {
             "identity": self._identity,
-            "step": step,
+            "step": done,
             "model": self._model.state_dict(),
-            "optimizer": self._words.optimizer.state_dict(),
+            "optimizer": self._place(done)[0].optimizer.state_dict(),
         }
         temporary = self.state.with_suffix(".tmp")
         torch.save(state, temporary)
@@ -136,7 +145,7 @@ class _Course:
         if state["identity"] != self._identity:
             return 0
         self._model.load_state_dict(state["model"])
-        self._words.optimizer.load_state_dict(state["optimizer"])
+        self._place(state["step"])[0].optimizer.load_state_dict(state["optimizer"])
         return int(state["step"])
 
 
@@ -149,8 +158,9 @@ def _share_of_rate(done: float) -> float:
 
 
 class _Lessons(Protocol):
-    """A part of the course."""
+    """A part of the course; one that is not resumable starts anew when it was interrupted."""
 
+    resumable: bool
     batch: int
     steps: int
     peak: float
@@ -161,7 +171,9 @@ class _Lessons(Protocol):
 
 
 class _SightLessons:
-    """Every cell of crowded pictures, asked of the vision tower."""
+    """Every cell of crowded pictures, asked of the vision tower through probes."""
+
+    resumable = False  # the probes are not kept
 
     def __init__(
         self, model: "Qwen3VLForConditionalGeneration", settings: BaseModelSettings
@@ -170,7 +182,7 @@ class _SightLessons:
 
         lessons = settings.lessons
         self.batch, self.steps = lessons.sight_batch, lessons.sight_steps
-        self.peak, self.samples = lessons.sight_learning_rate, self.batch * self.steps
+        self.peak = lessons.sight_learning_rate
         self._tower, self._seed = model.model.visual, lessons.seed * 10**9
         self._probes = Probes(settings.architecture.hidden, lessons.seed)
         learned = [*self._tower.parameters(), *self._probes.layers.parameters()]
@@ -185,7 +197,9 @@ class _SightLessons:
 
 
 class _WordLessons:
-    """Captions and expectations, asked of the whole model."""
+    """Captions, comparisons and expectations, asked of the whole model."""
+
+    resumable = True
 
     def __init__(
         self,
@@ -196,8 +210,7 @@ class _WordLessons:
         import torch
 
         lessons = settings.lessons
-        self.batch, self.steps = lessons.batch, lessons.steps
-        self.peak, self.samples = lessons.learning_rate, self.batch * self.steps
+        self.batch, self.steps, self.peak = lessons.batch, lessons.steps, lessons.learning_rate
         self._model, self._seed = model, lessons.seed * 10**9
         self._batches = Batches(tokenizer)
         self._pools: dict[int, list[Lesson]] = {}
@@ -223,3 +236,41 @@ class _WordLessons:
         first = self._seed + number * _POOL * self.batch
         seeds = range(first, first + _POOL * self.batch)
         return sorted((lesson(seed, captions) for seed in seeds), key=self._batches.length)
+
+
+class _Drills:
+    """Phrases to compare, and half as many lessons, which would be forgotten otherwise."""
+
+    resumable = True
+
+    def __init__(
+        self,
+        model: "Qwen3VLForConditionalGeneration",
+        tokenizer: "Qwen2Tokenizer",
+        settings: BaseModelSettings,
+    ) -> None:
+        import torch
+
+        lessons = settings.lessons
+        self.batch, self.steps = lessons.batch, lessons.drill_steps
+        self.peak = lessons.learning_rate
+        self._model, self._batches = model, Batches(tokenizer)
+        self._first_lesson = lessons.seed * 10**9 + lessons.steps * lessons.batch
+        self._first_drill = lessons.seed * 10**9
+        self.optimizer: torch.optim.Optimizer = torch.optim.AdamW(
+            model.parameters(), weight_decay=0.01
+        )
+
+    def loss(self, step: int) -> "torch.Tensor":
+        drills = _numbers(self._first_drill, step, self.batch)
+        lessons = _numbers(self._first_lesson, step, self.batch // 2)
+        compared = self._loss([drill(number) for number in drills])
+        return compared + self._loss([lesson(number, _CAPTIONS[-1][1]) for number in lessons])
+
+    def _loss(self, lessons: list[Lesson]) -> "torch.Tensor":
+        return self._model(**self._batches.of(lessons)).loss
+
+
+def _numbers(first: int, step: int, batch: int) -> range:
+    """Seeds of a step's samples."""
+    return range(first + step * batch, first + (step + 1) * batch)

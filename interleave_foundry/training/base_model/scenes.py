@@ -94,8 +94,13 @@ def _changed(scene: Scene, rng: np.random.Generator) -> Scene:
 
 
 def _changed_thing(thing: Thing, rng: np.random.Generator) -> Thing | None:
-    if not happens(rng, _CHANGING):
-        return thing
+    return altered(thing, rng) if happens(rng, _CHANGING) else thing
+
+
+def altered(thing: Thing | None, rng: np.random.Generator) -> Thing | None:
+    """Nothing, or something else that may share its kind or its colour (by chance even both)."""
+    if thing is None:
+        return anything(rng)
     kind, others = KINDS[thing.kind], list(KINDS.values())
     recoloured = Thing(kind.name, pick(rng, kind.colours))
     alike = [other for other in others if thing.colour in other.colours]

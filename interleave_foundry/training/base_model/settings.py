@@ -30,6 +30,9 @@ class Lessons(Section):
     steps: int = Field(2400, ge=1, description="Optimizer steps of the whole model")
     batch: int = Field(32, ge=1, description="Samples per step of these")
     learning_rate: float = Field(1e-3, gt=0, description="Their peak learning rate")
+    drill_steps: int = Field(
+        600, ge=0, description="Optimizer steps of drills, with half as many lessons beside them"
+    )
     seed: int = Field(0, description="Weights, lessons and their order follow from it")
     threads: int = Field(2, ge=1, description="CPU threads")
 

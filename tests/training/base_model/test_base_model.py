@@ -11,7 +11,8 @@ from interleave_foundry.inference.sketch.language import parse
 from interleave_foundry.inference.sketch.perception import perceive
 from interleave_foundry.inference.sketch.physics import carry_out
 from interleave_foundry.training.base_model import packaged
-from interleave_foundry.training.base_model.lessons import caption, lesson
+from interleave_foundry.training.base_model.batches import Batches
+from interleave_foundry.training.base_model.lessons import MARKS, caption, drill, lesson
 from interleave_foundry.training.base_model.pretrain import pretrain
 from interleave_foundry.training.base_model.scenes import Pair, Stage
 from interleave_foundry.training.base_model.settings import (
@@ -20,12 +21,14 @@ from interleave_foundry.training.base_model.settings import (
     Lessons,
 )
 from interleave_foundry.training.base_model.sight import sight
+from interleave_foundry.training.base_model.vocabulary import build_tokenizer
 
 SHORT = BaseModelSettings(
     source="train",
     architecture=Architecture(hidden=32, layers=1, feed_forward=64, vision_hidden=32),
-    lessons=Lessons(sight_steps=4, sight_batch=4, steps=6, batch=4, threads=1),
+    lessons=Lessons(sight_steps=4, sight_batch=4, steps=6, drill_steps=4, batch=4, threads=1),
 )
+ALIKE = {"right", "same"}
 
 
 def only(_, options):
@@ -65,6 +68,26 @@ def test_two_pictures_are_told_apart():
                 if was or now:
                     line = told.answer.split(f"{PLACES[cell].capitalize()}: ")[1].split(".")[0]
                     assert line.endswith(marks[was == now])
+
+
+def test_drills_mark_what_is_alike():
+    marks = []
+    for seed in range(40):
+        for line in drill(seed).answer.splitlines():
+            one, other, mark = line.split(": ", 1)[1].rstrip(".").split(", ")
+            assert (one.split(" ", 1)[1] == other.removeprefix("see ")) == (mark in ALIKE)
+            marks.append(mark)
+    assert set(marks) == MARKS
+    assert 0.4 < np.mean([mark in ALIKE for mark in marks]) < 0.65
+
+
+def test_only_the_marks_of_a_drill_count():
+    tokenizer = build_tokenizer(2048)
+    labels = Batches(tokenizer).of([drill(1), drill(2)])["labels"]
+    learned = [tokenizer.decode([token]) for token in labels[labels >= 0]]
+    lines = sum(len(drill(seed).answer.splitlines()) for seed in (1, 2))
+    assert {word.strip(" ,.\n") for word in learned} <= MARKS
+    assert lines - 2 <= len(learned) <= lines
 
 
 def test_lessons_are_the_same_for_the_same_seed():
@@ -108,7 +131,7 @@ def test_a_killed_training_goes_on_and_ends_in_the_same_weights(tmp_path, monkey
         pass
 
     def killed(taught):
-        if taught.step == 8:
+        if taught.step == 12:
             raise KilledError
 
     monkeypatch.setattr(course, "_SAVE_EVERY", 2)
@@ -118,7 +141,7 @@ def test_a_killed_training_goes_on_and_ends_in_the_same_weights(tmp_path, monkey
         pretrain(tmp_path / "killed", SHORT, killed)
     steps = []
     pretrain(tmp_path / "killed", SHORT, lambda taught: steps.append(taught.step))
-    assert steps == [8, 10]
+    assert steps == [12, 14]
     weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "killed")]
     assert weights[0] == weights[1]
 
@@ -137,8 +160,6 @@ def test_the_shipped_model_sees():
 
     cpu_torch.install()
     from transformers import AutoTokenizer, Qwen3VLForConditionalGeneration
-
-    from interleave_foundry.training.base_model.batches import Batches
 
     model = Qwen3VLForConditionalGeneration.from_pretrained(packaged(), dtype=torch.float32)
     lessons = [lesson(10**12 + seed, 1.0) for seed in range(32)]
