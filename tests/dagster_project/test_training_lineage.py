@@ -27,7 +27,7 @@ PROFILE = """
     roles: {planner: sketch, generator: sketch, critic: sketch, scorer: sketch}
     pack: sketchbook
     sizes: {demo: 1}
-    bank: {shard_size: 40}
+    bank: {shard_size: 60}
     sketch: {picture_size: 96}
     curation:
       critic: {agent_prompt: critic-brief, verdicts: {accept_at_least: 9}}
@@ -39,7 +39,7 @@ PROFILE = """
       answers: {planner_tokens: 24, critic_tokens: 24}
       retrain_after_rows: 1
     evaluation:
-      heldout: {stories: 3, verdicts: 4}
+      heldout: {stories: 2, verdicts: 4}
       heldout_category: {stories: 1, verdicts: 1}
       resamples: 100
 """

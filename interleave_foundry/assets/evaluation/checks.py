@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...schemas.bank import PROMPTS
@@ -48,7 +49,7 @@ def _only_held_out(names: Names) -> Rule:
     def rule(foundry: Foundry, _shard: str | None) -> integrity.Broken:
         lake, ours = foundry.home.lake, _held_out(foundry)
         attempts = lake.read(ATTEMPTS, columns=["trajectory_id", "prompt_id"])
-        attempts = attempts.filter(pc.field("prompt_id").isin(sorted(ours)))
+        attempts = attempts.filter(pc.field("prompt_id").isin(pa.array(sorted(ours), pa.string())))
         stories = ours | set(attempts["trajectory_id"].to_pylist())
         items = lake.read(EVALUATIONS, names(foundry), ["variant", "item_id"]).to_pylist()
         return [row for row in items if row["item_id"].split("/")[0] not in stories]

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...inference.seeds import stable_hash
@@ -96,7 +97,8 @@ def _prompts(home: Home, pack: str, split: Split) -> list[PromptRow]:
 
 
 def _attempts(home: Home, prompt_ids: set[str], accept_at_least: float) -> list[AttemptItem]:
-    lake, of_ours = home.lake, pc.field("prompt_id").isin(sorted(prompt_ids))
+    lake = home.lake
+    of_ours = pc.field("prompt_id").isin(pa.array(sorted(prompt_ids), pa.string()))
     plan_of = {
         row["trajectory_id"]: row["plan_id"]
         for row in lake.read(TRAJECTORIES, where=of_ours).to_pylist()
