@@ -7,7 +7,7 @@ from contextvars import ContextVar
 
 import dagster as dg
 
-from ..inference.progress import Progress
+from ..inference.progress import Progress, Silent
 
 ProgressFactory = Callable[[str], Progress]
 _factory: ContextVar[ProgressFactory | None] = ContextVar("progress_factory", default=None)
@@ -39,7 +39,16 @@ def reporting_to(factory: ProgressFactory) -> Iterator[None]:
 
 def progress_of(context: dg.AssetExecutionContext) -> Progress:
     """The progress listener of an asset's run, labelled with asset and shard."""
-    shard = f" {context.partition_key}" if context.has_partition_key else ""
-    label = f"{context.asset_key.to_user_string()}{shard}"
     factory = _factory.get()
-    return factory(label) if factory else LogProgress(context.log.info, label)
+    return factory(_label(context)) if factory else LogProgress(context.log.info, _label(context))
+
+
+def bar_of(context: dg.AssetExecutionContext) -> Progress:
+    """The same for work that writes to Dagster's log itself: a terminal bar or nothing."""
+    factory = _factory.get()
+    return factory(_label(context)) if factory else Silent()
+
+
+def _label(context: dg.AssetExecutionContext) -> str:
+    shard = f" {context.partition_key}" if context.has_partition_key else ""
+    return f"{context.asset_key.to_user_string()}{shard}"

@@ -14,7 +14,7 @@ from ...schemas.training import CheckpointRow
 from ...training.checkpoints import Checkpoints, is_whole
 from ...training.launch import TrainerJob, launcher_of
 from ..foundry import Foundry
-from ..progress import progress_of
+from ..progress import bar_of
 from .card import model_card
 from .publish import Package, Record, now, publish, record_of
 from .recipes import Recipe
@@ -58,7 +58,7 @@ def _package(context: dg.AssetExecutionContext, foundry: Foundry, recipe: Recipe
         return Package(recipe.ready(), about, model_card(recipe, record), record, owned=False)
     job = _job(foundry, recipe)
     launcher = launcher_of(foundry.training.launcher)
-    outcome = launcher.run(context, job, progress_of(context))
+    outcome = launcher.run(context, job, bar_of(context))
     record = _record(recipe, _digest(job.payload), outcome.metrics, outcome.curves)
     return Package(outcome.model, about, model_card(recipe, record), record)
 
