@@ -5,6 +5,7 @@ A caption has no instruction, so there is nothing to copy from: what it says mus
     one picture       -> what is in every taken cell
     two pictures      -> what was there, what is there now, and whether that is the same
     picture, sentence -> what would be there; the picture after it is not shown
+    both pictures, sentence -> what would be there, beside what is there
 
 Drills have no pictures: phrases are put beside each other, and only whether they are alike is
 learned. A model that sees both sides right can still not compare them: a quarter of a lesson's
@@ -32,6 +33,9 @@ FLAWS = ("crooked", "scribbled")
 _WANTED = ("want", "see", "right", "wrong")
 _EARLIER = ("was", "see", "same", "changed")
 MARKS = frozenset({*_WANTED[2:], *_EARLIER[2:]})
+# Of the lessons that are no captions: comparisons; of the rest: expectations; the others inspect.
+_PAIRS = 0.2
+_EXPECTATIONS = 0.4
 _NOTHING = 0.1  # share of a drill's places that are empty
 _DETAILED = 0.7  # share of pictures that are drawn large and shrunk, as those of the lake are
 
@@ -52,17 +56,20 @@ class Lesson:
 
 def lesson(seed: int, captions: float) -> Lesson:
     """A lesson by seed; `captions`: share of captions of one picture."""
-    luck = float(random_by("lesson", seed).random())
-    if luck < captions:
+    rng = random_by("lesson", seed)
+    if happens(rng, captions):
         stage = Stage(seed)
         seen = picture(stage.after, stage.flaws, seed)
         return Lesson((seen,), "", caption(stage.after, stage.flaws))
-    if luck < captions + (1 - captions) / 2:
+    if happens(rng, _PAIRS):
         pair = Pair(seed)
         pictures = (_earlier(pair.before, seed), picture(pair.after, pair.flaws, seed))
         return Lesson(pictures, "", comparison(pair.before, pair.after, pair.flaws))
     stage = Stage(seed)
-    return Lesson((_earlier(stage.before, seed),), stage.goal, expectation(stage))
+    earlier = _earlier(stage.before, seed)
+    if happens(rng, _EXPECTATIONS):
+        return Lesson((earlier,), stage.goal, expectation(stage))
+    return Lesson((earlier, picture(stage.after, stage.flaws, seed)), stage.goal, inspection(stage))
 
 
 def drill(seed: int) -> Lesson:
@@ -127,6 +134,18 @@ def expectation(stage: Stage) -> str:
         for cell in _taken({**earlier, **wanted.cells}, Flaws())
     )
     return f"Asked for: {stage.goal}\n{_text([f'Background: want {wanted.background}', *things])}"
+
+
+def inspection(stage: Stage) -> str:
+    """What a sentence makes of a picture, and what is there, cell by cell; no judgment."""
+    wanted, seen = stage.wanted, stage.after
+    lines = [_beside("Background:", wanted.background, seen.background, _WANTED)]
+    for cell in _taken({**wanted.cells, **seen.cells}, stage.flaws):
+        one, other = wanted.cells.get(cell), seen.cells.get(cell)
+        line = _beside(_place(cell), _name(one), _name(other), _WANTED)
+        flaw = _flaw(cell, stage.flaws) if one == other else ""
+        lines.append(line.removesuffix(", right") + flaw if flaw else line)
+    return f"Asked for: {stage.goal}\n{_text(lines)}"
 
 
 def _text(lines: list[str]) -> str:

@@ -4,6 +4,7 @@ Nothing here comes from the prompt bank: things, colours, places and edits are d
 the lessons know no story.
 """
 
+from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
@@ -11,10 +12,11 @@ import numpy as np
 from ...inference.sketch.chance import Chance, happens, pick, random_by
 from ...inference.sketch.kinds import BACKGROUNDS, KINDS
 from ...inference.sketch.mistakes import collateral, wrong_colour, wrong_kind, wrong_place
-from ...inference.sketch.physics import applied
+from ...inference.sketch.physics import carry_out
 from ...inference.sketch.renderer import Flaws
 from ...inference.sketch.scene import (
     Add,
+    Command,
     Create,
     Edit,
     Move,
@@ -32,8 +34,9 @@ from ...inference.sketch.wording import Manner, word
 
 _MOST_THINGS = 6
 _FROM_SCRATCH = 0.25
+_EDITS = (1, 1, 2, 2, 3)
 _MISTAKE = 0.5
-_FLAW = 0.12
+_FLAW = 0.25
 _BLANK = 0.12
 _CHANGING = 0.25
 _APPEARING = 0.06
@@ -46,14 +49,14 @@ class Stage:
         self._rng = random_by("stage", seed)
         self._chance = Chance(f"stage {seed}")
         self.before = None if happens(self._rng, _FROM_SCRATCH) else _scene(self._rng, 1)
-        self._edit = _edit(self.before, self._rng)
-        self.wanted = applied_to(self._edit, self.before)
+        self._edits = _edits(self.before, self._rng)
+        self.wanted = _carried_out(self._edits, self.before or Scene())
         self.after = self._outcome()
         self.flaws = _flaws(self.after, self._rng)
 
     @cached_property
     def goal(self) -> str:
-        """The edit in words: a prompt that can be read in one way only."""
+        """The edits in words: a prompt that can be read in one way only."""
         tell = self._chance.happens
         manner = Manner(
             places=True,
@@ -61,7 +64,7 @@ class Stage:
             keep=self.before is not None and tell(0.35, "keep"),
             relations=tell(0.3, "relations"),
         )
-        return word([self._edit], self.before, manner, self._chance, settled=True)
+        return word(self._edits, self.before, manner, self._chance, settled=True)
 
     def _outcome(self) -> Scene:
         """The wanted scene, or one with a mistake."""
@@ -70,7 +73,7 @@ class Stage:
         before = self.before or Scene()
         if self.before and happens(self._rng, 0.4):
             return collateral(before, self.wanted, self._rng)
-        return _spoilt(self._edit, before, self._rng) or before
+        return _with_a_mistake(self._edits, before, self._rng)
 
 
 class Pair:
@@ -107,14 +110,16 @@ def altered(thing: Thing | None, rng: np.random.Generator) -> Thing | None:
     return pick(rng, [None, recoloured, Thing(pick(rng, alike).name, thing.colour), anything(rng)])
 
 
-def applied_to(edit: Edit, before: Scene | None) -> Scene:
-    """The scene after an exact edit; a creation's things are drawn one by one."""
-    if not isinstance(edit, Create):
-        return applied(edit, before or Scene())
-    scene = Scene(edit.background)
-    for add in edit.things:
-        scene = applied(add, scene)
-    return scene
+def _carried_out(edits: Sequence[Edit], before: Scene) -> Scene:
+    """The scene after exact edits, one after the other."""
+    return carry_out(Command(tuple(edits)), before, lambda _, options: options[0]).scene
+
+
+def _with_a_mistake(edits: Sequence[Edit], before: Scene, rng: np.random.Generator) -> Scene:
+    """The scene after edits of which one went wrong or was not done at all."""
+    number = int(rng.integers(len(edits)))
+    scene = _carried_out(edits[:number], before)
+    return _carried_out(edits[number + 1 :], _spoilt(edits[number], scene, rng) or scene)
 
 
 def _scene(rng: np.random.Generator, fewest: int) -> Scene:
@@ -130,13 +135,22 @@ def anything(rng: np.random.Generator) -> Thing:
     return Thing(kind.name, kind.colours[0] if usual else pick(rng, kind.colours))
 
 
-def _edit(before: Scene | None, rng: np.random.Generator) -> Edit:
-    """An exact edit that changes something."""
+def _edits(before: Scene | None, rng: np.random.Generator) -> list[Edit]:
+    """Exact edits, each of which changes something."""
     if before is None:
         scene = _scene(rng, 0)
-        return creation(Scene(scene.background, dict(list(scene.cells.items())[:4])))
+        return [creation(Scene(scene.background, dict(list(scene.cells.items())[:4])))]
+    edits: list[Edit] = []
+    for _ in range(pick(rng, _EDITS)):
+        edits.append(_edit(before, rng))
+        before = _carried_out(edits[-1:], before)
+    return edits
+
+
+def _edit(scene: Scene, rng: np.random.Generator) -> Edit:
     makers = (_add, _add, _add, _move, _move, _recolour, _replace, _remove, _set_background)
-    return pick(rng, makers)(before, rng)
+    possible = makers if scene.cells else (_add, _set_background)
+    return pick(rng, possible)(scene, rng)
 
 
 def _target(scene: Scene, rng: np.random.Generator) -> Target:
@@ -184,11 +198,11 @@ def _spoilt(edit: Edit, before: Scene, rng: np.random.Generator) -> Scene | None
         wrong_place(edit, _cells(edit), before, rng),
     )
     possible = [way for way in ways if way is not None]
-    return applied_to(pick(rng, possible), before) if possible else None
+    return _carried_out([pick(rng, possible)], before) if possible else None
 
 
 def _spoilt_creation(edit: Create, rng: np.random.Generator) -> Scene:
-    scene = applied_to(edit, None)
+    scene = _carried_out([edit], Scene())
     if not scene.cells or happens(rng, 0.2):
         return Scene(pick(rng, BACKGROUNDS), scene.cells)
     cell = pick(rng, sorted(scene.cells))

@@ -58,7 +58,7 @@ def test_two_pictures_are_told_apart():
     marks = {True: ", same", False: ", changed"}
     for seed in range(40):
         told = lesson(seed, 0.0)
-        if len(told.pictures) == 2:
+        if len(told.pictures) == 2 and not told.question:
             _, after = (perceive(picture) for picture in told.pictures)
             pair = Pair(seed)
             assert after.scene == pair.after
@@ -68,6 +68,20 @@ def test_two_pictures_are_told_apart():
                 if was or now:
                     line = told.answer.split(f"{PLACES[cell].capitalize()}: ")[1].split(".")[0]
                     assert line.endswith(marks[was == now])
+
+
+def test_an_inspection_marks_what_is_not_as_asked_for():
+    inspected = [shown for seed in range(60) if len((shown := lesson(seed, 0.0)).pictures) == 2]
+    inspected = [shown for shown in inspected if shown.question]
+    assert len(inspected) > 15
+    for shown in inspected:
+        before, after = (perceive(picture) for picture in shown.pictures)
+        wanted = carry_out(parse(shown.question), before.scene, only).scene
+        lines = dict(line.rstrip(".").split(": ", 1) for line in shown.answer.splitlines()[1:])
+        for cell in set(range(9)) - after.blemished:
+            same = wanted.cells.get(cell) == after.scene.cells.get(cell)
+            said = lines.get(PLACES[cell].capitalize(), "right")
+            assert said.endswith("wrong") is not same
 
 
 def test_drills_mark_what_is_alike():
