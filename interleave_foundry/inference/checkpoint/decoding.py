@@ -127,7 +127,10 @@ class _Writing:
 
         cache, seen = DynamicCache(config=model.config.text_config), batch.inputs["attention_mask"]
         model.model.rope_deltas = None  # what an earlier batch left there
-        output = model(**batch.inputs, past_key_values=cache, use_cache=True, logits_to_keep=1)
+        inputs = dict(batch.inputs)
+        if "pixel_values" not in inputs:  # without pictures the model would count padding, too
+            inputs["position_ids"] = _places(seen).expand(3, -1, -1)
+        output = model(**inputs, past_key_values=cache, use_cache=True, logits_to_keep=1)
         shift = model.model.rope_deltas
         return cls(
             model=model,
@@ -171,6 +174,11 @@ class _Writing:
         )
         self.next = self.model.lm_head(output.last_hidden_state[:, -1]).argmax(-1)
         self.position = self.position + 1
+
+
+def _places(seen: "torch.Tensor") -> "torch.Tensor":
+    """Where each token of a prompt stands when padding is not counted: rows x length."""
+    return (seen.cumsum(-1) - 1).clamp(min=0)
 
 
 def _with_one_more(seen: "torch.Tensor") -> "torch.Tensor":

@@ -1,4 +1,4 @@
-"""Tiny checkpoints: one with random weights, one that knows an answer for each role by heart."""
+"""Tiny checkpoints: random weights, the shipped ones, an answer for each role by heart."""
 
 import shutil
 
@@ -6,6 +6,7 @@ import pytest
 from tiny_agents import BOTH, learn_by_heart
 
 from interleave_foundry.inference.checkpoint.manifest import FILE
+from interleave_foundry.training.base_model import packaged
 from interleave_foundry.training.base_model.architecture import build_untrained
 from interleave_foundry.training.base_model.settings import Architecture, BaseModelSettings
 
@@ -17,6 +18,15 @@ def untrained(tmp_path_factory):
     """A checkpoint with random weights."""
     folder = tmp_path_factory.mktemp("checkpoints") / "untrained"
     build_untrained(folder, SMALL)
+    (folder / FILE).write_text(BOTH.model_dump_json())
+    return folder
+
+
+@pytest.fixture(scope="session")
+def shipped(tmp_path_factory):
+    """The base model as an agent: unlike random weights it minds where a word stands."""
+    folder = tmp_path_factory.mktemp("checkpoints") / "shipped"
+    shutil.copytree(packaged(), folder)
     (folder / FILE).write_text(BOTH.model_dump_json())
     return folder
 

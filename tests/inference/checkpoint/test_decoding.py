@@ -11,13 +11,13 @@ NEW = 24
 
 
 @pytest.fixture(scope="module")
-def loaded(untrained):
-    return load_agent(untrained)._loaded
+def loaded(shipped):
+    return load_agent(shipped)._loaded
 
 
 @pytest.fixture(scope="module")
 def questions():
-    goals = ["a cat", "a very long goal with many, many words in it " * 3, "two dogs"]
+    goals = ["Add a red cat.", "Put a blue ball at the top left. " * 6, "Paint a snowy meadow."]
     pictures = [(picture(goal, 1), picture(goal, 2)) for goal in goals]
     asked = [critic_asked(goal, *pair) for goal, pair in zip(goals, pictures, strict=True)]
     return [*asked, planner_asked("a story of a fox"), planner_asked("b")]
@@ -53,6 +53,14 @@ def expected(loaded, questions):
 
 def test_every_row_of_a_batch_is_what_it_would_be_alone(loaded, questions, expected):
     batch = prompts_of(loaded, questions, [NEW] * len(questions))
+    assert decode(loaded.model, batch, [], never) == expected
+
+
+def test_requests_without_pictures_are_what_they_would_be_alone(loaded):
+    asked = [planner_asked("a story " * times) for times in (1, 9, 4)]
+    batch = prompts_of(loaded, asked, [NEW] * len(asked))
+    assert "pixel_values" not in batch.inputs
+    expected = [alone(loaded, question) for question in asked]
     assert decode(loaded.model, batch, [], never) == expected
 
 
