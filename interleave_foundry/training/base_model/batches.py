@@ -58,7 +58,8 @@ class Batches:
             f"<|vision_start|>{'<|image_pad|>' * _tokens(picture)}<|vision_end|>"
             for picture in lesson.pictures
         )
-        question = f"\nGoal: {lesson.question}" if lesson.question else ""
+        word = "\nGoal" if lesson.pictures else "Request"
+        question = f"{word}: {lesson.question}" if lesson.question else ""
         asked = f"<|im_start|>user\n{marks}{question}<|im_end|>\n<|im_start|>assistant\n"
         answered = f"{lesson.answer}<|im_end|>"
         return self._ids(asked), self._ids(answered)

@@ -7,13 +7,17 @@ A caption has no instruction, so there is nothing to copy from: what it says mus
     picture, sentence -> what would be there; the picture after it is not shown
     both pictures, sentence -> what would be there, beside what is there
 
-Drills have no pictures: phrases are put beside each other, and only whether they are alike is
+Readings have no pictures: things are named among words that mean nothing to them, and listed.
+
+Drills have none either: phrases are put beside each other, and only whether they are alike is
 learned. A model that sees both sides right can still not compare them: a quarter of a lesson's
 cells differ, a few words in a hundred, and it gets by without.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
@@ -23,7 +27,7 @@ from ...inference.sketch.chance import happens, pick, random_by
 from ...inference.sketch.kinds import BACKGROUNDS, PLACES
 from ...inference.sketch.renderer import Flaws, render
 from ...inference.sketch.scene import Scene, Thing
-from ...inference.sketch.sentences import phrase_noun
+from ...inference.sketch.sentences import phrase_noun, with_article
 from .scenes import Pair, Stage, altered, anything
 
 T = TypeVar("T")
@@ -83,6 +87,27 @@ def drill(seed: int) -> Lesson:
         seen = _or(thing, altered(thing, rng), rng)
         lines.append(_beside(_place(int(cell)), _name(thing), _name(seen), words))
     return Lesson((), "", _text(lines), marks_only=True)
+
+
+def reading(seed: int) -> Lesson:
+    """Words in any order and things among them: which things? By seed.
+
+    So that a request can be asked in words that nobody was taught with.
+    """
+    rng = random_by("reading", seed)
+    words = [pick(rng, request_words()) for _ in range(int(rng.integers(4, 16)))]
+    things = [anything(rng) for _ in range(int(rng.integers(1, 4)))]
+    nouns = [phrase_noun(thing.kind, thing.colour) for thing in things]
+    places = sorted(int(place) for place in rng.integers(len(words) + 1, size=len(nouns)))
+    for place, noun in reversed(list(zip(places, nouns, strict=True))):
+        words.insert(place, with_article(noun))
+    return Lesson((), " ".join(words), f"Named: {', '.join(nouns)}.")
+
+
+@cache
+def request_words() -> tuple[str, ...]:
+    """Words in which people ask, in the order of the alphabet."""
+    return tuple((Path(__file__).parent / "requests.txt").read_text("utf-8").split())
 
 
 def _beside(place: str, one: str, other: str, words: tuple[str, str, str, str]) -> str:

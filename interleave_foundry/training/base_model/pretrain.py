@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 from ...inference.sketch.chance import random_by
 from .architecture import build_model, build_processor
 from .batches import Batches, pixels
-from .lessons import Lesson, drill, lesson
+from .lessons import Lesson, drill, lesson, reading
 from .settings import BaseModelSettings
 from .sight import Probes, sight
 from .vocabulary import build_tokenizer
@@ -239,7 +239,10 @@ class _WordLessons:
 
 
 class _Drills:
-    """Phrases to compare, and half as many lessons, which would be forgotten otherwise."""
+    """Phrases to compare, half as many readings, and as many lessons as readings.
+
+    Without lessons the model would forget to see.
+    """
 
     resumable = True
 
@@ -256,16 +259,20 @@ class _Drills:
         self.peak = lessons.learning_rate
         self._model, self._batches = model, Batches(tokenizer)
         self._first_lesson = lessons.seed * 10**9 + lessons.steps * lessons.batch
-        self._first_drill = lessons.seed * 10**9
+        self._first = lessons.seed * 10**9
         self.optimizer: torch.optim.Optimizer = torch.optim.AdamW(
             model.parameters(), weight_decay=0.01
         )
 
     def loss(self, step: int) -> "torch.Tensor":
-        drills = _numbers(self._first_drill, step, self.batch)
+        drills = _numbers(self._first, step, self.batch)
+        readings = _numbers(self._first, step, self.batch // 2)
         lessons = _numbers(self._first_lesson, step, self.batch // 2)
-        compared = self._loss([drill(number) for number in drills])
-        return compared + self._loss([lesson(number, _CAPTIONS[-1][1]) for number in lessons])
+        return (
+            self._loss([drill(number) for number in drills])
+            + self._loss([reading(number) for number in readings])
+            + self._loss([lesson(number, _CAPTIONS[-1][1]) for number in lessons])
+        )
 
     def _loss(self, lessons: list[Lesson]) -> "torch.Tensor":
         return self._model(**self._batches.of(lessons)).loss

@@ -31,7 +31,7 @@ class Lessons(Section):
     batch: int = Field(32, ge=1, description="Samples per step of these")
     learning_rate: float = Field(1e-3, gt=0, description="Their peak learning rate")
     drill_steps: int = Field(
-        600, ge=0, description="Optimizer steps of drills, with half as many lessons beside them"
+        600, ge=0, description="Optimizer steps of drills, with readings and lessons beside them"
     )
     seed: int = Field(0, description="Weights, lessons and their order follow from it")
     threads: int = Field(2, ge=1, description="CPU threads")

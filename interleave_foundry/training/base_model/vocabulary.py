@@ -7,13 +7,12 @@ agents' answers are single tokens: a tiny model then spends its steps on what va
 import json
 from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...inference.agent_prompts.answers import PLAN_KEY, REFINE_KEY, SUCCESS_KEY
 from ...inference.sketch.kinds import COLOURS, PLACES
 from ...inference.sketch.storybook import load_storybook
-from .lessons import FLAWS, written
+from .lessons import FLAWS, request_words, written
 
 if TYPE_CHECKING:
     from transformers import Qwen2Tokenizer
@@ -108,8 +107,7 @@ def _trained(entries: int) -> tuple[dict[str, int], tuple[tuple[str, str], ...]]
 
 def _request_words() -> Iterator[str]:
     """Words in which people ask, which the world itself has few of: as often as its own words."""
-    words = (Path(__file__).parent / "requests.txt").read_text("utf-8").split()
-    for word in words:
+    for word in request_words():
         yield f"{word.capitalize()} {word}"
         yield f" {word}" * _EMPHASIS
 

@@ -12,7 +12,7 @@ from interleave_foundry.inference.sketch.perception import perceive
 from interleave_foundry.inference.sketch.physics import carry_out
 from interleave_foundry.training.base_model import packaged
 from interleave_foundry.training.base_model.batches import Batches
-from interleave_foundry.training.base_model.lessons import MARKS, caption, drill, lesson
+from interleave_foundry.training.base_model.lessons import MARKS, caption, drill, lesson, reading
 from interleave_foundry.training.base_model.pretrain import pretrain
 from interleave_foundry.training.base_model.scenes import Pair, Stage
 from interleave_foundry.training.base_model.settings import (
@@ -93,6 +93,14 @@ def test_drills_mark_what_is_alike():
             marks.append(mark)
     assert set(marks) == MARKS
     assert 0.4 < np.mean([mark in ALIKE for mark in marks]) < 0.65
+
+
+def test_a_reading_names_what_is_there():
+    for seed in range(40):
+        asked = reading(seed)
+        named = asked.answer.removeprefix("Named: ").rstrip(".").split(", ")
+        assert all(f" {thing}" in f" {asked.question}" for thing in named)
+        assert 1 <= len(named) <= 3
 
 
 def test_only_the_marks_of_a_drill_count():
