@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -164,6 +165,9 @@ def test_versions_are_listed_put_in_use_and_taken_back_by_command(trained, found
     assert all(name in listed for name in MADE) and "promoted" in listed
     registry = Checkpoints(foundry.home)
     first = registry.rows(MADE[3])[-1]
+    shutil.copytree(
+        registry.folder(MADE[3], first.version), registry.folder(MADE[3], "0123456789ab")
+    )
     registry.register(first.model_copy(update={"version": "0123456789ab", "status": "candidate"}))
     interleave("promote", MADE[3], "0123456789ab", foundry=foundry)
     assert registry.promoted(MADE[3]).version == "0123456789ab"
