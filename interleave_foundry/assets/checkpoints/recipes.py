@@ -172,8 +172,8 @@ def _base_job(settings: BaseModelSettings) -> JobMaker:
 
 @cache
 def _content(folder: Path) -> str:
-    """Hash of the files of a folder."""
-    files = sorted(path for path in folder.iterdir() if path.is_file())
+    """Hash of a model's files; what its card says changes nothing that is trained from it."""
+    files = sorted(path for path in folder.iterdir() if path.suffix != ".md")
     return _digest({path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files})
 
 
