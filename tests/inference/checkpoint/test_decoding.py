@@ -39,7 +39,9 @@ def alone(loaded, question):
     loaded.model.model.rope_deltas = None
     with torch.inference_mode():
         whole = loaded.model.generate(**inputs, generation_config=greedy)
-    return whole[0, inputs["input_ids"].shape[1] :].tolist()
+    tokens = whole[0, inputs["input_ids"].shape[1] :].tolist()
+    ends = [place for place, token in enumerate(tokens) if token in loaded.stops]
+    return tokens[: ends[0]] if ends else tokens
 
 
 def never():
@@ -53,7 +55,7 @@ def expected(loaded, questions):
 
 def test_every_row_of_a_batch_is_what_it_would_be_alone(loaded, questions, expected):
     batch = prompts_of(loaded, questions, [NEW] * len(questions))
-    assert decode(loaded.model, batch, [], never) == expected
+    assert decode(loaded.model, batch, loaded.stops, never) == expected
 
 
 def test_requests_without_pictures_are_what_they_would_be_alone(loaded):
@@ -61,12 +63,12 @@ def test_requests_without_pictures_are_what_they_would_be_alone(loaded):
     batch = prompts_of(loaded, asked, [NEW] * len(asked))
     assert "pixel_values" not in batch.inputs
     expected = [alone(loaded, question) for question in asked]
-    assert decode(loaded.model, batch, [], never) == expected
+    assert decode(loaded.model, batch, loaded.stops, never) == expected
 
 
 def test_rows_end_at_their_own_limit_and_leave_the_others_alone(loaded, questions, expected):
     limits = [1, NEW, 3, 7, NEW]
-    written = decode(loaded.model, prompts_of(loaded, questions, limits), [], never)
+    written = decode(loaded.model, prompts_of(loaded, questions, limits), loaded.stops, never)
     assert written == [row[:limit] for row, limit in zip(expected, limits, strict=True)]
 
 
@@ -74,18 +76,20 @@ def test_rows_end_before_a_stop_token(loaded, questions, expected):
     stop = expected[0][-1]
     ended = [row[: row.index(stop)] if stop in row else row for row in expected]
     batch = prompts_of(loaded, questions, [NEW] * len(questions))
-    assert decode(loaded.model, batch, [stop], never) == ended
+    assert decode(loaded.model, batch, [stop, *loaded.stops], never) == ended
 
 
 def test_memory_grows_beyond_what_was_made_at_once(loaded, questions, monkeypatch):
     module = "interleave_foundry.inference.checkpoint.decoding._GROWTH"
     batch = prompts_of(loaded, questions, [NEW] * len(questions))
-    roomy = decode(loaded.model, batch, [], never)
+    roomy = decode(loaded.model, batch, loaded.stops, never)
     monkeypatch.setattr(module, 2)
-    assert decode(loaded.model, batch, [], never) == roomy
+    assert decode(loaded.model, batch, loaded.stops, never) == roomy
 
 
 def test_given_up_answers_end_where_they_are(loaded, questions, expected):
     batch = prompts_of(loaded, questions, [NEW] * len(questions))
     asked = iter([False, False, True])
-    assert decode(loaded.model, batch, [], lambda: next(asked)) == [row[:3] for row in expected]
+    assert decode(loaded.model, batch, loaded.stops, lambda: next(asked)) == [
+        row[:3] for row in expected
+    ]
