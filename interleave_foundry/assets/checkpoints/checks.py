@@ -7,7 +7,7 @@ import dagster as dg
 from ...schemas.curation import CRITIC_RL
 from ...schemas.training import ROLLOUTS, RolloutRow
 from ...training.checkpoints import Checkpoints
-from ...training.rewards.collapse import collapsed
+from ...training.rewards.collapse import LAST_STEPS, collapsed, judged_prompts
 from .. import integrity
 from ..checks import Rule, blocking_checks
 from ..foundry import Foundry
@@ -19,8 +19,6 @@ from .assets import (
     PLANNER_SFT_CHECKPOINT,
 )
 from .recipes import Recipe
-
-_LAST_STEPS = 5
 
 
 def _whole(recipe_of: Callable[[Foundry], Recipe]) -> dict[str, tuple[str, Rule]]:
@@ -47,20 +45,15 @@ critic_rl_checkpoint_checks = blocking_checks(CRITIC_RL_CHECKPOINT, _whole(recip
 def policy_not_collapsed(foundry: Foundry) -> dg.AssetCheckResult:
     """Not blocking: evaluation shows how bad it is, and promotion decides by that."""
     version = recipes.critic_rl(foundry).version
-    last = last_steps(foundry.rows(ROLLOUTS, version), _LAST_STEPS)
-    found = collapsed(last, judged_prompts(foundry))
+    last = last_steps(foundry.rows(ROLLOUTS, version), LAST_STEPS)
+    columns = ["row_id", "origin_prompt", "rewritten_prompt"]
+    judged = foundry.home.lake.read(CRITIC_RL, columns=columns).to_pylist()
+    found = collapsed(last, judged_prompts(judged))
     return dg.AssetCheckResult(
         passed=found is None,
         description=f"the policy {found}" if found else None,
         metadata={"collapse": found or "none", "rollouts": len(last)},
     )
-
-
-def judged_prompts(foundry: Foundry) -> dict[str, str]:
-    """Row of critic_rl -> prompt that made the picture it judges."""
-    columns = ["row_id", "origin_prompt", "rewritten_prompt"]
-    rows = foundry.home.lake.read(CRITIC_RL, columns=columns).to_pylist()
-    return {row["row_id"]: row["rewritten_prompt"] or row["origin_prompt"] for row in rows}
 
 
 def last_steps(rows: Sequence[RolloutRow], steps: int) -> list[RolloutRow]:

@@ -110,9 +110,13 @@ def request_words() -> tuple[str, ...]:
     return tuple((Path(__file__).parent / "requests.txt").read_text("utf-8").split())
 
 
-def _beside(place: str, one: str, other: str, words: tuple[str, str, str, str]) -> str:
+def _beside(
+    place: str, one: str, other: str, words: tuple[str, str, str, str], flaw: str | None = None
+) -> str:
+    """Two phrases and their mark; a flaw is what there is to say of a thing that is right."""
     first, second, alike, unlike = words
-    return f"{place} {first} {one}, {second} {other}, {alike if one == other else unlike}"
+    mark = (flaw or alike) if one == other else unlike
+    return f"{place} {first} {one}, {second} {other}, {mark}"
 
 
 def _or(one: T, other: T, rng: np.random.Generator) -> T:
@@ -131,24 +135,19 @@ def written(seed: int) -> tuple[str, ...]:
 
 def caption(scene: Scene, flaws: Flaws) -> str:
     """What is in a picture, cell by cell."""
-    things = (
-        f"{_place(cell)} see {_name(scene.cells.get(cell))}{_flaw(cell, flaws)}"
-        for cell in _taken(scene.cells, flaws)
-    )
-    return _text([f"Background: see {scene.background}", *things])
+    lines = [f"Background: see {scene.background}"]
+    for cell in _taken(scene.cells, flaws):
+        flaw = _flaw(cell, flaws)
+        line = f"{_place(cell)} see {_name(scene.cells.get(cell))}"
+        lines.append(f"{line}, {flaw}" if flaw else line)
+    return _text(lines)
 
 
 def comparison(before: Scene | None, after: Scene, flaws: Flaws) -> str:
     """What is in two pictures, cell by cell, and whether it is the same."""
     earlier = before.cells if before else {}
     background = before.background if before else "nothing"
-    same = _same(background == after.background)
-    lines = [f"Background: was {background}, see {after.background}{same}"]
-    for cell in _taken({**earlier, **after.cells}, flaws):
-        was, now = earlier.get(cell), after.cells.get(cell)
-        mark = (was == now and _flaw(cell, flaws)) or _same(was == now)
-        lines.append(f"{_place(cell)} was {_name(was)}, see {_name(now)}{mark}")
-    return _text(lines)
+    return _side_by_side(Scene(background, earlier), after, flaws, _EARLIER)
 
 
 def expectation(stage: Stage) -> str:
@@ -163,14 +162,16 @@ def expectation(stage: Stage) -> str:
 
 def inspection(stage: Stage) -> str:
     """What a sentence makes of a picture, and what is there, cell by cell; no judgment."""
-    wanted, seen = stage.wanted, stage.after
-    lines = [_beside("Background:", wanted.background, seen.background, _WANTED)]
-    for cell in _taken({**wanted.cells, **seen.cells}, stage.flaws):
-        one, other = wanted.cells.get(cell), seen.cells.get(cell)
-        line = _beside(_place(cell), _name(one), _name(other), _WANTED)
-        flaw = _flaw(cell, stage.flaws) if one == other else ""
-        lines.append(line.removesuffix(", right") + flaw if flaw else line)
-    return f"Asked for: {stage.goal}\n{_text(lines)}"
+    cells = _side_by_side(stage.wanted, stage.after, stage.flaws, _WANTED)
+    return f"Asked for: {stage.goal}\n{cells}"
+
+
+def _side_by_side(one: Scene, other: Scene, flaws: Flaws, words: tuple[str, str, str, str]) -> str:
+    lines = [_beside("Background:", one.background, other.background, words)]
+    for cell in _taken({**one.cells, **other.cells}, flaws):
+        first, second = _name(one.cells.get(cell)), _name(other.cells.get(cell))
+        lines.append(_beside(_place(cell), first, second, words, _flaw(cell, flaws)))
+    return _text(lines)
 
 
 def _text(lines: list[str]) -> str:
@@ -189,14 +190,10 @@ def _name(thing: Thing | None) -> str:
     return phrase_noun(thing.kind, thing.colour) if thing else "nothing"
 
 
-def _flaw(cell: int, flaws: Flaws) -> str:
+def _flaw(cell: int, flaws: Flaws) -> str | None:
     if cell in flaws.crooked:
-        return ", crooked"
-    return ", scribbled" if cell in flaws.blemished else ""
-
-
-def _same(alike: bool) -> str:
-    return ", same" if alike else ", changed"
+        return FLAWS[0]
+    return FLAWS[1] if cell in flaws.blemished else None
 
 
 def _earlier(scene: Scene | None, seed: int) -> Image.Image:

@@ -7,16 +7,17 @@ from it. A killed run goes on from its last saved state.
 import json
 import math
 import time
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from ...inference.sketch.chance import random_by
 from .architecture import build_model, build_processor
 from .batches import Batches, pixels
 from .lessons import Lesson, drill, lesson, reading
-from .settings import BaseModelSettings
+from .settings import BaseModelSettings, Lessons
 from .sight import Probes, sight
 from .vocabulary import build_tokenizer
 
@@ -157,20 +158,31 @@ def _share_of_rate(done: float) -> float:
     return _LAST_RATE + (1 - _LAST_RATE) * falling
 
 
-class _Lessons(Protocol):
-    """A part of the course; one that is not resumable starts anew when it was interrupted."""
+class _Lessons(ABC):
+    """A part of the course; one that is not resumable starts anew when it was interrupted.
 
-    resumable: bool
-    batch: int
-    steps: int
-    peak: float
-    optimizer: "torch.optim.Optimizer"
+    Args:
+        batch: samples of a step.
+        peak: the highest learning rate.
+        learned: what the part's optimizer changes.
+    """
 
+    resumable = True
+
+    def __init__(
+        self, batch: int, steps: int, peak: float, learned: Iterable["torch.nn.Parameter"]
+    ) -> None:
+        import torch
+
+        self.batch, self.steps, self.peak = batch, steps, peak
+        self.optimizer: torch.optim.Optimizer = torch.optim.AdamW(learned, weight_decay=0.01)
+
+    @abstractmethod
     def loss(self, step: int) -> "torch.Tensor":
         """The loss of a step's samples, to be differentiated."""
 
 
-class _SightLessons:
+class _SightLessons(_Lessons):
     """Every cell of crowded pictures, asked of the vision tower through probes."""
 
     resumable = False  # the probes are not kept
@@ -178,28 +190,22 @@ class _SightLessons:
     def __init__(
         self, model: "Qwen3VLForConditionalGeneration", settings: BaseModelSettings
     ) -> None:
-        import torch
-
         lessons = settings.lessons
-        self.batch, self.steps = lessons.sight_batch, lessons.sight_steps
-        self.peak = lessons.sight_learning_rate
-        self._tower, self._seed = model.model.visual, lessons.seed * 10**9
+        self._tower, self._first = model.model.visual, _first_seed(lessons)
         self._probes = Probes(settings.architecture.hidden, lessons.seed)
         learned = [*self._tower.parameters(), *self._probes.layers.parameters()]
-        self.optimizer: torch.optim.Optimizer = torch.optim.AdamW(learned, weight_decay=0.01)
+        peak = lessons.sight_learning_rate
+        super().__init__(lessons.sight_batch, lessons.sight_steps, peak, learned)
 
     def loss(self, step: int) -> "torch.Tensor":
-        first = self._seed + step * self.batch
-        sights = [sight(seed) for seed in range(first, first + self.batch)]
+        sights = [sight(seed) for seed in _seeds(self._first, step, self.batch)]
         pictures = pixels([sight.picture for sight in sights])
         seen = self._tower(pictures["pixel_values"], grid_thw=pictures["image_grid_thw"])
         return self._probes.loss([seen.pooler_output, *seen.deepstack_features], sights)
 
 
-class _WordLessons:
+class _WordLessons(_Lessons):
     """Captions, comparisons and expectations, asked of the whole model."""
-
-    resumable = True
 
     def __init__(
         self,
@@ -207,16 +213,11 @@ class _WordLessons:
         tokenizer: "Qwen2Tokenizer",
         settings: BaseModelSettings,
     ) -> None:
-        import torch
-
         lessons = settings.lessons
-        self.batch, self.steps, self.peak = lessons.batch, lessons.steps, lessons.learning_rate
-        self._model, self._seed = model, lessons.seed * 10**9
-        self._batches = Batches(tokenizer)
+        super().__init__(lessons.batch, lessons.steps, lessons.learning_rate, model.parameters())
+        self._model, self._batches = model, Batches(tokenizer)
+        self._first = _first_seed(lessons)
         self._pools: dict[int, list[Lesson]] = {}
-        self.optimizer: torch.optim.Optimizer = torch.optim.AdamW(
-            model.parameters(), weight_decay=0.01
-        )
 
     def loss(self, step: int) -> "torch.Tensor":
         return self._model(**self._batches.of(self._lessons(step))).loss
@@ -233,18 +234,15 @@ class _WordLessons:
     def _pool(self, number: int) -> list[Lesson]:
         done = number * _POOL / self.steps
         captions = next(share for end, share in _CAPTIONS if done < end)
-        first = self._seed + number * _POOL * self.batch
-        seeds = range(first, first + _POOL * self.batch)
+        seeds = _seeds(self._first, number, _POOL * self.batch)
         return sorted((lesson(seed, captions) for seed in seeds), key=self._batches.length)
 
 
-class _Drills:
+class _Drills(_Lessons):
     """Phrases to compare, half as many readings, and as many lessons as readings.
 
     Without lessons the model would forget to see.
     """
-
-    resumable = True
 
     def __init__(
         self,
@@ -252,22 +250,17 @@ class _Drills:
         tokenizer: "Qwen2Tokenizer",
         settings: BaseModelSettings,
     ) -> None:
-        import torch
-
         lessons = settings.lessons
-        self.batch, self.steps = lessons.batch, lessons.drill_steps
-        self.peak = lessons.learning_rate
+        rate = lessons.learning_rate
+        super().__init__(lessons.batch, lessons.drill_steps, rate, model.parameters())
         self._model, self._batches = model, Batches(tokenizer)
-        self._first_lesson = lessons.seed * 10**9 + lessons.steps * lessons.batch
-        self._first = lessons.seed * 10**9
-        self.optimizer: torch.optim.Optimizer = torch.optim.AdamW(
-            model.parameters(), weight_decay=0.01
-        )
+        self._first = _first_seed(lessons)
+        self._first_lesson = self._first + lessons.steps * lessons.batch
 
     def loss(self, step: int) -> "torch.Tensor":
-        drills = _numbers(self._first, step, self.batch)
-        readings = _numbers(self._first, step, self.batch // 2)
-        lessons = _numbers(self._first_lesson, step, self.batch // 2)
+        drills = _seeds(self._first, step, self.batch)
+        readings = _seeds(self._first, step, self.batch // 2)
+        lessons = _seeds(self._first_lesson, step, self.batch // 2)
         return (
             self._loss([drill(number) for number in drills])
             + self._loss([reading(number) for number in readings])
@@ -278,6 +271,10 @@ class _Drills:
         return self._model(**self._batches.of(lessons)).loss
 
 
-def _numbers(first: int, step: int, batch: int) -> range:
-    """Seeds of a step's samples."""
+def _first_seed(lessons: Lessons) -> int:
+    return lessons.seed * 10**9
+
+
+def _seeds(first: int, step: int, batch: int) -> range:
+    """Of a step's samples."""
     return range(first + step * batch, first + (step + 1) * batch)

@@ -49,10 +49,9 @@ def write_rows(export: Path, target: Path, settings: GrpoSettings) -> None:
     draft.replace(target)
 
 
-def judged_prompts(rows: Path) -> dict[str, str]:
-    """Row id -> prompt that made the picture which the row judges."""
-    about = pq.read_table(rows, columns=["extra_info"]).column(0).to_pylist()
-    return {row["row_id"]: row["rewritten_prompt"] or row["origin_prompt"] for row in about}
+def about(rows: Path) -> list[dict[str, Any]]:
+    """What the reward needs to know of each row."""
+    return pq.read_table(rows, columns=["extra_info"]).column(0).to_pylist()
 
 
 def _with_pixels(table: pa.Table, export: Path, pixels: int) -> pa.Table:

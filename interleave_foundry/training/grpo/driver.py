@@ -10,6 +10,7 @@ import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from statistics import fmean
 from tempfile import gettempdir
@@ -18,7 +19,7 @@ from ...warehouse import Home, Journal
 from ..environments import python_of
 from ..launch import Driver, TrainingFailed, TrainingProgress, open_driver, why_it_ended
 from ..rewards import verl_client
-from ..rewards.collapse import collapsed
+from ..rewards.collapse import LAST_STEPS, collapsed, judged_prompts
 from ..rewards.rollouts import failed_share
 from ..rewards.server import rewards_served
 from ..rewards.service import RewardService
@@ -29,7 +30,6 @@ from .recipe import Places, command, environment
 
 ROLLOUTS = "rollouts.jsonl"  # the journal of the reward service, in the job's folder
 _LAST = 10  # steps whose mean is a final figure
-_JUDGED = 5  # steps whose rollouts tell whether the policy has collapsed
 
 
 def main() -> None:
@@ -131,11 +131,15 @@ class Reinforcement:
 
     def _tell_of_collapse(self, step: int, service: RewardService) -> None:
         """Name it in the log when it is first seen; the asset's check names what is left of it."""
-        rows = [rollout.row for rollout in service.recent(_JUDGED)]
-        found = collapsed(rows, data.judged_prompts(self._places.data))
+        rows = [rollout.row for rollout in service.recent(LAST_STEPS)]
+        found = collapsed(rows, self._judged_prompts)
         if found and found != self._collapse:
             self._driver.log(f"step {step}: the policy has collapsed, it {found}")
         self._collapse = found
+
+    @cached_property
+    def _judged_prompts(self) -> dict[str, str]:
+        return judged_prompts(data.about(self._places.data))
 
     def _stop_if_failing(self, point: TrainingProgress, service: RewardService) -> None:
         limit = self._settings.reward.max_failed_share

@@ -5,9 +5,11 @@ advantages are zero, and training goes on without learning, its loss as calm as 
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from ...schemas.training import RolloutRow
 
+LAST_STEPS = 5  # whose rollouts tell
 _ENOUGH = 16  # rollouts of a kind, below which nothing is said about it
 _ALL = 0.98  # what counts as "everything"
 
@@ -31,6 +33,11 @@ def collapsed(
     if _never_refines(rows, previous_prompts or {}):
         return "never refines"
     return None
+
+
+def judged_prompts(rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Row of `critic_rl` -> prompt that made the picture which it judges."""
+    return {row["row_id"]: row["rewritten_prompt"] or row["origin_prompt"] for row in rows}
 
 
 def _says(verdict: bool, rows: Sequence[RolloutRow]) -> bool:

@@ -9,7 +9,7 @@ from interleave_foundry.training.sft import SftSettings, sft_job
 from interleave_foundry.training.sft.recipe import environment, read_recipe, rendered
 
 RECIPES = ("sketch", "paper", "lora")
-DATA, FOLDER = Path("/data/export"), Path("/work/job")
+DATA, FOLDER = Path("/data/export"), Path("/somewhere/job")
 
 
 def config(**settings):
@@ -22,7 +22,7 @@ def test_it_says_where_everything_is(recipe):
     assert told["model_name_or_path"] == "base"
     assert (told["dataset"], told["dataset_dir"]) == ("critic_sft", "/data/export")
     assert told["media_dir"] == "/data/export"
-    assert told["output_dir"] == "/work/job/checkpoints"
+    assert told["output_dir"] == "/somewhere/job/checkpoints"
 
 
 def test_the_paper_is_followed():
