@@ -37,6 +37,11 @@ def reporting_to(factory: ProgressFactory) -> Iterator[None]:
         _factory.reset(token)
 
 
+def progress_factory() -> ProgressFactory:
+    """Where progress goes in this process; nowhere, where nobody asked for it."""
+    return _factory.get() or (lambda _label: Silent())
+
+
 def progress_of(context: dg.AssetExecutionContext) -> Progress:
     """The progress listener of an asset's run, labelled with asset and shard."""
     factory = _factory.get()

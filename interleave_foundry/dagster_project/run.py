@@ -6,6 +6,7 @@ one of its own. A node is left alone when the run that last made it succeeded, i
 """
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import as_completed
 from dataclasses import dataclass, field
 from itertools import repeat
 
@@ -14,7 +15,7 @@ import duckdb
 
 from ..assets.foundry import SHARDS, Foundry
 from ..assets.nodes import DATA_VERSION_TAG, FINGERPRINT, Node
-from ..assets.progress import reporting_to
+from ..assets.progress import progress_factory, reporting_to
 from ..assets.prompts.assets import register_shards
 from ..inference.progress import Silent
 from ..schemas import FoundryError, StorageError
@@ -22,7 +23,7 @@ from ..warehouse.storage import first_line
 from .definitions import ASSETS, CHECKS
 from .instance import RUNNER, RUNNER_TAG, open_instance
 from .stages import selected, stages_of
-from .workers import worker_processes
+from .workers import Relayed, worker_processes
 
 QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 
@@ -66,7 +67,9 @@ def run_lineage(
         names = sorted(instance.get_dynamic_partitions(str(SHARDS.name)))
         outcome.add(_tell(stage, stages.shards, names, jobs))
     outcome.add(stage.run(stages.aggregates))
-    outcome.add(stage.run(stages.training))
+    outcome.add(stage.run(stages.base))
+    outcome.add(_train(stage, stages.agents))
+    outcome.add(stage.run(stages.judging))
     return outcome
 
 
@@ -74,29 +77,55 @@ def _tell(stage: "_Stage", nodes: list[Node], shards: list[str], jobs: int) -> O
     """The shards one after the other, or several at a time where more than one has work to do."""
     outcome = Outcome()
     stale = [shard for shard in shards if stage.stale(nodes, shard)]
-    # A memory:// lake lives in this process alone.
-    if jobs == 1 or len(stale) < 2 or stage.foundry.root.startswith("memory:"):
+    if jobs == 1 or len(stale) < 2 or stage.bound:
         for shard in shards:
             outcome.add(stage.run(nodes, shard))
         return outcome
-    names = [node.name for node in nodes]
     stage.announce(f"Telling {len(stale)} shards, {min(jobs, len(stale))} at a time")
-    with worker_processes(min(jobs, len(stale))) as pool:
-        profile, root = stage.foundry.profile, stage.foundry.root
-        same = (repeat(value) for value in (profile, root, names, stage.force))
-        told = pool.map(_tell_shard, *same, shards)
+    with worker_processes(min(jobs, len(stale)), lambda _: Silent()) as pool:
+        told = pool.map(_elsewhere, repeat(stage.order(nodes)), shards)
         for shard, done in zip(shards, told, strict=True):
             stage.announce(f"{shard} done")
             outcome.add(done)
     return outcome
 
 
-def _tell_shard(profile: str, root: str, names: list[str], force: bool, shard: str) -> Outcome:
-    """One shard, in a process of its own."""
-    foundry = Foundry(profile=profile, root=root)
-    with open_instance(foundry.home) as instance, reporting_to(lambda _: Silent()):
-        nodes = selected(names, foundry.settings)
-        return _Stage(foundry, instance, str, force).run(nodes, shard)
+def _train(stage: "_Stage", agents: list[list[Node]]) -> Outcome:
+    """Planner and critic one after the other, or side by side where the profile says so."""
+    outcome = Outcome()
+    stale = [nodes for nodes in agents if stage.stale(nodes)]
+    if len(stale) < 2 or stage.bound or not stage.foundry.training.side_by_side:
+        for nodes in agents:
+            outcome.add(stage.run(nodes))
+        return outcome
+    lines = (", ".join(node.name for node in nodes) for nodes in stale)
+    stage.announce(f"Training {' beside '.join(lines)}")
+    with worker_processes(len(agents), progress_factory()) as pool:
+        running = [pool.submit(_elsewhere, stage.order(nodes), None) for nodes in agents]
+        for ended in as_completed(running):
+            if error := ended.exception():
+                stage.announce(f"{error}; the other training goes on")
+    for ended in running:
+        outcome.add(ended.result())
+    return outcome
+
+
+@dataclass(frozen=True)
+class _Order:
+    """What another process is to bring up to date."""
+
+    profile: str
+    root: str
+    nodes: list[str]
+    force: bool
+
+
+def _elsewhere(order: _Order, shard: str | None) -> Outcome:
+    """A stage in a process of its own."""
+    foundry = Foundry(profile=order.profile, root=order.root)
+    with open_instance(foundry.home) as instance, reporting_to(Relayed):
+        nodes = selected(order.nodes, foundry.settings)
+        return _Stage(foundry, instance, str, order.force).run(nodes, shard)
 
 
 @dataclass(frozen=True)
@@ -107,6 +136,16 @@ class _Stage:
     instance: dg.DagsterInstance
     announce: Callable[[str], object]
     force: bool = False
+
+    @property
+    def bound(self) -> bool:
+        """To this process, the only one where a memory:// lake lives."""
+        return self.foundry.root.startswith("memory:")
+
+    def order(self, nodes: Sequence[Node]) -> _Order:
+        """The same for another process."""
+        names = [node.name for node in nodes]
+        return _Order(self.foundry.profile, self.foundry.root, names, self.force)
 
     def run(self, nodes: Sequence[Node], shard: str | None = None) -> Outcome:
         stale = self.stale(nodes, shard)
@@ -119,7 +158,7 @@ class _Stage:
             [_label(node, shard) for node in nodes if node not in stale],
         )
 
-    def stale(self, nodes: Sequence[Node], shard: str | None) -> list[Node]:
+    def stale(self, nodes: Sequence[Node], shard: str | None = None) -> list[Node]:
         """Nodes that changed, and those of the stage downstream of one that did."""
         stale: list[Node] = []
         for node in nodes:

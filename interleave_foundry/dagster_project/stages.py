@@ -1,6 +1,7 @@
 """Which nodes `interleave run` brings up to date, and in which order."""
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import NamedTuple
 
 from ..assets.nodes import Node, lineage
@@ -14,7 +15,9 @@ class Stages(NamedTuple):
     bank: list[Node]
     shards: list[Node]
     aggregates: list[Node]
-    training: list[Node]
+    base: list[Node]
+    agents: list[list[Node]]  # planner's and critic's: no list reads what another one makes
+    judging: list[Node]
 
 
 def selected(names: Sequence[str], profile: Profile) -> list[Node]:
@@ -40,11 +43,14 @@ def stages_of(nodes: Sequence[Node]) -> Stages:
     before = _before_shards()
     after = [node for node in nodes if not node.sharded and node.name not in before]
     trained = _from_training(after)
+    base, agents = _checkpoints()
     return Stages(
         bank=[node for node in nodes if not node.sharded and node.name in before],
         shards=[node for node in nodes if node.sharded],
         aggregates=[node for node in after if node.name not in trained],
-        training=[node for node in after if node.name in trained],
+        base=[node for node in after if node.name in base],
+        agents=_apart([node for node in after if node.name in agents]),
+        judging=[node for node in after if node.name in trained - base - agents],
     )
 
 
@@ -64,6 +70,25 @@ def _from_training(after: Sequence[Node]) -> set[str]:
         if not node.automatic or names & set(node.deps):
             names.add(node.name)
     return names
+
+
+def _checkpoints() -> tuple[set[str], set[str]]:
+    """Names of the checkpoints that start from none, and of those that start from one."""
+    # Promotion, in the same group, trains nothing.
+    nodes = [node for node in lineage() if node.group == "checkpoints" and node.pool]
+    names = {node.name for node in nodes}
+    agents = {node.name for node in nodes if names & set(node.deps)}
+    return names - agents, agents
+
+
+def _apart(nodes: Sequence[Node]) -> list[list[Node]]:
+    """Nodes in lists of which none depends on another, each in lineage order."""
+    lists: list[list[Node]] = []
+    for node in nodes:
+        above = [one for one in lists if {n.name for n in one} & set(node.deps)]
+        lists = [one for one in lists if one not in above]
+        lists.append([*chain.from_iterable(above), node])
+    return lists
 
 
 def _require_sections(node: Node, profile: Profile) -> None:

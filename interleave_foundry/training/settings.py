@@ -37,6 +37,11 @@ class TrainingSettings(Section):
     answers: AnswerSettings = Field(
         default_factory=AnswerSettings, description="How the trained agents are asked"
     )
+    side_by_side: bool = Field(
+        False,
+        description="`interleave run` trains planner and critic at the same time: for a machine "
+        "that one of them leaves half idle",
+    )
     launcher: LauncherSettings = Field(
         default_factory=LauncherSettings, description="Where trainers run"
     )

@@ -34,6 +34,7 @@ PROFILE = """
       critic: {agent_prompt: critic-brief, verdicts: {accept_at_least: 9}}
       planner: {text_prompt: planner-brief, interleaved_prompt: planner-continue-brief}
     training:
+      side_by_side: true
       planner_sft: {max_steps: 2, batch: 4}
       critic_sft: {max_steps: 2, batch: 4}
       critic_rl: {batch: 2, mini_batch: 2, n: 2, max_steps: 1, response_length: 32}

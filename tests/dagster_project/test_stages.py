@@ -1,0 +1,38 @@
+"""What `interleave run` does in which order, and what it may do at the same time."""
+
+from interleave_foundry.assets.foundry import Foundry
+from interleave_foundry.dagster_project.definitions import ASSETS
+from interleave_foundry.dagster_project.stages import selected, stages_of
+
+
+def stages(*names):
+    return stages_of(selected(names, Foundry(profile="sketch").settings))
+
+
+def names(nodes):
+    return [node.name for node in nodes]
+
+
+def test_planner_and_critic_read_nothing_of_each_other():
+    trained = stages()
+    assert names(trained.base) == ["base_model"]
+    assert sorted(map(names, trained.agents)) == [
+        ["critic_sft_checkpoint", "critic_rl_checkpoint"],
+        ["planner_sft_checkpoint"],
+    ]
+    assert names(trained.judging) == ["evaluation", "promotion"]
+
+
+def test_every_selected_node_is_in_one_stage():
+    found = stages()
+    listed = [*found.bank, *found.shards, *found.aggregates, *found.base, *found.judging]
+    listed += [node for agent in found.agents for node in agent]
+    assets = {asset.key.to_user_string() for asset in ASSETS}
+    assert len(listed) == len(set(names(listed)))
+    assert set(names(listed)) == assets - {"ablation"}, "which is made when it is selected"
+
+
+def test_what_is_not_selected_joins_nothing():
+    assert [names(agent) for agent in stages("critic_rl_checkpoint", "evaluation").agents] == [
+        ["critic_rl_checkpoint"]
+    ]
