@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import sys
 from pathlib import Path
 from typing import Annotated, Literal
@@ -45,6 +46,7 @@ def run(
     """Bring the lineage up to date; what is already there is reused."""
     from .terminal import run_in_terminal
 
+    _hear_signals()
     names = [name.strip() for name in select.split(",") if name.strip()]
     run_in_terminal(profile, home, size, names, jobs, force)
 
@@ -122,6 +124,15 @@ def rollback(name: NameArgument, home: HomeOption = ".interleave") -> None:
 
     row = Checkpoints(Home(home)).roll_back(name, "by command")
     typer.echo(f"{row.name} {row.version} is in use again")
+
+
+def _hear_signals() -> None:
+    """Obey TERM also where a shell had us ignore Ctrl-C, as it has commands in the background.
+
+    Dagster treats the one signal as the other.
+    """
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def main() -> None:

@@ -23,7 +23,8 @@ from ..warehouse.storage import explained
 RUNNER_TAG = "interleave/runner"
 RUNNER = secrets.token_hex(8)
 # Shards at work at the same time, over all runs; the calls within a shard have limits of their own.
-POOLS = {"generator": 4, "agents": 4, "gpu_train": 1}
+TRAINING_POOL = "gpu_train"
+POOLS = {"generator": 4, "agents": 4, TRAINING_POOL: 1}
 CONFIG = """\
 # Written by Interleave Foundry on first use; yours to change.
 telemetry: {enabled: false}
@@ -104,6 +105,18 @@ def create_pools(instance: dg.DagsterInstance) -> None:
     for name, slots in POOLS.items():
         if name not in known:
             storage.set_concurrency_slots(name, slots)
+
+
+@contextmanager
+def widened_pool(instance: dg.DagsterInstance, name: str, slots: int) -> Iterator[None]:
+    """At least so many slots in a pool, for as long as the context lasts."""
+    storage = instance.event_log_storage
+    before = next(info.limit or 0 for info in storage.get_pool_limits() if info.name == name)
+    storage.set_concurrency_slots(name, max(before, slots))
+    try:
+        yield
+    finally:
+        storage.set_concurrency_slots(name, before)
 
 
 def close_dead_runs(instance: dg.DagsterInstance, folder: Path) -> None:

@@ -21,7 +21,7 @@ from ..inference.progress import Silent
 from ..schemas import FoundryError, StorageError
 from ..warehouse.storage import first_line
 from .definitions import ASSETS, CHECKS
-from .instance import RUNNER, RUNNER_TAG, open_instance
+from .instance import RUNNER, RUNNER_TAG, TRAINING_POOL, open_instance, widened_pool
 from .stages import selected, stages_of
 from .workers import Relayed, worker_processes
 
@@ -100,7 +100,10 @@ def _train(stage: "_Stage", agents: list[list[Node]]) -> Outcome:
         return outcome
     lines = (", ".join(node.name for node in nodes) for nodes in stale)
     stage.announce(f"Training {' beside '.join(lines)}")
-    with worker_processes(len(agents), progress_factory()) as pool:
+    with (
+        widened_pool(stage.instance, TRAINING_POOL, len(agents)),
+        worker_processes(len(agents), progress_factory()) as pool,
+    ):
         running = [pool.submit(_elsewhere, stage.order(nodes), None) for nodes in agents]
         for ended in as_completed(running):
             if error := ended.exception():

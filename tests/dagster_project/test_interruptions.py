@@ -24,8 +24,13 @@ pytestmark = pytest.mark.slow
 INTERLEAVE = [sys.executable, "-m", "interleave_foundry.dagster_project.cli"]
 
 
-@pytest.fixture
-def started(foundry):
+def in_background():
+    """What a script's shell does for `interleave run &`."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+@pytest.fixture(params=[None], ids=[""])
+def started(foundry, request):
     """A command telling two shards in two processes, at the moment when both are at work."""
     where = ["--profile", foundry.profile, "--home", foundry.root]
     journals = Path(foundry.root, "journals", "trajectories")
@@ -35,6 +40,7 @@ def started(foundry):
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        preexec_fn=request.param,
     )
     while len(list(journals.glob("*.jsonl"))) < 2:
         assert process.poll() is None, process.stderr.read()
@@ -64,6 +70,13 @@ def test_workers_end_with_a_killed_command_and_the_next_run_finishes(foundry, st
         lines = journal.read_text().splitlines()
         assert len(lines) == len(set(lines))
     assert foundry.home.lake.partitions(SCORES) == ["sketchbook-0000", "sketchbook-0001"]
+
+
+@pytest.mark.parametrize("started", [None, in_background], indirect=True)
+def test_term_ends_the_command_and_its_workers(started):
+    workers = psutil.Process(started.pid).children(recursive=True)
+    started.terminate()
+    assert started.wait(timeout=20) != 0 and all_end(workers)
 
 
 def test_ctrl_c_ends_the_command_and_its_workers_quietly(started):
