@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import orjson
 
@@ -22,6 +22,7 @@ from ...training.grpo import Players, grpo_job
 from ...training.grpo.settings import GrpoSettings
 from ...training.launch import TrainerJob
 from ...training.sft import sft_job
+from ...training.sft.recipe import recipe_content
 from ...training.sft.settings import SftSettings
 from ..curation.exports.folder import tables_of
 from ..foundry import Foundry
@@ -70,7 +71,10 @@ class DataSet:
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a checkpoint is made: by a trainer's `job`, or from weights that are there (`ready`)."""
+    """How a checkpoint is made: by a trainer's `job`, or from weights that are there (`ready`).
+
+    `facts` are what it follows from beside settings, parent and data.
+    """
 
     name: str
     role: Role
@@ -78,6 +82,7 @@ class Recipe:
     job: JobMaker | None = None
     ready: Callable[[], Path] | None = None
     weights: str | None = None
+    facts: Mapping[str, Any] | None = None
     parent: "Recipe | None" = None
     data: DataSet | None = None
 
@@ -90,6 +95,7 @@ class Recipe:
             "parent": self.parent.version if self.parent else None,
             "data": self.data.version if self.data else None,
             "weights": self.weights,
+            "facts": self.facts,
             "settings": self.settings.model_dump(mode="json"),
         }
         return _digest(origin)
@@ -141,7 +147,8 @@ def sft(name: str, role: Role, parent: Recipe, data: DataSet, settings: SftSetti
         assert model is not None
         return sft_job(name, folder, model, data.folder, list(data.tables), settings)
 
-    return Recipe(name, role, settings, job, parent=parent, data=data)
+    facts = recipe_content(settings)
+    return Recipe(name, role, settings, job, parent=parent, data=data, facts=facts)
 
 
 def grpo(

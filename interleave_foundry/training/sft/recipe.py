@@ -72,6 +72,15 @@ def read_recipe(settings: SftSettings) -> SftRecipe:
     return recipe.model_copy(update={**changes, "options": options})
 
 
+def recipe_content(settings: SftSettings) -> dict[str, Any]:
+    """What the recipe's file says, without what the settings change in it.
+
+    Raises:
+        DocumentError: the file cannot be read or is not of this form.
+    """
+    return load_document(_path(settings), SftRecipe).model_dump(mode="json")
+
+
 def rendered(
     settings: SftSettings, parent: Path | str, data: Path, datasets: Sequence[str], folder: Path
 ) -> dict[str, Any]:
