@@ -77,6 +77,7 @@ def _relay(reports: _Reports, progress: ProgressFactory) -> Iterator[_Reports]:
     listener = threading.Thread(target=_show, args=(reports, progress), daemon=True)
     listener.start()
     yield reports
+    # Not after a failure: a worker that was killed may have died holding the queue's lock.
     reports.put(None)
     listener.join()
 
