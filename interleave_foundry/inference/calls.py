@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, NamedTuple, TypeVar, cast
+from weakref import WeakValueDictionary
 
 from pydantic import TypeAdapter
 
@@ -94,6 +95,7 @@ class ModelCalls:
         self._journal = home.journal(asset, shard)
         self._lender = home.journal(lender, shard) if lender else None
         self._finished = self._lent = FinishedCalls()
+        self._asking: WeakValueDictionary[CallKey, asyncio.Lock] = WeakValueDictionary()
 
     def __enter__(self) -> "ModelCalls":
         """Become the journal's only writer, then read what is finished."""
@@ -150,6 +152,10 @@ class ModelCalls:
     async def _call(self, request: _Request[T]) -> Called[T]:
         digest = request_hash(request.role, request.backend, request.content)
         key = CallKey(*request.place, request.role, digest)
+        async with self._asking.setdefault(key, asyncio.Lock()):  # the same at once: paid once
+            return await self._finished_or_made(request, key)
+
+    async def _finished_or_made(self, request: _Request[T], key: CallKey) -> Called[T]:
         line = self._finished.find(key) or self._borrow(key)
         if line is None:
             return await self._make(request, key)

@@ -104,6 +104,15 @@ async def test_a_finished_call_is_answered_from_the_journal_with_its_own_row(hom
     assert (ledger[0].role, ledger[0].cached, ledger[0].error) == ("generator", False, None)
 
 
+async def test_the_same_request_at_once_is_made_once(home):
+    crowded = Crowded()
+    with model_calls(home, roles(critic=crowded)) as calls:
+        asked = [calls.judge(PLACE, None, picture(), "a cat", "") for _ in range(3)]
+        verdicts = await asyncio.gather(*asked)
+        assert {verdict.answer.accepted for verdict in verdicts} == {True}
+        assert (crowded.most, len(calls.ledger())) == (1, 1)
+
+
 @pytest.mark.parametrize("change", [{"seed": 2}, {"prompt": "a dog"}])
 async def test_another_request_is_another_call_and_old_lines_do_no_harm(home, change):
     generator = ScriptedGenerator()
