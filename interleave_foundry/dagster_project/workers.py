@@ -57,7 +57,7 @@ def worker_processes(count: int, progress: ProgressFactory) -> Iterator[ProcessP
     except BrokenProcessPool as error:
         raise FoundryError(
             "a worker process was killed, perhaps for want of memory: nothing finished is lost, "
-            "run again with fewer --jobs"
+            "run again with fewer --jobs, or with `training: {side_by_side: false}`"
         ) from error
 
 

@@ -73,7 +73,8 @@ class DataSet:
 class Recipe:
     """How a checkpoint is made: by a trainer's `job`, or from weights that are there (`ready`).
 
-    `facts` are what it follows from beside settings, parent and data.
+    `facts` are what it follows from beside settings, parent and data: the weights that are there,
+    the words of a trainer's recipe.
     """
 
     name: str
@@ -81,7 +82,6 @@ class Recipe:
     settings: Section
     job: JobMaker | None = None
     ready: Callable[[], Path] | None = None
-    weights: str | None = None
     facts: Mapping[str, Any] | None = None
     parent: "Recipe | None" = None
     data: DataSet | None = None
@@ -94,7 +94,6 @@ class Recipe:
             "name": self.name,
             "parent": self.parent.version if self.parent else None,
             "data": self.data.version if self.data else None,
-            "weights": self.weights,
             "facts": self.facts,
             "settings": self.settings.model_dump(mode="json"),
         }
@@ -114,7 +113,7 @@ def base_model(foundry: Foundry) -> Recipe:
             "base",
             BaseModelSettings(),
             ready=lambda: shipped,
-            weights=_content(shipped),
+            facts=_contents(shipped),
         )
     return Recipe("base_model", "base", settings, job=_base_job(settings))
 
@@ -178,10 +177,10 @@ def _base_job(settings: BaseModelSettings) -> JobMaker:
 
 
 @cache
-def _content(folder: Path) -> str:
-    """Hash of a model's files; what its card says changes nothing that is trained from it."""
+def _contents(folder: Path) -> Mapping[str, str]:
+    """Hashes of a model's files; what its card says changes nothing that is trained from it."""
     files = sorted(path for path in folder.iterdir() if path.suffix != ".md")
-    return _digest({path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files})
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
 def _digest(facts: object) -> str:

@@ -12,6 +12,9 @@ Readings have no pictures: things are named among words that mean nothing to the
 Drills have none either: phrases are put beside each other, and only whether they are alike is
 learned. A model that sees both sides right can still not compare them: a quarter of a lesson's
 cells differ, a few words in a hundred, and it gets by without.
+
+Surprises come last. Where the picture after is nearly always as it was asked for, it tells what
+was asked for, and a model reads that off instead of the sentence.
 """
 
 from collections.abc import Mapping
@@ -58,8 +61,8 @@ class Lesson:
     marks_only: bool = False
 
 
-def lesson(seed: int, captions: float) -> Lesson:
-    """A lesson by seed; `captions`: share of captions of one picture."""
+def lesson(seed: int, captions: float, surprises: bool = False) -> Lesson:
+    """A lesson by seed; `captions`: share of captions of one picture; `surprises`: of stages."""
     rng = random_by("lesson", seed)
     if happens(rng, captions):
         stage = Stage(seed)
@@ -69,7 +72,7 @@ def lesson(seed: int, captions: float) -> Lesson:
         pair = Pair(seed)
         pictures = (_earlier(pair.before, seed), picture(pair.after, pair.flaws, seed))
         return Lesson(pictures, "", comparison(pair.before, pair.after, pair.flaws))
-    stage = Stage(seed)
+    stage = Stage(seed, surprises)
     earlier = _earlier(stage.before, seed)
     if happens(rng, _EXPECTATIONS):
         return Lesson((earlier,), stage.goal, expectation(stage))

@@ -10,8 +10,9 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ...inference.sketch.chance import random_by
 from .architecture import build_model, build_processor
@@ -79,8 +80,7 @@ class _Course:
         import torch
 
         self._model, self.state = model, state
-        words = _WordLessons(model, tokenizer, settings)
-        self._parts = (_SightLessons(model, settings), words, _Drills(model, tokenizer, settings))
+        self._parts = _parts(model, tokenizer, settings)
         self._half = torch.ops.mkldnn._is_mkldnn_bf16_supported()
         self._identity = json.dumps(settings.model_dump(mode="json"), sort_keys=True)
         state.parent.mkdir(parents=True, exist_ok=True)
@@ -148,6 +148,22 @@ class _Course:
         self._model.load_state_dict(state["model"])
         self._place(state["step"])[0].optimizer.load_state_dict(state["optimizer"])
         return int(state["step"])
+
+
+def _parts(
+    model: "Qwen3VLForConditionalGeneration",
+    tokenizer: "Qwen2Tokenizer",
+    settings: BaseModelSettings,
+) -> tuple["_Lessons", ...]:
+    """The parts of the course in their order."""
+    lessons = settings.lessons
+    mixture = partial(_Mixture, model, tokenizer, peak=lessons.learning_rate)
+    return (
+        _SightLessons(model, settings),
+        _WordLessons(model, tokenizer, settings),
+        mixture(steps=lessons.drill_steps, sorts=_drills(lessons)),
+        mixture(steps=lessons.surprise_steps, sorts=_surprises(lessons)),
+    )
 
 
 def _share_of_rate(done: float) -> float:
@@ -238,37 +254,59 @@ class _WordLessons(_Lessons):
         return sorted((lesson(seed, captions) for seed in seeds), key=self._batches.length)
 
 
-class _Drills(_Lessons):
-    """Phrases to compare, half as many readings, and as many lessons as readings.
+class _Sort(NamedTuple):
+    """Samples of one sort in every step of a mixture, by seed from `first` on."""
 
-    Without lessons the model would forget to see.
-    """
+    make: Callable[[int], Lesson]
+    first: int
+    batch: int
+
+
+class _Mixture(_Lessons):
+    """Lessons of several sorts in every step; each sort's mean loss counts as much as another's."""
 
     def __init__(
         self,
         model: "Qwen3VLForConditionalGeneration",
         tokenizer: "Qwen2Tokenizer",
-        settings: BaseModelSettings,
+        steps: int,
+        peak: float,
+        sorts: tuple[_Sort, ...],
     ) -> None:
-        lessons = settings.lessons
-        rate = lessons.learning_rate
-        super().__init__(lessons.batch, lessons.drill_steps, rate, model.parameters())
-        self._model, self._batches = model, Batches(tokenizer)
-        self._first = _first_seed(lessons)
-        self._first_lesson = self._first + lessons.steps * lessons.batch
+        super().__init__(sum(sort.batch for sort in sorts), steps, peak, model.parameters())
+        self._model, self._batches, self._sorts = model, Batches(tokenizer), sorts
 
     def loss(self, step: int) -> "torch.Tensor":
-        drills = _seeds(self._first, step, self.batch)
-        readings = _seeds(self._first, step, self.batch // 2)
-        lessons = _seeds(self._first_lesson, step, self.batch // 2)
-        return (
-            self._loss([drill(number) for number in drills])
-            + self._loss([reading(number) for number in readings])
-            + self._loss([lesson(number, _CAPTIONS[-1][1]) for number in lessons])
-        )
+        import torch
 
-    def _loss(self, lessons: list[Lesson]) -> "torch.Tensor":
-        return self._model(**self._batches.of(lessons)).loss
+        return torch.stack([self._loss(sort, step) for sort in self._sorts]).sum()
+
+    def _loss(self, sort: _Sort, step: int) -> "torch.Tensor":
+        samples = [sort.make(seed) for seed in _seeds(sort.first, step, sort.batch)]
+        return self._model(**self._batches.of(samples)).loss
+
+
+def _drills(lessons: Lessons) -> tuple[_Sort, ...]:
+    """Phrases to compare, with lessons beside them, or the model would forget to see."""
+    first, half = _first_seed(lessons), lessons.batch // 2
+    told = partial(lesson, captions=_CAPTIONS[-1][1])
+    return (
+        _Sort(drill, first, lessons.batch),
+        _Sort(reading, first, half),
+        _Sort(told, first + lessons.steps * lessons.batch, half),
+    )
+
+
+def _surprises(lessons: Lessons) -> tuple[_Sort, ...]:
+    """Lessons with surprises, with drills beside them, or the model would forget to compare."""
+    first, half = _first_seed(lessons), lessons.batch // 2
+    first += (lessons.steps + lessons.drill_steps) * lessons.batch
+    told = partial(lesson, captions=_CAPTIONS[-1][1], surprises=True)
+    return (
+        _Sort(told, first, lessons.batch),
+        _Sort(drill, first, half),
+        _Sort(reading, first, half),
+    )
 
 
 def _first_seed(lessons: Lessons) -> int:

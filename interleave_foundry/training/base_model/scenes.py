@@ -39,19 +39,27 @@ _MISTAKE = 0.5
 _FLAW = 0.25
 _BLANK = 0.12
 _CHANGING = 0.25
+_SURPRISE = 0.6
+_SURPRISING = 0.5
 _APPEARING = 0.06
 
 
 class Stage:
-    """What there was, what was asked for and what came of it; everything by `seed`."""
+    """What there was, what was asked for and what came of it; everything by `seed`.
 
-    def __init__(self, seed: int) -> None:
+    Args:
+        surprises: what came of it mostly differs from what was asked for, in many places.
+    """
+
+    def __init__(self, seed: int, surprises: bool = False) -> None:
         self._rng = random_by("stage", seed)
         self._chance = Chance(f"stage {seed}")
         self.before = None if happens(self._rng, _FROM_SCRATCH) else _scene(self._rng, 1)
         self._edits = _edits(self.before, self._rng)
         self.wanted = _carried_out(self._edits, self.before or Scene())
-        self.after = self._outcome()
+        surprised = surprises and happens(self._rng, _SURPRISE)
+        changed = _changed(self.wanted, self._rng, _SURPRISING) if surprised else None
+        self.after = changed or self._outcome()
         self.flaws = _flaws(self.after, self._rng)
 
     @cached_property
@@ -82,22 +90,21 @@ class Pair:
     def __init__(self, seed: int) -> None:
         rng = random_by("pair", seed)
         self.before = None if happens(rng, _BLANK) else _scene(rng, 1)
-        self.after = _changed(self.before, rng) if self.before else _scene(rng, 0)
+        self.after = _changed(self.before, rng, _CHANGING) if self.before else _scene(rng, 0)
         self.flaws = _flaws(self.after, rng)
 
 
-def _changed(scene: Scene, rng: np.random.Generator) -> Scene:
-    """The scene with each of its things, free cells and its background changed by chance."""
-    cells = {cell: _changed_thing(thing, rng) for cell, thing in scene.cells.items()}
+def _changed(scene: Scene, rng: np.random.Generator, share: float) -> Scene:
+    """The scene with a share of its things, a free cell or its background changed by chance."""
+    cells = {
+        cell: altered(thing, rng) if happens(rng, share) else thing
+        for cell, thing in scene.cells.items()
+    }
     new = {cell: anything(rng) for cell in scene.free_cells() if happens(rng, _APPEARING)}
-    elsewhere = happens(rng, _CHANGING / 2)
+    elsewhere = happens(rng, share / 2)
     background = pick(rng, BACKGROUNDS) if elsewhere else scene.background
     kept = {cell: thing for cell, thing in cells.items() if thing is not None}
     return Scene(background, kept | new)
-
-
-def _changed_thing(thing: Thing, rng: np.random.Generator) -> Thing | None:
-    return altered(thing, rng) if happens(rng, _CHANGING) else thing
 
 
 def altered(thing: Thing | None, rng: np.random.Generator) -> Thing | None:

@@ -33,6 +33,9 @@ class Lessons(Section):
     drill_steps: int = Field(
         600, ge=0, description="Optimizer steps of drills, with readings and lessons beside them"
     )
+    surprise_steps: int = Field(
+        1200, ge=0, description="Optimizer steps of lessons whose outcome mostly surprises"
+    )
     seed: int = Field(0, description="Weights, lessons and their order follow from it")
     threads: int = Field(2, ge=1, description="CPU threads")
 

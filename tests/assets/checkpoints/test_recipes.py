@@ -8,7 +8,7 @@ from interleave_foundry.assets.checkpoints.recipes import DataSet, Recipe, sft
 from interleave_foundry.training.base_model.settings import BaseModelSettings
 from interleave_foundry.training.sft.settings import SftSettings
 
-BASE = Recipe("base_model", "base", BaseModelSettings(), weights="abc")
+BASE = Recipe("base_model", "base", BaseModelSettings(), facts={"weights": "abc"})
 OWN = (
     "gpus: 0\nthreads: 1\nbatch: 2\nbatch_per_device: 1\noptions: {stage: sft, warmup_steps: %s}\n"
 )
@@ -29,7 +29,7 @@ def test_equal_origins_have_equal_versions():
         {"rows": "two"},
         {"epochs": 7},
         {"recipe": "paper"},
-        {"parent": Recipe("base_model", "base", BaseModelSettings(), weights="abd")},
+        {"parent": Recipe("base_model", "base", BaseModelSettings(), facts={"weights": "abd"})},
     ],
     ids=["rows", "settings", "recipe", "parent"],
 )

@@ -23,10 +23,11 @@ from interleave_foundry.training.base_model.settings import (
 from interleave_foundry.training.base_model.sight import sight
 from interleave_foundry.training.base_model.vocabulary import build_tokenizer
 
+PARTS = {"drill_steps": 4, "surprise_steps": 4}
 SHORT = BaseModelSettings(
     source="train",
     architecture=Architecture(hidden=32, layers=1, feed_forward=64, vision_hidden=32),
-    lessons=Lessons(sight_steps=4, sight_batch=4, steps=6, drill_steps=4, batch=4, threads=1),
+    lessons=Lessons(sight_steps=4, sight_batch=4, steps=6, batch=4, threads=1, **PARTS),
 )
 ALIKE = {"right", "same"}
 
@@ -82,6 +83,20 @@ def test_an_inspection_marks_what_is_not_as_asked_for():
             same = wanted.cells.get(cell) == after.scene.cells.get(cell)
             said = lines.get(PLACES[cell].capitalize(), "right")
             assert said.endswith("wrong") is not same
+
+
+@pytest.mark.parametrize("surprises", [False, True])
+def test_surprises_say_little_about_what_was_asked_for(surprises):
+    stages = [Stage(seed, surprises) for seed in range(200)]
+    assert [stage.wanted for stage in stages] == [Stage(seed).wanted for seed in range(200)]
+    asked = [
+        (thing, stage.after.cells.get(cell))
+        for stage in stages
+        for cell, thing in stage.wanted.cells.items()
+        if not stage.before or stage.before.cells.get(cell) != thing
+    ]
+    met = np.mean([thing == outcome for thing, outcome in asked])
+    assert (met < 0.7) is surprises
 
 
 def test_drills_mark_what_is_alike():
@@ -153,7 +168,7 @@ def test_a_killed_training_goes_on_and_ends_in_the_same_weights(tmp_path, monkey
         pass
 
     def killed(taught):
-        if taught.step == 12:
+        if taught.step == 16:
             raise KilledError
 
     monkeypatch.setattr(course, "_SAVE_EVERY", 2)
@@ -163,7 +178,7 @@ def test_a_killed_training_goes_on_and_ends_in_the_same_weights(tmp_path, monkey
         pretrain(tmp_path / "killed", SHORT, killed)
     steps = []
     pretrain(tmp_path / "killed", SHORT, lambda taught: steps.append(taught.step))
-    assert steps == [12, 14]
+    assert steps == [16, 18]
     weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "killed")]
     assert weights[0] == weights[1]
 
