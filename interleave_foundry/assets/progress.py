@@ -48,10 +48,9 @@ def progress_of(context: dg.AssetExecutionContext) -> Progress:
     return factory(_label(context)) if factory else LogProgress(context.log.info, _label(context))
 
 
-def bar_of(context: dg.AssetExecutionContext) -> Progress:
-    """The same for work that writes to Dagster's log itself: a terminal bar or nothing."""
-    factory = _factory.get()
-    return factory(_label(context)) if factory else Silent()
+def bar_of(label: str) -> Progress:
+    """For work that writes to Dagster's log itself: a terminal bar or nothing."""
+    return progress_factory()(label)
 
 
 def _label(context: dg.AssetExecutionContext) -> str:

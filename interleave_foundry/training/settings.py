@@ -39,8 +39,8 @@ class TrainingSettings(Section):
     )
     side_by_side: bool = Field(
         False,
-        description="`interleave run` trains planner and critic at the same time: for a machine "
-        "that one of them leaves half idle",
+        description="`interleave run` trains planner and critic at the same time, the ablation "
+        "its agents of different roles: for a machine that one training leaves half idle",
     )
     launcher: LauncherSettings = Field(
         default_factory=LauncherSettings, description="Where trainers run"

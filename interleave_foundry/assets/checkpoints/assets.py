@@ -9,7 +9,7 @@ from ...schemas.training import CHECKPOINTS, ROLLOUTS, RolloutRow
 from ...training.checkpoints import Checkpoints
 from ...training.grpo.driver import ROLLOUTS as JOURNAL
 from ...training.rewards.rollouts import rollouts_table
-from ..foundry import Foundry
+from ..foundry import Foundry, finish
 from ..nodes import Node, node, picture, sample
 from . import recipes
 from .curves import training_curves
@@ -75,7 +75,7 @@ CRITIC_RL_CHECKPOINT = _checkpoint_node(
 
 @dg.asset(**BASE_MODEL.asset_args())
 def base_model(context: dg.AssetExecutionContext, foundry: Foundry) -> dg.MaterializeResult:
-    checkpoint = made(context, foundry, recipes.base_model(foundry))
+    checkpoint = finish(made(context, foundry, recipes.base_model(foundry)))
     return BASE_MODEL.describe(context, foundry, {"checkpoints": 1}, _metadata(checkpoint))
 
 
@@ -83,7 +83,7 @@ def base_model(context: dg.AssetExecutionContext, foundry: Foundry) -> dg.Materi
 def planner_sft_checkpoint(
     context: dg.AssetExecutionContext, foundry: Foundry
 ) -> dg.MaterializeResult:
-    checkpoint = made(context, foundry, recipes.planner_sft(foundry))
+    checkpoint = finish(made(context, foundry, recipes.planner_sft(foundry)))
     metadata = _metadata(checkpoint)
     return PLANNER_SFT_CHECKPOINT.describe(context, foundry, {"checkpoints": 1}, metadata)
 
@@ -92,7 +92,7 @@ def planner_sft_checkpoint(
 def critic_sft_checkpoint(
     context: dg.AssetExecutionContext, foundry: Foundry
 ) -> dg.MaterializeResult:
-    checkpoint = made(context, foundry, recipes.critic_sft(foundry))
+    checkpoint = finish(made(context, foundry, recipes.critic_sft(foundry)))
     metadata = _metadata(checkpoint)
     return CRITIC_SFT_CHECKPOINT.describe(context, foundry, {"checkpoints": 1}, metadata)
 
@@ -102,7 +102,7 @@ def critic_rl_checkpoint(
     context: dg.AssetExecutionContext, foundry: Foundry
 ) -> dg.MaterializeResult:
     recipe = recipes.critic_rl(foundry)
-    checkpoint = made(context, foundry, recipe)
+    checkpoint = finish(made(context, foundry, recipe))
     rows = keep_rollouts(foundry, recipe)
     metadata = _metadata(checkpoint) | {"samples": _rollout_samples(rows)}
     counts = {"checkpoints": 1, "rollouts": len(rows)}

@@ -30,7 +30,7 @@ class Made:
     fresh: bool
 
 
-def made(context: dg.AssetExecutionContext, foundry: Foundry, recipe: Recipe) -> Made:
+async def made(context: dg.AssetExecutionContext, foundry: Foundry, recipe: Recipe) -> Made:
     """The checkpoint of a recipe; trained now unless it is there.
 
     A killed training is taken up again where it was, in the same folder.
@@ -42,7 +42,7 @@ def made(context: dg.AssetExecutionContext, foundry: Foundry, recipe: Recipe) ->
     folder = registry.folder(recipe.name, recipe.version)
     fresh = not is_whole(folder)
     if fresh:
-        publish(folder, _package(context, foundry, recipe))
+        publish(folder, await _package(context, foundry, recipe))
     else:
         context.log.info(f"{recipe.name} {recipe.version} is there already: {folder}")
     record = record_of(folder)
@@ -50,7 +50,7 @@ def made(context: dg.AssetExecutionContext, foundry: Foundry, recipe: Recipe) ->
     return Made(row, folder, record, fresh)
 
 
-def _package(context: dg.AssetExecutionContext, foundry: Foundry, recipe: Recipe) -> Package:
+async def _package(context: dg.AssetExecutionContext, foundry: Foundry, recipe: Recipe) -> Package:
     about = _about(foundry, recipe)
     if recipe.job is None:
         assert recipe.ready is not None
@@ -58,7 +58,7 @@ def _package(context: dg.AssetExecutionContext, foundry: Foundry, recipe: Recipe
         return Package(recipe.ready(), about, model_card(recipe, record), record, owned=False)
     job = _job(foundry, recipe)
     launcher = launcher_of(foundry.training.launcher)
-    outcome = launcher.run(context, job, bar_of(context))
+    outcome = await launcher.run(context, job, bar_of(recipe.name))
     record = _record(recipe, _digest(job.payload), outcome.metrics, outcome.curves)
     return Package(outcome.model, about, model_card(recipe, record), record)
 

@@ -1,13 +1,15 @@
 """The ablation of the paper's table 5 as one asset: what each part of the recipe is good for."""
 
+import asyncio
 from collections.abc import Iterator
 
 import dagster as dg
 
 from ...schemas.training import EVALUATIONS
 from ...schemas.trajectories import MODEL_CALLS
+from ..checkpoints.recipes import Recipe
 from ..checkpoints.training import made
-from ..foundry import Foundry
+from ..foundry import Foundry, finish
 from ..nodes import node, picture, sample
 from ..progress import progress_of
 from .assets import draws_and_grades
@@ -48,8 +50,7 @@ ABLATION = node(
 
 @dg.asset(**ABLATION.asset_args())
 def ablation(context: dg.AssetExecutionContext, foundry: Foundry) -> dg.MaterializeResult:
-    for recipe_of in _needed(others(foundry)):
-        made(context, foundry, EXTRA[recipe_of](foundry))
+    finish(_trained(context, foundry, [EXTRA[name](foundry) for name in _needed(others(foundry))]))
     cast = Cast(foundry, versions(foundry))
     compared = compare(foundry, cast, others(foundry), progress_of(context))
     written = store(foundry, compared)
@@ -62,6 +63,24 @@ def ablation(context: dg.AssetExecutionContext, foundry: Foundry) -> dg.Material
         **described(foundry, compared, rows),
     }
     return ABLATION.describe(context, foundry, written, metadata)
+
+
+async def _trained(
+    context: dg.AssetExecutionContext, foundry: Foundry, recipes: list[Recipe]
+) -> None:
+    """Make the checkpoints; those of different roles side by side where the profile says so."""
+    lines: dict[str, list[Recipe]] = {}
+    for recipe in recipes:
+        line = recipe.role if foundry.training.side_by_side else "all"
+        lines.setdefault(line, []).append(recipe)
+    await asyncio.gather(*(_one_by_one(context, foundry, line) for line in lines.values()))
+
+
+async def _one_by_one(
+    context: dg.AssetExecutionContext, foundry: Foundry, recipes: list[Recipe]
+) -> None:
+    for recipe in recipes:
+        await made(context, foundry, recipe)
 
 
 def _needed(variants: list[Variant]) -> Iterator[str]:

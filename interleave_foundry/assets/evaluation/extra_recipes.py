@@ -28,15 +28,15 @@ def reinforced_without(part: Part, name: str, foundry: Foundry) -> Recipe:
 def one_agent(foundry: Foundry) -> Recipe:
     """Planner and critic in one model, taught on both sets together for as long as both."""
     data = recipes.exported(foundry, "llamafactory", CRITIC_SFT, PLANNER_SFT)
-    settings = _alone(_for_both(foundry.training.critic_sft, foundry.training.planner_sft))
+    settings = _for_both(foundry.training.critic_sft, foundry.training.planner_sft)
     return recipes.sft(variants.ONE_AGENT, "both", recipes.base_model(foundry), data, settings)
 
 
 def unfiltered(foundry: Foundry) -> Recipe:
     """The taught critic, on the steps that the filter drops as well."""
     data = unfiltered_critic_data(foundry.home, foundry.settings.curation)
-    settings = _alone(foundry.training.critic_sft)
-    return recipes.sft(variants.UNFILTERED, "critic", recipes.base_model(foundry), data, settings)
+    base, settings = recipes.base_model(foundry), foundry.training.critic_sft
+    return recipes.sft(variants.UNFILTERED, "critic", base, data, settings)
 
 
 # What the profile makes anyway.
@@ -62,11 +62,6 @@ def versions(foundry: Foundry) -> Versions:
         return recipe_of(foundry).version
 
     return {name: partial(version, recipe_of) for name, recipe_of in (USUAL | EXTRA).items()}
-
-
-def _alone(settings: SftSettings) -> SftSettings:
-    """The same with the recipe's threads: nothing else is trained at the same time."""
-    return settings.model_copy(update={"threads": None})
 
 
 def _for_both(critic: SftSettings, planner: SftSettings) -> SftSettings:

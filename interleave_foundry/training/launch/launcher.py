@@ -1,5 +1,6 @@
 """What both launchers do: a Pipes session in the job's folder, live progress, a clear outcome."""
 
+import asyncio
 import fcntl
 import time
 import warnings
@@ -41,10 +42,12 @@ class Launcher(ABC):
     ) -> AbstractContextManager[Running]:
         """Start the driver with its job file; leaving the context ends all its processes."""
 
-    def run(
+    async def run(
         self, context: dg.AssetExecutionContext, job: TrainerJob, progress: Progress
     ) -> TrainingOutcome:
         """Run a job from an asset, with live progress in Dagster's log and in `progress`.
+
+        Cancelling it ends the job's processes.
 
         Raises:
             TrainingFailed: it crashed, was killed or ended without a model; one line and the log.
@@ -56,7 +59,7 @@ class Launcher(ABC):
             variables = {**job.environment, **session.get_bootstrap_env_vars()}
             with self.start(job, file, variables) as running:
                 while running.code() is None:
-                    time.sleep(_POLL_SECONDS)
+                    await asyncio.sleep(_POLL_SECONDS)
                     listener.hear(session.get_custom_messages())
                 code = running.code()
         listener.hear(session.get_custom_messages())

@@ -1,5 +1,6 @@
 """Run a toy training from a real asset, in this process."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -49,13 +50,28 @@ def launch(
 ) -> tuple[TrainingOutcome, Heard]:
     """The outcome of a job that an asset runs; raises what the asset raises."""
     heard = Heard()
+    (outcome,) = launch_all([job], heard, settings, instance)
+    return outcome, heard
+
+
+def launch_all(
+    jobs: list[TrainerJob],
+    heard: Heard,
+    settings: LauncherSettings | None = None,
+    instance: dg.DagsterInstance | None = None,
+) -> list[TrainingOutcome]:
+    """The same for jobs that run at the same time."""
     found: list[TrainingOutcome] = []
 
     @dg.asset
     def trained(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
         launcher = launcher_of(settings or LauncherSettings(log_seconds=0))
-        found.append(launcher.run(context, job, heard))
+
+        async def run() -> None:
+            found.extend(await asyncio.gather(*(launcher.run(context, j, heard) for j in jobs)))
+
+        asyncio.run(run())
         return dg.MaterializeResult()
 
     dg.materialize([trained], instance=instance)
-    return found[0], heard
+    return found

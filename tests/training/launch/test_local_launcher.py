@@ -11,7 +11,7 @@ from pathlib import Path
 import dagster as dg
 import psutil
 import pytest
-from launching import THREE_STEPS, launch, toy_job
+from launching import THREE_STEPS, Heard, launch, launch_all, toy_job
 
 from interleave_foundry.schemas import FoundryError
 from interleave_foundry.training.launch import LauncherSettings, TrainingFailed
@@ -57,6 +57,33 @@ def test_a_training_reports_live_and_leaves_a_model(tmp_path):
     assert [point.loss for point in outcome.curves] == [1.0, 0.5, pytest.approx(1 / 3)]
     assert [(done, total) for done, total, _ in heard.updates] == [(1, 3), (2, 3), (3, 3)]
     assert "toy: step 3 of 3, loss 0.3333" in logged
+
+
+def test_trainings_at_the_same_time_have_outcomes_of_their_own(tmp_path):
+    folders = [tmp_path / "one", tmp_path / "other"]
+    together = """
+import pathlib, time
+pathlib.Path("begun").touch()
+while not all(pathlib.Path("..", name, "begun").exists() for name in ("one", "other")):
+    time.sleep(0.05)
+"""
+    jobs = [toy_job(folder, together + THREE_STEPS) for folder in folders]
+    outcomes = launch_all(jobs, Heard())
+    assert [outcome.model for outcome in outcomes] == [folder / "model" for folder in folders]
+
+
+def test_one_that_fails_ends_the_other(tmp_path):
+    fails = """
+import pathlib, time
+while not pathlib.Path("../stubborn/pids").exists():
+    time.sleep(0.05)
+raise SystemExit(1)
+"""
+    jobs = [toy_job(tmp_path / "stubborn", STUBBORN), toy_job(tmp_path / "fails", fails)]
+    with pytest.raises(TrainingFailed, match="exit code 1"):
+        launch_all(jobs, Heard(), LauncherSettings(grace_seconds=0.5))
+    assert gone([int(pid) for pid in (tmp_path / "stubborn" / "pids").read_text().split()])
+    assert not left(tmp_path / "stubborn")
 
 
 def test_a_crash_is_one_line_with_the_trainers_log(tmp_path):
