@@ -1,5 +1,6 @@
 """What our driver and launcher cost beside the bare trainer command: the same short training."""
 
+import asyncio
 import json
 import os
 import subprocess
@@ -101,7 +102,7 @@ def _ours(folder: Path, data: Path) -> float:
 
     @dg.asset
     def trained(context: dg.AssetExecutionContext) -> None:
-        launcher_of(LauncherSettings()).run(context, job, Silent())
+        asyncio.run(launcher_of(LauncherSettings()).run(context, job, Silent()))
 
     with dg.DagsterInstance.ephemeral() as instance:
         begun = time.perf_counter()
