@@ -69,7 +69,15 @@ def studio_of(foundry: Foundry, settings: EvaluationSettings) -> Studio:
     """The profile's generator, scorer and limits, with the evaluation's seed."""
     loop: LoopSettings = foundry.settings.loop.model_copy(update={"seed": settings.seed})
     roles, limits = foundry.roles, foundry.settings.limits
-    return Studio(foundry.home, roles.generator, roles.scorer, loop, limits, settings.in_flight)
+    return Studio(
+        foundry.home,
+        roles.generator,
+        roles.scorer,
+        loop,
+        limits,
+        settings.in_flight,
+        settings.redraws,
+    )
 
 
 def store(foundry: Foundry, compared: Compared) -> dict[str, int]:

@@ -48,6 +48,9 @@ class EvaluationSettings(Section):
         description="Whole sub-categories never trained on; reported, but without a bar",
     )
     t_max: int = Field(5, ge=1, description="Attempts per step where a critic looks on (paper: 5)")
+    redraws: int = Field(
+        1, ge=1, description="Drawings of a rewritten prompt, whose grades are averaged"
+    )
     seed: int = Field(0, description="Which items are used, and every draw's seed")
     in_flight: int = Field(96, ge=1, description="Items worked on at once: fills an agent's batch")
     resamples: int = Field(2000, ge=100, description="Bootstrap resamples behind an interval")

@@ -7,6 +7,7 @@ variants that share an agent share its answers. Nothing of it enters the tables 
 from collections.abc import Callable, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass
+from statistics import fmean
 
 from ...inference.calls import ModelCalls, Place
 from ...inference.crew import Crew
@@ -36,7 +37,8 @@ ASSET = "evaluation"
 class Studio:
     """Where variants are evaluated: the same pictures, draws and grades for all of them.
 
-    `loop` has the seed of every draw and the most steps a plan may have.
+    `loop` has the seed of every draw and the most steps a plan may have; `redraws` is how often a
+    rewritten prompt is drawn.
     """
 
     home: Home
@@ -45,6 +47,7 @@ class Studio:
     loop: LoopSettings
     limits: Limits
     in_flight: int
+    redraws: int = 1
 
 
 @dataclass(frozen=True)
@@ -82,7 +85,7 @@ async def evaluate(
         rules = {"t_max": variant.t_max, "on_exhausted": "last"}
         settings = studio.loop.model_copy(update=rules)
         stories = _Telling(calls, settings, plans=variant.planner is not None)
-        verdicts = _Judging(calls, settings.seed)
+        verdicts = _Judging(calls, settings.seed, studio.redraws)
         work: list[tuple[Callable, object]] = [(stories, row) for row in benchmark.stories]
         work += [(verdicts, item) for item in benchmark.attempts if variant.critic]
         crew = Crew(benchmark.name, studio.in_flight, 1.0, progress)
@@ -158,14 +161,16 @@ class _Telling:
 class _Judging:
     """From a stored attempt to a verdict, and to what the rewritten prompt gains.
 
-    The draw's seed is the attempt's alone, the same for every critic, so that critics can be
+    The draws' seeds are the attempt's alone, the same for every critic, so that critics can be
     compared attempt by attempt. The step reward is that of training (`rewards/rules.py`, the
     paper's form), over attempts that deserve to be rejected: accepting one gains nothing. The
-    `refined_gain` counts only those that were rejected, in points of the overall score.
+    `refined_gain` counts only those that were rejected, in points of the overall score. Both are
+    means over the draws, so that luck in drawing weighs less.
     """
 
     calls: ModelCalls
     seed: int
+    redraws: int
 
     async def __call__(self, item: AttemptItem) -> Measured:
         place = Place(item.prompt_id, item.step_number, item.iteration)
@@ -180,13 +185,16 @@ class _Judging:
             values = {"step_reward": undrawn_reward()}
         else:
             prompt = verdict.refined_prompt.strip() or item.rewritten or item.goal
-            values = _gains(item.grades, await self._redrawn(item, place, before, prompt))
+            drawn = [
+                await self._redrawn(item, place, before, prompt, n) for n in range(self.redraws)
+            ]
+            values = _gains(item.grades, drawn)
         return Measured(item.item_id, {"verdict_accuracy_false": right, **values})
 
     async def _redrawn(
-        self, item: AttemptItem, place: Place, before: Picture | None, prompt: str
+        self, item: AttemptItem, place: Place, before: Picture | None, prompt: str, number: int
     ) -> Grades:
-        seed = attempt_seed(self.seed, item.item_id, item.step_number, item.iteration)
+        seed = attempt_seed(self.seed, f"{item.item_id} {number}", item.step_number, 0)
         try:
             sources = (before,) if before else ()
             picture = (await self.calls.generate(place, prompt, sources, seed)).answer
@@ -210,6 +218,8 @@ def _succeeded(request: PlanRequest, final: Picture | None) -> float:
     return float(goals_of(request).met_by(seen.scene if seen else None) and not flawed)
 
 
-def _gains(before: Grades, after: Grades) -> dict[str, float]:
-    gain = after.overall - before.overall
-    return {"step_reward": step_reward(before, after), "refined_gain": gain}
+def _gains(before: Grades, drawn: list[Grades]) -> dict[str, float]:
+    return {
+        "step_reward": fmean(step_reward(before, after) for after in drawn),
+        "refined_gain": fmean(after.overall - before.overall for after in drawn),
+    }

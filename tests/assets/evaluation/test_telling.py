@@ -39,10 +39,12 @@ def items(home: Home) -> Benchmark:
     return benchmarks(home, "sketchbook", EvaluationSettings(), 9.0)[0]
 
 
-def run(home: Home, variant: Variant, roles=None, benchmark: Benchmark | None = None) -> Evaluated:
+def run(
+    home: Home, variant: Variant, roles=None, benchmark: Benchmark | None = None, redraws: int = 1
+) -> Evaluated:
     roles = roles or PLAYERS[variant.name]
     limits = Limits(tries=1)
-    studio = Studio(home, roles.generator, roles.scorer, LoopSettings(), limits, 8)
+    studio = Studio(home, roles.generator, roles.scorer, LoopSettings(), limits, 8, redraws)
     return asyncio.run(evaluate(studio, variant, roles, benchmark or items(home), Silent()))
 
 
@@ -93,6 +95,15 @@ def test_a_critic_that_accepts_everything_is_right_on_good_pictures_only(told: H
     assert mean(evaluated, "verdict_accuracy_false") == 0
     assert mean(evaluated, "step_reward") == 0
     assert mean(evaluated, "refined_gain") is None
+
+
+def test_a_rewritten_prompt_is_drawn_as_often_as_asked(told: Home):
+    once, often = (run(told, FULL, redraws=redraws) for redraws in (1, 4))
+    rejected = [r for r in once.rows if r.metric == "refined_gain"]
+    draws = [sum(c.role == "generator" for c in e.calls) for e in (once, often)]
+    assert draws[1] - draws[0] == 3 * len(rejected)
+    assert mean(often, "step_reward") == pytest.approx(mean(once, "step_reward"), abs=0.15)
+    assert mean(often, "step_reward") != mean(once, "step_reward")
 
 
 class Repeating:
