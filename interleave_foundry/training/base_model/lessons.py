@@ -7,7 +7,8 @@ A caption has no instruction, so there is nothing to copy from: what it says mus
     picture, sentence -> what would be there; the picture after it is not shown
     both pictures, sentence -> what would be there, beside what is there
 
-Readings have no pictures: things are named among words that mean nothing to them, and listed.
+Readings have no pictures: things are named among words that mean nothing to them, and listed. In
+the end there are many of a thing as well, and words like `a picture book`, which names no thing.
 
 Drills have none either: phrases are put beside each other, and only whether they are alike is
 learned. A model that sees both sides right can still not compare them: a quarter of a lesson's
@@ -27,7 +28,7 @@ import numpy as np
 from PIL import Image
 
 from ...inference.sketch.chance import happens, pick, random_by
-from ...inference.sketch.kinds import BACKGROUNDS, PLACES
+from ...inference.sketch.kinds import BACKGROUNDS, KINDS, PLACES
 from ...inference.sketch.renderer import Flaws, render
 from ...inference.sketch.scene import Scene, Thing
 from ...inference.sketch.sentences import phrase_noun, with_article
@@ -44,6 +45,7 @@ MARKS = frozenset({*_WANTED[2:], *_EARLIER[2:]})
 _PAIRS = 0.2
 _EXPECTATIONS = 0.4
 _NOTHING = 0.1  # share of a drill's places that are empty
+_BINDING = ("picture", "story", "school", "comic", "poster", "lesson", "birthday", "guide")
 _DETAILED = 0.7  # share of pictures that are drawn large and shrunk, as those of the lake are
 
 
@@ -92,19 +94,40 @@ def drill(seed: int) -> Lesson:
     return Lesson((), "", _text(lines), marks_only=True)
 
 
-def reading(seed: int) -> Lesson:
+def reading(seed: int, varied: bool = False) -> Lesson:
     """Words in any order and things among them: which things? By seed.
 
     So that a request can be asked in words that nobody was taught with.
+
+    Args:
+        varied: things in the plural as well, and beside them what only sounds like a thing.
     """
     rng = random_by("reading", seed)
     words = [pick(rng, request_words()) for _ in range(int(rng.integers(4, 16)))]
     things = [anything(rng) for _ in range(int(rng.integers(1, 4)))]
-    nouns = [phrase_noun(thing.kind, thing.colour) for thing in things]
-    places = sorted(int(place) for place in rng.integers(len(words) + 1, size=len(nouns)))
-    for place, noun in reversed(list(zip(places, nouns, strict=True))):
-        words.insert(place, with_article(noun))
-    return Lesson((), " ".join(words), f"Named: {', '.join(nouns)}.")
+    said = [_said(thing, rng) if varied else with_article(_name(thing)) for thing in things]
+    asides = [_aside(rng) for _ in range(int(rng.integers(0, 3)))] if varied else []
+    _strew(said, words, rng)
+    _strew(asides, words, rng)
+    return Lesson((), " ".join(words), f"Named: {', '.join(_name(thing) for thing in things)}.")
+
+
+def _said(thing: Thing, rng: np.random.Generator) -> str:
+    """A thing as one of the ways in which a request has it."""
+    many = f"{thing.colour} {KINDS[thing.kind].plural}"
+    return pick(rng, [with_article(_name(thing)), f"the {_name(thing)}", many])
+
+
+def _aside(rng: np.random.Generator) -> str:
+    """No thing, for all the name in it: `a picture book`."""
+    return with_article(f"{pick(rng, _BINDING)} {pick(rng, list(KINDS))}")
+
+
+def _strew(phrases: list[str], words: list[str], rng: np.random.Generator) -> None:
+    """Put phrases anywhere between words, in their order."""
+    places = sorted(int(place) for place in rng.integers(len(words) + 1, size=len(phrases)))
+    for place, phrase in reversed(list(zip(places, phrases, strict=True))):
+        words.insert(place, phrase)
 
 
 @cache

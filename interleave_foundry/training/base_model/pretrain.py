@@ -305,7 +305,7 @@ def _surprises(lessons: Lessons) -> tuple[_Sort, ...]:
     return (
         _Sort(told, first, lessons.batch),
         _Sort(drill, first, half),
-        _Sort(reading, first, half),
+        _Sort(partial(reading, varied=True), first, lessons.batch),
     )
 
 

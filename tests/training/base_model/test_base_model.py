@@ -1,6 +1,7 @@
 """The tiny base model: its lessons are true, it is a Qwen3-VL to every tool, and it really sees."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -116,6 +117,24 @@ def test_a_reading_names_what_is_there():
         named = asked.answer.removeprefix("Named: ").rstrip(".").split(", ")
         assert all(f" {thing}" in f" {asked.question}" for thing in named)
         assert 1 <= len(named) <= 3
+
+
+def test_a_varied_reading_names_many_as_one_and_no_picture_books():
+    plurals = {
+        f"{c} {kind.plural}": f"{c} {kind.name}" for kind in KINDS.values() for c in kind.colours
+    }
+    many = sounding = 0
+    for seed in range(200):
+        asked = reading(seed, varied=True)
+        named = asked.answer.removeprefix("Named: ").rstrip(".").split(", ")
+        for thing in named:
+            forms = {thing, *(plural for plural, one in plurals.items() if one == thing)}
+            assert any(form in asked.question for form in forms)
+            many += re.search(rf"{thing}\b", asked.question) is None
+        sounding += any(f"a picture {kind}" in asked.question for kind in KINDS)
+        assert not any(thing.startswith("picture ") for thing in named)
+    assert many > 50
+    assert sounding > 5
 
 
 def test_only_the_marks_of_a_drill_count():
