@@ -101,8 +101,9 @@ def _ours(folder: Path, data: Path) -> float:
     job = sft_job("bench", folder, _parent(), data, ["critic"], SETTINGS)
 
     @dg.asset
-    def trained(context: dg.AssetExecutionContext) -> None:
+    def trained(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
         asyncio.run(launcher_of(LauncherSettings()).run(context, job, Silent()))
+        return dg.MaterializeResult()
 
     with dg.DagsterInstance.ephemeral() as instance:
         begun = time.perf_counter()
