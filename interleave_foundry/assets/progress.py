@@ -38,7 +38,7 @@ def reporting_to(factory: ProgressFactory) -> Iterator[None]:
 
 
 def progress_factory() -> ProgressFactory:
-    """Where progress goes in this process; nowhere, where nobody asked for it."""
+    """Where progress goes in this process, beside Dagster's log; nowhere, if nobody asked."""
     return _factory.get() or (lambda _label: Silent())
 
 
@@ -46,11 +46,6 @@ def progress_of(context: dg.AssetExecutionContext) -> Progress:
     """The progress listener of an asset's run, labelled with asset and shard."""
     factory = _factory.get()
     return factory(_label(context)) if factory else LogProgress(context.log.info, _label(context))
-
-
-def bar_of(label: str) -> Progress:
-    """For work that writes to Dagster's log itself: a terminal bar or nothing."""
-    return progress_factory()(label)
 
 
 def _label(context: dg.AssetExecutionContext) -> str:

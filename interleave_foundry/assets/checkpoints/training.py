@@ -14,7 +14,7 @@ from ...schemas.training import CheckpointRow
 from ...training.checkpoints import Checkpoints, is_whole
 from ...training.launch import TrainerJob, launcher_of
 from ..foundry import Foundry
-from ..progress import bar_of
+from ..progress import progress_factory
 from .card import model_card
 from .publish import Package, Record, now, publish, record_of
 from .recipes import Recipe
@@ -58,7 +58,7 @@ async def _package(context: dg.AssetExecutionContext, foundry: Foundry, recipe: 
         return Package(recipe.ready(), about, model_card(recipe, record), record, owned=False)
     job = _job(foundry, recipe)
     launcher = launcher_of(foundry.training.launcher)
-    outcome = await launcher.run(context, job, bar_of(recipe.name))
+    outcome = await launcher.run(context, job, progress_factory()(recipe.name))
     record = _record(recipe, _digest(job.payload), outcome.metrics, outcome.curves)
     return Package(outcome.model, about, model_card(recipe, record), record)
 
