@@ -11,7 +11,7 @@ PROFILE ?= sketch
 TESTS ?= tests
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo ui test lint bench docs
+.PHONY: help setup cluster demo ui test lint bench docs
 
 help:
 	@echo "make demo    materialize the whole lineage on the sketch profile"
@@ -21,8 +21,11 @@ help:
 	@echo "make bench   print the numbers of docs/benchmarks.md and write bench.json"
 	@echo "make docs    write docs/tables.md from the schemas"
 	@echo "make setup   make .venv, with what the others need"
+	@echo "make cluster add Ray and Postgres to .venv: for images servers and the profile cluster"
 
 setup: .venv/dev.stamp
+
+cluster: .venv/cluster.stamp
 
 demo: .venv/core.stamp
 	@$(BIN)/interleave run --profile $(PROFILE) --size $(SIZE)
@@ -51,7 +54,12 @@ docs: .venv/core.stamp
 	@touch $@
 	@echo "Ready."
 
-.venv/dev.stamp: requirements/dev.txt .venv/core.stamp
+.venv/cluster.stamp: requirements/cluster.txt .venv/core.stamp
+	@echo "Installing $$(grep -c == requirements/cluster.txt) packages for clusters (once) ..."
+	@$(PIP) -r requirements/cluster.txt
+	@touch $@
+
+.venv/dev.stamp: requirements/dev.txt .venv/cluster.stamp
 	@echo "Installing $$(grep -c == requirements/dev.txt) packages for tests and lint (once) ..."
 	@$(PIP) -r requirements/dev.txt
 	@touch $@

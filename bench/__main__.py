@@ -15,7 +15,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-MODULES = ("engine", "prompts", "curation", "rewards", "training")
+MODULES = ("engine", "prompts", "curation", "rewards", "providers", "images_server", "training")
 DOCUMENT = Path("docs/benchmarks.md")
 
 

@@ -14,7 +14,17 @@ PACKAGE = Path(interleave_foundry.__file__).parent
 # A room imports from those before it only.
 ROOMS = ("schemas", "warehouse", "inference", "training", "assets", "dagster_project")
 # Slow to import, or not installed everywhere: imported inside the function that needs them.
-HEAVY = {"torch", "diffusers", "transformers", "ray", "matplotlib", "datasets", "gradio"}
+HEAVY = {
+    "torch",
+    "diffusers",
+    "transformers",
+    "ray",
+    "matplotlib",
+    "datasets",
+    "gradio",
+    "openai",
+    "google",
+}
 SOURCES = sorted(PACKAGE.rglob("*.py"))
 # Loaded by a trainer in its own environment, never by ours.
 FOREIGN = PACKAGE / "training" / "grpo" / "plugins"

@@ -24,7 +24,13 @@ def test_every_dependency_of_the_package_is_pinned():
     assert {named(line) for line in wanted} <= {named(line) for line in listed("core.txt")}
 
 
-@pytest.mark.parametrize("name", ["core", "dev"])
+def test_every_package_of_a_cluster_is_pinned():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    wanted = project["optional-dependencies"]["cluster"]
+    assert {named(line) for line in wanted} <= {named(line) for line in listed("cluster.txt")}
+
+
+@pytest.mark.parametrize("name", ["core", "cluster", "dev"])
 def test_the_closure_pins_what_is_asked_for_and_nothing_else_than_versions(name):
     pinned = listed(f"{name}.txt")
     assert all(re.fullmatch(r"[A-Za-z0-9._-]+==[^=\s]+", line) for line in pinned)
@@ -34,5 +40,5 @@ def test_the_closure_pins_what_is_asked_for_and_nothing_else_than_versions(name)
 
 
 def test_nothing_is_pinned_twice():
-    names = [named(line) for line in listed("core.txt") + listed("dev.txt")]
+    names = [named(line) for name in ("core", "cluster", "dev") for line in listed(f"{name}.txt")]
     assert len(names) == len(set(names))

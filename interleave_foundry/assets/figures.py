@@ -3,7 +3,9 @@
 Inputs are plain numbers, so any asset can draw.
 """
 
+import math
 from collections.abc import Mapping, Sequence
+from itertools import permutations
 from typing import TYPE_CHECKING
 
 from .plotting import ACCENT, BAD, GOOD, INK, OTHER, PALE, PAPER, drawing, headline, png_of
@@ -118,6 +120,34 @@ def score_by_iteration(rows: Sequence[Mapping[str, float]]) -> bytes:
         attempts.margins(y=0.35)
         attempts.set(xlabel="iteration", ylabel="attempts")
         attempts.set_yticks([])
+        return png_of(figure)
+
+
+def agreement_map(
+    names: Sequence[str], correlations: Mapping[tuple[str, str], float | None]
+) -> bytes:
+    """A square for every two scorers, the greener the more they agree.
+
+    Args:
+        correlations: two names -> their rank correlation; None: it is not known.
+    """
+    from matplotlib.colors import LinearSegmentedColormap
+
+    known = {frozenset(pair): value for pair, value in correlations.items()}
+    pairs = [[known.get(frozenset((row, column))) for column in names] for row in names]
+    colours = LinearSegmentedColormap.from_list("agreement", [BAD, PAPER, GOOD])
+    with drawing(1.6 + 0.7 * len(names)) as (figure, axes):
+        squares = [[math.nan if value is None else value for value in row] for row in pairs]
+        axes.imshow(squares, cmap=colours, vmin=-1, vmax=1)
+        for row, column in permutations(range(len(names)), 2):
+            value = pairs[row][column]
+            words = "unknown" if value is None else f"{value:.2f}"
+            axes.text(column, row, words, ha="center", va="center")
+        axes.set_xticks(range(len(names)), names)
+        axes.set_yticks(range(len(names)), names)
+        axes.tick_params(length=0)
+        axes.set_xlabel("1: the same order; 0: nothing in common; -1: the reverse")
+        headline(figure, "Rank correlation of the scorers' overall scores")
         return png_of(figure)
 
 

@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 import dagster as dg
 from pydantic import Field
 
-from ..inference.backends import build_roles
 from ..inference.roles import Roles
 from ..schemas import FoundryError, Table
 from ..training.settings import TrainingSettings
@@ -36,8 +35,7 @@ class Foundry(dg.ConfigurableResource):
 
     @cached_property
     def roles(self) -> Roles:
-        settings = self.settings
-        return build_roles(settings.roles, settings.sketch, settings.checkpoint, self.home)
+        return self.settings.build(self.home)
 
     @property
     def training(self) -> TrainingSettings:

@@ -29,12 +29,15 @@ FOLLOW_UPSTREAM = (
 
 @dataclass(frozen=True)
 class Node:
-    """An asset of the lineage. `tables[0]` is its main table, of which rows are counted.
+    """An asset of the lineage. `tables[0]` is its main table, of which rows are counted; a profile
+    may leave out others.
 
     `sections` are dotted paths into the profile; a profile that leaves one out (null) leaves out
-    the node. `ledger` tables are shared with other assets; `facts` are what its content follows
-    from beside code, settings and inputs; `holds` tells what it made where that is not whole
-    tables. `optional` nodes are made when they are selected by name.
+    the node; one that `may_be_empty` is made all the same, with nothing in it, so that what depends
+    on it can be made in the UI without a warning. `ledger` tables are shared with other assets;
+    `facts` are what its content follows from beside code, settings and inputs; `holds` tells what
+    it made where that is not whole tables. `optional` nodes are made when they are selected by
+    name.
     """
 
     name: str
@@ -52,11 +55,20 @@ class Node:
     facts: Callable[[Foundry, dg.DagsterInstance], object] | None = None
     holds: Callable[[Foundry], list[str | None]] | None = None
     optional: bool = False
+    may_be_empty: bool = False
+
+    def lacking(self, profile: Profile) -> list[str]:
+        """The sections that steer the node and that a profile does not have."""
+        settings = profile.model_dump(mode="json")
+        return [section for section in self.sections if _setting(settings, section) is None]
 
     def in_profile(self, profile: Profile) -> bool:
         """Whether a profile has every section that steers the node."""
-        settings = profile.model_dump(mode="json")
-        return all(_setting(settings, section) is not None for section in self.sections)
+        return not self.lacking(profile)
+
+    def can_be_made(self, profile: Profile) -> bool:
+        """Whether a profile makes it, be it empty."""
+        return self.may_be_empty or self.in_profile(profile)
 
     def asset_args(self) -> dict[str, Any]:
         """Arguments for `@dg.asset`."""
@@ -76,12 +88,16 @@ class Node:
         }
 
     def fingerprint(self, foundry: Foundry, instance: dg.DagsterInstance, shard: str | None) -> str:
-        """Hash of everything the asset's content follows from; fits a Dagster tag."""
+        """Hash of everything the asset's content follows from; fits a Dagster tag.
+
+        What the profile leaves out is no input.
+        """
         settings = foundry.settings.model_dump(mode="json")
+        inputs = [dep for dep in self.deps if NODES[dep].in_profile(foundry.settings)]
         origin = {
             "code": self.code_version,
             "settings": {section: _setting(settings, section) for section in self.sections},
-            "inputs": {dep: NODES[dep].content(foundry, shard) for dep in self.deps},
+            "inputs": {dep: NODES[dep].content(foundry, shard) for dep in inputs},
             "facts": self.facts(foundry, instance) if self.facts else None,
         }
         return _digest(origin)[:32]
@@ -91,11 +107,12 @@ class Node:
         if self.holds:
             return self.holds(foundry)
         lake = foundry.home.lake
-        return [
+        hashes = (
             lake.content_hash(table, partition)
             for table in self.tables
             for partition in ([shard] if table.sharded and shard else lake.partitions(table))
-        ]
+        )
+        return [found for found in hashes if found]
 
     def data_version(self, foundry: Foundry, shard: str | None) -> str:
         """Hash of what is stored for the asset now: another one when a file is lost or damaged."""
@@ -136,9 +153,8 @@ class Node:
 
     def _partition(self, table: Table, shard: str | None) -> str:
         """Ledger tables are written by several assets, so each has partitions of its own."""
-        if table in self.ledger:
-            return f"{self.name}-{shard}"
-        return shard or "all"
+        partition = shard or "all"
+        return f"{self.name}-{partition}" if table in self.ledger else partition
 
     def _definition_metadata(self) -> dict[str, Any]:
         if not self.tables:

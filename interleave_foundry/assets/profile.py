@@ -5,26 +5,27 @@ from pathlib import Path
 
 from pydantic import Field, PositiveInt
 
-from ..inference.backends import RoleBindings
-from ..inference.checkpoint.settings import CheckpointSettings
+from ..inference.backends import Backends
+from ..inference.loop import check_conditioning
+from ..inference.roles import Roles
 from ..inference.settings import Limits, LoopSettings
-from ..inference.sketch.settings import SketchSettings
 from ..schemas import FoundryError
-from ..schemas.documents import Section, load_document
+from ..schemas.documents import load_document
 from ..training.settings import TrainingSettings
+from ..warehouse import Home
+from .cluster import ClusterSettings
 from .curation.settings import CurationSettings
 from .evaluation.settings import EvaluationSettings
-from .prompts.settings import BankSettings
+from .prompts.settings import BankSettings, PromptsSettings
 
 FOLDER = Path(__file__).parent.parent / "profiles"
 
 
-class Profile(Section):
+class Profile(Backends):
     """Everything that a run of the lineage depends on, beside the code."""
 
     name: str = Field(description="Name shown in tables and logs")
     description: str = Field(description="What it is for, in one line")
-    roles: RoleBindings = Field(description="Backend of each role")
     pack: str = Field(description="Pack (name or folder) whose prompts are told as stories")
     banks: dict[str, PositiveInt] = Field(
         default_factory=dict,
@@ -32,6 +33,9 @@ class Profile(Section):
     )
     sizes: dict[str, PositiveInt] = Field(description="Shards of the told pack for each --size")
     bank: BankSettings = Field(default_factory=BankSettings, description="How prompts are made")
+    prompts: PromptsSettings = Field(
+        default_factory=PromptsSettings, description="What prompts are made of beside the packs"
+    )
     loop: LoopSettings = Field(default_factory=LoopSettings, description="The planner-critic loop")
     limits: Limits = Field(default_factory=Limits, description="Concurrency, timeouts, retries")
     curation: CurationSettings = Field(
@@ -40,17 +44,19 @@ class Profile(Section):
     evaluation: EvaluationSettings = Field(
         default_factory=EvaluationSettings, description="Held-out items, variants, intervals"
     )
-    sketch: SketchSettings = Field(
-        default_factory=SketchSettings, description="The embedded world's rates and sizes"
-    )
-    checkpoint: CheckpointSettings = Field(
-        default_factory=CheckpointSettings,
-        description="Trained planner and critic, where `roles` names backend checkpoint",
-    )
-
     training: TrainingSettings | None = Field(
         None, description="How checkpoints are trained; null: the lineage ends with the data sets"
     )
+
+    cluster: ClusterSettings | None = Field(
+        None, description="Dagster over several machines; null: this one"
+    )
+
+    def build(self, home: Home) -> Roles:
+        """See `Backends`; a generator that cannot do what the loop asks for is refused, too."""
+        roles = super().build(home)
+        check_conditioning(self.loop, roles.generator)
+        return roles
 
     def shards(self, size: str) -> int:
         """Shards of the told pack for a size.

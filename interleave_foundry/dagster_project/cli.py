@@ -18,11 +18,17 @@ app = typer.Typer(
     help="Interleave Foundry: from a taxonomy to agents that tell stories in pictures and text.",
 )
 
+generator = typer.Typer(no_args_is_help=True, help="The generators that draw the pictures.")
+app.add_typer(generator, name="generator")
+agents = typer.Typer(no_args_is_help=True, help="The trained planners and critics.")
+app.add_typer(agents, name="agents")
+
 ProfileOption = Annotated[
     str,
     typer.Option(envvar="INTERLEAVE_PROFILE", help="Profile name, or path of a YAML file."),
 ]
 OutputFormat = Literal["table", "csv", "json", "parquet"]
+Device = Literal["auto", "cpu", "cuda"]
 HomeOption = Annotated[
     str, typer.Option(envvar="INTERLEAVE_HOME", help="Folder or fsspec URL of the lake.")
 ]
@@ -42,9 +48,17 @@ def run(
         bool,
         typer.Option("--force", help="Also what is up to date; finished model calls are reused."),
     ] = False,
+    estimate: Annotated[
+        bool,
+        typer.Option("--estimate", help="Only say what the stories would take: calls, cost, ..."),
+    ] = False,
 ) -> None:
     """Bring the lineage up to date; what is already there is reused."""
-    from .terminal import run_in_terminal
+    from .terminal import estimate_in_terminal, run_in_terminal
+
+    if estimate:
+        estimate_in_terminal(profile, home, size)
+        return
 
     _hear_signals()
     names = [name.strip() for name in select.split(",") if name.strip()]
@@ -77,15 +91,24 @@ def ui(
     port: Annotated[int, typer.Option(help="Port to listen on.")] = 3000,
 ) -> None:
     """Open Dagster: the lineage, its runs, schedules and sensors."""
+    from ..assets.profile import load_profile
     from ..warehouse import Home, refresh_views
     from .instance import open_instance
 
-    with open_instance(Home(home)):
+    with open_instance(Home(home), load_profile(profile).cluster):
         refresh_views(Home(home))
     environment = {**os.environ, "INTERLEAVE_PROFILE": profile, "INTERLEAVE_HOME": home}
     where = ["-w", f"{os.environ['DAGSTER_HOME']}/workspace.yaml", "-h", host, "-p", str(port)]
     command = [sys.executable, "-m", "dagster", "dev", *where]
     os.execve(sys.executable, command, environment)
+
+
+@app.command()
+def doctor(profile: ProfileOption = "sketch", home: HomeOption = ".interleave") -> None:
+    """Say what a profile needs and does not find here; exit status 1 if anything is missing."""
+    from .doctor import report
+
+    raise typer.Exit(0 if report(profile, home) else 1)
 
 
 @app.command()
@@ -97,6 +120,94 @@ def checkpoints(
     from .checkpoint_list import print_checkpoints
 
     print_checkpoints(home, name or None)
+
+
+@generator.command("list")
+def list_generators(profile: ProfileOption = "sketch") -> None:
+    """List the models that can draw: what each can do, and whether it can be used here."""
+    from .generator_list import print_generators
+
+    print_generators(profile)
+
+
+@generator.command("serve")
+def serve_generator(
+    model: Annotated[
+        str, typer.Argument(help="Name, as `interleave generator list` shows it, or `sketch`.")
+    ],
+    registry: Annotated[
+        Path | None, typer.Option(help="YAML file with more models, as profiles name it.")
+    ] = None,
+    replicas: Annotated[
+        int | None, typer.Option(min=1, help="Copies of the model; default one for each GPU.")
+    ] = None,
+    host: Annotated[
+        str,
+        typer.Option(help="Address to listen on; beyond loopback INTERLEAVE_IMAGES_KEY is needed."),
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on.")] = 8010,
+    batch: Annotated[int, typer.Option(min=1, help="Pictures drawn at once, at most.")] = 4,
+    queue: Annotated[int, typer.Option(min=0, help="Pictures that may wait; more are 429.")] = 64,
+    device: Annotated[
+        Device, typer.Option(help="auto: a GPU for each replica where there are any.")
+    ] = "auto",
+    ray: Annotated[
+        str | None,
+        typer.Option(help="Address of a running Ray cluster, from one of its nodes; default none."),
+    ] = None,
+) -> None:
+    """Serve a model over OpenAI's images API, with replicas on Ray Serve.
+
+    Example: `interleave generator serve sketch`
+    """
+    from ..inference.images_server.serving import serve_images
+    from ..inference.images_server.settings import ImagesServerSettings
+
+    settings = ImagesServerSettings(
+        host=host, port=port, replicas=replicas, batch=batch, queue=queue, device=device, ray=ray
+    )
+    serve_images(model, registry, settings, lambda line: typer.echo(line, err=True))
+
+
+@agents.command("serve")
+def serve_agent(
+    checkpoint: Annotated[
+        str,
+        typer.Argument(
+            help="A name that `interleave checkpoints` lists, a folder, or an id of Hugging Face."
+        ),
+    ],
+    flags: Annotated[
+        list[str] | None, typer.Argument(help="After `--`: more flags of `vllm serve`.")
+    ] = None,
+    version: Annotated[
+        str | None, typer.Option(help="Of a name; default: the promoted one, else the newest.")
+    ] = None,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Port to listen on.")] = 8000,
+    gpus: Annotated[
+        int | None, typer.Option(min=0, help="GPUs that share it; 0: CPU. Default: 1 if any.")
+    ] = None,
+    max_length: Annotated[
+        int | None, typer.Option(min=1, help="Tokens of a question and its answer.")
+    ] = None,
+    home: HomeOption = ".interleave",
+) -> None:
+    """Serve a planner or critic with vLLM, which is installed on first use, until Ctrl-C."""
+    from ..training import environments
+    from ..training.serving import ServerSettings, find_model
+    from ..warehouse import Home
+    from .agent_server import serve_in_terminal
+
+    model = find_model(checkpoint, Home(home), version)
+    settings = ServerSettings(
+        host=host,
+        port=port,
+        gpus=min(1, environments.gpus()) if gpus is None else gpus,
+        max_length=max_length,
+        flags=tuple(flags or ()),
+    )
+    serve_in_terminal(model, settings, Home(home))
 
 
 NameArgument = Annotated[str, typer.Argument(help="Name, as `interleave checkpoints` lists it.")]

@@ -14,59 +14,47 @@ import dagster as dg
 import yaml
 from sqlalchemy.exc import DBAPIError
 
+from ..assets.cluster import ClusterSettings
 from ..schemas import StorageError
 from ..warehouse import Home
 from ..warehouse.storage import explained
+from .instance_config import SHARDS_AT_ONCE, dagster_yaml, put_down, workspace_yaml
 
 # A command-line run is tagged with its process, which holds a lock of that name while it lives. Its
 # number would not do: in a container every `interleave run` is process 1.
 RUNNER_TAG = "interleave/runner"
 RUNNER = secrets.token_hex(8)
-# Shards at work at the same time, over all runs; the calls within a shard have limits of their own.
 TRAINING_POOL = "gpu_train"
-POOLS = {"generator": 4, "agents": 4, TRAINING_POOL: 1}
-CONFIG = """\
-# Written by Interleave Foundry on first use; yours to change.
-telemetry: {enabled: false}
-nux: {enabled: false}
-concurrency:
-  runs: {max_concurrent_runs: 4}
-  pools: {granularity: op, default_limit: 4}
-run_monitoring: {enabled: true, free_slots_after_run_end_seconds: 30, poll_interval_seconds: 15}
-"""
-
-WORKSPACE = """\
-# Written by Interleave Foundry on first use; yours to change.
-load_from:
-  - python_module:
-      module_name: interleave_foundry.dagster_project.definitions
-      location_name: interleave
-"""
 
 
-def prepare_home(home: Home) -> Path:
-    """Make `DAGSTER_HOME` exist and known to this process and its children."""
-    folder = home.dagster.resolve()
+def prepare_home(home: Home, cluster: ClusterSettings | None = None) -> Path:
+    """Make `DAGSTER_HOME` exist, as the profile wants it, and known to this and its children."""
+    folder, config = home.dagster.resolve(), dagster_yaml(cluster)
     with explained("written", folder):
         folder.mkdir(parents=True, exist_ok=True)
-        for name, text in (("dagster.yaml", CONFIG), ("workspace.yaml", WORKSPACE)):
-            if not (folder / name).exists():
-                (folder / name).write_text(text, "utf-8")
+        put_down(folder / "dagster.yaml", config)
+        put_down(folder / "workspace.yaml", workspace_yaml())
     os.environ["DAGSTER_HOME"] = str(folder)
     return folder
 
 
 @contextmanager
-def open_instance(home: Home) -> Iterator[dg.DagsterInstance]:
+def open_instance(
+    home: Home, cluster: ClusterSettings | None = None
+) -> Iterator[dg.DagsterInstance]:
     """The instance, with its pools created and dead command-line runs closed.
+
+    Args:
+        cluster: section of the profile; None: everything on this machine.
 
     Raises:
         StorageError: Dagster's storage cannot be read or written, now or later.
+        FoundryError: a package or variable is missing that the cluster needs.
     """
-    folder = prepare_home(home)
+    folder = prepare_home(home, cluster)
     config = _command_line_config(folder)
     with _explained(folder), dg.DagsterInstance.from_config(str(folder), config) as instance:
-        create_pools(instance)
+        create_pools(instance, cluster.runs if cluster else SHARDS_AT_ONCE)
         close_dead_runs(instance, folder)
         with _alive(folder):
             yield instance
@@ -98,11 +86,11 @@ def _explained(folder: Path) -> Iterator[None]:
         ) from error
 
 
-def create_pools(instance: dg.DagsterInstance) -> None:
+def create_pools(instance: dg.DagsterInstance, shards: int) -> None:
     """Give every pool its size, unless somebody has set one already."""
     storage = instance.event_log_storage
     known = {info.name for info in storage.get_pool_limits()}
-    for name, slots in POOLS.items():
+    for name, slots in (("generator", shards), ("agents", shards), (TRAINING_POOL, 1)):
         if name not in known:
             storage.set_concurrency_slots(name, slots)
 

@@ -126,7 +126,7 @@ class _Order:
 def _elsewhere(order: _Order, shard: str | None) -> Outcome:
     """A stage in a process of its own."""
     foundry = Foundry(profile=order.profile, root=order.root)
-    with open_instance(foundry.home) as instance, reporting_to(Relayed):
+    with open_instance(foundry.home, foundry.settings.cluster) as instance, reporting_to(Relayed):
         nodes = selected(order.nodes, foundry.settings)
         return _Stage(foundry, instance, str, order.force).run(nodes, shard)
 

@@ -31,7 +31,7 @@ def selected(names: Sequence[str], profile: Profile) -> list[Node]:
     if unknown := sorted(set(names) - set(known)):
         raise FoundryError(f"no asset named {', '.join(unknown)}; there are: {', '.join(known)}")
     if not names:
-        return [node for node in nodes if not node.optional and node.in_profile(profile)]
+        return [node for node in nodes if not node.optional and node.can_be_made(profile)]
     chosen = [node for node in nodes if node.name in names]
     for node in chosen:
         _require_sections(node, profile)
@@ -92,8 +92,9 @@ def _apart(nodes: Sequence[Node]) -> list[list[Node]]:
 
 
 def _require_sections(node: Node, profile: Profile) -> None:
-    if not node.in_profile(profile):
+    if not node.can_be_made(profile):
+        sections = node.lacking(profile)
         raise FoundryError(
-            f"profile {profile.name} has no section {' and '.join(node.sections)}, which "
+            f"profile {profile.name} has no section {' and '.join(sections)}, which "
             f"{node.name} needs: add it, or use a profile that has it"
         )

@@ -10,6 +10,7 @@ from rich.table import Table as RichTable
 from ..assets.foundry import Foundry
 from ..assets.progress import reporting_to
 from ..assets.trajectories import gallery
+from ..assets.trajectories.estimate import Estimate, estimate
 from ..schemas import TABLES, Table
 from ..warehouse import Home, refresh_views
 from ..warehouse.sql import run_sql
@@ -33,7 +34,7 @@ def run_in_terminal(
     shards = foundry.settings.shards(size)
     started = time.monotonic()
     with (
-        open_instance(foundry.home) as instance,
+        open_instance(foundry.home, foundry.settings.cluster) as instance,
         _bars(console) as bars,
         reporting_to(lambda label: TerminalProgress(bars, label)),
     ):
@@ -41,6 +42,36 @@ def run_in_terminal(
         outcome = run_lineage(foundry, instance, shards, select, show, jobs, force)
     refresh_views(foundry.home)
     _summarize(console, foundry, outcome, time.monotonic() - started)
+
+
+def estimate_in_terminal(profile: str, root: str, size: str) -> None:
+    """Print what the stories of a size would take; nothing is called."""
+    foundry = Foundry(profile=profile, root=root)
+    expected = estimate(foundry, foundry.settings.shards(size))
+    console = Console()
+    console.print(f"{expected.stories:,} stories to tell\n")
+    console.print(_estimate_grid(expected))
+    console.print(
+        f"\nabout {expected.usd:,.2f} USD and {expected.disk_gb:,.1f} GB of pictures; "
+        "hours are those of a role alone, with all of its slots"
+    )
+
+
+def _estimate_grid(expected: Estimate) -> RichTable:
+    columns = ("role", "model", "calls", "tokens in", "tokens out", "hours", "USD", "known from")
+    grid = RichTable(*columns, box=None, header_style="bold")
+    for role in expected.roles:
+        grid.add_row(
+            role.role,
+            role.model,
+            f"{role.calls:,}",
+            f"{role.input_tokens:,}",
+            f"{role.output_tokens:,}",
+            f"{role.hours:,.1f}",
+            "no price" if role.usd is None else f"{role.usd:,.2f}",
+            f"{role.seen:,} calls here" if role.seen else "assumed",
+        )
+    return grid
 
 
 class TerminalProgress:

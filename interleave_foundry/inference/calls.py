@@ -13,9 +13,9 @@ such a row costs nothing.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
-from typing import Any, Generic, NamedTuple, TypeVar, cast
+from typing import Any, Generic, NamedTuple, Self, TypeVar, cast
 from weakref import WeakValueDictionary
 
 from pydantic import TypeAdapter
@@ -23,8 +23,20 @@ from pydantic import TypeAdapter
 from ..schemas import BadImageError
 from ..schemas.trajectories import ModelCallRow, Role
 from ..warehouse import Home, Picture
+from .ensemble import Graded, graded
+from .expander import BankBrief, Expander, Proposals
 from .finished import CallKey, FinishedCall, FinishedCalls
-from .roles import Backend, BadAnswer, Plan, PlanRequest, Roles, Score, Verdict
+from .roles import (
+    Backend,
+    BadAnswer,
+    Plan,
+    PlanRequest,
+    Roles,
+    Score,
+    Scorer,
+    Verdict,
+    is_patient,
+)
 from .seeds import stable_hash
 from .settings import Limits
 from .tries import ANSWERS, Caller, CallFailed, Effort, one_line
@@ -68,10 +80,10 @@ def request_hash(role: Role, backend: Backend, content: dict[str, Any]) -> str:
     return stable_hash(role, backend.backend, backend.model, content)
 
 
-class ModelCalls:
+class JournaledCalls:
     """Calls made on behalf of one shard of one asset; a context manager that owns its journal.
 
-    All four raise `BadAnswer` for a final refusal and `CallFailed` when no try succeeded; errors
+    Every call raises `BadAnswer` for a final refusal and `CallFailed` when no try succeeded; errors
     of lake and journal (a full disk) pass through as they are.
 
     Args:
@@ -80,15 +92,8 @@ class ModelCalls:
     """
 
     def __init__(
-        self,
-        home: Home,
-        asset: str,
-        shard: str,
-        roles: Roles,
-        limits: Limits,
-        lender: str | None = None,
+        self, home: Home, asset: str, shard: str, limits: Limits, lender: str | None = None
     ) -> None:
-        self.roles = roles
         self._asset, self._shard = asset, shard
         self._images = home.images
         self._caller = Caller(limits)
@@ -97,7 +102,7 @@ class ModelCalls:
         self._finished = self._lent = FinishedCalls()
         self._asking: WeakValueDictionary[CallKey, asyncio.Lock] = WeakValueDictionary()
 
-    def __enter__(self) -> "ModelCalls":
+    def __enter__(self) -> Self:
         """Become the journal's only writer, then read what is finished."""
         self._journal.__enter__()
         try:
@@ -110,6 +115,114 @@ class ModelCalls:
 
     def __exit__(self, *error: object) -> None:
         self._journal.close()
+
+    async def picture(self, sha256: str) -> Picture:
+        """A stored picture. Raises `BadImageError` when it is missing or not what it was."""
+        return await asyncio.to_thread(self._images.get, sha256)
+
+    def ledger(self) -> list[ModelCallRow]:
+        """A row per call ever made for this shard, in the order in which they finished."""
+        return self._finished.ledger()
+
+    async def _call(self, request: _Request[T]) -> Called[T]:
+        digest = request_hash(request.role, request.backend, request.content)
+        key = CallKey(*request.place, request.role, digest)
+        async with self._asking.setdefault(key, asyncio.Lock()):  # the same at once: paid once
+            return await self._finished_or_made(request, key)
+
+    async def _finished_or_made(self, request: _Request[T], key: CallKey) -> Called[T]:
+        line = self._finished.find(key) or await self._borrow(key)
+        if line is None:
+            return await self._make(request, key)
+        if line.answer is None:
+            raise _failure(line)
+        try:
+            return Called(cast(T, await self._restored(line)), line.call)
+        except BadImageError:  # the picture was deleted since: the call is owed again
+            return await self._make(request, key)
+
+    async def _make(self, request: _Request[T], key: CallKey) -> Called[T]:
+        patient = is_patient(request.backend)
+        effort = await self._caller.call(request.role, request.ask, patient)
+        line = await _to_the_end(self._keep(request, key, effort))
+        if effort.error:
+            raise _failure(line) from effort.error
+        return Called(cast(T, effort.answer), line.call)
+
+    async def _keep(self, request: _Request[T], key: CallKey, effort: Effort[T]) -> FinishedCall:
+        stored = await self._stored(request.role, effort)
+        refused = isinstance(effort.error, BadAnswer)
+        return await self._record(FinishedCall(self._row(request, key, effort), stored, refused))
+
+    async def _borrow(self, key: CallKey) -> FinishedCall | None:
+        lent = self._lent.find(key)
+        if lent is None:
+            return None
+        free = {"input_tokens": None, "output_tokens": None, "cost_usd": 0.0, "seconds": 0.0}
+        own = {"asset": self._asset, "call_id": self._call_id(key), "cached": True, "retries": 0}
+        call = lent.call.model_copy(update=free | own)
+        return await self._record(FinishedCall(call, lent.answer, lent.refused))
+
+    async def _record(self, line: FinishedCall) -> FinishedCall:
+        await self._journal.add(line.record())
+        self._finished.add(line)
+        return line
+
+    def _row(self, request: _Request[T], key: CallKey, effort: Effort[T]) -> ModelCallRow:
+        return ModelCallRow(
+            call_id=self._call_id(key),
+            asset=self._asset,
+            shard=self._shard,
+            **key._asdict(),
+            backend=request.backend.backend,
+            model=request.backend.model,
+            input_tokens=effort.usage.input_tokens,
+            output_tokens=effort.usage.output_tokens,
+            cost_usd=effort.usage.cost_usd,
+            images=request.images,
+            seconds=effort.seconds,
+            cached=False,
+            retries=max(effort.tries - 1, 0) + effort.usage.retries,
+            error=one_line(effort.error) if effort.error else None,
+            started_at=effort.started_at,
+        )
+
+    def _call_id(self, key: CallKey) -> str:
+        return stable_hash(self._asset, self._shard, *key, self._finished.rounds(key))
+
+    async def _stored(self, role: Role, effort: Effort[T]) -> dict[str, Any] | None:
+        """The answer as its line holds it; bytes that are no picture become the call's error."""
+        if effort.error:
+            return None
+        if not isinstance(effort.answer, Picture):
+            return cast(dict[str, Any], _TEXT_ANSWERS[role].dump_python(effort.answer, mode="json"))
+        try:
+            return {"image": await asyncio.to_thread(self._images.put, effort.answer)}
+        except BadImageError as error:
+            effort.error = BadAnswer(str(error))
+            return None
+
+    async def _restored(self, line: FinishedCall) -> object:
+        answer = line.answer or {}
+        if line.call.role == "generator":
+            return await self.picture(answer["image"])
+        return _TEXT_ANSWERS[line.call.role].validate_python(answer)
+
+
+class ModelCalls(JournaledCalls):
+    """Calls of the four roles."""
+
+    def __init__(
+        self,
+        home: Home,
+        asset: str,
+        shard: str,
+        roles: Roles,
+        limits: Limits,
+        lender: str | None = None,
+    ) -> None:
+        super().__init__(home, asset, shard, limits, lender)
+        self.roles = roles
 
     async def plan(self, place: Place, request: PlanRequest) -> Called[Plan]:
         planner, images = self.roles.planner, _hashes(request.images)
@@ -135,102 +248,25 @@ class ModelCalls:
 
     async def score(
         self, place: Place, before: Picture | None, after: Picture, instruction: str
-    ) -> Called[Score]:
-        scorer, images = self.roles.scorer, _hashes((before, after))
+    ) -> Graded:
+        """The attempt's grades; each member of an ensemble is a call of its own."""
+        images = _hashes((before, after))
         content = {"images": images, "instruction": instruction}
-        count, ask = _count(images), partial(scorer.score, before, after, instruction)
-        return await self._call(_Request("scorer", scorer, place, content, count, ask))
 
-    async def picture(self, sha256: str) -> Picture:
-        """A stored picture. Raises `BadImageError` when it is missing or not what it was."""
-        return await asyncio.to_thread(self._images.get, sha256)
+        async def ask(scorer: Scorer) -> Score:
+            score = partial(scorer.score, before, after, instruction)
+            request = _Request("scorer", scorer, place, content, _count(images), score)
+            return (await self._call(request)).answer
 
-    def ledger(self) -> list[ModelCallRow]:
-        """A row per call ever made for this shard, in the order in which they finished."""
-        return self._finished.ledger()
+        return await graded(self.roles.scorer, ask)
 
-    async def _call(self, request: _Request[T]) -> Called[T]:
-        digest = request_hash(request.role, request.backend, request.content)
-        key = CallKey(*request.place, request.role, digest)
-        async with self._asking.setdefault(key, asyncio.Lock()):  # the same at once: paid once
-            return await self._finished_or_made(request, key)
 
-    async def _finished_or_made(self, request: _Request[T], key: CallKey) -> Called[T]:
-        line = self._finished.find(key) or self._borrow(key)
-        if line is None:
-            return await self._make(request, key)
-        if line.answer is None:
-            raise _failure(line)
-        try:
-            return Called(cast(T, await self._restored(line)), line.call)
-        except BadImageError:  # the picture was deleted since: the call is owed again
-            return await self._make(request, key)
+class ExpanderCalls(JournaledCalls):
+    """Calls that ask for new terms of vocabulary banks."""
 
-    async def _make(self, request: _Request[T], key: CallKey) -> Called[T]:
-        effort = await self._caller.call(request.role, request.ask)
-        line = await _to_the_end(self._keep(request, key, effort))
-        if effort.error:
-            raise _failure(line) from effort.error
-        return Called(cast(T, effort.answer), line.call)
-
-    async def _keep(self, request: _Request[T], key: CallKey, effort: Effort[T]) -> FinishedCall:
-        stored = await self._stored(request.role, effort)
-        refused = isinstance(effort.error, BadAnswer)
-        return self._record(FinishedCall(self._row(request, key, effort), stored, refused))
-
-    def _borrow(self, key: CallKey) -> FinishedCall | None:
-        lent = self._lent.find(key)
-        if lent is None:
-            return None
-        free = {"input_tokens": None, "output_tokens": None, "cost_usd": 0.0, "seconds": 0.0}
-        own = {"asset": self._asset, "call_id": self._call_id(key), "cached": True, "retries": 0}
-        call = lent.call.model_copy(update=free | own)
-        return self._record(FinishedCall(call, lent.answer, lent.refused))
-
-    def _record(self, line: FinishedCall) -> FinishedCall:
-        self._journal.append(line.record())
-        self._finished.add(line)
-        return line
-
-    def _row(self, request: _Request[T], key: CallKey, effort: Effort[T]) -> ModelCallRow:
-        return ModelCallRow(
-            call_id=self._call_id(key),
-            asset=self._asset,
-            shard=self._shard,
-            **key._asdict(),
-            backend=request.backend.backend,
-            model=request.backend.model,
-            input_tokens=effort.usage.input_tokens,
-            output_tokens=effort.usage.output_tokens,
-            cost_usd=effort.usage.cost_usd,
-            images=request.images,
-            seconds=effort.seconds,
-            cached=False,
-            retries=max(effort.tries - 1, 0),
-            error=one_line(effort.error) if effort.error else None,
-            started_at=effort.started_at,
-        )
-
-    def _call_id(self, key: CallKey) -> str:
-        return stable_hash(self._asset, self._shard, *key, self._finished.rounds(key))
-
-    async def _stored(self, role: Role, effort: Effort[T]) -> dict[str, Any] | None:
-        """The answer as its line holds it; bytes that are no picture become the call's error."""
-        if effort.error:
-            return None
-        if not isinstance(effort.answer, Picture):
-            return cast(dict[str, Any], _TEXT_ANSWERS[role].dump_python(effort.answer, mode="json"))
-        try:
-            return {"image": await asyncio.to_thread(self._images.put, effort.answer)}
-        except BadImageError as error:
-            effort.error = BadAnswer(str(error))
-            return None
-
-    async def _restored(self, line: FinishedCall) -> object:
-        answer = line.answer or {}
-        if line.call.role == "generator":
-            return await self.picture(answer["image"])
-        return _TEXT_ANSWERS[line.call.role].validate_python(answer)
+    async def expand(self, place: Place, expander: Expander, brief: BankBrief) -> Called[Proposals]:
+        content, ask = asdict(brief), partial(expander.expand, brief)
+        return await self._call(_Request("expander", expander, place, content, 0, ask))
 
 
 async def _to_the_end(work: Coroutine[Any, Any, T]) -> T:

@@ -7,6 +7,7 @@ from typing import Protocol, TypeVar
 from ..schemas import BadImageError, FoundryError
 from ..schemas.trajectories import QuarantineRow
 from .progress import Progress
+from .roles import BackendError
 from .tries import one_line
 
 _REASONS_SHOWN = 3
@@ -38,6 +39,7 @@ class Crew:
         self._progress = progress
         self._done, self._total = 0, 0
         self._aside: list[QuarantineRow] = []
+        self._stop: BackendError | None = None
 
     async def each(
         self,
@@ -49,6 +51,7 @@ class Crew:
 
         Raises:
             FoundryError: too many prompts were set aside, or the lake cannot be written.
+            BackendError: a backend takes no more calls; those under way were finished.
         """
         self._total = len(items)
         results: dict[int, Result] = {}
@@ -60,6 +63,8 @@ class Crew:
                     group.create_task(self._worker(queue, work, results))
         except BaseExceptionGroup as errors:
             raise _first(errors) from None
+        if self._stop:
+            raise self._stop
         return [results[number] for number in range(len(items))]
 
     async def _worker(
@@ -69,7 +74,12 @@ class Crew:
         results: dict[int, Result],
     ) -> None:
         for number, item in queue:
-            results[number] = await work(item)
+            try:
+                results[number] = await work(item)
+            except BackendError as error:  # the others will meet it too, each in its own time
+                self._stop = error
+            if self._stop:
+                return
             self._done += 1
             self._note(results[number].quarantine)
             self._tell()

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from ..schemas import FoundryError
 from ..schemas.trajectories import ModelCallRow, Role
-from ..warehouse import Journal
+from ..warehouse import AnyJournal
 
 
 class CallKey(NamedTuple):
@@ -58,7 +58,7 @@ class FinishedCalls:
         self._ledger: dict[str, ModelCallRow] = {}
 
     @classmethod
-    def read(cls, journal: Journal) -> "FinishedCalls":
+    def read(cls, journal: AnyJournal) -> "FinishedCalls":
         """Index a journal's lines.
 
         Raises:
@@ -86,7 +86,7 @@ class FinishedCalls:
         return list(self._ledger.values())
 
 
-def _parsed(journal: Journal) -> Iterator[FinishedCall]:
+def _parsed(journal: AnyJournal) -> Iterator[FinishedCall]:
     for number, record in enumerate(journal.records(), start=1):
         try:
             call = ModelCallRow.model_validate(record["call"])

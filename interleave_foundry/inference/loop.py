@@ -1,19 +1,20 @@
 """The planner-critic loop over one plan (InterleaveThinker, section 3.1).
 
     I_0 = the last input picture, or none
+    C   = the input pictures, if `conditioning` is `all`
     for every step i of the plan:
         r_0 = the step's prompt
         for t = 0 .. T_max - 1:
-            I   = generator(r_t, I_{i-1})
+            I   = generator(r_t, I_{i-1})             # with `all`: generator(r_t, C)
             accepted, r_{t+1} = critic(I_{i-1}, I, goal = r_0, made by = r_t; "" at t = 0)
             if accepted: break
-        I_i = the accepted picture, or what `on_exhausted` says
+        I_i = the accepted picture, or what `on_exhausted` says; it joins C
 
 The loop is an event stream: it decides, and leaves it to its listeners to write rows or to show a
 user what is going on.
 """
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -29,7 +30,7 @@ from .events import (
     StepStarted,
     TextTold,
 )
-from .roles import BadAnswer, Plan, PlanStep
+from .roles import BackendError, BadAnswer, Generator, Plan, PlanStep, name_of, references_of
 from .seeds import attempt_seed
 from .settings import LoopSettings
 
@@ -57,7 +58,7 @@ class Loop:
     async def events(self) -> AsyncGenerator[Event, None]:
         """Tell the story."""
         check_plan(self.story.plan, self.settings.max_steps)
-        picture = self.story.inputs[-1] if self.story.inputs else None
+        pictures = list(self.story.inputs)
         exhausted = False
         for step in self.story.plan.steps:
             yield StepStarted(step)
@@ -65,7 +66,7 @@ class Loop:
                 yield TextTold(step, step.auxiliary_text or step.instruction or "")
                 continue
             attempts = []
-            async for event in self._attempts(step, step.prompt, picture):
+            async for event in self._attempts(step, step.prompt, pictures):
                 yield event
                 if isinstance(event, Judged):
                     attempts.append(event)
@@ -78,16 +79,16 @@ class Loop:
             if chosen is None:
                 yield Finished("stopped")
                 return
-            picture = chosen.drawn.picture
+            pictures.append(chosen.drawn.picture)
         yield Finished("exhausted" if exhausted else "complete")
 
     async def _attempts(
-        self, step: PlanStep, goal: str, source: Picture | None
+        self, step: PlanStep, goal: str, pictures: Sequence[Picture]
     ) -> AsyncGenerator[Drawn | Judged, None]:
         """Draw, judge and refine until a picture is accepted or T_max is reached."""
         prompt = goal
         for iteration in range(self.settings.t_max):
-            drawn = await self._draw(step, iteration, prompt, source)
+            drawn = await self._draw(step, iteration, prompt, pictures)
             yield drawn
             judged = await self._judge(drawn, goal)
             yield judged
@@ -96,12 +97,20 @@ class Loop:
             prompt = judged.verdict.refined_prompt.strip() or prompt
 
     async def _draw(
-        self, step: PlanStep, iteration: int, prompt: str, source: Picture | None
+        self, step: PlanStep, iteration: int, prompt: str, pictures: Sequence[Picture]
     ) -> Drawn:
         place = self._place(step, iteration)
         seed = attempt_seed(self.settings.seed, self.story.prompt_id, step.step_number, iteration)
-        picture, call = await self.calls.generate(place, prompt, (source,) if source else (), seed)
+        picture, call = await self.calls.generate(place, prompt, self._shown(pictures), seed)
+        source = pictures[-1] if pictures else None
         return Drawn(step, iteration, prompt, seed, source, picture, call)
+
+    def _shown(self, pictures: Sequence[Picture]) -> Sequence[Picture]:
+        """What the generator looks at, of the story's pictures so far."""
+        most = references_of(self.calls.roles.generator)
+        if self.settings.conditioning == "last":
+            most = 1
+        return tuple(pictures if most is None else pictures[-most:])
 
     async def _judge(self, drawn: Drawn, goal: str) -> Judged:
         place = self._place(drawn.step, drawn.iteration)
@@ -126,6 +135,20 @@ class Loop:
 
     def _place(self, step: PlanStep, iteration: int) -> Place:
         return Place(self.story.prompt_id, step.step_number, iteration)
+
+
+def check_conditioning(settings: LoopSettings, generator: Generator) -> None:
+    """Refuse a generator that would ignore all but the last of the pictures it is shown.
+
+    Raises:
+        BackendError: it would.
+    """
+    if settings.conditioning == "all" and references_of(generator) == 1:
+        raise BackendError(
+            f"`loop.conditioning: all` needs a generator that looks at several pictures, and "
+            f"{name_of(generator)} looks at the last one only: set it to last, or name another "
+            "generator (`interleave generator list` shows those that can: references)"
+        )
 
 
 def check_plan(plan: Plan, max_steps: int) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
+from ..schemas import FoundryError
 from ..warehouse import Picture
 
 
@@ -80,6 +81,17 @@ class Backend(Protocol):
         """Model name and revision or version; changes whenever answers may change."""
 
 
+def is_patient(backend: Backend) -> bool:
+    """Whether its calls wait in batches for hours: then they need no slots, and all begin."""
+    return bool(getattr(backend, "patient", False))
+
+
+def references_of(generator: Backend) -> int | None:
+    """How many pictures a generator looks at. 1: only the last; None: as many as it is given."""
+    limit: int | None = getattr(generator, "references", 1)
+    return limit
+
+
 @runtime_checkable
 class Planner(Backend, Protocol):
     async def plan(self, request: PlanRequest) -> Plan:
@@ -94,6 +106,8 @@ class Planner(Backend, Protocol):
 class Generator(Backend, Protocol):
     async def generate(self, prompt: str, images: Sequence[Picture], seed: int) -> Picture:
         """Draw; without `images` text-to-image, with them an edit of the last one.
+
+        A generator that looks at the others, too, says so: see `references_of`.
 
         Raises:
             BadAnswer: this prompt or picture cannot be drawn, now or later.
@@ -126,6 +140,10 @@ class BadAnswer(Exception):  # noqa: N818 - reads as what it is
 
 class TryLater(Exception):  # noqa: N818 - reads as what it is
     """A backend's word that the same request may succeed later: rate limit, overload, outage."""
+
+
+class BackendError(FoundryError):
+    """No call of a backend can succeed until somebody acts: the run stops, journals are kept."""
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,7 @@
 """What may be set about the loop and about how models are called."""
 
+from typing import Literal
+
 from pydantic import Field
 
 from ..schemas.documents import Section
@@ -14,6 +16,14 @@ class LoopSettings(Section):
         "last",
         description="After T_max rejections: go on with the last picture, as the reference does; "
         "with the best one, as the scorer ranks them; or stop the story",
+    )
+    conditioning: Literal["last", "all"] = Field(
+        "last",
+        # Its rules are older than this one: what was told without it keeps its id.
+        exclude_if=lambda value: value == "last",
+        description="What the generator is shown: the last picture of the story alone; or all, "
+        "input pictures included, the last one last. `all` needs a generator that looks at several "
+        "pictures; it is shown the newest of them, as many as it takes",
     )
     seed: int = Field(0, description="Every draw's seed is derived from it")
     max_steps: int = Field(50, ge=1, description="A plan with more steps is set aside as an error")

@@ -4,18 +4,21 @@ Each runs on one event loop, makes its calls through the shard's journal, and ca
 moment and started again: finished calls are found, the rest is made, the rows come out the same.
 """
 
+import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
 
 from ..schemas import Row
 from ..schemas.bank import PromptRow
 from ..schemas.trajectories import (
+    GRADES,
     AttemptRow,
+    MemberScoreRow,
     ModelCallRow,
     PlanRow,
     QuarantineRow,
@@ -25,14 +28,16 @@ from ..schemas.trajectories import (
 from ..warehouse import Home, Picture
 from .calls import ModelCalls, Place
 from .crew import Crew, Outcome, reason_aside
+from .ensemble import Graded, Opinion
 from .loop import Loop, Story, check_plan
 from .plans import by_prompt, plan_of, plan_rows
 from .progress import Progress, Silent
 from .records import TrajectoryRecord
-from .roles import BadAnswer, PlanRequest, Roles, Score, name_of
+from .roles import BadAnswer, PlanRequest, Roles, Score, is_patient, name_of
 from .settings import Limits, LoopSettings
 
 R = TypeVar("R", bound=Row)
+D = TypeVar("D")
 
 
 class _Tables:
@@ -64,9 +69,13 @@ class ShardResult(_Tables):
 
 @dataclass(frozen=True, repr=False)
 class ScoredShard(_Tables):
-    """A shard's scores. A prompt that was set aside has none at all, rather than some."""
+    """A shard's scores. A prompt that was set aside has none at all, rather than some.
+
+    `members` are what the members of an ensemble said.
+    """
 
     scores: list[ScoreRow]
+    members: list[MemberScoreRow]
     calls: list[ModelCallRow]
     quarantine: list[QuarantineRow]
 
@@ -89,7 +98,8 @@ async def plan_shard(
         return PlannedShard([], [], [])
     shard = rows[0].shard
     with ModelCalls(home, "plans", shard, roles, limits) as calls:
-        crew = Crew(shard, limits.in_flight, limits.failure_share, progress or Silent())
+        workers = len(rows) if is_patient(roles.planner) else limits.in_flight
+        crew = Crew(shard, workers, limits.failure_share, progress or Silent())
         planned = await crew.each(rows, _Planning(calls, settings))
         return PlannedShard(
             plans=[row for outcome in planned for row in outcome.rows],
@@ -151,10 +161,13 @@ async def score_shard(
     goals = _goals(rows_of(TrajectoryRow, trajectories), rows_of(PlanRow, plans))
     chains = _by_trajectory(rows_of(AttemptRow, attempts))
     with ModelCalls(home, "scores", shard, roles, limits, lender="trajectories") as calls:
-        crew = Crew(shard, limits.in_flight, limits.failure_share, progress or Silent())
+        workers = len(chains) if is_patient(roles.scorer) else limits.in_flight
+        crew = Crew(shard, workers, limits.failure_share, progress or Silent())
         scored = await crew.each(chains, _Scoring(calls, goals), size=len)
+        rows = [row for outcome in scored for row in outcome.rows]
         return ScoredShard(
-            scores=[row for outcome in scored for row in outcome.rows],
+            scores=[row.score for row in rows],
+            members=[member for row in rows for member in row.members],
             calls=calls.ledger(),
             quarantine=_set_aside(scored),
         )
@@ -168,10 +181,10 @@ def rows_of(kind: type[R], rows: Iterable[R] | pa.Table) -> list[R]:
 
 
 @dataclass(frozen=True)
-class _Done(Generic[R]):
+class _Done(Generic[D]):
     """What came of one prompt."""
 
-    rows: list[R]
+    rows: list[D]
     quarantine: QuarantineRow | None
 
 
@@ -225,26 +238,44 @@ class _Telling:
 
 
 @dataclass(frozen=True)
+class _Scored:
+    """The rows of one attempt."""
+
+    score: ScoreRow
+    members: list[MemberScoreRow]
+
+    @classmethod
+    def of(cls, attempt: AttemptRow, graded: Graded, scorer: str) -> "_Scored":
+        members = [_member_row(attempt, opinion) for opinion in graded.opinions]
+        return cls(_score_row(attempt, graded.answer, scorer), members)
+
+
+@dataclass(frozen=True)
 class _Scoring:
     calls: ModelCalls
     goals: dict[tuple[str, int], str]
 
-    async def __call__(self, chain: list[AttemptRow]) -> _Done[ScoreRow]:
-        rows: list[ScoreRow] = []
+    async def __call__(self, chain: list[AttemptRow]) -> _Done[_Scored]:
+        rows: list[_Scored] = []
         reason = await reason_aside(self._score(chain, rows))
         return _Done([] if reason else rows, _quarantine(chain[0], "scores", reason))
 
-    async def _score(self, chain: list[AttemptRow], rows: list[ScoreRow]) -> None:
-        for attempt in chain:
-            goal = self.goals.get((attempt.trajectory_id, attempt.step_number))
-            if goal is None:
-                raise BadAnswer(f"no plan says what step {attempt.step_number} was to draw")
-            source, image = attempt.source_image, attempt.image
-            before = await self.calls.picture(source) if source else None
-            after = await self.calls.picture(image)
-            place = Place(attempt.prompt_id, attempt.step_number, attempt.iteration)
-            score = (await self.calls.score(place, before, after, goal)).answer
-            rows.append(_score_row(attempt, score, name_of(self.calls.roles.scorer)))
+    async def _score(self, chain: list[AttemptRow], rows: list[_Scored]) -> None:
+        if is_patient(self.calls.roles.scorer):  # all at once, to wait in one batch
+            rows.extend(await asyncio.gather(*map(self._graded, chain)))
+            return
+        rows.extend([await self._graded(attempt) for attempt in chain])
+
+    async def _graded(self, attempt: AttemptRow) -> _Scored:
+        goal = self.goals.get((attempt.trajectory_id, attempt.step_number))
+        if goal is None:
+            raise BadAnswer(f"no plan says what step {attempt.step_number} was to draw")
+        source, image = attempt.source_image, attempt.image
+        before = await self.calls.picture(source) if source else None
+        after = await self.calls.picture(image)
+        place = Place(attempt.prompt_id, attempt.step_number, attempt.iteration)
+        graded = await self.calls.score(place, before, after, goal)
+        return _Scored.of(attempt, graded, name_of(self.calls.roles.scorer))
 
 
 async def _inputs(calls: ModelCalls, prompt: PromptRow) -> tuple[Picture, ...]:
@@ -256,21 +287,29 @@ async def _inputs(calls: ModelCalls, prompt: PromptRow) -> tuple[Picture, ...]:
 
 
 def _score_row(attempt: AttemptRow, score: Score, scorer: str) -> ScoreRow:
-    return ScoreRow(
-        trajectory_id=attempt.trajectory_id,
-        prompt_id=attempt.prompt_id,
-        shard=attempt.shard,
-        step_number=attempt.step_number,
-        iteration=attempt.iteration,
-        edit_success=score.edit_success,
-        over_edit=score.over_edit,
-        naturalness=score.naturalness,
-        artifacts=score.artifacts,
-        semantics=score.semantics,
-        quality=score.quality,
-        overall=score.overall,
-        scorer=scorer,
+    return ScoreRow(**_place(attempt), **_grades(score), scorer=scorer)
+
+
+def _member_row(attempt: AttemptRow, opinion: Opinion) -> MemberScoreRow:
+    member = opinion.member
+    return MemberScoreRow(
+        **_place(attempt),
+        **(_grades(opinion.score) if opinion.score else dict.fromkeys(GRADES)),
+        member=member.name,
+        scorer=name_of(member.scorer),
+        weight=member.weight,
+        refusal=opinion.refusal,
     )
+
+
+def _place(attempt: AttemptRow) -> dict[str, Any]:
+    return attempt.model_dump(
+        include={"trajectory_id", "prompt_id", "shard", "step_number", "iteration"}
+    )
+
+
+def _grades(score: Score) -> dict[str, Any]:
+    return {grade: getattr(score, grade) for grade in GRADES}
 
 
 def _goals(

@@ -2,9 +2,9 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from time import perf_counter
 from typing import Any, Generic, TypeVar
 
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt
@@ -13,7 +13,9 @@ from tenacity.wait import wait_random_exponential
 from ..schemas import FoundryError
 from ..schemas.trajectories import Role
 from ..warehouse import Picture
-from .roles import BadAnswer, Plan, Score, TryLater, Verdict
+from .clock import Clock
+from .expander import Proposals
+from .roles import BackendError, BadAnswer, Plan, Score, TryLater, Verdict
 from .settings import Limits
 from .usage import Usage, metered
 
@@ -24,6 +26,7 @@ ANSWERS: dict[Role, type] = {
     "generator": Picture,
     "critic": Verdict,
     "scorer": Score,
+    "expander": Proposals,
 }
 _TRANSIENT = (TryLater, TimeoutError, ConnectionError)
 _LONGEST_WAIT_SECONDS = 60
@@ -38,7 +41,7 @@ class CallFailed(Exception):  # noqa: N818 - reads as what it is
 class Effort(Generic[T]):
     """What a call came to: an answer or a final error, and what its tries took.
 
-    `seconds` is the time spent with the model over all tries, without the waiting for a slot.
+    `seconds` is the time spent with the model over all tries, without any waiting for a slot.
     """
 
     started_at: datetime = field(default_factory=lambda: datetime.now(UTC))
@@ -63,35 +66,43 @@ class Caller:
             reraise=True,
         )
 
-    async def call(self, role: Role, ask: Callable[[], Awaitable[T]]) -> Effort[T]:
-        """Try until there is an answer, an error that will not pass, or no try left."""
+    async def call(
+        self, role: Role, ask: Callable[[], Awaitable[T]], patient: bool = False
+    ) -> Effort[T]:
+        """Try until there is an answer, an error that will not pass, or no try left.
+
+        Args:
+            patient: a call that waits in a batch takes no slot.
+
+        Raises:
+            BackendError: neither this call nor any other can succeed.
+        """
         effort: Effort[T] = Effort()
         retrying = self._retrying.copy()  # tenacity keeps a call's state on the object
         with metered(effort.usage):
             try:
-                effort.answer = await retrying(self._try, role, ask, effort)
+                effort.answer = await retrying(self._try, role, ask, effort, patient)
+            except BackendError:
+                raise
             except Exception as error:  # whatever a backend raises is this one call's failure
                 effort.error = error
         return effort
 
-    async def _try(self, role: Role, ask: Callable[[], Awaitable[T]], effort: Effort[T]) -> T:
-        async with self._generator if role == "generator" else self._agents:
+    async def _try(
+        self, role: Role, ask: Callable[[], Awaitable[T]], effort: Effort[T], patient: bool
+    ) -> T:
+        async with nullcontext() if patient else self._slot(role):
             effort.tries += 1
-            start = perf_counter()
+            clock = Clock(self._timeout)
             try:
-                return _checked(role, await self._in_time(ask))
+                async with clock.running():
+                    answer = await ask()
             finally:
-                effort.seconds += perf_counter() - start
+                effort.seconds += clock.seconds
+            return _checked(role, answer)
 
-    async def _in_time(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """A try that is late is cancelled, and frees its slot; it never counts as an answer."""
-        try:
-            async with asyncio.timeout(self._timeout) as timeout:
-                return await ask()
-        except TimeoutError as error:
-            if timeout.expired():
-                raise TimeoutError(f"no answer within {self._timeout:g} s") from error
-            raise
+    def _slot(self, role: Role) -> asyncio.Semaphore:
+        return self._generator if role == "generator" else self._agents
 
 
 def one_line(error: BaseException) -> str:

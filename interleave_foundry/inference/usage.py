@@ -16,6 +16,7 @@ class Usage:
     input_tokens: int | None = None
     output_tokens: int | None = None
     cost_usd: float | None = None
+    retries: int = 0
 
 
 _current: ContextVar[Usage | None] = ContextVar("usage", default=None)
@@ -26,8 +27,12 @@ def report_usage(
     input_tokens: int | None = None,
     output_tokens: int | None = None,
     cost_usd: float | None = None,
+    retries: int = 0,
 ) -> None:
     """Called by a backend during a call: add to the call's row in the ledger.
+
+    Args:
+        retries: requests that the backend made again by itself.
 
     Outside a call (a backend used by hand) it does nothing.
     """
@@ -37,6 +42,7 @@ def report_usage(
     usage.input_tokens = _plus(usage.input_tokens, input_tokens)
     usage.output_tokens = _plus(usage.output_tokens, output_tokens)
     usage.cost_usd = _plus(usage.cost_usd, cost_usd)
+    usage.retries += retries
 
 
 @contextmanager

@@ -22,12 +22,29 @@ class CategoryRow(Row):
 
 
 class VocabularyRow(Row):
-    """A term of a vocabulary bank."""
+    """A term of a vocabulary bank, written by hand or accepted among `vocabulary_proposals`."""
 
     pack: str = Field(description="Pack the bank belongs to")
     bank: str = Field(description="Bank, unique within its pack")
     kind: str = Field(description="What sort of term it is: entity, action, or a bank's own slot")
     term: str = Field(description="The term as the bank spells it")
+
+
+class ProposalRow(Row):
+    """A term that a model proposed for a vocabulary bank, and what became of it."""
+
+    pack: str = Field(description="Pack the bank belongs to")
+    bank: str = Field(description="Bank, unique within its pack")
+    number: int = Field(description="Place among the proposals for the bank, from 1")
+    kind: str = Field(description="What sort of term it is to be")
+    proposed: str = Field(description="The term as the model wrote it")
+    term: str = Field(description="The term as the bank spells it, or would")
+    fixed: bool = Field(description="It takes no article and no plural")
+    status: Literal["accepted", "rejected"] = Field(
+        description="accepted: a term of the bank like those written by hand"
+    )
+    reason: str | None = Field(description="Why it was rejected")
+    expander: str = Field(description="Backend and model that proposed it")
 
 
 class TemplateRow(Row):
@@ -63,6 +80,7 @@ TO_PROMPT = Reference(("prompt_id",), "prompts", ("prompt_id",))
 
 CATEGORIES = Table("categories", CategoryRow, key=("pack", "subcategory"))
 VOCABULARY = Table("vocabulary", VocabularyRow, key=("pack", "bank", "kind", "term"))
+VOCABULARY_PROPOSALS = Table("vocabulary_proposals", ProposalRow, key=("pack", "bank", "number"))
 TEMPLATES = Table("templates", TemplateRow, key=("pack", "template_id"))
 PROMPTS = Table(
     "prompts",

@@ -1,16 +1,30 @@
 """Tables of the planner-critic loop: plans, trajectories, attempts, scores, calls, quarantine."""
 
 from datetime import datetime
-from typing import Literal
+from typing import Literal, get_args
 
 from pydantic import Field
 
 from .bank import TO_PROMPT
 from .base import Reference, Row, Table
 
-Role = Literal["planner", "generator", "critic", "scorer"]
+LoopRole = Literal["planner", "generator", "critic", "scorer"]
+LOOP_ROLES: tuple[LoopRole, ...] = get_args(LoopRole)
+# The roles of the loop, and who proposes terms for vocabulary banks.
+Role = Literal[LoopRole, "expander"]
 TrajectoryStatus = Literal["complete", "exhausted", "stopped", "quarantined"]
 OnExhausted = Literal["last", "best", "stop"]
+
+GRADES = (
+    "edit_success",
+    "over_edit",
+    "naturalness",
+    "artifacts",
+    "semantics",
+    "quality",
+    "overall",
+)
+"""Columns of a score, each 0-10."""
 
 _ATTEMPT_KEY = ("trajectory_id", "step_number", "iteration")
 TO_TRAJECTORY = Reference(("trajectory_id",), "trajectories", ("trajectory_id",))
@@ -95,6 +109,29 @@ class ScoreRow(Row):
     scorer: str = Field(description="Backend and model that scored")
 
 
+class MemberScoreRow(Row):
+    """What a member of an ensemble of scorers said of an attempt; `scores` has the means."""
+
+    trajectory_id: str = Field(description="Trajectory of the attempt")
+    prompt_id: str = Field(description="Prompt of the attempt")
+    shard: str = Field(description=_SHARD)
+    step_number: int = Field(description="Step of the attempt")
+    iteration: int = Field(description="Iteration of the attempt")
+    member: str = Field(description="Backend of the member, as the profile's `ensemble` names it")
+    scorer: str = Field(description="Its backend and model")
+    weight: float = Field(description="Its weight in the mean of each grade")
+    edit_success: float | None = Field(description="As in `scores`; null: it refused")
+    over_edit: float | None = Field(description="Likewise")
+    naturalness: float | None = Field(description="Likewise")
+    artifacts: float | None = Field(description="Likewise")
+    semantics: float | None = Field(description="min(edit_success, over_edit)")
+    quality: float | None = Field(description="min(naturalness, artifacts)")
+    overall: float | None = Field(description="sqrt(semantics * quality)")
+    refusal: str | None = Field(
+        description="Why there are no grades, in one line; the means are those of the others"
+    )
+
+
 class ModelCallRow(Row):
     """One call of a model, whoever made it: the ledger."""
 
@@ -145,6 +182,13 @@ SCORES = Table(
     "scores",
     ScoreRow,
     key=_ATTEMPT_KEY,
+    sharded=True,
+    references=(TO_ATTEMPT,),
+)
+MEMBER_SCORES = Table(
+    "member_scores",
+    MemberScoreRow,
+    key=(*_ATTEMPT_KEY, "member"),
     sharded=True,
     references=(TO_ATTEMPT,),
 )

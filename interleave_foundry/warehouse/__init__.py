@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from .home import Home
+from .home import AnyJournal, Home
 from .images import ImageStore
 from .journal import Journal
 from .lake import Lake, Written
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 _LAZY = ("connect", "query", "refresh_views")  # they import DuckDB
 
 __all__ = [
+    "AnyJournal",
     "Home",
     "ImageStore",
     "Journal",

@@ -9,9 +9,12 @@ from ..schemas import StorageError
 from .images import ImageStore
 from .journal import Journal
 from .lake import Lake
+from .object_journal import ObjectJournal
 from .storage import Storage, safe_name
 
 _DEFAULT = ".interleave"
+
+AnyJournal = Journal | ObjectJournal
 
 
 class Home:
@@ -19,9 +22,9 @@ class Home:
 
     Args:
         root: a folder or any fsspec URL (`s3://bucket/stories`, `memory://x`); `lake/` and
-            `images/` live there. Journals, `warehouse.duckdb`, `dagster/` and `exports/` need a
-            local folder: the root itself, or for a remote root $INTERLEAVE_LOCAL, else a folder
-            below `.interleave/`.
+            `images/` live there, and on S3 the journals, too. `warehouse.duckdb`, `dagster/`,
+            `exports/` and `checkpoints/` need a local folder: the root itself, or for a remote
+            root $INTERLEAVE_LOCAL, else a folder below `.interleave/`.
 
     Raises:
         StorageError: the root is a file, or its protocol is unknown.
@@ -65,13 +68,31 @@ class Home:
     def exports(self) -> Path:
         return self.local / "exports"
 
-    def journal(self, asset: str, shard: str, durable: bool = False) -> Journal:
-        """The journal of an asset's shard; `durable` fsyncs every record."""
-        folder = self.local / "journals" / safe_name(asset, "asset")
-        return Journal(folder / f"{safe_name(shard, 'shard')}.jsonl", durable)
+    def journal(self, asset: str, shard: str, durable: bool = False) -> AnyJournal:
+        """The journal of an asset's shard; `durable` fsyncs every record (on S3 all are)."""
+        asset, shard = safe_name(asset, "asset"), safe_name(shard, "shard")
+        if self.storage.has_conditional_writes:
+            return ObjectJournal(self.storage.child(f"journals/{asset}/{shard}"), _lease_seconds())
+        return Journal(self.local / "journals" / asset / f"{shard}.jsonl", durable)
 
     def __repr__(self) -> str:
         return f"Home({self.root!r})"
+
+
+def _lease_seconds() -> float:
+    """How long a shard waits for a worker that has died ($INTERLEAVE_LEASE_SECONDS).
+
+    Raises:
+        StorageError: it is no number of seconds.
+    """
+    text = os.environ.get("INTERLEAVE_LEASE_SECONDS") or "60"
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < float("inf"):
+        raise StorageError(f"INTERLEAVE_LEASE_SECONDS is {text!r}: set it to a number of seconds")
+    return seconds
 
 
 def _absolute(root: str) -> str:

@@ -47,6 +47,10 @@ class Journal:
             if self.durable:
                 os.fsync(self._owned())
 
+    async def add(self, record: dict[str, Any]) -> None:
+        """`append` for event loops, which one write to a local file hardly delays."""
+        self.append(record)
+
     def records(self) -> Iterator[dict[str, Any]]:
         """The records so far, oldest first; none when there is no journal.
 
@@ -55,7 +59,7 @@ class Journal:
         """
         for number, line in enumerate(self._lines(), start=1):
             if line.endswith(b"\n"):
-                yield self._record(line, number)
+                yield parsed(line, self.path, number)
 
     def close(self) -> None:
         """Let another process write."""
@@ -85,18 +89,22 @@ class Journal:
         ):
             yield from file
 
-    def _record(self, line: bytes, number: int) -> dict[str, Any]:
-        try:
-            record = orjson.loads(line)
-        except orjson.JSONDecodeError as error:
-            raise StorageError(
-                f"{self.path}:{number}: not JSON ({error}): remove the line and run again"
-            ) from error
-        if not isinstance(record, dict):
-            raise StorageError(
-                f"{self.path}:{number}: not a JSON object: remove the line and run again"
-            )
-        return record
+
+def parsed(line: bytes, where: object, number: int) -> dict[str, Any]:
+    """The record of a line.
+
+    Raises:
+        StorageError: it is not a JSON object; names file and line.
+    """
+    try:
+        record = orjson.loads(line)
+    except orjson.JSONDecodeError as error:
+        raise StorageError(
+            f"{where}:{number}: not JSON ({error}): remove the line and run again"
+        ) from error
+    if not isinstance(record, dict):
+        raise StorageError(f"{where}:{number}: not a JSON object: remove the line and run again")
+    return record
 
 
 def _open_owned(path: Path) -> int:

@@ -9,6 +9,8 @@ from PIL import Image
 
 from ..schemas import BadImageError
 
+_MAGIC = ((b"\xff\xd8", "image/jpeg"), (b"RIFF", "image/webp"), (b"GIF8", "image/gif"))
+
 
 @dataclass(frozen=True)
 class Picture:
@@ -31,6 +33,11 @@ class Picture:
     @cached_property
     def sha256(self) -> str:
         return hashlib.sha256(self.data).hexdigest()
+
+    @property
+    def mime(self) -> str:
+        """The bytes' own word for their format; what says nothing is taken for PNG."""
+        return next((mime for magic, mime in _MAGIC if self.data.startswith(magic)), "image/png")
 
     @cached_property
     def image(self) -> Image.Image:

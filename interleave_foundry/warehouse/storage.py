@@ -9,7 +9,7 @@ import os
 import re
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -100,6 +100,11 @@ class Storage:
     def is_local(self) -> bool:
         return "file" in _protocols(self.fs)
 
+    @property
+    def has_conditional_writes(self) -> bool:
+        """Whether `write_if` works here: on S3, and on what speaks its API."""
+        return "s3" in _protocols(self.fs)
+
     def child(self, name: str) -> "Storage":
         return Storage(self.fs, f"{self.root}/{name}")
 
@@ -120,6 +125,32 @@ class Storage:
                 self._write_local(path, data, durable)
             else:
                 self.fs.pipe_file(f"{self.root}/{path}", data)
+
+    def write_if(self, path: str, data: bytes, version: str | None) -> str | None:
+        """Write a file if it is still what was read, or (None) still not there.
+
+        Returns:
+            Its new version; None when somebody else was faster.
+        """
+        bucket, key, _ = self.fs.split_path(f"{self.root}/{path}")
+        condition = {"IfMatch": version} if version else {"IfNoneMatch": "*"}
+        with explained("written", self.url(path)):
+            try:
+                put = self.fs.call_s3("put_object", Bucket=bucket, Key=key, Body=data, **condition)
+            except OSError as error:
+                if _somebody_was_faster(error):
+                    return None
+                raise
+        return str(put["ETag"])
+
+    def read_version(self, path: str) -> tuple[bytes, str] | None:
+        """A file and its version, or a version before it; None when there is no such file."""
+        with explained("read", self.url(path)):
+            try:
+                version = self.fs.info(f"{self.root}/{path}", refresh=True)["ETag"]
+                return bytes(self.fs.cat_file(f"{self.root}/{path}")), str(version)
+            except FileNotFoundError:
+                return None
 
     def exists(self, path: str) -> bool:
         with explained("read", self.url(path)):
@@ -144,6 +175,19 @@ class Storage:
                 for path in self.fs.find(f"{self.root}/{folder}"):
                     if path.endswith(f"/{name}"):
                         yield path.removeprefix(f"{self.root}/")
+
+    def names(self) -> list[str]:
+        """Names of the files in this folder, sorted."""
+        with explained("listed", self.url()):
+            found = self.fs.find(self.root, maxdepth=1)
+        return sorted(path.rsplit("/", 1)[1] for path in found)
+
+    def read_all(self, paths: Iterable[str]) -> list[bytes]:
+        """Many files at once. Raises FileNotFoundError when one is not there."""
+        wanted = [f"{self.root}/{path}" for path in paths]
+        with explained("read", self.url()):
+            found = self.fs.cat(wanted, on_error="raise") if wanted else {}
+        return [bytes(found[path]) for path in wanted]
 
     def delete(self, path: str) -> None:
         """Remove a file, and its folder when it was the last; nothing happens if it is missing."""
@@ -183,6 +227,13 @@ def _sweep(folder: Path) -> None:
         with suppress(OSError):
             if time.time() - leftover.stat().st_mtime > _STALE_SECONDS:
                 leftover.unlink()
+
+
+def _somebody_was_faster(error: OSError) -> bool:
+    """S3's answers to a conditional write that came too late."""
+    response = getattr(error.__cause__, "response", None) or {}
+    codes = {"PreconditionFailed", "ConditionalRequestConflict", "NoSuchKey", "412", "409"}
+    return response.get("Error", {}).get("Code") in codes
 
 
 def _protocols(fs: Any) -> tuple[str, ...]:

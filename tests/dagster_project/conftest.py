@@ -1,12 +1,17 @@
 """A small profile and a real Dagster instance to materialize it with."""
 
+import socket
+import subprocess
+import sys
 import textwrap
+import time
 
 import pytest
 
 from interleave_foundry.assets.foundry import Foundry
 from interleave_foundry.dagster_project.instance import open_instance
 
+BUCKET = "interleave-lake"
 TINY_PROFILE = """
     name: tiny
     description: A few prompts, small pictures
@@ -35,3 +40,38 @@ def instance(foundry, monkeypatch):
     monkeypatch.delenv("DAGSTER_HOME", raising=False)
     with open_instance(foundry.home) as instance:
         yield instance
+
+
+@pytest.fixture
+def bucket(monkeypatch):
+    """A bucket of an S3 server in a process of its own, as its URL."""
+    s3fs = pytest.importorskip("s3fs")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    server = subprocess.Popen(
+        [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{port}")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "testing")
+    try:
+        _wait_for(port)
+        s3fs.S3FileSystem(skip_instance_cache=True).mkdir(BUCKET)
+        yield f"s3://{BUCKET}/stories"
+    finally:
+        server.kill()
+        server.wait()
+
+
+def _wait_for(port):
+    for _ in range(200):
+        try:
+            socket.create_connection(("127.0.0.1", port)).close()
+            return
+        except OSError:
+            time.sleep(0.1)
+    raise TimeoutError("the S3 server did not start")

@@ -109,6 +109,11 @@ def test_an_unknown_asset_and_an_unknown_size_are_one_line(home):
     assert "demo, full" in one_line(interleave("run", "--size", "huge", home=home))
 
 
+def test_a_model_that_is_not_there_cannot_be_served(home):
+    line = one_line(interleave("agents", "serve", "critic", home=home))
+    assert "no checkpoint critic" in line and "none yet" in line
+
+
 def test_a_home_that_is_a_file_is_one_line(tmp_path):
     path = tmp_path / "file"
     path.write_text("")

@@ -1,10 +1,8 @@
 """The whole lineage with its lake and pictures on other filesystems than a folder."""
 
 import os
-import socket
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -19,7 +17,6 @@ from interleave_foundry.warehouse import refresh_views
 pytestmark = pytest.mark.slow
 
 INTERLEAVE = [sys.executable, "-m", "interleave_foundry.dagster_project.cli"]
-BUCKET = "interleave-lake"
 MANY = "select count(*) > 50 as many from attempts"
 
 
@@ -30,41 +27,6 @@ def local(tmp_path, monkeypatch):
     monkeypatch.setenv("INTERLEAVE_LOCAL", str(folder))
     monkeypatch.delenv("DAGSTER_HOME", raising=False)
     return folder
-
-
-@pytest.fixture
-def bucket(monkeypatch):
-    """A bucket of an S3 server in a process of its own, as its URL."""
-    s3fs = pytest.importorskip("s3fs")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    server = subprocess.Popen(
-        [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{port}")
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, "testing")
-    try:
-        _wait_for(port)
-        s3fs.S3FileSystem(skip_instance_cache=True).mkdir(BUCKET)
-        yield f"s3://{BUCKET}/stories"
-    finally:
-        server.kill()
-        server.wait()
-
-
-def _wait_for(port):
-    for _ in range(200):
-        try:
-            socket.create_connection(("127.0.0.1", port)).close()
-            return
-        except OSError:
-            time.sleep(0.1)
-    raise TimeoutError("the S3 server did not start")
 
 
 def everything_is_made_once(foundry):

@@ -1,6 +1,9 @@
 """What `interleave run` does in which order, and what it may do at the same time."""
 
+import yaml
+
 from interleave_foundry.assets.foundry import Foundry
+from interleave_foundry.assets.profile import FOLDER
 from interleave_foundry.dagster_project.definitions import ASSETS
 from interleave_foundry.dagster_project.stages import selected, stages_of
 
@@ -29,7 +32,17 @@ def test_every_selected_node_is_in_one_stage():
     listed += [node for agent in found.agents for node in agent]
     assets = {asset.key.to_user_string() for asset in ASSETS}
     assert len(listed) == len(set(names(listed)))
-    assert set(names(listed)) == assets - {"ablation"}, "which is made when it is selected"
+    without = {"ablation"}  # made when selected
+    assert set(names(listed)) == assets - without
+
+
+def test_a_bank_is_expanded_before_anything_is_made_of_it(tmp_path):
+    expansion = {"backend": "openai", "model": {"model": "m-1"}}
+    content = yaml.safe_load((FOLDER / "sketch.yaml").read_text())
+    path = tmp_path / "own.yaml"
+    path.write_text(yaml.safe_dump(content | {"prompts": {"expansion": expansion}}))
+    bank = names(stages_of(selected([], Foundry(profile=str(path)).settings)).bank)
+    assert bank.index("vocabulary_expansion") < bank.index("vocabulary") < bank.index("prompts")
 
 
 def test_what_is_not_selected_joins_nothing():

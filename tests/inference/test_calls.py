@@ -280,6 +280,7 @@ async def test_another_assets_answer_is_borrowed_and_costs_nothing(home):
     scorer = ScriptedScorer(grades=[7.0])
     with model_calls(home, roles(scorer=scorer)) as calls:
         paid = await calls.score(PLACE, None, picture(), "a cat")
+        paid_call = calls.ledger()[0]
     for _ in range(2):
         with model_calls(
             home, roles(scorer=scorer), asset="scores", lender="trajectories"
@@ -288,5 +289,5 @@ async def test_another_assets_answer_is_borrowed_and_costs_nothing(home):
             row = calls.ledger()[0]
         assert lent.answer == paid.answer
         assert (row.cached, row.asset, row.cost_usd, row.seconds) == (True, "scores", 0, 0)
-        assert row.call_id != paid.call.call_id
+        assert row.call_id != paid_call.call_id
     assert len(scorer.calls) == 1

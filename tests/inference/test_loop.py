@@ -19,7 +19,7 @@ from scripted_world import (
     roles,
 )
 
-from interleave_foundry.inference.calls import ModelCalls
+from interleave_foundry.inference.calls import ModelCalls, request_hash
 from interleave_foundry.inference.events import (
     Drawn,
     Finished,
@@ -29,8 +29,8 @@ from interleave_foundry.inference.events import (
     StepStarted,
     TextTold,
 )
-from interleave_foundry.inference.loop import Loop, Story
-from interleave_foundry.inference.roles import BadAnswer, Plan, PlanStep
+from interleave_foundry.inference.loop import Loop, Story, check_conditioning
+from interleave_foundry.inference.roles import BackendError, BadAnswer, Plan, PlanStep
 from interleave_foundry.inference.settings import Limits, LoopSettings
 from interleave_foundry.inference.shard import plan_shard, run_shard
 from interleave_foundry.warehouse import Home
@@ -281,3 +281,70 @@ async def test_the_loop_is_a_stream_of_events(home):
         Finished,
     ]
     assert events[5].text == "words 2"
+
+
+# --- What the generator is shown -----------------------------------------------------------------
+
+GIVEN = (picture("given 1"), picture("given 2"))
+STEPS = ("Draw a cat", "Add a hat", None, "Add a dog")
+
+
+class SeesSeveral(ScriptedGenerator):
+    references: int | None = None
+
+
+def shown(backends):
+    """The pictures of every generator call."""
+    return [list(sources) for _, sources, _ in backends.generator.calls]
+
+
+async def test_the_generator_is_shown_the_last_picture(home):
+    backends = roles(generator=SeesSeveral())
+    _, attempts = await tell(home, backends, *STEPS, inputs=GIVEN)
+    assert shown(backends) == [[attempt.source_image] for attempt in attempts]
+
+
+async def test_with_all_it_is_shown_the_storys_pictures_so_far_without_rejected_ones(home):
+    critic = ScriptedCritic(verdicts={"Add a hat": [reject("Add a RED hat"), ACCEPT]})
+    backends = roles(generator=SeesSeveral(), critic=critic)
+    _, attempts = await tell(home, backends, *STEPS, inputs=GIVEN, conditioning="all")
+    given = [image.sha256 for image in GIVEN]
+    cat, _rejected, hat, _dog = (attempt.image for attempt in attempts)
+    assert shown(backends) == [given, [*given, cat], [*given, cat], [*given, cat, hat]]
+    assert [attempt.source_image for attempt in attempts] == [given[-1], cat, cat, hat]
+
+
+async def test_as_many_as_it_takes_the_newest(home):
+    generator = SeesSeveral()
+    generator.references = 2
+    backends = roles(generator=generator)
+    _, attempts = await tell(home, backends, *STEPS, conditioning="all")
+    cat, hat, _ = (attempt.image for attempt in attempts)
+    assert shown(backends) == [[], [cat], [cat, hat]]
+
+
+@pytest.mark.parametrize("conditioning", ["last", "all"])
+async def test_a_story_is_replayed_from_its_journal(home, conditioning):
+    first, again = roles(generator=SeesSeveral()), roles(generator=SeesSeveral())
+    told = await tell(home, first, *STEPS, inputs=GIVEN, conditioning=conditioning)
+    assert await tell(home, again, *STEPS, inputs=GIVEN, conditioning=conditioning) == told
+    assert len(first.generator.calls) == 3 and not again.generator.calls
+
+
+async def test_who_never_set_it_keeps_journals_and_ids(home):
+    assert "conditioning" not in LoopSettings().model_dump()
+    assert LoopSettings(conditioning="all").model_dump()["conditioning"] == "all"
+    backends, prompt = roles(), prompt_row()
+    with ModelCalls(home, "trajectories", SHARD, backends, LIMITS) as calls:
+        story = Story(prompt.prompt_id, plan("Draw a cat", "Add a hat"), GIVEN)
+        events = [event async for event in Loop(story, calls, LoopSettings()).events()]
+    for drawn in (event for event in events if isinstance(event, Drawn)):
+        content = {"prompt": drawn.prompt, "images": [drawn.source.sha256], "seed": drawn.seed}
+        assert drawn.call.request_hash == request_hash("generator", backends.generator, content)
+
+
+def test_a_generator_that_would_ignore_pictures_is_refused():
+    check_conditioning(LoopSettings(), ScriptedGenerator())
+    check_conditioning(LoopSettings(conditioning="all"), SeesSeveral())
+    with pytest.raises(BackendError, match=r"scripted/1 looks at the last one only"):
+        check_conditioning(LoopSettings(conditioning="all"), ScriptedGenerator())

@@ -17,7 +17,7 @@ expect.set_options(timeout=PATIENCE * 1000)
 def ui(tmp_path_factory):
     """The UI on a lake whose taxonomy the command line made before."""
     folder = tmp_path_factory.mktemp("ui")
-    with tiny_ui(folder, made="taxonomy,vocabulary,templates") as url:
+    with tiny_ui(folder, made="taxonomy,vocabulary_expansion,vocabulary,templates") as url:
         yield url
 
 

@@ -154,8 +154,8 @@ def grpo(
     foundry: Foundry, name: str, parent: Recipe, data: DataSet, settings: GrpoSettings
 ) -> Recipe:
     """Reinforcement of the critic `parent` on an export for verl."""
-    profile = foundry.settings
-    players = Players(roles=profile.roles, sketch=profile.sketch, checkpoint=profile.checkpoint)
+    chosen = {name: getattr(foundry.settings, name) for name in Players.model_fields}
+    players = Players(**chosen)
     root = foundry.home.root
 
     def job(version: str, folder: Path, model: Path | None) -> TrainerJob:

@@ -1,4 +1,7 @@
-"""The prompt bank: taxonomy, vocabulary and templates of the packs, and the prompts they make."""
+"""The prompt bank: taxonomy, vocabulary and templates of the packs, and the prompts they make.
+
+Where the profile has `prompts.expansion`, a model's proposals join the vocabulary.
+"""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -7,13 +10,25 @@ from typing import Any
 
 import dagster as dg
 
+from ...inference.expansion import ASSET as EXPANSION_NAME
 from ...schemas import Row, Table
-from ...schemas.bank import CATEGORIES, PROMPTS, TEMPLATES, VOCABULARY, PromptRow
+from ...schemas.bank import (
+    CATEGORIES,
+    PROMPTS,
+    TEMPLATES,
+    VOCABULARY,
+    VOCABULARY_PROPOSALS,
+    PromptRow,
+)
+from ...schemas.trajectories import MODEL_CALLS
 from .. import figures
-from ..foundry import SHARDS, Foundry
+from ..foundry import SHARDS, Foundry, finish
 from ..nodes import Node, node, picture, sample
 from ..progress import progress_of
 from . import bank
+from .expansion.expanding import expand_packs
+from .expansion.report import expansion_metadata, warning
+from .expansion.sifting import grown
 from .pack import Pack, load_pack
 from .pack_rows import category_rows, template_rows, vocabulary_rows
 from .report import bank_report
@@ -44,6 +59,15 @@ def packs_of(foundry: Foundry) -> list[Pack]:
     return [load_pack(name) for name in names]
 
 
+def grown_packs(foundry: Foundry) -> list[Pack]:
+    """`packs_of`, with the terms that an expansion has added to them."""
+    packs = packs_of(foundry)
+    if foundry.settings.prompts.expansion is None:
+        return packs
+    proposals = foundry.rows(VOCABULARY_PROPOSALS)
+    return [grown(pack, proposals) for pack in packs]
+
+
 def _pack_digests(foundry: Foundry, _instance: dg.DagsterInstance) -> object:
     return {pack.name: pack.digest for pack in packs_of(foundry)}
 
@@ -52,12 +76,20 @@ def _shard_count(foundry: Foundry, instance: dg.DagsterInstance) -> object:
     return [_pack_digests(foundry, instance), told_shards(foundry, instance)]
 
 
-def _pack_node(name: str, table: Table, description: str) -> Node:
+def _expander(foundry: Foundry, instance: dg.DagsterInstance) -> object:
+    """Who is asked, in which words; what it is asked about, and who must understand it."""
+    expansion = foundry.settings.prompts.expansion
+    readers = [pack.taxonomy.reader for pack in packs_of(foundry)]
+    return [_pack_digests(foundry, instance), readers, expansion and expansion.model.identity]
+
+
+def _pack_node(name: str, table: Table, description: str, deps: tuple[str, ...] = ()) -> Node:
     return node(
         name=name,
         group="taxonomy",
         description=description,
         tables=(table,),
+        deps=deps,
         sections=("pack", "banks"),
         facts=_pack_digests,
         kinds=frozenset({"yaml", "parquet"}),
@@ -65,14 +97,27 @@ def _pack_node(name: str, table: Table, description: str) -> Node:
 
 
 TAXONOMY = _pack_node("taxonomy", CATEGORIES, "Categories and sub-categories of every pack.")
-VOCABULARY_BANKS = _pack_node("vocabulary", VOCABULARY, "Terms of the vocabulary banks.")
+EXPANSION = node(
+    name=EXPANSION_NAME,
+    group="taxonomy",
+    description="Terms that a model proposes for the vocabulary banks, accepted or rejected.",
+    tables=(VOCABULARY_PROPOSALS,),
+    ledger=(MODEL_CALLS,),
+    sections=("pack", "banks", "prompts.expansion"),
+    facts=_expander,
+    pool="agents",
+    may_be_empty=True,
+)
+VOCABULARY_BANKS = _pack_node(
+    "vocabulary", VOCABULARY, "Terms of the vocabulary banks.", (EXPANSION_NAME,)
+)
 TEMPLATE_SET = _pack_node("templates", TEMPLATES, "Templates whose slots the banks fill.")
 PROMPT_BANK = node(
     name="prompts",
     group="prompts",
     description="Distinct, balanced prompts in shards of about 100, with two held-out splits.",
     tables=(PROMPTS,),
-    deps=("taxonomy", "vocabulary", "templates"),
+    deps=("taxonomy", "vocabulary", "templates", EXPANSION_NAME),
     sections=("pack", "banks", "bank"),
     facts=_shard_count,
 )
@@ -84,9 +129,27 @@ def taxonomy(context: dg.AssetExecutionContext, foundry: Foundry) -> dg.Material
     return TAXONOMY.record(context, foundry, {CATEGORIES: rows}, {"sample": _sample(rows)})
 
 
+@dg.asset(**EXPANSION.asset_args())
+def vocabulary_expansion(
+    context: dg.AssetExecutionContext, foundry: Foundry
+) -> dg.MaterializeResult:
+    settings = foundry.settings.prompts.expansion
+    if settings is None:
+        unused = {"expansion": "the profile has no `prompts.expansion`"}
+        return EXPANSION.describe(context, foundry, {VOCABULARY_PROPOSALS.name: 0}, unused)
+    expanded = finish(expand_packs(foundry, packs_of(foundry), settings, progress_of(context)))
+    if lacking := warning(expanded):
+        context.log.warning(lacking)
+    tables = {VOCABULARY_PROPOSALS: expanded.proposals, MODEL_CALLS: expanded.calls}
+    result = EXPANSION.record(context, foundry, tables, {})
+    version = foundry.home.lake.content_hash(VOCABULARY_PROPOSALS, "all")
+    metadata = expansion_metadata(expanded, version)
+    return result._replace(metadata={**(result.metadata or {}), **metadata})
+
+
 @dg.asset(**VOCABULARY_BANKS.asset_args())
 def vocabulary(context: dg.AssetExecutionContext, foundry: Foundry) -> dg.MaterializeResult:
-    rows = [row for pack in packs_of(foundry) for row in vocabulary_rows(pack)]
+    rows = [row for pack in grown_packs(foundry) for row in vocabulary_rows(pack)]
     return VOCABULARY_BANKS.record(context, foundry, {VOCABULARY: rows}, {"sample": _sample(rows)})
 
 
@@ -101,7 +164,7 @@ def prompts(context: dg.AssetExecutionContext, foundry: Foundry) -> dg.Materiali
     register_shards(foundry, context.instance, told_shards(foundry, context.instance))
     metadata: dict[str, Any] = {}
     total = 0
-    packs = packs_of(foundry)
+    packs = grown_packs(foundry)
     progress = progress_of(context)
     for done, pack in enumerate(packs):
         progress.update(done, len(packs), f"packs; now {pack.name}")

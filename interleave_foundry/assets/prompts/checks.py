@@ -4,7 +4,7 @@ from ...schemas.bank import PROMPTS
 from .. import integrity
 from ..checks import blocking_checks
 from ..foundry import Foundry
-from .assets import PROMPT_BANK, TAXONOMY, TEMPLATE_SET, VOCABULARY_BANKS
+from .assets import EXPANSION, PROMPT_BANK, TAXONOMY, TEMPLATE_SET, VOCABULARY_BANKS
 
 
 def _splits_disjoint(foundry: Foundry, _shard: str | None) -> integrity.Broken:
@@ -18,6 +18,7 @@ def _texts_distinct(foundry: Foundry, _shard: str | None) -> integrity.Broken:
 
 
 taxonomy_checks = blocking_checks(TAXONOMY)
+vocabulary_expansion_checks = blocking_checks(EXPANSION)
 vocabulary_checks = blocking_checks(VOCABULARY_BANKS)
 templates_checks = blocking_checks(TEMPLATE_SET)
 prompts_checks = blocking_checks(

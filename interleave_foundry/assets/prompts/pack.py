@@ -9,6 +9,7 @@ A pack is a folder `packs/<name>/` (or any folder of that form) with
 taxonomy.yaml:
 
     title: Little world
+    reader: sketch                            # optional: who must understand terms that are added
     suffixes:                                 # optional; default: no suffix ever
       - {weight: 3}                           # no suffix, three times in five
       - {name: both, text: both visually and textually}
@@ -238,6 +239,11 @@ class Taxonomy(_Part):
     """taxonomy.yaml"""
 
     title: str = Field(description="Name of the pack, shown to people")
+    reader: Literal["sketch"] | None = Field(
+        None,
+        exclude=True,  # the pack's own prompts are the same without it, and so is its digest
+        description="Who must understand the terms that an expansion adds; null: anybody does",
+    )
     suffixes: list[Suffix] = Field(default_factory=lambda: [Suffix()], min_length=1)
     categories: dict[Name, Category] = Field(min_length=1)
 

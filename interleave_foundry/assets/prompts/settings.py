@@ -2,6 +2,8 @@
 
 from pydantic import Field
 
+from ...inference.backends import ExpanderBackend
+from ...inference.providers.settings import ExpanderModel
 from ...schemas.documents import Section
 
 
@@ -29,4 +31,35 @@ class BankSettings(Section):
         le=1,
         description="Jaccard similarity of content words, of the terms and of the whole text, "
         "from which a prompt is a near-duplicate of an earlier one; 1: only equal sets of words",
+    )
+
+
+class ExpansionSettings(Section):
+    """A model proposes more terms for the vocabulary banks; what passes the checks joins them."""
+
+    backend: ExpanderBackend = Field(description="Where the model is; its endpoints and keys")
+    model: ExpanderModel = Field(description="The model, and how it is asked")
+    terms_per_bank: int = Field(
+        20, ge=1, le=200, description="New terms asked for in a bank, over all of its kinds"
+    )
+    near_duplicate: float = Field(
+        0.7,
+        gt=0,
+        le=1,
+        description="Jaccard similarity of base forms from which a proposal is a near-duplicate of "
+        "a term that the pack has",
+    )
+    required: bool = Field(
+        True,
+        description="A backend that takes no calls (a refused key, a spent budget) stops the run; "
+        "false: the hand-written banks are used. A bank whose own call fails, after all tries, "
+        "keeps its hand-written terms either way",
+    )
+
+
+class PromptsSettings(Section):
+    """What prompts are made of beside the packs."""
+
+    expansion: ExpansionSettings | None = Field(
+        None, description="null: the hand-written banks alone"
     )

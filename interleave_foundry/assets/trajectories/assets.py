@@ -8,20 +8,24 @@ import dagster as dg
 
 from ...inference import shard as engine
 from ...inference.roles import name_of
+from ...schemas import Table
 from ...schemas.trajectories import (
     ATTEMPTS,
+    MEMBER_SCORES,
     MODEL_CALLS,
     PLANS,
     QUARANTINE,
     SCORES,
     TRAJECTORIES,
-    ModelCallRow,
+    MemberScoreRow,
     Role,
 )
 from .. import figures
 from ..foundry import Foundry, finish
 from ..nodes import node, picture, sample
 from ..progress import progress_of
+from ..spending import spent
+from .agreement import agreements
 from .gallery import sheet_png
 from .stories import pick_showcase
 
@@ -61,7 +65,7 @@ SCORE_SET = node(
     name="scores",
     group="trajectories",
     description="Semantics, quality and overall grade (0-10) of every attempt.",
-    tables=(SCORES,),
+    tables=(SCORES, MEMBER_SCORES),
     ledger=_LEDGER,
     deps=("plans", "trajectories"),
     facts=_models("scorer"),
@@ -83,7 +87,7 @@ def plans(context: dg.AssetExecutionContext, foundry: Foundry) -> dg.Materialize
         )
     )
     tables = {PLANS: planned.plans, MODEL_CALLS: planned.calls, QUARANTINE: planned.quarantine}
-    return PLAN_SET.record(context, foundry, tables, _spent(planned.calls))
+    return PLAN_SET.record(context, foundry, tables, spent(planned.calls))
 
 
 @dg.asset(**TRAJECTORY_SET.asset_args())
@@ -107,7 +111,7 @@ def trajectories(context: dg.AssetExecutionContext, foundry: Foundry) -> dg.Mate
         MODEL_CALLS: told.calls,
         QUARANTINE: told.quarantine,
     }
-    result = TRAJECTORY_SET.record(context, foundry, tables, _spent(told.calls))
+    result = TRAJECTORY_SET.record(context, foundry, tables, spent(told.calls))
     pictures = _pictures(foundry, shard, Counter(t.status for t in told.trajectories))
     return result._replace(metadata={**(result.metadata or {}), **pictures})
 
@@ -136,24 +140,31 @@ def scores(context: dg.AssetExecutionContext, foundry: Foundry) -> dg.Materializ
             progress_of(context),
         )
     )
-    tables = {SCORES: scored.scores, MODEL_CALLS: scored.calls, QUARANTINE: scored.quarantine}
-    return SCORE_SET.record(context, foundry, tables, _spent(scored.calls))
+    tables: dict[Table, Any] = {
+        SCORES: scored.scores,
+        MODEL_CALLS: scored.calls,
+        QUARANTINE: scored.quarantine,
+    }
+    if scored.members:
+        tables[MEMBER_SCORES] = scored.members
+    else:
+        foundry.home.lake.delete(MEMBER_SCORES, shard)  # of an ensemble that is one no more
+    metadata = spent(scored.calls) | _agreement(scored.members)
+    return SCORE_SET.record(context, foundry, tables, metadata)
 
 
-def _spent(calls: list[ModelCallRow]) -> dict[str, Any]:
-    """What the calls of a shard cost, by role."""
-    roles = sorted({call.role for call in calls})
-    rows = []
-    for role in roles:
-        mine = [call for call in calls if call.role == role]
-        rows.append(
-            {
-                "role": role,
-                "calls": len(mine),
-                "retries": sum(call.retries for call in mine),
-                "errors": sum(call.error is not None for call in mine),
-                "seconds": round(sum(call.seconds for call in mine), 2),
-                "cost_usd": round(sum(call.cost_usd or 0 for call in mine), 4),
-            }
-        )
-    return {"model_calls": sample(rows)}
+def _agreement(members: list[MemberScoreRow]) -> dict[str, Any]:
+    """How far the members of an ensemble agree, and how often each refused."""
+    if not members:
+        return {}
+    found = agreements(members)
+    refusals = Counter(row.member for row in members if row.refusal is not None)
+    names = sorted({row.member for row in members})
+    return {
+        "agreement": sample([agreement.shown() for agreement in found]),
+        "agreement_plot": picture(
+            figures.agreement_map(names, {a.members: a.spearman for a in found}),
+            "Rank correlation of the members' overall scores",
+        ),
+        "refusals": sample([{"member": name, "refused": refusals[name]} for name in names]),
+    }

@@ -1,8 +1,16 @@
 """What each agent is asked: the user's turn, made in one way for training and for inference."""
 
-from .templates import RenderedPrompt, plain, plain_sql, render, segments
+import re
 
-CRITIC, PLANNER_TEXT = "critic", "planner-text"
+from ..expander import BankBrief
+from ..roles import PlanRequest
+from .templates import RenderedPrompt, place_images, plain, plain_sql, render, segments
+
+CRITIC, PLANNER_TEXT, PLANNER_INTERLEAVED = "critic", "planner-text", "planner-interleaved"
+SCORER, EXPANDER = "scorer", "expander"
+# How training rows of plans to be continued list what was done before.
+_STEPS_SO_FAR = re.compile(r"^Steps so far:\n(?P<steps>.*)", re.MULTILINE | re.DOTALL)
+_STEP = re.compile(r"^\d+\. ", re.MULTILINE)
 
 
 def critic_question(instruction: str, rewritten: str, name: str = CRITIC) -> RenderedPrompt:
@@ -22,6 +30,26 @@ def planner_question(
     return render(name, request=request, steps_given=steps_given)
 
 
+def scorer_question(instruction: str, name: str = SCORER) -> RenderedPrompt:
+    """The scorer's turn about a picture before and one after; `instruction`: the step's goal."""
+    return render(name, instruction=plain(instruction))
+
+
+def expander_question(brief: BankBrief, name: str = EXPANDER) -> RenderedPrompt:
+    """The expander's turn about a vocabulary bank."""
+    return render(name, **vars(brief))
+
+
+def planner_turn(request: PlanRequest, text_name: str, interleaved_name: str) -> RenderedPrompt:
+    """The planner's turn about a request as it comes: with pictures or earlier steps, or without.
+
+    The text has one placeholder a picture.
+    """
+    given = _steps_given(request.text)
+    name = interleaved_name if request.images or given else text_name
+    return planner_question(place_images(request.text, len(request.images)), name, given)
+
+
 def critic_question_sql(instruction: str, rewritten: str, name: str = CRITIC) -> tuple[str, str]:
     """`critic_question` as a DuckDB expression over two expressions, and its version."""
     values = {
@@ -35,6 +63,12 @@ def critic_question_sql(instruction: str, rewritten: str, name: str = CRITIC) ->
         f"ELSE {_concatenation(later.parts, values)} END"
     )
     return sql, first.version
+
+
+def _steps_given(text: str) -> int:
+    """Steps that a request lists as done already."""
+    listed = _STEPS_SO_FAR.search(text)
+    return len(_STEP.findall(listed["steps"])) if listed else 0
 
 
 def _concatenation(parts: tuple[str, ...], values: dict[str, str]) -> str:

@@ -3,16 +3,18 @@
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from ...schemas import BadImageError
 from .. import cpu_torch
 from ..roles import BadAnswer
 from .decoding import decode
 from .encoding import Encoder, Prompt, Question
-from .manifest import CheckpointError, Manifest, read_manifest
+from .manifest import CheckpointError, read_manifest
+from .pixels import fitted
+from .sampling import Sampling
 from .settings import CheckpointSettings
 
 # As many as a process needs at once: a planner and a critic.
@@ -21,18 +23,31 @@ _LOADED_AT_ONCE = 2
 
 @dataclass(frozen=True)
 class Answer:
-    """What the model wrote, and how many tokens it read and wrote."""
+    """What the model wrote, how many tokens it read and wrote, and whether it came to its end."""
 
     text: str
     input_tokens: int
     output_tokens: int
+    whole: bool
+
+
+class Batches(Protocol):
+    """How many questions are answered together."""
+
+    @property
+    def batch(self) -> int:
+        """Questions at once, at most."""
+
+    @property
+    def batch_tokens(self) -> int:
+        """Tokens at once, prompts and longest answers together."""
 
 
 @dataclass(frozen=True)
-class _Loaded:
+class Loaded:
     """A model with what belongs to it; `in_use` lets one thread at a time ask it."""
 
-    manifest: Manifest
+    identity: str
     encoder: Encoder
     model: Any
     in_use: threading.Lock = field(default_factory=threading.Lock)
@@ -49,17 +64,17 @@ class _Loaded:
 
 
 class Agent:
-    """Answers questions with one checkpoint; any thread may ask. See `load_agent`."""
+    """Answers questions with one model; any thread may ask. See `load_agent`.
 
-    def __init__(self, loaded: _Loaded, settings: CheckpointSettings) -> None:
-        self._loaded, self._settings = loaded, settings
+    Args:
+        sampling: how answers are drawn; None: the likeliest tokens.
+    """
 
-    @property
-    def manifest(self) -> Manifest:
-        return self._loaded.manifest
+    def __init__(self, loaded: Loaded, batches: Batches, sampling: Sampling | None = None) -> None:
+        self._loaded, self._batches, self._sampling = loaded, batches, sampling
 
     def answer(self, questions: Sequence[Question]) -> list[str]:
-        """The answers to all questions, in their order, greedily decoded.
+        """The answers to all questions, in their order.
 
         Raises:
             BadImageError: a picture cannot be decoded.
@@ -79,7 +94,7 @@ class Agent:
             read = {place: self._read(question) for place, question in enumerate(questions)}
             prompts = {place: r for place, r in read.items() if isinstance(r, Prompt)}
             answers: dict[int, Answer | Exception] = {}
-            for batch in _batches(prompts, self._settings):
+            for batch in _batches(prompts, self._batches):
                 answers |= self._write({place: prompts[place] for place in batch}, given_up)
         failed = {place: r for place, r in read.items() if isinstance(r, Exception)}
         return [(answers | failed)[place] for place in range(len(questions))]
@@ -95,16 +110,16 @@ class Agent:
         if prompt.room > self._loaded.longest:
             raise BadAnswer(
                 f"a question of {len(prompt.tokens)} tokens and an answer of {prompt.limit} are "
-                f"more than the {self._loaded.longest} that {self.manifest.identity} can handle"
+                f"more than the {self._loaded.longest} that {self._loaded.identity} can handle"
             )
         return prompt
 
     def _write(self, prompts: dict[int, Prompt], given_up: Callable[[], bool]) -> dict[int, Answer]:
         loaded = self._loaded
         batch = loaded.encoder.pad(list(prompts.values()), loaded.model.device)
-        written = decode(loaded.model, batch, loaded.stops, given_up)
+        written = decode(loaded.model, batch, loaded.stops, given_up, self._sampling)
         return {
-            place: Answer(loaded.encoder.decode(tokens), len(prompt.tokens), len(tokens))
+            place: _answer(loaded.encoder.decode(tokens), tokens, prompt)
             for (place, prompt), tokens in zip(prompts.items(), written, strict=True)
         }
 
@@ -121,7 +136,7 @@ def load_agent(folder: Path, settings: CheckpointSettings | None = None) -> Agen
 
 
 @lru_cache(maxsize=_LOADED_AT_ONCE)
-def _load(folder: Path, identity: str, device: str) -> _Loaded:
+def _load(folder: Path, identity: str, device: str) -> Loaded:
     cpu_torch.install()
     import torch
     from transformers import AutoImageProcessor, AutoModelForImageTextToText, AutoTokenizer
@@ -140,20 +155,25 @@ def _load(folder: Path, identity: str, device: str) -> _Loaded:
     except Exception as error:  # transformers, safetensors and torch raise errors of all kinds
         reason = str(error).strip().splitlines()[:1] or [type(error).__name__]
         raise CheckpointError(f"checkpoint {folder} cannot be loaded: {reason[0]}") from error
-    return _Loaded(manifest, Encoder(tokenizer, images, manifest), model)
+    fit = partial(fitted, least=manifest.image_min_pixels, most=manifest.image_max_pixels)
+    return Loaded(identity, Encoder(tokenizer, images, fit), model)
 
 
-def _batches(prompts: dict[int, Prompt], settings: CheckpointSettings) -> Iterator[list[int]]:
+def _batches(prompts: dict[int, Prompt], most: Batches) -> Iterator[list[int]]:
     """Places of prompts that are answered together: of like length, so that little is padded."""
     batch: list[int] = []
     for place in sorted(prompts, key=lambda place: prompts[place].room):
         tokens = prompts[place].room * (len(batch) + 1)  # the newest is the longest
-        if batch and (len(batch) == settings.batch or tokens > settings.batch_tokens):
+        if batch and (len(batch) == most.batch or tokens > most.batch_tokens):
             yield batch
             batch = []
         batch.append(place)
     if batch:
         yield batch
+
+
+def _answer(text: str, tokens: Sequence[int], prompt: Prompt) -> Answer:
+    return Answer(text, len(prompt.tokens), len(tokens), whole=len(tokens) < prompt.limit)
 
 
 def _unless_failed(answer: Answer | Exception) -> Answer:

@@ -1,4 +1,4 @@
-"""Greedy decoding of a batch: finished rows leave it, keys and values are written in place.
+"""Decoding of a batch: finished rows leave it, keys and values are written in place.
 
 `generate` of transformers carries finished rows to the end of the longest and copies all keys and
 values at every token. With rows of one length both take the same time; answers differ in length.
@@ -8,6 +8,8 @@ The prompts are read by the model as transformers has it; only the loop over new
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+from .sampling import Draws, Greedy, Sampling
 
 if TYPE_CHECKING:
     import torch
@@ -24,26 +26,37 @@ class PromptBatch:
 
     `inputs` are the model's: input_ids, attention_mask, mm_token_type_ids (rows x length) and,
     where there are pictures, pixel_values (patches x values) and image_grid_thw (pictures x 3).
-    `limits` are the most new tokens of each row.
+    `limits` are the most new tokens of each row, `seeds` those of its draws.
     """
 
     inputs: "dict[str, torch.Tensor]"
     limits: Sequence[int]
+    seeds: Sequence[int] = ()
 
 
 def decode(
-    model: Any, batch: PromptBatch, stops: Sequence[int], given_up: Callable[[], bool]
+    model: Any,
+    batch: PromptBatch,
+    stops: Sequence[int],
+    given_up: Callable[[], bool],
+    sampling: Sampling | None = None,
 ) -> list[list[int]]:
-    """The new tokens of every row, greedily chosen, without the stop token.
+    """The new tokens of every row, without the stop token.
 
     Args:
         stops: ids of tokens that end an answer.
         given_up: asked before every token; true ends all answers where they are.
+        sampling: how tokens are drawn; None: the likeliest is taken.
     """
     import torch
 
     with torch.inference_mode():
-        return _Writing.begun(model, batch).finish(frozenset(stops), given_up)
+        choice = _choice(batch, sampling, model.device)
+        return _Writing.begun(model, batch, choice).finish(frozenset(stops), given_up)
+
+
+def _choice(batch: PromptBatch, sampling: Sampling | None, device: Any) -> Greedy | Draws:
+    return Draws(sampling, batch.seeds, max(batch.limits), device) if sampling else Greedy()
 
 
 class _Memory:
@@ -109,6 +122,7 @@ class _Writing:
 
     Args:
         seen: rows x length, false where a prompt is padded.
+        choice: how the next tokens are chosen.
         position: the next token's place on all three axes of the rotary embedding, per row.
         next: the token chosen last, per row, which the model has not read yet.
     """
@@ -116,12 +130,13 @@ class _Writing:
     model: Any
     memory: _Memory
     rows: list[_Answer]
+    choice: Greedy | Draws
     seen: "torch.Tensor"
     position: "torch.Tensor"
     next: "torch.Tensor"
 
     @classmethod
-    def begun(cls, model: Any, batch: PromptBatch) -> "_Writing":
+    def begun(cls, model: Any, batch: PromptBatch, choice: Greedy | Draws) -> "_Writing":
         """Have the prompts read; `next` is then the first token of every answer."""
         from transformers import DynamicCache
 
@@ -136,9 +151,10 @@ class _Writing:
             model=model,
             memory=_Memory(cache),
             rows=[_Answer(limit) for limit in batch.limits],
+            choice=choice,
             seen=seen.bool(),
             position=seen.sum(-1) + (0 if shift is None else shift.flatten()),
-            next=output.logits[:, -1].argmax(-1),
+            next=choice.choose(output.logits[:, -1]),
         )
 
     def finish(self, stops: frozenset[int], given_up: Callable[[], bool]) -> list[list[int]]:
@@ -160,6 +176,7 @@ class _Writing:
         rows = self.next.new_tensor(places)
         self.rows = [self.rows[place] for place in places]
         self.memory.keep(rows)
+        self.choice.keep(rows)
         self.seen, self.position, self.next = self.seen[rows], self.position[rows], self.next[rows]
 
     def _step(self) -> None:
@@ -172,7 +189,7 @@ class _Writing:
             position_ids=self.position[None, :, None].expand(3, -1, 1),
             past_key_values=self.memory.with_one_more(),
         )
-        self.next = self.model.lm_head(output.last_hidden_state[:, -1]).argmax(-1)
+        self.next = self.choice.choose(self.model.lm_head(output.last_hidden_state[:, -1]))
         self.position = self.position + 1
 
 

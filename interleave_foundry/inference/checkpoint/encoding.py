@@ -1,35 +1,48 @@
-"""Questions as tokens and pixels, exactly as LLaMA-Factory's template `qwen3_vl` writes them.
+"""Questions as tokens and pixels, by default as LLaMA-Factory's template `qwen3_vl` writes them.
 
 One turn of the user, no system message, and the assistant's turn begun with nothing in it: the
 answers that were trained on begin with `<think>` themselves. The template of the checkpoint is not
 asked, since some versions of it begin the answer with `<think>`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from PIL import Image
 
 from ...warehouse import Picture
 from ..agent_prompts import IMAGE
 from .decoding import PromptBatch
-from .manifest import Manifest
-from .pixels import fitted
 
 if TYPE_CHECKING:
     import torch
 
-_TURN = "<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n"
 _IMAGE_PAD = "<|image_pad|>"
-_VISION = ("<|vision_start|>", "<|vision_end|>")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What stands around a question: `turn` around all of it, `picture` around each picture.
+
+    `{}` is the place of what it stands around, `{number}` that of the picture's number, from 1.
+    """
+
+    turn: str = "<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n"
+    picture: str = "<|vision_start|>{}<|vision_end|>"
 
 
 @dataclass(frozen=True)
 class Question:
-    """A user's turn with an `<image>` for each picture, and how long the answer may become."""
+    """A user's turn with an `<image>` for each picture, and how long the answer may become.
+
+    `seed` is that of the answer, where answers are drawn.
+    """
 
     text: str
     pictures: tuple[Picture, ...] = ()
     max_new_tokens: int = 1024
+    seed: int = 0
 
 
 @dataclass(frozen=True)
@@ -43,6 +56,7 @@ class Prompt:
     limit: int
     pixels: "torch.Tensor | None" = None
     grids: "torch.Tensor | None" = None
+    seed: int = 0
 
     @property
     def room(self) -> int:
@@ -55,23 +69,32 @@ class Encoder:
 
     Args:
         tokenizer, image_processor: those of transformers, from the checkpoint's folder.
+        fit: what is done to a picture before the image processor sees it.
     """
 
-    def __init__(self, tokenizer: Any, image_processor: Any, manifest: Manifest) -> None:
-        self._tokenizer, self._images, self._manifest = tokenizer, image_processor, manifest
+    def __init__(
+        self,
+        tokenizer: Any,
+        image_processor: Any,
+        fit: Callable[[Image.Image], Image.Image],
+        layout: Layout | None = None,
+    ) -> None:
+        self._tokenizer, self._images, self._fit = tokenizer, image_processor, fit
+        self._layout = layout or Layout()
         self._image_token = tokenizer.convert_tokens_to_ids(_IMAGE_PAD)
 
     def encode(self, question: Question) -> Prompt:
         """Raises `BadImageError` for a picture that cannot be decoded."""
         if not question.pictures:
-            return Prompt(self._tokens(question.text, []), question.max_new_tokens)
-        least, most = self._manifest.image_min_pixels, self._manifest.image_max_pixels
-        images = [fitted(picture.image, least, most) for picture in question.pictures]
+            tokens = self._tokens(question.text, [])
+            return Prompt(tokens, question.max_new_tokens, seed=question.seed)
+        images = [self._fit(picture.image) for picture in question.pictures]
         seen = self._images(images=images, return_tensors="pt")
         grids = seen["image_grid_thw"]
         counts = (grids.prod(-1) // self._images.merge_size**2).tolist()
         tokens = self._tokens(question.text, counts)
-        return Prompt(tokens, question.max_new_tokens, seen["pixel_values"], grids)
+        pixels = seen["pixel_values"]
+        return Prompt(tokens, question.max_new_tokens, pixels, grids, question.seed)
 
     def pad(self, prompts: Sequence[Prompt], device: str) -> PromptBatch:
         """Prompts side by side, their ends aligned."""
@@ -88,7 +111,8 @@ class Encoder:
         inputs = {"input_ids": tokens, "attention_mask": mask, "mm_token_type_ids": kinds}
         inputs |= _pictures(prompts)
         on_device = {name: tensor.to(device) for name, tensor in inputs.items()}
-        return PromptBatch(on_device, [prompt.limit for prompt in prompts])
+        limits, seeds = [prompt.limit for prompt in prompts], [prompt.seed for prompt in prompts]
+        return PromptBatch(on_device, limits, seeds)
 
     def decode(self, tokens: Sequence[int]) -> str:
         return str(self._tokenizer.decode(tokens, skip_special_tokens=True))
@@ -97,11 +121,11 @@ class Encoder:
         first, *rest = (_without_marks(piece) for piece in text.split(IMAGE))
         if len(rest) != len(counts):
             raise ValueError(f"{len(rest)} image placeholders for {len(counts)} pictures")
-        before, after = _VISION
         seen = (
-            f"{before}{_IMAGE_PAD * n}{after}{piece}" for n, piece in zip(counts, rest, strict=True)
+            self._layout.picture.format(_IMAGE_PAD * count, number=number) + piece
+            for number, (count, piece) in enumerate(zip(counts, rest, strict=True), start=1)
         )
-        turn = _TURN.format("".join((first, *seen)))
+        turn = self._layout.turn.format("".join((first, *seen)))
         return list(self._tokenizer.encode(turn, add_special_tokens=False))
 
 

@@ -1,25 +1,20 @@
 """Planner and critic that ask a checkpoint."""
 
-import re
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
 
 from ...warehouse import Home, Picture
-from ..agent_prompts import critic_question, place_images, planner_question
+from ..agent_prompts import critic_question, planner_turn
+from ..agent_prompts.reading import read_plan, read_verdict
+from ..batching import Batcher
 from ..roles import Plan, PlanRequest, Verdict
 from ..usage import report_usage
 from .agent import Agent, Answer, load_agent
-from .batching import Batcher
 from .encoding import Question
 from .manifest import AgentRole, CheckpointError, read_manifest
-from .reading import read_plan, read_verdict
 from .references import resolve
 from .settings import CheckpointSettings
-
-# How training rows of plans to be continued list what was done before.
-_STEPS_SO_FAR = re.compile(r"^Steps so far:\n(?P<steps>.*)", re.MULTILINE | re.DOTALL)
-_STEP = re.compile(r"^\d+\. ", re.MULTILINE)
 
 
 class Desk:
@@ -73,11 +68,8 @@ class CheckpointPlanner(_Player):
     role: AgentRole = "planner"
 
     async def plan(self, request: PlanRequest) -> Plan:
-        given = _steps_given(request.text)
-        interleaved = bool(request.images or given)
-        name = self._prompts["planner_interleaved" if interleaved else "planner_text"]
-        text = place_images(request.text, len(request.images))
-        question = planner_question(text, name, steps_given=given)
+        names = self._prompts["planner_text"], self._prompts["planner_interleaved"]
+        question = planner_turn(request, *names)
         return read_plan(await self._ask(question.text, request.images))
 
 
@@ -123,9 +115,3 @@ def _folder(role: AgentRole, settings: CheckpointSettings, home: Home) -> Path:
             "null; name a checkpoint there, or another backend under `roles`"
         )
     return resolve(reference, role, home)
-
-
-def _steps_given(text: str) -> int:
-    """Steps that a request lists as done already."""
-    listed = _STEPS_SO_FAR.search(text)
-    return len(_STEP.findall(listed["steps"])) if listed else 0

@@ -20,6 +20,8 @@ _EXPLAINS = re.compile(r"\b(descri|explain|caption)")
 _QUESTIONS = re.compile(r"\b(tell|say|what|which|why|how many)\b")
 _GOES_ON = re.compile(r"\b(draw|paint|illustrat\w*|continue|next|generate|complete|finish|rest)\b")
 _SHOWS = re.compile(r"\b(show|visual)")
+# Books that are asked for, and no things in a picture.
+_BOOKS = r"\b(picture|photo|comic|story|sketch|exercise|note|colou?ring)[ -]books?\b"
 _PICTURES = r"(steps?|pictures?|images?|parts?|stages?|frames?|panels?|drawings?)"
 _SUCH = r"(?:(?:most|important|simple|easy|short|clear|sequential|different|single|small|key) )*"
 _EARLIER_STEP = re.compile(r"\bstep (\d+)\b")
@@ -91,20 +93,31 @@ class Reading:
 
     @cached_property
     def _plain(self) -> str:
-        text = re.sub(r"<image>|\bstep \d+\b|\bpicture books?\b", " ", self.text.lower())
+        text = re.sub(rf"<image>|\bstep \d+\b|{_BOOKS}", " ", self.text.lower())
         return re.sub(r"[-_]", " ", text)
 
     def colours_of(self, kind: str) -> list[str]:
         """Colours right before a name of this kind: `red` in "a red flower"."""
-        pairs = ((c, n) for c, n in pairwise(self.mentions) if c.sort == "colour")
-        return [c.name for c, n in pairs if n.name == kind and self._adjoin(c, n)]
-
-    def _adjoin(self, colour: Mention, noun: Mention) -> bool:
-        return self._told[colour.end : noun.start].strip() in ("", "little", "small", "big")
+        return [colour.name for colour, noun in self._coloured if noun.name == kind]
 
     def named(self, sort: str) -> list[str]:
         """All names of a sort, in the text's order."""
         return [mention.name for mention in self.mentions if mention.sort == sort]
+
+    def named_for(self, kind: str) -> list[str]:
+        """Colours that may be meant for a kind: all but those that other things have."""
+        others = [colour for colour, noun in self._coloured if noun.name != kind]
+        colours = (mention for mention in self.mentions if mention.sort == "colour")
+        return [colour.name for colour in colours if colour not in others]
+
+    @cached_property
+    def _coloured(self) -> list[tuple[Mention, Mention]]:
+        """Colours and the things right after them."""
+        pairs = ((c, n) for c, n in pairwise(self.mentions) if c.sort == "colour")
+        return [(c, n) for c, n in pairs if n.sort == "thing" and self._adjoin(c, n)]
+
+    def _adjoin(self, colour: Mention, noun: Mention) -> bool:
+        return self._told[colour.end : noun.start].strip() in ("", "little", "small", "big")
 
 
 @cache

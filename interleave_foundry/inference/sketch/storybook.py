@@ -19,7 +19,7 @@ tuples of values (red and yellow make orange).
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import product
@@ -100,15 +100,19 @@ class Story(Section):
         return self._combined(values, reading)
 
     def consistent(self, reading: Reading) -> list[Values]:
-        """Every filling that agrees with what the request names: `fill` gives one of them."""
+        """Every filling that agrees with what the request names: `fill` gives one of them.
+
+        What it says nothing about may be anything, also what is named for something else.
+        """
         partial: list[dict[str, str]] = [{}]
         for name, slot in self.slots.items():
             partial = [
                 {**values, name: value}
                 for values in partial
-                for value in self._agreeing(slot, reading, values)
+                for value in self._meant(slot, reading, values) or slot.choices
             ]
-        combined = (self._combined(values, reading) for values in partial)
+        told = [values for values in partial if not self._clash(values)] or partial
+        combined = (self._combined(values, reading) for values in told)
         return list({tuple(values.values()): values for values in combined}.values())
 
     def fillings(self) -> Iterator[Values]:
@@ -133,14 +137,26 @@ class Story(Section):
         usual = chance.happens(_USUAL, f"usual {name}")
         return choices[0] if usual else chance.pick(choices, name)
 
-    def _agreeing(self, slot: Slot, reading: Reading, values: Values) -> list[str]:
-        """The thing's own colour, else the first fitting name that is not taken, else all left."""
+    def _agreeing(self, slot: Slot, reading: Reading, values: Values) -> Sequence[str]:
+        """The value that is meant; else all that no other slot has."""
+        return self._meant(slot, reading, values) or self._left(slot, values)
+
+    def _meant(self, slot: Slot, reading: Reading, values: Values) -> list[str]:
+        """The thing's own colour, else the first fitting name that is not taken, if any."""
         if own := self._own_colour(slot, reading, values):
             return [own]
-        taken = [value for n, value in values.items() if self.slots[n].sort == slot.sort]
-        left = [choice for choice in slot.choices if choice not in taken]
-        named = [found for found in reading.named(slot.sort) if found in left]
-        return named[:1] or left
+        left = self._left(slot, values)
+        return [name for name in self._names(slot, reading, values) if name in left][:1]
+
+    def _left(self, slot: Slot, values: Values) -> list[str]:
+        taken = [value for name, value in values.items() if self.slots[name].sort == slot.sort]
+        return [choice for choice in slot.choices if choice not in taken]
+
+    def _names(self, slot: Slot, reading: Reading, values: Values) -> list[str]:
+        """What the request names of the slot's sort; not the colours of other things."""
+        if slot.of and slot.sort == "colour":
+            return reading.named_for(values.get(slot.of, slot.of))
+        return reading.named(slot.sort)
 
     def _own_colour(self, slot: Slot, reading: Reading, values: Values) -> str | None:
         """The colour that the request gives the slot's owner, a usual one before any other."""

@@ -1,5 +1,5 @@
-"""One pinned environment per trainer, made on first use."""
+"""One pinned environment for each trainer and for vLLM, made on first use."""
 
-from .environments import Hardware, Trainer, environment_of, python_of
+from .environments import Hardware, Purpose, environment_of, gpus, python_of
 
-__all__ = ["Hardware", "Trainer", "environment_of", "python_of"]
+__all__ = ["Hardware", "Purpose", "environment_of", "gpus", "python_of"]

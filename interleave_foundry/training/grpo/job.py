@@ -4,28 +4,22 @@ from pathlib import Path
 
 from pydantic import Field
 
-from ...inference.backends import RoleBindings, build_roles
-from ...inference.checkpoint.settings import CheckpointSettings
+from ...inference.backends import Backends
 from ...inference.roles import Roles
-from ...inference.sketch.settings import SketchSettings
 from ...schemas.documents import Section
 from ...warehouse import Home
 from ..launch import TrainerJob
 from .settings import GrpoSettings
 
 
-class Players(Section):
+class Players(Backends):
     """The backends of a profile, of which rewards need the generator and the scorer."""
 
-    roles: RoleBindings = Field(description="Backend of each role")
-    sketch: SketchSettings = Field(description="Settings of the sketch backend")
-    checkpoint: CheckpointSettings = Field(description="Settings of trained agents")
-
-    def build(self, home: Home) -> Roles:
+    def rewarding(self, home: Home) -> Roles:
         """Generator and scorer of the profile; no trained agent is loaded for a reward."""
         agents = {"planner": "sketch", "critic": "sketch"}
-        bindings = self.roles.model_copy(update=agents)
-        return build_roles(bindings, self.sketch, self.checkpoint, home)
+        roles = self.roles.model_copy(update=agents)
+        return self.model_copy(update={"roles": roles}).build(home)
 
 
 class GrpoJob(Section):

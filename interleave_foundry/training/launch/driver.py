@@ -12,11 +12,10 @@ import os
 import signal
 import subprocess
 import threading
-import time
 import traceback
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn, Protocol
@@ -139,7 +138,8 @@ def _failure(error: Exception, folder: Path) -> Failed:
 def _followed(trainer: subprocess.Popen[bytes], follow: Callable[[], None]) -> int:
     while trainer.poll() is None:
         follow()
-        time.sleep(_POLL_SECONDS)
+        with suppress(subprocess.TimeoutExpired):
+            trainer.wait(_POLL_SECONDS)  # its end is noticed at once
     follow()
     return trainer.returncode
 

@@ -22,13 +22,17 @@ class TrainingFailed(FoundryError):  # noqa: N818 - it names an outcome
         super().__init__(f"{reason} (log: {log})" if log else reason)
 
 
-def why_it_ended(code: int, log: Path) -> str:
-    """One line about a process that ended with a code, from the code and the end of its log."""
+def why_it_ended(code: int, log: Path, remedy: str = _REMEDY) -> str:
+    """One line about a process that ended with a code, from the code and the end of its log.
+
+    Args:
+        remedy: what to do where memory was short.
+    """
     tail = _tail(log)
     if _OUT_OF_MEMORY.search(tail):
-        return f"it ran out of memory: {_REMEDY}"
+        return f"it ran out of memory: {remedy}"
     if code in (-signal.SIGKILL, 128 + signal.SIGKILL):
-        return f"it was killed, most likely by the system for lack of memory: {_REMEDY}"
+        return f"it was killed, most likely by the system for lack of memory: {remedy}"
     raised = _RAISED.findall(tail)
     if raised:
         return f"it ended with {_short(raised[-1])}"

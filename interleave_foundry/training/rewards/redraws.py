@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-from ...inference.roles import Generator, Scorer, name_of
+from ...inference.ensemble import graded
+from ...inference.roles import Generator, Score, Scorer, name_of
 from ...inference.seeds import stable_hash
 from ...inference.tries import Caller
 from ...schemas.trajectories import Role
@@ -79,8 +80,11 @@ class Redraws:
         draw = partial(self._generator.generate, redraw.prompt, sources, self._seed)
         picture = await self._called("generator", draw)
         image = await asyncio.to_thread(self._images.put, picture)
-        grade = partial(self._scorer.score, before, picture, redraw.goal)
-        score = await self._called("scorer", grade)
+
+        async def grade(scorer: Scorer) -> Score:
+            return await self._called("scorer", partial(scorer.score, before, picture, redraw.goal))
+
+        score = (await graded(self._scorer, grade)).answer
         return Redrawn(image, Grades(score.semantics, score.quality))
 
     async def _called(self, role: Role, ask: Callable[[], Awaitable[T]]) -> T:

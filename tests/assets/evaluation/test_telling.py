@@ -171,9 +171,10 @@ def test_an_evaluation_goes_on_where_it_was_killed(told: Home, tmp_path):
 def test_variants_with_one_agent_share_its_answers(told: Home):
     run(told, FULL)
     counting = Failing(10_000)
-    again = run(told, replace(FULL, name="t_max_3", t_max=3), replace(TEACHERS, critic=counting))
+    # With fewer attempts a story may go on from another picture, which nobody has judged yet.
+    again = run(told, replace(FULL, name="t_max_5", t_max=5), replace(TEACHERS, critic=counting))
     assert counting.asked == 0
-    assert {row.variant for row in again.rows} == {"t_max_3"}
+    assert {row.variant for row in again.rows} == {"t_max_5"}
 
 
 def test_trajectories_stay_as_they_were(told: Home):

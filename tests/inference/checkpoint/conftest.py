@@ -3,7 +3,7 @@
 import shutil
 
 import pytest
-from tiny_agents import BOTH, learn_by_heart
+from tiny_agents import BOTH, always_the_same, learn_by_heart
 
 from interleave_foundry.inference.checkpoint.manifest import FILE
 from interleave_foundry.training.base_model import packaged
@@ -36,5 +36,5 @@ def taught(untrained, tmp_path_factory):
     """A checkpoint that accepts every picture and has one plan for every request."""
     folder = tmp_path_factory.mktemp("checkpoints") / "taught"
     shutil.copytree(untrained, folder)
-    learn_by_heart(folder)
+    learn_by_heart(folder, always_the_same())
     return folder

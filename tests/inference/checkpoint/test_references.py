@@ -5,13 +5,12 @@ from datetime import UTC, datetime
 import pytest
 from tiny_agents import BOTH
 
-from interleave_foundry.inference.backends import RoleBindings, build_roles
+from interleave_foundry.inference.backends import Backends, RoleBindings
 from interleave_foundry.inference.checkpoint.agent import load_agent
 from interleave_foundry.inference.checkpoint.manifest import CheckpointError, read_manifest
 from interleave_foundry.inference.checkpoint.references import resolve
 from interleave_foundry.inference.checkpoint.settings import CheckpointSettings
 from interleave_foundry.inference.roles import name_of
-from interleave_foundry.inference.sketch.settings import SketchSettings
 from interleave_foundry.schemas.training import CHECKPOINTS, CheckpointRow
 
 TRAINED = RoleBindings(
@@ -41,7 +40,7 @@ def register(home, name, version="1", status="promoted", role="both"):
 
 
 def roles_of(home, **settings):
-    return build_roles(TRAINED, SketchSettings(), CheckpointSettings(**settings), home)
+    return Backends(roles=TRAINED, checkpoint=CheckpointSettings(**settings)).build(home)
 
 
 def test_promoted_is_the_furthest_trained_promoted_checkpoint(home):

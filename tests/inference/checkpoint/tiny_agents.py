@@ -14,6 +14,8 @@ from interleave_foundry.inference.checkpoint.manifest import Manifest
 from interleave_foundry.inference.roles import Plan, PlanStep, Verdict
 from interleave_foundry.warehouse import Picture
 
+Lesson = tuple[Question, str]
+
 PROMPTS = {
     "critic": "critic-brief@1",
     "planner_text": "planner-brief@1",
@@ -39,20 +41,24 @@ def planner_asked(request: str, limit: int = 60) -> Question:
     return Question(planner_question(request, "planner-brief").text, (), limit)
 
 
-def learn_by_heart(folder: Path, steps: int = 60) -> None:
-    """Train the checkpoint until it answers every critic's and planner's question the same way."""
-    import torch
-
-    agent = load_agent(folder)
-    encoder, model = agent._loaded.encoder, agent._loaded.model
-    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+def always_the_same() -> list[Lesson]:
+    """One verdict on every picture, and one plan for every request."""
     whites = (Picture.white((96, 96)), Picture.white((96, 96)))
-    lessons = [
+    return [
         (critic_asked("Draw a cat.", *whites), critic_answer(ACCEPTED)),
         (critic_asked("Add a dog.", *whites), critic_answer(ACCEPTED)),
         (planner_asked("a story"), planner_answer(PLANNED)),
         (planner_asked("another one"), planner_answer(PLANNED)),
     ]
+
+
+def learn_by_heart(folder: Path, lessons: list[Lesson], steps: int = 60) -> None:
+    """Train the checkpoint until it gives these answers to these questions."""
+    import torch
+
+    agent = load_agent(folder)
+    encoder, model = agent._loaded.encoder, agent._loaded.model
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
     model.train()
     for _ in range(steps):
         for question, answer in lessons:

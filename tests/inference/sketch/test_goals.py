@@ -68,6 +68,15 @@ def test_a_colour_that_nobody_named_is_free():
     assert all(goals_of(request).met_by(repainted(scene, c)) for c in ("red", "yellow"))
 
 
+def test_what_is_named_for_something_else_is_free_too():
+    request = PlanRequest("Show how to draw a summer garden with a pink flower")
+    scene, goals = told(planned(request)), goals_of(request)
+    cell = next(c for c, t in scene.cells.items() if t.kind == "butterfly")
+    assert goals.met_by(scene.with_cell(cell, Thing("butterfly", "pink")))
+    assert goals.met_by(scene.with_cell(cell, Thing("butterfly", "orange")))
+    assert not goals.met_by(scene.with_cell(cell, Thing("bird", "pink")))
+
+
 def test_places_matter_unless_the_story_is_free():
     for request, free in ((PINK_FLOWER, False), (LANDSCAPE, True)):
         scene = told(planned(request))

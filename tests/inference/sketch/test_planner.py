@@ -94,6 +94,28 @@ def test_requests_find_their_story_and_fill_it(text: str, story: str, shown: Thi
         assert shown in final(plan(text)).cells.values()
 
 
+@pytest.mark.parametrize(
+    ("text", "kind", "colour"),
+    [
+        ("a bar chart with yellow bars and a green flag", "tall bar", "yellow"),
+        ("play noughts and crosses with purple circles", "circle", "purple"),
+        ("a purple bird that brings back a blue balloon", "balloon", "blue"),
+    ],
+)
+def test_a_things_colour_is_its_own(text: str, kind: str, colour: str):
+    scene = final(plan(f"Show {text}"))
+    assert {t.colour for t in scene.cells.values() if t.kind == kind} == {colour}
+    assert {t.colour for t in scene.cells.values()} - {colour}
+
+
+def test_a_book_that_is_asked_for_is_none_in_the_picture():
+    about = "a black cat that walks home"
+    for kind in ("picture book", "comic book", "photo book", "sketch-book"):
+        scene = final(plan(f"Make a {kind} about {about}"))
+        assert "cat" in {thing.kind for thing in scene.cells.values()}
+        assert "book" not in {thing.kind for thing in scene.cells.values()}
+
+
 def test_colours_mix_as_they_do():
     for text, mixed in (("mix red and yellow paint", "orange"), ("mix blue with red", "purple")):
         assert Thing("heart", mixed) in final(plan(text)).cells.values()

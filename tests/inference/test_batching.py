@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from interleave_foundry.inference.checkpoint.batching import Batcher
+from interleave_foundry.inference.batching import Batcher
 
 
 def upper(batches):
@@ -40,6 +40,14 @@ async def test_what_arrives_during_a_batch_forms_the_next():
     go_on.set()
     assert await asyncio.gather(first, *others) == ["A", "B", "C", "D"]
     assert batches == [["a"], ["b", "c", "d"]]
+
+
+async def test_a_batch_is_of_one_kind_and_nobody_is_overtaken_for_long():
+    batches = []
+    batcher = Batcher(upper(batches), 3, 0.001, kind=len)
+    names = ["a", "bb", "c", "dd", "e", "f", "gg"]
+    assert await asyncio.gather(*map(batcher.ask, names)) == [name.upper() for name in names]
+    assert batches == [["a", "c", "e"], ["bb", "dd", "gg"], ["f"]]
 
 
 async def test_an_error_reaches_its_own_asker_alone():

@@ -5,8 +5,8 @@ from typing import Any
 
 from pydantic import BaseModel, Field, ValidationError
 
-from ..agent_prompts.answers import PLAN_KEY, REFINE_KEY, SUCCESS_KEY
 from ..roles import BadAnswer, Plan, PlanStep, Verdict
+from .answers import PLAN_KEY, REFINE_KEY, SUCCESS_KEY
 
 _THINK = re.compile(r"<think>(.*?)</think>", re.DOTALL)
 _ANSWER = re.compile(r"<answer>(.*?)(</answer>|\Z)", re.DOTALL)

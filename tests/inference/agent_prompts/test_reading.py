@@ -3,7 +3,7 @@
 import pytest
 
 from interleave_foundry.inference.agent_prompts import critic_answer, planner_answer
-from interleave_foundry.inference.checkpoint.reading import read_plan, read_verdict
+from interleave_foundry.inference.agent_prompts.reading import read_plan, read_verdict
 from interleave_foundry.inference.roles import BadAnswer, Plan, PlanStep, Verdict
 
 PLAN = Plan(

@@ -1,0 +1,208 @@
+"""What our clients of providers cost: beside the bare SDK, and of the throughput that is possible.
+
+The provider is a process of its own that answers every chat with the same verdict after a fixed
+time. Run: `python -m bench.providers`.
+"""
+
+import asyncio
+import json
+import multiprocessing
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from multiprocessing.connection import Connection
+
+from openai import AsyncOpenAI, DefaultAsyncHttpxClient
+
+from interleave_foundry.inference.backends import Backends
+from interleave_foundry.inference.openai.chat import request_of
+from interleave_foundry.inference.providers.chat import Question, Reply
+from interleave_foundry.inference.roles import Critic
+from interleave_foundry.warehouse import Home, Picture
+
+LATENCY_SECONDS = 0.1
+CONCURRENCY = (1, 16, 256)
+SECONDS = 3.0
+OVERHEAD_CALLS = 400
+REPEATS = 3
+GOAL = "Draw a meadow with a red house at the bottom left."
+
+MEANING = {
+    "providers_overhead_ms_per_call": (
+        "CPU of a verdict through our `openai` backend, less that of the bare client sending the "
+        f"same request (best of {REPEATS}, alternating)",
+        "",
+    ),
+    **{
+        f"providers_throughput_share_{concurrency}": (
+            f"verdicts a second of a provider that takes {LATENCY_SECONDS * 1000:.0f} ms, as a "
+            f"share of the ideal, {concurrency} at once",
+            "",
+        )
+        for concurrency in CONCURRENCY
+    },
+    **{
+        f"providers_bare_throughput_share_{concurrency}": (
+            f"the same of the bare client, {concurrency} at once",
+            "",
+        )
+        for concurrency in CONCURRENCY
+    },
+}
+
+_VERDICT = json.dumps({"reasoning": "fine", "previous_step_success": True, "refine_prompt": ""})
+_COMPLETION = {
+    "id": "c",
+    "object": "chat.completion",
+    "created": 0,
+    "model": "m",
+    "choices": [
+        {
+            "index": 0,
+            "finish_reason": "stop",
+            "message": {"role": "assistant", "content": _VERDICT},
+        }
+    ],
+    "usage": {"prompt_tokens": 1000, "completion_tokens": 20, "total_tokens": 1020},
+}
+
+Ask = Callable[[], Awaitable[object]]
+
+
+def measure() -> dict[str, float]:
+    """Every number by name."""
+    values: dict[str, float] = {}
+    with _provider(0.0) as url:
+        values["providers_overhead_ms_per_call"] = _overhead(url) * 1000
+    with _provider(LATENCY_SECONDS) as url:
+        for concurrency in CONCURRENCY:
+            ideal = concurrency / LATENCY_SECONDS
+            ours = _rate(_ours(url), concurrency)
+            bare = _rate(_bare(url), concurrency)
+            values[f"providers_throughput_share_{concurrency}"] = ours / ideal
+            values[f"providers_bare_throughput_share_{concurrency}"] = bare / ideal
+    return values
+
+
+def _overhead(url: str) -> float:
+    """Seconds of CPU per call that are ours."""
+    ours, bare = [], []
+    for _ in range(REPEATS):
+        ours.append(_cpu(_ours(url)))
+        bare.append(_cpu(_bare(url)))
+    return (min(ours) - min(bare)) / OVERHEAD_CALLS
+
+
+def _cpu(make: Callable[[], Ask]) -> float:
+    """CPU seconds of calls one after another."""
+
+    async def calls() -> float:
+        ask = make()
+        await ask()
+        begun = time.process_time()
+        for _ in range(OVERHEAD_CALLS):
+            await ask()
+        return time.process_time() - begun
+
+    return asyncio.run(calls())
+
+
+def _rate(make: Callable[[], Ask], concurrency: int) -> float:
+    """Calls a second with so many under way."""
+
+    async def calls() -> float:
+        ask, done = make(), 0
+        await asyncio.gather(*(ask() for _ in range(concurrency)))  # connections are open now
+        begun = time.perf_counter()
+
+        async def worker() -> None:
+            nonlocal done
+            while time.perf_counter() - begun < SECONDS:
+                await ask()
+                done += 1
+
+        await asyncio.gather(*(worker() for _ in range(concurrency)))
+        return done / (time.perf_counter() - begun)
+
+    return asyncio.run(calls())
+
+
+def _ours(url: str) -> Callable[[], Ask]:
+    critic, picture = _critic(url), Picture.white((192, 192))
+    return lambda: lambda: critic.judge(picture, picture, GOAL, "")
+
+
+def _critic(url: str) -> Critic:
+    settings = {
+        "endpoints": [{"url": f"{url}/v1", "concurrency": max(CONCURRENCY)}],
+        "critic": {"model": "m"},
+    }
+    roles = {"planner": "sketch", "generator": "sketch", "critic": "openai", "scorer": "sketch"}
+    backends = Backends.model_validate({"roles": roles, "openai": settings})
+    return backends.build(Home("memory://bench")).critic
+
+
+def _bare(url: str) -> Callable[[], Ask]:
+    """The request that our critic sends, made ready once, through the SDK alone."""
+    request = _sent_by(_critic(url))
+
+    def connected() -> Ask:
+        http = DefaultAsyncHttpxClient()  # ours, so that it is not closed after its event loop
+        client = AsyncOpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0, http_client=http)
+        return lambda: client.chat.completions.create(**request)
+
+    return connected
+
+
+def _sent_by(critic: Critic) -> dict[str, object]:
+    """What goes out for a verdict, caught by a client that sends nothing."""
+
+    class Caught:
+        async def ask(self, question: Question) -> Reply:
+            self.request = request_of(question)
+            return Reply(_VERDICT)
+
+    caught, picture = Caught(), Picture.white((192, 192))
+    critic._chat = caught  # type: ignore[attr-defined]
+    asyncio.run(critic.judge(picture, picture, GOAL, ""))
+    return caught.request
+
+
+@contextmanager
+def _provider(latency: float) -> Iterator[str]:
+    context = multiprocessing.get_context("spawn")
+    here, there = context.Pipe()
+    server = context.Process(target=_serve, args=(there, latency), daemon=True)
+    server.start()
+    try:
+        yield f"http://127.0.0.1:{here.recv()}"
+    finally:
+        server.terminate()
+        server.join()
+
+
+def _serve(port: Connection, latency: float) -> None:
+    from aiohttp import web
+
+    body = json.dumps(_COMPLETION).encode()
+
+    async def answer(request: web.Request) -> web.Response:
+        await request.read()
+        await asyncio.sleep(latency)
+        return web.Response(body=body, content_type="application/json")
+
+    async def serve() -> None:
+        app = web.Application(client_max_size=2**26)
+        app.router.add_post("/v1/chat/completions", answer)
+        runner = web.AppRunner(app)
+        await runner.setup()
+        site = web.TCPSite(runner, "127.0.0.1", 0, backlog=1024)
+        await site.start()
+        port.send(runner.addresses[0][1])
+        await asyncio.Event().wait()
+
+    asyncio.run(serve())
+
+
+if __name__ == "__main__":
+    print(json.dumps(measure(), indent=2))

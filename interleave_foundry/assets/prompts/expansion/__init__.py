@@ -1,0 +1,1 @@
+"""New terms for vocabulary banks: what a model is asked, and what becomes of its proposals."""

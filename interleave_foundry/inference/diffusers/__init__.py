@@ -1,0 +1,1 @@
+"""Pictures from diffusers pipelines in this process, and the registry of generators."""

@@ -1,0 +1,1 @@
+"""Planner, critic, scorer and generator at Google, through google-genai."""

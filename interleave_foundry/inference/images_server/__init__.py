@@ -1,0 +1,1 @@
+"""Our images server: OpenAI's images API in front of a generator's replicas on Ray Serve."""

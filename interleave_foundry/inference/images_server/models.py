@@ -1,0 +1,121 @@
+"""What can be served: a model of diffusers, or the sketch world's generator."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from ...warehouse import Picture
+from ..diffusers.choosing import Choice, choose
+from ..diffusers.drawing import Drawing
+from ..diffusers.manner import Manner
+from ..diffusers.painter import Drawn, load_painter
+from ..diffusers.settings import DiffusersSettings
+from ..roles import BadAnswer, TryLater
+from ..sketch.generator import SketchGenerator
+from ..sketch.settings import SketchSettings
+
+SKETCH = "sketch"
+_SIDE = 96  # sketches are multiples of it
+
+
+class Drawer(Protocol):
+    """A model in memory."""
+
+    def draw(
+        self, drawings: Sequence[Drawing], given_up: Callable[[], bool]
+    ) -> Sequence[Drawn]: ...
+
+
+class ServedModel(Protocol):
+    """A model that a replica can load; it is sent to the replica's process.
+
+    `manner` is how it draws where a request says nothing else.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def manner(self) -> Manner: ...
+
+    def load(self, device: str, batch: int) -> Drawer:
+        """Bring it into memory.
+
+        Raises:
+            BackendError: it is not there, or cannot be loaded.
+        """
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """A pipeline of diffusers."""
+
+    choice: Choice
+
+    @property
+    def name(self) -> str:
+        return self.choice.name
+
+    @property
+    def manner(self) -> Manner:
+        return self.choice.manner
+
+    def load(self, device: str, batch: int) -> Drawer:
+        return load_painter(self.choice, device, batch)
+
+
+@dataclass(frozen=True)
+class Sketch:
+    """The sketch world, which needs neither weights nor a GPU; it has no steps and no guidance."""
+
+    name: str = SKETCH
+    manner: Manner = field(default_factory=lambda: Manner(size="192x192"))
+
+    def load(self, device: str, batch: int) -> Drawer:
+        return _SketchDrawer()
+
+
+class _SketchDrawer:
+    def draw(self, drawings: Sequence[Drawing], given_up: Callable[[], bool]) -> Sequence[Drawn]:
+        return [_sketched(drawing, given_up) for drawing in drawings]
+
+
+def _sketched(drawing: Drawing, given_up: Callable[[], bool]) -> Drawn:
+    if given_up():
+        return TryLater("nobody waits for this picture any more")
+    try:
+        generator = SketchGenerator(SketchSettings(picture_size=_side(drawing)))
+        return Picture.of(generator.draw(drawing.prompt, drawing.images, drawing.seed).image)
+    except BadAnswer as error:
+        return error
+
+
+def _side(drawing: Drawing) -> int:
+    if drawing.mask is not None:
+        raise BadAnswer(f"{SKETCH} takes no mask; leave it out")
+    if (drawing.manner.negative_prompt or "").strip():
+        raise BadAnswer(f"{SKETCH} takes no negative prompt; leave it out")
+    width, height = drawing.manner.pixels or (2 * _SIDE, 2 * _SIDE)
+    if width != height or width % _SIDE:
+        raise BadAnswer(
+            f"{SKETCH} draws squares whose side is a multiple of {_SIDE} pixels, such as 192x192, "
+            f"not {width}x{height}"
+        )
+    return width
+
+
+def find_served(reference: str, registry: Path | None) -> ServedModel:
+    """The model of a name.
+
+    Args:
+        reference: a name of the registry, the folder of a pipeline, or `sketch`.
+        registry: a file with more models.
+
+    Raises:
+        BackendError: there is none, or it is not for diffusers.
+        DocumentError: the registry cannot be read.
+    """
+    if reference == SKETCH:
+        return Sketch()
+    return Pipeline(choose(DiffusersSettings(model=reference, registry=registry)))

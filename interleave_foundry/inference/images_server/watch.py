@@ -1,0 +1,32 @@
+"""How the replicas are doing, looked at once a second."""
+
+import asyncio
+from collections.abc import Callable
+
+from .fleet import Readiness, Studio
+
+_SECONDS = 1.0
+
+
+class Watch:
+    """The last look, and who is told when it changes."""
+
+    def __init__(self, studio: Studio, tell: Callable[[Readiness], object]) -> None:
+        self._studio, self._tell = studio, tell
+        self.last = Readiness(0, studio.wanted, "replicas are being started")
+
+    async def run(self) -> None:
+        """Look, until cancelled."""
+        while True:
+            seen = await asyncio.to_thread(self._look)
+            if seen != self.last:
+                self.last = seen
+                self._tell(seen)
+            await asyncio.sleep(_SECONDS)
+
+    def _look(self) -> Readiness:
+        try:
+            return self._studio.readiness()
+        except Exception as error:  # Ray raises errors of all kinds
+            first = next(iter(str(error).strip().splitlines()), type(error).__name__)
+            return Readiness(0, self._studio.wanted, f"Ray Serve does not answer: {first}")

@@ -1,0 +1,1 @@
+"""Models behind an API: endpoints that are shared fairly, prices, budgets, structured answers."""

@@ -1,0 +1,68 @@
+"""What a run would take, before it is begun."""
+
+import pytest
+import yaml
+
+from interleave_foundry.assets.foundry import Foundry
+from interleave_foundry.assets.profile import FOLDER
+from interleave_foundry.assets.trajectories.estimate import estimate
+from interleave_foundry.schemas.bank import VOCABULARY_PROPOSALS
+
+
+@pytest.fixture
+def api(tmp_path, monkeypatch):
+    monkeypatch.setenv("GEMINI_API_KEY", "none")
+    return Foundry(profile="api", root=str(tmp_path / "home"))
+
+
+def test_what_was_never_called_is_assumed_and_priced(api):
+    expected = estimate(api, 2)
+    by_role = {role.role: role for role in expected.roles}
+    assert expected.stories == 200
+    assert by_role["planner"].calls == 200
+    assert by_role["critic"].calls == by_role["generator"].calls > 1000
+    assert not any(role.seen for role in expected.roles)
+    assert all(role.usd for role in expected.roles)
+    assert expected.usd == pytest.approx(sum(role.usd for role in expected.roles))
+    assert expected.disk_gb > 1
+
+
+def test_a_model_without_a_price_is_named_so(api, tmp_path):
+    content = yaml.safe_load((FOLDER / "api.yaml").read_text()) | {"prices": {}}
+    del content["budget"]
+    path = tmp_path / "own.yaml"
+    path.write_text(yaml.safe_dump(content))
+    own = Foundry(profile=str(path), root=str(tmp_path / "home"))
+    assert [role.usd for role in estimate(own, 1).roles] == [None] * 4
+
+
+def test_the_sketch_world_costs_nothing_and_little(tmp_path):
+    expected = estimate(Foundry(profile="sketch", root=str(tmp_path)), 1)
+    assert expected.usd == 0
+    assert expected.disk_gb < 0.1
+
+
+def test_every_member_of_an_ensemble_is_counted_and_priced(api, tmp_path):
+    content = yaml.safe_load((FOLDER / "api.yaml").read_text())
+    content["roles"]["scorer"] = "ensemble"
+    content["ensemble"] = {"members": {"gemini": 2, "sketch": 1}}
+    path = tmp_path / "both.yaml"
+    path.write_text(yaml.safe_dump(content))
+    both = estimate(Foundry(profile=str(path), root=str(tmp_path / "home")), 1)
+    scorers = {role.model.split("/")[0]: role for role in both.roles if role.role == "scorer"}
+    assert set(scorers) == {"gemini", "sketch"}
+    assert scorers["gemini"].calls == scorers["sketch"].calls
+    assert scorers["gemini"].usd > 0 and scorers["sketch"].usd == 0
+
+
+def test_an_expansion_is_a_call_a_bank_until_it_was_made(api, tmp_path):
+    expansion = {"backend": "gemini", "model": {"model": "gemini-2.5-pro"}}
+    content = yaml.safe_load((FOLDER / "api.yaml").read_text())
+    path = tmp_path / "own.yaml"
+    path.write_text(yaml.safe_dump(content | {"prompts": {"expansion": expansion}}))
+    own = Foundry(profile=str(path), root=str(tmp_path / "home"))
+    expander = estimate(own, 1).roles[0]
+    assert (expander.role, expander.calls) == ("expander", 87 + 39)
+    assert expander.usd > 0
+    own.home.lake.write(VOCABULARY_PROPOSALS, [], "all")
+    assert "expander" not in [role.role for role in estimate(own, 1).roles]

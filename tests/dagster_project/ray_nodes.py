@@ -1,0 +1,88 @@
+"""A Ray cluster of several nodes on this machine, for as long as a test lasts."""
+
+import os
+import socket
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from interleave_foundry.training.launch.processes import end_processes, marked
+
+_MARK = "INTERLEAVE_TEST_RAY_NODES"
+
+
+class Nodes:
+    """Worker nodes of one CPU each; the head takes no work.
+
+    Attributes:
+        address: of the job server.
+    """
+
+    def __init__(self, count: int, folder: Path) -> None:
+        from ray.cluster_utils import Cluster
+
+        self.address = f"http://127.0.0.1:{_free_port()}"
+        head = {
+            "num_cpus": 0,
+            "object_store_memory": 80_000_000,
+            "include_dashboard": True,
+            "dashboard_port": int(self.address.rsplit(":", 1)[1]),
+            "temp_dir": str(folder),
+        }
+        self._cluster: Any = Cluster(initialize_head=True, head_node_args=head)
+        self._workers = {
+            node.node_id: node
+            for node in (
+                self._cluster.add_node(num_cpus=1, object_store_memory=80_000_000)
+                for _ in range(count)
+            )
+        }
+
+    def jobs(self) -> list[Any]:
+        from ray.job_submission import JobSubmissionClient
+
+        return JobSubmissionClient(self.address).list_jobs()
+
+    def wait(self) -> None:
+        """Until the job server answers, which is some time after the nodes have started."""
+        deadline = time.monotonic() + 240
+        while True:
+            try:
+                self.jobs()
+            except Exception:  # requests', Ray's own
+                assert time.monotonic() < deadline, "Ray's job server did not come up"
+                time.sleep(1)
+            else:
+                return
+
+    def kill(self, node_id: str) -> None:
+        """As if its machine had lost power."""
+        self._cluster.remove_node(self._workers.pop(node_id), allow_graceful=False)
+
+    def stop(self) -> None:
+        self._cluster.shutdown()
+
+
+@contextmanager
+def ray_nodes(count: int) -> Iterator[Nodes]:
+    """Nodes that inherit this process's environment, and of which nothing is left afterwards."""
+    with tempfile.TemporaryDirectory(prefix="ray", ignore_cleanup_errors=True) as folder:
+        os.environ[_MARK] = folder
+        os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+        try:
+            nodes = Nodes(count, Path(folder))
+            nodes.wait()
+            yield nodes
+            nodes.stop()
+        finally:
+            del os.environ[_MARK]
+            end_processes(lambda: marked(_MARK, folder), 5)
+
+
+def _free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])

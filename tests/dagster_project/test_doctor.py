@@ -1,0 +1,183 @@
+"""`interleave doctor`: what is missing, in plain words, and an exit status for scripts."""
+
+import threading
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from interleave_foundry.assets.profile import FOLDER
+from interleave_foundry.dagster_project.cli import app
+from interleave_foundry.dagster_project.doctor import diagnose
+from interleave_foundry.warehouse import Home
+
+KEY = "a-secret-key"
+
+
+class _Models(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        keys = (self.headers.get("x-goog-api-key"), self.headers.get("Authorization"))
+        self.send_response(200 if KEY in keys or f"Bearer {KEY}" in keys else 401)
+        self.end_headers()
+
+    def log_message(self, *args: object) -> None:
+        pass
+
+
+@contextmanager
+def provider():
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Models)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def profile(folder: Path, **changes: object) -> str:
+    content = yaml.safe_load((FOLDER / "sketch.yaml").read_text())
+    path = folder / "own.yaml"
+    path.write_text(yaml.safe_dump(content | changes))
+    return str(path)
+
+
+def remote(url: str, backend: str = "openai", **more: object) -> dict:
+    """The sketch profile with its planner at a provider."""
+    roles = {"planner": backend, "generator": "sketch", "critic": "sketch", "scorer": "sketch"}
+    settings = {"endpoints": [{"url": url, "key": "TEST_KEY"}], "planner": {"model": "m-1"}}
+    return {"roles": roles, backend: settings} | more
+
+
+def missing(name: str, home: Home) -> dict[str, str]:
+    return {found.what: found.fix for found in diagnose(name, home) if found.fix}
+
+
+def test_the_sketch_profile_needs_nothing(home):
+    assert missing("sketch", home) == {}
+
+
+@pytest.mark.parametrize("backend", ["openai", "gemini"])
+def test_an_endpoint_that_takes_the_key_is_fine(home, tmp_path, monkeypatch, backend):
+    monkeypatch.setenv("TEST_KEY", KEY)
+    with provider() as url:
+        assert missing(profile(tmp_path, **remote(url, backend)), home) == {}
+
+
+def test_a_missing_key_and_a_refused_one(home, tmp_path, monkeypatch):
+    with provider() as url:
+        name = profile(tmp_path, **remote(url))
+        monkeypatch.delenv("TEST_KEY", raising=False)
+        assert missing(name, home) == {"key TEST_KEY": "put it in: export TEST_KEY=..."}
+        monkeypatch.setenv("TEST_KEY", "wrong")
+        (fix,) = missing(name, home).values()
+    assert fix == "it refuses the key in TEST_KEY: 401"
+
+
+def test_nobody_answers(home, tmp_path, monkeypatch):
+    monkeypatch.setenv("TEST_KEY", KEY)
+    with provider() as url:
+        pass
+    ((what, fix),) = missing(profile(tmp_path, **remote(url)), home).items()
+    assert what == f"{url}/models"
+    assert fix.startswith("no answer (")
+    assert fix.endswith("start it, or correct `openai.endpoints`")
+
+
+def test_an_agent_that_is_asked_elsewhere_needs_nothing_of_the_provider(home, tmp_path):
+    """Such as one that `agents serve` serves: nobody's key is missed."""
+    settings = remote("http://127.0.0.1:1/v1")
+    with provider() as url:
+        settings["openai"]["planner"]["endpoints"] = [{"url": url}]
+        assert missing(profile(tmp_path, **settings), home) == {}
+
+
+def test_a_budget_wants_prices(home, tmp_path, monkeypatch):
+    monkeypatch.setenv("TEST_KEY", KEY)
+    with provider() as url:
+        name = profile(tmp_path, **remote(url, budget={"usd": 1}))
+        assert missing(name, home) == {
+            "planner: m-1 at openai": "the profile has a budget: add `prices.m-1`"
+        }
+
+
+def test_who_expands_the_banks_is_looked_at(home, tmp_path, monkeypatch):
+    monkeypatch.delenv("TEST_KEY", raising=False)
+    expansion = {"backend": "gemini", "model": {"model": "m-2"}}
+    with provider() as url:
+        endpoints = {"gemini": {"endpoints": [{"url": url, "key": "TEST_KEY"}]}}
+        named = profile(tmp_path, prompts={"expansion": expansion}, budget={"usd": 1}, **endpoints)
+        assert missing(named, home) == {
+            "expander: m-2 at gemini": "the profile has a budget: add `prices.m-2`",
+            "key TEST_KEY": "put it in: export TEST_KEY=...",
+        }
+
+
+def test_what_training_needs(home, tmp_path):
+    named = {"source": "huggingface", "model": "no/such-model", "revision": "abc"}
+    training = {"base_model": named, "planner_sft": {"recipe": "paper"}}
+    fixes = missing(profile(tmp_path, training=training), home)
+    assert any("not downloaded yet" in fix for fix in fixes.values())
+    assert any(what.startswith("GPUs: ") and " of 8 " in what for what in fixes)
+
+
+def test_the_command_prints_and_exits_for_scripts(home, tmp_path, monkeypatch):
+    monkeypatch.delenv("TEST_KEY", raising=False)
+    run = CliRunner().invoke
+    fine = run(app, ["doctor", "--home", home.root])
+    assert fine.exit_code == 0
+    assert "profile sketch: all there" in fine.output
+    with provider() as url:
+        name = profile(tmp_path, **remote(url))
+        ill = run(app, ["doctor", "--profile", name, "--home", home.root])
+    assert ill.exit_code == 1
+    assert "missing key TEST_KEY" in ill.output
+    assert "1 of " in ill.output
+
+
+def test_a_generator_in_this_process_is_looked_at(home, tmp_path):
+    roles = {"planner": "sketch", "generator": "diffusers", "critic": "sketch", "scorer": "sketch"}
+    empty = profile(tmp_path, roles=roles, diffusers={"model": "nobody/nothing"})
+    assert "there are: qwen-image" in missing(empty, home)["generator nobody/nothing"]
+    folder = tmp_path / "klein"
+    folder.mkdir()
+    (folder / "model_index.json").write_text(
+        '{"_class_name": "Flux2KleinPipeline", "transformer": ["diffusers", "T"]}'
+    )
+    own = tmp_path / "there"
+    own.mkdir()
+    here = profile(own, roles=roles, diffusers={"model": str(folder), "device": "cpu"})
+    ((what, fix),) = missing(here, home).items()
+    assert what.startswith("generator klein@") and fix.startswith("weights not downloaded; ")
+    (folder / "transformer").mkdir()
+    (folder / "transformer" / "weights.safetensors").write_bytes(b"")
+    assert missing(here, home) == {}
+
+
+def test_an_ensemble_is_looked_at_member_by_member(home, tmp_path, monkeypatch):
+    monkeypatch.delenv("TEST_KEY", raising=False)
+    roles = {"planner": "sketch", "generator": "sketch", "critic": "sketch", "scorer": "ensemble"}
+    with provider() as url:
+        settings = remote(url)["openai"] | {"scorer": {"model": "m-2"}}
+        members = {"members": {"editscore": 2, "openai": 1}}
+        words = {"prompts": str(tmp_path)}
+        own = profile(tmp_path, roles=roles, ensemble=members, openai=settings, editscore=words)
+        fixes = missing(own, home)
+    named = {found.what for found in diagnose(own, home)}
+    assert "ensemble of scorers: editscore (weight 2), openai (weight 1)" in named
+    assert "scorer: m-2 at openai" in named
+    assert fixes["key TEST_KEY"]
+    weights = fixes["scorer EditScore/EditScore-Qwen3-VL-8B-Instruct"]
+    assert "Qwen/Qwen3-VL-8B-Instruct not downloaded" in weights
+    assert "EditScore/EditScore-Qwen3-VL-8B-Instruct not downloaded" in weights
+    assert "semantics.txt cannot be read" in fixes["wording of editscore"]
+
+
+def test_an_open_scorer_that_is_there_is_fine(home, tmp_path):
+    (tmp_path / "model.safetensors").write_bytes(b"")
+    roles = {"planner": "sketch", "generator": "sketch", "critic": "sketch", "scorer": "editscore"}
+    own = {"model": str(tmp_path), "adapter": None, "device": "cpu"}
+    assert missing(profile(tmp_path, roles=roles, editscore=own), home) == {}

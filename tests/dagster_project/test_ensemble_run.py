@@ -1,0 +1,106 @@
+"""A shard scored by an ensemble of two real scorers, from a profile to SQL."""
+
+import dagster as dg
+import pytest
+import yaml
+from tiny_editscore import settings, teach, tiny_model, words
+
+from interleave_foundry import query
+from interleave_foundry.assets.foundry import Foundry
+from interleave_foundry.dagster_project.instance import open_instance
+from interleave_foundry.dagster_project.run import run_lineage
+from interleave_foundry.schemas.trajectories import MEMBER_SCORES, SCORES
+from interleave_foundry.warehouse import refresh_views
+
+pytestmark = pytest.mark.slow
+
+STAGES = ["taxonomy", "vocabulary", "templates", "prompts", "plans", "trajectories", "scores"]
+SKETCH = {"planner": "sketch", "generator": "sketch", "critic": "sketch", "scorer": "sketch"}
+TINY = {
+    "name": "tiny",
+    "description": "A few prompts, small pictures, two scorers",
+    "pack": "sketchbook",
+    "sizes": {"demo": 1},
+    "bank": {"shard_size": 6},
+    "sketch": {"picture_size": 96, "scorer_noise": 1.0},
+}
+
+
+def foundry(folder, name, **more):
+    path = folder / f"{name}.yaml"
+    path.write_text(yaml.safe_dump(TINY | more))
+    return Foundry(profile=str(path), root=str(folder / "lake"))
+
+
+def run(foundry):
+    with open_instance(foundry.home) as instance:
+        outcome = run_lineage(foundry, instance, shards=1, select=STAGES)
+        told = instance.get_latest_materialization_event(dg.AssetKey("scores"))
+    refresh_views(foundry.home)
+    return outcome, told.asset_materialization.metadata
+
+
+@pytest.fixture(scope="module")
+def editscore(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("editscore")
+    model, prompts = tiny_model(folder / "model"), words(folder / "words")
+    teach(model, prompts)
+    return settings(model, prompts=prompts).model_dump(mode="json")
+
+
+def test_an_ensemble_from_a_profile_to_sql(tmp_path, monkeypatch, editscore):
+    monkeypatch.delenv("DAGSTER_HOME", raising=False)
+    plain = foundry(tmp_path, "plain", roles=SKETCH)
+    first, shown = run(plain)
+    assert "scores[sketchbook-0000]" in first.materialized
+    assert not plain.home.lake.partitions(MEMBER_SCORES)
+    assert "agreement" not in shown
+
+    both = foundry(
+        tmp_path,
+        "both",
+        roles=SKETCH | {"scorer": "ensemble"},
+        ensemble={"members": {"sketch": 1, "editscore": 3}},
+        editscore=editscore,
+    )
+    second, shown = run(both)
+    assert "scores[sketchbook-0000]" in second.materialized
+    assert "plans[sketchbook-0000]" in second.reused
+    counts = query(
+        "SELECT member, count(*) AS n, count(overall) AS graded FROM member_scores GROUP BY 1",
+        both.home,
+    )
+    attempts = both.home.lake.rows(SCORES)
+    assert set(counts.member) == {"sketch", "editscore"}
+    assert set(counts.n) == {attempts}
+    assert counts.graded.min() > 0
+    wrong = query(
+        """
+        SELECT count(*) AS n FROM scores JOIN (
+            SELECT trajectory_id, step_number, iteration,
+                   sum(weight * edit_success) / sum(weight) AS edit_success,
+                   sum(weight * artifacts) / sum(weight) AS artifacts
+            FROM member_scores WHERE refusal IS NULL GROUP BY ALL
+        ) AS mean USING (trajectory_id, step_number, iteration)
+        WHERE abs(scores.edit_success - mean.edit_success) > 1e-9
+           OR abs(scores.artifacts - mean.artifacts) > 1e-9
+           OR scorer NOT LIKE 'ensemble/editscore*3+sketch*1-%'
+        """,
+        both.home,
+    )
+    assert wrong.n[0] == 0
+    calls = query(
+        "SELECT backend, count(*) AS n FROM model_calls "
+        "WHERE role = 'scorer' AND asset = 'scores' GROUP BY 1 ORDER BY 1",
+        both.home,
+    )
+    assert list(calls.backend) == ["editscore", "sketch"]
+    assert list(calls.n) == [attempts, attempts]  # those of the first run are not made again
+    assert "editscore and sketch" in shown["agreement"].value
+    assert "data:image/png" in shown["agreement_plot"].value
+
+    third, _ = run(both)
+    assert not third.materialized
+
+    run(plain)
+    assert not plain.home.lake.partitions(MEMBER_SCORES)

@@ -1,0 +1,133 @@
+"""A backfill of shards over a Ray cluster, lake and journals on S3, and a node that dies."""
+
+import os
+import re
+import subprocess
+import sys
+import textwrap
+import time
+from collections import Counter
+
+import dagster as dg
+import pytest
+from ray_nodes import ray_nodes
+from weather import KEY, Weather, provider
+
+from interleave_foundry.assets.foundry import Foundry
+from interleave_foundry.dagster_project.instance import open_instance
+from interleave_foundry.dagster_project.run import run_lineage
+from interleave_foundry.schemas.trajectories import MODEL_CALLS, SCORES, TRAJECTORIES
+
+pytestmark = pytest.mark.slow
+
+SHARDS, STORIES, AGENTS = 3, 12, 4
+PROFILE = """
+    name: many-machines
+    description: Agents at a provider, runs on Ray
+    roles: {{planner: openai, generator: sketch, critic: openai, scorer: openai}}
+    pack: sketchbook
+    sizes: {{three: 3}}
+    bank: {{shard_size: {stories}}}
+    limits: {{agents: {agents}}}
+    openai:
+      endpoints: [{{url: "{provider}/v1", key: TEST_KEY}}]
+      planner: {{model: m-1}}
+      critic: {{model: m-1}}
+      scorer: {{model: m-1}}
+    cluster:
+      ray: {{address: "{ray}"}}
+      runs: {shards}
+"""
+
+
+@pytest.fixture
+def machines(bucket, tmp_path, monkeypatch):
+    """Provider, nodes, profile and home of a cluster; nodes have the key in their environment."""
+    monkeypatch.setenv("TEST_KEY", KEY)
+    monkeypatch.setenv("INTERLEAVE_LEASE_SECONDS", "6")
+    monkeypatch.setenv("INTERLEAVE_LOCAL", str(tmp_path / "local"))
+    monkeypatch.delenv("DAGSTER_HOME", raising=False)
+    with provider(Weather(latency=0.4)) as server, ray_nodes(3) as nodes:
+        profile = tmp_path / "many-machines.yaml"
+        values = {"stories": STORIES, "agents": AGENTS, "shards": SHARDS}
+        text = PROFILE.format(provider=server.url, ray=nodes.address, **values)
+        profile.write_text(textwrap.dedent(text))
+        monkeypatch.setenv("INTERLEAVE_PROFILE", str(profile))
+        monkeypatch.setenv("INTERLEAVE_HOME", bucket)
+        yield server, nodes, Foundry(profile=str(profile), root=bucket)
+
+
+@pytest.fixture
+def dagster(machines, tmp_path):
+    """The instance, with its daemon at work."""
+    _, _, foundry = machines
+    with open_instance(foundry.home, foundry.settings.cluster) as instance:
+        command = [sys.executable, "-m", "dagster._daemon", "run", "-w", workspace()]
+        log = (tmp_path / "daemon.log").open("w")
+        daemon = subprocess.Popen(command, stdout=log, stderr=log)
+        try:
+            yield instance
+        finally:
+            daemon.terminate()
+            daemon.wait(60)
+            print((tmp_path / "daemon.log").read_text()[-5000:])  # shown where the test fails
+
+
+def workspace():
+    return f"{os.environ['DAGSTER_HOME']}/workspace.yaml"
+
+
+def test_a_dead_nodes_shard_goes_on_elsewhere_and_pays_for_nothing_twice(machines, dagster):
+    server, nodes, foundry = machines
+    run_lineage(foundry, dagster, SHARDS, ["taxonomy", "vocabulary", "templates", "prompts"])
+    backfill(dagster.get_dynamic_partitions("shards"))
+    victim = node_at_work(nodes, server)
+    nodes.kill(victim)
+    runs = finished(dagster)
+    assert [run.status for run in runs] == [dg.DagsterRunStatus.SUCCESS] * SHARDS
+    assert len({job.driver_node_id for job in nodes.jobs()} - {None}) >= 2
+    assert resumed(dagster, runs) >= 1
+    # Only what was being answered when the node died was asked once more.
+    assert sum(server.answered.values()) - paid_calls(foundry) <= AGENTS
+    lake = foundry.home.lake
+    assert lake.rows(TRAJECTORIES) == SHARDS * STORIES and lake.rows(SCORES) > SHARDS * STORIES
+
+
+def paid_calls(foundry):
+    rows = foundry.home.lake.read(MODEL_CALLS, columns=["backend", "cached"]).to_pylist()
+    return sum(row["backend"] == "openai" and not row["cached"] for row in rows)
+
+
+def backfill(shards):
+    command = [sys.executable, "-m", "dagster", "job", "backfill", "-w", workspace()]
+    command += ["-j", "refresh_data", "--partitions", ",".join(shards), "--noprompt"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+
+
+def node_at_work(nodes, server):
+    """A node in the midst of a shard, while another one is, too."""
+    for _ in range(600):
+        at_work = Counter(
+            job.driver_node_id
+            for job in nodes.jobs()
+            if job.status == "RUNNING" and job.driver_node_id
+        )
+        if len(at_work) >= 2 and sum(server.answered.values()) > 30:
+            return at_work.most_common(1)[0][0]
+        time.sleep(0.2)
+    raise AssertionError(f"never two nodes at work: {nodes.jobs()}")
+
+
+def finished(instance):
+    for _ in range(600):
+        runs = [run for run in instance.get_runs() if run.tags.get("dagster/backfill")]
+        if len(runs) == SHARDS and all(run.is_finished for run in runs):
+            return runs
+        time.sleep(1)
+    raise AssertionError(f"not finished: {[run.status for run in instance.get_runs()]}")
+
+
+def resumed(instance, runs):
+    events = [event.message for run in runs for event in instance.all_logs(run.run_id)]
+    return sum(bool(re.match("Launching a new run worker to resume run", text)) for text in events)

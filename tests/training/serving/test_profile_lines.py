@@ -1,0 +1,99 @@
+"""The printed lines are a part of a real profile, by which the roles are played."""
+
+import pytest
+import yaml
+
+from interleave_foundry.assets.profile import load_profile
+from interleave_foundry.inference.checkpoint.manifest import Manifest
+from interleave_foundry.inference.providers.agents import RemoteCritic, RemotePlanner
+from interleave_foundry.training.serving import ServedModel, ServerSettings, profile_lines
+
+REST = """\
+name: mine
+description: d
+pack: sketchbook
+sizes: {demo: 1}
+"""
+PROMPTS = {
+    "critic": "critic-brief@1",
+    "planner_text": "planner-brief@1",
+    "planner_interleaved": "planner-continue-brief@1",
+}
+
+
+def trained(role="critic"):
+    manifest = Manifest(
+        name="tiny",
+        version="1",
+        role=role,
+        agent_prompts=PROMPTS,
+        image_max_pixels=96 * 96,
+        max_new_tokens={"planner": 900, "critic": 300},
+    )
+    return ServedModel("tiny@1", "/tiny", manifest=manifest)
+
+
+def profile_of(tmp_path, lines, **remote):
+    roles = dict.fromkeys(("planner", "generator", "critic", "scorer"), "sketch") | remote
+    path = tmp_path / "mine.yaml"
+    path.write_text(f"{REST}{yaml.safe_dump({'roles': roles})}{lines}")
+    return load_profile(str(path))
+
+
+def test_a_trained_critic_judges_as_it_was_trained(tmp_path, home):
+    lines = profile_lines(trained(), ServerSettings(port=8123))
+    profile = profile_of(tmp_path, lines, critic="openai")
+    critic = profile.openai.critic
+    assert (critic.model, critic.form, critic.temperature) == ("tiny@1", "tags", 0)
+    assert (critic.max_tokens, critic.image_pixels) == (300, (1024, 9216))
+    assert critic.prompt("critic") == "critic-brief@1"
+    assert [place.url for place in critic.endpoints] == ["http://127.0.0.1:8123/v1"]
+    assert profile.openai.planner is None
+    assert isinstance(profile.build(home).critic, RemoteCritic)
+
+
+def test_one_that_plays_both_is_written_down_for_both(tmp_path, home):
+    lines = profile_lines(trained("both"), ServerSettings())
+    assert "*" not in lines and "&" not in lines
+    profile = profile_of(tmp_path, lines, critic="openai", planner="openai")
+    assert profile.openai.planner.max_tokens == 900
+    assert set(profile.openai.planner.agent_prompts) == {"planner_text", "planner_interleaved"}
+    assert isinstance(profile.build(home).planner, RemotePlanner)
+
+
+def test_two_servers_are_two_sections_side_by_side(tmp_path, home):
+    """Each asked where it is, although both are roles of one backend."""
+    critic = yaml.safe_load(profile_lines(trained(), ServerSettings(port=8001)))
+    planner = yaml.safe_load(profile_lines(trained("planner"), ServerSettings(port=8002)))
+    both = yaml.safe_dump({"openai": critic["openai"] | planner["openai"]})
+    profile = profile_of(tmp_path, both, critic="openai", planner="openai")
+    ports = {
+        role: getattr(profile.openai, role).endpoints[0].url[-7:-3]
+        for role in ("critic", "planner")
+    }
+    assert ports == {"critic": "8001", "planner": "8002"}
+    profile.build(home)
+
+
+def test_where_it_is_says_nothing_about_who_answers(tmp_path):
+    here = profile_of(tmp_path, profile_lines(trained(), ServerSettings()), critic="openai")
+    there = profile_of(tmp_path, profile_lines(trained(), ServerSettings(port=9)), critic="openai")
+    assert here.openai.critic.identity == there.openai.critic.identity
+
+
+def test_models_of_others_answer_by_schema(tmp_path):
+    lines = profile_lines(ServedModel("Qwen/Q", "Qwen/Q"), ServerSettings(gpus=1))
+    profile = profile_of(tmp_path, lines, critic="openai", planner="openai")
+    assert profile.openai.critic.form == profile.openai.planner.form == "schema"
+
+
+def test_a_key_is_named_and_never_printed(monkeypatch):
+    monkeypatch.setenv("VLLM_API_KEY", "hush-hush")
+    lines = profile_lines(trained(), ServerSettings())
+    assert "key: VLLM_API_KEY" in lines and "hush-hush" not in lines
+
+
+@pytest.mark.parametrize(("host", "shown"), [("0.0.0.0", "http://"), ("::1", "http://[::1]:8000")])
+def test_the_address_is_one_that_clients_can_use(host, shown):
+    lines = profile_lines(trained(), ServerSettings(host=host))
+    assert shown in lines and "0.0.0.0" not in lines

@@ -1,0 +1,183 @@
+"""A server's life: awaited, named when it dies, and gone when whoever started it is."""
+
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from urllib.request import urlopen
+
+import psutil
+import pytest
+from toy_serving import free_port, serve_toy, toy_command, toy_python
+
+from interleave_foundry.training.launch.processes import JOB_MARK, marked
+from interleave_foundry.training.serving import server
+from interleave_foundry.training.serving.server import ServerFailed, newest_line
+
+HERE = Path(__file__).parent
+
+
+@pytest.fixture(autouse=True)
+def _toy(monkeypatch):
+    monkeypatch.setattr(server, "vllm_command", toy_command)
+    monkeypatch.setattr(server, "python_of", toy_python)
+
+
+@pytest.fixture
+def port():
+    return free_port()
+
+
+def folder_of(home, port):
+    return home.local / "serving" / str(port)
+
+
+def left(home, port):
+    return marked(JOB_MARK, str(folder_of(home, port)))
+
+
+def pids_of(home, port):
+    return [int(pid) for pid in (folder_of(home, port) / "pids").read_text().split()]
+
+
+def gone(pids):
+    """Ended; a zombie that no init takes away has ended as well."""
+    alive = [psutil.Process(pid).status() for pid in pids if psutil.pid_exists(pid)]
+    return all(status == psutil.STATUS_ZOMBIE for status in alive)
+
+
+def test_it_answers_when_it_is_there_and_is_gone_afterwards(home, port):
+    said = []
+    with serve_toy(home, port, starting=said.append) as running:
+        assert running.url == f"http://127.0.0.1:{port}/v1"
+        with urlopen(f"http://127.0.0.1:{port}/health", timeout=10) as answer:
+            assert answer.status == 200
+        pids = pids_of(home, port)
+        assert not gone(pids)
+    assert "Loading weights" in said
+    assert gone(pids) and not left(home, port)
+
+
+def test_one_that_does_not_start_is_one_line_with_its_log(home, port):
+    with pytest.raises(ServerFailed) as raised, serve_toy(home, port, "dies"):
+        pass
+    said = str(raised.value)
+    assert "ValueError: these weights are not for me" in said and "\n" not in said
+    assert str(folder_of(home, port) / "driver.log") in said
+    assert not left(home, port)
+
+
+def test_the_cause_is_the_engines_where_it_was_the_engine(home, port):
+    with pytest.raises(ServerFailed, match=r"ended with a\.b\.LoadError: too short \(log"):
+        serve_toy(home, port, "engine dies").__enter__()
+
+
+def test_one_that_dies_later_is_noticed(home, port):
+    with serve_toy(home, port) as running:
+        psutil.Process(pids_of(home, port)[0]).kill()
+        with pytest.raises(ServerFailed, match=r"was killed, most likely.*--max-length"):
+            running.wait()
+
+
+def test_the_log_is_of_this_start_alone(home, port):
+    with pytest.raises(ServerFailed), serve_toy(home, port, "dies"):
+        pass
+    with serve_toy(home, port) as running:
+        assert "ValueError" not in running.log.read_text()
+
+
+def test_a_port_in_use_is_one_line(home, port):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", port))
+        taken.listen()
+        with pytest.raises(ServerFailed, match=rf"port {port}.*in use.*--port"):
+            serve_toy(home, port).__enter__()
+
+
+def test_a_second_server_leaves_one_that_is_starting_alone(home, port):
+    with serve_toy(home, port) as first:
+        # As long as the first does not listen yet, only their lock is in the way of the second.
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(server, "_check_free", lambda settings: None)
+            with pytest.raises(ServerFailed, match="in use"):
+                serve_toy(home, port).__enter__()
+        assert first.process.poll() is None
+
+
+def test_gpus_that_are_not_there_are_one_line(home, monkeypatch):
+    monkeypatch.setattr(server, "gpus", lambda: 1)
+    settings = server.ServerSettings(gpus=2)
+    with pytest.raises(ServerFailed, match=r"1 GPUs here, not 2.*--gpus 0"):
+        server.serve(server.ServedModel("m", "m"), settings, home, str).__enter__()
+
+
+@pytest.mark.parametrize(
+    ("written", "line"),
+    [
+        ("", ""),
+        ("one\ntwo\n", "two"),
+        ("(EngineCore pid=3) INFO 11-21 22:15:29 [core.py:1] Warming up\n", "Warming up"),
+        ("Loading: 10%\rLoading: 90%\r", "Loading: 90%"),
+    ],
+)
+def test_the_newest_line_says_where_it_is(tmp_path, written, line):
+    log = tmp_path / "log"
+    assert newest_line(log) == ""
+    log.write_text(written)
+    assert newest_line(log) == line
+
+
+APART = """
+import sys, time
+sys.path.insert(0, {here!r})
+from toy_serving import play_toy, serve_toy
+from interleave_foundry.dagster_project.agent_server import serve_in_terminal
+from interleave_foundry.training.serving import ServedModel, ServerSettings
+from interleave_foundry.warehouse import Home
+play_toy()
+model = ServedModel("toy", "toy")
+serve_in_terminal(model, ServerSettings(port={port}, flags=({manner!r},)), Home({home!r}))
+"""
+
+
+def served_apart(home, port, manner=""):
+    """`interleave agents serve` in a process of its own, once it serves."""
+    program = APART.format(here=str(HERE), port=port, manner=manner, home=str(home.root))
+    command = [sys.executable, "-c", program]
+    run = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    first = run.stdout.readline()
+    assert first == "openai:\n", first + run.stderr.read()
+    return run
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_and_term_stop_it_without_a_word_too_many(home, port, number):
+    run = served_apart(home, port)
+    pids = pids_of(home, port)
+    run.send_signal(number)
+    _, said = run.communicate(timeout=120)
+    assert run.returncode == 0, said
+    assert "toy is served at" in said and "not served any more" in said
+    assert "Traceback" not in said
+    assert gone(pids) and not left(home, port)
+
+
+@pytest.mark.slow
+def test_a_killed_command_leaves_no_process(home, port, monkeypatch):
+    run = served_apart(home, port, "stubborn")
+    try:
+        pids = pids_of(home, port)
+        assert len(pids) == 2 and not gone(pids)
+        run.kill()
+        run.communicate()
+        # It cannot clean up: its driver notices and does.
+        deadline = time.monotonic() + 120
+        while left(home, port) and time.monotonic() < deadline:
+            time.sleep(0.2)
+        assert gone(pids) and not left(home, port)
+    finally:
+        for process in left(home, port):
+            process.kill()

@@ -1,0 +1,39 @@
+"""The server of `toy_server.py`, started as vLLM is."""
+
+import socket
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+from interleave_foundry.training.serving import ServedModel, Server, ServerSettings, serve, server
+from interleave_foundry.warehouse import Home
+
+TOY = str(Path(__file__).with_name("toy_server.py"))
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def toy_command(python: Path, model: ServedModel, settings: ServerSettings) -> list[str]:
+    return [str(python), TOY, str(settings.port), *settings.flags]
+
+
+def toy_python(*_: object) -> Path:
+    return Path(sys.executable)
+
+
+def serve_toy(
+    home: Home, port: int, *flags: str, starting: Callable[[str], object] = str
+) -> AbstractContextManager[Server]:
+    """Call it where `vllm_command` and `python_of` are the toy's: see `play_toy`."""
+    settings = ServerSettings(port=port, flags=flags)
+    return serve(ServedModel("toy", "toy"), settings, home, str, starting)
+
+
+def play_toy() -> None:
+    """For this process: from now on the toy is what is started."""
+    server.vllm_command, server.python_of = toy_command, toy_python

@@ -1,0 +1,104 @@
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from interleave_foundry.schemas import StorageError
+from interleave_foundry.warehouse.lease import Lease
+
+HOLDER = """
+import sys, time
+from interleave_foundry.warehouse import Home
+from interleave_foundry.warehouse.lease import Lease
+
+Lease(Home(sys.argv[1]).storage, "lease.json", float(sys.argv[2])).acquire()
+print("mine", flush=True)
+time.sleep(600)
+"""
+
+
+def lease(home, seconds=60.0):
+    return Lease(home.storage, "lease.json", seconds)
+
+
+@pytest.fixture
+def holder(s3_home):
+    """Starts a process that holds the lease for some seconds at a time."""
+    processes = []
+
+    def start(seconds):
+        command = [sys.executable, "-c", HOLDER, s3_home.root, str(seconds)]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        processes.append(process)
+        assert process.stdout.readline() == "mine\n"
+        return process
+
+    yield start
+    for process in processes:
+        process.kill()
+        process.wait()
+
+
+def test_what_is_given_back_can_be_had_at_once(s3_home):
+    first, second = lease(s3_home), lease(s3_home)
+    assert first.acquire() == 1
+    first.release()
+    assert second.acquire() == 2
+    second.check()
+    with pytest.raises(StorageError, match="may belong to another worker"):
+        first.check()
+
+
+def test_of_many_at_once_one_gets_it(s3_home):
+    alone = threading.Barrier(8)
+
+    def try_it(_):
+        mine = lease(s3_home, 2.0)
+        alone.wait()
+        try:
+            return mine.acquire()
+        except StorageError:
+            return None
+
+    with ThreadPoolExecutor(8) as pool:
+        epochs = list(pool.map(try_it, range(8)))
+    assert sorted(epochs, key=str) == [1, *[None] * 7]
+
+
+def test_a_living_owner_keeps_it_beyond_its_length(s3_home, holder):
+    holder(1.5)
+    time.sleep(2)
+    with pytest.raises(StorageError, match=r"belongs to another worker \(.*process") as error:
+        lease(s3_home).acquire()
+    assert "\n" not in str(error.value)
+
+
+def test_a_dead_owner_loses_it(s3_home, holder):
+    os.kill(holder(1.5).pid, signal.SIGKILL)
+    assert lease(s3_home).acquire() == 2
+
+
+def test_an_owner_that_was_stopped_for_too_long_notices(s3_home, monkeypatch):
+    sleeper, other = lease(s3_home, 0.6), lease(s3_home)
+    # Its thread stands still, as all of a stopped process does.
+    monkeypatch.setattr(Lease, "_renew", lambda self: None)
+    sleeper.acquire()
+    assert other.acquire() == 2
+    with pytest.raises(StorageError, match="may belong to another worker now: run again"):
+        sleeper.check()
+    sleeper.release()  # must not take it from its new owner
+    with pytest.raises(StorageError, match="belongs to another worker"):
+        monkeypatch.undo()
+        third = lease(s3_home, 0.6)
+        _renewed_soon(other)
+        third.acquire()
+
+
+def _renewed_soon(held):
+    """As its thread would do, which stands still in this test."""
+    threading.Timer(0.5, lambda: held._write(2, held._held.version, 60.0)).start()
