@@ -37,15 +37,13 @@ def dagster_yaml(cluster: ClusterSettings | None) -> str:
         "free_slots_after_run_end_seconds": 30,
         "poll_interval_seconds": 15,
     }
+    runs = cluster.runs if cluster else SHARDS_AT_ONCE
     config: dict[str, Any] = {
         "telemetry": {"enabled": False},
         "nux": {"enabled": False},
         "concurrency": {
-            "runs": {"max_concurrent_runs": cluster.runs if cluster else SHARDS_AT_ONCE},
-            "pools": {
-                "granularity": "op",
-                "default_limit": cluster.runs if cluster else SHARDS_AT_ONCE,
-            },
+            "runs": {"max_concurrent_runs": runs},
+            "pools": {"granularity": "op", "default_limit": runs},
         },
         "run_monitoring": monitoring,
     }
@@ -117,7 +115,8 @@ def check_postgres(settings: PostgresSettings) -> None:
         ).close()
     except psycopg2.Error as error:
         raise FoundryError(
-            f"Postgres cannot be used ({first_line(error)}): start it, or correct `cluster.postgres`"
+            f"Postgres cannot be used ({first_line(error)}): start it, or correct "
+            "`cluster.postgres`"
         ) from error
 
 

@@ -37,6 +37,7 @@ def cluster() -> Iterator[LauncherSettings]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_AUTH_MODE", "token")
         patch.setenv("RAY_AUTH_TOKEN", secrets.token_hex(32))
+        forget_tokens()
         try:
             start_head(folder, port, mark)
             wait_for_jobs(port)
@@ -46,6 +47,14 @@ def cluster() -> Iterator[LauncherSettings]:
         finally:
             end_processes(lambda: marked(CLUSTER_MARK, mark), 5)
             shutil.rmtree(folder, ignore_errors=True)
+    forget_tokens()
+
+
+def forget_tokens() -> None:
+    """Ray reads its variables once a process, and another test's Ray may have come before."""
+    from ray._private.authentication_test_utils import reset_auth_token_state
+
+    reset_auth_token_state()
 
 
 def start_head(folder: Path, port: int, mark: str) -> None:
