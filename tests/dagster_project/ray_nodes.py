@@ -5,9 +5,11 @@ import socket
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 from interleave_foundry.training.launch.processes import end_processes, marked
 
@@ -59,8 +61,12 @@ class Nodes:
                 return
 
     def kill(self, node_id: str) -> None:
-        """As if its machine had lost power."""
-        self._cluster.remove_node(self._workers.pop(node_id), allow_graceful=False)
+        """As if its machine had lost power: its runs die with it, not some time later."""
+        node = self._workers.pop(node_id)
+        for process in _descendants(node):
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+        self._cluster.remove_node(node, allow_graceful=False)
 
     def stop(self) -> None:
         self._cluster.shutdown()
@@ -80,6 +86,12 @@ def ray_nodes(count: int) -> Iterator[Nodes]:
         finally:
             del os.environ[_MARK]
             end_processes(lambda: marked(_MARK, folder), 5)
+
+
+def _descendants(node: Any) -> list[psutil.Process]:
+    raylets = node.all_processes["raylet"]
+    parents = [psutil.Process(raylet.process.pid) for raylet in raylets]
+    return [child for parent in parents for child in parent.children(recursive=True)]
 
 
 def _free_port() -> int:
