@@ -89,14 +89,15 @@ class JournaledCalls:
     Args:
         lender: an asset whose journal of the same shard is consulted too, so that (say) a score
             that the loop already asked for is not paid for twice.
+        limits: or the pools of calls that several journals share.
     """
 
     def __init__(
-        self, home: Home, asset: str, shard: str, limits: Limits, lender: str | None = None
+        self, home: Home, asset: str, shard: str, limits: Limits | Caller, lender: str | None = None
     ) -> None:
         self._asset, self._shard = asset, shard
         self._images = home.images
-        self._caller = Caller(limits)
+        self._caller = limits if isinstance(limits, Caller) else Caller(limits)
         self._journal = home.journal(asset, shard)
         self._lender = home.journal(lender, shard) if lender else None
         self._finished = self._lent = FinishedCalls()
@@ -218,11 +219,15 @@ class ModelCalls(JournaledCalls):
         asset: str,
         shard: str,
         roles: Roles,
-        limits: Limits,
+        limits: Limits | Caller,
         lender: str | None = None,
     ) -> None:
         super().__init__(home, asset, shard, limits, lender)
         self.roles = roles
+
+    def generator_is_idle(self) -> bool:
+        """Whether a picture could be drawn at once without keeping another one waiting."""
+        return self._caller.has_room("generator")
 
     async def plan(self, place: Place, request: PlanRequest) -> Called[Plan]:
         planner, images = self.roles.planner, _hashes(request.images)

@@ -4,7 +4,15 @@ from dataclasses import dataclass
 
 from ..schemas.trajectories import ModelCallRow, TrajectoryStatus
 from ..warehouse import Picture
-from .roles import PlanStep, Verdict
+from .roles import Plan, PlanStep, Verdict
+
+
+@dataclass(frozen=True)
+class Planned:
+    """The planner answered; its steps are what follows."""
+
+    plan: Plan
+    call: ModelCallRow
 
 
 @dataclass(frozen=True)
@@ -62,9 +70,34 @@ class StepExhausted:
 
 @dataclass(frozen=True)
 class Finished:
-    """The last event of a story that no error ended."""
+    """The last event of a story that no error ended.
+
+    `wasted`: draws that were begun ahead of a verdict and then not needed.
+    """
 
     status: TrajectoryStatus
+    wasted: int = 0
 
 
-Event = StepStarted | TextTold | Drawn | Judged | StepAccepted | StepExhausted | Finished
+@dataclass(frozen=True)
+class Failed:
+    """The last event of a request that cannot be answered.
+
+    `refused`: the request itself is to blame; else another try may succeed.
+    """
+
+    reason: str
+    refused: bool
+
+
+Event = (
+    Planned
+    | StepStarted
+    | TextTold
+    | Drawn
+    | Judged
+    | StepAccepted
+    | StepExhausted
+    | Finished
+    | Failed
+)

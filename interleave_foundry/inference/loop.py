@@ -10,12 +10,14 @@
             if accepted: break
         I_i = the accepted picture, or what `on_exhausted` says; it joins C
 
-The loop is an event stream: it decides, and leaves it to its listeners to write rows or to show a
-user what is going on.
+With several candidates each attempt draws that many pictures of one prompt, and the first that is
+accepted counts. The loop is an event stream: it decides, and leaves it to its listeners to write
+rows or to show a user what is going on.
 """
 
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 
 from ..warehouse import Picture
@@ -33,6 +35,8 @@ from .events import (
 from .roles import BackendError, BadAnswer, Generator, Plan, PlanStep, name_of, references_of
 from .seeds import attempt_seed
 from .settings import LoopSettings
+from .speculation import Ahead, DrawKey
+from .together import together
 
 
 @dataclass(frozen=True)
@@ -49,15 +53,30 @@ class Loop:
     """One run of the loop.
 
     Iterating `events()` raises what its calls raise: `BadAnswer`, `CallFailed`.
+
+    Args:
+        candidates: pictures drawn (and judged) at once for each prompt of a step.
+        ahead: draw the next step's first picture while the critic looks at this one's, where the
+            generator has nothing better to do; the story stays the same.
     """
 
     story: Story
     calls: ModelCalls
     settings: LoopSettings
+    candidates: int = 1
+    ahead: bool = False
 
     async def events(self) -> AsyncGenerator[Event, None]:
         """Tell the story."""
         check_plan(self.story.plan, self.settings.max_steps)
+        ahead = Ahead(self._may_draw_ahead)
+        try:
+            async for event in self._told(ahead):
+                yield event
+        finally:
+            await ahead.close()
+
+    async def _told(self, ahead: Ahead) -> AsyncGenerator[Event, None]:
         pictures = list(self.story.inputs)
         exhausted = False
         for step in self.story.plan.steps:
@@ -66,35 +85,59 @@ class Loop:
                 yield TextTold(step, step.auxiliary_text or step.instruction or "")
                 continue
             attempts = []
-            async for event in self._attempts(step, step.prompt, pictures):
+            async for event in self._attempts(step, step.prompt, pictures, ahead):
                 yield event
                 if isinstance(event, Judged):
                     attempts.append(event)
-            if attempts[-1].verdict.accepted:
-                chosen: Judged | None = attempts[-1]
-                yield StepAccepted(step, attempts[-1])
+            chosen = next((each for each in attempts if each.verdict.accepted), None)
+            if chosen:
+                yield StepAccepted(step, chosen)
             else:
                 exhausted, chosen = True, await self._choose(step.prompt, attempts)
                 yield StepExhausted(step, chosen)
             if chosen is None:
-                yield Finished("stopped")
+                yield Finished("stopped", ahead.wasted)
                 return
             pictures.append(chosen.drawn.picture)
-        yield Finished("exhausted" if exhausted else "complete")
+        yield Finished("exhausted" if exhausted else "complete", ahead.wasted)
 
     async def _attempts(
-        self, step: PlanStep, goal: str, pictures: Sequence[Picture]
+        self,
+        step: PlanStep,
+        goal: str,
+        pictures: Sequence[Picture],
+        ahead: Ahead,
     ) -> AsyncGenerator[Drawn | Judged, None]:
         """Draw, judge and refine until a picture is accepted or T_max is reached."""
         prompt = goal
-        for iteration in range(self.settings.t_max):
-            drawn = await self._draw(step, iteration, prompt, pictures)
-            yield drawn
-            judged = await self._judge(drawn, goal)
-            yield judged
-            if judged.verdict.accepted:
+        for attempt in range(self.settings.t_max):
+            drawn = await self._candidates(step, attempt, prompt, pictures, ahead)
+            self._draw_ahead(step, [*pictures, drawn[0].picture], ahead)
+            for each in drawn:
+                yield each
+            judged = await together(*(self._judge(each, goal, attempt) for each in drawn))
+            for verdict in judged:
+                yield verdict
+            if any(each.verdict.accepted for each in judged):
                 return
-            prompt = judged.verdict.refined_prompt.strip() or prompt
+            prompt = next(filter(None, map(_refined, judged)), prompt)
+            if attempt + 1 < self.settings.t_max:
+                ahead.give_up()
+
+    async def _candidates(
+        self,
+        step: PlanStep,
+        attempt: int,
+        prompt: str,
+        pictures: Sequence[Picture],
+        ahead: Ahead,
+    ) -> Sequence[Drawn]:
+        """The pictures of one attempt; `iteration` counts them through the whole step."""
+        if attempt == 0 and (drawn := await ahead.take(self._draw_key(step, pictures))):
+            return [drawn]
+        first = attempt * self.candidates
+        numbers = range(first, first + self.candidates)
+        return await together(*(self._draw(step, number, prompt, pictures) for number in numbers))
 
     async def _draw(
         self, step: PlanStep, iteration: int, prompt: str, pictures: Sequence[Picture]
@@ -105,6 +148,20 @@ class Loop:
         source = pictures[-1] if pictures else None
         return Drawn(step, iteration, prompt, seed, source, picture, call)
 
+    def _draw_ahead(self, step: PlanStep, pictures: Sequence[Picture], ahead: Ahead) -> None:
+        """Begin the next step's first picture as if the newest one had been accepted."""
+        later = (each for each in self.story.plan.steps if each.step_number > step.step_number)
+        following = next((each for each in later if each.prompt is not None), None)
+        if following and following.prompt is not None:
+            draw = partial(self._draw, following, 0, following.prompt, pictures)
+            ahead.begin(self._draw_key(following, pictures), draw)
+
+    def _may_draw_ahead(self) -> bool:
+        return self.ahead and self.candidates == 1 and self.calls.generator_is_idle()
+
+    def _draw_key(self, step: PlanStep, pictures: Sequence[Picture]) -> DrawKey:
+        return step.step_number, tuple(picture.sha256 for picture in self._shown(pictures))
+
     def _shown(self, pictures: Sequence[Picture]) -> Sequence[Picture]:
         """What the generator looks at, of the story's pictures so far."""
         most = references_of(self.calls.roles.generator)
@@ -112,9 +169,9 @@ class Loop:
             most = 1
         return tuple(pictures if most is None else pictures[-most:])
 
-    async def _judge(self, drawn: Drawn, goal: str) -> Judged:
+    async def _judge(self, drawn: Drawn, goal: str, attempt: int) -> Judged:
         place = self._place(drawn.step, drawn.iteration)
-        rewritten = drawn.prompt if drawn.iteration else ""
+        rewritten = drawn.prompt if attempt else ""
         verdict, call = await self.calls.judge(place, drawn.source, drawn.picture, goal, rewritten)
         return Judged(drawn, verdict, call)
 
@@ -135,6 +192,10 @@ class Loop:
 
     def _place(self, step: PlanStep, iteration: int) -> Place:
         return Place(self.story.prompt_id, step.step_number, iteration)
+
+
+def _refined(judged: Judged) -> str:
+    return judged.verdict.refined_prompt.strip()
 
 
 def check_conditioning(settings: LoopSettings, generator: Generator) -> None:

@@ -3,14 +3,26 @@
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
+from typing import Protocol
 
-from ..schemas.bank import PromptRow
 from ..schemas.trajectories import PlanRow
 from .roles import Plan, PlanStep
 from .seeds import stable_hash
 
 
-def plan_rows(prompt: PromptRow, plan: Plan, planner: str) -> list[PlanRow]:
+class Subject(Protocol):
+    """What a story is told of: a prompt of the bank, or a user's request."""
+
+    @property
+    def prompt_id(self) -> str:
+        """Its id."""
+
+    @property
+    def shard(self) -> str:
+        """Where its rows belong."""
+
+
+def plan_rows(prompt: Subject, plan: Plan, planner: str) -> list[PlanRow]:
     """A row per step; the plan's id covers prompt, planner and every word of the plan."""
     plan_id = stable_hash("plan", prompt.prompt_id, planner, [asdict(step) for step in plan.steps])
     return [

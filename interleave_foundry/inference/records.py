@@ -1,8 +1,8 @@
 """The listener that turns a story's events into rows of `trajectories` and `attempts`."""
 
-from ..schemas.bank import PromptRow
 from ..schemas.trajectories import AttemptRow, TrajectoryRow, TrajectoryStatus
 from .events import Event, Finished, Judged, StepAccepted, StepExhausted, TextTold
+from .plans import Subject
 from .roles import Roles, name_of
 from .seeds import stable_hash
 from .settings import LoopSettings
@@ -16,7 +16,7 @@ class TrajectoryRecord:
     """
 
     def __init__(
-        self, prompt: PromptRow, plan_id: str | None, roles: Roles, settings: LoopSettings
+        self, prompt: Subject, plan_id: str | None, roles: Roles, settings: LoopSettings
     ) -> None:
         self.prompt, self.plan_id, self.settings = prompt, plan_id, settings
         self.generator, self.critic = name_of(roles.generator), name_of(roles.critic)

@@ -101,6 +101,10 @@ class Caller:
                 effort.seconds += clock.seconds
             return _checked(role, answer)
 
+    def has_room(self, role: Role) -> bool:
+        """Whether a call could begin at once."""
+        return not self._slot(role).locked()
+
     def _slot(self, role: Role) -> asyncio.Semaphore:
         return self._generator if role == "generator" else self._agents
 

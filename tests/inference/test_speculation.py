@@ -1,0 +1,190 @@
+"""Drawing ahead and several candidates: faster or choosier, and the same story."""
+
+import asyncio
+import random
+
+import pytest
+from scripted_world import (
+    ACCEPT,
+    ScriptedCritic,
+    ScriptedGenerator,
+    plan,
+    reject,
+    roles,
+)
+
+from interleave_foundry.inference.calls import ModelCalls
+from interleave_foundry.inference.events import Drawn, Finished, StepAccepted, StepExhausted
+from interleave_foundry.inference.loop import Loop, Story
+from interleave_foundry.inference.roles import BadAnswer
+from interleave_foundry.inference.settings import Limits, LoopSettings
+from interleave_foundry.warehouse import Home
+
+
+class SlowGenerator(ScriptedGenerator):
+    """Every picture takes its time; counts how many were begun and how many are under way."""
+
+    seconds = 0.02
+    begun = 0
+
+    async def generate(self, prompt, images, seed):
+        self.begun += 1
+        await asyncio.sleep(self.seconds)
+        return await super().generate(prompt, images, seed)
+
+
+class SlowCritic(ScriptedCritic):
+    seconds = 0.02
+
+    async def judge(self, before, after, instruction, prompt):
+        await asyncio.sleep(self.seconds)
+        return await super().judge(before, after, instruction, prompt)
+
+
+def moody(rate, steps):
+    """Verdicts of a critic that accepts so often, the same for every run."""
+    chance = random.Random(7)
+    verdicts = {}
+    for step in range(steps):
+        goal = f"add {step}"
+        verdicts[goal] = []
+        while chance.random() > rate:
+            verdicts[goal].append(reject(f"{goal} again {len(verdicts[goal])}"))
+        verdicts[goal].append(ACCEPT)
+    return verdicts
+
+
+async def told(home, backends, *prompts, generators=4, **options):
+    settings = LoopSettings(
+        **{k: v for k, v in options.items() if k not in ("ahead", "candidates")}
+    )
+    more = {k: v for k, v in options.items() if k in ("ahead", "candidates")}
+    limits = Limits(generator=generators, backoff_seconds=0)
+    name = f"s{len(list(home.local.rglob('*.jsonl')))}"
+    with ModelCalls(home, "generations", name, backends, limits) as calls:
+        loop = Loop(Story("p1", plan(*prompts)), calls, settings, **more)
+        return [event async for event in loop.events()]
+
+
+def story(events):
+    """What is left when the calls' times are forgotten."""
+    kept = [e for e in events if isinstance(e, StepAccepted | StepExhausted)]
+    return [(e.step.step_number, e.chosen and e.chosen.drawn.picture.sha256) for e in kept]
+
+
+def attempts(events):
+    drawn = [e for e in events if isinstance(e, Drawn)]
+    return [(d.step.step_number, d.iteration, d.prompt, d.seed, d.picture.sha256) for d in drawn]
+
+
+@pytest.fixture
+def home(tmp_path):
+    return Home(tmp_path)
+
+
+@pytest.mark.parametrize("rule", ["last", "best", "stop"])
+@pytest.mark.parametrize("rate", [0.3, 0.8, 1.0])
+async def test_the_story_is_the_same_drawn_ahead_or_not(home, rule, rate):
+    prompts = [f"add {step}" for step in range(12)]
+    runs = []
+    for ahead in (False, True):
+        backends = roles(generator=SlowGenerator(), critic=SlowCritic(verdicts=moody(rate, 12)))
+        options = {"ahead": ahead, "on_exhausted": rule, "t_max": 3}
+        runs.append(await told(home, backends, *prompts, **options))
+    plain, fast = runs
+    assert story(plain) == story(fast) and attempts(plain) == attempts(fast)
+    assert plain[-1].status == fast[-1].status and plain[-1].wasted == 0
+
+
+async def test_a_refused_candidates_draw_is_thrown_away_and_counted(home):
+    generator = SlowGenerator()
+    critic = SlowCritic(verdicts={"a": [reject("a2"), ACCEPT]})
+    events = await told(home, roles(generator=generator, critic=critic), "a", "b", ahead=True)
+    assert events[-1] == Finished("complete", wasted=1)
+    assert generator.begun == 4 and len(attempts(events)) == 3
+
+
+async def test_a_text_only_step_between_is_no_hindrance(home):
+    generator, critic = SlowGenerator(), SlowCritic()
+    backends = roles(generator=generator, critic=critic)
+    events = await told(home, backends, "a", None, "b", ahead=True)
+    assert events[-1] == Finished("complete", 0) and generator.begun == 2
+
+
+async def test_nothing_is_drawn_ahead_by_a_busy_generator(home):
+    generator = SlowGenerator()
+    critic = SlowCritic(verdicts={"a": [reject("a2"), ACCEPT]})
+    backends = roles(generator=generator, critic=critic)
+    limits = Limits(generator=1, backoff_seconds=0)
+    with ModelCalls(home, "generations", "busy", backends, limits) as calls:
+        loop = Loop(Story("p1", plan("a", "b")), calls, LoopSettings(), ahead=True)
+        other = asyncio.create_task(hold(calls))
+        events = [event async for event in loop.events()]
+        other.cancel()
+    assert events[-1].wasted == 0
+
+
+async def hold(calls):
+    """Others' pictures, one after another, that leave the only slot to whoever waits for it."""
+    seed = 0
+    while True:
+        await calls.generate(("other", 1, seed), "other", (), seed)
+        seed += 1
+
+
+async def test_a_story_given_up_leaves_no_draw_behind(home):
+    generator = SlowGenerator()
+    with ModelCalls(home, "generations", "left", roles(generator=generator), Limits()) as calls:
+        events = Loop(Story("p", plan("a", "b")), calls, LoopSettings(), ahead=True).events()
+        async for event in events:
+            if isinstance(event, Drawn):
+                break
+        await events.aclose()
+        assert len(asyncio.all_tasks()) == 1
+
+
+async def test_a_bad_draw_ahead_matters_only_if_it_is_needed(home):
+    def fail(prompt):
+        if prompt == "b":
+            raise BadAnswer("cannot be drawn")
+
+    with pytest.raises(BadAnswer):
+        await told(home, roles(generator=SlowGenerator(fail=fail)), "a", "b", ahead=True)
+    critic = SlowCritic(verdicts={"a": [reject("a2"), reject("a3")]})
+    backends = roles(generator=SlowGenerator(fail=fail), critic=critic)
+    options = {"ahead": True, "t_max": 2, "on_exhausted": "stop"}
+    assert (await told(home, backends, "a", "b", **options))[-1].status == "stopped"
+
+
+async def test_the_first_accepted_of_several_candidates_counts(home):
+    class Picky(ScriptedCritic):
+        async def judge(self, before, after, instruction, prompt):
+            await super().judge(before, after, instruction, prompt)
+            return ACCEPT if len(self.calls) in (2, 3) else reject("other words")
+
+    critic = Picky()
+    events = await told(home, roles(critic=critic), "a", candidates=3, t_max=2)
+    drawn = attempts(events)
+    assert [d[1] for d in drawn] == [0, 1, 2] and len({d[3] for d in drawn}) == 3
+    assert story(events) == [(1, drawn[1][4])]
+
+
+async def test_refused_candidates_are_drawn_again_from_the_first_rewritten_prompt(home):
+    critic = ScriptedCritic(verdicts={"a": [reject(""), reject("a, red")]})
+    events = await told(home, roles(critic=critic), "a", candidates=2, t_max=2)
+    assert [(d[1], d[2]) for d in attempts(events)] == [
+        (0, "a"),
+        (1, "a"),
+        (2, "a, red"),
+        (3, "a, red"),
+    ]
+    assert [call[3] for call in critic.calls] == ["", "", "a, red", "a, red"]
+
+
+async def test_one_bad_candidate_ends_the_others(home):
+    def fail(prompt):
+        raise BadAnswer("cannot be drawn")
+
+    with pytest.raises(BadAnswer):
+        await told(home, roles(generator=SlowGenerator(fail=fail)), "a", candidates=3)
+    assert len(asyncio.all_tasks()) == 1
