@@ -12,19 +12,24 @@ class TrajectoryRecord:
     """One run of the loop, as far as it got.
 
     The trajectory's id covers the plan, every loop setting and the models that take part, so that
-    other settings make another trajectory and the same ones the same.
+    other settings make another trajectory and the same ones the same; a `run` of its own makes
+    each telling another one.
     """
 
     def __init__(
-        self, prompt: Subject, plan_id: str | None, roles: Roles, settings: LoopSettings
+        self,
+        prompt: Subject,
+        plan_id: str | None,
+        roles: Roles,
+        settings: LoopSettings,
+        run: str | None = None,
     ) -> None:
         self.prompt, self.plan_id, self.settings = prompt, plan_id, settings
         self.generator, self.critic = name_of(roles.generator), name_of(roles.critic)
         scorer = name_of(roles.scorer) if settings.on_exhausted == "best" else None
         players = [self.generator, self.critic, scorer]
-        self.trajectory_id = stable_hash(
-            "trajectory", prompt.prompt_id, plan_id, settings.model_dump(), players
-        )
+        facts = [prompt.prompt_id, plan_id, settings.model_dump(), players]
+        self.trajectory_id = stable_hash("trajectory", *facts, *([run] if run else []))
         self._attempts: dict[tuple[int, int], AttemptRow] = {}
         self._status: TrajectoryStatus = "quarantined"
         self._steps = 0

@@ -1,12 +1,12 @@
 """What a row is. Every table of the lake, by name; imports nothing else of ours."""
 
-from . import bank, curation, training, trajectories
+from . import bank, curation, generations, training, trajectories
 from .base import Reference, Row, Table
 from .errors import BadImageError, DocumentError, FoundryError, SchemaMismatchError, StorageError
 
 TABLES: dict[str, Table] = {
     table.name: table
-    for room in (bank, trajectories, curation, training)
+    for room in (bank, trajectories, curation, training, generations)
     for table in vars(room).values()
     if isinstance(table, Table)
 }

@@ -20,6 +20,9 @@ ALL = "all"
 SCHEMA_PARTITION = "_schema"
 """Holds an empty typed file, so that a view has a file to read before the first rows come."""
 
+REQUESTS = "_requests-"
+"""Begins the partitions of users' requests: views show them, the lineage does not see them."""
+
 _PART = "part-0.parquet"
 _ROW_GROUP = 122_880  # what DuckDB scans per thread at a time
 _HASH, _NAME, _VERSION = b"interleave.content_hash", b"interleave.table", b"interleave.version"
@@ -95,7 +98,7 @@ class Lake:
         return next(self.storage.find(_folder(table), _PART), None) is None
 
     def partitions(self, table: Table) -> list[str]:
-        """Names of the partitions there are, sorted."""
+        """Names of the partitions there are, sorted; those of users' requests left out."""
         names = (path.split("/")[-2] for path in self.storage.find(_folder(table), _PART))
         return sorted(name for name in names if not name.startswith(("_", ".")))
 
@@ -187,6 +190,9 @@ def _folder(table: Table) -> str:
 
 
 def _path(table: Table, partition: str) -> str:
+    if partition.startswith(REQUESTS):
+        rest = safe_name(partition.removeprefix(REQUESTS), "partition")
+        return f"{_folder(table)}/{REQUESTS}{rest}/{_PART}"
     return f"{_folder(table)}/{safe_name(partition, 'partition')}/{_PART}"
 
 

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from ..schemas import TABLES, Table
 from .home import Home
+from .lake import REQUESTS
 from .storage import explained, first_line
 
 if TYPE_CHECKING:
@@ -25,19 +26,21 @@ if TYPE_CHECKING:
 _SCALARS = {"string": "VARCHAR", "int64": "BIGINT", "double": "DOUBLE", "bool": "BOOLEAN"}
 
 
-def connect(home: Home, read_only: bool = True) -> duckdb.DuckDBPyConnection:
+def connect(home: Home, read_only: bool = True, requests: bool = True) -> duckdb.DuckDBPyConnection:
     """A connection with a view per table that no writer can block.
 
     Args:
         read_only: False: tables can be made as well, private to the connection; the lake itself
             is never changed through either.
+        requests: False: without the rows of users' requests (for connections that are not read
+            only).
 
     Raises:
         StorageError: the lake cannot be listed.
     """
     if not read_only:
         connection = _with_filesystem(duckdb.connect(), home)
-        _create_views(connection, home)
+        _create_views(connection, home, requests)
         return connection
     with tempfile.TemporaryDirectory(prefix="interleave-") as folder:
         path = Path(folder, "warehouse.duckdb")
@@ -101,9 +104,9 @@ def _write_views(path: Path, home: Home, documented: bool = False) -> None:
             connection.execute("; ".join(_comments()))
 
 
-def _create_views(connection: duckdb.DuckDBPyConnection, home: Home) -> None:
+def _create_views(connection: duckdb.DuckDBPyConnection, home: Home, requests: bool = True) -> None:
     for table in TABLES.values():
-        _create_view(connection, table, home)
+        _create_view(connection, table, home, requests)
 
 
 def _comments() -> Iterator[str]:
@@ -117,7 +120,9 @@ def _comments() -> Iterator[str]:
     yield "COMMIT"
 
 
-def _create_view(connection: duckdb.DuckDBPyConnection, table: Table, home: Home) -> None:
+def _create_view(
+    connection: duckdb.DuckDBPyConnection, table: Table, home: Home, requests: bool
+) -> None:
     """A view over the files; one that is empty when there are none; one that says what is wrong
     when they cannot be read, so that the other tables stay usable."""
     if home.lake.is_absent(table):
@@ -125,6 +130,8 @@ def _create_view(connection: duckdb.DuckDBPyConnection, table: Table, home: Home
         return
     columns = ", ".join(f'"{name}"' for name in table.columns)
     files = f"read_parquet({_literal(home.lake.glob(table))}, hive_partitioning = false)"
+    if not requests and "shard" in table.columns:
+        files += f" WHERE NOT starts_with(shard, {_literal(REQUESTS)})"
     try:
         connection.execute(f"CREATE VIEW {table.name} AS SELECT {columns} FROM {files}")
     except duckdb.Error as error:

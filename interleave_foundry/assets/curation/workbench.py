@@ -22,7 +22,7 @@ _GROUP_ROWS = 100_000
 
 def workbench(home: Home) -> duckdb.DuckDBPyConnection:
     """An in-memory database with a view per table; it spills to the system's temporary folder."""
-    connection = connect(home, read_only=False)
+    connection = connect(home, read_only=False, requests=False)
     connection.execute("SET enable_progress_bar = false")
     connection.execute(f"SET memory_limit = '{_MEMORY_LIMIT}'")
     # A folder of its own, which DuckDB makes when it spills and removes when it closes.

@@ -1,0 +1,59 @@
+"""What a user asks for, and by which rules it is told."""
+
+import secrets
+from dataclasses import dataclass, field
+
+from pydantic import Field
+
+from ...schemas.generations import Door
+from ...warehouse import Picture
+from ..seeds import stable_hash
+from ..settings import LoopSettings
+
+
+class StoryRules(LoopSettings):
+    """Rules of the loop for one request."""
+
+    candidates: int = Field(
+        1,
+        ge=1,
+        le=16,
+        description="Pictures drawn for each prompt of a step; the first that the "
+        "critic accepts counts",
+    )
+    draw_ahead: bool = Field(
+        True,
+        description="Draw the next step while the critic still looks at this one, where the "
+        "generator has nothing better to do; the story stays the same",
+    )
+
+
+@dataclass(frozen=True)
+class StoryRequest:
+    """A request.
+
+    Args:
+        pictures: given with it; `<image>` in the text may stand for each, in order.
+        critic: how strict a critic: `rl` or `sft`, the checkpoint of that training; None: the one
+            in use.
+        generation_id: unique; the same again goes on where the first one was interrupted.
+        key: the requester's own name for it.
+    """
+
+    text: str
+    pictures: tuple[Picture, ...] = ()
+    rules: StoryRules = field(default_factory=StoryRules)
+    critic: str | None = None
+    door: Door = "command"
+    generation_id: str = field(default_factory=lambda: new_id())
+    key: str | None = None
+
+    @property
+    def prompt_id(self) -> str:
+        """Equal for equal words and pictures, so that equal seeds draw the same story."""
+        return stable_hash("request", self.text, [picture.sha256 for picture in self.pictures])
+
+
+def new_id() -> str:
+    """An id for a request."""
+    return secrets.token_hex(16)

@@ -1,0 +1,100 @@
+"""From a request to its events, every call journaled and every row kept."""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+
+from ...schemas import BadImageError, FoundryError
+from ...warehouse import Home
+from ..calls import ModelCalls, Place
+from ..events import Event, Failed, Planned
+from ..loop import Loop, Story
+from ..roles import BadAnswer, PlanRequest
+from ..settings import Limits
+from ..tries import Caller, CallFailed, one_line
+from .archive import Archive
+from .casting import Cast
+from .records import GenerationRecord
+from .requests import StoryRequest
+
+ASSET = "generations"
+
+_log = logging.getLogger(__name__)
+
+
+class Teller:
+    """Tells stories, many at a time, whose calls share one generator pool and one of agents.
+
+    A context manager: what was told is in the lake when it ends.
+    """
+
+    def __init__(self, home: Home, limits: Limits) -> None:
+        self._home, self._caller, self._archive = home, Caller(limits), Archive(home)
+
+    async def __aenter__(self) -> "Teller":
+        self._flushing = asyncio.create_task(self._archive.run())
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        self._flushing.cancel()
+        await self._archive.flush()
+
+    async def tell(self, request: StoryRequest, cast: Cast) -> AsyncGenerator[Event, None]:
+        """The events of a request, `Finished` or `Failed` last; closed early, it is cancelled.
+
+        The same `generation_id` again, with the same players, finds what was finished before.
+
+        Raises:
+            StorageError: the lake cannot be written, or another process tells this request.
+        """
+        record = GenerationRecord(request, cast)
+        async with self._calls(request, cast) as calls:
+            try:
+                async with aclosing(self._events(request, calls)) as events:
+                    async for event in events:
+                        record.note(event)
+                        yield event
+            finally:
+                self._archive.add(record.rows(calls.ledger()))
+
+    async def flush(self) -> None:
+        """Have the lake hold everything that is over."""
+        await self._archive.flush()
+
+    async def _events(
+        self, request: StoryRequest, calls: ModelCalls
+    ) -> AsyncGenerator[Event, None]:
+        try:
+            async with aclosing(self._told(request, calls)) as events:
+                async for event in events:
+                    yield event
+        except (BadAnswer, BadImageError) as error:
+            yield Failed(one_line(error), refused=True)
+        except (CallFailed, FoundryError) as error:
+            yield Failed(one_line(error), refused=False)
+        except Exception:
+            _log.exception("request %s met a bug", request.generation_id)
+            yield Failed("something went wrong here; the log says what", refused=False)
+
+    async def _told(self, request: StoryRequest, calls: ModelCalls) -> AsyncGenerator[Event, None]:
+        for picture in request.pictures:
+            await asyncio.to_thread(self._home.images.put, picture)
+        question = PlanRequest(request.text, request.pictures)
+        planned = await calls.plan(Place(request.prompt_id), question)
+        yield Planned(planned.answer, planned.call)
+        story = Story(request.prompt_id, planned.answer, request.pictures)
+        rules = request.rules
+        loop = Loop(story, calls, rules, rules.candidates, rules.draw_ahead)
+        async with aclosing(loop.events()) as events:
+            async for event in events:
+                yield event
+
+    @asynccontextmanager
+    async def _calls(self, request: StoryRequest, cast: Cast) -> AsyncIterator[ModelCalls]:
+        calls = ModelCalls(self._home, ASSET, request.generation_id, cast.roles, self._caller)
+        await asyncio.to_thread(calls.__enter__)  # a lake far away takes its time
+        try:
+            yield calls
+        finally:
+            calls.__exit__()
