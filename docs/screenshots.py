@@ -11,7 +11,7 @@ from PIL import Image
 from playwright.sync_api import Page
 
 DOCS = Path(__file__).parent
-sys.path.insert(0, str(DOCS.parent / "tests" / "ui"))
+sys.path[:0] = [str(DOCS.parent / "tests" / "ui"), str(DOCS.parent / "tests")]
 
 from driving import chromium, dagster_ui, lineage_path, node_in_lineage  # noqa: E402, the tests know how
 
