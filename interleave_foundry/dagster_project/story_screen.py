@@ -5,6 +5,7 @@ from contextlib import contextmanager
 
 import typer
 from rich.console import Console
+from rich.text import Text
 
 from ..inference.events import (
     Drawn,
@@ -48,7 +49,7 @@ class StoryScreen:
                 self._doing(step, "is being drawn")
             case Drawn(step=step, iteration=iteration):
                 self._doing(step, f"the critic looks at attempt {self._attempt(iteration)}")
-            case Judged(drawn=drawn):
+            case Judged(drawn=drawn, verdict=verdict) if not verdict.accepted:
                 again = min(self._attempt(drawn.iteration) + 1, self._rules.t_max)
                 self._doing(drawn.step, f"attempt {again} is being drawn")
             case StepAccepted(step=step, chosen=chosen):
@@ -64,7 +65,8 @@ class StoryScreen:
         return iteration // self._rules.candidates + 1
 
     def _doing(self, step: PlanStep, what: str) -> None:
-        self._status.update(f"{step.step_number}. {_printable(step.step_name)}: {what}")
+        # As `Text`, in which square brackets mean nothing.
+        self._status.update(Text(_printable(f"{step.step_number}. {step.step_name}: {what}")))
 
     def _over(self, step: PlanStep, outcome: str) -> None:
         self.say(f"{step.step_number}. {step.step_name}: {outcome}")

@@ -139,7 +139,7 @@ def test_rules_are_the_profiles_but_for_those_named(generate, desk, home):
         (["quantum chromodynamics"], "nothing to draw"),
         (["  "], "the request is empty"),
         (["<image> and <image>", "--image", "house.png"], "2 <image>, and 1 picture is given"),
-        (["a cat", "--image", "nothing.png"], "nothing.png cannot be read: No such file"),
+        (["a cat", "--image", "nothing.png"], "nothing.png cannot be opened: No such file"),
         (["a cat", "--image", "mine.txt"], "mine.txt is no picture"),
         (["a cat", "--out", "story.pdf"], "end it in .html or .md or .zip"),
         (["a cat", "--out", "nowhere/story.html"], "there is no folder"),

@@ -6,25 +6,39 @@ from pathlib import Path
 
 from ...schemas import BadImageError, FoundryError
 from ...warehouse import Picture
+from ...warehouse.storage import explained
 from .page import story_html, story_markdown, story_pictures, story_zip
 from .story import StorySoFar
 
 FORMATS = (".html", ".md", ".zip")
 
 
-def read_picture(path: Path) -> Picture:
-    """A picture that a user gives.
+def read_bytes(where: str | Path) -> bytes:
+    """A user's file, by path or fsspec URL.
+
+    Raises:
+        StorageError: it cannot be read.
+    """
+    import fsspec
+
+    with explained("opened", where):
+        if "://" not in str(where):
+            return Path(where).read_bytes()
+        with fsspec.open(str(where), "rb") as file:
+            return bytes(file.read())
+
+
+def read_picture(where: str | Path) -> Picture:
+    """A picture that a user gives, by path or fsspec URL.
 
     Raises:
         FoundryError: it cannot be read, or is none.
     """
+    picture = Picture(read_bytes(where))
     try:
-        picture = Picture(path.read_bytes())
         _ = picture.image
-    except OSError as error:
-        raise FoundryError(f"{path} cannot be read: {error.strerror or error}") from error
     except BadImageError as error:
-        raise FoundryError(f"{path} is no picture that can be read, as PNG or JPEG are") from error
+        raise FoundryError(f"{where} is no picture that can be read, as PNG or JPEG are") from error
     return picture
 
 
