@@ -41,10 +41,8 @@ def answer_requests(
     description="Shows the batches of the profile's requests as partitions, also those that come "
     "while the file grows. It starts no runs.",
 )
-def register_requests(
-    context: dg.SensorEvaluationContext, foundry: Foundry
-) -> dg.SensorResult | dg.SkipReason:
-    """Partitions only."""
+def register_requests(context: dg.SensorEvaluationContext, foundry: Foundry) -> dg.SkipReason:
+    """Partitions only; none where the profile has no requests."""
     names = _register(context.instance, foundry)
     return dg.SkipReason(f"{len(names)} batches of requests")
 
