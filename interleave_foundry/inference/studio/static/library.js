@@ -1,0 +1,87 @@
+// Earlier stories: search them, open one.
+
+import { getJson, picture } from "./api.js";
+import { compose } from "./composer.js";
+import { byId, count, make } from "./dom.js";
+import { StoryView } from "./story.js";
+import { replay } from "./telling.js";
+
+const dates = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
+const TYPING = 250; // milliseconds without a key: time to search
+
+let following = 0;
+let latest = 0; // answers to what is no longer asked are dropped
+let typing = null;
+
+export function prepareLibrary() {
+  byId("search").addEventListener("submit", (event) => {
+    event.preventDefault();
+    browse();
+  });
+  byId("words").addEventListener("input", () => {
+    clearTimeout(typing);
+    typing = setTimeout(browse, TYPING);
+  });
+  byId("more").addEventListener("click", () => browse(following));
+}
+
+/** Lists the stories that the words are in, from an offset on. */
+export async function browse(offset = 0) {
+  const asked = ++latest;
+  const query = new URLSearchParams({ words: byId("words").value.trim(), offset });
+  try {
+    const found = await getJson(`studio/stories?${query}`);
+    if (asked === latest) shelve(found, offset);
+  } catch (error) {
+    byId("found").textContent = error.message;
+  }
+}
+
+function shelve({ stories, next_offset: next }, offset) {
+  const shelf = byId("shelf");
+  if (!offset) shelf.replaceChildren();
+  const items = stories.map(spine);
+  shelf.append(...items);
+  following = next ?? 0;
+  byId("more").hidden = next === null;
+  byId("found").textContent = shelf.childElementCount ? `${count(shelf.childElementCount, "story").replace("storys", "stories")}${next === null ? "" : " so far"}.` : "No story has these words.";
+  if (offset) items[0]?.querySelector("a").focus();
+}
+
+function spine({ id, text, created_at: created, status, cover, pictures }) {
+  const time = new Date(created);
+  const facts = make("p.help", {}, make("time", { dateTime: time.toISOString() }, dates.format(time)), ` · ${count(pictures, "picture")} · ${status}`);
+  const link = make("a", { href: `#/stories/${encodeURIComponent(id)}` }, text);
+  return make("li", {}, coverOf(cover), make("div", {}, make("h2", {}, link), facts));
+}
+
+function coverOf(sha256) {
+  const image = make("img", { alt: "", width: 96, height: 96 });
+  if (sha256) picture(sha256).then((uri) => (image.src = uri), () => {});
+  return make("span.cover", {}, sha256 ? image : null);
+}
+
+/** Shows a kept story. */
+export async function open(id) {
+  const stage = byId("kept");
+  const again = byId("again");
+  again.hidden = true;
+  stage.replaceChildren(make("p.help", {}, "Opening …"));
+  try {
+    const kept = await getJson(`studio/stories/${encodeURIComponent(id)}`);
+    const view = new StoryView(kept.text, { given: await Promise.all(kept.given.map(picture)) });
+    stage.replaceChildren(view.element);
+    for await (const event of replay(kept.response)) view.note(event);
+    again.hidden = false;
+    again.onclick = () => retell(kept);
+  } catch (error) {
+    stage.replaceChildren(make("p.alert", { role: "alert" }, error.message));
+  }
+}
+
+async function retell({ text, given, response }) {
+  location.hash = "#/";
+  compose({ text, pictures: await Promise.all(given.map(named)), rules: response.interleave.rules });
+}
+
+const named = async (sha256, index) => ({ name: `picture ${index + 1}`, uri: await picture(sha256) });

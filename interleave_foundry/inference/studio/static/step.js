@@ -1,0 +1,134 @@
+// A step of a story on the page: its picture, its words, and the attempts that were refused.
+
+import { count, freshId, make } from "./dom.js";
+
+export class StepCard {
+  /** @param {{number: number, name: string, words: string, draws: boolean}} step */
+  constructor(step) {
+    this.step = step;
+    this.attempts = new Map(); // iteration -> {drawn, verdict, item}
+    this.id = freshId("step");
+    this.state = make("span.badge", {}, "Waiting");
+    this.frame = make("div.frame", {}, make("span.number", { ariaHidden: "true" }, String(step.number)));
+    this.pages = make("ol.attempts");
+    this.summary = make("summary");
+    this.refusals = make("details.refused", { hidden: true }, this.summary, this.pages);
+    this.how = make("details.how", { hidden: true });
+    this.element = this.#page();
+    this.thumbnail = this.#thumbnail();
+    this.#be("waiting", "Waiting");
+  }
+
+  /** The loop has turned to this step. */
+  start() {
+    if (this.step.draws) this.#be("drawing", "Drawing …");
+  }
+
+  drawn(event) {
+    const image = make("img", { src: event.uri ?? "", alt: this.#alt(event.iteration), decoding: "async" });
+    this.attempts.set(event.iteration, { drawn: event, verdict: null });
+    this.#hang(image);
+    this.#be("judging", "The critic is looking …");
+  }
+
+  judged(event) {
+    const attempt = this.attempts.get(event.iteration);
+    attempt.verdict = event;
+    if (!event.accepted) this.#refuse(attempt);
+    const next = `Attempt ${event.iteration + 1} was refused. Drawing again …`;
+    if (!event.accepted) this.#be("drawing", next);
+  }
+
+  /** What comes of the step is known. */
+  settled({ accepted, iteration }) {
+    const chosen = this.attempts.get(iteration);
+    for (const attempt of this.attempts.values()) if (attempt !== chosen && attempt.verdict) this.#refuse(attempt);
+    if (chosen) this.#choose(chosen);
+    if (!this.step.draws) this.#be("told", "Told in words");
+    else if (accepted) this.#be("accepted", `Accepted at attempt ${iteration + 1}`);
+    else this.#be("exhausted", chosen ? "Not accepted, but used" : "Not accepted");
+  }
+
+  /** The story is over; a step that has not come to an end never will. */
+  leave() {
+    if (["waiting", "drawing", "judging"].includes(this.element.dataset.state)) this.#be("left", "Not told");
+  }
+
+  get refused() {
+    return this.pages.childElementCount;
+  }
+
+  #page() {
+    const { number, name, words, draws } = this.step;
+    const tale = make(
+      "div.tale",
+      {},
+      make("p.eyebrow", {}, make("span", {}, `Step ${number}`), this.state),
+      make("h3", {}, name),
+      make("p.words", {}, words),
+      this.refusals,
+      this.how,
+    );
+    const parts = draws ? [this.frame, tale] : [tale];
+    return make("li.step", { id: this.id, tabIndex: -1 }, ...parts);
+  }
+
+  #thumbnail() {
+    const name = make("span.unseen", {}, `Step ${this.step.number}: ${this.step.name}`);
+    const number = make("span.number", { ariaHidden: "true" }, String(this.step.number));
+    const link = make("a", { href: `#${this.id}` }, number, name);
+    return make("li", {}, link);
+  }
+
+  #be(state, words) {
+    this.element.dataset.state = this.thumbnail.dataset.state = state;
+    this.state.textContent = words;
+  }
+
+  #hang(image) {
+    this.frame.replaceChildren(image);
+    this.thumbnail.querySelector(".number, img")?.replaceWith(make("img", { src: image.src, alt: "" }));
+  }
+
+  #choose({ drawn, verdict }) {
+    this.#item(drawn.iteration)?.remove();
+    this.#hang(make("img", { src: drawn.uri ?? "", alt: this.step.words || this.step.name }));
+    this.how.replaceChildren(make("summary", {}, "How this picture was made"), account(drawn, verdict));
+    this.how.hidden = false;
+    this.#count();
+  }
+
+  #refuse({ drawn, verdict }) {
+    if (this.#item(drawn.iteration)) return;
+    const heading = make("h4", {}, `Attempt ${drawn.iteration + 1} – ${verdict.accepted ? "not needed" : "refused"}`);
+    const image = make("img", { src: drawn.uri ?? "", alt: this.#alt(drawn.iteration), loading: "lazy" });
+    const item = make("li", {}, image, make("div", {}, heading, account(drawn, verdict)));
+    item.dataset.iteration = drawn.iteration;
+    this.pages.append(item);
+    this.#count();
+  }
+
+  #count() {
+    this.refusals.hidden = this.refused === 0;
+    this.summary.textContent = count(this.refused, "refused attempt");
+  }
+
+  #item(iteration) {
+    return this.pages.querySelector(`[data-iteration="${Number(iteration)}"]`);
+  }
+
+  #alt(iteration) {
+    return `Attempt ${iteration + 1} at: ${this.step.words || this.step.name}`;
+  }
+}
+
+/** Prompt, reasoning and rewritten prompt of an attempt. */
+function account(drawn, verdict) {
+  const facts = [
+    ["Prompt", drawn.prompt],
+    ["The critic’s reasoning", verdict?.reasoning],
+    ["Rewritten prompt", verdict?.accepted ? null : verdict?.refined_prompt],
+  ];
+  const told = facts.filter(([, value]) => value);
+  return make("dl.account", {}, ...told.map(([name, value]) => make("div", {}, make("dt", {}, name), make("dd", {}, value))));
+}

@@ -1,0 +1,94 @@
+// From a request to the events of its story, told live or kept from earlier.
+//
+// Both are the extension's own events (`interleave.*`), where `interleave.attempt.drawn` has got a
+// `uri` to show, between a `begun` {id} and an `ended` {status, message, versions}.
+
+import { ApiError, picture, post } from "./api.js";
+import { events } from "./stream.js";
+
+const OVER = new Set(["response.completed", "response.incomplete", "response.failed", "response.cancelled"]);
+
+/**
+ * Has a request told, and yields what happens.
+ * @param {{text: string, pictures: string[], rules: object}} request pictures: data URIs
+ * @param {AbortSignal} signal stops it, at the service as well
+ */
+export async function* tell(request, signal) {
+  const stream = await post("v1/responses", bodyOf(request), signal);
+  let begun = null;
+  let over = false;
+  const uris = new Map();
+  const cancel = () => begun && post(`v1/responses/${encodeURIComponent(begun)}/cancel`, {}).catch(() => {});
+  signal.addEventListener("abort", cancel, { once: true });
+  try {
+    for await (const event of events(stream)) {
+      if (event.type === "response.created") {
+        begun = event.response.id;
+        yield { type: "begun", id: begun };
+      } else if (event.type === "response.image_generation_call.partial_image") {
+        uris.set(`${event.item_id}/${event.partial_image_index}`, uriOf(event.partial_image_b64));
+      } else if (event.type === "interleave.attempt.drawn") {
+        const place = `${event.item_id}/${event.iteration}`;
+        yield { ...event, uri: uris.get(place) };
+        uris.delete(place);
+      } else if (event.type.startsWith("interleave.")) {
+        yield event;
+      } else if (OVER.has(event.type)) {
+        over = true;
+        yield endOf(event.response);
+      } else if (event.type === "error") {
+        throw new ApiError(event.message);
+      }
+    }
+  } finally {
+    signal.removeEventListener("abort", cancel);
+  }
+  if (!over) throw new ApiError("The connection ended before the story did.");
+}
+
+/** The events of a story that the service has kept. */
+export async function* replay(response) {
+  const told = response.interleave;
+  yield { type: "begun", id: response.id };
+  if (told.steps.length) yield { type: "interleave.planned", reasoning: told.reasoning ?? "", steps: told.steps.map(planned) };
+  for (const step of told.steps) yield* replayed(step);
+  yield endOf(response);
+}
+
+const planned = ({ number, name, words, prompt }) => ({ number, name, words, draws: Boolean(prompt) });
+
+async function* replayed({ number, picture: chosen, accepted, attempts }) {
+  const step = number;
+  for (const attempt of attempts) {
+    const uri = await picture(attempt.picture);
+    yield { type: "interleave.attempt.drawn", step, ...attempt, uri };
+    if (attempt.accepted !== null) yield { type: "interleave.attempt.judged", step, ...attempt };
+  }
+  const iteration = attempts.find((attempt) => attempt.picture === chosen)?.iteration ?? null;
+  yield { type: "interleave.step.settled", step, accepted, iteration };
+}
+
+function endOf({ interleave, error, status }) {
+  return {
+    type: "ended",
+    status: interleave?.status ?? status,
+    message: error?.message ?? null,
+    versions: interleave?.versions ?? {},
+  };
+}
+
+const bodyOf = ({ text, pictures, rules }) => ({
+  input: [{ role: "user", content: [...pictures.map(imagePart), { type: "input_text", text }] }],
+  stream: true,
+  interleave: rules,
+});
+
+const imagePart = (uri) => ({ type: "input_image", image_url: uri, detail: "auto" });
+
+/** Formats tell themselves apart by their first bytes. */
+const FORMATS = { iVBOR: "png", "/9j/": "jpeg", UklGR: "webp", R0lGO: "gif" };
+
+function uriOf(base64) {
+  const format = Object.entries(FORMATS).find(([start]) => base64.startsWith(start))?.[1] ?? "png";
+  return `data:image/${format};base64,${base64}`;
+}
