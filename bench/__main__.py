@@ -15,7 +15,16 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-MODULES = ("engine", "prompts", "curation", "rewards", "providers", "images_server", "training")
+MODULES = (
+    "engine",
+    "telling",
+    "prompts",
+    "curation",
+    "rewards",
+    "providers",
+    "images_server",
+    "training",
+)
 DOCUMENT = Path("docs/benchmarks.md")
 
 

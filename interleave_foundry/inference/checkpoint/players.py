@@ -25,6 +25,10 @@ class Desk:
         self._settings = settings
         self._batcher = Batcher(self._work, settings.batch, settings.gather_seconds)
 
+    def load(self) -> None:
+        """Load the weights now rather than for the first question."""
+        _ = self._agent
+
     async def ask(self, question: Question) -> str:
         answer = await self._batcher.ask(question)
         report_usage(
@@ -57,6 +61,10 @@ class _Player:
     @property
     def model(self) -> str:
         return self._desk.manifest.identity
+
+    def load(self) -> None:
+        """See `Desk.load`."""
+        self._desk.load()
 
     async def _ask(self, text: str, pictures: tuple[Picture, ...]) -> str:
         return await self._desk.ask(Question(text, pictures, self._limit))

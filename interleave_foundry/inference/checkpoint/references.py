@@ -29,11 +29,23 @@ def resolve(reference: str, role: AgentRole, home: Home) -> Path:
     return Path(reference).expanduser()
 
 
-def _promoted(role: AgentRole, home: Home) -> CheckpointRow:
+def promoted(role: AgentRole, home: Home) -> str | None:
+    """`name@version` of what is in use for a role; None before anything was promoted."""
     in_use = {row.name: row for row in _rows(home) if row.status == "promoted"}
-    for name in _PLAYERS[role]:
-        if name in in_use:
-            return in_use[name]
+    return next((_reference(in_use[name]) for name in _PLAYERS[role] if name in in_use), None)
+
+
+def newest(name: str, home: Home) -> str | None:
+    """`name@version` of the version in use, else of the newest; None: there is none."""
+    rows = [row for row in _rows(home) if row.name == name]
+    rows.sort(key=lambda row: (row.status == "promoted", row.created_at))
+    return _reference(rows[-1]) if rows else None
+
+
+def _promoted(role: AgentRole, home: Home) -> CheckpointRow:
+    if reference := promoted(role, home):
+        name, _, version = reference.partition("@")
+        return _named(name, version, home)
     raise CheckpointError(
         f"no {role} was promoted yet in {home.root}; train one with `interleave run`, or put one "
         "in use that `interleave checkpoints` lists: `interleave checkpoints promote NAME VERSION`"
@@ -52,6 +64,10 @@ def _named(name: str, version: str, home: Home) -> CheckpointRow:
 def _rows(home: Home) -> list[CheckpointRow]:
     stored = home.lake.read(CHECKPOINTS).to_pylist()
     return [CheckpointRow.model_validate(row) for row in stored]
+
+
+def _reference(row: CheckpointRow) -> str:
+    return f"{row.name}@{row.version}"
 
 
 def _folder(row: CheckpointRow, home: Home) -> Path:

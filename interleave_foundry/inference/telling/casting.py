@@ -1,9 +1,24 @@
-"""Who plays in a story: the promoted checkpoints, or whom the profile names."""
+"""Who plays in a story: the checkpoints in use, or whom the profile names."""
 
-from dataclasses import dataclass
-from typing import Protocol
+import asyncio
+import logging
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Protocol, Self
 
-from ..roles import Roles, name_of
+from ...schemas import FoundryError
+from ...warehouse import Home
+from ..backends import Backends
+from ..checkpoint.manifest import AgentRole
+from ..checkpoint.references import newest, promoted
+from ..roles import BackendError, Roles, name_of
+
+Agents = Literal["auto", "promoted", "profile"]
+
+_LOOK_SECONDS = 2.0
+_CRITICS = {"rl": "critic_rl_checkpoint", "sft": "critic_sft_checkpoint"}
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -15,11 +30,9 @@ class Cast:
     @property
     def names(self) -> dict[str, str]:
         """Role -> backend, model and version, as every answer says them."""
-        played = {"planner": self.roles.planner, "generator": self.roles.generator}
-        return {
-            role: name_of(player)
-            for role, player in {**played, "critic": self.roles.critic}.items()
-        }
+        roles = self.roles
+        played = {"planner": roles.planner, "generator": roles.generator, "critic": roles.critic}
+        return {role: name_of(player) for role, player in played.items()}
 
 
 class Casting(Protocol):
@@ -34,3 +47,114 @@ class Casting(Protocol):
         Raises:
             FoundryError: there is no such critic, or a player cannot be had.
         """
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """Agents by `name@version`; None: the profile's own."""
+
+    planner: str | None = None
+    critic: str | None = None
+
+
+class PromotedCasting:
+    """The planner and critic in use, and the profile's generator.
+
+    A context manager. A newly promoted checkpoint is loaded beside the one in use and takes its
+    place for the requests that come later; those under way keep theirs.
+
+    Args:
+        agents: whose words count: `promoted` checkpoints, the `profile`'s own agents; `auto`:
+            promoted ones where both a planner and a critic were promoted, else the profile's own.
+
+    Raises:
+        FoundryError: on entering: nothing was promoted, or what the profile names is not there.
+    """
+
+    def __init__(self, backends: Backends, home: Home, agents: Agents = "auto") -> None:
+        self._backends, self._home, self._agents = backends, home, agents
+        self._players: dict[tuple[AgentRole, str], Any] = {}
+
+    async def __aenter__(self) -> Self:
+        self._own = await asyncio.to_thread(self._backends.build, self._home)
+        self._chosen = await asyncio.to_thread(self._choose)
+        self._in_use = await asyncio.to_thread(self._prepared, self._chosen)
+        self._watching = asyncio.create_task(self._watch())
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        self._watching.cancel()
+        with suppress(asyncio.CancelledError):
+            await self._watching
+
+    async def cast(self, critic: str | None = None) -> Cast:
+        """See `Casting`."""
+        if critic is None:
+            return self._in_use
+        return await asyncio.to_thread(self._with_critic, critic)
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(_LOOK_SECONDS)
+            try:
+                await self._look()
+            except FoundryError as error:
+                _log.warning("the players stay as they are: %s", error)
+
+    async def _look(self) -> None:
+        """Take over what was promoted meanwhile, once it is loaded."""
+        choice = await asyncio.to_thread(self._choose)
+        if choice != self._chosen:
+            self._in_use = await asyncio.to_thread(self._prepared, choice)
+            self._chosen = choice
+            _log.info("new players: %s", self._in_use.names)
+
+    def _choose(self) -> _Choice:
+        if self._agents == "profile":
+            return _Choice()
+        choice = _Choice(promoted("planner", self._home), promoted("critic", self._home))
+        if choice.planner and choice.critic:
+            return choice
+        if self._agents == "promoted":
+            raise BackendError(
+                f"no planner and critic were promoted yet in {self._home.root}: train them with "
+                "`interleave run`, or set `service.agents: profile`"
+            )
+        return _Choice()
+
+    def _with_critic(self, critic: str) -> Cast:
+        reference = newest(_CRITICS[critic], self._home) if critic in _CRITICS else None
+        if reference is None:
+            raise BackendError(
+                f"no critic {critic} here: leave it out for the one in use, or train one of "
+                f"{', '.join(_CRITICS)} with `interleave run`"
+            )
+        return self._prepared(replace(self._chosen, critic=reference))
+
+    def _prepared(self, choice: _Choice) -> Cast:
+        """The cast of a choice, loaded."""
+        roles = self._own
+        if choice.planner:
+            roles = replace(roles, planner=self._player("planner", choice.planner))
+        if choice.critic:
+            roles = replace(roles, critic=self._player("critic", choice.critic))
+        return Cast(roles)
+
+    def _player(self, role: AgentRole, reference: str) -> Any:
+        from ..checkpoint.players import players
+
+        key = role, reference
+        if key not in self._players:
+            settings = self._backends.checkpoint.model_copy(update={role: reference})
+            player = players([role], settings, self._home)[role]
+            player.load()
+            self._forget_others_of(key)
+            self._players[key] = player
+        return self._players[key]
+
+    def _forget_others_of(self, key: tuple[AgentRole, str]) -> None:
+        """Let go of other versions of a checkpoint; a story under way keeps its own."""
+        role, name = key[0], key[1].partition("@")[0]
+        for other in list(self._players):
+            if (other[0], other[1].partition("@")[0]) == (role, name):
+                del self._players[other]
