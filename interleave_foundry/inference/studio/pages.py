@@ -92,7 +92,7 @@ def _data(home: Home, library: Library, owner_of: Callable[[Request], str]) -> A
             found = home.images.get(sha256)
         except BadImageError as error:
             raise HTTPException(404, "there is no such picture") from error
-        return Response(found.data, media_type=found.mime_type, headers=_PICTURE_HEADERS)
+        return Response(found.data, media_type=found.mime, headers=_PICTURE_HEADERS)
 
     return router
 

@@ -6,26 +6,28 @@ import { showExamples } from "./examples.js";
 import { browse, open, prepareLibrary } from "./library.js";
 
 const VIEWS = {
-  "view-new": { path: /^#\/$/, enter: () => clearStage() },
+  "view-new": { path: /^#\/$/, enter: () => {} },
   "view-stories": { path: /^#\/stories$/, enter: () => browse() },
   "view-story": { path: /^#\/stories\/([\w-]+)$/, enter: (id) => open(id) },
 };
 
+/** Shows the view of the address; null where that is but a place on the page. */
 function follow() {
   const hash = location.hash || "#/";
   const chosen = Object.entries(VIEWS).find(([, view]) => view.path.test(hash));
-  if (!chosen) return; // a place on the page, not a view
+  if (!chosen) return null;
   const [name, view] = chosen;
   for (const each of Object.keys(VIEWS)) byId(each).hidden = each !== name;
   for (const link of document.querySelectorAll("nav a")) {
-    if (link.getAttribute("href") === hash) link.ariaCurrent = "page";
-    else link.ariaCurrent = null;
+    link.ariaCurrent = link.getAttribute("href") === hash ? "page" : null;
   }
   view.enter(...view.path.exec(hash).slice(1));
+  return byId(name);
 }
 
 prepareComposer();
 prepareLibrary();
 showExamples();
-addEventListener("hashchange", follow);
+byId("anew").addEventListener("click", clearStage);
+addEventListener("hashchange", () => follow()?.querySelector("h1").focus());
 follow();

@@ -7,6 +7,8 @@ import { chosenRules, setRules, showRules } from "./rules.js";
 import { StoryView } from "./story.js";
 import { tell } from "./telling.js";
 
+const NARROW = matchMedia("(max-width: 61.99rem)"); // the stage is below the form
+
 let running = null; // AbortController of what is being told
 
 export function prepareComposer() {
@@ -51,6 +53,7 @@ async function begin() {
   const views = settings.map((rules, index) => viewOf(text, pictures, rules, index, settings.length));
   setStage(views);
   busy(new AbortController());
+  if (NARROW.matches) byId("stage").scrollIntoView({ block: "start" });
   say("The planner is thinking.");
   await Promise.all(views.map((view, index) => run(view, { text, pictures, rules: settings[index].get() })));
   busy(null);

@@ -23,6 +23,7 @@ function ask(refused) {
   warn(byId("key-wrong"), refused ? "The service does not know this key." : null);
   field.value = "";
   dialog.returnValue = "";
+  byId("key-cancel").onclick = () => dialog.close();
   dialog.showModal();
   return new Promise((resolve) => {
     dialog.addEventListener(

@@ -80,8 +80,9 @@ export async function open(id) {
 }
 
 async function retell({ text, given, response }) {
+  const pictures = await Promise.all(given.map(named));
+  addEventListener("hashchange", () => compose({ text, pictures, rules: response.interleave.rules }), { once: true });
   location.hash = "#/";
-  compose({ text, pictures: await Promise.all(given.map(named)), rules: response.interleave.rules });
 }
 
 const named = async (sha256, index) => ({ name: `picture ${index + 1}`, uri: await picture(sha256) });

@@ -33,10 +33,10 @@ class Rules {
     }
   }
 
-  /** What differs from the server's own settings, in words. */
+  /** What differs from the service's own settings, in words. */
   say() {
     const told = Object.entries(this.get()).map(([name, value]) => `${this.#labelOf(name)}: ${this.#wordsOf(name, value)}`);
-    return told.join(" · ") || "as the server is set";
+    return told.join(" · ") || "as the service is set";
   }
 
   #fields() {

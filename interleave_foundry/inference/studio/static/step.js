@@ -45,17 +45,13 @@ export class StepCard {
     for (const attempt of this.attempts.values()) if (attempt !== chosen && attempt.verdict) this.#refuse(attempt);
     if (chosen) this.#choose(chosen);
     if (!this.step.draws) this.#be("told", "Told in words");
-    else if (accepted) this.#be("accepted", `Accepted at attempt ${iteration + 1}`);
+    else if (accepted) this.#be("accepted", iteration ? `Accepted at attempt ${iteration + 1}` : "Accepted");
     else this.#be("exhausted", chosen ? "Not accepted, but used" : "Not accepted");
   }
 
   /** The story is over; a step that has not come to an end never will. */
   leave() {
     if (["waiting", "drawing", "judging"].includes(this.element.dataset.state)) this.#be("left", "Not told");
-  }
-
-  get refused() {
-    return this.pages.childElementCount;
   }
 
   #page() {
@@ -103,14 +99,16 @@ export class StepCard {
     const heading = make("h4", {}, `Attempt ${drawn.iteration + 1} – ${verdict.accepted ? "not needed" : "refused"}`);
     const image = make("img", { src: drawn.uri ?? "", alt: this.#alt(drawn.iteration), loading: "lazy" });
     const item = make("li", {}, image, make("div", {}, heading, account(drawn, verdict)));
-    item.dataset.iteration = drawn.iteration;
+    Object.assign(item.dataset, { iteration: drawn.iteration, accepted: verdict.accepted });
     this.pages.append(item);
     this.#count();
   }
 
   #count() {
-    this.refusals.hidden = this.refused === 0;
-    this.summary.textContent = count(this.refused, "refused attempt");
+    const items = [...this.pages.children];
+    const kind = items.every((item) => item.dataset.accepted === "false") ? "refused" : "other";
+    this.refusals.hidden = items.length === 0;
+    this.summary.textContent = count(items.length, `${kind} attempt`);
   }
 
   #item(iteration) {

@@ -23,8 +23,8 @@ export class StoryView {
     this.label = label;
     this.cards = new Map(); // step number -> StepCard
     this.drawn = 0;
+    this.refused = 0;
     this.id = null;
-    this.begun = performance.now();
     this.state = make("p.state", {}, "The planner is thinking …");
     this.bar = make("progress", { ariaLabel: "Steps that are done", hidden: true });
     this.plan = make("details.plan", { hidden: true });
@@ -76,6 +76,7 @@ export class StoryView {
         return `Step ${event.step}, attempt ${event.iteration + 1}: the critic is looking.`;
       case "interleave.attempt.judged":
         card.judged(event);
+        if (!event.accepted) this.refused += 1;
         return `Step ${event.step}, attempt ${event.iteration + 1}: ${event.accepted ? "accepted" : "refused"}.`;
       case "interleave.step.settled":
         card.settled(event);
@@ -112,8 +113,7 @@ export class StoryView {
   }
 
   #figures() {
-    const refused = [...this.cards.values()].reduce((sum, card) => sum + card.refused, 0);
-    return `${count(this.drawn, "picture")} drawn, ${refused} refused.`;
+    return `${count(this.drawn, "picture")} drawn, ${this.refused} refused.`;
   }
 
   #colophon(versions) {

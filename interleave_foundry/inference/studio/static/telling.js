@@ -55,17 +55,16 @@ export async function* replay(response) {
   yield endOf(response);
 }
 
-const planned = ({ number, name, words, prompt }) => ({ number, name, words, draws: Boolean(prompt) });
+const planned = ({ number, name, words, prompt }) => ({ number, name, words, draws: prompt !== null });
 
-async function* replayed({ number, picture: chosen, accepted, attempts }) {
-  const step = number;
+async function* replayed({ number: step, prompt, begun, accepted, iteration, attempts }) {
+  if (!begun) return;
+  yield { type: "interleave.step.started", step };
   for (const attempt of attempts) {
-    const uri = await picture(attempt.picture);
-    yield { type: "interleave.attempt.drawn", step, ...attempt, uri };
+    yield { type: "interleave.attempt.drawn", step, ...attempt, uri: await picture(attempt.picture) };
     if (attempt.accepted !== null) yield { type: "interleave.attempt.judged", step, ...attempt };
   }
-  const iteration = attempts.find((attempt) => attempt.picture === chosen)?.iteration ?? null;
-  yield { type: "interleave.step.settled", step, accepted, iteration };
+  if (prompt === null || accepted !== null) yield { type: "interleave.step.settled", step, accepted, iteration };
 }
 
 function endOf({ interleave, error, status }) {
