@@ -5,7 +5,7 @@ from pathlib import Path
 from starlette.exceptions import HTTPException
 from starlette.responses import FileResponse, Response
 
-_FOLDER = Path(__file__).parent / "static"
+FOLDER = Path(__file__).parent / "static"
 # Nothing from elsewhere, nothing inline; pictures may come as data URIs.
 _POLICY = "; ".join(
     [
@@ -32,8 +32,8 @@ class PageFiles:
     """The files below `static/`, by name; no other name reaches the file system."""
 
     def __init__(self) -> None:
-        files = [path for path in _FOLDER.rglob("*") if path.is_file()]
-        self._paths = {path.relative_to(_FOLDER).as_posix(): path for path in files}
+        files = [path for path in FOLDER.rglob("*") if path.is_file()]
+        self._paths = {path.relative_to(FOLDER).as_posix(): path for path in files}
 
     def response(self, name: str) -> Response:
         """One of the files.

@@ -19,9 +19,7 @@ StoryId = Annotated[str, Path(pattern=r"^[A-Za-z0-9_-]{1,128}$")]
 Sha256 = Annotated[str, Path(pattern=r"^[0-9a-f]{64}$")]
 
 
-def studio_router(
-    home: Home, library: Library, owner_of: Callable[[Request], str]
-) -> APIRouter:
+def studio_router(home: Home, library: Library, owner_of: Callable[[Request], str]) -> APIRouter:
     """The studio's routes.
 
     Args:

@@ -54,7 +54,6 @@ async function begin() {
   setStage(views);
   busy(new AbortController());
   if (NARROW.matches) byId("stage").scrollIntoView({ block: "start" });
-  say("The planner is thinking.");
   await Promise.all(views.map((view, index) => run(view, { text, pictures, rules: settings[index].get() })));
   busy(null);
 }

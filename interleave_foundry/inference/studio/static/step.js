@@ -22,6 +22,7 @@ export class StepCard {
   /** The loop has turned to this step. */
   start() {
     if (this.step.draws) this.#be("drawing", "Drawing …");
+    else this.#be("told", "Told in words");
   }
 
   drawn(event) {
@@ -44,8 +45,7 @@ export class StepCard {
     const chosen = this.attempts.get(iteration);
     for (const attempt of this.attempts.values()) if (attempt !== chosen && attempt.verdict) this.#refuse(attempt);
     if (chosen) this.#choose(chosen);
-    if (!this.step.draws) this.#be("told", "Told in words");
-    else if (accepted) this.#be("accepted", iteration ? `Accepted at attempt ${iteration + 1}` : "Accepted");
+    if (accepted) this.#be("accepted", iteration ? `Accepted at attempt ${iteration + 1}` : "Accepted");
     else this.#be("exhausted", chosen ? "Not accepted, but used" : "Not accepted");
   }
 
@@ -124,6 +124,7 @@ export class StepCard {
 function account(drawn, verdict) {
   const facts = [
     ["Prompt", drawn.prompt],
+    ["Seed", String(drawn.seed)],
     ["The critic’s reasoning", verdict?.reasoning],
     ["Rewritten prompt", verdict?.accepted ? null : verdict?.refined_prompt],
   ];

@@ -25,7 +25,7 @@ export class StoryView {
     this.drawn = 0;
     this.refused = 0;
     this.id = null;
-    this.state = make("p.state", {}, "The planner is thinking …");
+    this.state = make("p.state", {}, "Sending …");
     this.bar = make("progress", { ariaLabel: "Steps that are done", hidden: true });
     this.plan = make("details.plan", { hidden: true });
     this.strip = make("ol");
@@ -64,12 +64,15 @@ export class StoryView {
     switch (event.type) {
       case "begun":
         this.id = event.id;
-        return null;
+        return "Waiting for its turn …";
+      case "planning":
+        return "The planner is thinking …";
       case "interleave.planned":
         return this.#planned(event);
       case "interleave.step.started":
         card.start();
-        return card.step.draws ? `Step ${event.step} of ${this.cards.size}: drawing ${card.step.name}.` : null;
+        if (!card.step.draws) this.bar.value += 1;
+        return `Step ${event.step} of ${this.cards.size}: ${card.step.name}.`;
       case "interleave.attempt.drawn":
         this.drawn += 1;
         card.drawn(event);

@@ -1,7 +1,7 @@
 // From a request to the events of its story, told live or kept from earlier.
 //
 // Both are the extension's own events (`interleave.*`), where `interleave.attempt.drawn` has got a
-// `uri` to show, between a `begun` {id} and an `ended` {status, message, versions}.
+// `uri` to show, between `begun` {id}, `planning` {} and `ended` {status, message, versions}.
 
 import { ApiError, picture, post } from "./api.js";
 import { events } from "./stream.js";
@@ -25,6 +25,8 @@ export async function* tell(request, signal) {
       if (event.type === "response.created") {
         begun = event.response.id;
         yield { type: "begun", id: begun };
+      } else if (event.type === "response.in_progress") {
+        yield { type: "planning" };
       } else if (event.type === "response.image_generation_call.partial_image") {
         uris.set(`${event.item_id}/${event.partial_image_index}`, uriOf(event.partial_image_b64));
       } else if (event.type === "interleave.attempt.drawn") {
@@ -57,14 +59,14 @@ export async function* replay(response) {
 
 const planned = ({ number, name, words, prompt }) => ({ number, name, words, draws: prompt !== null });
 
-async function* replayed({ number: step, prompt, begun, accepted, iteration, attempts }) {
+async function* replayed({ number: step, begun, accepted, iteration, attempts }) {
   if (!begun) return;
   yield { type: "interleave.step.started", step };
   for (const attempt of attempts) {
     yield { type: "interleave.attempt.drawn", step, ...attempt, uri: await picture(attempt.picture) };
     if (attempt.accepted !== null) yield { type: "interleave.attempt.judged", step, ...attempt };
   }
-  if (prompt === null || accepted !== null) yield { type: "interleave.step.settled", step, accepted, iteration };
+  if (accepted !== null) yield { type: "interleave.step.settled", step, accepted, iteration };
 }
 
 function endOf({ interleave, error, status }) {
