@@ -1,4 +1,4 @@
-"""The studio's routes: page and files for everybody, earlier stories for those who asked for them."""
+"""The studio's routes: the page for everybody, earlier stories for those who asked for them."""
 
 import asyncio
 import io
@@ -146,7 +146,7 @@ async def test_the_list_goes_on_where_it_ended(client, library):
 
 
 async def test_a_story_has_its_response_and_its_pictures(client, told):
-    home, response = told
+    response = told[1]
     story = (await client.get("/studio/stories/resp_snowman")).json()
     assert story["response"] == response and story["given"] == []
     sha256 = response["interleave"]["steps"][0]["picture"]
