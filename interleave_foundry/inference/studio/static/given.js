@@ -1,7 +1,7 @@
 // Pictures given with a request: chosen, dropped or pasted; they become data URIs.
 
 import { dataUri } from "./api.js";
-import { byId, make } from "./dom.js";
+import { byId, count, make } from "./dom.js";
 import { say } from "./news.js";
 
 const given = []; // {name, uri}
@@ -39,10 +39,10 @@ export function takePictures(form, fail) {
 }
 
 async function add(files) {
-  const wrong = files.find((file) => !file.type.startsWith("image/"));
-  if (wrong) throw new Error(`${wrong.name} is not a picture.`);
+  const wrong = files.find((file) => !byId("files").accept.split(",").includes(file.type));
+  if (wrong) throw new Error(`${wrong.name} is no picture in PNG, JPEG or WebP.`);
   for (const file of files) given.push({ name: file.name, uri: await dataUri(file) });
-  if (files.length) say(`${given.length} given.`);
+  if (files.length) say(`${count(given.length, "picture")} given.`);
   show();
 }
 
