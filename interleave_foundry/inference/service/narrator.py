@@ -112,7 +112,7 @@ class Narrator:
         self._items += 1
         message, text = self._answer.message(told), told.words
         begun = message.model_copy(update={"status": "in_progress", "content": []})
-        place = {"item_id": message.id, "content_index": 0}
+        place: dict[str, Any] = {"item_id": message.id, "content_index": 0}
         yield self._of_item(api.ResponseOutputItemAddedEvent, item=begun)
         yield self._of_item(api.ResponseContentPartAddedEvent, part=text_part(""), **place)
         yield self._of_item(api.ResponseTextDeltaEvent, delta=text, logprobs=[], **place)
