@@ -235,3 +235,8 @@ def text_part(text: str) -> "ResponseOutputText":
     from openai.types.responses import ResponseOutputText
 
     return ResponseOutputText(type="output_text", text=text, annotations=[])
+
+
+def as_json(answer: Answer) -> Json:
+    """An answer's Response as it is kept and sent, but for the bytes of pictures."""
+    return answer.response().model_dump(mode="json", exclude_unset=True)

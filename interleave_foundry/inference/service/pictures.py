@@ -11,7 +11,6 @@ from PIL import Image
 from ...warehouse import Picture
 from ..http.errors import Refusal, wrong
 from .pieces import Sight
-from .remote import fetched
 from .settings import RequestLimits
 
 _FORMATS = ("PNG", "JPEG", "WEBP")
@@ -46,7 +45,7 @@ async def _seen(sight: Sight, limits: RequestLimits) -> Picture:
 async def _bytes(sight: Sight, limits: RequestLimits) -> bytes:
     url = sight.url
     if url[: len(_DATA)].lower() == _DATA:
-        return _of_data_uri(url, sight.param)
+        return await asyncio.to_thread(_of_data_uri, url, sight.param)
     if not url.lower().startswith(_HTTP):
         raise wrong(
             f"{sight.param}: send the picture as a data URI (data:image/png;base64,...)",
@@ -60,6 +59,8 @@ async def _bytes(sight: Sight, limits: RequestLimits) -> bytes:
             sight.param,
             "invalid_image_url",
         )
+    from .remote import fetched
+
     return await fetched(url, sight.param, limits.picture_bytes)
 
 

@@ -110,14 +110,19 @@ async def _followed(
 def _check(url: str, allowed: Callable[[Address], bool]) -> None:
     """Addresses in numbers are not resolved; what is no http(s) is not asked for."""
     split = urlsplit(url)
-    if split.scheme not in ("http", "https") or not split.hostname:
+    host = split.hostname or ""
+    if split.scheme not in ("http", "https") or not host:
         raise _Forbidden
-    try:
-        address = _address(split.hostname)
-    except ValueError:  # a name
-        return
-    if not allowed(address):
+    if _is_numeric(host) and not allowed(_address(host)):
         raise _Forbidden
+
+
+def _is_numeric(host: str) -> bool:
+    """Whether it is connected to as it is, without being resolved (`127.1` and `2130706433` are).
+
+    Those that are no address in the usual form raise ValueError where they are read.
+    """
+    return ":" in host or host.replace(".", "").isdigit()
 
 
 async def _read(response: aiohttp.ClientResponse, most_bytes: int) -> bytes:

@@ -1,5 +1,6 @@
 """From a request's body to a story to be told."""
 
+import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from http import HTTPStatus
@@ -66,7 +67,7 @@ class WishReader:
         if asked.background and asked.store is False:
             raise wrong("what runs in the background has to be stored", "store")
         previous = asked.previous_response_id
-        before = () if previous is None else self._before(previous, find)
+        before = () if previous is None else await self._before(previous, find)
         settings = asked.interleave or StorySettings()
         story = await self._story(asked.turns(), before, asked.model, settings, "input")
         echoed = {
@@ -118,7 +119,7 @@ class WishReader:
         pictures = (*before, *await seen(sights, self._limits))
         return StoryRequest(text, pictures, rules, settings.critic or critic, "service")
 
-    def _before(self, response_id: str, find: Find) -> tuple[Picture, ...]:
+    async def _before(self, response_id: str, find: Find) -> tuple[Picture, ...]:
         """The last picture of an earlier story; none where it was words alone."""
         response = find(response_id)
         if response is None:
@@ -129,7 +130,8 @@ class WishReader:
             )
         if response["status"] in ("queued", "in_progress"):
             raise wrong(f"{response_id} is not over yet", "previous_response_id")
-        return self._last_picture(response["interleave"]["steps"])
+        steps = response["interleave"]["steps"]
+        return await asyncio.to_thread(self._last_picture, steps)
 
     def _last_picture(self, steps: list[Mapping[str, Any]]) -> tuple[Picture, ...]:
         names = [step["picture"] for step in steps if step["picture"]]
