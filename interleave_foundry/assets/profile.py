@@ -8,6 +8,7 @@ from pydantic import Field, PositiveInt
 from ..inference.backends import Backends
 from ..inference.loop import check_conditioning
 from ..inference.roles import Roles
+from ..inference.service.settings import ServiceSettings
 from ..inference.settings import Limits, LoopSettings
 from ..schemas import FoundryError
 from ..schemas.documents import load_document
@@ -48,6 +49,9 @@ class Profile(Backends):
         None, description="How checkpoints are trained; null: the lineage ends with the data sets"
     )
 
+    service: ServiceSettings = Field(
+        default_factory=ServiceSettings, description="`interleave serve`"
+    )
     cluster: ClusterSettings | None = Field(
         None, description="Dagster over several machines; null: this one"
     )
