@@ -64,7 +64,7 @@ def dagster_ui(home: Path, profile: Path) -> Iterator[str]:
 
 
 @contextmanager
-def service(home: Path, key: str | None = None) -> Iterator[str]:
+def interleave_serve(home: Path, key: str | None = None) -> Iterator[str]:
     """`interleave serve` on a free port, in the sketch world; its address, once it answers."""
     port = _free_port()
     log = home.with_name("service.log")

@@ -1,9 +1,11 @@
 """The page's own files, and what a browser may do with them."""
 
+from http import HTTPStatus
 from pathlib import Path
 
-from starlette.exceptions import HTTPException
 from starlette.responses import FileResponse, Response
+
+from ..http.errors import Refusal
 
 FOLDER = Path(__file__).parent / "static"
 # Nothing from elsewhere, nothing inline; pictures may come as data URIs.
@@ -39,8 +41,8 @@ class PageFiles:
         """One of the files.
 
         Raises:
-            HTTPException: 404, there is none of that name.
+            Refusal: there is none of that name.
         """
         if name not in self._paths:
-            raise HTTPException(404, "the studio has no such file")
+            raise Refusal(HTTPStatus.NOT_FOUND, "the studio has no such file", "not_found")
         return FileResponse(self._paths[name], headers=_HEADERS)

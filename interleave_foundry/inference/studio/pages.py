@@ -1,19 +1,25 @@
 """Routes of the studio: the page, its files, earlier stories and their pictures."""
 
 from collections.abc import Callable
-from typing import Annotated
+from http import HTTPStatus
+from typing import Annotated, Any
 
-from fastapi import APIRouter, HTTPException, Path, Query, Request, Response
+from fastapi import APIRouter, Path, Query, Request, Response
 
 from ...schemas import BadImageError
 from ...warehouse import Home
+from ..http.errors import Refusal
 from ..service.library import Kept, Library
+from ..service.shapes import ErrorBody
 from ..telling.kept import kept_story
 from .exports import Ending, download
 from .files import PageFiles
 from .stories import KeptStory, StoryList, story_of, summary_of
 
 _A_PAGE = 24
+
+_Described = dict[int | str, dict[str, Any]]
+_REFUSED: _Described = {"default": {"model": ErrorBody, "description": "Refused"}}
 
 StoryId = Annotated[str, Path(pattern=r"^[A-Za-z0-9_-]{1,128}$")]
 Sha256 = Annotated[str, Path(pattern=r"^[0-9a-f]{64}$")]
@@ -48,12 +54,12 @@ def _page() -> APIRouter:
 
 
 def _data(home: Home, library: Library, owner_of: Callable[[Request], str]) -> APIRouter:
-    router = APIRouter(prefix="/studio", tags=["studio"])
+    router = APIRouter(prefix="/studio", tags=["studio"], responses=_REFUSED)
 
     def kept(request: Request, story_id: str) -> Kept:
         found = library.get(story_id, owner_of(request))
         if found is None:
-            raise HTTPException(404, "there is no such story")
+            raise _missing("there is no such story")
         return found
 
     @router.get("/stories")
@@ -68,31 +74,50 @@ def _data(home: Home, library: Library, owner_of: Callable[[Request], str]) -> A
         summaries = [summary_of(each) for each in found[:_A_PAGE]]
         return StoryList(stories=summaries, next_offset=following)
 
-    @router.get("/stories/{story_id}.{ending}", response_class=Response)
+    @router.get(
+        "/stories/{story_id}.{ending}",
+        response_class=Response,
+        responses=_bytes("text/html", "text/markdown", "application/zip"),
+    )
     def export(request: Request, story_id: StoryId, ending: Ending) -> Response:
         """A story as one HTML file, as Markdown, or as a ZIP of both with its pictures."""
         response = kept(request, story_id).response
         try:
             return download(kept_story(response, home), story_id, ending)
         except BadImageError as error:
-            raise HTTPException(410, "a picture of this story is no longer there") from error
+            message = "a picture of this story is not there any more"
+            raise Refusal(HTTPStatus.GONE, message) from error
 
     @router.get("/stories/{story_id}")
     def story(request: Request, story_id: StoryId) -> KeptStory:
         """An earlier story."""
         return story_of(kept(request, story_id))
 
-    @router.get("/pictures/{sha256}", response_class=Response)
+    @router.get(
+        "/pictures/{sha256}",
+        response_class=Response,
+        responses=_bytes("image/png", "image/jpeg", "image/webp"),
+    )
     def picture(request: Request, sha256: Sha256) -> Response:
         """A picture of a story; who knows its hash has seen it."""
         owner_of(request)
         try:
             found = home.images.get(sha256)
         except BadImageError as error:
-            raise HTTPException(404, "there is no such picture") from error
+            raise _missing("there is no such picture") from error
         return Response(found.data, media_type=found.mime, headers=_PICTURE_HEADERS)
 
     return router
+
+
+def _missing(message: str) -> Refusal:
+    return Refusal(HTTPStatus.NOT_FOUND, message, "not_found")
+
+
+def _bytes(*media_types: str) -> _Described:
+    """What a route that sends a file says of it."""
+    schema = {"schema": {"type": "string", "format": "binary"}}
+    return {200: {"description": "The file", "content": dict.fromkeys(media_types, schema)}}
 
 
 # A hash names one picture for ever; a key of another may not see it from a shared cache.

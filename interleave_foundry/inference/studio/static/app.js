@@ -3,7 +3,7 @@
 import { clearStage, prepareComposer } from "./composer.js";
 import { byId } from "./dom.js";
 import { showExamples } from "./examples.js";
-import { browse, open, prepareLibrary } from "./library.js";
+import { browse, close, open, prepareLibrary } from "./library.js";
 
 const VIEWS = {
   "view-new": { path: /^#\/$/, enter: () => {} },
@@ -17,6 +17,7 @@ function follow() {
   const chosen = Object.entries(VIEWS).find(([, view]) => view.path.test(hash));
   if (!chosen) return null;
   const [name, view] = chosen;
+  close();
   for (const each of Object.keys(VIEWS)) byId(each).hidden = each !== name;
   for (const link of document.querySelectorAll("nav a")) {
     link.ariaCurrent = link.getAttribute("href") === hash ? "page" : null;

@@ -28,6 +28,7 @@ export function compose({ text, pictures = [], rules = {} }) {
   byId("request").value = text;
   setGiven(pictures);
   setRules(rules);
+  byId("settings").open = Object.keys(rules).length > 0;
   byId("request").focus();
 }
 

@@ -4,14 +4,16 @@ import { getJson, picture } from "./api.js";
 import { compose } from "./composer.js";
 import { byId, count, make } from "./dom.js";
 import { StoryView } from "./story.js";
-import { replay } from "./telling.js";
+import { follow, replay } from "./telling.js";
 
 const dates = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
+const UNDER_WAY = new Set(["queued", "in_progress"]);
 const TYPING = 250; // milliseconds without a key: time to search
 
 let following = 0;
 let latest = 0; // answers to what is no longer asked are dropped
 let typing = null;
+let watching = null; // AbortController of the story that is open
 
 export function prepareLibrary() {
   byId("search").addEventListener("submit", (event) => {
@@ -61,23 +63,34 @@ function coverOf(sha256) {
   return make("span.cover", {}, sha256 ? image : null);
 }
 
-/** Shows a kept story. */
+/** Shows a kept story; watches it, if it is still being told. */
 export async function open(id) {
+  const { signal } = (watching = new AbortController());
   const stage = byId("kept");
-  const again = byId("again");
-  again.hidden = true;
+  byId("again").hidden = true;
   stage.replaceChildren(make("p.help", {}, "Opening …"));
   try {
-    const kept = await getJson(`studio/stories/${encodeURIComponent(id)}`);
-    const view = new StoryView(kept.text, { given: await Promise.all(kept.given.map(picture)) });
-    stage.replaceChildren(view.element);
-    for await (const event of replay(kept.response)) view.note(event);
-    again.hidden = false;
-    again.onclick = () => retell(kept);
+    await show(id, stage, signal);
   } catch (error) {
-    stage.replaceChildren(make("p.alert", { role: "alert" }, error.message));
+    if (signal.aborted) return;
+    if (!stage.querySelector("article")) stage.replaceChildren();
+    stage.append(make("p.alert", { role: "alert" }, error.message));
   }
 }
+
+async function show(id, stage, signal) {
+  const kept = await getJson(`studio/stories/${encodeURIComponent(id)}`);
+  const view = new StoryView(kept.text, { given: await Promise.all(kept.given.map(picture)) });
+  if (signal.aborted) return;
+  stage.replaceChildren(view.element);
+  byId("again").hidden = false;
+  byId("again").onclick = () => retell(kept);
+  const events = UNDER_WAY.has(kept.status) ? follow(id, signal) : replay(kept.response);
+  for await (const event of events) view.note(event);
+}
+
+/** Another view is shown: nobody looks at the story any more. */
+export const close = () => watching?.abort();
 
 async function retell({ text, given, response }) {
   const pictures = await Promise.all(given.map(named));

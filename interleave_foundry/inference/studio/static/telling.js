@@ -3,10 +3,10 @@
 // Both are the extension's own events (`interleave.*`), where `interleave.attempt.drawn` has got a
 // `uri` to show, between `begun` {id}, `planning` {} and `ended` {status, message, versions}.
 
-import { ApiError, picture, post } from "./api.js";
+import { ApiError, call, picture, post } from "./api.js";
 import { events } from "./stream.js";
 
-const OVER = new Set(["response.completed", "response.incomplete", "response.failed", "response.cancelled"]);
+const OVER = new Set(["response.completed", "response.incomplete", "response.failed"]);
 
 /**
  * Has a request told, and yields what happens.
@@ -14,38 +14,50 @@ const OVER = new Set(["response.completed", "response.incomplete", "response.fai
  * @param {AbortSignal} signal stops it, at the service as well
  */
 export async function* tell(request, signal) {
-  const stream = await post("v1/responses", bodyOf(request), signal);
   let begun = null;
-  let over = false;
-  const uris = new Map();
-  const cancel = () => begun && post(`v1/responses/${encodeURIComponent(begun)}/cancel`, {}).catch(() => {});
+  const cancel = () => begun && post(`${pathOf(begun)}/cancel`, {}).catch(() => {});
   signal.addEventListener("abort", cancel, { once: true });
   try {
-    for await (const event of events(stream)) {
-      if (event.type === "response.created") {
-        begun = event.response.id;
-        yield { type: "begun", id: begun };
-      } else if (event.type === "response.in_progress") {
-        yield { type: "planning" };
-      } else if (event.type === "response.image_generation_call.partial_image") {
-        uris.set(`${event.item_id}/${event.partial_image_index}`, uriOf(event.partial_image_b64));
-      } else if (event.type === "interleave.attempt.drawn") {
-        const place = `${event.item_id}/${event.iteration}`;
-        yield { ...event, uri: uris.get(place) };
-        uris.delete(place);
-      } else if (event.type.startsWith("interleave.")) {
-        yield event;
-      } else if (OVER.has(event.type)) {
-        over = true;
-        yield endOf(event.response);
-      } else if (event.type === "error") {
-        throw new ApiError(event.message);
-      }
+    for await (const event of told(await post("v1/responses", bodyOf(request), signal))) {
+      begun ??= event.id;
+      yield event;
     }
   } finally {
     signal.removeEventListener("abort", cancel);
   }
-  if (!over) throw new ApiError("The connection ended before the story did.");
+}
+
+/** Watches a story that is being told, from its beginning on. */
+export async function* follow(id, signal) {
+  yield* told(await call(`${pathOf(id)}?stream=true`, { signal }));
+}
+
+const pathOf = (id) => `v1/responses/${encodeURIComponent(id)}`;
+
+/** The events of a stream of the Responses API. */
+async function* told(stream) {
+  const uris = new Map(); // item and attempt -> a picture that has come ahead of its event
+  for await (const event of events(stream)) {
+    if (event.type === "response.created") {
+      yield { type: "begun", id: event.response.id };
+    } else if (event.type === "response.in_progress") {
+      yield { type: "planning" };
+    } else if (event.type === "response.image_generation_call.partial_image") {
+      uris.set(`${event.item_id}/${event.partial_image_index}`, uriOf(event.partial_image_b64));
+    } else if (event.type === "interleave.attempt.drawn") {
+      const place = `${event.item_id}/${event.iteration}`;
+      yield { ...event, uri: uris.get(place) };
+      uris.delete(place);
+    } else if (event.type.startsWith("interleave.")) {
+      yield event;
+    } else if (OVER.has(event.type)) {
+      yield endOf(event.response);
+      return;
+    } else if (event.type === "error") {
+      throw new ApiError(event.message);
+    }
+  }
+  throw new ApiError("The connection ended before the story did.");
 }
 
 /** The events of a story that the service has kept. */

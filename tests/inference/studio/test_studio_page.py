@@ -1,12 +1,16 @@
 """The studio as a person uses it, on the real service: tell, watch, unfold, download, search."""
 
+import base64
 import re
 import zipfile
 from contextlib import contextmanager
 
 import pytest
-from driving import CHROMIUM, PATIENCE, chromium, service
+from driving import CHROMIUM, PATIENCE, chromium, interleave_serve
 from playwright.sync_api import Locator, Page, expect
+from running_service import CountedGenerator, Gate, running, sketched, until
+
+from interleave_foundry.warehouse import Home
 
 pytestmark = [
     pytest.mark.browser,
@@ -46,8 +50,8 @@ FAINT_TEXTS = """() => {
 
 @pytest.fixture(scope="module")
 def studio(tmp_path_factory):
-    with service(tmp_path_factory.mktemp("studio") / "home") as url:
-        yield url
+    with running(Home(tmp_path_factory.mktemp("studio"))) as service:
+        yield service.url
 
 
 @contextmanager
@@ -204,12 +208,48 @@ def test_two_settings_are_compared_side_by_side(page):
     assert a["x"] + a["width"] <= b["x"] and a["y"] == b["y"]
 
 
+def test_a_story_is_watched_while_it_is_told_and_stopped(tmp_path):
+    home, gate = Home(tmp_path), Gate()
+    held = CountedGenerator(sketched(home).generator, gate, free=2)
+    with (
+        running(home, sketched(home, generator=held)) as service,
+        visitor(service.url) as page,
+    ):
+        request_field(page).fill(SNOWMAN)
+        page.get_by_role("button", name="Tell the story", exact=True).click()
+        steps = page.locator(".step")
+        expect(steps.nth(1).get_by_text("Accepted")).to_be_visible()
+        expect(steps.nth(2).get_by_text("Drawing …")).to_be_visible()
+        expect(steps.nth(3).get_by_text("Waiting")).to_be_visible()
+        expect(page.locator("#news")).to_have_text("Step 3 of 4: The snowman.")
+        expect(page.get_by_role("progressbar", name="Steps that are done")).to_have_js_property(
+            "value", 2
+        )
+        _look_at_it_from_elsewhere(page)
+        page.get_by_role("button", name="Stop").click()
+        expect(over(page).get_by_text("The story was stopped.")).to_be_visible()
+        expect(steps.nth(2).get_by_text("Not told")).to_be_visible()
+        expect(page.get_by_role("button", name="Tell the story", exact=True)).to_be_focused()
+        until(lambda: gate.cancelled and not gate.waiting)
+        page.get_by_role("link", name="Earlier stories").click()
+        expect(page.get_by_role("listitem").filter(has_text=SNOWMAN)).to_contain_text("cancelled")
+
+
+def _look_at_it_from_elsewhere(page: Page) -> None:
+    """Another tab opens the story while it is told."""
+    tab = page.context.browser.new_page()
+    tab.goto(page.url.partition("#")[0] + "#/stories")
+    tab.get_by_role("link", name=SNOWMAN).click()
+    expect(tab.locator(".step").nth(2).get_by_text("Drawing …")).to_be_visible()
+    tab.close()
+
+
 def test_given_pictures_are_described(page, tmp_path):
     story = tell(page, "A red house beside a tree")
     picture = tmp_path / "house.png"
     last = story.locator(".frame img").last
     data = last.get_attribute("src").partition(",")[2]
-    picture.write_bytes(_decoded(data))
+    picture.write_bytes(base64.b64decode(data))
     page.get_by_label("Add pictures").set_input_files([picture, picture])
     given = page.get_by_role("list", name="Pictures given with the request")
     expect(given.get_by_role("img")).to_have_count(2)
@@ -219,12 +259,6 @@ def test_given_pictures_are_described(page, tmp_path):
     expect(described.get_by_text(re.compile("The picture shows .* red house"))).to_be_visible()
     expect(described.get_by_role("img", name="Given picture 1")).to_be_visible()
     expect(described.locator(".frame")).to_have_count(0)
-
-
-def _decoded(data: str) -> bytes:
-    import base64
-
-    return base64.b64decode(data)
 
 
 @pytest.mark.parametrize("way", ["paste", "drop"])
@@ -338,7 +372,7 @@ def test_nothing_moves_for_those_who_do_not_want_it(page):
 
 
 def test_a_key_is_asked_for_where_one_is_needed(tmp_path):
-    with service(tmp_path / "home", key="sesame") as url, visitor(url) as page:
+    with interleave_serve(tmp_path / "home", key="sesame") as url, visitor(url) as page:
         dialog = page.get_by_role("dialog")
         request_field(page).fill(SNOWMAN)
         request_field(page).press("Enter")
@@ -357,7 +391,7 @@ def test_a_key_is_asked_for_where_one_is_needed(tmp_path):
 
 
 def test_who_has_no_key_may_leave_it(tmp_path):
-    with service(tmp_path / "home", key="sesame") as url, visitor(url) as page:
+    with running(Home(tmp_path), keys=("sesame",)) as service, visitor(service.url) as page:
         request_field(page).fill(SNOWMAN)
         request_field(page).press("Enter")
         page.keyboard.press("Escape")
