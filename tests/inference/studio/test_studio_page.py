@@ -10,6 +10,8 @@ from driving import CHROMIUM, PATIENCE, chromium, interleave_serve
 from playwright.sync_api import Locator, Page, expect
 from running_service import CountedGenerator, Gate, running, sketched, until
 
+from interleave_foundry.assets.profile import load_profile
+from interleave_foundry.inference.sketch.settings import SketchSettings
 from interleave_foundry.warehouse import Home
 
 pytestmark = [
@@ -21,6 +23,7 @@ expect.set_options(timeout=PATIENCE * 1000)
 
 SNOWMAN = "Show in 4 pictures how to build a snowman"  # 3 refused attempts with the usual seed
 PHONE = (360, 740)
+ANIMATIONS = "document.getAnimations().length"
 # Contrast of the texts that can be seen, as WCAG computes it: those below 4.5.
 FAINT_TEXTS = """() => {
   const parse = (colour) => colour.match(/[\\d.]+/g).map(Number);
@@ -225,6 +228,9 @@ def test_a_story_is_watched_while_it_is_told_and_stopped(tmp_path):
         expect(page.get_by_role("progressbar", name="Steps that are done")).to_have_js_property(
             "value", 2
         )
+        assert page.evaluate(ANIMATIONS) > 0
+        page.emulate_media(reduced_motion="reduce")
+        assert page.evaluate(ANIMATIONS) == 0, "not everybody wants things to move"
         _look_at_it_from_elsewhere(page)
         page.get_by_role("button", name="Stop").click()
         expect(over(page).get_by_text("The story was stopped.")).to_be_visible()
@@ -295,6 +301,16 @@ def test_a_request_that_cannot_be_told_says_why(page):
     expect(story).to_contain_text("name a story")
 
 
+def test_a_tiny_picture_stays_sharp(tmp_path):
+    home = Home(tmp_path)
+    small = load_profile("sketch").model_copy(update={"sketch": SketchSettings(picture_size=96)})
+    with running(home, small.build(home)) as service, visitor(service.url) as page:
+        image = tell(page, "A red house").locator(".frame img").first
+        expect(image).to_have_css("image-rendering", "pixelated")
+        box = image.bounding_box()
+        assert (box["width"], box["height"]) == (192, 192)
+
+
 def test_markup_of_a_request_is_shown_as_it_is(page):
     text = "A red house <img src=x onerror=alert(1)> beside a <b>tree</b>"
     story = tell(page, text)
@@ -363,12 +379,6 @@ def test_every_text_stands_out(page, scheme):
     assert page.evaluate(FAINT_TEXTS) == []
     tell(page, "hello")
     assert page.evaluate(FAINT_TEXTS) == []
-
-
-def test_nothing_moves_for_those_who_do_not_want_it(page):
-    page.emulate_media(reduced_motion="reduce")
-    tell(page, SNOWMAN)
-    assert page.evaluate("document.getAnimations().length") == 0
 
 
 def test_a_key_is_asked_for_where_one_is_needed(tmp_path):

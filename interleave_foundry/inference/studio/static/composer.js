@@ -51,21 +51,29 @@ async function begin() {
   warn(byId("composer-error"), null);
   const pictures = givenPictures();
   const settings = chosenRules();
-  const views = settings.map((rules, index) => viewOf(text, pictures, rules, index, settings.length));
+  const views = settings.map((rules, index) =>
+    viewOf(text, pictures, rules, index, settings.length),
+  );
   setStage(views);
   busy(new AbortController());
   if (NARROW.matches) byId("stage").scrollIntoView({ block: "start" });
-  await Promise.all(views.map((view, index) => run(view, { text, pictures, rules: settings[index].get() })));
+  await Promise.all(
+    views.map((view, index) => run(view, { text, pictures, rules: settings[index].get() })),
+  );
   busy(null);
 }
 
 function viewOf(text, given, rules, index, of) {
-  return of === 1 ? new StoryView(text, { given }) : new StoryView(text, { given, label: "AB"[index], rules: rules.say() });
+  return of === 1
+    ? new StoryView(text, { given })
+    : new StoryView(text, { given, label: "AB"[index], rules: rules.say() });
 }
 
 function setStage(views) {
   byId("welcome").hidden = true;
-  byId("stage").replaceChildren(make(views.length > 1 ? "div.pair" : "div", {}, ...views.map((view) => view.element)));
+  byId("stage").replaceChildren(
+    make(views.length > 1 ? "div.pair" : "div", {}, ...views.map((view) => view.element)),
+  );
 }
 
 async function run(view, request) {

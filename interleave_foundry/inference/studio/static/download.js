@@ -13,7 +13,12 @@ export function downloads(id) {
     button.addEventListener("click", () => save(id, ending, wrong));
     return button;
   });
-  const group = make("div.row", { role: "group", ariaLabel: "Download the story" }, make("span", {}, "Download:"), ...buttons);
+  const group = make(
+    "div.row",
+    { role: "group", ariaLabel: "Download the story" },
+    make("span", {}, "Download:"),
+    ...buttons,
+  );
   return make("div.downloads", {}, group, wrong);
 }
 

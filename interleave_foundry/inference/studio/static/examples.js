@@ -10,7 +10,13 @@ export async function showExamples() {
 }
 
 function shown({ category, title, text }) {
-  const image = make("img", { src: `studio/static/examples/${category}.png`, alt: "", width: 96, height: 96, loading: "lazy" });
+  const image = make("img", {
+    src: `studio/static/examples/${category}.png`,
+    alt: "",
+    width: 96,
+    height: 96,
+    loading: "lazy",
+  });
   const words = make("span", {}, make("span.category", {}, title), make("span.text", {}, text));
   const button = make("button.example", { type: "button" }, image, words);
   button.addEventListener("click", () => compose({ text }));

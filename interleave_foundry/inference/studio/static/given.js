@@ -51,7 +51,11 @@ function show() {
 }
 
 function shown({ name, uri }, index) {
-  const remove = make("button.remove", { type: "button", ariaLabel: `Remove picture ${index + 1}, ${name}` }, "×");
+  const remove = make(
+    "button.remove",
+    { type: "button", ariaLabel: `Remove picture ${index + 1}, ${name}` },
+    "×",
+  );
   remove.addEventListener("click", () => {
     given.splice(index, 1);
     show();

@@ -46,20 +46,34 @@ function shelve({ stories, next_offset: next }, offset) {
   shelf.append(...items);
   following = next ?? 0;
   byId("more").hidden = next === null;
-  byId("found").textContent = shelf.childElementCount ? `${count(shelf.childElementCount, "story").replace("storys", "stories")}${next === null ? "" : " so far"}.` : "No story has these words.";
+  byId("found").textContent = foundWords(shelf.childElementCount, next !== null);
   if (offset) items[0]?.querySelector("a").focus();
+}
+
+function foundWords(stories, more) {
+  if (!stories) return "No story has these words.";
+  return `${count(stories, "story", "stories")}${more ? " so far" : ""}.`;
 }
 
 function spine({ id, text, created_at: created, status, cover, pictures }) {
   const time = new Date(created);
-  const facts = make("p.help", {}, make("time", { dateTime: time.toISOString() }, dates.format(time)), ` · ${count(pictures, "picture")} · ${status}`);
+  const facts = make(
+    "p.help",
+    {},
+    make("time", { dateTime: time.toISOString() }, dates.format(time)),
+    ` · ${count(pictures, "picture")} · ${status}`,
+  );
   const link = make("a", { href: `#/stories/${encodeURIComponent(id)}` }, text);
   return make("li", {}, coverOf(cover), make("div", {}, make("h2", {}, link), facts));
 }
 
 function coverOf(sha256) {
   const image = make("img", { alt: "", width: 96, height: 96 });
-  if (sha256) picture(sha256).then((uri) => (image.src = uri), () => {});
+  if (sha256)
+    picture(sha256).then(
+      (uri) => (image.src = uri),
+      () => {},
+    );
   return make("span.cover", {}, sha256 ? image : null);
 }
 
@@ -94,8 +108,15 @@ export const close = () => watching?.abort();
 
 async function retell({ text, given, response }) {
   const pictures = await Promise.all(given.map(named));
-  addEventListener("hashchange", () => compose({ text, pictures, rules: response.interleave.rules }), { once: true });
+  addEventListener(
+    "hashchange",
+    () => compose({ text, pictures, rules: response.interleave.rules }),
+    { once: true },
+  );
   location.hash = "#/";
 }
 
-const named = async (sha256, index) => ({ name: `picture ${index + 1}`, uri: await picture(sha256) });
+const named = async (sha256, index) => ({
+  name: `picture ${index + 1}`,
+  uri: await picture(sha256),
+});

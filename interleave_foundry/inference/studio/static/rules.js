@@ -35,7 +35,9 @@ class Rules {
 
   /** What differs from the service's own settings, in words. */
   say() {
-    const told = Object.entries(this.get()).map(([name, value]) => `${this.#labelOf(name)}: ${this.#wordsOf(name, value)}`);
+    const told = Object.entries(this.get()).map(
+      ([name, value]) => `${this.#labelOf(name)}: ${this.#wordsOf(name, value)}`,
+    );
     return told.join(" · ") || "as the service is set";
   }
 

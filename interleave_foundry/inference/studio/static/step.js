@@ -2,6 +2,8 @@
 
 import { count, freshId, make } from "./dom.js";
 
+const TINY = 96; // pixels across: smoothed, so small a picture would be a blur
+
 export class StepCard {
   /** @param {{number: number, name: string, words: string, draws: boolean}} step */
   constructor(step) {
@@ -9,7 +11,11 @@ export class StepCard {
     this.attempts = new Map(); // iteration -> {drawn, verdict, item}
     this.id = freshId("step");
     this.state = make("span.badge", {}, "Waiting");
-    this.frame = make("div.frame", {}, make("span.number", { ariaHidden: "true" }, String(step.number)));
+    this.frame = make(
+      "div.frame",
+      {},
+      make("span.number", { ariaHidden: "true" }, String(step.number)),
+    );
     this.pages = make("ol.attempts");
     this.summary = make("summary");
     this.refusals = make("details.refused", { hidden: true }, this.summary, this.pages);
@@ -26,7 +32,11 @@ export class StepCard {
   }
 
   drawn(event) {
-    const image = make("img", { src: event.uri ?? "", alt: this.#alt(event.iteration), decoding: "async" });
+    const image = make("img", {
+      src: event.uri ?? "",
+      alt: this.#alt(event.iteration),
+      decoding: "async",
+    });
     this.attempts.set(event.iteration, { drawn: event, verdict: null });
     this.#hang(image);
     this.#be("judging", "The critic is looking …");
@@ -43,15 +53,18 @@ export class StepCard {
   /** What comes of the step is known. */
   settled({ accepted, iteration }) {
     const chosen = this.attempts.get(iteration);
-    for (const attempt of this.attempts.values()) if (attempt !== chosen && attempt.verdict) this.#refuse(attempt);
+    for (const attempt of this.attempts.values())
+      if (attempt !== chosen && attempt.verdict) this.#refuse(attempt);
     if (chosen) this.#choose(chosen);
-    if (accepted) this.#be("accepted", iteration ? `Accepted at attempt ${iteration + 1}` : "Accepted");
+    if (accepted)
+      this.#be("accepted", iteration ? `Accepted at attempt ${iteration + 1}` : "Accepted");
     else this.#be("exhausted", chosen ? "Not accepted, but used" : "Not accepted");
   }
 
   /** The story is over; a step that has not come to an end never will. */
   leave() {
-    if (["waiting", "drawing", "judging"].includes(this.element.dataset.state)) this.#be("left", "Not told");
+    if (["waiting", "drawing", "judging"].includes(this.element.dataset.state))
+      this.#be("left", "Not told");
   }
 
   #page() {
@@ -62,10 +75,9 @@ export class StepCard {
       make("p.eyebrow", {}, make("span", {}, `Step ${number}`), this.state),
       make("h3", {}, name),
       make("p.words", {}, words),
-      this.refusals,
       this.how,
     );
-    const parts = draws ? [this.frame, tale] : [tale];
+    const parts = draws ? [this.frame, tale, this.refusals] : [tale];
     return make("li.step", { id: this.id, tabIndex: -1 }, ...parts);
   }
 
@@ -82,22 +94,36 @@ export class StepCard {
   }
 
   #hang(image) {
+    image.onload = () => image.classList.toggle("tiny", image.naturalWidth <= TINY);
     this.frame.replaceChildren(image);
-    this.thumbnail.querySelector(".number, img")?.replaceWith(make("img", { src: image.src, alt: "" }));
+    this.thumbnail
+      .querySelector(".number, img")
+      ?.replaceWith(make("img", { src: image.src, alt: "" }));
   }
 
   #choose({ drawn, verdict }) {
     this.#item(drawn.iteration)?.remove();
     this.#hang(make("img", { src: drawn.uri ?? "", alt: this.step.words || this.step.name }));
-    this.how.replaceChildren(make("summary", {}, "How this picture was made"), account(drawn, verdict));
+    this.how.replaceChildren(
+      make("summary", {}, "How this picture was made"),
+      account(drawn, verdict),
+    );
     this.how.hidden = false;
     this.#count();
   }
 
   #refuse({ drawn, verdict }) {
     if (this.#item(drawn.iteration)) return;
-    const heading = make("h4", {}, `Attempt ${drawn.iteration + 1} – ${verdict.accepted ? "not needed" : "refused"}`);
-    const image = make("img", { src: drawn.uri ?? "", alt: this.#alt(drawn.iteration), loading: "lazy" });
+    const heading = make(
+      "h4",
+      {},
+      `Attempt ${drawn.iteration + 1} – ${verdict.accepted ? "not needed" : "refused"}`,
+    );
+    const image = make("img", {
+      src: drawn.uri ?? "",
+      alt: this.#alt(drawn.iteration),
+      loading: "lazy",
+    });
     const item = make("li", {}, image, make("div", {}, heading, account(drawn, verdict)));
     Object.assign(item.dataset, { iteration: drawn.iteration, accepted: verdict.accepted });
     this.pages.append(item);
@@ -120,14 +146,18 @@ export class StepCard {
   }
 }
 
-/** Prompt, reasoning and rewritten prompt of an attempt. */
+/** How an attempt was made, and what the critic said of it. */
 function account(drawn, verdict) {
   const facts = [
     ["Prompt", drawn.prompt],
-    ["Seed", String(drawn.seed)],
     ["The critic’s reasoning", verdict?.reasoning],
     ["Rewritten prompt", verdict?.accepted ? null : verdict?.refined_prompt],
+    ["Seed", String(drawn.seed)],
   ];
   const told = facts.filter(([, value]) => value);
-  return make("dl.account", {}, ...told.map(([name, value]) => make("div", {}, make("dt", {}, name), make("dd", {}, value))));
+  return make(
+    "dl.account",
+    {},
+    ...told.map(([name, value]) => make("div", {}, make("dt", {}, name), make("dd", {}, value))),
+  );
 }

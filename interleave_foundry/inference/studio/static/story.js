@@ -14,6 +14,8 @@ const ENDINGS = {
   interrupted: "The service was interrupted. Tell it again, and it goes on.",
 };
 
+const placeOf = ({ step, iteration }) => `Step ${step}, attempt ${iteration + 1}`;
+
 export class StoryView {
   /**
    * @param {string} title what was asked for
@@ -29,11 +31,17 @@ export class StoryView {
     this.bar = make("progress", { ariaLabel: "Steps that are done", hidden: true });
     this.plan = make("details.plan", { hidden: true });
     this.strip = make("ol");
-    this.overview = make("nav.strip", { ariaLabel: `Steps of the story${label && ` ${label}`}`, hidden: true }, this.strip);
+    this.overview = make(
+      "nav.strip",
+      { ariaLabel: `Steps of the story${label && ` ${label}`}`, hidden: true },
+      this.strip,
+    );
     this.steps = make("ol.steps");
     this.foot = make("footer");
     const heading = make("h2", {}, label ? make("span.label", {}, label) : null, title);
-    const pictures = given.map((uri, index) => make("li", {}, make("img", { src: uri, alt: `Given picture ${index + 1}` })));
+    const pictures = given.map((uri, index) =>
+      make("li", {}, make("img", { src: uri, alt: `Given picture ${index + 1}` })),
+    );
     const head = make(
       "header",
       {},
@@ -44,7 +52,14 @@ export class StoryView {
       this.bar,
       this.plan,
     );
-    this.element = make("article.story", { ariaBusy: "true" }, head, this.overview, this.steps, this.foot);
+    this.element = make(
+      "article.story",
+      { ariaBusy: "true" },
+      head,
+      this.overview,
+      this.steps,
+      this.foot,
+    );
   }
 
   /** Takes in an event, and says in words what it means. */
@@ -76,11 +91,11 @@ export class StoryView {
       case "interleave.attempt.drawn":
         this.drawn += 1;
         card.drawn(event);
-        return `Step ${event.step}, attempt ${event.iteration + 1}: the critic is looking.`;
+        return `${placeOf(event)}: the critic is looking.`;
       case "interleave.attempt.judged":
         card.judged(event);
         if (!event.accepted) this.refused += 1;
-        return `Step ${event.step}, attempt ${event.iteration + 1}: ${event.accepted ? "accepted" : "refused"}.`;
+        return `${placeOf(event)}: ${event.accepted ? "accepted" : "refused"}.`;
       case "interleave.step.settled":
         card.settled(event);
         this.bar.value += 1;
@@ -100,7 +115,11 @@ export class StoryView {
     }
     this.overview.hidden = false;
     Object.assign(this.bar, { max: steps.length, value: 0, hidden: false });
-    if (reasoning) this.plan.replaceChildren(make("summary", {}, "The planner’s reasoning"), make("p.reasoning", {}, reasoning));
+    if (reasoning)
+      this.plan.replaceChildren(
+        make("summary", {}, "The planner’s reasoning"),
+        make("p.reasoning", {}, reasoning),
+      );
     this.plan.hidden = !reasoning;
     return `The plan has ${count(steps.length, "step")}.`;
   }
@@ -120,10 +139,19 @@ export class StoryView {
   }
 
   #colophon(versions) {
-    const players = Object.entries(versions).map(([role, name]) => make("div", {}, make("dt", {}, role), make("dd", {}, name)));
+    const players = Object.entries(versions).map(([role, name]) =>
+      make("div", {}, make("dt", {}, role), make("dd", {}, name)),
+    );
     return [
       this.id && this.cards.size ? downloads(this.id) : null,
-      players.length ? make("details.versions", {}, make("summary", {}, "Who made it"), make("dl.account", {}, ...players)) : null,
+      players.length
+        ? make(
+            "details.versions",
+            {},
+            make("summary", {}, "Who made it"),
+            make("dl.account", {}, ...players),
+          )
+        : null,
     ].filter(Boolean);
   }
 }

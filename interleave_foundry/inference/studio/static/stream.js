@@ -10,7 +10,10 @@ export async function* events(response) {
       if (done) return;
       const blocks = (rest + value).split(/\r?\n\r?\n/);
       rest = blocks.pop();
-      yield* blocks.map(dataOf).filter((data) => data && data !== "[DONE]").map(JSON.parse);
+      yield* blocks
+        .map(dataOf)
+        .filter((data) => data && data !== "[DONE]")
+        .map(JSON.parse);
     }
   } finally {
     reader.cancel().catch(() => {}); // whoever stops reading does not want the rest

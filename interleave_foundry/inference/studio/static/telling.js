@@ -64,18 +64,33 @@ async function* told(stream) {
 export async function* replay(response) {
   const told = response.interleave;
   yield { type: "begun", id: response.id };
-  if (told.steps.length) yield { type: "interleave.planned", reasoning: told.reasoning ?? "", steps: told.steps.map(planned) };
+  if (told.steps.length)
+    yield {
+      type: "interleave.planned",
+      reasoning: told.reasoning ?? "",
+      steps: told.steps.map(planned),
+    };
   for (const step of told.steps) yield* replayed(step);
   yield endOf(response);
 }
 
-const planned = ({ number, name, words, prompt }) => ({ number, name, words, draws: prompt !== null });
+const planned = ({ number, name, words, prompt }) => ({
+  number,
+  name,
+  words,
+  draws: prompt !== null,
+});
 
 async function* replayed({ number: step, begun, accepted, iteration, attempts }) {
   if (!begun) return;
   yield { type: "interleave.step.started", step };
   for (const attempt of attempts) {
-    yield { type: "interleave.attempt.drawn", step, ...attempt, uri: await picture(attempt.picture) };
+    yield {
+      type: "interleave.attempt.drawn",
+      step,
+      ...attempt,
+      uri: await picture(attempt.picture),
+    };
     if (attempt.accepted !== null) yield { type: "interleave.attempt.judged", step, ...attempt };
   }
   if (accepted !== null) yield { type: "interleave.step.settled", step, accepted, iteration };
