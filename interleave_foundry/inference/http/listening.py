@@ -8,7 +8,7 @@ from ipaddress import ip_address
 
 from ..roles import BackendError
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _BACKLOG = 2048
 
 
@@ -43,7 +43,7 @@ def listening(host: str, port: int) -> Iterator[socket.socket]:
 @contextmanager
 def until_told_to_end() -> Iterator[None]:
     """TERM ends the block as Ctrl-C does, and neither is an error."""
-    before = {number: signal.getsignal(number) for number in _SIGNALS}
+    before = {number: signal.getsignal(number) for number in SIGNALS}
     try:
         hear_signals()
         yield
@@ -56,13 +56,13 @@ def until_told_to_end() -> Iterator[None]:
 
 def hear_signals() -> None:
     """Once more, where a library has put handlers of its own."""
-    for number in _SIGNALS:
+    for number in SIGNALS:
         signal.signal(number, _end)
 
 
 def hear_no_signals() -> None:
     """While something is being ended of which half would be left otherwise."""
-    for number in _SIGNALS:
+    for number in SIGNALS:
         signal.signal(number, signal.SIG_IGN)
 
 

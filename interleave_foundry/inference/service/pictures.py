@@ -83,6 +83,8 @@ def _check(data: bytes, param: str, most_pixels: int) -> None:
             picture.load()
     except Refusal:
         raise
+    except Image.DecompressionBombError:  # Pillow looks at the header, too, with a limit of its own
+        raise _too_large(param, "far too many", most_pixels) from None
     except Exception:  # Pillow raises errors of all kinds
         raise wrong(f"{param} is no PNG, JPEG or WebP picture", param, "invalid_image") from None
 
@@ -90,8 +92,9 @@ def _check(data: bytes, param: str, most_pixels: int) -> None:
 def _check_size(size: tuple[int, int], param: str, most_pixels: int) -> None:
     width, height = size
     if width * height > most_pixels:
-        raise wrong(
-            f"{param} has {width}x{height} pixels; at most {most_pixels} are taken",
-            param,
-            "image_too_large",
-        )
+        raise _too_large(param, f"{width}x{height}", most_pixels)
+
+
+def _too_large(param: str, size: str, most_pixels: int) -> Refusal:
+    message = f"{param} has {size} pixels; at most {most_pixels} are taken"
+    return wrong(message, param, "image_too_large")

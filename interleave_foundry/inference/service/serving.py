@@ -2,15 +2,17 @@
 
 import asyncio
 import resource
+import signal
 import socket
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractAsyncContextManager, contextmanager
 
 import uvicorn
 
 from ...warehouse import Home
 from ..http.keys import Keys, keys_for
-from ..http.listening import listening, until_told_to_end
+from ..http.listening import SIGNALS, listening, until_told_to_end
 from ..settings import Limits, LoopSettings
 from ..telling.casting import Casting
 from .app import make_app
@@ -87,6 +89,19 @@ class Server(uvicorn.Server):
         """Meanwhile new requests are told to come back."""
         await self._desk.close(self._grace, hurry=lambda: self.force_exit)
         await super().shutdown(sockets)
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """As uvicorn does, without raising them once more when everything is over."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {number: signal.signal(number, self.handle_exit) for number in SIGNALS}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
 
 def _many_files() -> None:

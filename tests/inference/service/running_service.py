@@ -5,6 +5,7 @@ import base64
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -21,6 +22,7 @@ from interleave_foundry.inference.service.service import Service, opened
 from interleave_foundry.inference.service.serving import Server
 from interleave_foundry.inference.service.settings import ServiceSettings
 from interleave_foundry.inference.telling.casting import Cast
+from interleave_foundry.schemas import FoundryError
 from interleave_foundry.warehouse import Home, Picture
 
 SNOWMAN = "Show how to build a snowman in 4 steps"
@@ -126,36 +128,43 @@ def running(
     """A service, stopped at the end as TERM stops it."""
     profile = load_profile("sketch")
     players = Players(roles or profile.build(home))
-    started, found = threading.Event(), []
+    started: Future[tuple[Service, Server]] = Future()
 
     async def main(door) -> None:
         chosen = ServiceSettings(**{"grace_seconds": 0} | settings)
         async with opened(home, players, profile.loop, profile.limits, chosen) as service:
             server = Server(make_app(service, Keys(keys)), service.desk, chosen.grace_seconds)
-            found.append((service, server))
-            started.set()
+            started.set_result((service, server))
             await server.serve(sockets=[door])
+
+    def work(door) -> None:
+        try:
+            asyncio.run(main(door))
+        except FoundryError as error:
+            started.set_exception(error)
 
     with listening("127.0.0.1", 0) as door:
         address = f"http://127.0.0.1:{door.getsockname()[1]}"
-        thread = threading.Thread(target=lambda: asyncio.run(main(door)))
+        thread = threading.Thread(target=work, args=(door,))
         thread.start()
-        until(lambda: started.is_set() or not thread.is_alive(), 60)
+        service, server = started.result(60)
         try:
-            yield Running(address, *found[0])
+            yield Running(address, service, server)
         finally:
-            found[0][1].should_exit = True
+            server.should_exit = True
             thread.join()
 
 
-def picture_of(item) -> Picture:
-    """The picture of an item of the official client."""
-    return Picture(base64.b64decode(item.result))
+def decoded(text: str) -> Picture:
+    """A picture in base64."""
+    return Picture(base64.b64decode(text))
 
 
 def pictures_of(response) -> list[Picture]:
     """A response's pictures, in order."""
-    return [picture_of(item) for item in response.output if item.type == "image_generation_call"]
+    return [
+        decoded(item.result) for item in response.output if item.type == "image_generation_call"
+    ]
 
 
 def data_uri(picture: Picture) -> str:
