@@ -8,6 +8,7 @@ from pydantic import Field, PositiveInt
 from ..inference.backends import Backends
 from ..inference.loop import check_conditioning
 from ..inference.roles import Roles
+from ..inference.service.settings import ServiceSettings
 from ..inference.settings import Limits, LoopSettings
 from ..schemas import FoundryError
 from ..schemas.documents import load_document
@@ -50,6 +51,9 @@ class Profile(Backends):
     )
     generations: GenerationsSettings | None = Field(
         None, description="Requests that the asset generations answers; null: none"
+    )
+    service: ServiceSettings = Field(
+        default_factory=ServiceSettings, description="`interleave serve`"
     )
     cluster: ClusterSettings | None = Field(
         None, description="Dagster over several machines; null: this one"

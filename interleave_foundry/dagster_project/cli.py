@@ -173,6 +173,29 @@ def ui(
 
 
 @app.command()
+def serve(
+    profile: ProfileOption = "sketch",
+    home: HomeOption = ".interleave",
+    host: Annotated[
+        str | None,
+        typer.Option(
+            help="Address to listen on; beyond loopback INTERLEAVE_SERVICE_KEYS is needed."
+        ),
+    ] = None,
+    port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="Port to listen on; 0: any free one.")
+    ] = None,
+) -> None:
+    """Serve stories over OpenAI's Responses and chat APIs, until Ctrl-C.
+
+    What else may be set is in the profile's section `service`.
+    """
+    from .service import serve_in_terminal
+
+    serve_in_terminal(profile, home, host, port)
+
+
+@app.command()
 def doctor(profile: ProfileOption = "sketch", home: HomeOption = ".interleave") -> None:
     """Say what a profile needs and does not find here; exit status 1 if anything is missing."""
     from .doctor import report

@@ -58,7 +58,26 @@ def dagster_ui(home: Path, profile: Path) -> Iterator[str]:
             command, stdout=out, stderr=subprocess.STDOUT, start_new_session=True
         )
     try:
-        yield _answering(f"http://127.0.0.1:{port}", process, log)
+        yield _answering(f"http://127.0.0.1:{port}", "/server_info", process, log)
+    finally:
+        _end(process)
+
+
+@contextmanager
+def interleave_serve(home: Path, key: str | None = None) -> Iterator[str]:
+    """`interleave serve` on a free port, in the sketch world; its address, once it answers."""
+    port = free_port()
+    log = home.with_name("service.log")
+    with log.open("w") as out:
+        process = subprocess.Popen(
+            _command("serve", home, Path("sketch"), "--port", str(port)),
+            env={**os.environ, "INTERLEAVE_SERVICE_KEYS": key or ""},
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    try:
+        yield _answering(f"http://127.0.0.1:{port}", "/health", process, log)
     finally:
         _end(process)
 
@@ -115,15 +134,15 @@ def _command(name: str, home: Path, profile: Path, *options: str) -> list[str]:
     return [*program, "--home", str(home), "--profile", str(profile), *options]
 
 
-def _answering(url: str, process: subprocess.Popen, log: Path) -> str:
+def _answering(url: str, path: str, process: subprocess.Popen, log: Path) -> str:
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline and process.poll() is None:
         try:
-            urllib.request.urlopen(f"{url}/server_info", timeout=5).close()
+            urllib.request.urlopen(url + path, timeout=5).close()
             return url
         except OSError:
             time.sleep(0.3)
-    raise AssertionError(f"the UI did not start:\n{log.read_text()[-3000:]}")
+    raise AssertionError(f"it did not start:\n{log.read_text()[-3000:]}")
 
 
 def _end(process: subprocess.Popen) -> None:

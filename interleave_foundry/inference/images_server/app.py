@@ -1,16 +1,15 @@
 """OpenAI's images endpoints, and those for operators."""
 
 from collections.abc import Callable
-from http import HTTPStatus
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
-from starlette.exceptions import HTTPException
 
+from ..http.doorkeeper import Doorkeeper
+from ..http.errors import speak_as_openai
+from ..http.keys import Keys
 from . import answers
 from .desk import Desk
-from .doorkeeper import Doorkeeper
-from .errors import Refusal, went_wrong
 from .fleet import Readiness, Studio
 from .models import ServedModel
 from .requests import read_edit, read_generation
@@ -23,22 +22,20 @@ def make_app(
     model: ServedModel,
     studio: Studio,
     settings: ImagesServerSettings,
-    key: str | None = None,
+    keys: Keys | None = None,
     tell: Callable[[Readiness], object] = lambda seen: None,
 ) -> FastAPI:
     """The server's application.
 
     Args:
-        key: what callers have to know; None: nothing.
+        keys: what callers have to know; None: nothing.
         tell: hears whenever readiness changes.
     """
     desk = Desk(model, studio, settings, tell)
     # Pages of documentation would load scripts from elsewhere.
     app = FastAPI(lifespan=desk.open, openapi_url=None)
-    app.add_middleware(Doorkeeper, key=key, most_bytes=settings.allowed.bytes)
-    app.add_exception_handler(HTTPException, _no_such_endpoint)
-    app.add_exception_handler(Refusal, _refused)
-    app.add_exception_handler(Exception, _failed)
+    app.add_middleware(Doorkeeper, keys=keys or Keys(), most_bytes=settings.allowed.bytes)
+    speak_as_openai(app)
 
     @app.post("/v1/images/generations")
     async def generations(request: Request) -> Response:
@@ -70,18 +67,3 @@ def make_app(
         return Response(desk.metrics(), media_type=_PROMETHEUS)
 
     return app
-
-
-async def _refused(request: Request, error: Exception) -> Response:
-    assert isinstance(error, Refusal)
-    return error.response()
-
-
-async def _no_such_endpoint(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    message = f"{request.method} {request.url.path}: {error.detail}"
-    return Refusal(HTTPStatus(error.status_code), message).response()
-
-
-async def _failed(request: Request, error: Exception) -> Response:
-    return went_wrong().response()

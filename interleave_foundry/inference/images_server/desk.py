@@ -13,8 +13,8 @@ from fastapi import FastAPI, Request, Response
 from starlette.requests import ClientDisconnect
 
 from ..diffusers.drawing import Drawing
+from ..http.errors import Refusal, went_wrong, wrong
 from . import answers
-from .errors import Refusal, went_wrong, wrong
 from .fleet import Readiness, ReplicaLost, Studio
 from .metrics import Metrics
 from .models import ServedModel

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from http import HTTPStatus
 from time import monotonic
 
-from .errors import Refusal, wrong
+from ..http.errors import Refusal, wrong
 
 _LONGEST_SECONDS = 60
 _WEIGHT = 0.2  # of the newest request in the running mean

@@ -16,7 +16,7 @@ from starlette.exceptions import HTTPException
 from ...warehouse import Picture
 from ..diffusers.drawing import Drawing
 from ..diffusers.manner import Manner
-from .errors import Refusal, wrong
+from ..http.errors import Refusal, wrong
 from .settings import Allowed
 
 _FORMATS = ("PNG", "JPEG", "WEBP")

@@ -1,20 +1,18 @@
 """`interleave generator serve`: from a model's name to a server that leaves nothing behind."""
 
-import os
-import signal
 import socket
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 
+from ..http.keys import keys_for
+from ..http.listening import hear_no_signals, hear_signals, listening, until_told_to_end
 from ..roles import BackendError
 from .fleet import Readiness, deployed
 from .models import find_served
 from .settings import ImagesServerSettings
 
 KEY = "INTERLEAVE_IMAGES_KEY"
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def serve_images(
@@ -35,17 +33,17 @@ def serve_images(
     model = find_served(reference, registry)
     if find_spec("ray") is None:
         raise BackendError("images servers need Ray: run `make cluster`")
-    key = key_for(settings)
-    with _listening(settings) as door, _until_told_to_end():
+    keys = keys_for(settings.host, KEY)
+    with listening(settings.host, settings.port) as door, until_told_to_end():
         port = door.getsockname()[1]
         tell(f"{model.name}: starting; http://{settings.host}:{port}/v1 will be its address")
         with deployed(model, settings, f"images-{socket.gethostname()}-{port}") as fleet:
-            _hear_signals()  # Ray has handlers of its own
+            hear_signals()  # Ray has handlers of its own
             import uvicorn
 
             from .app import make_app
 
-            app = make_app(model, fleet, settings, key, lambda seen: tell(_told(seen)))
+            app = make_app(model, fleet, settings, keys, lambda seen: tell(_told(seen)))
             config = uvicorn.Config(
                 app,
                 log_level="warning",
@@ -56,66 +54,7 @@ def serve_images(
                 uvicorn.Server(config).run(sockets=[door])
             finally:
                 tell("stopping")
-                _hear_no_signals()
-
-
-def key_for(settings: ImagesServerSettings) -> str | None:
-    """What callers have to know, from the environment.
-
-    Raises:
-        BackendError: it would listen beyond this machine without a key.
-    """
-    key = os.environ.get(KEY) or None
-    if key is None and not settings.on_loopback:
-        raise BackendError(
-            f"{settings.host} can be reached from elsewhere: set {KEY} to a key that callers must "
-            "send, or listen on 127.0.0.1"
-        )
-    return key
-
-
-@contextmanager
-def _listening(settings: ImagesServerSettings) -> Iterator[socket.socket]:
-    """The open port; who comes before the server runs waits."""
-    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    try:
-        door = socket.create_server((settings.host, settings.port), family=family)
-    except OSError as error:
-        raise BackendError(
-            f"cannot listen on {settings.host}:{settings.port}: {error.strerror}; name another "
-            "--host or --port"
-        ) from error
-    with door:
-        yield door
-
-
-@contextmanager
-def _until_told_to_end() -> Iterator[None]:
-    """TERM ends the block as Ctrl-C does, and neither is an error."""
-    before = {number: signal.getsignal(number) for number in _SIGNALS}
-    try:
-        _hear_signals()
-        yield
-    except KeyboardInterrupt:
-        pass
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def _hear_signals() -> None:
-    for number in _SIGNALS:
-        signal.signal(number, _end)
-
-
-def _hear_no_signals() -> None:
-    """While Ray's processes are being ended; half of that would leave some."""
-    for number in _SIGNALS:
-        signal.signal(number, signal.SIG_IGN)
-
-
-def _end(number: int, frame: object) -> None:
-    raise KeyboardInterrupt
+                hear_no_signals()
 
 
 def _told(seen: Readiness) -> str:

@@ -1,6 +1,5 @@
 """What may be set about an images server."""
 
-from ipaddress import ip_address
 from typing import Literal
 
 from pydantic import Field
@@ -46,13 +45,3 @@ class ImagesServerSettings(Section):
         30, ge=0, description="What a stopped server gives to requests that are under way"
     )
     allowed: Allowed = Allowed()
-
-    @property
-    def on_loopback(self) -> bool:
-        """Whether only this machine can reach it."""
-        if self.host == "localhost":
-            return True
-        try:
-            return ip_address(self.host).is_loopback
-        except ValueError:  # a name
-            return False

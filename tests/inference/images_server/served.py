@@ -12,6 +12,7 @@ import openai
 import uvicorn
 
 from interleave_foundry.inference.diffusers.drawing import Drawing
+from interleave_foundry.inference.http.keys import Keys
 from interleave_foundry.inference.images_server.app import make_app
 from interleave_foundry.inference.images_server.fleet import Readiness, Studio
 from interleave_foundry.inference.images_server.models import ServedModel
@@ -60,7 +61,8 @@ def served(
     **more,
 ) -> Iterator[Served]:
     """A server over replicas that are there; `more`: settings, where they are not given."""
-    app = make_app(model, studio, settings or ImagesServerSettings(**more), key)
+    keys = Keys([key] if key else [])
+    app = make_app(model, studio, settings or ImagesServerSettings(**more), keys)
     config = uvicorn.Config(app, port=0, log_level="warning", timeout_graceful_shutdown=5)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run)

@@ -56,14 +56,6 @@ def test_a_taken_port_is_one_line():
             serve(port=port)
 
 
-@pytest.mark.parametrize(
-    ("host", "alone"),
-    [("127.0.0.1", True), ("::1", True), ("localhost", True), ("0.0.0.0", False), ("::", False)],
-)
-def test_loopback_is_known(host, alone):
-    assert ImagesServerSettings(host=host).on_loopback == alone
-
-
 def test_the_command_says_what_it_takes():
     help_ = CliRunner(env={"COLUMNS": "200"}).invoke(app, ["generator", "serve", "--help"]).output
     plain = re.sub(r"\x1b\[[\d;]*m", "", help_)

@@ -1,0 +1,1 @@
+"""The loop as a service: OpenAI's Responses and chat APIs in front of the teller."""

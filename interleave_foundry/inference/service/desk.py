@@ -1,0 +1,282 @@
+"""Takes wishes in, has them told, and keeps what came of them."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import ExitStack, aclosing, suppress
+from functools import partial
+from http import HTTPStatus
+from typing import Any
+from weakref import WeakValueDictionary
+
+from ...schemas import FoundryError
+from ...warehouse import Home
+from ..events import Failed
+from ..http.errors import Refusal
+from ..loop import check_conditioning
+from ..telling.casting import Cast, Casting
+from ..telling.kept import kept_events
+from ..telling.teller import Teller
+from ..tries import one_line
+from .answer import Answer, Asked, as_json
+from .happenings import (
+    CANCELLED,
+    STOPPED,
+    CutShort,
+    Happening,
+    Started,
+    is_resumable,
+    late,
+)
+from .library import Kept, Library
+from .queue import Queue
+from .run import Run
+from .settings import ServiceSettings
+from .wishes import Wish
+
+Json = dict[str, Any]
+# Hears of what happens: a run, and its next event.
+Watcher = Callable[[Run, Happening], object]
+
+_LOOK_SECONDS = 0.05
+
+_log = logging.getLogger(__name__)
+
+
+class Desk:
+    """Requests under way, and those that are over.
+
+    Args:
+        watch: hears every event of every request.
+    """
+
+    def __init__(
+        self,
+        home: Home,
+        library: Library,
+        teller: Teller,
+        casting: Casting,
+        settings: ServiceSettings,
+        watch: Watcher,
+    ) -> None:
+        self._home, self._library, self._teller, self._casting = home, library, teller, casting
+        self._deadline, self._watch = settings.deadline_seconds, watch
+        self.queue = Queue(settings)
+        self._runs: dict[str, Run] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._keys: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
+
+    def recover(self) -> int:
+        """Settle what a killed service left unfinished; how many requests that was."""
+        left = self._library.unsettled()
+        for kept in left:
+            answer = Answer(Asked.of(kept.response))
+            answer.note(STOPPED)
+            self._library.settle(kept.id, as_json(answer), resumable=True)
+        return len(left)
+
+    async def open(self, wish: Wish, owner: str, key: str | None, body: str) -> "Run | Kept":
+        """Begin to tell a wish; or what became of the same one, where it came under a key before.
+
+        Args:
+            key: the requester's own name for it (idempotency key).
+            body: hash of what was sent.
+
+        Raises:
+            Refusal: there is no place for it, or the key stands for another request.
+        """
+        if key is None:
+            return await self._begin(wish, owner, None, body)
+        async with self._keys.setdefault((owner, key), asyncio.Lock()):
+            return await self._joined(wish, owner, key, body)
+
+    def run(self, response_id: str, owner: str) -> Run | None:
+        """A request under way."""
+        run = self._runs.get(response_id)
+        return run if run and run.owner == owner else None
+
+    def kept(self, response_id: str, owner: str) -> Kept | None:
+        """A request that is over."""
+        return self._library.get(response_id, owner)
+
+    def response(self, response_id: str, owner: str) -> Json | None:
+        """The Response of a request, over or not, without the bytes of pictures."""
+        if run := self.run(response_id, owner):
+            return as_json(run.answer())
+        kept = self.kept(response_id, owner)
+        return kept.response if kept else None
+
+    def retold(self, kept: Kept) -> Iterator[Happening]:
+        """The events of a request that is over, as they came.
+
+        Raises:
+            BadImageError: one of its pictures is not there any more.
+        """
+        record = kept.response["interleave"]
+        if record["versions"]:
+            yield Started(record["versions"])
+        for event in kept_events(kept.response, self._home):
+            if isinstance(event, Failed) and record["status"] in ("cancelled", "interrupted"):
+                yield CutShort(record["status"], event.reason, resumable=False)
+            else:
+                yield event
+
+    async def cancel(self, response_id: str, owner: str) -> bool:
+        """End a request, and wait until its work has stopped; False: it is not under way."""
+        run = self.run(response_id, owner)
+        if run is None:
+            return False
+        run.cancel(CANCELLED)
+        await run.settled.wait()
+        return True
+
+    async def delete(self, response_id: str, owner: str) -> bool:
+        """Forget a request, which is ended first; False: there is none."""
+        await self.cancel(response_id, owner)
+        return await asyncio.to_thread(self._library.delete, response_id, owner)
+
+    async def close(self, grace_seconds: float, hurry: Callable[[], bool]) -> None:
+        """Take nothing more; let what is under way finish in time, else hand it back.
+
+        Args:
+            hurry: whether to stop waiting.
+        """
+        self.queue.closed = True
+        loop = asyncio.get_running_loop()
+        until = loop.time() + grace_seconds
+        while self._runs and loop.time() < until and not hurry():
+            await asyncio.sleep(_LOOK_SECONDS)
+        left = list(self._runs.values())
+        for run in left:
+            run.cancel(STOPPED)
+        for run in left:
+            await run.settled.wait()
+
+    async def _joined(self, wish: Wish, owner: str, key: str, body: str) -> "Run | Kept":
+        running = next((r for r in self._runs.values() if (r.owner, r.key) == (owner, key)), None)
+        if running and running.ending is None and running.cut is None:
+            _check_same(running.body, body)
+            return running
+        if running:
+            await running.settled.wait()
+        kept = await asyncio.to_thread(self._library.keyed, owner, key)
+        if kept is None:
+            return await self._begin(wish, owner, key, body)
+        _check_same(kept.body, body)
+        if not kept.resumable:
+            return kept
+        record = kept.response["interleave"]
+        again = wish.named(record["generation_id"], kept.response["created_at"])
+        return await self._begin(again, owner, key, body)
+
+    async def _begin(self, wish: Wish, owner: str, key: str | None, body: str) -> Run:
+        run = Run(wish, owner, key, body)
+        place = ExitStack()
+        place.enter_context(self.queue.place(owner))
+        self._runs[run.id] = run
+        try:
+            await asyncio.to_thread(self._library.begin, _kept(run))
+        except BaseException:
+            self._forget(run, place)
+            raise
+        task = asyncio.create_task(self._work(run, place))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return run
+
+    async def _work(self, run: Run, place: ExitStack) -> None:
+        """From its place in the queue to its place in the library."""
+        try:
+            run.begin()
+            await self._tell(run)
+        except asyncio.CancelledError:
+            self._note(run, run.cut or STOPPED)
+        finally:
+            await _whatever_comes(partial(self._settle, run))
+            self._forget(run, place)
+
+    async def _tell(self, run: Run) -> None:
+        try:
+            async with asyncio.timeout(self._deadline), self.queue.turn():
+                if cast := await self._cast(run):
+                    await self._told(run, cast)
+        except TimeoutError:
+            self._note(run, late(self._deadline))
+        except FoundryError as error:
+            self._note(run, Failed(one_line(error), refused=False))
+        except Exception:
+            _log.exception("request %s met a bug", run.id)
+            self._note(run, Failed("something went wrong here; the log says what", refused=False))
+
+    async def _cast(self, run: Run) -> Cast | None:
+        """The players; None: the request asks for what is not to be had."""
+        story = run.wish.story
+        try:
+            cast = await self._casting.cast(story.critic)
+            check_conditioning(story.rules, cast.roles.generator)
+        except FoundryError as error:
+            if story.critic is None and story.rules.conditioning == "last":
+                raise
+            self._note(run, Failed(one_line(error), refused=True))
+            return None
+        return cast
+
+    async def _told(self, run: Run, cast: Cast) -> None:
+        self._note(run, Started(cast.names))
+        async with aclosing(self._teller.tell(run.wish.story, cast)) as events:
+            async for event in events:
+                self._note(run, event)
+
+    def _note(self, run: Run, event: Happening) -> None:
+        if run.ending is None:
+            run.note(event)
+            self._watch(run, event)
+
+    async def _settle(self, run: Run) -> None:
+        try:
+            ending = run.ending
+            resumable = ending is not None and is_resumable(ending)
+            if run.wish.store or resumable:
+                response = as_json(run.answer())
+                await asyncio.to_thread(self._library.settle, run.id, response, resumable)
+            else:
+                await asyncio.to_thread(self._library.delete, run.id, run.owner)
+        except FoundryError as error:
+            _log.error("response %s could not be kept: %s", run.id, error)
+
+    def _forget(self, run: Run, place: ExitStack) -> None:
+        place.close()
+        self._runs.pop(run.id, None)
+        run.settled.set()
+
+
+def _kept(run: Run) -> Kept:
+    """As it is kept while it runs."""
+    response = as_json(run.answer())
+    return Kept(
+        run.id,
+        run.owner,
+        run.wish.story.text,
+        response["status"],
+        response,
+        response["created_at"],
+        run.key,
+        run.body,
+    )
+
+
+def _check_same(before: str | None, body: str) -> None:
+    if before != body:
+        raise Refusal(
+            HTTPStatus.UNPROCESSABLE_ENTITY,
+            "this Idempotency-Key stands for another request; use a new one",
+            "idempotency_key_reused",
+        )
+
+
+async def _whatever_comes(work: Callable[[], Awaitable[None]]) -> None:
+    """Finish even when cancelled meanwhile."""
+    task = asyncio.ensure_future(work())
+    while not task.done():
+        with suppress(asyncio.CancelledError):
+            await asyncio.shield(task)

@@ -1,0 +1,83 @@
+"""All parts of a running service, from its home to its metrics."""
+
+import fcntl
+import logging
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+
+from ...schemas import StorageError
+from ...warehouse import Home
+from ..settings import Limits, LoopSettings
+from ..telling.casting import Casting
+from ..telling.teller import Teller
+from .desk import Desk
+from .happenings import Happening
+from .library import Library
+from .logs import StoryLog
+from .metrics import Metrics
+from .run import Run
+from .settings import ServiceSettings
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Service:
+    """See `opened`."""
+
+    home: Home
+    library: Library
+    casting: Casting
+    desk: Desk
+    metrics: Metrics
+    usual: LoopSettings
+    settings: ServiceSettings
+
+
+@asynccontextmanager
+async def opened(
+    home: Home, casting: Casting, usual: LoopSettings, limits: Limits, settings: ServiceSettings
+) -> AsyncIterator[Service]:
+    """A service that tells stories until the context is left.
+
+    What a killed one had under way is marked as interrupted.
+
+    Args:
+        usual: rules of requests that say nothing else.
+
+    Raises:
+        StorageError: another service has this home, or it cannot be written.
+    """
+    with _only_one(home):
+        library, metrics = Library(home), Metrics()
+        log = StoryLog(settings.logs.prompts)
+
+        def watch(run: Run, event: Happening) -> None:
+            metrics.happened(run, event)
+            log.happened(run, event)
+
+        async with Teller(home, limits) as teller:
+            desk = Desk(home, library, teller, casting, settings, watch)
+            if interrupted := desk.recover():
+                _log.warning("%d requests were interrupted by the last stop", interrupted)
+            try:
+                yield Service(home, library, casting, desk, metrics, usual, settings)
+            finally:
+                await desk.close(0, hurry=lambda: True)
+        library.close()
+
+
+@contextmanager
+def _only_one(home: Home) -> Iterator[None]:
+    """Two services could not tell each other's requests from those that a kill left."""
+    path = home.local / "service" / "lock"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise StorageError(
+                f"another service has {home.root}: stop it, or give this one another home"
+            ) from None
+        yield

@@ -1,0 +1,110 @@
+"""A service on its port, from the first request to the last one that may still finish."""
+
+import asyncio
+import resource
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractAsyncContextManager, contextmanager
+
+import uvicorn
+
+from ...warehouse import Home
+from ..http.keys import Keys, keys_for
+from ..http.listening import SIGNALS, listening, until_told_to_end
+from ..settings import Limits, LoopSettings
+from ..telling.casting import Casting
+from .app import make_app
+from .desk import Desk
+from .logs import log_as_json
+from .service import opened
+from .settings import ServiceSettings
+
+KEYS = "INTERLEAVE_SERVICE_KEYS"
+
+_CLOSING_SECONDS = 5  # for the last bytes of answers
+
+
+def serve(
+    home: Home,
+    casting: AbstractAsyncContextManager[Casting],
+    usual: LoopSettings,
+    limits: Limits,
+    settings: ServiceSettings,
+    tell: Callable[[str], object],
+) -> None:
+    """Serve until Ctrl-C or TERM; what is under way then may finish, or is handed back.
+
+    Args:
+        usual: rules of requests that say nothing else.
+        tell: hears in a line each what happens.
+
+    Raises:
+        FoundryError: port taken, no key, no players, or another service on this home.
+    """
+    keys = keys_for(settings.host, KEYS)
+    _many_files()
+    with listening(settings.host, settings.port) as door, until_told_to_end():
+        port = door.getsockname()[1]
+        tell(f"starting; http://{settings.host}:{port}/v1 will be its address")
+        log_as_json(settings.logs)
+        asyncio.run(_serve(home, casting, usual, limits, settings, keys, door, tell))
+
+
+async def _serve(
+    home: Home,
+    casting: AbstractAsyncContextManager[Casting],
+    usual: LoopSettings,
+    limits: Limits,
+    settings: ServiceSettings,
+    keys: Keys,
+    door: socket.socket,
+    tell: Callable[[str], object],
+) -> None:
+    async with casting as players, opened(home, players, usual, limits, settings) as service:
+        server = Server(make_app(service, keys), service.desk, settings.grace_seconds)
+        tell("ready")
+        await server.serve(sockets=[door])
+        tell("stopped")
+
+
+class Server(uvicorn.Server):
+    """One that lets stories end before it stops."""
+
+    def __init__(self, app: object, desk: Desk, grace_seconds: float) -> None:
+        super().__init__(
+            uvicorn.Config(
+                app,  # type: ignore[arg-type]
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                lifespan="off",
+                timeout_graceful_shutdown=_CLOSING_SECONDS,
+            )
+        )
+        self._desk, self._grace = desk, grace_seconds
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Meanwhile new requests are told to come back."""
+        await self._desk.close(self._grace, hurry=lambda: self.force_exit)
+        await super().shutdown(sockets)
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """As uvicorn does, without raising them once more when everything is over."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {number: signal.signal(number, self.handle_exit) for number in SIGNALS}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def _many_files() -> None:
+    """As many open connections as the system lets this process have."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

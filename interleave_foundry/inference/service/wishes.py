@@ -1,0 +1,156 @@
+"""From a request's body to a story to be told."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from http import HTTPStatus
+from typing import Any
+
+from ...schemas import BadImageError
+from ...warehouse import Home, Picture
+from ..http.errors import Refusal, wrong
+from ..settings import LoopSettings
+from ..telling.requests import StoryRequest, StoryRules
+from .answer import Asked
+from .chat_request import ChatRequest
+from .pictures import seen
+from .pieces import Sight, Turn, composed, of_now
+from .responses_request import ResponsesRequest
+from .settings import RequestLimits
+from .story_settings import MODELS, StorySettings
+
+Json = dict[str, Any]
+# A Response by its id, if there is one of the one who asks.
+Find = Callable[[str], Json | None]
+
+
+@dataclass(frozen=True)
+class Wish:
+    """A request, checked.
+
+    Args:
+        background: it goes on when nobody listens.
+        store: it is kept when it is over.
+    """
+
+    story: StoryRequest
+    echoed: Json
+    background: bool = False
+    store: bool = True
+
+    @property
+    def asked(self) -> Asked:
+        """What its Response says of it."""
+        story = self.story
+        given = tuple(picture.sha256 for picture in story.pictures)
+        rules = story.rules.model_dump()
+        return Asked(story.generation_id, story.text, given, rules, self.echoed)
+
+    def named(self, generation_id: str, created_at: float) -> "Wish":
+        """The same wish as a request that was begun before."""
+        story = replace(self.story, generation_id=generation_id)
+        return replace(self, story=story, echoed=self.echoed | {"created_at": created_at})
+
+
+class WishReader:
+    """Reads requests by the rules of a profile and the limits of a service."""
+
+    def __init__(self, home: Home, usual: LoopSettings, limits: RequestLimits) -> None:
+        self._home, self._usual, self._limits = home, usual, limits
+
+    async def of_responses(self, asked: ResponsesRequest, find: Find, now: int) -> Wish:
+        """A wish for a Response.
+
+        Raises:
+            Refusal: it cannot be fulfilled.
+        """
+        if asked.background and asked.store is False:
+            raise wrong("what runs in the background has to be stored", "store")
+        previous = asked.previous_response_id
+        before = () if previous is None else await self._before(previous, find)
+        settings = asked.interleave or StorySettings()
+        story = await self._story(asked.turns(), before, asked.model, settings, "input")
+        echoed = {
+            "created_at": now,
+            "model": asked.model or next(iter(MODELS)),
+            "background": bool(asked.background),
+            "instructions": asked.instructions,
+            "metadata": asked.metadata or {},
+            "previous_response_id": previous,
+            "store": asked.store is not False,
+        }
+        return Wish(story, echoed, bool(asked.background), asked.store is not False)
+
+    async def of_chat(self, asked: ChatRequest, now: int) -> Wish:
+        """A wish for a chat's next message; `of_responses` says the rest."""
+        settings = asked.interleave or StorySettings()
+        if asked.seed is not None and settings.seed is None:
+            settings = settings.model_copy(update={"seed": asked.seed})
+        story = await self._story(asked.turns(), (), asked.model, settings, "messages")
+        echoed = {
+            "created_at": now,
+            "model": asked.model or next(iter(MODELS)),
+            "background": False,
+            "metadata": asked.metadata or {},
+        }
+        return Wish(story, echoed)
+
+    async def _story(
+        self,
+        turns: list[Turn],
+        before: tuple[Picture, ...],
+        model: str | None,
+        settings: StorySettings,
+        param: str,
+    ) -> StoryRequest:
+        critic = critic_of(model)
+        rules: StoryRules = settings.rules(self._usual, self._limits)
+        pieces = of_now(turns)
+        text = composed(pieces, len(before))
+        if not any(isinstance(piece, str) and piece.strip() for piece in pieces):
+            raise wrong("say what to tell: there are no words in it", param)
+        if len(text) > self._limits.text:
+            raise wrong(
+                f"the text has {len(text)} characters; at most {self._limits.text} are taken",
+                param,
+                "string_above_max_length",
+            )
+        sights = [piece for piece in pieces if isinstance(piece, Sight)]
+        pictures = (*before, *await seen(sights, self._limits))
+        return StoryRequest(text, pictures, rules, settings.critic or critic, "service")
+
+    async def _before(self, response_id: str, find: Find) -> tuple[Picture, ...]:
+        """The last picture of an earlier story; none where it was words alone."""
+        response = find(response_id)
+        if response is None:
+            raise wrong(
+                f"there is no response {response_id}",
+                "previous_response_id",
+                "previous_response_not_found",
+            )
+        if response["status"] in ("queued", "in_progress"):
+            raise wrong(f"{response_id} is not over yet", "previous_response_id")
+        steps = response["interleave"]["steps"]
+        return await asyncio.to_thread(self._last_picture, steps)
+
+    def _last_picture(self, steps: list[Mapping[str, Any]]) -> tuple[Picture, ...]:
+        names = [step["picture"] for step in steps if step["picture"]]
+        try:
+            return tuple(map(self._home.images.get, names[-1:]))
+        except BadImageError:
+            message = "its last picture is not there any more"
+            raise wrong(message, "previous_response_id") from None
+
+
+def critic_of(model: str | None) -> str | None:
+    """The critic that a model's name means.
+
+    Raises:
+        Refusal: no model has that name.
+    """
+    name = model or next(iter(MODELS))
+    if name not in MODELS:
+        known = ", ".join(MODELS)
+        message = f"no model {name} here: there are {known}"
+        raise Refusal(HTTPStatus.NOT_FOUND, message, "model_not_found", "model")
+    return MODELS[name]

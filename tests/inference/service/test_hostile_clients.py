@@ -1,0 +1,335 @@
+"""Slow, broken and hostile clients: they get an answer in the API's shape, others get theirs."""
+
+import base64
+import http.server
+import json
+import socket
+import struct
+import threading
+import zlib
+from contextlib import ExitStack, contextmanager
+from ipaddress import ip_address
+
+import httpx
+import pytest
+from running_service import HOUSE, SNOWMAN, data_uri, error_of, running, until
+
+from interleave_foundry.inference.http.errors import Refusal
+from interleave_foundry.inference.service.remote import fetched, is_public
+from interleave_foundry.warehouse import Picture
+
+PATH = "/v1/responses"
+CHAT = "/v1/chat/completions"
+JSON = {"Content-Type": "application/json"}
+
+
+def with_picture(url):
+    parts = [{"type": "input_text", "text": "Describe"}, {"type": "input_image", "image_url": url}]
+    return {"input": [{"role": "user", "content": parts}]}
+
+
+def png(width, height, rows=b""):
+    """A PNG that says to be of some size, with as much of it as is given."""
+
+    def chunk(kind, data):
+        body = kind + data
+        return struct.pack(">I", len(data)) + body + struct.pack(">I", zlib.crc32(body))
+
+    head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{",
+        b"null",
+        b"[]",
+        b"3",
+        b'"a cat"',
+        b"\xff\xfe",
+        b'{"input": "\\ud800"}',
+        b'{"input": NaN}',
+        b'{"input": "a cat", "temperature": Infinity}',
+        b"[" * 100_000,
+        b'{"input": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+        b'{"input": ' + b'{"a":' * 50_000 + b"1" + b"}" * 50_000 + b"}",
+        b'{"input": null}',
+        b'{"input": 3}',
+        b'{"input": []}',
+        b'{"input": {}}',
+        b'{"input": ""}',
+        b'{"input": "  "}',
+        b'{"input": [[]]}',
+        b'{"input": [{"role": "user"}]}',
+        b'{"input": [{"role": "king", "content": "a cat"}]}',
+        b'{"input": [{"type": "function_call", "content": "a cat"}]}',
+        b'{"input": [{"type": [], "content": "a cat"}]}',
+        b'{"input": [{"role": "user", "content": [{"type": "input_file"}]}]}',
+        b'{"input": "a cat", "stream": "yes"}',
+        b'{"input": "a cat", "metadata": {"a": 1}}',
+        b'{"input": "a cat", "metadata": {"%s": "1"}}' % (b"a" * 65),
+        b'{"input": "a cat", "interleave": {"t_max": 0}}',
+        b'{"input": "a cat", "interleave": {"t_max": true}}',
+        b'{"input": "a cat", "interleave": {"seed": 1e300}}',
+        b'{"input": "a cat", "interleave": {"seed": 99999999999999999999999}}',
+        b'{"input": "a cat", "interleave": {"tmax": 1}}',
+        b'{"input": "a cat", "interleave": {"max_steps": 101}}',
+        b'{"input": "a cat", "background": true, "store": false}',
+        b'{"model": "interleave"}',
+        json.dumps({"input": "a cat " * 10_000}).encode(),
+    ],
+    ids=lambda body: body[:40].decode("latin-1"),
+)
+def test_what_is_no_request_is_a_400(service, body):
+    error = error_of(service.post(PATH, content=body, headers=JSON), 400)
+    assert error["type"] == "invalid_request_error"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"messages": null}',
+        b'{"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}',
+        b'{"messages": [{"role": "user", "content": null}]}',
+        b'{"messages": [{"role": "user", "content": "a cat"}], "n": 2}',
+        json.dumps({"messages": [{"role": "user", "content": "![" * 200_000}]}).encode(),
+    ],
+    ids=lambda body: body[:50].decode(),
+)
+def test_what_is_no_chat_is_a_400(service, body):
+    error_of(service.post(CHAT, content=body, headers=JSON), 400)
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("data:image/png;base64,!!!!", "not base64"),
+        ("data:image/png;base64,AAA", "not base64"),
+        ("data:image/png,AAAA", "not in base64"),
+        ("data:", "not in base64"),
+        ("data:image/png;base64,", "is empty"),
+        ("data:text/plain;base64,aGVsbG8=", "no PNG, JPEG or WebP"),
+        ("file:///etc/passwd", "as a data URI"),
+        ("/etc/passwd", "as a data URI"),
+        ("ftp://127.0.0.1/x", "as a data URI"),
+        ("http://127.0.0.1/x.png", "fetches no pictures"),
+        ("HTTPS://example.com/x.png", "fetches no pictures"),
+    ],
+)
+def test_what_is_no_picture_is_a_400(service, url, why):
+    error = error_of(service.post(PATH, json=with_picture(url)), 400)
+    assert why in error["message"] and error["param"] == "input.0.content.1"
+
+
+def test_bombs_are_not_decoded(service):
+    """Pictures that claim a size, or have one that a few bytes unfold to."""
+    for data in (png(2**31 - 1, 2**31 - 1), png(60_000, 60_000), png(30_000, 30_000, b"x" * 99)):
+        bomb = service.post(PATH, json=with_picture(data_uri(Picture(data))))
+        assert error_of(bomb, 400)["code"] == "image_too_large"
+    truncated = service.post(PATH, json=with_picture(data_uri(Picture(png(64, 64, b"x")))))
+    assert error_of(truncated, 400)["code"] == "invalid_image"
+
+
+def test_limits_on_pictures(home):
+    small = data_uri(Picture.white((64, 64)))
+    with running(home, limits={"pictures": 2, "picture_bytes": 5000, "bytes": 100_000}) as service:
+        many = [{"type": "input_image", "image_url": small}] * 3
+        asked = [{"role": "user", "content": [{"type": "input_text", "text": "Describe"}, *many]}]
+        error = error_of(service.post(PATH, json={"input": asked}), 400)
+        assert error["code"] == "too_many_images" and error["param"] == "input.0.content.3"
+        noise = base64.b64encode(png(64, 64) + bytes(6000)).decode()
+        large = service.post(PATH, json=with_picture(f"data:image/png;base64,{noise}"))
+        assert error_of(large, 400)["code"] == "image_file_too_large"
+        body = service.post(PATH, content=b"x" * 100_001, headers=JSON)
+        assert error_of(body, 413)["code"] == "request_too_large"
+
+
+def test_a_hundred_megabytes_are_refused(service):
+    def body():
+        yield b'{"input": "'
+        for _ in range(100):
+            yield b"x" * 2**20
+
+    answer = httpx.post(service.url + PATH, content=body(), headers=JSON, timeout=60)
+    assert error_of(answer, 413)["code"] == "request_too_large"
+    assert service.get("/health").status_code == 200
+
+
+@contextmanager
+def half_sent(service, length=1000, sent=b'{"input": '):
+    port = int(service.url.rpartition(":")[2])
+    with socket.create_connection(("127.0.0.1", port)) as connection:
+        head = f"POST {PATH} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+        connection.sendall(f"{head}Content-Length: {length}\r\n\r\n".encode() + sent)
+        yield connection
+
+
+def test_half_sent_bodies_are_given_up(home):
+    with running(home, limits={"read_seconds": 0.3}) as service, half_sent(service) as connection:
+        answer = b""
+        while b'"error"' not in answer:
+            part = connection.recv(65_536)
+            assert part, answer
+            answer += part
+        assert b" 408 " in answer.splitlines()[0]
+
+
+def test_half_sent_bodies_keep_nobody_waiting(home):
+    with running(home) as service, ExitStack() as stack:
+        for _ in range(50):
+            stack.enter_context(half_sent(service))
+        until(lambda: service.metrics()["interleave_service_connections"] > 50)
+        assert service.client().responses.create(input=HOUSE).status == "completed"
+        stack.close()
+        until(lambda: service.metrics()["interleave_service_connections"] == 1)
+
+
+def test_all_bodies_together_are_bounded(home):
+    limits = {"bodies": 50_000, "bytes": 40_000}
+    with running(home, limits=limits) as service, half_sent(service, 40_000, b"x" * 30_000):
+        until(lambda: service.metrics()["interleave_service_connections"] > 1)
+        refused = service.post(PATH, content=b"y" * 30_000, headers=JSON)
+        assert error_of(refused, 429)["code"] == "queue_full"
+        assert service.client().responses.create(input=HOUSE).status == "completed"
+
+
+def test_too_many_streams_are_refused_politely(home):
+    with running(home, connections=20) as service, ExitStack() as stack:
+        for _ in range(20):
+            stack.enter_context(half_sent(service))
+
+        def crowded():
+            return service.get("/health").status_code == 429
+
+        until(crowded)
+        refused = service.post(PATH, json={"input": HOUSE})
+        assert error_of(refused, 429)["code"] == "too_many_connections"
+        assert refused.headers["retry-after"]
+        stack.close()
+        until(lambda: service.get("/health").status_code == 200)
+        assert service.client().responses.create(input=HOUSE).status == "completed"
+
+
+def test_who_does_not_read_is_left(home):
+    """A stream whose client takes nothing is closed; its story and others go on."""
+    with running(home, stalled_seconds=0.3) as service:
+        port = int(service.url.rpartition(":")[2])
+        with socket.socket() as connection:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+            connection.connect(("127.0.0.1", port))
+            body = json.dumps({"input": SNOWMAN, "stream": True}).encode()
+            head = f"POST {PATH} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+            connection.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+            until(lambda: service.service.library.search(""))
+            until(lambda: not service.service.desk._runs)
+            until(lambda: service.metrics()["interleave_service_connections"] == 1)
+        assert service.client().responses.create(input=HOUSE).status == "completed"
+
+
+@pytest.mark.parametrize(
+    ("address", "public"),
+    [
+        ("8.8.8.8", True),
+        ("2606:4700:4700::1111", True),
+        ("127.0.0.1", False),
+        ("10.1.2.3", False),
+        ("169.254.169.254", False),
+        ("100.64.0.1", False),
+        ("0.0.0.0", False),
+        ("224.0.0.1", False),
+        ("::1", False),
+        ("::ffff:127.0.0.1", False),
+        ("fe80::1", False),
+        ("fd00::1", False),
+        ("64:ff9b::7f00:1", False),
+        ("2002:7f00:1::", False),
+    ],
+)
+def test_private_addresses_are_known(address, public):
+    assert is_public(ip_address(address)) == public
+
+
+class Elsewhere(http.server.BaseHTTPRequestHandler):
+    """A server that has a picture, a lot of bytes, and ways to other places."""
+
+    def do_GET(self):
+        to = {"/private": f"http://127.0.0.2:{self.server.server_port}/picture",
+              "/numeric": f"http://2130706434:{self.server.server_port}/picture",
+              "/file": "file:///etc/passwd", "/round": "/round"}.get(self.path)  # fmt: skip
+        if to:
+            self.send_response(302)
+            self.send_header("Location", to)
+            self.end_headers()
+            return
+        self.server.served.append(self.headers["Host"])
+        self.send_response(200)
+        self.end_headers()
+        data = Picture.white((64, 64)).data
+        self.wfile.write(data if self.path == "/picture" else bytes(10_000))
+
+    def log_message(self, *given):
+        """Nothing."""
+
+
+@pytest.fixture
+def elsewhere():
+    server = http.server.ThreadingHTTPServer(("0.0.0.0", 0), Elsewhere)
+    server.served = []
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def only_one(address):
+    """As if 127.0.0.1 were somewhere in the world, and the rest of this machine private."""
+    return str(address) == "127.0.0.1"
+
+
+async def test_pictures_from_elsewhere(elsewhere):
+    at = f"http://127.0.0.1:{elsewhere.server_port}"
+    assert await fetched(f"{at}/picture", "p", 9000, only_one) == Picture.white((64, 64)).data
+    for path, why in [
+        ("/private", "not public"),
+        ("/numeric", "cannot be fetched"),
+        ("/file", "not public"),
+        ("/round", "cannot be fetched"),
+        ("/much", "more than 9000 bytes"),
+    ]:
+        with pytest.raises(Refusal, match=why):
+            await fetched(at + path, "p", 9000, only_one)
+    hosts = {host.rpartition(":")[0] for host in elsewhere.served}
+    assert hosts == {"127.0.0.1"}
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "[::1]", "0x7f.1", "127.1", "0"])
+async def test_this_machine_is_never_asked(elsewhere, host):
+    with pytest.raises(Refusal):
+        await fetched(f"http://{host}:{elsewhere.server_port}/picture", "p", 9000)
+    assert not elsewhere.served
+
+
+def test_addresses_are_asked_only_where_a_setting_says_so(home, elsewhere):
+    with running(home, limits={"remote_pictures": True}) as service:
+        url = f"http://127.0.0.1:{elsewhere.server_port}/picture"
+        error = error_of(service.post(PATH, json=with_picture(url)), 400)
+        assert "not public" in error["message"] and not elsewhere.served
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/v1/responses/..%2f..%2fetc", "/v1/responses/%00", "/v1/responses/' or 1=1", "/nothing"],
+)
+def test_ids_are_only_ids(service, path):
+    error_of(service.get(path), 404)
+
+
+def test_methods_and_parameters(service):
+    error = service.get("/v1/chat/completions")
+    assert error_of(error, 405) and error.headers["allow"] == "POST"
+    error_of(service.get("/v1/responses/x?stream=perhaps"), 400)
+    error_of(service.get("/v1/responses/x?starting_after=1e9"), 400)
