@@ -12,7 +12,7 @@ from PIL import Image
 from playwright.sync_api import Page
 
 DOCS = Path(__file__).parent
-sys.path.insert(0, str(DOCS.parent / "tests" / "ui"))
+sys.path[:0] = [str(DOCS.parent / "tests" / "ui"), str(DOCS.parent / "tests")]
 
 from driving import (  # noqa: E402, the tests know how
     chromium,

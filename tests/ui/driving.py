@@ -5,7 +5,6 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import textwrap
@@ -16,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from playwright.sync_api import Locator, Page, sync_playwright
+from ports import free_port
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 # Most of them keep Chromium from asking the network for things of its own.
@@ -50,7 +50,7 @@ def interleave(command: str, home: Path, profile: Path, *options: str) -> None:
 @contextmanager
 def dagster_ui(home: Path, profile: Path) -> Iterator[str]:
     """`interleave ui` on a free port; its address, once it answers."""
-    port = _free_port()
+    port = free_port()
     log = home.with_name("ui.log")
     with log.open("w") as out:
         command = _command("ui", home, profile, "--port", str(port))
@@ -66,7 +66,7 @@ def dagster_ui(home: Path, profile: Path) -> Iterator[str]:
 @contextmanager
 def interleave_serve(home: Path, key: str | None = None) -> Iterator[str]:
     """`interleave serve` on a free port, in the sketch world; its address, once it answers."""
-    port = _free_port()
+    port = free_port()
     log = home.with_name("service.log")
     with log.open("w") as out:
         process = subprocess.Popen(
@@ -132,12 +132,6 @@ def node_in_lineage(page: Page, name: str) -> Locator:
 def _command(name: str, home: Path, profile: Path, *options: str) -> list[str]:
     program = [sys.executable, "-m", "interleave_foundry.dagster_project.cli", name]
     return [*program, "--home", str(home), "--profile", str(profile), *options]
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _answering(url: str, path: str, process: subprocess.Popen, log: Path) -> str:

@@ -6,6 +6,7 @@ import zipfile
 from collections.abc import Iterator
 from functools import cache
 from itertools import count
+from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
@@ -38,7 +39,8 @@ def story_html(story: StorySoFar) -> str:
 
 def story_markdown(story: StorySoFar, picture_folder: str = "pictures") -> str:
     """The story as Markdown; its pictures are those of `story_pictures`, in a folder beside it."""
-    return "\n\n".join(_markdown(story, f"{picture_folder}/" if picture_folder else "")) + "\n"
+    folder = f"{quote(picture_folder)}/" if picture_folder else ""
+    return "\n\n".join(_markdown(story, folder)) + "\n"
 
 
 def story_pictures(story: StorySoFar) -> dict[str, Picture]:
