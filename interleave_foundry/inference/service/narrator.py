@@ -23,6 +23,30 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
 
+def warm_up() -> None:
+    """Load the API's classes, which takes a second, before the first request has to."""
+    from openai.types import chat
+    from openai.types import responses as api
+
+    for kind in (
+        api.Response,
+        api.ResponseCreatedEvent,
+        api.ResponseQueuedEvent,
+        api.ResponseInProgressEvent,
+        api.ResponseOutputItemAddedEvent,
+        api.ResponseOutputItemDoneEvent,
+        api.ResponseContentPartAddedEvent,
+        api.ResponseContentPartDoneEvent,
+        api.ResponseTextDeltaEvent,
+        api.ResponseTextDoneEvent,
+        api.ResponseImageGenCallPartialImageEvent,
+        api.ResponseCompletedEvent,
+        chat.ChatCompletion,
+        chat.ChatCompletionChunk,
+    ):
+        kind.model_rebuild()
+
+
 @dataclass(frozen=True)
 class Notice:
     """An event as clients get it; `pictures` (by item id) are filled in when it is sent."""

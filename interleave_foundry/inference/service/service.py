@@ -1,5 +1,6 @@
 """All parts of a running service, from its home to its metrics."""
 
+import asyncio
 import fcntl
 import logging
 from collections.abc import AsyncIterator, Iterator
@@ -16,6 +17,7 @@ from .happenings import Happening
 from .library import Library
 from .logs import StoryLog
 from .metrics import Metrics
+from .narrator import warm_up
 from .run import Run
 from .settings import ServiceSettings
 
@@ -50,6 +52,7 @@ async def opened(
         StorageError: another service has this home, or it cannot be written.
     """
     with _only_one(home):
+        await asyncio.to_thread(warm_up)
         library, metrics = Library(home), Metrics()
         log = StoryLog(settings.logs.prompts)
 

@@ -22,9 +22,11 @@ from running_service import (
 )
 
 from interleave_foundry.inference.service.logs import JsonLines
+from interleave_foundry.inference.service.shapes import StoryShape
 from interleave_foundry.schemas import StorageError
 
 PATH = "/v1/responses"
+UNDER_WAY = ("queued", "in_progress")
 
 
 def held(home, **others):
@@ -393,6 +395,16 @@ def test_the_document_is_true(service):
 
     assert set(referred(document)) <= set(schemas)
     assert schemas["StoryResponse"]["properties"]["interleave"]
+
+
+def test_answers_are_of_the_documents_shapes(client):
+    """Every field that is described is there, and no other."""
+    for asked in (HOUSE, "zzz"):
+        response = client.responses.create(input=asked, background=True)
+        until(lambda r=response: client.responses.retrieve(r.id).status not in UNDER_WAY)
+        for story in (response.interleave, client.responses.retrieve(response.id).interleave):
+            described = StoryShape.model_validate(story)
+            assert described.model_dump() == story
 
 
 def test_who_waits_keeps_nobody_else_waiting(home):
