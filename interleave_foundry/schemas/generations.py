@@ -35,9 +35,9 @@ class GenerationRow(Row):
         "gave no answer; cancelled: nobody waited any more; interrupted: the process was killed"
     )
     error: str | None = Field(description="Why there is no story, in one line")
-    planner: str = Field(description="Backend and model that planned")
-    generator: str = Field(description="Backend and model that drew")
-    critic: str = Field(description="Backend and model that judged")
+    planner: str | None = Field(description="Backend and model that planned; null: none did")
+    generator: str | None = Field(description="Backend and model that drew; null: none did")
+    critic: str | None = Field(description="Backend and model that judged; null: none did")
     t_max: int = Field(description="Attempts allowed per step")
     on_exhausted: OnExhausted = Field(description="Rule applied when T_max is reached")
     conditioning: str = Field(description="What the generator was shown: last or all")
@@ -48,7 +48,9 @@ class GenerationRow(Row):
     wasted_draws: int = Field(description="Pictures drawn ahead of a verdict and not needed")
     images: list[str] = Field(description="sha256 of the story's pictures, in order")
     cost_usd: float | None = Field(description="Price of its calls; null: some are not priced")
-    seconds: float = Field(description="Wall time from the request to its end")
+    seconds: float = Field(
+        description="Wall time from the request to its end; of one that was interrupted, its calls'"
+    )
     started_at: datetime = Field(description="When it began, UTC")
 
 

@@ -1,6 +1,7 @@
 """Users' requests through the one door: events, rows, journals, what the lineage sees of them."""
 
 import asyncio
+from datetime import UTC, datetime
 
 import pytest
 from scripted_world import (
@@ -18,6 +19,7 @@ from interleave_foundry.inference.roles import BackendError, BadAnswer
 from interleave_foundry.inference.settings import Limits
 from interleave_foundry.inference.telling.archive import Archive
 from interleave_foundry.inference.telling.casting import Cast
+from interleave_foundry.inference.telling.interrupted import Interrupted
 from interleave_foundry.inference.telling.requests import StoryRequest, StoryRules
 from interleave_foundry.inference.telling.story import StorySoFar
 from interleave_foundry.inference.telling.teller import Teller
@@ -116,6 +118,57 @@ async def test_the_same_request_again_repeats_no_finished_call(home):
     events = await told(home, players(planner=planner, generator=generator), request)
     assert isinstance(events[-1], Finished)
     assert len(planner.calls) == 1 and [call[0] for call in generator.calls] == ["add a hat"]
+
+
+async def test_a_request_told_again_has_one_row_and_its_calls_count_once(home):
+    def fail(prompt):
+        if prompt == "add a hat":
+            raise ConnectionError("gone")
+
+    request = StoryRequest("a cat", key="mine")
+    async with Teller(home, LIMITS) as teller:
+        for _ in range(2):
+            cast = players(generator=ScriptedGenerator(fail=fail))
+            async for _ in teller.tell(request, cast):
+                pass
+            await teller.flush()
+            assert generations(home).status.tolist() == ["failed"]
+        async for _ in teller.tell(request, players()):
+            pass
+    assert generations(home).status.tolist() == ["complete"]
+    sums = "select count(*) n, count(distinct call_id) ids, count(error) failed from model_calls"
+    calls = query(sums, home).iloc[0]
+    assert calls.n == calls.ids == 7 and calls.failed == 2  # plan, two pictures, two verdicts
+    assert len(query("from attempts", home)) == 2
+
+
+async def test_what_a_killed_process_paid_for_is_kept(home):
+    request = StoryRequest("a cat", key="mine", door="service")
+    async with Teller(home, LIMITS) as killed:
+        killed._archive.add = lambda *rows: None  # as if it had not come to that
+        async for event in killed.tell(request, players()):
+            if isinstance(event, Drawn):
+                break
+    left = Interrupted(
+        request.generation_id,
+        request.text,
+        (),
+        request.rules,
+        "service",
+        "mine",
+        datetime.now(UTC),
+    )
+    async with Teller(home, LIMITS) as teller:
+        teller.keep_interrupted(left)
+        await teller.flush()
+        row = generations(home).iloc[0]
+        assert (row.status, row.door, row.planner) == ("interrupted", "service", "scripted/1")
+        assert row.prompt_id == request.prompt_id and len(query("from model_calls", home)) >= 2
+        async for _ in teller.tell(request, players()):
+            pass
+    assert generations(home).status.tolist() == ["complete"]
+    calls = query("select count(*) n, count(distinct call_id) ids from model_calls", home).iloc[0]
+    assert calls.n == calls.ids == 5
 
 
 @pytest.mark.parametrize(

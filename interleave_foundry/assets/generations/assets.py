@@ -112,7 +112,7 @@ def _published(
     images, answers = foundry.home.images, Answers.of(rows)
     folder = dataset_folder(foundry.home, settings.name)
     write_dataset(images, folder, batch, answers)
-    told_by = {name for row in answers.requests for name in (row.planner, row.critic)}
+    told_by = {name for row in answers.requests for name in (row.planner, row.critic) if name}
     return {
         **pictures_of(images, answers),
         **spent(rows[MODEL_CALLS]),

@@ -15,8 +15,12 @@ from typing import Protocol
 
 from ...schemas import Row, StorageError, Table
 from ...schemas.generations import GENERATIONS
+from ...schemas.trajectories import ATTEMPTS, MODEL_CALLS, PLANS, TRAJECTORIES
 from ...warehouse import Home
 from ...warehouse.lake import REQUESTS
+
+TOLD = (GENERATIONS, PLANS, TRAJECTORIES, ATTEMPTS, MODEL_CALLS)
+"""Tables with rows of requests."""
 
 _FLUSH_SECONDS = 2.0
 _REQUESTS_A_PAGE = 250
@@ -27,9 +31,9 @@ _log = logging.getLogger(__name__)
 class _Page:
     """A partition in the making. `dirty`: it has rows that are not in the lake yet."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str | None = None) -> None:
         self.hour = _hour()
-        self.partition = f"{REQUESTS}{self.hour}-{secrets.token_hex(4)}"
+        self.partition = REQUESTS + (name or f"{self.hour}-{secrets.token_hex(4)}")
         self.rows: dict[Table, list[Row]] = defaultdict(list)
         self.dirty = False
 
@@ -47,8 +51,11 @@ class _Page:
 class Keeper(Protocol):
     """Takes in the rows of finished requests."""
 
-    def add(self, rows: Mapping[Table, Sequence[Row]]) -> None:
-        """Take in the rows of a finished request."""
+    def add(self, rows: Mapping[Table, Sequence[Row]], own: str | None = None) -> None:
+        """Take in the rows of a request; under a name of its `own` if it may be told again."""
+
+    async def forget(self, own: str) -> None:
+        """Forget the rows under a request's own name: it is told again."""
 
     async def flush(self) -> None:
         """Have the lake hold what is to be there."""
@@ -63,9 +70,12 @@ class Gathered:
     def __init__(self) -> None:
         self.requests: list[Mapping[Table, Sequence[Row]]] = []
 
-    def add(self, rows: Mapping[Table, Sequence[Row]]) -> None:
+    def add(self, rows: Mapping[Table, Sequence[Row]], own: str | None = None) -> None:
         """See `Keeper`."""
         self.requests.append(rows)
+
+    async def forget(self, own: str) -> None:
+        """Nothing: who writes them replaces earlier ones."""
 
     async def flush(self) -> None:
         """Nothing: they are kept for who asked for them."""
@@ -81,11 +91,27 @@ class Archive:
         self._home, self._writing = home, asyncio.Lock()
         self._pages = [_Page()]
 
-    def add(self, rows: Mapping[Table, Sequence[Row]]) -> None:
-        """Take in the rows of a finished request; they are written by the next `flush`."""
+    def add(self, rows: Mapping[Table, Sequence[Row]], own: str | None = None) -> None:
+        """See `Keeper`; what is taken in is written by the next `flush`."""
+        if own:
+            self._pages.insert(0, _Page(own))
+            self._pages[0].add(rows)
+            return
         if self._pages[-1].over:
             self._pages.append(_Page())
         self._pages[-1].add(rows)
+
+    async def forget(self, own: str) -> None:
+        """See `Keeper`.
+
+        Raises:
+            StorageError: they could not be deleted.
+        """
+        partition = REQUESTS + own
+        async with self._writing:
+            self._pages = [page for page in self._pages if page.partition != partition]
+            for table in TOLD:
+                await asyncio.to_thread(self._home.lake.delete, table, partition)
 
     async def flush(self) -> None:
         """Write what is new.

@@ -60,6 +60,11 @@ class GenerationRecord:
             case _:
                 self._told.note(event)
 
+    @property
+    def may_go_on(self) -> bool:
+        """Whether the requester may ask for the same request again, to have it finished."""
+        return self._request.key is not None and self._status in ("failed", "cancelled")
+
     def rows(self, calls: Sequence[ModelCallRow]) -> Rows:
         """Rows of every table, given the calls that were made."""
         return {
@@ -110,12 +115,14 @@ class GenerationRecord:
             attempts=trajectory.attempts,
             wasted_draws=self._wasted,
             images=[attempt.image for attempt in told.attempts() if attempt.chosen],
-            cost_usd=_total([call.cost_usd for call in calls]),
+            cost_usd=total_cost(calls),
             seconds=monotonic() - self._begun,
             started_at=self._started_at,
         )
 
 
-def _total(prices: Sequence[float | None]) -> float | None:
+def total_cost(calls: Sequence[ModelCallRow]) -> float | None:
+    """What calls cost, in USD; None: some are not priced."""
+    prices = [call.cost_usd for call in calls]
     known = [price for price in prices if price is not None]
     return sum(known) if len(known) == len(prices) else None

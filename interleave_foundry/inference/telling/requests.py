@@ -2,7 +2,7 @@
 
 import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pydantic import Field, ValidationError
@@ -56,7 +56,7 @@ class StoryRequest:
     @property
     def prompt_id(self) -> str:
         """Equal for equal words and pictures, so that equal seeds draw the same story."""
-        return stable_hash("request", self.text, [picture.sha256 for picture in self.pictures])
+        return prompt_id_of(self.text, [picture.sha256 for picture in self.pictures])
 
 
 def rules_of(usual: LoopSettings, changes: Mapping[str, object]) -> StoryRules:
@@ -85,6 +85,11 @@ def check_text(text: str, pictures: int) -> None:
     if named > pictures:
         given = "1 picture is" if pictures == 1 else f"{pictures or 'no'} pictures are"
         raise FoundryError(f"the text has {named} <image>, and {given} given: give one for each")
+
+
+def prompt_id_of(text: str, given: Sequence[str]) -> str:
+    """The id of words and pictures (their sha256)."""
+    return stable_hash("request", text, list(given))
 
 
 def new_id() -> str:

@@ -9,12 +9,14 @@ from ...schemas import BadImageError, FoundryError
 from ...warehouse import Home
 from ..calls import ModelCalls, Place
 from ..events import Event, Failed, Planned
+from ..finished import FinishedCalls
 from ..loop import Loop, Story
 from ..roles import BadAnswer, PlanRequest
 from ..settings import Limits
 from ..tries import Caller, CallFailed, one_line
 from .archive import Archive, Keeper
 from .casting import Cast
+from .interrupted import Interrupted, interrupted_rows
 from .records import GenerationRecord
 from .requests import StoryRequest
 
@@ -47,20 +49,30 @@ class Teller:
     async def tell(self, request: StoryRequest, cast: Cast) -> AsyncGenerator[Event, None]:
         """The events of a request, `Finished` or `Failed` last; closed early, it is cancelled.
 
-        The same `generation_id` again, with the same players, finds what was finished before.
+        The same `generation_id` again, with the same players, finds what was finished before; its
+        rows take the place of the earlier ones.
 
         Raises:
             StorageError: the lake cannot be written, or another process tells this request.
         """
         record = GenerationRecord(request, cast)
         async with self._calls(request, cast) as calls:
+            if calls.ledger():
+                await self._archive.forget(request.generation_id)
             try:
                 async with aclosing(self._events(request, calls)) as events:
                     async for event in events:
                         record.note(event)
                         yield event
             finally:
-                self._archive.add(record.rows(calls.ledger()))
+                own = request.generation_id if record.may_go_on else None
+                self._archive.add(record.rows(calls.ledger()), own)
+
+    def keep_interrupted(self, request: Interrupted) -> None:
+        """Take in what a killed process left of a request that it told."""
+        calls = FinishedCalls.read(self._home.journal(ASSET, request.generation_id)).ledger()
+        own = request.generation_id if request.key else None
+        self._archive.add(interrupted_rows(request, calls), own)
 
     async def flush(self) -> None:
         """Have the lake hold everything that is over."""
