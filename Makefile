@@ -11,11 +11,12 @@ PROFILE ?= sketch
 TESTS ?= tests
 
 .DEFAULT_GOAL := help
-.PHONY: help setup cluster demo ui test lint bench docs
+.PHONY: help setup cluster demo ui serve test lint bench docs
 
 help:
 	@echo "make demo    materialize the whole lineage on the sketch profile"
 	@echo "make ui      open Dagster on port 3000"
+	@echo "make serve   open the studio and the API on port 8030"
 	@echo "make test    run every test (TESTS=tests/warehouse for some)"
 	@echo "make lint    ruff and mypy"
 	@echo "make bench   print the numbers of docs/benchmarks.md and write bench.json"
@@ -32,6 +33,9 @@ demo: .venv/core.stamp
 
 ui: .venv/core.stamp
 	@$(BIN)/interleave ui
+
+serve: .venv/core.stamp
+	@$(BIN)/interleave serve --profile $(PROFILE)
 
 test: .venv/dev.stamp
 	@$(BIN)/python -m pytest $(TESTS)

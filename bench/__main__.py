@@ -18,6 +18,7 @@ from rich.table import Table
 MODULES = (
     "engine",
     "telling",
+    "service",
     "prompts",
     "curation",
     "rewards",

@@ -46,25 +46,28 @@ MEANING = {
 class Simulated:
     """Every role at a fixed pace; a critic that accepts at random, the same for every run."""
 
+    seconds: float = SECONDS
+    planner_seconds: float = PLANNER_SECONDS
+    steps: int = STEPS
     backend: str = "simulated"
     model: str = "1"
     planned_at: float = 0.0
 
     async def plan(self, request: PlanRequest) -> Plan:
-        await asyncio.sleep(PLANNER_SECONDS)
-        steps = [PlanStep(n, f"step {n}", f"do {n}", f"draw {n}") for n in range(1, STEPS + 1)]
+        await asyncio.sleep(self.planner_seconds)
+        steps = [PlanStep(n, f"step {n}", f"do {n}", f"draw {n}") for n in range(1, self.steps + 1)]
         self.planned_at = time.perf_counter()
         return Plan(tuple(steps))
 
     async def generate(self, prompt: str, images: Sequence[Picture], seed: int) -> Picture:
-        await asyncio.sleep(SECONDS)
+        await asyncio.sleep(self.seconds)
         colour = random.Random(f"{prompt} {seed}").randbytes(3)
         return Picture.of(Image.new("RGB", (32, 32), tuple(colour)))
 
     async def judge(
         self, before: Picture | None, after: Picture, instruction: str, prompt: str
     ) -> Verdict:
-        await asyncio.sleep(SECONDS)
+        await asyncio.sleep(self.seconds)
         accepted = random.Random(f"{instruction} {after.sha256}").random() < ACCEPTANCE
         return Verdict(accepted, "" if accepted else f"{instruction}, exactly", "")
 

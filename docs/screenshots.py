@@ -1,24 +1,32 @@
-"""Takes the README's pictures from a finished `make demo`: the lineage, and the contact sheet.
+"""Takes the README's pictures: lineage and contact sheet from a finished `make demo`, the studio.
 
 python docs/screenshots.py [HOME]
 """
 
 import shutil
 import sys
+import tempfile
 from pathlib import Path
 
 from PIL import Image
 from playwright.sync_api import Page
 
 DOCS = Path(__file__).parent
-sys.path.insert(0, str(DOCS.parent / "tests" / "ui"))
+sys.path[:0] = [str(DOCS.parent / "tests" / "ui"), str(DOCS.parent / "tests")]
 
-from driving import chromium, dagster_ui, lineage_path, node_in_lineage  # noqa: E402, the tests know how
+from driving import (  # noqa: E402, the tests know how
+    chromium,
+    dagster_ui,
+    interleave_serve,
+    lineage_path,
+    node_in_lineage,
+)
 
 from interleave_foundry.assets.nodes import NODES  # noqa: E402
 from interleave_foundry.assets.plotting import small_png  # noqa: E402
 from interleave_foundry.dagster_project import definitions  # noqa: E402, F401, declares nodes
 
+ROCKET = "Show in 5 pictures how a red rocket flies to a planet"  # its first attempt is refused
 MARGIN = {"x": 50, "y": 76}  # pixels around the names of the outermost assets
 
 
@@ -28,6 +36,7 @@ def main() -> None:
     pictures.mkdir(exist_ok=True)
     with dagster_ui(home, Path("sketch")) as url, chromium(1900, 1500, scale=1.25) as page:
         photograph_lineage(page, url, pictures / "lineage.png")
+    photograph_studio(pictures / "studio.png")
     shutil.copyfile(home / "stories" / "contact_sheet.png", pictures / "stories.png")
 
 
@@ -44,6 +53,25 @@ def photograph_lineage(page: Page, url: str, path: Path) -> None:
     bottom = max(box["y"] + box["height"] for box in boxes) + MARGIN["y"]
     clip = {"x": left, "y": top, "width": right - left, "height": bottom - top}
     page.screenshot(path=path, clip=clip)
+    shrink(path)
+
+
+def photograph_studio(path: Path) -> None:
+    """A story that was told a moment ago, with a refused attempt unfolded."""
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        interleave_serve(Path(folder) / "home") as url,
+        chromium(1280, 1600, scale=1.25) as page,
+    ):
+        page.goto(url)
+        page.get_by_label("What shall be told?").fill(ROCKET)
+        page.get_by_role("button", name="Tell the story", exact=True).click()
+        page.get_by_text("The story is complete.").first.wait_for()
+        page.locator(".refused > summary").first.click()
+        second = page.locator(".step").nth(1).bounding_box()
+        assert second
+        height = second["y"] + second["height"] + 14
+        page.screenshot(path=path, clip={"x": 0, "y": 0, "width": 1280, "height": height})
     shrink(path)
 
 

@@ -30,7 +30,7 @@ def blocking_checks(
     def checks(
         context: dg.AssetCheckExecutionContext, foundry: Foundry
     ) -> Iterator[dg.AssetCheckResult]:
-        shard = _shard(context) if node.sharded else None
+        shard = _shard(context) if node.partitioned else None
         chosen = {key.name for key in context.selected_asset_check_keys}
         for name, (_, rule) in every.items():
             if name in chosen:

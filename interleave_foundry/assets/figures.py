@@ -14,7 +14,14 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 SFT, RL = GOOD, ACCENT
-STATUS_COLOURS = {"complete": GOOD, "exhausted": ACCENT, "stopped": PALE, "quarantined": BAD}
+STATUS_COLOURS = {
+    "complete": GOOD,
+    "exhausted": ACCENT,
+    "stopped": PALE,
+    "refused": PALE,
+    "quarantined": BAD,
+    "failed": BAD,
+}
 CATEGORY_COLOURS = (
     "#4c78a8",
     "#2a9d8f",

@@ -28,6 +28,26 @@ FOLLOW_UPSTREAM = (
 
 
 @dataclass(frozen=True)
+class Partitions:
+    """Partitions of an asset that are not shards of the told pack.
+
+    Args:
+        names: those that there should be, as things stand.
+        origin: what one of them is made from, beside code, settings and inputs.
+    """
+
+    definition: dg.DynamicPartitionsDefinition
+    names: Callable[[Foundry], list[str]]
+    origin: Callable[[Foundry, str], object]
+
+    def register(self, foundry: Foundry, instance: dg.DagsterInstance) -> list[str]:
+        """Make Dagster know those that there should be; their names."""
+        names = self.names(foundry)
+        instance.add_dynamic_partitions(str(self.definition.name), names)
+        return names
+
+
+@dataclass(frozen=True)
 class Node:
     """An asset of the lineage. `tables[0]` is its main table, of which rows are counted; a profile
     may leave out others.
@@ -37,7 +57,7 @@ class Node:
     on it can be made in the UI without a warning. `ledger` tables are shared with other assets;
     `facts` are what its content follows from beside code, settings and inputs; `holds` tells what
     it made where that is not whole tables. `optional` nodes are made when they are selected by
-    name.
+    name. A node is `sharded`, or has `partitions` of its own, or neither.
     """
 
     name: str
@@ -56,6 +76,12 @@ class Node:
     holds: Callable[[Foundry], list[str | None]] | None = None
     optional: bool = False
     may_be_empty: bool = False
+    partitions: Partitions | None = None
+
+    @property
+    def partitioned(self) -> bool:
+        """Whether a run makes a part of it."""
+        return self.sharded or self.partitions is not None
 
     def lacking(self, profile: Profile) -> list[str]:
         """The sections that steer the node and that a profile does not have."""
@@ -77,7 +103,7 @@ class Node:
             "group_name": self.group,
             "description": self.description,
             "deps": list(self.deps),
-            "partitions_def": SHARDS if self.sharded else None,
+            "partitions_def": self._partitions_def(),
             "automation_condition": FOLLOW_UPSTREAM if self.automatic else None,
             "pool": self.pool,
             "kinds": set(self.kinds),
@@ -100,6 +126,8 @@ class Node:
             "inputs": {dep: NODES[dep].content(foundry, shard) for dep in inputs},
             "facts": self.facts(foundry, instance) if self.facts else None,
         }
+        if self.partitions and shard:
+            origin["partition"] = self.partitions.origin(foundry, shard)
         return _digest(origin)[:32]
 
     def content(self, foundry: Foundry, shard: str | None) -> list[str | None]:
@@ -124,14 +152,19 @@ class Node:
         foundry: Foundry,
         tables: Mapping[Table, Any],
         metadata: Mapping[str, Any],
+        fingerprint: str | None = None,
     ) -> dg.MaterializeResult:
-        """Write the tables and describe the materialization to Dagster."""
-        shard = context.partition_key if self.sharded else None
+        """Write the tables and describe the materialization to Dagster.
+
+        Args:
+            fingerprint: that of the beginning, where what it was made from may have changed since.
+        """
+        shard = context.partition_key if self.partitioned else None
         rows = {
             table.name: foundry.home.lake.write(table, data, self._partition(table, shard)).rows
             for table, data in tables.items()
         }
-        return self.describe(context, foundry, rows, metadata)
+        return self.describe(context, foundry, rows, metadata, fingerprint)
 
     def describe(
         self,
@@ -139,22 +172,28 @@ class Node:
         foundry: Foundry,
         rows: Mapping[str, int],
         metadata: Mapping[str, Any],
+        fingerprint: str | None = None,
     ) -> dg.MaterializeResult:
         """The result of a materialization whose tables (name -> rows) are in the lake already."""
-        shard = context.partition_key if self.sharded else None
+        shard = context.partition_key if self.partitioned else None
         counts = {f"rows/{name}": count for name, count in rows.items()}
         if self.tables:
             counts["dagster/row_count"] = rows[self.tables[0].name]
         return dg.MaterializeResult(
             metadata={**counts, **self._column_lineage(), **metadata},
             data_version=dg.DataVersion(self.data_version(foundry, shard)),
-            tags={FINGERPRINT: self.fingerprint(foundry, context.instance, shard)},
+            tags={FINGERPRINT: fingerprint or self.fingerprint(foundry, context.instance, shard)},
         )
 
     def _partition(self, table: Table, shard: str | None) -> str:
         """Ledger tables are written by several assets, so each has partitions of its own."""
         partition = shard or "all"
         return f"{self.name}-{partition}" if table in self.ledger else partition
+
+    def _partitions_def(self) -> dg.DynamicPartitionsDefinition | None:
+        if self.partitions:
+            return self.partitions.definition
+        return SHARDS if self.sharded else None
 
     def _definition_metadata(self) -> dict[str, Any]:
         if not self.tables:

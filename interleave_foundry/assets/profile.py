@@ -17,6 +17,7 @@ from ..warehouse import Home
 from .cluster import ClusterSettings
 from .curation.settings import CurationSettings
 from .evaluation.settings import EvaluationSettings
+from .generations.settings import GenerationsSettings
 from .prompts.settings import BankSettings, PromptsSettings
 
 FOLDER = Path(__file__).parent.parent / "profiles"
@@ -48,7 +49,9 @@ class Profile(Backends):
     training: TrainingSettings | None = Field(
         None, description="How checkpoints are trained; null: the lineage ends with the data sets"
     )
-
+    generations: GenerationsSettings | None = Field(
+        None, description="Requests that the asset generations answers; null: none"
+    )
     service: ServiceSettings = Field(
         default_factory=ServiceSettings, description="`interleave serve`"
     )

@@ -13,11 +13,13 @@ from ..assets.evaluation import ablation
 from ..assets.evaluation import assets as evaluation
 from ..assets.evaluation import checks as evaluation_checks
 from ..assets.foundry import Foundry
+from ..assets.generations import assets as generations
+from ..assets.generations import checks as generations_checks
 from ..assets.prompts import assets as prompts
 from ..assets.prompts import checks as prompts_checks
 from ..assets.trajectories import assets as trajectories
 from ..assets.trajectories import checks as trajectories_checks
-from . import jobs, retraining
+from . import answering, jobs, retraining
 
 ASSETS = [
     asset
@@ -29,12 +31,20 @@ ASSETS = [
         evaluation,
         ablation,
         promotion,
+        generations,
     )
     for asset in vars(module).values()
     if isinstance(asset, dg.AssetsDefinition)
 ]
 CHECKS = dg.load_asset_checks_from_modules(
-    [prompts_checks, trajectories_checks, curation_checks, checkpoints_checks, evaluation_checks]
+    [
+        prompts_checks,
+        trajectories_checks,
+        curation_checks,
+        checkpoints_checks,
+        evaluation_checks,
+        generations_checks,
+    ]
 )
 
 
@@ -54,9 +64,10 @@ defs = dg.Definitions(
         retraining.retrain_planner,
         retraining.retrain_critic,
         retraining.evaluate,
+        answering.generate_stories,
     ],
-    schedules=[jobs.grow_bank],
-    sensors=[jobs.follow_upstream, retraining.retrain_when_grown],
+    schedules=[jobs.grow_bank, answering.answer_requests],
+    sensors=[jobs.follow_upstream, retraining.retrain_when_grown, answering.register_requests],
     resources={"foundry": foundry_from_environment()},
     # Runs work in parallel, one a shard; a process for every step would cost more than most steps.
     executor=dg.in_process_executor,

@@ -14,12 +14,13 @@ import dagster as dg
 import duckdb
 
 from ..assets.foundry import SHARDS, Foundry
-from ..assets.nodes import DATA_VERSION_TAG, FINGERPRINT, Node
+from ..assets.nodes import Node
 from ..assets.progress import progress_factory, reporting_to
 from ..assets.prompts.assets import register_shards
 from ..inference.progress import Silent
 from ..schemas import FoundryError, StorageError
 from ..warehouse.storage import first_line
+from .currency import is_current
 from .definitions import ASSETS, CHECKS
 from .instance import RUNNER, RUNNER_TAG, TRAINING_POOL, open_instance, widened_pool
 from .stages import selected, stages_of
@@ -70,7 +71,13 @@ def run_lineage(
     outcome.add(stage.run(stages.base))
     outcome.add(_train(stage, stages.agents))
     outcome.add(stage.run(stages.judging))
+    for node in stages.answering:
+        outcome.add(_tell(stage, [node], _registered(node, foundry, instance), jobs))
     return outcome
+
+
+def _registered(node: Node, foundry: Foundry, instance: dg.DagsterInstance) -> list[str]:
+    return node.partitions.register(foundry, instance) if node.partitions else []
 
 
 def _tell(stage: "_Stage", nodes: list[Node], shards: list[str], jobs: int) -> Outcome:
@@ -81,7 +88,7 @@ def _tell(stage: "_Stage", nodes: list[Node], shards: list[str], jobs: int) -> O
         for shard in shards:
             outcome.add(stage.run(nodes, shard))
         return outcome
-    stage.announce(f"Telling {len(stale)} shards, {min(jobs, len(stale))} at a time")
+    stage.announce(f"Telling {len(stale)} partitions, {min(jobs, len(stale))} at a time")
     with worker_processes(min(jobs, len(stale)), lambda _: Silent()) as pool:
         told = pool.map(_elsewhere, repeat(stage.order(nodes)), shards)
         for shard, done in zip(shards, told, strict=True):
@@ -166,26 +173,13 @@ class _Stage:
         stale: list[Node] = []
         for node in nodes:
             upstream = {n.name for n in stale}
-            if self.force or upstream & set(node.deps) or not self._current(node, shard):
+            if (
+                self.force
+                or upstream & set(node.deps)
+                or not is_current(node, self.foundry, self.instance, shard)
+            ):
                 stale.append(node)
         return stale
-
-    def _current(self, node: Node, shard: str | None) -> bool:
-        records = self.instance.fetch_materializations(
-            dg.AssetRecordsFilter(
-                asset_key=dg.AssetKey(node.name), asset_partitions=[shard] if shard else None
-            ),
-            limit=1,
-        ).records
-        if not records or not records[0].asset_materialization:
-            return False
-        tags = records[0].asset_materialization.tags or {}
-        if tags.get(FINGERPRINT) != node.fingerprint(self.foundry, self.instance, shard):
-            return False
-        if tags.get(DATA_VERSION_TAG) != node.data_version(self.foundry, shard):
-            return False
-        run = self.instance.get_run_by_id(records[0].run_id)
-        return run is not None and run.status == dg.DagsterRunStatus.SUCCESS
 
     def _materialize(self, nodes: Sequence[Node], shard: str | None) -> None:
         try:

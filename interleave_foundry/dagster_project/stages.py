@@ -18,6 +18,7 @@ class Stages(NamedTuple):
     base: list[Node]
     agents: list[list[Node]]  # planner's and critic's: no list reads what another one makes
     judging: list[Node]
+    answering: list[Node]  # users' requests, each node in partitions of its own
 
 
 def selected(names: Sequence[str], profile: Profile) -> list[Node]:
@@ -41,16 +42,17 @@ def selected(names: Sequence[str], profile: Profile) -> list[Node]:
 def stages_of(nodes: Sequence[Node]) -> Stages:
     """Before the shards comes what they are made from, after them everything else."""
     before = _before_shards()
-    after = [node for node in nodes if not node.sharded and node.name not in before]
+    after = [node for node in nodes if not node.partitioned and node.name not in before]
     trained = _from_training(after)
     base, agents = _checkpoints()
     return Stages(
-        bank=[node for node in nodes if not node.sharded and node.name in before],
+        bank=[node for node in nodes if not node.partitioned and node.name in before],
         shards=[node for node in nodes if node.sharded],
         aggregates=[node for node in after if node.name not in trained],
         base=[node for node in after if node.name in base],
         agents=_apart([node for node in after if node.name in agents]),
         judging=[node for node in after if node.name in trained - base - agents],
+        answering=[node for node in nodes if node.partitions],
     )
 
 

@@ -52,14 +52,15 @@ def estimate_in_terminal(profile: str, root: str, size: str) -> None:
     console.print(f"{expected.stories:,} stories to tell\n")
     console.print(_estimate_grid(expected))
     console.print(
-        f"\nabout {expected.usd:,.2f} USD and {expected.disk_gb:,.1f} GB of pictures; "
-        "hours are those of a role alone, with all of its slots"
+        f"\nabout {expected.usd:,.2f} USD, {expected.gpu_hours:,.1f} GPU hours and "
+        f"{expected.disk_gb:,.1f} GB of pictures; hours are those of a role alone, with all of its "
+        "slots"
     )
 
 
 def _estimate_grid(expected: Estimate) -> RichTable:
-    columns = ("role", "model", "calls", "tokens in", "tokens out", "hours", "USD", "known from")
-    grid = RichTable(*columns, box=None, header_style="bold")
+    columns = ("role", "model", "calls", "tokens in", "tokens out", "hours", "GPU hours", "USD")
+    grid = RichTable(*columns, "known from", box=None, header_style="bold")
     for role in expected.roles:
         grid.add_row(
             role.role,
@@ -68,6 +69,7 @@ def _estimate_grid(expected: Estimate) -> RichTable:
             f"{role.input_tokens:,}",
             f"{role.output_tokens:,}",
             f"{role.hours:,.1f}",
+            f"{role.gpu_hours:,.1f}" if role.gpu_hours else "-",
             "no price" if role.usd is None else f"{role.usd:,.2f}",
             f"{role.seen:,} calls here" if role.seen else "assumed",
         )

@@ -18,7 +18,9 @@ class GenerationRow(Row):
     """A run of the loop for a user's request; its attempts are those of `trajectory_id`."""
 
     generation_id: str = Field(description="Id of the request")
-    shard: str = Field(description="Partition of this row and of all others of the request")
+    shard: str = Field(
+        description="Partition of this row: a batch of the asset, or one of requests as they came"
+    )
     door: Door = Field(description="How it came: the asset, the command line, the service")
     request_key: str | None = Field(
         description="The requester's own name for it: id of a row, idempotency key"

@@ -161,7 +161,9 @@ class QuarantineRow(Row):
 
     prompt_id: str = Field(description="Prompt that was set aside")
     shard: str = Field(description=_SHARD)
-    stage: str = Field(description="Asset in which it happened: plans, trajectories, scores")
+    stage: str = Field(
+        description="Asset in which it happened: plans, trajectories, scores, generations"
+    )
     reason: str = Field(description="Why, in one line")
 
 

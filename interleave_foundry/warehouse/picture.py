@@ -1,5 +1,6 @@
 """A picture: encoded bytes named by their sha256, decoded only when somebody looks."""
 
+import base64
 import hashlib
 import io
 from dataclasses import dataclass
@@ -30,6 +31,15 @@ class Picture:
         """The canvas (width, height) that stands for "nothing yet" where two pictures are due."""
         return cls.of(Image.new("RGB", size, "white"))
 
+    @property
+    def as_png(self) -> "Picture":
+        """Itself where it is PNG, else encoded again.
+
+        Raises:
+            BadImageError: the bytes are no picture.
+        """
+        return self if self.data.startswith(b"\x89PNG") else Picture.of(self.image)
+
     @cached_property
     def sha256(self) -> str:
         return hashlib.sha256(self.data).hexdigest()
@@ -38,6 +48,11 @@ class Picture:
     def mime(self) -> str:
         """The bytes' own word for their format; what says nothing is taken for PNG."""
         return next((mime for magic, mime in _MAGIC if self.data.startswith(magic)), "image/png")
+
+    @property
+    def data_url(self) -> str:
+        """An address that is the picture itself."""
+        return f"data:{self.mime};base64,{base64.b64encode(self.data).decode('ascii')}"
 
     @cached_property
     def image(self) -> Image.Image:

@@ -7,6 +7,7 @@ import textwrap
 import time
 
 import pytest
+from ports import free_port
 
 from interleave_foundry.assets.foundry import Foundry
 from interleave_foundry.dagster_project.instance import open_instance
@@ -46,9 +47,7 @@ def instance(foundry, monkeypatch):
 def bucket(monkeypatch):
     """A bucket of an S3 server in a process of its own, as its URL."""
     s3fs = pytest.importorskip("s3fs")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     server = subprocess.Popen(
         [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)],
         stdout=subprocess.DEVNULL,
@@ -58,6 +57,7 @@ def bucket(monkeypatch):
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "testing")
+    s3fs.S3FileSystem.clear_instance_cache()  # another test's server had another port
     try:
         _wait_for(port)
         s3fs.S3FileSystem(skip_instance_cache=True).mkdir(BUCKET)

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -10,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from ports import free_port
 
 PASSWORD = "not-to-be-seen-anywhere"
 
@@ -25,7 +25,7 @@ def postgres() -> Iterator[int]:
     if user:
         for path in (folder, folder / "password"):
             shutil.chown(path, user)
-    data, port = folder / "data", _free_port()
+    data, port = folder / "data", free_port()
     server = f"-p {port} -h 127.0.0.1 -k {folder} -c fsync=off"
     auth = ["-U", "foundry", "-A", "scram-sha-256", f"--pwfile={folder}/password"]
     try:
@@ -59,9 +59,3 @@ def _run(command: list[object], user: str | None, check: bool = True) -> None:
         stderr=subprocess.DEVNULL,
         timeout=120,
     )
-
-
-def _free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])

@@ -1,7 +1,6 @@
 """A Ray cluster of several nodes on this machine, for as long as a test lasts."""
 
 import os
-import socket
 import tempfile
 import time
 from collections.abc import Iterator
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+from ports import free_port
 
 from interleave_foundry.training.launch.processes import end_processes, marked
 
@@ -26,7 +26,7 @@ class Nodes:
     def __init__(self, count: int, folder: Path) -> None:
         from ray.cluster_utils import Cluster
 
-        self.address = f"http://127.0.0.1:{_free_port()}"
+        self.address = f"http://127.0.0.1:{free_port()}"
         head = {
             "num_cpus": 0,
             "object_store_memory": 80_000_000,
@@ -92,9 +92,3 @@ def _descendants(node: Any) -> list[psutil.Process]:
     raylets = node.all_processes["raylet"]
     parents = [psutil.Process(raylet.process.pid) for raylet in raylets]
     return [child for parent in parents for child in parent.children(recursive=True)]
-
-
-def _free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])

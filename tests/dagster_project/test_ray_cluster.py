@@ -107,7 +107,7 @@ def backfill(shards):
 
 def node_at_work(nodes, server):
     """A node in the midst of a shard, while another one is, too."""
-    for _ in range(600):
+    for _ in range(2000):
         at_work = Counter(
             job.driver_node_id
             for job in nodes.jobs()

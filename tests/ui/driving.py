@@ -5,7 +5,6 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import textwrap
@@ -16,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from playwright.sync_api import Locator, Page, sync_playwright
+from ports import free_port
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 # Most of them keep Chromium from asking the network for things of its own.
@@ -50,7 +50,7 @@ def interleave(command: str, home: Path, profile: Path, *options: str) -> None:
 @contextmanager
 def dagster_ui(home: Path, profile: Path) -> Iterator[str]:
     """`interleave ui` on a free port; its address, once it answers."""
-    port = _free_port()
+    port = free_port()
     log = home.with_name("ui.log")
     with log.open("w") as out:
         command = _command("ui", home, profile, "--port", str(port))
@@ -58,7 +58,26 @@ def dagster_ui(home: Path, profile: Path) -> Iterator[str]:
             command, stdout=out, stderr=subprocess.STDOUT, start_new_session=True
         )
     try:
-        yield _answering(f"http://127.0.0.1:{port}", process, log)
+        yield _answering(f"http://127.0.0.1:{port}", "/server_info", process, log)
+    finally:
+        _end(process)
+
+
+@contextmanager
+def interleave_serve(home: Path, key: str | None = None) -> Iterator[str]:
+    """`interleave serve` on a free port, in the sketch world; its address, once it answers."""
+    port = free_port()
+    log = home.with_name("service.log")
+    with log.open("w") as out:
+        process = subprocess.Popen(
+            _command("serve", home, Path("sketch"), "--port", str(port)),
+            env={**os.environ, "INTERLEAVE_SERVICE_KEYS": key or ""},
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    try:
+        yield _answering(f"http://127.0.0.1:{port}", "/health", process, log)
     finally:
         _end(process)
 
@@ -115,21 +134,15 @@ def _command(name: str, home: Path, profile: Path, *options: str) -> list[str]:
     return [*program, "--home", str(home), "--profile", str(profile), *options]
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def _answering(url: str, process: subprocess.Popen, log: Path) -> str:
+def _answering(url: str, path: str, process: subprocess.Popen, log: Path) -> str:
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline and process.poll() is None:
         try:
-            urllib.request.urlopen(f"{url}/server_info", timeout=5).close()
+            urllib.request.urlopen(url + path, timeout=5).close()
             return url
         except OSError:
             time.sleep(0.3)
-    raise AssertionError(f"the UI did not start:\n{log.read_text()[-3000:]}")
+    raise AssertionError(f"it did not start:\n{log.read_text()[-3000:]}")
 
 
 def _end(process: subprocess.Popen) -> None:

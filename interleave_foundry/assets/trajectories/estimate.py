@@ -10,10 +10,11 @@ from typing import Any
 
 from ...inference.ensemble import Ensemble
 from ...inference.providers.prices import Price
-from ...inference.providers.settings import RemoteModel
+from ...inference.providers.settings import ImagesSettings, ProviderSettings, RemoteModel
 from ...inference.roles import Backend, name_of
 from ...schemas.bank import VOCABULARY_PROPOSALS
 from ...schemas.trajectories import LOOP_ROLES, TRAJECTORIES, Role
+from ...training.environments import gpus as gpus_here
 from ...warehouse import Home
 from ...warehouse.views import connect
 from ..foundry import Foundry
@@ -50,6 +51,7 @@ class RoleEstimate:
 
     Attributes:
         hours: of wall time, were it the only role at work with all of its slots.
+        gpu_hours: those hours times the GPUs that work meanwhile.
         usd: None: its model has no price in the profile.
         seen: calls of this model in this home, whose averages these are; 0: assumptions.
     """
@@ -60,6 +62,7 @@ class RoleEstimate:
     input_tokens: int
     output_tokens: int
     hours: float
+    gpu_hours: float
     usd: float | None
     seen: int
 
@@ -75,6 +78,10 @@ class Estimate:
     @property
     def usd(self) -> float:
         return sum(role.usd or 0.0 for role in self.roles)
+
+    @property
+    def gpu_hours(self) -> float:
+        return sum(role.gpu_hours for role in self.roles)
 
 
 def estimate(foundry: Foundry, shards: int) -> Estimate:
@@ -122,16 +129,27 @@ def _estimated(foundry: Foundry, role: Role, name: str, model: object, count: in
     limits = foundry.settings.limits
     call = _seen(foundry.home, role, name) or _ASSUMED[role]
     slots = limits.generator if role == "generator" else limits.agents
+    hours = count * call.seconds / slots / _SECONDS_AN_HOUR
     return RoleEstimate(
         role=role,
         model=name,
         calls=count,
         input_tokens=round(count * call.input_tokens),
         output_tokens=round(count * call.output_tokens),
-        hours=count * call.seconds / slots / _SECONDS_AN_HOUR,
+        hours=hours,
+        gpu_hours=hours * _gpus(foundry, name.partition("/")[0], model),
         usd=_usd(_price(foundry, model), role, count, call),
         seen=call.seen,
     )
+
+
+def _gpus(foundry: Foundry, backend: str, model: object) -> int:
+    """GPUs of ours that work while a model is called."""
+    settings = getattr(foundry.settings, backend, None)
+    if isinstance(model, RemoteModel) and isinstance(settings, ProviderSettings | ImagesSettings):
+        return sum(place.gpus for place in settings.endpoints_of(model))
+    device = getattr(settings, "device", "cpu")
+    return int(device != "cpu" and (device != "auto" or gpus_here() > 0))
 
 
 def _usd(price: Price | None, role: Role, count: int, call: _Call) -> float | None:

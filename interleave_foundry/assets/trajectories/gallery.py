@@ -7,8 +7,8 @@ from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from ...warehouse import Home, Picture
-from ..plotting import data_url, small_png
+from ...warehouse import Home
+from ..plotting import small_png
 from .sheet import contact_sheet
 from .stories import Story, load_stories, pick_showcase
 
@@ -46,14 +46,8 @@ def render_storybook(stories: Sequence[Story]) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["data_url"] = _data_url
+    environment.filters["data_url"] = lambda picture: picture.as_png.data_url
     return environment.get_template("storybook.html").render(stories=stories)
-
-
-def _data_url(picture: Picture) -> str:
-    """The picture's own bytes where they are PNG, else encoded again."""
-    is_png = picture.data.startswith(b"\x89PNG")
-    return data_url(picture.data if is_png else Picture.of(picture.image).data)
 
 
 def _write(path: Path, data: bytes) -> Path:

@@ -1,7 +1,7 @@
 """Finished stories as people look at them: read from the lake, and the good ones picked."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -19,8 +19,11 @@ from ...schemas.trajectories import (
     ScoreRow,
     TrajectoryRow,
 )
-from ...warehouse import Home, Picture
+from ...warehouse import Home, ImageStore, Picture
 from ...warehouse.storage import safe_name
+
+# trajectory, step, iteration
+AttemptKey = tuple[str, int, int]
 
 
 @dataclass(frozen=True)
@@ -121,6 +124,44 @@ def load_stories(home: Home, trajectory_ids: Sequence[str]) -> list[Story]:
     return [reader.story(trajectory_id) for trajectory_id in trajectory_ids]
 
 
+def steps_of(
+    images: ImageStore,
+    plan: Sequence[PlanRow],
+    attempts: Iterable[AttemptRow],
+    overall: Mapping[AttemptKey, float],
+) -> tuple[StoryStep, ...]:
+    """The steps of a plan, with the attempts that one trajectory made at them.
+
+    Raises:
+        BadImageError: a picture is missing or damaged.
+    """
+    drawn: dict[int, list[Attempt]] = defaultdict(list)
+    for row in sorted(attempts, key=lambda row: row.iteration):
+        grade = overall.get((row.trajectory_id, row.step_number, row.iteration))
+        drawn[row.step_number].append(_attempt(images, row, grade))
+    return tuple(
+        StoryStep(
+            number=step.step_number,
+            name=step.step_name,
+            caption=step.auxiliary_text or step.instruction or "",
+            attempts=tuple(drawn[step.step_number]),
+        )
+        for step in plan
+    )
+
+
+def _attempt(images: ImageStore, row: AttemptRow, overall: float | None) -> Attempt:
+    return Attempt(
+        picture=images.get(row.image),
+        prompt=row.prompt,
+        accepted=row.accepted,
+        chosen=row.chosen,
+        reasoning=row.reasoning,
+        refined_prompt=row.refined_prompt,
+        overall=overall,
+    )
+
+
 class _Reader:
     """The rows of a few trajectories, read once, from their shards only."""
 
@@ -135,9 +176,9 @@ class _Reader:
         self._plans: dict[str, list[PlanRow]] = defaultdict(list)
         for step in _rows(home, PLANS, "plan_id", plan_ids, shards):
             self._plans[step.plan_id].append(step)
-        self._attempts: dict[tuple[str, int], list[AttemptRow]] = defaultdict(list)
+        self._attempts: dict[str, list[AttemptRow]] = defaultdict(list)
         for attempt in _rows(home, ATTEMPTS, "trajectory_id", trajectory_ids, shards):
-            self._attempts[attempt.trajectory_id, attempt.step_number].append(attempt)
+            self._attempts[attempt.trajectory_id].append(attempt)
         scores: list[ScoreRow] = _rows(home, SCORES, "trajectory_id", trajectory_ids, shards)
         self._overall = {(s.trajectory_id, s.step_number, s.iteration): s.overall for s in scores}
 
@@ -155,27 +196,12 @@ class _Reader:
             status=trajectory.status,
             reasoning=plan[0].reasoning if plan else "",
             given=tuple(map(self._home.images.get, prompt.input_images)),
-            steps=tuple(self._step(trajectory_id, step) for step in plan[: trajectory.steps]),
-        )
-
-    def _step(self, trajectory_id: str, step: PlanRow) -> StoryStep:
-        drawn = self._attempts[trajectory_id, step.step_number]
-        return StoryStep(
-            number=step.step_number,
-            name=step.step_name,
-            caption=step.auxiliary_text or step.instruction or "",
-            attempts=tuple(map(self._attempt, sorted(drawn, key=lambda row: row.iteration))),
-        )
-
-    def _attempt(self, row: AttemptRow) -> Attempt:
-        return Attempt(
-            picture=self._home.images.get(row.image),
-            prompt=row.prompt,
-            accepted=row.accepted,
-            chosen=row.chosen,
-            reasoning=row.reasoning,
-            refined_prompt=row.refined_prompt,
-            overall=self._overall.get((row.trajectory_id, row.step_number, row.iteration)),
+            steps=steps_of(
+                self._home.images,
+                plan[: trajectory.steps],
+                self._attempts[trajectory_id],
+                self._overall,
+            ),
         )
 
 

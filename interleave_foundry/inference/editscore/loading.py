@@ -4,6 +4,7 @@ import sys
 from functools import lru_cache, partial
 from typing import Any
 
+from ...warehouse.storage import first_line
 from .. import cpu_torch
 from ..checkpoint.agent import Loaded
 from ..checkpoint.encoding import Encoder, Layout
@@ -60,9 +61,8 @@ def _load(
     except BackendError:
         raise
     except Exception as error:  # transformers, peft, safetensors and the hub raise all kinds
-        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
         raise BackendError(
-            f"editscore {identity} cannot be loaded on {device}: {reason}"
+            f"editscore {identity} cannot be loaded on {device}: {first_line(error)}"
         ) from error
 
 

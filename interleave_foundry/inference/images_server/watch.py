@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
+from ...warehouse.storage import first_line
 from .fleet import Readiness, Studio
 
 _SECONDS = 1.0
@@ -28,5 +29,5 @@ class Watch:
         try:
             return self._studio.readiness()
         except Exception as error:  # Ray raises errors of all kinds
-            first = next(iter(str(error).strip().splitlines()), type(error).__name__)
-            return Readiness(0, self._studio.wanted, f"Ray Serve does not answer: {first}")
+            reason = f"Ray Serve does not answer: {first_line(error)}"
+            return Readiness(0, self._studio.wanted, reason)

@@ -1,6 +1,5 @@
 """Chat completions through the official client."""
 
-import base64
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -52,12 +51,7 @@ def _message(turn: Turn) -> dict[str, Any]:
 def _part(part: str | Picture) -> dict[str, Any]:
     if isinstance(part, str):
         return {"type": "text", "text": part}
-    return {"type": "image_url", "image_url": {"url": data_url(part)}}
-
-
-def data_url(picture: Picture) -> str:
-    """A picture as the API takes it; its bytes say which format they are."""
-    return f"data:{picture.mime};base64,{base64.b64encode(picture.data).decode('ascii')}"
+    return {"type": "image_url", "image_url": {"url": part.data_url}}
 
 
 def completion_reply(completion: "ChatCompletion") -> Reply:

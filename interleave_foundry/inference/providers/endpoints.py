@@ -49,6 +49,9 @@ class EndpointSettings(Section):
     concurrency: int = Field(
         16, ge=1, description="Calls under way at once, at most; 429s lower it for a while"
     )
+    gpus: int = Field(
+        0, ge=0, description="GPUs of yours that work behind it, for `interleave run --estimate`"
+    )
 
     def secret(self) -> str | None:
         """The key itself.

@@ -11,8 +11,9 @@ from ...schemas import FoundryError
 from ..http.doorkeeper import Doorkeeper, for_load_balancers
 from ..http.errors import Refusal, speak_as_openai, wrong
 from ..http.keys import Keys
+from ..studio.pages import studio_router
 from .chat_request import ChatRequest
-from .doors import Doors
+from .doors import Doors, owner_of
 from .gate import Crowd, Gate
 from .openapi import describe, gives, takes
 from .responses_request import ResponsesRequest
@@ -50,8 +51,7 @@ def make_app(service: Service, keys: Keys) -> FastAPI:
     _add_stories(app, Doors(service.home, service.desk, service.usual, service.settings))
     _add_models(app)
     _add_operations(app, service, crowd)
-    # STUDIO: enable when inference/studio is there (imports: studio_router, owner_of).
-    # app.include_router(studio_router(service.home, service.library, owner_of))
+    app.include_router(studio_router(service.home, service.library, owner_of))
     describe(app, keys.required)
     return app
 

@@ -11,6 +11,7 @@ import secrets
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from typing import Protocol
 
 from ...schemas import Row, StorageError, Table
 from ...schemas.generations import GENERATIONS
@@ -41,6 +42,36 @@ class _Page:
         for table, added in rows.items():
             self.rows[table] += [row.model_copy(update={"shard": self.partition}) for row in added]
         self.dirty = True
+
+
+class Keeper(Protocol):
+    """Takes in the rows of finished requests."""
+
+    def add(self, rows: Mapping[Table, Sequence[Row]]) -> None:
+        """Take in the rows of a finished request."""
+
+    async def flush(self) -> None:
+        """Have the lake hold what is to be there."""
+
+    async def run(self) -> None:
+        """Do the same every now and then, until cancelled."""
+
+
+class Gathered:
+    """Rows for somebody who writes those of many requests at once."""
+
+    def __init__(self) -> None:
+        self.requests: list[Mapping[Table, Sequence[Row]]] = []
+
+    def add(self, rows: Mapping[Table, Sequence[Row]]) -> None:
+        """See `Keeper`."""
+        self.requests.append(rows)
+
+    async def flush(self) -> None:
+        """Nothing: they are kept for who asked for them."""
+
+    async def run(self) -> None:
+        """Nothing, likewise."""
 
 
 class Archive:

@@ -1,14 +1,19 @@
 """What a user asks for, and by which rules it is told."""
 
+import re
 import secrets
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 
+from ...schemas import FoundryError
 from ...schemas.generations import Door
 from ...warehouse import Picture
 from ..seeds import stable_hash
 from ..settings import LoopSettings
+
+_PLACEHOLDER = re.compile("<image>", re.IGNORECASE)
 
 
 class StoryRules(LoopSettings):
@@ -52,6 +57,34 @@ class StoryRequest:
     def prompt_id(self) -> str:
         """Equal for equal words and pictures, so that equal seeds draw the same story."""
         return stable_hash("request", self.text, [picture.sha256 for picture in self.pictures])
+
+
+def rules_of(usual: LoopSettings, changes: Mapping[str, object]) -> StoryRules:
+    """The rules of a request: a profile's, with what the request changes.
+
+    Raises:
+        FoundryError: a change names no rule, or has a value that no rule can have.
+    """
+    try:
+        return StoryRules.model_validate({**usual.model_dump(), **changes})
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        name = ".".join(map(str, first["loc"]))
+        raise FoundryError(f"{name}: {first['msg']}, not {first['input']!r}") from error
+
+
+def check_text(text: str, pictures: int) -> None:
+    """Refuse a text that says nothing, or speaks of more pictures than are given with it.
+
+    Raises:
+        FoundryError: it does.
+    """
+    if not text.strip():
+        raise FoundryError("the request is empty: say in words what to tell")
+    named = len(_PLACEHOLDER.findall(text))
+    if named > pictures:
+        given = "1 picture is" if pictures == 1 else f"{pictures or 'no'} pictures are"
+        raise FoundryError(f"the text has {named} <image>, and {given} given: give one for each")
 
 
 def new_id() -> str:

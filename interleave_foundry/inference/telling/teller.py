@@ -13,7 +13,7 @@ from ..loop import Loop, Story
 from ..roles import BadAnswer, PlanRequest
 from ..settings import Limits
 from ..tries import Caller, CallFailed, one_line
-from .archive import Archive
+from .archive import Archive, Keeper
 from .casting import Cast
 from .records import GenerationRecord
 from .requests import StoryRequest
@@ -27,10 +27,14 @@ class Teller:
     """Tells stories, many at a time, whose calls share one generator pool and one of agents.
 
     A context manager: what was told is in the lake when it ends.
+
+    Args:
+        archive: where the rows go, if not to partitions of the requests' own.
     """
 
-    def __init__(self, home: Home, limits: Limits) -> None:
-        self._home, self._caller, self._archive = home, Caller(limits), Archive(home)
+    def __init__(self, home: Home, limits: Limits, archive: Keeper | None = None) -> None:
+        self._home, self._caller = home, Caller(limits)
+        self._archive = archive or Archive(home)
 
     async def __aenter__(self) -> "Teller":
         self._flushing = asyncio.create_task(self._archive.run())

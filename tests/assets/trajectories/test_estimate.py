@@ -66,3 +66,26 @@ def test_an_expansion_is_a_call_a_bank_until_it_was_made(api, tmp_path):
     assert expander.usd > 0
     own.home.lake.write(VOCABULARY_PROPOSALS, [], "all")
     assert "expander" not in [role.role for role in estimate(own, 1).roles]
+
+
+def test_gpu_hours_are_those_of_the_endpoints_gpus(tmp_path, monkeypatch):
+    monkeypatch.setenv("GEMINI_API_KEY", "none")
+    expected = estimate(Foundry(profile="gpu", root=str(tmp_path / "home")), 1)
+    by_role = {role.role: role for role in expected.roles}
+    for role in ("planner", "generator", "critic"):
+        assert by_role[role].gpu_hours == pytest.approx(by_role[role].hours) != 0
+    assert by_role["scorer"].gpu_hours == 0
+    assert expected.gpu_hours == pytest.approx(sum(r.gpu_hours for r in expected.roles))
+
+
+def test_two_servers_are_twice_the_gpus(tmp_path, monkeypatch):
+    monkeypatch.setenv("GEMINI_API_KEY", "none")
+    content = yaml.safe_load((FOLDER / "gpu.yaml").read_text())
+    content["images"]["endpoints"] = [
+        {"url": f"http://127.0.0.1:{n}/v1", "gpus": 4} for n in (1, 2)
+    ]
+    path = tmp_path / "own.yaml"
+    path.write_text(yaml.safe_dump(content))
+    expected = estimate(Foundry(profile=str(path), root=str(tmp_path / "home")), 1)
+    generator = next(role for role in expected.roles if role.role == "generator")
+    assert generator.gpu_hours == pytest.approx(8 * generator.hours)

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import shutil
-import socket
 import subprocess
 import sys
 import threading
@@ -14,6 +13,7 @@ import psutil
 import pytest
 import yaml
 from PIL import Image
+from ports import free_port
 from tiny_agents import BOTH, critic_asked, learn_by_heart
 
 from interleave_foundry.inference.agent_prompts import critic_answer
@@ -92,12 +92,6 @@ def served(critic, vllm_python, tmp_path_factory):
             impatience.cancel()
             command.terminate()
             command.communicate()
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def judged(critic):

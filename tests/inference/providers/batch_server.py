@@ -99,6 +99,8 @@ class Batches:
         self._seen.met[kind or "fine"] += 1
         if kind == "error":
             return {"response": None, "error": {"code": 13, "message": "lost"}}
+        if kind == "empty":
+            return {"response": {"status_code": 200, "body": api.empty()}, "error": None}
         self._seen.answered[json.dumps(body, sort_keys=True)] += 1
         content = await self._handler._answer(api, texts, pictures)
         return {"response": {"status_code": 200, "body": content}, "error": None}

@@ -104,8 +104,9 @@ def test_a_batch_that_never_got_there_is_submitted_again(backend, prompts, home)
     assert len({row.prompt_id for row in plans.plans}) == len(prompts)
 
 
-def test_what_a_batch_loses_goes_into_another(backend, prompts, home):
-    with provider(Weather({"error": 0.3}, seed=1)) as server:
+@pytest.mark.parametrize("loss", ["error", "empty"])
+def test_what_a_batch_loses_goes_into_another(backend, prompts, home, loss):
+    with provider(Weather({loss: 0.3}, seed=1)) as server:
         limits = LIMITS.model_copy(update={"tries": 9})
         plans = planned(prompts, roles(server, backend, home), home, limits)
         sizes = [batch["size"] for batch in server.batches.values()]

@@ -3,7 +3,6 @@
 import os
 import secrets
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -14,18 +13,13 @@ from pathlib import Path
 
 import pytest
 from launching import THREE_STEPS, launch, toy_job
+from ports import free_port
 
 from interleave_foundry.schemas import FoundryError
 from interleave_foundry.training.launch import LauncherSettings, TrainingFailed
 from interleave_foundry.training.launch.processes import JOB_MARK, end_processes, marked
 
 CLUSTER_MARK = "INTERLEAVE_TEST_RAY"
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 @pytest.fixture(scope="module")

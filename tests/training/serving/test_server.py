@@ -10,7 +10,8 @@ from urllib.request import urlopen
 
 import psutil
 import pytest
-from toy_serving import free_port, serve_toy, toy_command, toy_python
+from ports import free_port
+from toy_serving import serve_toy, toy_command, toy_python
 
 from interleave_foundry.training.launch.processes import JOB_MARK, marked
 from interleave_foundry.training.serving import server

@@ -1,6 +1,5 @@
 """The server of `toy_server.py`, started as vLLM is."""
 
-import socket
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -10,12 +9,6 @@ from interleave_foundry.training.serving import ServedModel, Server, ServerSetti
 from interleave_foundry.warehouse import Home
 
 TOY = str(Path(__file__).with_name("toy_server.py"))
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def toy_command(python: Path, model: ServedModel, settings: ServerSettings) -> list[str]:

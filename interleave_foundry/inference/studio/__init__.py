@@ -1,0 +1,1 @@
+"""The page at `/`: tell stories, watch them come about, look up earlier ones."""

@@ -1,0 +1,197 @@
+"""`interleave generate` as a user meets it: the real command, and the file that it leaves."""
+
+import io
+import os
+import signal
+import socket
+import subprocess
+import sys
+import textwrap
+import zipfile
+
+import pytest
+
+from interleave_foundry.inference.seeds import stable_hash
+from interleave_foundry.inference.sketch.generator import SketchGenerator
+from interleave_foundry.inference.sketch.settings import SketchSettings
+from interleave_foundry.warehouse import Picture, query
+
+GENERATE = [sys.executable, "-m", "interleave_foundry.dagster_project.cli", "generate"]
+SNOWMAN = "Show how to build a snowman in 4 steps, with captions"
+
+
+@pytest.fixture
+def desk(tmp_path):
+    """The working directory of a user."""
+    folder = tmp_path / "desk"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def environment(home):
+    return {**os.environ, "INTERLEAVE_HOME": str(home.root), "COLUMNS": "100"}
+
+
+@pytest.fixture
+def generate(desk, environment):
+    def run(*words, **more):
+        return subprocess.run(
+            [*GENERATE, *map(str, words)],
+            capture_output=True,
+            text=True,
+            cwd=desk,
+            env=environment,
+            timeout=300,
+            **more,
+        )
+
+    return run
+
+
+@pytest.fixture
+async def house(desk):
+    """A file with a picture of a house."""
+    settings = SketchSettings(picture_size=96)
+    picture = await SketchGenerator(settings).generate("Draw a red house in the center.", [], 1)
+    path = desk / "house.png"
+    path.write_bytes(picture.data)
+    return path
+
+
+@pytest.fixture
+def silent_server():
+    """A socket that accepts a planner's question and never answers it."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(60)
+        yield server
+
+
+def error_of(done):
+    """The last line of a command that failed without a traceback."""
+    assert done.returncode == 1 and "Traceback" not in done.stderr, done.stderr
+    return done.stderr.strip().splitlines()[-1]
+
+
+def rows(home):
+    return query("select * from generations order by started_at", home)
+
+
+def test_a_story_is_told_step_by_step_and_written_where_it_says(generate, desk, home):
+    done = generate(SNOWMAN)
+    assert done.returncode == 0, done.stderr
+    lines = done.stderr.splitlines()
+    assert lines[0] == "4 steps planned"
+    assert [line.split(".")[0] for line in lines[1:5]] == ["1", "2", "3", "4"]
+    page = desk / "story.html"
+    assert str(page) in lines[5] and page.read_text().count('<img src="data:image/png') >= 4
+    row = rows(home).iloc[0]
+    assert (row.text, row.status, row.steps, row.door) == (SNOWMAN, "complete", 4, "command")
+
+
+def test_a_second_story_leaves_the_first_alone(generate, desk):
+    generate("A red house")
+    first = (desk / "story.html").read_bytes()
+    generate("A yellow star")
+    assert (desk / "story.html").read_bytes() == first
+    assert "yellow star" in (desk / "story-2.html").read_text()
+
+
+def test_markdown_and_zip_have_the_same_pictures(generate, desk):
+    for name in ("my story.md", "story.zip"):
+        assert generate("A red house", "--seed", 3, "--out", name).returncode == 0
+    beside = desk / "my story-pictures" / "step-01.png"
+    assert "](my%20story-pictures/step-01.png)" in (desk / "my story.md").read_text()
+    with zipfile.ZipFile(io.BytesIO((desk / "story.zip").read_bytes())) as archive:
+        assert archive.read("pictures/step-01.png") == beside.read_bytes()
+
+
+def test_an_answer_in_words_is_printed(generate, house, home):
+    done = generate("What is in this picture? <image> Answer in words.", "--image", house)
+    assert done.returncode == 0, done.stderr
+    assert "red house" in done.stdout and "An answer in words" in done.stderr
+    assert rows(home).iloc[0].input_images.tolist() == [Picture(house.read_bytes()).sha256]
+
+
+def test_a_sequence_goes_on_from_given_pictures(generate, house, home):
+    done = generate("Continue: add a tree beside the house", "--image", house)
+    assert done.returncode == 0, done.stderr
+    sources = query("select source_image from attempts order by step_number", home).source_image
+    assert sources.iloc[0] == Picture(house.read_bytes()).sha256
+
+
+def test_rules_are_the_profiles_but_for_those_named(generate, desk, home):
+    profile = desk / "mine.yaml"
+    profile.write_text(
+        "name: mine\ndescription: d\npack: sketchbook\nsizes: {demo: 1}\n"
+        "roles: {planner: sketch, generator: sketch, critic: sketch, scorer: sketch}\n"
+        "loop: {t_max: 3, seed: 5}\nsketch: {picture_size: 96}\n"
+    )
+    options = ["--seed", 11, "--candidates", 2, "--on-exhausted", "stop", "--no-draw-ahead"]
+    assert generate("A red house", "--profile", profile, *options).returncode == 0
+    row = rows(home).iloc[0]
+    assert (row.t_max, row.seed, row.candidates, row.on_exhausted) == (3, 11, 2, "stop")
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["quantum chromodynamics"], "nothing to draw"),
+        (["  "], "the request is empty"),
+        (["<image> and <image>", "--image", "house.png"], "2 <image>, and 1 picture is given"),
+        (["a cat", "--image", "nothing.png"], "nothing.png cannot be opened: No such file"),
+        (["a cat", "--image", "mine.txt"], "mine.txt is no picture"),
+        (["a cat", "--out", "story.pdf"], "end it in .html or .md or .zip"),
+        (["a cat", "--out", "nowhere/story.html"], "there is no folder"),
+        (["a cat", "--t-max", "0"], "t_max: Input should be greater"),
+        (["a cat", "--critic", "rl"], "no critic rl here"),
+        (["a cat", "--conditioning", "all"], "looks at several pictures"),
+        (["a cat", "--profile", "skech"], "no profile 'skech'"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_mistake_is_one_line_and_leaves_no_file(generate, desk, house, words, complaint):
+    (desk / "mine.txt").write_text("no picture")
+    before = set(desk.iterdir())
+    line = error_of(generate(*words))
+    assert complaint in line and line.startswith("error: ")
+    assert set(desk.iterdir()) == before
+
+
+def test_the_same_seed_draws_the_same_story(generate, home):
+    for _ in range(2):
+        generate("A red house beside a tree", "--seed", 4, "--out", "same.zip")
+    images = [stable_hash(list(found)) for found in rows(home).images]
+    assert images[0] == images[1]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_cancels(desk, environment, home, silent_server, number):
+    port = silent_server.getsockname()[1]
+    profile = desk / "slow.yaml"
+    profile.write_text(
+        textwrap.dedent(f"""
+            name: slow
+            description: A planner that does not answer
+            roles: {{planner: openai, generator: sketch, critic: sketch, scorer: sketch}}
+            openai:
+              endpoints: [{{url: "http://127.0.0.1:{port}/v1"}}]
+              planner: {{model: silent}}
+            pack: sketchbook
+            sizes: {{demo: 1}}
+        """)
+    )
+    process = subprocess.Popen(
+        [*GENERATE, "A red house", "--profile", str(profile)],
+        cwd=desk,
+        env=environment,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    connection, _ = silent_server.accept()
+    with connection:
+        process.send_signal(number)
+        _, said = process.communicate(timeout=60)
+    assert process.returncode == 130 and said.splitlines() == ["cancelled"]
+    assert rows(home).status.tolist() == ["cancelled"]
+    assert not (desk / "story.html").exists()

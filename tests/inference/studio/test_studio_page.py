@@ -1,0 +1,410 @@
+"""The studio as a person uses it, on the real service: tell, watch, unfold, download, search."""
+
+import base64
+import re
+import zipfile
+from contextlib import contextmanager
+
+import pytest
+from driving import CHROMIUM, PATIENCE, chromium, interleave_serve
+from playwright.sync_api import Locator, Page, expect
+from running_service import CountedGenerator, Gate, running, sketched, until
+
+from interleave_foundry.assets.profile import load_profile
+from interleave_foundry.inference.sketch.settings import SketchSettings
+from interleave_foundry.warehouse import Home
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.slow,
+    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here: install Debian's `chromium`"),
+]
+expect.set_options(timeout=PATIENCE * 1000)
+
+SNOWMAN = "Show in 4 pictures how to build a snowman"  # 3 refused attempts with the usual seed
+PHONE = (360, 740)
+ANIMATIONS = "document.getAnimations().length"
+# Contrast of the texts that can be seen, as WCAG computes it: those below 4.5.
+FAINT_TEXTS = """() => {
+  const parse = (colour) => colour.match(/[\\d.]+/g).map(Number);
+  const light = (colour) => {
+    const [r, g, b] = parse(colour).map((c) => c / 255)
+      .map((c) => (c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4));
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const ground = (element) => {
+    for (; element; element = element.parentElement) {
+      const colour = getComputedStyle(element).backgroundColor;
+      if (parse(colour)[3] !== 0) return colour;
+    }
+    return "rgb(255, 255, 255)";
+  };
+  const faint = [];
+  const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (texts.nextNode()) {
+    const element = texts.currentNode.parentElement;
+    if (!texts.currentNode.data.trim() || !element.checkVisibility()) continue;
+    const [a, b] = [light(getComputedStyle(element).color), light(ground(element))];
+    if ((Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05) < 4.5) faint.push(element.outerHTML);
+  }
+  return faint;
+}"""
+
+
+@pytest.fixture(scope="module")
+def studio(tmp_path_factory):
+    with running(Home(tmp_path_factory.mktemp("studio"))) as service:
+        yield service.url
+
+
+@contextmanager
+def visitor(url: str, *size: int, **options):
+    """A page that is open at a view, and has nothing to complain of when it is closed."""
+    with chromium(*size, **options) as page:
+        complaints = []
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("console", lambda said: complaints.append(said.text))
+        page.goto(url)
+        expect(page.get_by_role("button", name="Science")).to_be_attached()
+        yield page
+        assert [each for each in complaints if "401" not in each] == []
+
+
+@pytest.fixture
+def page(studio):
+    with visitor(studio) as page:
+        yield page
+
+
+def request_field(page: Page) -> Locator:
+    return page.get_by_label("What shall be told?")
+
+
+def tell(page: Page, text: str) -> Locator:
+    """Have a request told to its end; its story."""
+    request_field(page).fill(text)
+    request_field(page).press("Enter")
+    return over(page)
+
+
+def over(page: Page) -> Locator:
+    story = page.get_by_role("article")
+    expect(story).to_have_attribute("aria-busy", "false")
+    return story
+
+
+def pictures_seen(story: Locator) -> list[str]:
+    """Texts of the story's own pictures, all of which can be seen."""
+    images = story.locator(".frame img")
+    for image in images.all():
+        assert image.evaluate("image => image.decode().then(() => image.naturalWidth)") > 90
+    return images.evaluate_all("images => images.map(image => image.alt)")
+
+
+def is_wider_than_screen(page: Page) -> bool:
+    return page.evaluate("document.documentElement.scrollWidth > innerWidth")
+
+
+def unfold_all(page: Page) -> None:
+    page.locator("details").evaluate_all("all => all.forEach((each) => (each.open = true))")
+
+
+def test_a_request_is_told_step_by_step_and_said_in_words(page):
+    story = tell(page, SNOWMAN)
+    steps = story.locator(".step")
+    expect(steps).to_have_count(4)
+    words = story.locator(".words").all_text_contents()
+    assert words[0] == "Roll a big ball of snow." and pictures_seen(story) == words
+    expect(story.get_by_text("Accepted", exact=True)).to_have_count(2)
+    expect(story.get_by_text("The story is complete. 7 pictures drawn, 3 refused.")).to_be_visible()
+    expect(page.locator("#news")).to_have_text(re.compile("The story is complete"))
+    expect(story.get_by_role("navigation").get_by_role("link")).to_have_text(
+        [re.compile(f"Step {number}: ") for number in range(1, 5)]
+    )
+    expect(page.get_by_role("button", name="Tell the story", exact=True)).to_be_visible()
+
+
+@pytest.mark.parametrize("category", ["Embodied manipulation", "Image description"])
+def test_an_example_is_a_click_away(page, category):
+    example = page.get_by_role("button", name=category)
+    text = example.locator(".text").text_content()
+    example.click()
+    expect(request_field(page)).to_have_value(text)
+    page.keyboard.press("Control+Enter")
+    expect(over(page).get_by_role("heading", name=text)).to_be_visible()
+    page.get_by_role("link", name="New story").click()
+    expect(example).to_be_visible()
+
+
+def test_refused_attempts_unfold_with_the_critics_reasoning(page):
+    step = tell(page, SNOWMAN).locator(".step").nth(2)
+    reasoning = step.get_by_text("The step failed.")
+    expect(reasoning).to_be_hidden()
+    step.get_by_text("1 refused attempt").click()
+    expect(reasoning).to_be_visible()
+    for fact in ("Prompt", "The critic’s reasoning", "Rewritten prompt"):
+        expect(step.locator(".refused dt").get_by_text(fact, exact=True)).to_be_visible()
+    refused = step.get_by_role("img", name=re.compile("Attempt 1 at: Put everything together"))
+    chosen = step.locator(".frame img")
+    assert refused.get_attribute("src") != chosen.get_attribute("src")
+    step.get_by_text("How this picture was made").click()
+    expect(step.locator(".how dd").first).to_be_visible()
+
+
+def test_a_story_is_downloaded_and_read(page, tmp_path):
+    story = tell(page, SNOWMAN)
+    files = {}
+    for name in ("HTML page", "Markdown", "ZIP with pictures"):
+        with page.expect_download() as download:
+            story.get_by_role("button", name=name).click()
+        files[name] = tmp_path / download.value.suggested_filename
+        download.value.save_as(files[name])
+    page.goto(files["HTML page"].as_uri())
+    expect(page.get_by_role("heading", name=SNOWMAN)).to_be_visible()
+    expect(page.get_by_text("Roll a big ball of snow.").first).to_be_visible()
+    image = page.get_by_role("img").first
+    assert image.evaluate("image => image.decode().then(() => image.naturalWidth)") > 90
+    assert files["Markdown"].read_text().startswith(f"# {SNOWMAN}")
+    names = zipfile.ZipFile(files["ZIP with pictures"]).namelist()
+    assert "story.html" in names and len([name for name in names if name.endswith(".png")]) == 7
+
+
+def test_earlier_stories_are_searched_opened_and_told_again(page):
+    tell(page, "Draw the life cycle of an orange butterfly")
+    words = tell(page, SNOWMAN).locator(".words").all_text_contents()
+    page.get_by_role("link", name="Earlier stories").click()
+    expect(page.get_by_role("heading", name="Earlier stories")).to_be_focused()
+    shelf = page.get_by_role("list", name="Stories")
+    expect(shelf.get_by_role("link", name="butterfly")).to_have_count(1)
+    page.get_by_label("Search their requests").fill("SNOWMAN pictures")
+    expect(shelf.get_by_role("link", name="butterfly")).to_have_count(0)
+    cover = shelf.locator("img").first
+    expect(cover).to_have_attribute("src", re.compile("^data:image/png"))
+    shelf.get_by_role("link", name=SNOWMAN).first.click()
+    kept = over(page)
+    assert kept.locator(".words").all_text_contents() == words == pictures_seen(kept)
+    expect(kept.locator(".refused:visible")).to_have_count(2)
+    page.get_by_role("button", name="Tell it again").click()
+    expect(request_field(page)).to_have_value(SNOWMAN)
+    page.get_by_role("link", name="Earlier stories").click()
+    page.get_by_label("Search their requests").fill("no such words")
+    expect(page.get_by_text("No story has these words.")).to_be_visible()
+
+
+def test_two_settings_are_compared_side_by_side(page):
+    page.get_by_text("Settings", exact=True).click()
+    page.get_by_label("Compare two settings").check()
+    for name, attempts in {"Setting A": "1", "Setting B": "5"}.items():
+        setting = page.get_by_role("group", name=name)
+        setting.get_by_label("Attempts per step").fill(attempts)
+        expect(setting.get_by_label("Attempts per step")).to_have_accessible_description(
+            re.compile("T_max")
+        )
+    request_field(page).fill(SNOWMAN)
+    page.get_by_role("button", name="Tell the story", exact=True).click()
+    left, right = (page.get_by_role("article").nth(number) for number in (0, 1))
+    expect(left.get_by_text("4 pictures drawn, 1 refused.")).to_be_visible()
+    expect(right.get_by_text("7 pictures drawn, 3 refused.")).to_be_visible()
+    expect(left.get_by_text("attempts per step: 1")).to_be_visible()
+    expect(left.get_by_text("Not accepted, but used")).to_be_visible()
+    a, b = left.bounding_box(), right.bounding_box()
+    assert a["x"] + a["width"] <= b["x"] and a["y"] == b["y"]
+
+
+def test_a_story_is_watched_while_it_is_told_and_stopped(tmp_path):
+    home, gate = Home(tmp_path), Gate()
+    held = CountedGenerator(sketched(home).generator, gate, free=2)
+    with (
+        running(home, sketched(home, generator=held)) as service,
+        visitor(service.url) as page,
+    ):
+        request_field(page).fill(SNOWMAN)
+        page.get_by_role("button", name="Tell the story", exact=True).click()
+        steps = page.locator(".step")
+        expect(steps.nth(1).get_by_text("Accepted")).to_be_visible()
+        expect(steps.nth(2).get_by_text("Drawing …")).to_be_visible()
+        expect(steps.nth(3).get_by_text("Waiting")).to_be_visible()
+        expect(page.locator("#news")).to_have_text("Step 3 of 4: The snowman.")
+        expect(page.get_by_role("progressbar", name="Steps that are done")).to_have_js_property(
+            "value", 2
+        )
+        assert page.evaluate(ANIMATIONS) > 0
+        page.emulate_media(reduced_motion="reduce")
+        assert page.evaluate(ANIMATIONS) == 0, "not everybody wants things to move"
+        _look_at_it_from_elsewhere(page)
+        page.get_by_role("button", name="Stop").click()
+        expect(over(page).get_by_text("The story was stopped.")).to_be_visible()
+        expect(steps.nth(2).get_by_text("Not told")).to_be_visible()
+        expect(page.get_by_role("button", name="Tell the story", exact=True)).to_be_focused()
+        until(lambda: gate.cancelled and not gate.waiting)
+        page.get_by_role("link", name="Earlier stories").click()
+        expect(page.get_by_role("listitem").filter(has_text=SNOWMAN)).to_contain_text("cancelled")
+
+
+def _look_at_it_from_elsewhere(page: Page) -> None:
+    """Another tab opens the story while it is told."""
+    tab = page.context.browser.new_page()
+    tab.goto(page.url.partition("#")[0] + "#/stories")
+    tab.get_by_role("link", name=SNOWMAN).click()
+    expect(tab.locator(".step").nth(2).get_by_text("Drawing …")).to_be_visible()
+    tab.close()
+
+
+def test_given_pictures_are_described(page, tmp_path):
+    story = tell(page, "A red house beside a tree")
+    picture = tmp_path / "house.png"
+    last = story.locator(".frame img").last
+    data = last.get_attribute("src").partition(",")[2]
+    picture.write_bytes(base64.b64decode(data))
+    page.get_by_label("Add pictures").set_input_files([picture, picture])
+    given = page.get_by_role("list", name="Pictures given with the request")
+    expect(given.get_by_role("img")).to_have_count(2)
+    given.get_by_role("button", name="Remove picture 2, house.png").click()
+    expect(given.get_by_role("img")).to_have_count(1)
+    described = tell(page, "Describe the picture")
+    expect(described.get_by_text(re.compile("The picture shows .* red house"))).to_be_visible()
+    expect(described.get_by_role("img", name="Given picture 1")).to_be_visible()
+    expect(described.locator(".frame")).to_have_count(0)
+
+
+@pytest.mark.parametrize("way", ["paste", "drop"])
+def test_pictures_are_pasted_and_dropped(page, way):
+    page.evaluate(
+        """way => {
+          const transfer = new DataTransfer();
+          const canvas = new OffscreenCanvas(96, 96);
+          canvas.getContext("2d").fillRect(0, 0, 96, 96);
+          return canvas.convertToBlob().then((blob) => {
+            transfer.items.add(new File([blob], "black.png", { type: "image/png" }));
+            const more = { bubbles: true, cancelable: true };
+            const event = way === "paste"
+              ? new ClipboardEvent("paste", { clipboardData: transfer, ...more })
+              : new DragEvent("drop", { dataTransfer: transfer, ...more });
+            document.getElementById("request").dispatchEvent(event);
+          });
+        }""",
+        way,
+    )
+    expect(page.get_by_role("img", name="Picture 1, black.png")).to_be_visible()
+
+
+def test_what_is_no_picture_is_refused_in_words(page, tmp_path):
+    notes = tmp_path / "notes.txt"
+    notes.write_text("no picture")
+    page.get_by_label("Add pictures").set_input_files(notes)
+    expect(page.get_by_role("alert")).to_contain_text("notes.txt is no picture")
+
+
+def test_a_request_that_cannot_be_told_says_why(page):
+    story = tell(page, "hello")
+    expect(story).to_contain_text("This request cannot be told.")
+    expect(story).to_contain_text("name a story")
+
+
+def test_a_tiny_picture_stays_sharp(tmp_path):
+    home = Home(tmp_path)
+    small = load_profile("sketch").model_copy(update={"sketch": SketchSettings(picture_size=96)})
+    with running(home, small.build(home)) as service, visitor(service.url) as page:
+        image = tell(page, "A red house").locator(".frame img").first
+        expect(image).to_have_css("image-rendering", "pixelated")
+        box = image.bounding_box()
+        assert (box["width"], box["height"]) == (192, 192)
+
+
+def test_markup_of_a_request_is_shown_as_it_is(page):
+    text = "A red house <img src=x onerror=alert(1)> beside a <b>tree</b>"
+    story = tell(page, text)
+    expect(story.get_by_role("heading", name=text)).to_be_visible()
+    page.get_by_role("link", name="Earlier stories").click()
+    expect(page.get_by_role("link", name=text)).to_be_visible()
+    expect(page.locator("img[src=x]")).to_have_count(0)
+
+
+def test_a_phone_never_scrolls_sideways(studio):
+    with visitor(studio, *PHONE) as page:
+        unfold_all(page)
+        page.get_by_label("Compare two settings").check()
+        assert not is_wider_than_screen(page)
+        page.get_by_label("Compare two settings").uncheck()
+        tell(page, SNOWMAN)
+        unfold_all(page)
+        assert not is_wider_than_screen(page)
+        page.get_by_role("link", name="Earlier stories").click()
+        story = page.get_by_role("list", name="Stories").get_by_role("link", name=SNOWMAN).first
+        expect(story).to_be_visible()
+        assert not is_wider_than_screen(page)
+        story.click()
+        over(page)
+        unfold_all(page)
+        assert not is_wider_than_screen(page)
+
+
+def test_the_keyboard_alone_suffices(page):
+    def go_to(element: Locator) -> None:
+        for _ in range(80):
+            page.keyboard.press("Tab")
+            if element.evaluate("element => element === document.activeElement"):
+                outline = element.evaluate("element => getComputedStyle(element).outlineStyle")
+                assert outline == "solid", "where the focus is cannot be seen"
+                return
+        raise AssertionError(f"the focus never came to {element}")
+
+    go_to(page.get_by_role("link", name="Skip to the content"))
+    go_to(page.get_by_role("link", name="Earlier stories"))
+    go_to(request_field(page))
+    page.keyboard.type(SNOWMAN)
+    page.keyboard.press("Enter")
+    story = over(page)
+    go_to(page.locator("#settings > summary"))
+    page.keyboard.press("Enter")
+    expect(page.get_by_label("Attempts per step").first).to_be_visible()
+    page.keyboard.press("Enter")
+    go_to(story.get_by_role("link", name="Step 3"))
+    page.keyboard.press("Enter")
+    go_to(story.locator(".step").nth(2).locator(".refused > summary"))
+    page.keyboard.press("Space")
+    expect(story.get_by_text("The step failed.").first).to_be_visible()
+    go_to(story.get_by_role("button", name="HTML page"))
+    with page.expect_download():
+        page.keyboard.press("Enter")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_text_stands_out(page, scheme):
+    page.emulate_media(color_scheme=scheme)
+    unfold_all(page)
+    assert page.evaluate(FAINT_TEXTS) == []
+    tell(page, SNOWMAN)
+    unfold_all(page)
+    assert page.evaluate(FAINT_TEXTS) == []
+    tell(page, "hello")
+    assert page.evaluate(FAINT_TEXTS) == []
+
+
+def test_a_key_is_asked_for_where_one_is_needed(tmp_path):
+    with interleave_serve(tmp_path / "home", key="sesame") as url, visitor(url) as page:
+        dialog = page.get_by_role("dialog")
+        request_field(page).fill(SNOWMAN)
+        request_field(page).press("Enter")
+        dialog.get_by_label("API key").fill("guessed")
+        page.keyboard.press("Enter")
+        expect(dialog.get_by_text("The service does not know this key.")).to_be_visible()
+        dialog.get_by_label("API key").fill("sesame")
+        page.keyboard.press("Enter")
+        assert len(pictures_seen(over(page))) == 4
+        page.get_by_role("link", name="Earlier stories").click()
+        cover = page.get_by_role("list", name="Stories").locator("img")
+        expect(cover).to_have_attribute("src", re.compile("^data:image/png"))
+        expect(dialog).to_be_hidden()
+        assert page.evaluate("localStorage.length") == 1  # what Dagster's pages would look at
+        assert page.evaluate("Object.values(sessionStorage)") == ["sesame"]
+
+
+def test_who_has_no_key_may_leave_it(tmp_path):
+    with running(Home(tmp_path), keys=("sesame",)) as service, visitor(service.url) as page:
+        request_field(page).fill(SNOWMAN)
+        request_field(page).press("Enter")
+        page.keyboard.press("Escape")
+        story = over(page)
+        expect(story).to_contain_text("Something went wrong.")
+        expect(page.get_by_role("button", name="Tell the story", exact=True)).to_be_visible()
