@@ -48,7 +48,7 @@ def _promoted(role: AgentRole, home: Home) -> CheckpointRow:
         return _named(name, version, home)
     raise CheckpointError(
         f"no {role} was promoted yet in {home.root}; train one with `interleave run`, or put one "
-        "in use that `interleave checkpoints` lists: `interleave checkpoints promote NAME VERSION`"
+        "in use that `interleave checkpoints` lists: `interleave promote NAME VERSION`"
     )
 
 

@@ -404,6 +404,7 @@ def test_who_has_no_key_may_leave_it(tmp_path):
     with running(Home(tmp_path), keys=("sesame",)) as service, visitor(service.url) as page:
         request_field(page).fill(SNOWMAN)
         request_field(page).press("Enter")
+        expect(page.get_by_role("dialog")).to_be_visible()
         page.keyboard.press("Escape")
         story = over(page)
         expect(story).to_contain_text("Something went wrong.")

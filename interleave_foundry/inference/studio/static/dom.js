@@ -25,7 +25,8 @@ export function warn(element, message) {
 }
 
 /** "1 picture", "2 pictures". */
-export const count = (number, noun, nouns = `${noun}s`) => `${number} ${number === 1 ? noun : nouns}`;
+export const count = (number, noun, nouns = `${noun}s`) =>
+  `${number} ${number === 1 ? noun : nouns}`;
 
 let ids = 0;
 /** An id that nothing else on the page has. */
