@@ -6,6 +6,7 @@ from typing import Any
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
+from starlette.routing import Match, Route
 
 _TYPES = {429: "rate_limit_error"}
 
@@ -75,8 +76,19 @@ async def _no_such_endpoint(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     message = f"{request.method} {request.url.path}: {error.detail}"
     response = Refusal(HTTPStatus(error.status_code), message).response()
-    response.headers.update(error.headers or {})
+    if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        response.headers["Allow"] = ", ".join(sorted(_methods(request)))
     return response
+
+
+def _methods(request: Request) -> set[str]:
+    """What the path takes, over all of its routes."""
+    fitting = (
+        route
+        for route in request.app.routes
+        if isinstance(route, Route) and route.matches(request.scope)[0] is not Match.NONE
+    )
+    return {method for route in fitting for method in route.methods or ()}
 
 
 async def _failed(request: Request, error: Exception) -> Response:

@@ -81,7 +81,7 @@ class ResponsesRequest(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     input: (
-        Annotated[str, Field(max_length=_LONGEST)]
+        Annotated[str, Field(min_length=1, max_length=_LONGEST)]
         | Annotated[list[Item], Field(min_length=1, max_length=_MOST_ITEMS)]
     )
     model: str | None = Field(None, description="`interleave`, `interleave-rl`, `interleave-sft`")

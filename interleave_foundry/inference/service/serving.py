@@ -17,12 +17,14 @@ from ..settings import Limits, LoopSettings
 from ..telling.casting import Casting
 from .app import make_app
 from .desk import Desk
+from .idle import IdleConnections
 from .logs import log_as_json
 from .service import opened
 from .settings import ServiceSettings
 
 KEYS = "INTERLEAVE_SERVICE_KEYS"
 
+_TICKS = 5
 _CLOSING_SECONDS = 5  # for the last bytes of answers
 
 
@@ -63,7 +65,7 @@ async def _serve(
     tell: Callable[[str], object],
 ) -> None:
     async with casting as players, opened(home, players, usual, limits, settings) as service:
-        server = Server(make_app(service, keys), service.desk, settings.grace_seconds)
+        server = Server(make_app(service, keys), service.desk, settings)
         tell("ready")
         await server.serve(sockets=[door])
         tell("stopped")
@@ -72,7 +74,7 @@ async def _serve(
 class Server(uvicorn.Server):
     """One that lets stories end before it stops."""
 
-    def __init__(self, app: object, desk: Desk, grace_seconds: float) -> None:
+    def __init__(self, app: object, desk: Desk, settings: ServiceSettings) -> None:
         super().__init__(
             uvicorn.Config(
                 app,  # type: ignore[arg-type]
@@ -83,7 +85,14 @@ class Server(uvicorn.Server):
                 timeout_graceful_shutdown=_CLOSING_SECONDS,
             )
         )
-        self._desk, self._grace = desk, grace_seconds
+        self._desk, self._grace = desk, settings.grace_seconds
+        self._idle = IdleConnections(settings.limits.read_seconds)
+
+    async def on_tick(self, counter: int) -> bool:
+        """Ten times a second."""
+        if counter % _TICKS == 0:
+            self._idle.close(self.server_state.connections)
+        return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Meanwhile new requests are told to come back."""

@@ -14,7 +14,9 @@ class RequestLimits(Section):
 
     bytes: int = Field(32 * _MIB, ge=1, description="Of a request's body")
     bodies: int = Field(256 * _MIB, ge=1, description="Of all bodies that are being read")
-    read_seconds: float = Field(30, gt=0, description="A body that takes longer is given up")
+    read_seconds: float = Field(
+        30, gt=0, description="A head or body of a request that takes longer is given up"
+    )
     text: int = Field(32_000, ge=1, description="Characters of a request, all in all")
     pictures: int = Field(16, ge=0, description="Pictures given with a request")
     picture_bytes: int = Field(20 * _MIB, ge=1, description="Of a given picture")

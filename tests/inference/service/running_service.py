@@ -133,7 +133,7 @@ def running(
     async def main(door) -> None:
         chosen = ServiceSettings(**{"grace_seconds": 0} | settings)
         async with opened(home, players, profile.loop, profile.limits, chosen) as service:
-            server = Server(make_app(service, Keys(keys)), service.desk, chosen.grace_seconds)
+            server = Server(make_app(service, Keys(keys)), service.desk, chosen)
             started.set_result((service, server))
             await server.serve(sockets=[door])
 

@@ -176,6 +176,18 @@ def test_half_sent_bodies_are_given_up(home):
         assert b" 408 " in answer.splitlines()[0]
 
 
+@pytest.mark.parametrize("before", [b"", b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"])
+def test_half_sent_heads_are_given_up(home, before):
+    """Also after a whole request on the same connection."""
+    with running(home, limits={"read_seconds": 0.3}) as service:
+        port = int(service.url.rpartition(":")[2])
+        with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
+            connection.sendall(before + b"GET /health HTTP/1.1\r\nHost:")
+            while connection.recv(65_536):
+                pass
+        assert service.get("/health").status_code == 200
+
+
 def test_half_sent_bodies_keep_nobody_waiting(home):
     with running(home) as service, ExitStack() as stack:
         for _ in range(50):
@@ -329,6 +341,8 @@ def test_ids_are_only_ids(service, path):
 
 
 def test_methods_and_parameters(service):
+    several = httpx.options(service.url + "/v1/responses/x")
+    assert error_of(several, 405) and several.headers["allow"] == "DELETE, GET"
     error = service.get("/v1/chat/completions")
     assert error_of(error, 405) and error.headers["allow"] == "POST"
     error_of(service.get("/v1/responses/x?stream=perhaps"), 400)

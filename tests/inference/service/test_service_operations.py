@@ -371,7 +371,8 @@ def test_finished_requests_are_not_held_in_memory(home):
 
 def test_the_document_is_true(service):
     document = service.get("/openapi.json").json()
-    assert set(document["paths"]) == {
+    ours = {path for path in document["paths"] if not path.startswith("/studio/")}
+    assert ours == {
         "/v1/responses",
         "/v1/responses/{response_id}",
         "/v1/responses/{response_id}/cancel",
