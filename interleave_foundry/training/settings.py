@@ -45,6 +45,13 @@ class TrainingSettings(Section):
     launcher: LauncherSettings = Field(
         default_factory=LauncherSettings, description="Where trainers run"
     )
+    promote_at_least: dict[str, float] = Field(
+        default_factory=lambda: dict.fromkeys(
+            ("plan_valid", "verdict_accuracy_true", "verdict_accuracy_false"), 0.5
+        ),
+        description="Held-out means below which an agent is not put in use: those who ask the "
+        "service would be worse off than with the profile's own agents",
+    )
     retrain_after_rows: PositiveInt = Field(
         2000, description="New training rows after which `retrain_when_grown` trains again"
     )

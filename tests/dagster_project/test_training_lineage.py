@@ -40,6 +40,7 @@ PROFILE = """
       critic_rl: {batch: 2, mini_batch: 2, n: 2, max_steps: 1, response_length: 32}
       answers: {planner_tokens: 24, critic_tokens: 24}
       retrain_after_rows: 1
+      promote_at_least: {}  # a few steps teach nothing
     evaluation:
       heldout: {stories: 2, verdicts: 4}
       heldout_category: {stories: 1, verdicts: 1}

@@ -2,11 +2,13 @@
 
 Both systems, the newest planner and critic and the promoted ones, are compared item by item on the
 held-out set. A checkpoint is rejected when, for a metric of its role, even the upper end of the
-interval of the difference is below zero.
+interval of the difference is below zero. An agent that falls short of what the profile asks for at
+least (`training.promote_at_least`) stays a candidate, also as the first of its name.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import fmean
 from typing import Literal
 
 from ...schemas.training import EvaluationRow
@@ -41,7 +43,13 @@ class Decision:
 
 
 def decide(
-    name: str, version: str, in_use: str | None, rejected: bool, ours: Values, theirs: Values
+    name: str,
+    version: str,
+    in_use: str | None,
+    rejected: bool,
+    ours: Values,
+    theirs: Values,
+    least: Mapping[str, float],
 ) -> Decision:
     """Whether a version is put in use.
 
@@ -50,11 +58,14 @@ def decide(
         rejected: it was rejected or rolled back before, which only a person undoes.
         ours: values of the system that the version is part of.
         theirs: values of the promoted system on the same items; empty where it is the same one.
+        least: metric -> the mean that is asked for at least.
     """
     if version == in_use:
         return Decision(name, version, "kept", "in use already")
     if rejected:
         return Decision(name, version, "kept", "rejected before; `interleave promote` overrules")
+    if lacking := _shortfalls(METRICS[name], ours, least):
+        return Decision(name, version, "kept", f"not good enough yet: {', '.join(lacking)}")
     if in_use is None:
         return Decision(name, version, "promoted", "the first of its name")
     gaps = differences(METRICS[name], ours, theirs)
@@ -65,6 +76,16 @@ def decide(
     if not gaps:
         return Decision(name, version, "kept", f"nothing to compare it with {in_use} by")
     return Decision(name, version, "promoted", f"not worse than {in_use}", gaps)
+
+
+def _shortfalls(metrics: Sequence[str], ours: Values, least: Mapping[str, float]) -> list[str]:
+    """What is below what is asked for, in words."""
+    means = {metric: fmean(ours[metric].values()) for metric in metrics if ours.get(metric)}
+    return [
+        f"{metric} {mean:.2f}, at least {least[metric]:g} is asked for"
+        for metric, mean in means.items()
+        if mean < least.get(metric, 0.0)
+    ]
 
 
 def differences(metrics: Sequence[str], ours: Values, theirs: Values) -> dict[str, Interval]:

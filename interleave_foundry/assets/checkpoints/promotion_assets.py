@@ -24,8 +24,8 @@ def _statuses(foundry: Foundry) -> list[str | None]:
 PROMOTION = node(
     name="promotion",
     group="checkpoints",
-    description="Newly trained planner and critic are put in use unless they are surely worse than "
-    "those in use.",
+    description="Newly trained planner and critic are put in use if they are good enough, and not "
+    "surely worse than those in use.",
     deps=("evaluation", "planner_sft_checkpoint", "critic_rl_checkpoint"),
     sections=("training",),
     kinds=frozenset({"python"}),
@@ -66,6 +66,7 @@ def _decided(foundry: Foundry, registry: Checkpoints, recipe: Recipe) -> Decisio
         registry.find(name, recipe.version).status == "rejected",
         values_of(rows, CANDIDATE, f"{name}@{recipe.version}"),
         values_of(rows, PROMOTED, f"{name}@{in_use.version}") if in_use else {},
+        foundry.training.promote_at_least,
     )
 
 

@@ -13,12 +13,20 @@ def values(share, items=100, metric="verdict_accuracy_false"):
     return {metric: {f"item-{i}": float(i < share * items) for i in range(items)}}
 
 
-def decided(ours, theirs, version="new", in_use="old", rejected=False):
-    return decide(NAME, version, in_use, rejected, ours, theirs)
+def decided(ours, theirs, version="new", in_use="old", rejected=False, least=None):
+    return decide(NAME, version, in_use, rejected, ours, theirs, least or {})
 
 
 def test_the_first_of_its_name_is_promoted():
     assert decided(values(0.1), {}, in_use=None).outcome == "promoted"
+
+
+@pytest.mark.parametrize("in_use", [None, "old"])
+def test_what_is_not_good_enough_stays_a_candidate(in_use):
+    least = {"verdict_accuracy_false": 0.5, "plan_valid": 0.5}  # of the planner: another's business
+    decision = decided(values(0.1), values(0.1), in_use=in_use, least=least)
+    assert decision.outcome == "kept" and "verdict_accuracy_false 0.10" in decision.why
+    assert decided(values(0.5), values(0.1), in_use=in_use, least=least).outcome == "promoted"
 
 
 @pytest.mark.parametrize("share", [0.95, 0.9, 0.89])
