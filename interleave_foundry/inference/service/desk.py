@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack, aclosing, suppress
+from datetime import UTC, datetime
 from functools import partial
 from http import HTTPStatus
 from typing import Any
@@ -15,7 +16,9 @@ from ..events import Failed
 from ..http.errors import Refusal
 from ..loop import check_conditioning
 from ..telling.casting import Cast, Casting
+from ..telling.interrupted import Interrupted
 from ..telling.kept import kept_events
+from ..telling.requests import StoryRules
 from ..telling.teller import Teller
 from ..tries import one_line
 from .answer import Answer, Asked, as_json
@@ -70,7 +73,9 @@ class Desk:
         """Settle what a killed service left unfinished; how many requests that was."""
         left = self._library.unsettled()
         for kept in left:
-            answer = Answer(Asked.of(kept.response))
+            asked = Asked.of(kept.response)
+            self._teller.keep_interrupted(_interrupted(asked, kept))
+            answer = Answer(asked)
             answer.note(STOPPED)
             self._library.settle(kept.id, as_json(answer), resumable=True)
         return len(left)
@@ -170,7 +175,7 @@ class Desk:
         return await self._begin(again, owner, key, body)
 
     async def _begin(self, wish: Wish, owner: str, key: str | None, body: str) -> Run:
-        run = Run(wish, owner, key, body)
+        run = Run(wish.under(key), owner, key, body)
         place = ExitStack()
         place.enter_context(self.queue.place(owner))
         self._runs[run.id] = run
@@ -248,6 +253,18 @@ class Desk:
         place.close()
         self._runs.pop(run.id, None)
         run.settled.set()
+
+
+def _interrupted(asked: Asked, kept: Kept) -> Interrupted:
+    return Interrupted(
+        asked.generation_id,
+        asked.text,
+        asked.given,
+        StoryRules.model_validate(asked.rules),
+        "service",
+        kept.key,
+        datetime.fromtimestamp(kept.created_at, UTC),
+    )
 
 
 def _kept(run: Run) -> Kept:

@@ -46,6 +46,10 @@ class Wish:
         rules = story.rules.model_dump()
         return Asked(story.generation_id, story.text, given, rules, self.echoed)
 
+    def under(self, key: str | None) -> "Wish":
+        """The same wish under the requester's own name for it."""
+        return replace(self, story=replace(self.story, key=key))
+
     def named(self, generation_id: str, created_at: float) -> "Wish":
         """The same wish as a request that was begun before."""
         story = replace(self.story, generation_id=generation_id)
