@@ -19,6 +19,12 @@ _DESCRIPTION = (
     "Stories in pictures and text. Speaks OpenAI's Responses and chat APIs; the field and the "
     "events `interleave` are its own."
 )
+# Of each event of a stream; `data` is JSON, but for the `[DONE]` that ends a chat's.
+_EVENT = {
+    "type": "object",
+    "required": ["data"],
+    "properties": {"event": {"type": "string"}, "data": {"type": "string"}},
+}
 
 
 def describe(app: FastAPI, secured: bool) -> None:
@@ -46,7 +52,7 @@ def gives(name: str, stream: bool = False) -> dict[int | str, Json]:
     """What a route answers. `name`: of a schema."""
     content: Json = {"application/json": {"schema": _ref(name)}}
     if stream:
-        content["text/event-stream"] = {"schema": {"type": "string"}}
+        content["text/event-stream"] = {"schema": _EVENT}
     problem = {"application/json": {"schema": _ref(shapes.ErrorBody.__name__)}}
     return {
         200: {"description": "As asked for", "content": content},
