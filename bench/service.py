@@ -23,7 +23,7 @@ import psutil
 from interleave_foundry.inference.http.listening import listening
 
 STREAMS = 100
-REQUESTS, WARM = 2_000, 500
+REQUESTS, WARM = 2_000, 1_000
 SHORT = ("A red house", "A tree beside a pond", "A yellow sun over a house", "A cat and a flower")
 STORY = "Show how to build a snowman in 4 steps"
 PROFILE = """
