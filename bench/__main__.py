@@ -1,7 +1,8 @@
 """`make bench`: every measurement in a process of its own, printed, and kept for comparison.
 
-Writes `bench.json` (name -> value) and the table of `docs/benchmarks.md`. Nothing is asserted: the
-numbers are for people, measured side by side on one machine.
+Writes `bench.json` (name -> value; numbers of modules that are not measured now stay) and, once all
+are there, the table of `docs/benchmarks.md`. Nothing is asserted: the numbers are for people,
+measured side by side on one machine.
 """
 
 import importlib
@@ -26,7 +27,7 @@ MODULES = (
     "images_server",
     "training",
 )
-DOCUMENT = Path("docs/benchmarks.md")
+DOCUMENT, KEPT = Path("docs/benchmarks.md"), Path("bench.json")
 
 
 def main() -> None:
@@ -38,9 +39,16 @@ def main() -> None:
         console.print(f"[dim]measuring {name} ...")
         values |= _measure(name)
     _print(console, values)
-    Path("bench.json").write_text(json.dumps(values, indent=2) + "\n", "utf-8")
-    if set(names) == set(MODULES):
-        DOCUMENT.write_text(_document(values), "utf-8")
+    known = _measured_before() | values
+    KEPT.write_text(json.dumps(known, indent=2) + "\n", "utf-8")
+    if set(_meanings()) <= set(known):
+        DOCUMENT.write_text(_document(known), "utf-8")
+
+
+def _measured_before() -> dict[str, float]:
+    """Numbers of modules that were measured by themselves, as far as they still mean something."""
+    kept = json.loads(KEPT.read_text("utf-8")) if KEPT.exists() else {}
+    return {name: kept[name] for name in _meanings() if name in kept}
 
 
 def _measure(name: str) -> dict[str, float]:
@@ -66,9 +74,8 @@ def _print(console: Console, values: dict[str, float]) -> None:
 def _document(values: dict[str, float]) -> str:
     meanings = _meanings()
     rows = [
-        f"| `{name}` | {value:,.4g} | {meanings.get(name, ('', ''))[1]} | "
-        f"{meanings.get(name, ('', ''))[0]} |"
-        for name, value in values.items()
+        f"| `{name}` | {values[name]:,.4g} | {wanted} | {what} |"
+        for name, (what, wanted) in meanings.items()
     ]
     machine = f"{os.cpu_count()} cores, Python {platform.python_version()}"
     return "\n".join(

@@ -1,4 +1,4 @@
-"""Schemathesis sends what the OpenAPI document allows and forbids; the service answers all of it."""
+"""Schemathesis sends what the OpenAPI document allows and forbids; the service answers it all."""
 
 import subprocess
 import sys
