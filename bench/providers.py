@@ -7,6 +7,7 @@ time. Run: `python -m bench.providers`.
 import asyncio
 import json
 import multiprocessing
+import random
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -18,6 +19,8 @@ from interleave_foundry.inference.backends import Backends
 from interleave_foundry.inference.openai.chat import request_of
 from interleave_foundry.inference.providers.chat import Question, Reply
 from interleave_foundry.inference.roles import Critic
+from interleave_foundry.inference.settings import Limits
+from interleave_foundry.inference.tries import Caller
 from interleave_foundry.warehouse import Home, Picture
 
 LATENCY_SECONDS = 0.1
@@ -25,6 +28,7 @@ CONCURRENCY = (1, 16, 256)
 SECONDS = 3.0
 OVERHEAD_CALLS = 400
 REPEATS = 3
+BAD_SHARE, SLOTS = 0.2, 16
 GOAL = "Draw a meadow with a red house at the bottom left."
 
 MEANING = {
@@ -48,6 +52,11 @@ MEANING = {
         )
         for concurrency in CONCURRENCY
     },
+    "providers_bad_weather_share": (
+        f"verdicts a second when {BAD_SHARE:.0%} of all calls fail (429, 500, a cut connection, "
+        f"garbled JSON), of what the other calls allow; {SLOTS} at once, with retries",
+        ">= 0.8",
+    ),
 }
 
 _VERDICT = json.dumps({"reasoning": "fine", "previous_step_success": True, "refine_prompt": ""})
@@ -81,6 +90,10 @@ def measure() -> dict[str, float]:
             bare = _rate(_bare(url), concurrency)
             values[f"providers_throughput_share_{concurrency}"] = ours / ideal
             values[f"providers_bare_throughput_share_{concurrency}"] = bare / ideal
+        fair = _rate(_retried(url), 2 * SLOTS)
+    with _provider(LATENCY_SECONDS, BAD_SHARE) as url:
+        bad = _rate(_retried(url), 2 * SLOTS)
+    values["providers_bad_weather_share"] = bad / ((1 - BAD_SHARE) * fair)
     return values
 
 
@@ -132,6 +145,25 @@ def _ours(url: str) -> Callable[[], Ask]:
     return lambda: lambda: critic.judge(picture, picture, GOAL, "")
 
 
+def _retried(url: str) -> Callable[[], Ask]:
+    """A verdict as the engines ask for it: a slot for each try, waits between tries without one."""
+    judge = _ours(url)()
+    limits = Limits(agents=SLOTS, tries=20, backoff_seconds=0.05)
+
+    def ready() -> Ask:
+        caller = Caller(limits)
+
+        async def ask() -> object:
+            effort = await caller.call("critic", judge)
+            if effort.error:
+                raise effort.error
+            return effort.answer
+
+        return ask
+
+    return ready
+
+
 def _critic(url: str) -> Critic:
     settings = {
         "endpoints": [{"url": f"{url}/v1", "concurrency": max(CONCURRENCY)}],
@@ -169,10 +201,10 @@ def _sent_by(critic: Critic) -> dict[str, object]:
 
 
 @contextmanager
-def _provider(latency: float) -> Iterator[str]:
+def _provider(latency: float, bad_share: float = 0.0) -> Iterator[str]:
     context = multiprocessing.get_context("spawn")
     here, there = context.Pipe()
-    server = context.Process(target=_serve, args=(there, latency), daemon=True)
+    server = context.Process(target=_serve, args=(there, latency, bad_share), daemon=True)
     server.start()
     try:
         yield f"http://127.0.0.1:{here.recv()}"
@@ -181,14 +213,26 @@ def _provider(latency: float) -> Iterator[str]:
         server.join()
 
 
-def _serve(port: Connection, latency: float) -> None:
+def _serve(port: Connection, latency: float, bad_share: float) -> None:
     from aiohttp import web
 
-    body = json.dumps(_COMPLETION).encode()
+    body, chance = json.dumps(_COMPLETION).encode(), random.Random(3)
+
+    def failed(request: web.Request) -> web.Response:
+        match chance.randrange(4):
+            case 0:
+                return web.Response(status=429, headers={"Retry-After": "0.2"})
+            case 1:
+                return web.Response(status=500)
+            case 2 if request.transport:
+                request.transport.close()
+        return web.Response(body=body[:-20], content_type="application/json")
 
     async def answer(request: web.Request) -> web.Response:
         await request.read()
         await asyncio.sleep(latency)
+        if chance.random() < bad_share:
+            return failed(request)
         return web.Response(body=body, content_type="application/json")
 
     async def serve() -> None:

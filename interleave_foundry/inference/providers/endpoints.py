@@ -35,7 +35,9 @@ _PATIENCE = 8  # 429s of one call, after which it counts as failed
 # Concurrency after a 429 and after an answer: where one call in a hundred is one too many, some
 # hundred and fifty calls stay under way; 429s by chance cost nearly nothing.
 _LESS, _MORE = 0.7, 0.5
-_FAILURES = 3  # in a row, after which an endpoint is left alone
+# In a row, or as many as are under way if these are more, after which an endpoint is left alone:
+# of many calls that fail by chance a few will always come in a row.
+_FAILURES = 3
 _LONGEST_PAUSE_SECONDS = 60.0
 
 
@@ -77,6 +79,7 @@ class _Door(Generic[Client]):
     limit: float
     busy: int = 0
     failures: int = 0
+    pauses: int = 0
     throttles: int = 0
     closed_at: float = 0.0
     closed_until: float = 0.0
@@ -88,7 +91,7 @@ class _Door(Generic[Client]):
         return 0.0 if self.refused or self.busy >= int(self.limit) else 1 - self.busy / self.limit
 
     def answered(self) -> None:
-        self.failures = self.throttles = 0
+        self.failures = self.pauses = self.throttles = 0
         self.limit = min(self.most, self.limit + _MORE)
 
     def throttled(self, until: float) -> None:
@@ -105,10 +108,10 @@ class _Door(Generic[Client]):
         if began < self.closed_at:
             return
         self.failures += 1
-        if self.failures >= _FAILURES:
-            pause = min(2.0 ** (self.failures - _FAILURES), _LONGEST_PAUSE_SECONDS)
+        if self.pauses or self.failures >= max(_FAILURES, self.busy):
             self.closed_at = monotonic()
-            self.closed_until = self.closed_at + pause
+            self.closed_until = self.closed_at + min(2.0**self.pauses, _LONGEST_PAUSE_SECONDS)
+            self.pauses += 1
             self.limit = 1.0
 
 
