@@ -2,17 +2,16 @@
 
 import asyncio
 import shutil
-from datetime import UTC, datetime
 
 import pytest
-from tiny_agents import BOTH
+from tiny_agents import BOTH, checkpoint_row
 
 from interleave_foundry.inference.backends import Backends, RoleBindings
 from interleave_foundry.inference.checkpoint.settings import CheckpointSettings
 from interleave_foundry.inference.telling import casting
 from interleave_foundry.inference.telling.casting import PromotedCasting
 from interleave_foundry.schemas import FoundryError
-from interleave_foundry.schemas.training import CHECKPOINTS, CheckpointRow
+from interleave_foundry.schemas.training import CHECKPOINTS
 
 TEACHERS = RoleBindings(planner="sketch", generator="sketch", critic="sketch", scorer="sketch")
 
@@ -27,17 +26,7 @@ def publish(home, untrained):
             shutil.copytree(untrained, folder)
             about = {"name": name, "version": version, "role": role}
             (folder / "interleave.json").write_text(BOTH.model_copy(update=about).model_dump_json())
-        row = CheckpointRow(
-            name=name,
-            version=version,
-            parent=None,
-            dataset_version=None,
-            config_hash="c",
-            metrics="{}",
-            status=status,
-            uri=str(folder),
-            created_at=datetime.now(UTC),
-        )
+        row = checkpoint_row(name, version, status, folder)
         home.lake.write(CHECKPOINTS, [row], f"{name}-{version}")
 
     return published

@@ -1,9 +1,7 @@
 """Which checkpoint a profile means, and what is said when it is not there."""
 
-from datetime import UTC, datetime
-
 import pytest
-from tiny_agents import BOTH
+from tiny_agents import BOTH, checkpoint_row
 
 from interleave_foundry.inference.backends import Backends, RoleBindings
 from interleave_foundry.inference.checkpoint.agent import load_agent
@@ -11,7 +9,7 @@ from interleave_foundry.inference.checkpoint.manifest import CheckpointError, re
 from interleave_foundry.inference.checkpoint.references import resolve
 from interleave_foundry.inference.checkpoint.settings import CheckpointSettings
 from interleave_foundry.inference.roles import name_of
-from interleave_foundry.schemas.training import CHECKPOINTS, CheckpointRow
+from interleave_foundry.schemas.training import CHECKPOINTS
 
 TRAINED = RoleBindings(
     planner="checkpoint", generator="sketch", critic="checkpoint", scorer="sketch"
@@ -24,17 +22,7 @@ def register(home, name, version="1", status="promoted", role="both"):
     folder.mkdir(parents=True)
     manifest = BOTH.model_copy(update={"name": name, "version": version, "role": role})
     (folder / "interleave.json").write_text(manifest.model_dump_json())
-    row = CheckpointRow(
-        name=name,
-        version=version,
-        parent=None,
-        dataset_version=None,
-        config_hash="c",
-        metrics="{}",
-        status=status,
-        uri=str(folder),
-        created_at=datetime.now(UTC),
-    )
+    row = checkpoint_row(name, version, status, folder)
     home.lake.write(CHECKPOINTS, [row], f"{name}-{version}")
     return folder
 
