@@ -178,8 +178,9 @@ def test_a_batch_of_nothing_but_bad_rows_says_so(foundry, instance, wishes):
 
 def test_the_schedule_asks_for_what_is_not_answered(foundry, instance, wishes):
     def requested():
-        context = dg.build_schedule_context(instance=instance, resources={"foundry": foundry})
-        return list(answering.answer_requests(context))
+        foundry_here = {"foundry": foundry}
+        with dg.build_schedule_context(instance=instance, resources=foundry_here) as context:
+            return list(answering.answer_requests(context))
 
     assert [run.partition_key for run in requested()] == ["wishes-0000", "wishes-0001"]
     answer(foundry, instance)
@@ -189,8 +190,8 @@ def test_the_schedule_asks_for_what_is_not_answered(foundry, instance, wishes):
 
 
 def test_the_sensor_shows_batches_and_starts_nothing(foundry, instance):
-    context = dg.build_sensor_context(instance=instance, resources={"foundry": foundry})
-    assert isinstance(answering.register_requests(context), dg.SkipReason)
+    with dg.build_sensor_context(instance=instance, resources={"foundry": foundry}) as context:
+        assert isinstance(answering.register_requests(context), dg.SkipReason)
     partitions = GENERATION_SET.partitions.definition.name
     assert instance.get_dynamic_partitions(partitions) == ["wishes-0000", "wishes-0001"]
 

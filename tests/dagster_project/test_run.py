@@ -79,8 +79,9 @@ def test_the_schedule_grows_the_bank_by_a_new_shard(foundry, instance):
     told = dg.AssetMaterialization("scores", partition="sketchbook-0000")
     instance.report_runless_asset_event(told)
     for _previewed_then_real in range(2):
-        context = dg.build_schedule_context(instance=instance, resources={"foundry": foundry})
-        assert jobs.grow_bank(context).partition_key == "sketchbook-0001"
+        foundry_here = {"foundry": foundry}
+        with dg.build_schedule_context(instance=instance, resources=foundry_here) as context:
+            assert jobs.grow_bank(context).partition_key == "sketchbook-0001"
     assert instance.get_dynamic_partitions(str(SHARDS.name)) == ["sketchbook-0001"]
 
 

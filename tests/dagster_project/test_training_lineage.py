@@ -179,8 +179,8 @@ def test_versions_are_listed_put_in_use_and_taken_back_by_command(trained, found
 
 def test_new_rows_start_a_training_once_they_are_exported(trained, foundry, instance):
     def requested():
-        context = dg.build_sensor_context(instance=instance, resources={"foundry": foundry})
-        ticked = list(retraining.retrain_when_grown(context))
+        with dg.build_sensor_context(instance=instance, resources={"foundry": foundry}) as context:
+            ticked = list(retraining.retrain_when_grown(context))
         asked = [tick.job_name for tick in ticked if isinstance(tick, dg.RunRequest)]
         return asked, [tick.skip_message for tick in ticked if isinstance(tick, dg.SkipReason)]
 
