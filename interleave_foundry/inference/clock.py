@@ -1,4 +1,8 @@
-"""The time of one try of a call: waiting for a slot counts neither as its time nor as delay."""
+"""The slot and the time of one try of a call.
+
+What a try waits for that is not the model counts neither as its time nor as delay, and another
+call has its slot meanwhile.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -7,15 +11,40 @@ from contextvars import ContextVar
 from time import perf_counter
 
 
+class Slot:
+    """A place among the calls under way at once; `None`: there is no limit to them."""
+
+    def __init__(self, pool: asyncio.Semaphore | None) -> None:
+        self._pool = pool
+        self._held = False
+
+    async def __aenter__(self) -> None:
+        await self.take()
+
+    async def __aexit__(self, *_error: object) -> None:
+        self.give_back()
+
+    async def take(self) -> None:
+        if self._pool:
+            await self._pool.acquire()
+            self._held = True
+
+    def give_back(self) -> None:
+        if self._pool and self._held:
+            self._pool.release()
+            self._held = False
+
+
 class Clock:
     """Runs while a try is with the model, and ends it when it is late.
 
     `seconds`: how long it ran so far.
     """
 
-    def __init__(self, limit: float) -> None:
+    def __init__(self, limit: float, slot: Slot) -> None:
         self.seconds = 0.0
         self._limit = limit
+        self._slot = slot
         self._since = 0.0
         self._timeout = asyncio.timeout(None)
 
@@ -43,8 +72,10 @@ class Clock:
     async def stopped(self) -> AsyncIterator[None]:
         self._stop()
         self._timeout.reschedule(None)
+        self._slot.give_back()
         try:
             yield
+            await self._slot.take()
         finally:
             self._run()
 

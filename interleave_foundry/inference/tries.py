@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Generic, TypeVar
@@ -13,7 +12,7 @@ from tenacity.wait import wait_random_exponential
 from ..schemas import FoundryError
 from ..schemas.trajectories import Role
 from ..warehouse import Picture
-from .clock import Clock
+from .clock import Clock, Slot
 from .expander import Proposals
 from .roles import BackendError, BadAnswer, Plan, Score, TryLater, Verdict
 from .settings import Limits
@@ -91,9 +90,10 @@ class Caller:
     async def _try(
         self, role: Role, ask: Callable[[], Awaitable[T]], effort: Effort[T], patient: bool
     ) -> T:
-        async with nullcontext() if patient else self._slot(role):
+        slot = Slot(None if patient else self._pool(role))
+        async with slot:
             effort.tries += 1
-            clock = Clock(self._timeout)
+            clock = Clock(self._timeout, slot)
             try:
                 async with clock.running():
                     answer = await ask()
@@ -103,9 +103,9 @@ class Caller:
 
     def has_room(self, role: Role) -> bool:
         """Whether a call could begin at once."""
-        return not self._slot(role).locked()
+        return not self._pool(role).locked()
 
-    def _slot(self, role: Role) -> asyncio.Semaphore:
+    def _pool(self, role: Role) -> asyncio.Semaphore:
         return self._generator if role == "generator" else self._agents
 
 

@@ -14,6 +14,7 @@ from scripted_world import (
 )
 
 from interleave_foundry.inference.calls import ModelCalls, Place
+from interleave_foundry.inference.clock import waiting
 from interleave_foundry.inference.roles import BadAnswer, TryLater
 from interleave_foundry.inference.settings import Limits
 from interleave_foundry.inference.tries import CallFailed
@@ -261,6 +262,41 @@ async def test_a_waiting_retry_does_not_hold_its_slot(home):
         await calls.generate(Place("p", 1, 1), "second", (), 1)
         await first
     assert generator.calls[:2] == ["first", "second"]
+
+
+async def test_what_waits_for_something_else_does_not_hold_its_slot(home):
+    opened = asyncio.Event()
+
+    class Waits(ScriptedGenerator):
+        drawn, busy, most = [], 0, 0
+
+        async def generate(self, prompt, images, seed):
+            async with waiting():
+                if prompt == "refused":
+                    raise BadAnswer("no")
+                if prompt == "patient":
+                    await opened.wait()
+            self.busy += 1
+            self.most = max(self.most, self.busy)
+            await asyncio.sleep(0.01)
+            self.busy -= 1
+            self.drawn.append(prompt)
+            return picture(prompt)
+
+    generator = Waits()
+    with model_calls(home, roles(generator=generator), Limits(generator=1)) as calls:
+
+        def asked(number, prompt):
+            return asyncio.create_task(calls.generate(Place("p", 1, number), prompt, (), 1))
+
+        refused, patient = asked(0, "refused"), asked(1, "patient")
+        await asked(2, "quick")
+        opened.set()
+        await asyncio.gather(patient, asked(3, "third"), asked(4, "fourth"))
+        with pytest.raises(BadAnswer, match="no"):
+            await refused
+    assert generator.drawn[0] == "quick"
+    assert (len(generator.drawn), generator.most) == (4, 1)
 
 
 async def test_a_shard_has_one_writer(home):

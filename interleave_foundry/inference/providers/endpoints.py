@@ -1,10 +1,10 @@
 """Where the calls of a provider go: several endpoints or keys, each as busy as it lets us.
 
 A call that is answered 429 keeps away from that endpoint for the time it asks for, which gets fewer
-calls at once and then step by step more again; after two 429s in a row nobody calls before that
-time. An endpoint that fails again and again is left alone for a while, and comes back by one call
-on trial. One that refuses its key gets no more calls. A call goes to the endpoint with the most
-room; where none has room it waits, which counts neither as a try nor as its time.
+calls at once and then step by step more again; where nobody gets anything else, nobody calls before
+that time. An endpoint that fails again and again is left alone for a while, and comes back by one
+call on trial. One that refuses its key gets no more calls. A call goes to the endpoint with the
+most room; where none has room it waits, which counts neither as a try nor as its time.
 """
 
 import asyncio
@@ -32,12 +32,12 @@ Answer = TypeVar("Answer")
 _COOLING_SECONDS = 2.0  # after a 429 that names no time
 _LONGEST_COOLING_SECONDS = 120.0
 _PATIENCE = 8  # 429s of one call, after which it counts as failed
-# Concurrency after a 429 and after an answer: where one call in a hundred is one too many, some
-# hundred and fifty calls stay under way; 429s by chance cost nearly nothing.
+# Concurrency after a 429, once for all calls that were under way, and after each answer: 429s by
+# chance, of up to a fifth of the calls, cost nearly nothing.
 _LESS, _MORE = 0.7, 0.5
 # In a row, or as many as are under way if these are more, after which an endpoint is left alone:
 # of many calls that fail by chance a few will always come in a row.
-_FAILURES = 3
+_THROTTLES, _FAILURES = 2, 3
 _LONGEST_PAUSE_SECONDS = 60.0
 
 
@@ -81,6 +81,7 @@ class _Door(Generic[Client]):
     failures: int = 0
     pauses: int = 0
     throttles: int = 0
+    lowered_at: float = 0.0
     closed_at: float = 0.0
     closed_until: float = 0.0
     refused: str | None = None
@@ -94,10 +95,13 @@ class _Door(Generic[Client]):
         self.failures = self.pauses = self.throttles = 0
         self.limit = min(self.most, self.limit + _MORE)
 
-    def throttled(self, until: float) -> None:
+    def throttled(self, began: float, until: float) -> None:
+        """Lower the limit, unless this call began before it was lowered."""
         self.throttles += 1
-        self.limit = max(1.0, self.limit * _LESS)
-        if self.throttles > 1:
+        if began >= self.lowered_at:
+            self.lowered_at = monotonic()
+            self.limit = max(1.0, self.limit * _LESS)
+        if self.throttles >= max(_THROTTLES, self.busy):
             self.closed_until = max(self.closed_until, until)
 
     def failed(self, began: float) -> None:
@@ -266,7 +270,7 @@ async def _asked(
         answer = await ask(door.client)
     except Throttled as error:
         until = shunned[door.name] = monotonic() + _cooling(error.after)
-        door.throttled(until)
+        door.throttled(began, until)
         raise
     except (TryLater, ConnectionError, TimeoutError):
         door.failed(began)

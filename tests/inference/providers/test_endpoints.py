@@ -1,6 +1,8 @@
 """Endpoints: who is asked, who is left alone, and who waits."""
 
 import asyncio
+import random
+import statistics
 from collections import Counter
 
 import pytest
@@ -94,6 +96,43 @@ def test_two_429s_in_a_row_close_the_endpoint_for_everybody():
 
     assert asyncio.run(calls()) == 2
     assert server.calls == 5
+
+
+def test_429s_by_chance_leave_an_endpoint_busy():
+    chance = random.Random(1)
+    script = [Throttled("", 0.01) if chance.random() < 0.1 else None for _ in range(400)]
+    server = Server("one", script, seconds=0.005)
+
+    async def calls():
+        endpoints = over(server, concurrency=16)
+        busy = []
+
+        async def watched():
+            while True:
+                await asyncio.sleep(0.005)
+                busy.append(server.busy)
+
+        watch = asyncio.create_task(watched())
+        await asyncio.gather(*(endpoints.call(Server.ask) for _ in range(350)))
+        watch.cancel()
+        return busy
+
+    assert statistics.median(asyncio.run(calls())) >= 12
+
+
+def test_an_endpoint_that_takes_fewer_calls_gets_fewer():
+    class Narrow(Server):
+        refused = 0
+
+        async def ask(self):
+            if self.busy >= 4:
+                self.refused += 1
+                raise Throttled("", 0.01)
+            return await super().ask()
+
+    server = Narrow("one", seconds=0.005)
+    assert asked(over(server, concurrency=64), 600).count("one") == 600
+    assert server.refused < 200
 
 
 def test_a_call_that_is_throttled_for_ever_fails():
