@@ -1,6 +1,7 @@
 """The prompt bank: taxonomy, vocabulary and templates of the packs, and the prompts they make.
 
-Where the profile has `prompts.expansion`, a model's proposals join the vocabulary.
+Where the profile has `prompts.expansion`, a model's proposals join the vocabulary; where it has
+`prompts.requests`, what users asked for joins the prompts.
 """
 
 from collections import Counter
@@ -25,7 +26,7 @@ from .. import figures
 from ..foundry import SHARDS, Foundry, finish
 from ..nodes import Node, node, picture, sample
 from ..progress import progress_of
-from . import bank
+from . import asked, bank
 from .expansion.expanding import expand_packs
 from .expansion.report import expansion_metadata, warning
 from .expansion.sifting import grown
@@ -72,8 +73,14 @@ def _pack_digests(foundry: Foundry, _instance: dg.DagsterInstance) -> object:
     return {pack.name: pack.digest for pack in packs_of(foundry)}
 
 
-def _shard_count(foundry: Foundry, instance: dg.DagsterInstance) -> object:
-    return [_pack_digests(foundry, instance), told_shards(foundry, instance)]
+def _sources(foundry: Foundry, instance: dg.DagsterInstance) -> object:
+    digests = _pack_digests(foundry, instance)
+    return [digests, asked.ASKED] if foundry.settings.prompts.requests else digests
+
+
+def _prompts_wanted(foundry: Foundry, instance: dg.DagsterInstance) -> object:
+    requests = [asked.asked_digest(foundry.home)] if foundry.settings.prompts.requests else []
+    return [_pack_digests(foundry, instance), told_shards(foundry, instance), *requests]
 
 
 def _expander(foundry: Foundry, instance: dg.DagsterInstance) -> object:
@@ -91,7 +98,7 @@ def _pack_node(name: str, table: Table, description: str, deps: tuple[str, ...] 
         tables=(table,),
         deps=deps,
         sections=("pack", "banks"),
-        facts=_pack_digests,
+        facts=_sources,
         kinds=frozenset({"yaml", "parquet"}),
     )
 
@@ -119,13 +126,15 @@ PROMPT_BANK = node(
     tables=(PROMPTS,),
     deps=("taxonomy", "vocabulary", "templates", EXPANSION_NAME),
     sections=("pack", "banks", "bank"),
-    facts=_shard_count,
+    facts=_prompts_wanted,
 )
 
 
 @dg.asset(**TAXONOMY.asset_args())
 def taxonomy(context: dg.AssetExecutionContext, foundry: Foundry) -> dg.MaterializeResult:
     rows = [row for pack in packs_of(foundry) for row in category_rows(pack)]
+    if foundry.settings.prompts.requests:
+        rows.append(asked.CATEGORY)
     return TAXONOMY.record(context, foundry, {CATEGORIES: rows}, {"sample": _sample(rows)})
 
 
@@ -156,14 +165,17 @@ def vocabulary(context: dg.AssetExecutionContext, foundry: Foundry) -> dg.Materi
 @dg.asset(**TEMPLATE_SET.asset_args())
 def templates(context: dg.AssetExecutionContext, foundry: Foundry) -> dg.MaterializeResult:
     rows = [row for pack in packs_of(foundry) for row in template_rows(pack)]
+    if foundry.settings.prompts.requests:
+        rows.append(asked.TEMPLATE)
     return TEMPLATE_SET.record(context, foundry, {TEMPLATES: rows}, {"sample": _sample(rows)})
 
 
 @dg.asset(**PROMPT_BANK.asset_args())
 def prompts(context: dg.AssetExecutionContext, foundry: Foundry) -> dg.MaterializeResult:
     register_shards(foundry, context.instance, told_shards(foundry, context.instance))
+    fingerprint = PROMPT_BANK.fingerprint(foundry, context.instance, None)
     metadata: dict[str, Any] = {}
-    total = 0
+    rows: list[PromptRow] = []
     packs = grown_packs(foundry)
     progress = progress_of(context)
     for done, pack in enumerate(packs):
@@ -171,10 +183,15 @@ def prompts(context: dg.AssetExecutionContext, foundry: Foundry) -> dg.Materiali
         shards = _shards_of(pack, foundry, context.instance)
         settings = foundry.settings.bank
         drawn = bank.draw_bank(pack, settings, shards * settings.shard_size)
-        total += _write_shards(foundry, drawn.prompts)
+        rows += drawn.prompts
         metadata |= _bank_metadata(pack, drawn)
     progress.update(len(packs), len(packs), "packs")
-    return PROMPT_BANK.describe(context, foundry, {PROMPTS.name: total}, metadata)
+    requests = asked.asked_now(foundry, rows)
+    asked.register_asked(foundry, context.instance, requests)
+    _write_shards(foundry, rows + requests)
+    metadata |= asked.asked_metadata(requests)
+    written = {PROMPTS.name: len(rows) + len(requests)}
+    return PROMPT_BANK.describe(context, foundry, written, metadata, fingerprint)
 
 
 def _shards_of(pack: Pack, foundry: Foundry, instance: dg.DagsterInstance) -> int:
@@ -183,10 +200,9 @@ def _shards_of(pack: Pack, foundry: Foundry, instance: dg.DagsterInstance) -> in
     return max(beside, told_shards(foundry, instance)) if told else beside
 
 
-def _write_shards(foundry: Foundry, rows: list[PromptRow]) -> int:
+def _write_shards(foundry: Foundry, rows: list[PromptRow]) -> None:
     for shard, members in groupby(rows, key=lambda row: row.shard):
         foundry.home.lake.write(PROMPTS, members, shard)
-    return len(rows)
 
 
 def _bank_metadata(pack: Pack, drawn: bank.Bank) -> dict[str, Any]:

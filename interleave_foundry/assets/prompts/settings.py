@@ -63,3 +63,8 @@ class PromptsSettings(Section):
     expansion: ExpansionSettings | None = Field(
         None, description="null: the hand-written banks alone"
     )
+    requests: bool = Field(
+        False,
+        description="What users asked for and were told, by whichever door, becomes prompts of "
+        "split train, in shards of their own; switched off again, all that was made of it goes",
+    )

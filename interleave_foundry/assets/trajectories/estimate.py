@@ -18,6 +18,7 @@ from ...training.environments import gpus as gpus_here
 from ...warehouse import Home
 from ...warehouse.views import connect
 from ..foundry import Foundry
+from ..prompts.asked import is_asked, untold_requests
 from ..prompts.assets import packs_of
 from ..prompts.expansion.briefs import bank_briefs
 
@@ -86,8 +87,9 @@ class Estimate:
 
 def estimate(foundry: Foundry, shards: int) -> Estimate:
     """For the first `shards` shards, without those that are told already."""
-    missing = max(0, shards - len(foundry.home.lake.partitions(TRAJECTORIES)))
-    stories = missing * foundry.settings.bank.shard_size
+    told = foundry.home.lake.partitions(TRAJECTORIES)
+    missing = max(0, shards - sum(not is_asked(shard) for shard in told))
+    stories = missing * foundry.settings.bank.shard_size + untold_requests(foundry)
     attempts = stories * _attempts_of_a_story(foundry.home)
     roles = (*_expander(foundry), *_roles(foundry, stories, round(attempts)))
     return Estimate(stories, roles, attempts * _picture_mb(foundry) / 1000)
