@@ -61,6 +61,11 @@ class Journal:
             if line.endswith(b"\n"):
                 yield parsed(line, self.path, number)
 
+    def remove(self) -> None:
+        """Forget every record."""
+        with explained("removed", self.path):
+            self.path.unlink(missing_ok=True)
+
     def close(self) -> None:
         """Let another process write."""
         with self._lock:

@@ -74,6 +74,11 @@ class ObjectJournal:
             for number, line in enumerate(data.splitlines(), start=1):
                 yield parsed(line, f"{self.path}/{name}", number)
 
+    def remove(self) -> None:
+        """Forget every record."""
+        for name in self._names():
+            self._storage.delete(name)
+
     def close(self) -> None:
         """Let another worker write."""
         with self._storing:

@@ -40,6 +40,15 @@ def test_no_journal_has_no_records(tmp_path):
     assert not (tmp_path / "none.jsonl").exists()
 
 
+def test_a_removed_journal_has_no_records(tmp_path):
+    journal = Journal(tmp_path / "a.jsonl")
+    journal.remove()
+    with journal:
+        journal.append({"number": 1})
+    journal.remove()
+    assert list(journal.records()) == [] and not journal.path.exists()
+
+
 @pytest.mark.parametrize("torn", [b'{"number": 2, "te', b"\0\0\0", b'{"number": 2}'])
 def test_a_torn_last_line_is_skipped_then_removed(tmp_path, torn):
     path = tmp_path / "shard.jsonl"

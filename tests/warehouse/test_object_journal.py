@@ -59,6 +59,14 @@ async def test_what_comes_at_the_same_time_is_stored_together(s3_home, journal):
     assert len(journal._names()) < 50
 
 
+def test_a_removed_journal_has_no_records(s3_home, journal):
+    with journal:
+        for number in range(3):
+            journal.append({"number": number})
+    s3_home.journal("plans", "shard").remove()
+    assert numbers(journal) == []
+
+
 def test_many_segments_become_one(s3_home, journal):
     with s3_home.journal("plans", "shard") as mine:
         for number in range(_MANY + 5):

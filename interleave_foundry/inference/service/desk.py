@@ -138,6 +138,11 @@ class Desk:
     async def delete(self, response_id: str, owner: str) -> bool:
         """Forget a request, which is ended first; False: there is none."""
         await self.cancel(response_id, owner)
+        kept = await asyncio.to_thread(self._library.get, response_id, owner)
+        if kept is None:
+            return False
+        await self._teller.erase(Asked.of(kept.response).generation_id)
+        await self._teller.flush()
         return await asyncio.to_thread(self._library.delete, response_id, owner)
 
     async def close(self, grace_seconds: float, hurry: Callable[[], bool]) -> None:
@@ -246,6 +251,7 @@ class Desk:
                 await asyncio.to_thread(self._library.settle, run.id, response, resumable)
             else:
                 await asyncio.to_thread(self._library.delete, run.id, run.owner)
+                await self._teller.erase(run.wish.story.generation_id)
         except FoundryError as error:
             _log.error("response %s could not be kept: %s", run.id, error)
 

@@ -13,14 +13,26 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Protocol
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from ...schemas import Row, StorageError, Table
-from ...schemas.generations import GENERATIONS
+from ...schemas.generations import GENERATIONS, GenerationRow
 from ...schemas.trajectories import ATTEMPTS, MODEL_CALLS, PLANS, TRAJECTORIES
-from ...warehouse import Home
+from ...warehouse import Home, Lake
 from ...warehouse.lake import REQUESTS
+from ...warehouse.storage import safe_name
 
 TOLD = (GENERATIONS, PLANS, TRAJECTORIES, ATTEMPTS, MODEL_CALLS)
 """Tables with rows of requests."""
+
+# Where what was said and drawn is, and what names it; the ledger says only what was spent.
+_ERASABLE = {
+    GENERATIONS: "generation_id",
+    PLANS: "plan_id",
+    TRAJECTORIES: "trajectory_id",
+    ATTEMPTS: "trajectory_id",
+}
 
 _FLUSH_SECONDS = 2.0
 _REQUESTS_A_PAGE = 250
@@ -47,6 +59,12 @@ class _Page:
             self.rows[table] += [row.model_copy(update={"shard": self.partition}) for row in added]
         self.dirty = True
 
+    def drop(self, told: GenerationRow) -> None:
+        for table, column in _ERASABLE.items():
+            gone = getattr(told, column)
+            self.rows[table] = [row for row in self.rows[table] if getattr(row, column) != gone]
+        self.dirty = True
+
 
 class Keeper(Protocol):
     """Takes in the rows of finished requests."""
@@ -56,6 +74,9 @@ class Keeper(Protocol):
 
     async def forget(self, own: str) -> None:
         """Forget the rows under a request's own name: it is told again."""
+
+    async def erase(self, generation_id: str) -> None:
+        """Take out what a request said and was told, at the next `flush`; what it cost stays."""
 
     async def flush(self) -> None:
         """Have the lake hold what is to be there."""
@@ -76,6 +97,9 @@ class Gathered:
 
     async def forget(self, own: str) -> None:
         """Nothing: who writes them replaces earlier ones."""
+
+    async def erase(self, generation_id: str) -> None:
+        """Nothing: who writes them takes out what is not asked for any more."""
 
     async def flush(self) -> None:
         """Nothing: they are kept for who asked for them."""
@@ -113,6 +137,19 @@ class Archive:
             for table in TOLD:
                 await asyncio.to_thread(self._home.lake.delete, table, partition)
 
+    async def erase(self, generation_id: str) -> None:
+        """See `Keeper`.
+
+        Raises:
+            StorageError: the lake cannot be read or written.
+        """
+        async with self._writing:
+            if told := self._waiting(generation_id):
+                page, row = told
+                page.drop(row)
+            else:
+                await asyncio.to_thread(_erase, self._home, generation_id)
+
     async def flush(self) -> None:
         """Write what is new.
 
@@ -133,9 +170,17 @@ class Archive:
             except StorageError as error:
                 _log.warning("requests cannot be archived yet: %s", error)
 
+    def _waiting(self, generation_id: str) -> tuple[_Page, GenerationRow] | None:
+        """A request whose page is not over, and its page."""
+        for page in self._pages:
+            for row in page.rows[GENERATIONS]:
+                if isinstance(row, GenerationRow) and row.generation_id == generation_id:
+                    return page, row
+        return None
+
     async def _write(self, page: _Page) -> None:
         page.dirty = False
-        rows = {table: list(added) for table, added in page.rows.items() if added}
+        rows = {table: list(added) for table, added in page.rows.items()}
         try:
             await asyncio.to_thread(self._store, page.partition, rows)
         except BaseException:
@@ -144,7 +189,29 @@ class Archive:
 
     def _store(self, partition: str, rows: Mapping[Table, Sequence[Row]]) -> None:
         for table, added in rows.items():
-            self._home.lake.write(table, added, partition)
+            _put(self._home.lake, table, added, partition)
+
+
+def _erase(home: Home, generation_id: str) -> None:
+    """Take a request out of the partition that it is in."""
+    from ...warehouse.sql import run_query
+
+    if home.lake.is_absent(GENERATIONS):
+        return
+    name = safe_name(generation_id, "request")
+    found = run_query(home, f"select * from generations where generation_id = '{name}'")
+    for told in map(GenerationRow.model_validate, found.to_pylist()):
+        for table, column in _ERASABLE.items():
+            others = pc.field(column) != getattr(told, column)
+            rows = home.lake.read(table, [told.shard], where=others)
+            _put(home.lake, table, rows, told.shard)
+
+
+def _put(lake: Lake, table: Table, rows: Sequence[Row] | pa.Table, partition: str) -> None:
+    if len(rows):
+        lake.write(table, rows, partition)
+    else:
+        lake.delete(table, partition)
 
 
 def _hour() -> str:

@@ -74,6 +74,17 @@ class Teller:
         own = request.generation_id if request.key else None
         self._archive.add(interrupted_rows(request, calls), own)
 
+    async def erase(self, generation_id: str) -> None:
+        """Forget what a request that is over said and was told; what it cost is kept.
+
+        What the lake has of it goes with the next `flush`, at the latest.
+
+        Raises:
+            StorageError: the lake cannot be read or written.
+        """
+        await self._archive.erase(generation_id)
+        await asyncio.to_thread(self._home.journal(ASSET, generation_id).remove)
+
     async def flush(self) -> None:
         """Have the lake hold everything that is over."""
         await self._archive.flush()

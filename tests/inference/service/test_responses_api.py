@@ -2,11 +2,13 @@
 
 import openai
 import pytest
-from running_service import HOUSE, SNOWMAN, data_uri, decoded, pictures_of, until
+from running_service import HOUSE, SNOWMAN, data_uri, decoded, pictures_of, running, until
 
+from interleave_foundry.inference.telling.requests import prompt_id_of
 from interleave_foundry.warehouse import query
 
 STANDARD = "response."
+ONLY_THE_LEDGER = {"model_calls"}
 
 
 def streamed(client, **asked):
@@ -200,14 +202,55 @@ def test_models(client):
         client.models.retrieve("gpt-9")
 
 
-def test_what_is_deleted_is_gone(client):
-    response = client.responses.create(input=HOUSE)
+@pytest.mark.parametrize("archived", [False, True])
+def test_what_is_deleted_is_gone(service, client, archived):
+    text = f"Draw a yellow sun, {'long' if archived else 'not long'} ago"
+    response = client.responses.create(input=text)
+    if archived:
+        until(lambda: text in texts_kept(service))
     client.responses.delete(response.id)
-    with pytest.raises(openai.NotFoundError):
+    assert is_gone(client, response)
+    assert rows_about(service, text) == ONLY_THE_LEDGER
+
+
+def test_what_is_not_to_be_stored_is_not(service, client):
+    text = "Draw a yellow sun for nobody else"
+    response = client.responses.create(input=text, store=False)
+    until(lambda: is_gone(client, response))
+    until(lambda: rows_about(service, text) == ONLY_THE_LEDGER)
+
+
+def test_what_an_earlier_service_told_can_be_deleted(home):
+    texts = ["Draw a yellow sun, once", "Draw a yellow sun, twice"]
+    with running(home) as service:
+        gone, _ = (service.client().responses.create(input=text) for text in texts)
+    with running(home) as service:
+        service.client().responses.delete(gone.id)
+        assert texts_kept(service) == [texts[1]]
+        assert rows_about(service, texts[0]) == ONLY_THE_LEDGER
+
+
+def is_gone(client, response):
+    try:
         client.responses.retrieve(response.id)
-    unstored = client.responses.create(input=HOUSE, store=False)
-    with pytest.raises(openai.NotFoundError):
-        client.responses.retrieve(unstored.id)
+    except openai.NotFoundError:
+        return True
+    return False
+
+
+def texts_kept(service):
+    return query("select text from generations", service.service.home).text.tolist()
+
+
+def rows_about(service, text):
+    """The tables that have rows about a request."""
+    where = f"where prompt_id = '{prompt_id_of(text, [])}'"
+    tables = ("generations", "plans", "trajectories", "attempts", "model_calls")
+    return {
+        table
+        for table in tables
+        if query(f"select 1 from {table} {where}", service.service.home).size
+    }
 
 
 async def test_the_asynchronous_client(service):

@@ -301,6 +301,17 @@ def test_a_request_that_cannot_be_told_says_why(page):
     expect(story).to_contain_text("name a story")
 
 
+def test_a_setting_that_cannot_be_kept_says_why(page):
+    page.get_by_text("Settings", exact=True).click()
+    settings = page.get_by_role("group", name="Settings of the story")
+    settings.get_by_label("Steps at most").fill("2")
+    expect(tell(page, SNOWMAN)).to_contain_text("4 steps, more than max_steps = 2")
+    page.get_by_role("link", name="New story").click()
+    settings.get_by_label("Steps at most").fill("")
+    settings.get_by_label("What the generator sees").select_option(label="all pictures so far")
+    expect(tell(page, SNOWMAN)).to_contain_text("needs a generator that looks at several pictures")
+
+
 def test_a_tiny_picture_stays_sharp(tmp_path):
     home = Home(tmp_path)
     small = load_profile("sketch").model_copy(update={"sketch": SketchSettings(picture_size=96)})
