@@ -1,33 +1,16 @@
 """`interleave serve` as a process: started, killed, started again, stopped."""
 
-import re
 import signal
 import subprocess
 import sys
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 
-import openai
 import pytest
 from running_service import HOUSE, SNOWMAN
+from served import serving
 
 from interleave_foundry.assets.profile import load_profile
 from interleave_foundry.inference.finished import FinishedCalls
-
-
-@contextmanager
-def serving(home, *more):
-    """The process, and a client of it."""
-    command = [sys.executable, "-m", "interleave_foundry.dagster_project.cli", "serve"]
-    options = ["--home", str(home), "--port", "0", *more]
-    process = subprocess.Popen([*command, *options], stderr=subprocess.PIPE, text=True)
-    try:
-        lines = iter(process.stderr.readline, "")
-        address = re.search(r"http://\S+/v1", next(lines))[0]
-        next(line for line in lines if line.startswith("ready"))
-        yield process, openai.OpenAI(base_url=address, api_key="none", max_retries=0)
-    finally:
-        process.kill()
-        process.communicate()
 
 
 def finished(home, generation_id):

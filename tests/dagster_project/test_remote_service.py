@@ -1,0 +1,58 @@
+"""`interleave serve` with another profile: agents and generator at a provider, a lake on S3."""
+
+import base64
+import io
+
+import pytest
+import yaml
+from PIL import Image
+from running_service import SNOWMAN
+from served import serving
+from weather import KEY, provider
+
+from interleave_foundry.warehouse import Home, query
+
+pytestmark = pytest.mark.slow
+
+ROLES = ("planner", "generator", "critic", "scorer")
+
+
+@pytest.fixture
+def elsewhere(tmp_path, monkeypatch):
+    """A profile whose models are all at a provider of our own."""
+    monkeypatch.setenv("TEST_KEY", KEY)
+    with provider() as server:
+        models = {role: {"model": f"{role}-1"} for role in ROLES}
+        path = tmp_path / "elsewhere.yaml"
+        profile = {
+            "name": "elsewhere",
+            "description": "All models at a provider",
+            "roles": dict.fromkeys(ROLES, "gemini"),
+            "pack": "sketchbook",
+            "sizes": {"demo": 1},
+            "gemini": {"endpoints": [{"url": server.url, "key": "TEST_KEY"}], **models},
+        }
+        path.write_text(yaml.safe_dump(profile))
+        yield str(path)
+
+
+def test_a_story_is_told_by_a_provider_into_a_bucket(elsewhere, bucket, tmp_path, monkeypatch):
+    monkeypatch.setenv("INTERLEAVE_LOCAL", str(tmp_path / "local"))
+    with serving(bucket, "--profile", elsewhere) as (process, client):
+        with client.responses.stream(model="interleave", input=SNOWMAN) as events:
+            story = events.get_final_response()
+        process.terminate()
+        process.wait(60)
+    pictures = [item.result for item in story.output if item.type == "image_generation_call"]
+    assert len(pictures) == 4
+    for picture in pictures:
+        assert Image.open(io.BytesIO(base64.b64decode(picture))).size[0] > 90
+
+    told = query("select planner, generator, critic, status from generations", Home(bucket)).iloc[0]
+    assert told.status == "complete"
+    for role in ROLES[:3]:
+        assert told[role].startswith(f"gemini/{role}-1")
+    calls = query("select distinct role, backend from model_calls order by role", Home(bucket))
+    assert calls.values.tolist() == [[role, "gemini"] for role in sorted(ROLES[:3])]
+    with serving(bucket, "--profile", elsewhere) as (_, client):
+        assert client.responses.retrieve(story.id).status == "completed"
