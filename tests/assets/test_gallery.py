@@ -3,10 +3,10 @@
 import base64
 import io
 import re
-from html.parser import HTMLParser
 
 import numpy as np
 import pytest
+from html_page import Page
 from PIL import Image, ImageColor
 from story_lake import StoryLake, growing_flower
 
@@ -20,28 +20,6 @@ REQUEST = "Show how a <i>flower</i> grows & blooms"
 @pytest.fixture
 def lake(home) -> StoryLake:
     return StoryLake(home)
-
-
-class Page(HTMLParser):
-    """Counts of tags, pictures with their alt texts, and the visible text."""
-
-    def __init__(self, html: str) -> None:
-        super().__init__()
-        self.tags: list[str] = []
-        self.images: list[dict[str, str | None]] = []
-        self.links: list[str] = []
-        self.text = ""
-        self.feed(html)
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append(tag)
-        facts = dict(attrs)
-        if tag == "img":
-            self.images.append(facts)
-        self.links += [v for k, v in attrs if k in ("src", "href") and v]
-
-    def handle_data(self, data):
-        self.text += data
 
 
 def red_pixels(image: Image.Image) -> int:

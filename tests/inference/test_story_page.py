@@ -3,9 +3,9 @@
 import base64
 import io
 import zipfile
-from html.parser import HTMLParser
 
 import pytest
+from html_page import Page
 from PIL import Image
 from scripted_world import (
     ScriptedCritic,
@@ -27,29 +27,6 @@ from interleave_foundry.inference.telling.teller import Teller
 from interleave_foundry.warehouse import Home, Picture
 
 EVIL = "<script>alert('x')</script>"
-
-
-class Page(HTMLParser):
-    """Tags, pictures, addresses and the visible text of a page."""
-
-    def __init__(self, html: str) -> None:
-        super().__init__()
-        self.tags: list[str] = []
-        self.images: list[dict[str, str | None]] = []
-        self.links: list[str] = []
-        self.text = ""
-        self.feed(html)
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append(tag)
-        facts = dict(attrs)
-        if tag == "img":
-            self.images.append(facts)
-        self.links += [value for name, value in attrs if name in ("src", "href") and value]
-
-    def handle_data(self, data):
-        if self.cdata_elem != "style":
-            self.text += data
 
 
 async def told(tmp_path, written: Plan, verdicts=None, request=None, **rules) -> StorySoFar:

@@ -1,11 +1,11 @@
 """The registry: which version is in use, after promotions, rejections, rollbacks and crashes."""
 
 import json
-from datetime import UTC, datetime, timedelta
 
 import pytest
+from checkpoint_rows import checkpoint_row
 
-from interleave_foundry.schemas.training import CHECKPOINTS, CheckpointRow
+from interleave_foundry.schemas.training import CHECKPOINTS
 from interleave_foundry.training.checkpoints import ABOUT, RECORD, CheckpointError, Checkpoints
 
 NAME = "critic_rl_checkpoint"
@@ -20,22 +20,8 @@ def registry(home):
         folder.mkdir(parents=True)
         (folder / ABOUT).write_text("{}")
         (folder / RECORD).write_text(json.dumps({"files": [ABOUT]}))
-        registry.register(row(registry, version, place))
+        registry.register(checkpoint_row(NAME, version, folder, day=place))
     return registry
-
-
-def row(registry, version, place=0):
-    return CheckpointRow(
-        name=NAME,
-        version=version,
-        parent=None,
-        dataset_version="rows",
-        config_hash="config",
-        metrics="{}",
-        status="candidate",
-        uri=str(registry.folder(NAME, version)),
-        created_at=datetime(2026, 1, 1, tzinfo=UTC) + timedelta(days=place),
-    )
 
 
 def statuses(registry):
@@ -95,7 +81,7 @@ def test_the_history_says_when_and_why(registry):
 
 def test_registering_again_keeps_the_status(registry):
     registry.promote(NAME, "a", "first")
-    registry.register(row(registry, "a"))
+    registry.register(checkpoint_row(NAME, "a", registry.folder(NAME, "a")))
     assert statuses(registry)["a"] == "promoted"
 
 

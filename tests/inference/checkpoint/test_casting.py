@@ -4,7 +4,8 @@ import asyncio
 import shutil
 
 import pytest
-from tiny_agents import BOTH, checkpoint_row
+from checkpoint_rows import checkpoint_row
+from tiny_agents import BOTH
 
 from interleave_foundry.inference.backends import Backends, RoleBindings
 from interleave_foundry.inference.checkpoint.settings import CheckpointSettings
@@ -26,7 +27,7 @@ def publish(home, untrained):
             shutil.copytree(untrained, folder)
             about = {"name": name, "version": version, "role": role}
             (folder / "interleave.json").write_text(BOTH.model_copy(update=about).model_dump_json())
-        row = checkpoint_row(name, version, status, folder)
+        row = checkpoint_row(name, version, folder, status)
         home.lake.write(CHECKPOINTS, [row], f"{name}-{version}")
 
     return published

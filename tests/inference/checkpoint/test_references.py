@@ -1,7 +1,8 @@
 """Which checkpoint a profile means, and what is said when it is not there."""
 
 import pytest
-from tiny_agents import BOTH, checkpoint_row
+from checkpoint_rows import checkpoint_row
+from tiny_agents import BOTH
 
 from interleave_foundry.inference.backends import Backends, RoleBindings
 from interleave_foundry.inference.checkpoint.agent import load_agent
@@ -22,7 +23,7 @@ def register(home, name, version="1", status="promoted", role="both"):
     folder.mkdir(parents=True)
     manifest = BOTH.model_copy(update={"name": name, "version": version, "role": role})
     (folder / "interleave.json").write_text(manifest.model_dump_json())
-    row = checkpoint_row(name, version, status, folder)
+    row = checkpoint_row(name, version, folder, status)
     home.lake.write(CHECKPOINTS, [row], f"{name}-{version}")
     return folder
 

@@ -1,6 +1,5 @@
 """What the tests ask tiny checkpoints, and how one learns two answers by heart."""
 
-from datetime import UTC, datetime
 from pathlib import Path
 
 from interleave_foundry.inference.agent_prompts import (
@@ -13,7 +12,6 @@ from interleave_foundry.inference.checkpoint.agent import load_agent
 from interleave_foundry.inference.checkpoint.encoding import Question
 from interleave_foundry.inference.checkpoint.manifest import Manifest
 from interleave_foundry.inference.roles import Plan, PlanStep, Verdict
-from interleave_foundry.schemas.training import CheckpointRow, CheckpointStatus
 from interleave_foundry.warehouse import Picture
 
 Lesson = tuple[Question, str]
@@ -82,20 +80,3 @@ def _loss(encoder, model, question, answer):
     batch = encoder.pad([whole], model.device)
     labels = torch.tensor([[-100] * len(prompt.tokens) + told])
     return model(**batch.inputs, labels=labels).loss
-
-
-def checkpoint_row(
-    name: str, version: str, status: CheckpointStatus, folder: Path
-) -> CheckpointRow:
-    """A registered checkpoint as the tests of this folder need it."""
-    return CheckpointRow(
-        name=name,
-        version=version,
-        parent=None,
-        dataset_version=None,
-        config_hash="c",
-        metrics="{}",
-        status=status,
-        uri=str(folder),
-        created_at=datetime.now(UTC),
-    )

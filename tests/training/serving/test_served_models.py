@@ -1,12 +1,11 @@
 """Which model a word stands for."""
 
 import json
-from datetime import UTC, datetime, timedelta
 
 import pytest
+from checkpoint_rows import checkpoint_row
 
 from interleave_foundry.inference.checkpoint.manifest import FILE, Manifest
-from interleave_foundry.schemas.training import CheckpointRow
 from interleave_foundry.training.checkpoints import RECORD, CheckpointError, Checkpoints
 from interleave_foundry.training.serving import find_model
 
@@ -34,22 +33,8 @@ def registry(home):
         (folder / FILE).write_text(manifest(version).model_dump_json())
         (folder / "config.json").write_text('{"text_config": {"max_position_embeddings": 4096}}')
         (folder / RECORD).write_text(json.dumps({"files": [FILE, "config.json"]}))
-        registry.register(row(registry, version, place))
+        registry.register(checkpoint_row(NAME, version, folder, day=place))
     return registry
-
-
-def row(registry, version, place):
-    return CheckpointRow(
-        name=NAME,
-        version=version,
-        parent=None,
-        dataset_version="rows",
-        config_hash="config",
-        metrics="{}",
-        status="candidate",
-        uri=str(registry.folder(NAME, version)),
-        created_at=datetime(2026, 1, 1, tzinfo=UTC) + timedelta(days=place),
-    )
 
 
 def test_a_name_is_its_newest_version_until_one_is_promoted(registry, home):
