@@ -6,6 +6,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 import yaml
+from PIL import Image
 
 from interleave_foundry import query
 from interleave_foundry.assets.foundry import Foundry
@@ -17,6 +18,7 @@ from interleave_foundry.dagster_project.stages import selected
 from interleave_foundry.schemas import FoundryError
 from interleave_foundry.schemas.generations import GENERATIONS
 from interleave_foundry.schemas.trajectories import ATTEMPTS, PLANS, TRAJECTORIES
+from interleave_foundry.warehouse import Picture
 
 pytestmark = pytest.mark.slow
 
@@ -125,6 +127,18 @@ def test_nothing_is_done_twice(foundry, instance):
     forced = answer(foundry, instance, force=True)
     assert len(forced.materialized) == 2
     assert journals(foundry) == before and hashes_of(foundry) == hashes
+
+
+def test_a_picture_that_was_replaced_is_looked_at_again(foundry, instance, wishes):
+    given = wishes.with_name("given.png")
+    house, sun = (Picture.of(Image.new("RGB", (96, 96), colour)) for colour in ("red", "yellow"))
+    given.write_bytes(house.data)
+    write(wishes, [{"text": "Describe <image>", "images": ["given.png"]}])
+    assert answer(foundry, instance).materialized and not answer(foundry, instance).materialized
+    given.write_bytes(sun.data)
+    assert answer(foundry, instance).materialized
+    shown = query("select input_images from generations", foundry.home).input_images
+    assert [list(images) for images in shown] == [[sun.sha256]]
 
 
 def hashes_of(foundry):

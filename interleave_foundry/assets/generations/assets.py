@@ -16,7 +16,7 @@ from ..nodes import Partitions, node, sample
 from ..progress import progress_of
 from ..spending import spent
 from .answers import Answers, Rows
-from .batches import batch_names, batch_rows, read_batch
+from .batches import batch_names, batch_origin, read_batch
 from .dataset import dataset_folder, write_dataset
 from .settings import GenerationsSettings
 from .showing import pictures_of
@@ -48,9 +48,7 @@ def _players(foundry: Foundry, _instance: dg.DagsterInstance) -> list[str | None
 
 
 def _asked(foundry: Foundry, batch: str) -> list[object]:
-    """What a batch's rows say."""
-    rows = batch_rows(settings_of(foundry), foundry.home, batch)
-    return [[row.problem, {name: str(cell) for name, cell in row.cells.items()}] for row in rows]
+    return batch_origin(settings_of(foundry), foundry.home, batch)
 
 
 GENERATION_SET = node(

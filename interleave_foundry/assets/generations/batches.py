@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from ...inference.seeds import stable_hash
 from ...inference.settings import LoopSettings
-from ...inference.telling.files import read_picture
+from ...inference.telling.files import read_picture, version_of
 from ...inference.telling.requests import StoryRequest, check_text, rules_of
 from ...schemas import FoundryError
 from ...schemas.trajectories import QuarantineRow
@@ -53,6 +53,19 @@ def batch_rows(settings: GenerationsSettings, home: Home, name: str) -> list[Sou
     if source != settings.name or start >= len(rows):
         raise FoundryError(f"there are no requests for batch {name}: it is of other requests")
     return rows[start : start + settings.batch_size]
+
+
+def batch_origin(settings: GenerationsSettings, home: Home, name: str) -> list[object]:
+    """What the rows of a batch say, and the versions of the files that they name.
+
+    Raises:
+        FoundryError: as `batch_rows`.
+    """
+    reader = _Reader(settings, home, LoopSettings())
+    return [
+        [row.problem, {column: str(cell) for column, cell in row.cells.items()}, *reader.files(row)]
+        for row in batch_rows(settings, home, name)
+    ]
 
 
 def read_batch(settings: GenerationsSettings, home: Home, usual: LoopSettings, name: str) -> Batch:
@@ -134,6 +147,14 @@ class _Reader:
             ),
             key=cells.id,
         )
+
+    def files(self, row: SourceRow) -> list[str | None]:
+        """Versions of the pictures of a row that are files."""
+        try:
+            names = _checked(row).images
+        except FoundryError:
+            return []
+        return [version_of(self._beside(name)) for name in names if not _SHA256.fullmatch(name)]
 
     def _picture(self, name: str) -> Picture:
         try:

@@ -1,6 +1,7 @@
 """Users' files: the pictures that they give, and the story that they get."""
 
 import os
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 
@@ -26,6 +27,16 @@ def read_bytes(where: str | Path) -> bytes:
             return Path(where).read_bytes()
         with fsspec.open(str(where), "rb") as file:
             return bytes(file.read())
+
+
+def version_of(where: str) -> str | None:
+    """Another one when a file, by path or fsspec URL, was replaced; None: it cannot be seen."""
+    import fsspec
+
+    with suppress(OSError, ValueError, ImportError):
+        storage, path = fsspec.core.url_to_fs(where)
+        return str(storage.ukey(path))
+    return None
 
 
 def read_picture(where: str | Path) -> Picture:
