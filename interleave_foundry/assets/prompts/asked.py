@@ -75,8 +75,8 @@ def asked_prompts(
     """
     if any(row.pack == ASKED for row in others):
         raise FoundryError(f"a pack is named '{ASKED}', as users' requests are: rename it")
-    seen = _index([row.text for row in others], settings.near_duplicate)
-    kept = [row for row in earlier if row.text in set(texts) and _is_new(row.text, seen)]
+    seen, wanted = _index([row.text for row in others], settings.near_duplicate), set(texts)
+    kept = [row for row in earlier if row.text in wanted and _is_new(row.text, seen)]
     new = [text for text in texts if _is_new(text, seen)]
     return kept + _placed(new, kept, settings.shard_size)
 

@@ -202,9 +202,10 @@ def _erase(home: Home, generation_id: str) -> None:
     found = run_query(home, f"select * from generations where generation_id = '{name}'")
     for told in map(GenerationRow.model_validate, found.to_pylist()):
         for table, column in _ERASABLE.items():
-            others = pc.field(column) != getattr(told, column)
-            rows = home.lake.read(table, [told.shard], where=others)
-            _put(home.lake, table, rows, told.shard)
+            gone = getattr(told, column)
+            if gone is not None:  # what had no plan has no rows there
+                rows = home.lake.read(table, [told.shard], where=pc.field(column) != gone)
+                _put(home.lake, table, rows, told.shard)
 
 
 def _put(lake: Lake, table: Table, rows: Sequence[Row] | pa.Table, partition: str) -> None:

@@ -8,6 +8,7 @@ from interleave_foundry.inference.telling.requests import prompt_id_of
 from interleave_foundry.warehouse import query
 
 STANDARD = "response."
+TABLES_OF_A_STORY = ("generations", "plans", "trajectories", "attempts", "model_calls")
 ONLY_THE_LEDGER = {"model_calls"}
 
 
@@ -224,10 +225,13 @@ def test_what_an_earlier_service_told_can_be_deleted(home):
     texts = ["Draw a yellow sun, once", "Draw a yellow sun, twice"]
     with running(home) as service:
         gone, _ = (service.client().responses.create(input=text) for text in texts)
+        refused = service.client().responses.create(input="zzz", background=True)
     with running(home) as service:
+        service.client().responses.delete(refused.id)
         service.client().responses.delete(gone.id)
         assert texts_kept(service) == [texts[1]]
         assert rows_about(service, texts[0]) == ONLY_THE_LEDGER
+        assert rows_about(service, texts[1]) == set(TABLES_OF_A_STORY)
 
 
 def is_gone(client, response):
@@ -245,10 +249,9 @@ def texts_kept(service):
 def rows_about(service, text):
     """The tables that have rows about a request."""
     where = f"where prompt_id = '{prompt_id_of(text, [])}'"
-    tables = ("generations", "plans", "trajectories", "attempts", "model_calls")
     return {
         table
-        for table in tables
+        for table in TABLES_OF_A_STORY
         if query(f"select 1 from {table} {where}", service.service.home).size
     }
 
