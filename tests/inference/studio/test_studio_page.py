@@ -191,6 +191,22 @@ def test_earlier_stories_are_searched_opened_and_told_again(page):
     expect(page.get_by_text("No story has these words.")).to_be_visible()
 
 
+def test_a_story_is_deleted_once_that_is_confirmed(page):
+    text = "Draw a red house beside a tree, just for now"
+    tell(page, text)
+    page.get_by_role("link", name="Earlier stories").click()
+    shelf = page.get_by_role("list", name="Stories")
+    shelf.get_by_role("link", name=text).click()
+    over(page)
+    page.once("dialog", lambda dialog: dialog.dismiss())
+    page.get_by_role("button", name="Delete").click()
+    page.once("dialog", lambda dialog: dialog.accept())
+    page.get_by_role("button", name="Delete").click()
+    expect(page.get_by_role("heading", name="Earlier stories")).to_be_focused()
+    expect(page.locator("#found")).to_have_text(re.compile("stor(y|ies)"))
+    expect(shelf.get_by_role("link", name=text)).to_have_count(0)
+
+
 def test_two_settings_are_compared_side_by_side(page):
     page.get_by_text("Settings", exact=True).click()
     page.get_by_label("Compare two settings").check()

@@ -1,6 +1,6 @@
 // Earlier stories: search them, open one.
 
-import { getJson, picture } from "./api.js";
+import { call, getJson, picture } from "./api.js";
 import { compose } from "./composer.js";
 import { byId, count, make } from "./dom.js";
 import { StoryView } from "./story.js";
@@ -81,24 +81,28 @@ function coverOf(sha256) {
 export async function open(id) {
   const { signal } = (watching = new AbortController());
   const stage = byId("kept");
-  byId("again").hidden = true;
+  byId("again").hidden = byId("forget").hidden = true;
   stage.replaceChildren(make("p.help", {}, "Opening …"));
   try {
     await show(id, stage, signal);
   } catch (error) {
     if (signal.aborted) return;
     if (!stage.querySelector("article")) stage.replaceChildren();
-    stage.append(make("p.alert", { role: "alert" }, error.message));
+    complain(error);
   }
 }
+
+const complain = (error) =>
+  byId("kept").append(make("p.alert", { role: "alert" }, error.message));
 
 async function show(id, stage, signal) {
   const kept = await getJson(`studio/stories/${encodeURIComponent(id)}`);
   const view = new StoryView(kept.text, { given: await Promise.all(kept.given.map(picture)) });
   if (signal.aborted) return;
   stage.replaceChildren(view.element);
-  byId("again").hidden = false;
+  byId("again").hidden = byId("forget").hidden = false;
   byId("again").onclick = () => retell(kept);
+  byId("forget").onclick = () => forget(id);
   const events = UNDER_WAY.has(kept.status) ? follow(id, signal) : replay(kept.response);
   for await (const event of events) view.note(event);
 }
@@ -114,6 +118,16 @@ async function retell({ text, given, response }) {
     { once: true },
   );
   location.hash = "#/";
+}
+
+async function forget(id) {
+  if (!confirm("Delete this story for good?")) return;
+  try {
+    await call(`v1/responses/${encodeURIComponent(id)}`, { method: "DELETE" });
+    location.hash = "#/stories";
+  } catch (error) {
+    complain(error);
+  }
 }
 
 const named = async (sha256, index) => ({
