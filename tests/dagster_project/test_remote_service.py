@@ -7,7 +7,7 @@ import pytest
 import yaml
 from PIL import Image
 from running_service import SNOWMAN
-from served import serving
+from serve_command import serving
 from weather import KEY, provider
 
 from interleave_foundry.warehouse import Home, query

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import pytest
 from running_service import HOUSE, SNOWMAN
-from served import serving
+from serve_command import serving
 
 from interleave_foundry.assets.profile import load_profile
 from interleave_foundry.inference.finished import FinishedCalls
