@@ -8,14 +8,15 @@ from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from urllib.error import HTTPError, URLError
-from urllib.request import Request, urlopen
+from urllib.error import URLError
+from urllib.request import urlopen
 
 from rich.console import Console
 
 from ..assets.cluster import PostgresSettings
 from ..assets.profile import Profile, load_profile
 from ..inference.providers.endpoints import EndpointSettings
+from ..inference.providers.reach import PROVIDERS, reach
 from ..inference.providers.settings import RemoteModel
 from ..schemas import FoundryError
 from ..training.base_model.settings import BaseModelSettings
@@ -24,14 +25,10 @@ from ..warehouse import Home
 from .instance_config import check_postgres
 
 _PATIENCE_SECONDS = 5.0
-_REFUSED = (401, 403)
 _DISK_GB = 5.0
 _LARGE_DISK_GB = 200.0  # for the weights of real models, and of what is trained from them
-_PROVIDERS = ("openai", "gemini", "images")
 _PACKAGES = {"openai": "openai", "gemini": "google-genai", "images": "openai"}
-_AUTHORIZATION = {"gemini": ("x-goog-api-key", "{}")}
 _CLUSTER_PACKAGES = "run `make cluster`, which installs what is pinned"
-_GEMINI = "https://generativelanguage.googleapis.com"
 
 
 @dataclass(frozen=True)
@@ -115,7 +112,7 @@ def _editscore(profile: Profile) -> Iterator[Finding]:
 
 def _providers(profile: Profile) -> Iterator[Finding]:
     expansion = profile.prompts.expansion
-    for name in _PROVIDERS:
+    for name in PROVIDERS:
         roles = profile.bound.get(name, [])
         expands = expansion is not None and expansion.backend == name
         if not roles and not expands:
@@ -161,32 +158,8 @@ def _endpoint(backend: str, endpoint: EndpointSettings) -> Iterator[Finding]:
             yield Finding(f"key {endpoint.key}")
         except FoundryError:
             yield Finding(f"key {endpoint.key}", f"put it in: export {endpoint.key}=...")
-    yield _reachable(backend, endpoint, key)
-
-
-def _reachable(backend: str, endpoint: EndpointSettings, key: str | None) -> Finding:
-    """Whether the endpoint lists its models to this key."""
-    url = _models_url(backend, endpoint)
-    request = Request(url)
-    if key:
-        name, value = _AUTHORIZATION.get(backend, ("Authorization", "Bearer {}"))
-        request.add_header(name, value.format(key))
-    try:
-        with urlopen(request, timeout=_PATIENCE_SECONDS):
-            return Finding(f"{url} answers")
-    except HTTPError as error:
-        if error.code in _REFUSED and key:
-            return Finding(f"{url} answers", f"it refuses the key in {endpoint.key}: {error.code}")
-        return Finding(f"{url} answers")
-    except (URLError, OSError, ValueError) as error:
-        reason = getattr(error, "reason", error)
-        return Finding(url, f"no answer ({reason}): start it, or correct `{backend}.endpoints`")
-
-
-def _models_url(backend: str, endpoint: EndpointSettings) -> str:
-    if backend == "gemini":
-        return f"{(endpoint.url or _GEMINI).rstrip('/')}/v1beta/models"
-    return f"{(endpoint.url or 'https://api.openai.com/v1').rstrip('/')}/models"
+    found = reach(backend, endpoint, key, _PATIENCE_SECONDS)
+    yield Finding(f"{found.url} answers" if found.answers else found.url, found.problem)
 
 
 def _generator(profile: Profile) -> Iterator[Finding]:

@@ -2,11 +2,13 @@
 
 import base64
 import io
+from contextlib import ExitStack
 
+import httpx
 import pytest
 import yaml
 from PIL import Image
-from running_service import SNOWMAN
+from running_service import SNOWMAN, until
 from serve_command import serving
 from weather import KEY, provider
 
@@ -18,10 +20,11 @@ ROLES = ("planner", "generator", "critic", "scorer")
 
 
 @pytest.fixture
-def elsewhere(tmp_path, monkeypatch):
+def profile_at(tmp_path, monkeypatch):
     """A profile whose models are all at a provider of our own."""
     monkeypatch.setenv("TEST_KEY", KEY)
-    with provider() as server:
+
+    def written(server):
         models = {role: {"model": f"{role}-1"} for role in ROLES}
         path = tmp_path / "elsewhere.yaml"
         profile = {
@@ -33,7 +36,15 @@ def elsewhere(tmp_path, monkeypatch):
             "gemini": {"endpoints": [{"url": server.url, "key": "TEST_KEY"}], **models},
         }
         path.write_text(yaml.safe_dump(profile))
-        yield str(path)
+        return str(path)
+
+    return written
+
+
+@pytest.fixture
+def elsewhere(profile_at):
+    with provider() as server:
+        yield profile_at(server)
 
 
 def test_a_story_is_told_by_a_provider_into_a_bucket(elsewhere, bucket, tmp_path, monkeypatch):
@@ -56,3 +67,16 @@ def test_a_story_is_told_by_a_provider_into_a_bucket(elsewhere, bucket, tmp_path
     assert calls.values.tolist() == [[role, "gemini"] for role in sorted(ROLES[:3])]
     with serving(bucket, "--profile", elsewhere) as (_, client):
         assert client.responses.retrieve(story.id).status == "completed"
+
+
+def test_it_is_ready_while_its_models_answer(profile_at, home):
+    with ExitStack() as open_now:
+        with provider() as server:
+            profile = profile_at(server)
+            _, client = open_now.enter_context(serving(home.root, "--profile", profile))
+            ready = f"{str(client.base_url).removesuffix('v1/')}ready"
+            assert httpx.get(ready).json()["ready"]
+        until(lambda: httpx.get(ready).status_code == 503)
+        reason = httpx.get(ready).json()["error"]["message"]
+        assert reason.startswith(f"planner: {server.url}") and "no answer" in reason
+        assert KEY not in reason

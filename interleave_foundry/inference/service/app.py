@@ -116,6 +116,7 @@ async def _versions(service: Service) -> dict[str, str]:
         if service.desk.queue.closed:
             raise FoundryError("the service is being stopped")
         async with asyncio.timeout(_READY_SECONDS):
+            await service.casting.check()
             return (await service.casting.cast(None)).names
     except (FoundryError, TimeoutError) as error:
         reason = str(error) or "no players were found in time"

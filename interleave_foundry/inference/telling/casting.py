@@ -4,6 +4,7 @@ import asyncio
 import logging
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from time import monotonic
 from typing import Any, Literal, Protocol, Self
 
 from ...schemas import FoundryError
@@ -11,11 +12,12 @@ from ...warehouse import Home
 from ..backends import Backends
 from ..checkpoint.manifest import AgentRole
 from ..checkpoint.references import newest, promoted
+from ..providers.reach import trouble
 from ..roles import BackendError, Roles, name_of
 
 Agents = Literal["auto", "promoted", "profile"]
 
-_LOOK_SECONDS = 2.0
+_LOOK_SECONDS, _PATIENCE_SECONDS = 2.0, 2.0
 _CRITICS = {"rl": "critic_rl_checkpoint", "sft": "critic_sft_checkpoint"}
 
 _log = logging.getLogger(__name__)
@@ -48,6 +50,13 @@ class Casting(Protocol):
             FoundryError: there is no such critic, or a player cannot be had.
         """
 
+    async def check(self) -> None:
+        """See that the players of now can answer.
+
+        Raises:
+            FoundryError: one cannot, as far as was seen a few seconds ago.
+        """
+
 
 @dataclass(frozen=True)
 class _Choice:
@@ -74,6 +83,8 @@ class PromotedCasting:
     def __init__(self, backends: Backends, home: Home, agents: Agents = "auto") -> None:
         self._backends, self._home, self._agents = backends, home, agents
         self._players: dict[tuple[AgentRole, str], Any] = {}
+        self._checking, self._check_again = asyncio.Lock(), 0.0
+        self._trouble: str | None = None
 
     async def __aenter__(self) -> Self:
         self._own = await asyncio.to_thread(self._backends.build, self._home)
@@ -92,6 +103,17 @@ class PromotedCasting:
         if critic is None:
             return self._in_use
         return await asyncio.to_thread(self._with_critic, critic)
+
+    async def check(self) -> None:
+        """See `Casting`."""
+        async with self._checking:
+            if monotonic() > self._check_again:
+                self._trouble = await asyncio.to_thread(
+                    trouble, self._backends, self._in_use.names, _PATIENCE_SECONDS
+                )
+                self._check_again = monotonic() + _LOOK_SECONDS
+        if self._trouble:
+            raise BackendError(self._trouble)
 
     async def _watch(self) -> None:
         while True:

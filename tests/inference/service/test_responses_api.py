@@ -3,6 +3,7 @@
 import openai
 import pytest
 from running_service import HOUSE, SNOWMAN, data_uri, decoded, pictures_of, running, until
+from scripted_world import ScriptedPlanner, plan, roles
 
 from interleave_foundry.inference.telling.requests import prompt_id_of
 from interleave_foundry.warehouse import query
@@ -166,6 +167,17 @@ def test_rules_of_a_request(client):
     assert response.status == "incomplete" and response.interleave["status"] == "stopped"
     assert response.output[-1].status == "failed" and response.output[-1].result is None
     assert response.interleave["rules"]["t_max"] == 1
+
+
+def test_a_long_story_is_told_where_it_may_be_long(home):
+    prompts = [f"draw scene {number}" for number in range(60)]
+    players = roles(planner=ScriptedPlanner(answer=lambda _: plan(*prompts)))
+    with running(home, players) as service:
+        ask = service.client().responses.create
+        response = ask(input="a long story", extra_body={"interleave": {"max_steps": 60}})
+        with pytest.raises(openai.BadRequestError, match="60 steps, more than max_steps = 50"):
+            ask(input="a long story")
+    assert response.status == "completed" and len(pictures_of(response)) == 60
 
 
 def test_errors_are_the_clients_own(client):
