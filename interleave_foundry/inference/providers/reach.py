@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache, partial
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
@@ -51,12 +52,13 @@ def trouble(backends: Backends, names: Mapping[str, str], seconds: float) -> str
     Args:
         names: role -> player, as `name_of` says them; those in this process always answer.
     """
+    problem = cache(partial(_problem, seconds=seconds))  # roles may share an endpoint
     for role, name in names.items():
         backend = name.partition("/")[0]
         if backend in PROVIDERS:
             settings = getattr(backends, backend)
             places = settings.endpoints_of(getattr(settings, role, None))
-            problems = [_problem(backend, place, seconds) for place in places]
+            problems = [problem(backend, place) for place in places]
             if all(problems):
                 return f"{role}: {problems[0]}"
     return None
