@@ -49,7 +49,7 @@ bench: .venv/dev.stamp
 	@$(BIN)/python -m bench
 
 docs: .venv/core.stamp
-	@$(BIN)/python -m interleave_foundry.schemas.reference > docs/tables.md
+	@$(BIN)/python -m schemas.table_docs > docs/tables.md
 
 .venv/core.stamp: requirements/core.txt pyproject.toml | .venv/bin/python
 	@echo "Installing $$(grep -c == requirements/core.txt) pinned packages into .venv (once, a minute or two) ..."

@@ -14,16 +14,16 @@ from pathlib import Path
 
 import duckdb
 
-from interleave_foundry.assets.curation.critic_sets import build_critic_rl, build_critic_sft
-from interleave_foundry.assets.curation.planner_sets import build_planner_sft
-from interleave_foundry.assets.curation.sequences import build_sequences
-from interleave_foundry.assets.curation.settings import CriticSettings, CurationSettings
-from interleave_foundry.assets.curation.steps import build_steps
-from interleave_foundry.schemas import Table
-from interleave_foundry.schemas.bank import PROMPTS
-from interleave_foundry.schemas.curation import CRITIC_RL, CRITIC_SFT, PLANNER_SFT, SEQUENCES, STEPS
-from interleave_foundry.schemas.trajectories import ATTEMPTS, PLANS, SCORES, TRAJECTORIES
-from interleave_foundry.warehouse import Home, connect
+from assets.curation.critic_sets import build_critic_rl, build_critic_sft
+from assets.curation.planner_sets import build_planner_sft
+from assets.curation.sequences import build_sequences
+from assets.curation.settings import CriticSettings, CurationSettings
+from assets.curation.steps import build_steps
+from schemas import Table
+from schemas.curation import CRITIC_RL, CRITIC_SFT, PLANNER_SFT, SEQUENCES, STEPS
+from schemas.prompts import PROMPTS
+from schemas.trajectories import ATTEMPTS, PLANS, SCORES, TRAJECTORIES
+from warehouse import Home, connect
 
 MEANING = {
     "curation_attempts": ("synthetic attempts that are curated", "about 1,000,000"),

@@ -16,14 +16,14 @@ from io import BytesIO
 import psutil
 from PIL import Image
 
-from interleave_foundry.inference.plans import plan_rows
-from interleave_foundry.inference.roles import Plan, PlanRequest, PlanStep, Roles, Score, Verdict
-from interleave_foundry.inference.seeds import stable_hash
-from interleave_foundry.inference.settings import Limits, LoopSettings
-from interleave_foundry.inference.shard import ShardResult, run_shard
-from interleave_foundry.schemas.bank import PromptRow
-from interleave_foundry.schemas.trajectories import PlanRow
-from interleave_foundry.warehouse import Home, Picture
+from inference.engine.hashing import stable_hash
+from inference.plans import plan_rows
+from inference.roles import Plan, PlanRequest, PlanStep, Roles, Score, Verdict
+from inference.settings import Limits, LoopSettings
+from inference.shard import ShardResult, run_shard
+from schemas.prompts import PromptRow
+from schemas.trajectories import PlanRow
+from warehouse import EncodedImage, Home
 
 GENERATOR_SECONDS, CRITIC_SECONDS, SLOTS = 0.050, 0.150, 4
 QUEUED = 2 * SLOTS
@@ -91,19 +91,23 @@ class Simulated:
     async def plan(self, request: PlanRequest) -> Plan:
         return _plan(request.text)
 
-    async def generate(self, prompt: str, images: Sequence[Picture], seed: int) -> Picture:
+    async def generate(
+        self, prompt: str, images: Sequence[EncodedImage], seed: int
+    ) -> EncodedImage:
         await self.server.serve()
         # Decoders ignore what follows the end of a PNG: other bytes, the same picture.
-        return Picture(_PNG + f"{prompt} {seed}".encode())
+        return EncodedImage(_PNG + f"{prompt} {seed}".encode())
 
     async def judge(
-        self, before: Picture | None, after: Picture, instruction: str, prompt: str
+        self, before: EncodedImage | None, after: EncodedImage, instruction: str, prompt: str
     ) -> Verdict:
         await asyncio.sleep(self.critic_seconds)
         accepted = bool(prompt) or int(after.sha256[:8], 16) % 3 > 0
         return Verdict(accepted, "" if accepted else f"{instruction}, exactly", "compared")
 
-    async def score(self, before: Picture | None, after: Picture, instruction: str) -> Score:
+    async def score(
+        self, before: EncodedImage | None, after: EncodedImage, instruction: str
+    ) -> Score:
         return Score(8.0, 8.0, 8.0, 8.0)
 
 

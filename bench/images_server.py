@@ -17,11 +17,11 @@ import httpx
 import uvicorn
 from openai import AsyncOpenAI
 
-from interleave_foundry.inference import cpu_torch
-from interleave_foundry.inference.images_server.app import make_app
-from interleave_foundry.inference.images_server.fleet import deployed
-from interleave_foundry.inference.images_server.models import ServedModel, find_served
-from interleave_foundry.inference.images_server.settings import ImagesServerSettings
+from inference.backends import torch_cpu_shim
+from inference.images_server.app import make_app
+from inference.images_server.models import ServableImageModel, find_served
+from inference.images_server.ray_replicas import deployed
+from inference.images_server.settings import ImagesServerSettings
 
 CLIENTS = 16
 BATCH = 8
@@ -71,8 +71,8 @@ def measure() -> dict[str, float]:
     }
 
 
-def _tiny(folder: Path) -> ServedModel:
-    cpu_torch.install()  # before anything imports diffusers
+def _tiny(folder: Path) -> ServableImageModel:
+    torch_cpu_shim.install()  # before anything imports diffusers
     from tests.inference.diffusers import tiny
 
     tiny.build("Flux2KleinPipeline", folder / "pipeline")
@@ -119,7 +119,7 @@ def _model_seconds(url: str) -> float:
 
 
 @contextmanager
-def _server(model: ServedModel, **more: float) -> Iterator[str]:
+def _server(model: ServableImageModel, **more: float) -> Iterator[str]:
     settings = ImagesServerSettings(device="cpu", port=0, **more)  # type: ignore[arg-type]
     with deployed(model, settings, "bench") as fleet:
         app = make_app(model, fleet, settings)

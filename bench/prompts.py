@@ -10,9 +10,9 @@ MEANING = {
 
 
 def measure() -> dict[str, float]:
-    from interleave_foundry.assets.prompts.bank import generate_bank
-    from interleave_foundry.assets.prompts.pack import load_pack
-    from interleave_foundry.assets.prompts.settings import BankSettings
+    from assets.prompts.bank import generate_bank
+    from assets.prompts.pack import load_pack
+    from assets.prompts.settings import BankSettings
 
     started = time.perf_counter()
     rows = generate_bank(load_pack("interleave"), BankSettings(), 40_000)

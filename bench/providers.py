@@ -15,13 +15,13 @@ from multiprocessing.connection import Connection
 
 from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
-from interleave_foundry.inference.backends import Backends
-from interleave_foundry.inference.openai.chat import request_of
-from interleave_foundry.inference.providers.chat import Question, Reply
-from interleave_foundry.inference.roles import Critic
-from interleave_foundry.inference.settings import Limits
-from interleave_foundry.inference.tries import Caller
-from interleave_foundry.warehouse import Home, Picture
+from inference.backends.factory import Backends
+from inference.backends.openai.chat import request_of
+from inference.backends.providers.chat import CompletionRequest, CompletionResult
+from inference.engine.retry import RetryingCaller
+from inference.roles import Critic
+from inference.settings import Limits
+from warehouse import EncodedImage, Home
 
 LATENCY_SECONDS = 0.1
 CONCURRENCY = (1, 16, 256)
@@ -141,7 +141,7 @@ def _rate(make: Callable[[], Ask], concurrency: int, seconds: float = SECONDS) -
 
 
 def _ours(url: str) -> Callable[[], Ask]:
-    critic, picture = _critic(url), Picture.white((192, 192))
+    critic, picture = _critic(url), EncodedImage.white((192, 192))
     return lambda: lambda: critic.judge(picture, picture, GOAL, "")
 
 
@@ -151,7 +151,7 @@ def _retried(url: str) -> Callable[[], Ask]:
     limits = Limits(agents=SLOTS, tries=20, backoff_seconds=0.05)
 
     def ready() -> Ask:
-        caller = Caller(limits)
+        caller = RetryingCaller(limits)
 
         async def ask() -> object:
             effort = await caller.call("critic", judge)
@@ -190,11 +190,11 @@ def _sent_by(critic: Critic) -> dict[str, object]:
     """What goes out for a verdict, caught by a client that sends nothing."""
 
     class Caught:
-        async def ask(self, question: Question) -> Reply:
+        async def ask(self, question: CompletionRequest) -> CompletionResult:
             self.request = request_of(question)
-            return Reply(_VERDICT)
+            return CompletionResult(_VERDICT)
 
-    caught, picture = Caught(), Picture.white((192, 192))
+    caught, picture = Caught(), EncodedImage.white((192, 192))
     critic._chat = caught  # type: ignore[attr-defined]
     asyncio.run(critic.judge(picture, picture, GOAL, ""))
     return caught.request

@@ -11,12 +11,12 @@ from io import BytesIO
 from aiohttp import ClientSession
 from PIL import Image
 
-from interleave_foundry.inference.roles import Score
-from interleave_foundry.schemas.curation import Evaluation
-from interleave_foundry.training.rewards.server import RewardAddress, serve_rewards
-from interleave_foundry.training.rewards.service import RewardRequest, RewardService, RowState
-from interleave_foundry.training.rewards.settings import RewardSettings
-from interleave_foundry.warehouse import Home, Picture
+from inference.roles import Score
+from schemas.curation import Evaluation
+from training.rewards.server import RewardAddress, serve_rewards
+from training.rewards.service import RewardRequest, RewardService, RowState
+from training.rewards.settings import RewardSettings
+from warehouse import EncodedImage, Home
 
 DRAW_SECONDS, SLOTS = 0.050, 4
 ROLLOUTS = 512
@@ -40,12 +40,16 @@ class Simulated:
     backend: str = "simulated"
     model: str = "1"
 
-    async def generate(self, prompt: str, images: Sequence[Picture], seed: int) -> Picture:
+    async def generate(
+        self, prompt: str, images: Sequence[EncodedImage], seed: int
+    ) -> EncodedImage:
         await asyncio.sleep(self.seconds)
         # Decoders ignore what follows the end of a PNG: other bytes, the same picture.
-        return Picture(_png("white") + prompt.encode())
+        return EncodedImage(_png("white") + prompt.encode())
 
-    async def score(self, before: Picture | None, after: Picture, instruction: str) -> Score:
+    async def score(
+        self, before: EncodedImage | None, after: EncodedImage, instruction: str
+    ) -> Score:
         return Score(10.0, 10.0, 10.0, 10.0)
 
 
@@ -79,7 +83,7 @@ def _reward(rollouts: int, seconds: float) -> None:
         settings = RewardSettings(concurrency=SLOTS)
         journal = home.journal("rollouts", "bench")
         service = RewardService(actor, actor, home.images, settings, "bench", journal)
-        asyncio.run(_step(service, home.images.put(Picture(_png("grey"))), rollouts))
+        asyncio.run(_step(service, home.images.put(EncodedImage(_png("grey"))), rollouts))
 
 
 async def _step(service: RewardService, origin: str, rollouts: int) -> None:

@@ -20,7 +20,7 @@ from typing import Any
 import httpx
 import psutil
 
-from interleave_foundry.inference.http.listening import listening
+from inference.http.sockets import listening_socket
 
 STREAMS = 100
 REQUESTS, WARM = 2_000, 1_000
@@ -103,9 +103,9 @@ def _overhead() -> dict[str, float]:
 def _served(folder: Path) -> Iterator[tuple[str, psutil.Process]]:
     profile = folder / "bench.yaml"
     profile.write_text(PROFILE)
-    with listening("127.0.0.1", 0) as door:
+    with listening_socket("127.0.0.1", 0) as door:
         port = door.getsockname()[1]
-    command = [sys.executable, "-m", "interleave_foundry.dagster_project.cli", "serve"]
+    command = [sys.executable, "-m", "dagster_project.cli.app", "serve"]
     command += ["--profile", str(profile), "--home", str(folder / "home"), "--port", str(port)]
     with _started(command, str(folder)) as started:
         yield started
@@ -165,10 +165,10 @@ async def _kinds(response: httpx.Response) -> AsyncIterator[str]:
 
 def serve_simulated() -> None:
     """A service whose models take a fixed time and no CPU, until it is told to end."""
-    from interleave_foundry.assets.profile import load_profile
-    from interleave_foundry.inference.service.serving import serve
-    from interleave_foundry.inference.service.settings import ServiceSettings
-    from interleave_foundry.warehouse import Home
+    from assets.core.profile import load_profile
+    from inference.service.server import serve
+    from inference.service.settings import ServiceSettings
+    from warehouse import Home
 
     profile, home = load_profile("sketch"), Home.from_env()
     settings = ServiceSettings.model_validate({"port": 0, "logs": {"level": "warning"}})
@@ -180,13 +180,13 @@ class _Players:
     """Casts simulated players for everybody; see `bench/telling.py`."""
 
     async def __aenter__(self) -> "_Players":
-        from interleave_foundry.inference.roles import Roles
-        from interleave_foundry.inference.telling.casting import Cast
+        from inference.generation.agent_resolver import ResolvedRoles
+        from inference.roles import Roles
 
         from .telling import Simulated
 
         player: Any = Simulated(seconds=0.05, steps=4, planner_seconds=0)
-        self._cast = Cast(Roles(player, player, player, player))
+        self._cast = ResolvedRoles(Roles(player, player, player, player))
         return self
 
     async def __aexit__(self, *error: object) -> None: ...

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 
 from PIL import Image
 
-from interleave_foundry.inference.events import Judged, Planned
-from interleave_foundry.inference.roles import Plan, PlanRequest, PlanStep, Roles, Score, Verdict
-from interleave_foundry.inference.settings import Limits
-from interleave_foundry.inference.telling.casting import Cast
-from interleave_foundry.inference.telling.requests import StoryRequest, StoryRules
-from interleave_foundry.inference.telling.teller import Teller
-from interleave_foundry.warehouse import Home, Picture
+from inference.events import AttemptJudged, PlanReady
+from inference.generation.agent_resolver import ResolvedRoles
+from inference.generation.requests import GenerationOptions, GenerationRequest
+from inference.generation.runner import GenerationRunner
+from inference.roles import Plan, PlanRequest, PlanStep, Roles, Score, Verdict
+from inference.settings import Limits
+from warehouse import EncodedImage, Home
 
 STEPS, STORIES = 25, 8
 SECONDS = 0.1  # of the generator, and of the critic
@@ -59,19 +59,23 @@ class Simulated:
         self.planned_at = time.perf_counter()
         return Plan(tuple(steps))
 
-    async def generate(self, prompt: str, images: Sequence[Picture], seed: int) -> Picture:
+    async def generate(
+        self, prompt: str, images: Sequence[EncodedImage], seed: int
+    ) -> EncodedImage:
         await asyncio.sleep(self.seconds)
         colour = random.Random(f"{prompt} {seed}").randbytes(3)
-        return Picture.of(Image.new("RGB", (32, 32), tuple(colour)))
+        return EncodedImage.of(Image.new("RGB", (32, 32), tuple(colour)))
 
     async def judge(
-        self, before: Picture | None, after: Picture, instruction: str, prompt: str
+        self, before: EncodedImage | None, after: EncodedImage, instruction: str, prompt: str
     ) -> Verdict:
         await asyncio.sleep(self.seconds)
         accepted = random.Random(f"{instruction} {after.sha256}").random() < ACCEPTANCE
         return Verdict(accepted, "" if accepted else f"{instruction}, exactly", "")
 
-    async def score(self, before: Picture | None, after: Picture, instruction: str) -> Score:
+    async def score(
+        self, before: EncodedImage | None, after: EncodedImage, instruction: str
+    ) -> Score:
         return Score(10, 10, 10, 10)
 
 
@@ -105,16 +109,16 @@ def measure() -> dict[str, float]:
 
 async def _told(seed: int, draw_ahead: bool) -> Told:
     player = Simulated()
-    rules = StoryRules(seed=seed, t_max=20, draw_ahead=draw_ahead)
-    request = StoryRequest("a long story", rules=rules)
+    rules = GenerationOptions(seed=seed, t_max=20, draw_ahead=draw_ahead)
+    request = GenerationRequest("a long story", rules=rules)
     verdicts, first_event = [], 0.0
     with tempfile.TemporaryDirectory() as folder:
-        async with Teller(Home(folder), Limits()) as teller:
-            cast = Cast(Roles(player, player, player, player))
+        async with GenerationRunner(Home(folder), Limits()) as teller:
+            cast = ResolvedRoles(Roles(player, player, player, player))
             async for event in teller.tell(request, cast):
-                if isinstance(event, Planned):
+                if isinstance(event, PlanReady):
                     first_event = time.perf_counter() - player.planned_at
-                if isinstance(event, Judged):
+                if isinstance(event, AttemptJudged):
                     verdicts.append(event.verdict.accepted)
             seconds = time.perf_counter() - player.planned_at
     wasted = getattr(event, "wasted", 0)

@@ -13,13 +13,13 @@ import dagster as dg
 import yaml
 from PIL import Image
 
-from interleave_foundry.inference.progress import Silent
-from interleave_foundry.training.base_model import packaged
-from interleave_foundry.training.environments import python_of
-from interleave_foundry.training.launch import LauncherSettings, launcher_of
-from interleave_foundry.training.sft import sft_job
-from interleave_foundry.training.sft.recipe import environment, read_recipe, rendered
-from interleave_foundry.training.sft.settings import SftSettings
+from inference.engine.progress import NullProgress
+from training.base_model import packaged
+from training.environments import ensure_environment
+from training.launch import LauncherSettings, launcher_of
+from training.sft import sft_job
+from training.sft.recipe import environment, read_recipe, rendered
+from training.sft.settings import SftSettings
 
 ROWS = 256
 SETTINGS = SftSettings(max_steps=120, batch=16)
@@ -88,7 +88,7 @@ def _row(before: str, after: str) -> dict[str, object]:
 
 def _bare(folder: Path, data: Path) -> float:
     folder.mkdir()
-    python = python_of("sft", "cpu")
+    python = ensure_environment("sft", "cpu")
     config = rendered(SETTINGS, _parent(), data, ["critic"], folder)
     (folder / "config.yaml").write_text(yaml.safe_dump(config), "utf-8")
     variables = {**os.environ, **environment(read_recipe(SETTINGS), python, folder)}
@@ -103,7 +103,7 @@ def _ours(folder: Path, data: Path) -> float:
 
     @dg.asset
     def trained(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
-        asyncio.run(launcher_of(LauncherSettings()).run(context, job, Silent()))
+        asyncio.run(launcher_of(LauncherSettings()).run(context, job, NullProgress()))
         return dg.MaterializeResult()
 
     with dg.DagsterInstance.ephemeral() as instance:

@@ -12,9 +12,9 @@ from PIL import Image
 from playwright.sync_api import Page
 
 DOCS = Path(__file__).parent
-sys.path[:0] = [str(DOCS.parent / "tests" / "ui"), str(DOCS.parent / "tests")]
+sys.path.insert(0, str(DOCS.parent))
 
-from driving import (  # noqa: E402, the tests know how
+from tests.helpers.browser import (  # noqa: E402, the tests know how
     chromium,
     dagster_ui,
     interleave_serve,
@@ -22,9 +22,9 @@ from driving import (  # noqa: E402, the tests know how
     node_in_lineage,
 )
 
-from interleave_foundry.assets.nodes import NODES  # noqa: E402
-from interleave_foundry.assets.plotting import small_png  # noqa: E402
-from interleave_foundry.dagster_project import definitions  # noqa: E402, F401, declares nodes
+from assets.core.node import NODES  # noqa: E402
+from assets.core.plotting import small_png  # noqa: E402
+from dagster_project import definitions  # noqa: E402, F401, declares nodes
 
 ROCKET = "Show in 5 pictures how a red rocket flies to a planet"  # its first attempt is refused
 MARGIN = {"x": 50, "y": 76}  # pixels around the names of the outermost assets

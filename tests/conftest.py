@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from interleave_foundry.schemas import FoundryError
-from interleave_foundry.warehouse import Home
+from schemas import FoundryError
+from warehouse import Home
 
 
 @pytest.fixture
@@ -16,9 +16,9 @@ def home(tmp_path) -> Home:
 @pytest.fixture(scope="session")
 def vllm_python() -> Path:
     """Interpreter of vLLM for CPU; made on first use, and a skipped test where it cannot be."""
-    from interleave_foundry.training.environments import python_of
+    from training.environments import ensure_environment
 
     try:
-        return python_of("agents", "cpu")
+        return ensure_environment("agents", "cpu")
     except FoundryError as error:
         pytest.skip(f"vLLM for CPU cannot be installed here: {error}")

@@ -7,10 +7,10 @@ import textwrap
 import time
 
 import pytest
-from ports import free_port
+from tests.helpers.ports import free_port
 
-from interleave_foundry.assets.foundry import Foundry
-from interleave_foundry.dagster_project.instance import open_instance
+from assets.core.foundry import FoundryResource
+from dagster_project.instance import open_instance
 
 BUCKET = "interleave-lake"
 TINY_PROFILE = """
@@ -32,8 +32,8 @@ def profile(tmp_path):
 
 
 @pytest.fixture
-def foundry(tmp_path, profile) -> Foundry:
-    return Foundry(profile=profile, root=str(tmp_path / "lake"))
+def foundry(tmp_path, profile) -> FoundryResource:
+    return FoundryResource(profile=profile, root=str(tmp_path / "lake"))
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from ports import free_port
+from tests.helpers.ports import free_port
 
-from interleave_foundry.training.launch.processes import end_processes, marked
+from training.launch.processes import end_processes, marked
 
 _MARK = "INTERLEAVE_TEST_RAY_NODES"
 

@@ -6,14 +6,14 @@ import sys
 
 import pytest
 
-from interleave_foundry.schemas.bank import CATEGORIES, CategoryRow
+from schemas.prompts import CATEGORIES, CategoryRow
 
 
 def interleave(*args, home, **env):
     import os
 
     return subprocess.run(
-        [sys.executable, "-m", "interleave_foundry.dagster_project.cli", *args],
+        [sys.executable, "-m", "dagster_project.cli.app", *args],
         capture_output=True,
         text=True,
         env={**os.environ, "INTERLEAVE_HOME": str(home.root), "COLUMNS": "100", **env},
@@ -121,7 +121,7 @@ def test_a_home_that_is_a_file_is_one_line(tmp_path):
         [
             sys.executable,
             "-m",
-            "interleave_foundry.dagster_project.cli",
+            "dagster_project.cli.app",
             "run",
             "--home",
             str(path),

@@ -2,8 +2,8 @@
 
 import dagster as dg
 
-from interleave_foundry.assets.nodes import NODES
-from interleave_foundry.dagster_project.definitions import defs
+from assets.core.node import NODES
+from dagster_project.definitions import defs
 
 
 def test_the_graph_is_the_one_in_the_snapshot(snapshot):

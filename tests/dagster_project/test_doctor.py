@@ -9,10 +9,10 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from interleave_foundry.assets.profile import FOLDER
-from interleave_foundry.dagster_project.cli import app
-from interleave_foundry.dagster_project.doctor import diagnose
-from interleave_foundry.warehouse import Home
+from assets.core.profile import FOLDER
+from dagster_project.cli.app import app
+from dagster_project.cli.doctor import diagnose
+from warehouse import Home
 
 KEY = "a-secret-key"
 

@@ -3,14 +3,14 @@
 import dagster as dg
 import pytest
 import yaml
-from tiny_editscore import settings, teach, tiny_model, words
+from tests.helpers.tiny_editscore import settings, teach, tiny_model, words
 
+from assets.core.foundry import FoundryResource
+from dagster_project.instance import open_instance
+from dagster_project.run import run_lineage
 from interleave_foundry import query
-from interleave_foundry.assets.foundry import Foundry
-from interleave_foundry.dagster_project.instance import open_instance
-from interleave_foundry.dagster_project.run import run_lineage
-from interleave_foundry.schemas.trajectories import MEMBER_SCORES, SCORES
-from interleave_foundry.warehouse import refresh_views
+from schemas.trajectories import MEMBER_SCORES, SCORES
+from warehouse import refresh_views
 
 pytestmark = pytest.mark.slow
 
@@ -29,7 +29,7 @@ TINY = {
 def foundry(folder, name, **more):
     path = folder / f"{name}.yaml"
     path.write_text(yaml.safe_dump(TINY | more))
-    return Foundry(profile=str(path), root=str(folder / "lake"))
+    return FoundryResource(profile=str(path), root=str(folder / "lake"))
 
 
 def run(foundry):

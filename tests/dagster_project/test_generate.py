@@ -11,12 +11,12 @@ import zipfile
 
 import pytest
 
-from interleave_foundry.inference.seeds import stable_hash
-from interleave_foundry.inference.sketch.generator import SketchGenerator
-from interleave_foundry.inference.sketch.settings import SketchSettings
-from interleave_foundry.warehouse import Picture, query
+from inference.engine.hashing import stable_hash
+from inference.sketch_world.generator import SketchGenerator
+from inference.sketch_world.settings import SketchSettings
+from warehouse import EncodedImage, query
 
-GENERATE = [sys.executable, "-m", "interleave_foundry.dagster_project.cli", "generate"]
+GENERATE = [sys.executable, "-m", "dagster_project.cli.app", "generate"]
 SNOWMAN = "Show how to build a snowman in 4 steps, with captions"
 
 
@@ -110,14 +110,14 @@ def test_an_answer_in_words_is_printed(generate, house, home):
     done = generate("What is in this picture? <image> Answer in words.", "--image", house)
     assert done.returncode == 0, done.stderr
     assert "red house" in done.stdout and "An answer in words" in done.stderr
-    assert rows(home).iloc[0].input_images.tolist() == [Picture(house.read_bytes()).sha256]
+    assert rows(home).iloc[0].input_images.tolist() == [EncodedImage(house.read_bytes()).sha256]
 
 
 def test_a_sequence_goes_on_from_given_pictures(generate, house, home):
     done = generate("Continue: add a tree beside the house", "--image", house)
     assert done.returncode == 0, done.stderr
     sources = query("select source_image from attempts order by step_number", home).source_image
-    assert sources.iloc[0] == Picture(house.read_bytes()).sha256
+    assert sources.iloc[0] == EncodedImage(house.read_bytes()).sha256
 
 
 def test_rules_are_the_profiles_but_for_those_named(generate, desk, home):

@@ -8,17 +8,17 @@ import pytest
 import yaml
 from PIL import Image
 
+from assets.core.foundry import FoundryResource
+from assets.generations.assets import GENERATION_SET
+from dagster_project import generation_jobs
+from dagster_project.definitions import ASSETS, CHECKS
+from dagster_project.run import QUIET, run_lineage
+from dagster_project.stages import selected
 from interleave_foundry import query
-from interleave_foundry.assets.foundry import Foundry
-from interleave_foundry.assets.generations.assets import GENERATION_SET
-from interleave_foundry.dagster_project import answering
-from interleave_foundry.dagster_project.definitions import ASSETS, CHECKS
-from interleave_foundry.dagster_project.run import QUIET, run_lineage
-from interleave_foundry.dagster_project.stages import selected
-from interleave_foundry.schemas import FoundryError
-from interleave_foundry.schemas.generations import GENERATIONS
-from interleave_foundry.schemas.trajectories import ATTEMPTS, PLANS, TRAJECTORIES
-from interleave_foundry.warehouse import Picture
+from schemas import FoundryError
+from schemas.generations import GENERATIONS
+from schemas.trajectories import ATTEMPTS, PLANS, TRAJECTORIES
+from warehouse import EncodedImage
 
 pytestmark = pytest.mark.slow
 
@@ -40,13 +40,13 @@ def wishes(tmp_path):
 
 
 @pytest.fixture
-def foundry(tmp_path, profile, wishes) -> Foundry:
+def foundry(tmp_path, profile, wishes) -> FoundryResource:
     """Like that of the other runs, with requests in batches of three."""
     content = yaml.safe_load(Path(profile).read_text())
     content["generations"] = {"requests": str(wishes), "name": "wishes", "batch_size": 3}
     path = tmp_path / "answering.yaml"
     path.write_text(yaml.safe_dump(content))
-    return Foundry(profile=str(path), root=str(tmp_path / "lake"))
+    return FoundryResource(profile=str(path), root=str(tmp_path / "lake"))
 
 
 def write(path, rows):
@@ -131,7 +131,9 @@ def test_nothing_is_done_twice(foundry, instance):
 
 def test_a_picture_that_was_replaced_is_looked_at_again(foundry, instance, wishes):
     given = wishes.with_name("given.png")
-    house, sun = (Picture.of(Image.new("RGB", (96, 96), colour)) for colour in ("red", "yellow"))
+    house, sun = (
+        EncodedImage.of(Image.new("RGB", (96, 96), colour)) for colour in ("red", "yellow")
+    )
     given.write_bytes(house.data)
     write(wishes, [{"text": "Describe <image>", "images": ["given.png"]}])
     assert answer(foundry, instance).materialized and not answer(foundry, instance).materialized
@@ -162,7 +164,7 @@ def test_other_rules_tell_again(foundry, instance, tmp_path):
     content = yaml.safe_load(Path(foundry.profile).read_text())
     path = tmp_path / "strict.yaml"
     path.write_text(yaml.safe_dump({**content, "loop": {"t_max": 2}}))
-    other = Foundry(profile=str(path), root=foundry.root)
+    other = FoundryResource(profile=str(path), root=foundry.root)
     assert len(answer(other, instance).materialized) == 2
     assert {row["t_max"] for row in told(other)} == {2}
 
@@ -194,7 +196,7 @@ def test_the_schedule_asks_for_what_is_not_answered(foundry, instance, wishes):
     def requested():
         foundry_here = {"foundry": foundry}
         with dg.build_schedule_context(instance=instance, resources=foundry_here) as context:
-            return list(answering.answer_requests(context))
+            return list(generation_jobs.answer_requests(context))
 
     assert [run.partition_key for run in requested()] == ["wishes-0000", "wishes-0001"]
     answer(foundry, instance)
@@ -205,7 +207,7 @@ def test_the_schedule_asks_for_what_is_not_answered(foundry, instance, wishes):
 
 def test_the_sensor_shows_batches_and_starts_nothing(foundry, instance):
     with dg.build_sensor_context(instance=instance, resources={"foundry": foundry}) as context:
-        assert isinstance(answering.register_requests(context), dg.SkipReason)
+        assert isinstance(generation_jobs.register_requests(context), dg.SkipReason)
     partitions = GENERATION_SET.partitions.definition.name
     assert instance.get_dynamic_partitions(partitions) == ["wishes-0000", "wishes-0001"]
 
@@ -214,7 +216,7 @@ def test_the_job_answers_a_batch(foundry, instance):
     instance.add_dynamic_partitions("batches", ["wishes-0000"])
     here = dg.Definitions(
         ASSETS,
-        jobs=[answering.generate_stories],
+        jobs=[generation_jobs.generate_stories],
         asset_checks=CHECKS,
         resources={"foundry": foundry},
     )
@@ -224,7 +226,7 @@ def test_the_job_answers_a_batch(foundry, instance):
 
 
 def test_it_is_made_where_the_profile_has_requests(foundry, profile):
-    plain = Foundry(profile=profile, root=foundry.root).settings
+    plain = FoundryResource(profile=profile, root=foundry.root).settings
     assert "generations" in {node.name for node in selected([], foundry.settings)}
     assert "generations" not in {node.name for node in selected([], plain)}
     with pytest.raises(FoundryError, match="has no section generations"):

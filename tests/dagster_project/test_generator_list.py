@@ -7,10 +7,10 @@ import yaml
 from huggingface_hub import constants
 from typer.testing import CliRunner
 
-from interleave_foundry.assets.profile import FOLDER
-from interleave_foundry.dagster_project.cli import app
-from interleave_foundry.inference.diffusers import availability
-from interleave_foundry.inference.diffusers.registry import load_registry
+from assets.core.profile import FOLDER
+from dagster_project.cli.app import app
+from inference.backends.diffusers import availability
+from inference.backends.diffusers.registry import load_registry
 
 NAME, COMMIT = "flux2-klein-9b", "92196c8e11f7b6cf2b7493e037d8c5345c559216"
 
@@ -32,7 +32,7 @@ def listed(profile="sketch"):
 
 
 def lacking(name):
-    return availability.lacking(load_registry().find(name))
+    return availability.missing_requirements(load_registry().find(name))
 
 
 def download(cache, parts):

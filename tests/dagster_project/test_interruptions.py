@@ -12,16 +12,16 @@ import dagster as dg
 import psutil
 import pytest
 
-from interleave_foundry.dagster_project.instance import RUNNER, RUNNER_TAG, open_instance
-from interleave_foundry.dagster_project.run import run_lineage
-from interleave_foundry.schemas import StorageError
-from interleave_foundry.schemas.curation import CRITIC_SFT, STEPS
-from interleave_foundry.schemas.trajectories import ATTEMPTS, SCORES
-from interleave_foundry.warehouse import Home
+from dagster_project.instance import RUNNER, RUNNER_TAG, open_instance
+from dagster_project.run import run_lineage
+from schemas import StorageError
+from schemas.curation import CRITIC_SFT, STEPS
+from schemas.trajectories import ATTEMPTS, SCORES
+from warehouse import Home
 
 pytestmark = pytest.mark.slow
 
-INTERLEAVE = [sys.executable, "-m", "interleave_foundry.dagster_project.cli"]
+INTERLEAVE = [sys.executable, "-m", "dagster_project.cli.app"]
 
 
 def in_background():

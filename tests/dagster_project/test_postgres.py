@@ -7,11 +7,11 @@ from pathlib import Path
 
 import psycopg2
 import pytest
-from postgres_server import PASSWORD, postgres
+from tests.dagster_project.postgres_server import PASSWORD, postgres
 
 pytestmark = pytest.mark.slow
 
-INTERLEAVE = [sys.executable, "-m", "interleave_foundry.dagster_project.cli"]
+INTERLEAVE = [sys.executable, "-m", "dagster_project.cli.app"]
 
 
 @pytest.fixture(scope="module")

@@ -10,13 +10,13 @@ from collections import Counter
 
 import dagster as dg
 import pytest
-from ray_nodes import ray_nodes
-from weather import KEY, Weather, provider
+from tests.dagster_project.ray_nodes import ray_nodes
+from tests.inference.backends.providers.faulty_provider import KEY, Weather, provider
 
-from interleave_foundry.assets.foundry import Foundry
-from interleave_foundry.dagster_project.instance import open_instance
-from interleave_foundry.dagster_project.run import run_lineage
-from interleave_foundry.schemas.trajectories import MODEL_CALLS, SCORES, TRAJECTORIES
+from assets.core.foundry import FoundryResource
+from dagster_project.instance import open_instance
+from dagster_project.run import run_lineage
+from schemas.trajectories import MODEL_CALLS, SCORES, TRAJECTORIES
 
 pytestmark = pytest.mark.slow
 
@@ -54,7 +54,7 @@ def machines(bucket, tmp_path, monkeypatch):
         profile.write_text(textwrap.dedent(text))
         monkeypatch.setenv("INTERLEAVE_PROFILE", str(profile))
         monkeypatch.setenv("INTERLEAVE_HOME", bucket)
-        yield server, nodes, Foundry(profile=str(profile), root=bucket)
+        yield server, nodes, FoundryResource(profile=str(profile), root=bucket)
 
 
 @pytest.fixture

@@ -6,17 +6,17 @@ import sys
 
 import pytest
 
+from assets.core.foundry import FoundryResource
+from dagster_project.instance import open_instance
+from dagster_project.run import run_lineage
+from dagster_project.stages import selected
 from interleave_foundry import query
-from interleave_foundry.assets.foundry import Foundry
-from interleave_foundry.dagster_project.instance import open_instance
-from interleave_foundry.dagster_project.run import run_lineage
-from interleave_foundry.dagster_project.stages import selected
-from interleave_foundry.schemas.trajectories import ATTEMPTS
-from interleave_foundry.warehouse import refresh_views
+from schemas.trajectories import ATTEMPTS
+from warehouse import refresh_views
 
 pytestmark = pytest.mark.slow
 
-INTERLEAVE = [sys.executable, "-m", "interleave_foundry.dagster_project.cli"]
+INTERLEAVE = [sys.executable, "-m", "dagster_project.cli.app"]
 MANY = "select count(*) > 50 as many from attempts"
 
 
@@ -54,13 +54,13 @@ def everything_is_readable(home, local):
 
 
 def test_the_lake_in_memory(profile, local):
-    foundry = Foundry(profile=profile, root="memory://stories")
+    foundry = FoundryResource(profile=profile, root="memory://stories")
     everything_is_made_once(foundry)
     everything_is_readable(foundry.home, local)
 
 
 def test_the_lake_in_a_bucket(profile, local, bucket):
-    foundry = Foundry(profile=profile, root=bucket)
+    foundry = FoundryResource(profile=profile, root=bucket)
     everything_is_made_once(foundry)
     everything_is_readable(foundry.home, local)
     told = subprocess.run(

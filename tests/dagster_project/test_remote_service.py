@@ -8,11 +8,11 @@ import httpx
 import pytest
 import yaml
 from PIL import Image
-from running_service import SNOWMAN, until
-from serve_command import serving
-from weather import KEY, provider
+from tests.inference.service.running_service import SNOWMAN, until
+from tests.inference.service.serve_command import serving
+from tests.inference.backends.providers.faulty_provider import KEY, provider
 
-from interleave_foundry.warehouse import Home, query
+from warehouse import Home, query
 
 pytestmark = pytest.mark.slow
 

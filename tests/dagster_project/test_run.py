@@ -5,18 +5,18 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
+from assets.core.foundry import SHARDS, FoundryResource
+from assets.core.node import NODES
+from dagster_project import jobs
+from dagster_project.definitions import ASSETS, CHECKS, defs
+from dagster_project.instance import open_instance
+from dagster_project.run import QUIET, run_lineage
+from dagster_project.stages import selected
 from interleave_foundry import query
-from interleave_foundry.assets.foundry import SHARDS, Foundry
-from interleave_foundry.assets.nodes import NODES
-from interleave_foundry.dagster_project import jobs
-from interleave_foundry.dagster_project.definitions import ASSETS, CHECKS, defs
-from interleave_foundry.dagster_project.instance import open_instance
-from interleave_foundry.dagster_project.run import QUIET, run_lineage
-from interleave_foundry.dagster_project.stages import selected
-from interleave_foundry.schemas import FoundryError
-from interleave_foundry.schemas.bank import TEMPLATES
-from interleave_foundry.schemas.trajectories import ATTEMPTS, PLANS, SCORES
-from interleave_foundry.warehouse import refresh_views
+from schemas import FoundryError
+from schemas.prompts import TEMPLATES
+from schemas.trajectories import ATTEMPTS, PLANS, SCORES
+from warehouse import refresh_views
 
 pytestmark = pytest.mark.slow
 
@@ -113,7 +113,7 @@ def test_shards_told_at_the_same_time_are_those_told_one_by_one(foundry, instanc
     outcome = run_lineage(foundry, instance, shards=2, jobs=2)
     assert {f"scores[sketchbook-000{n}]" for n in (0, 1)} <= set(outcome.materialized)
 
-    alone = Foundry(profile=foundry.profile, root=str(tmp_path / "alone"))
+    alone = FoundryResource(profile=foundry.profile, root=str(tmp_path / "alone"))
     with open_instance(alone.home) as other:
         run_lineage(alone, other, shards=2, jobs=1)
     assert foundry.home.lake.content_hash(

@@ -2,14 +2,14 @@
 
 import yaml
 
-from interleave_foundry.assets.foundry import Foundry
-from interleave_foundry.assets.profile import FOLDER
-from interleave_foundry.dagster_project.definitions import ASSETS
-from interleave_foundry.dagster_project.stages import selected, stages_of
+from assets.core.foundry import FoundryResource
+from assets.core.profile import FOLDER
+from dagster_project.definitions import ASSETS
+from dagster_project.stages import selected, stages_of
 
 
 def stages(*names):
-    return stages_of(selected(names, Foundry(profile="sketch").settings))
+    return stages_of(selected(names, FoundryResource(profile="sketch").settings))
 
 
 def names(nodes):
@@ -41,7 +41,7 @@ def test_a_bank_is_expanded_before_anything_is_made_of_it(tmp_path):
     content = yaml.safe_load((FOLDER / "sketch.yaml").read_text())
     path = tmp_path / "own.yaml"
     path.write_text(yaml.safe_dump(content | {"prompts": {"expansion": expansion}}))
-    bank = names(stages_of(selected([], Foundry(profile=str(path)).settings)).bank)
+    bank = names(stages_of(selected([], FoundryResource(profile=str(path)).settings)).bank)
     assert bank.index("vocabulary_expansion") < bank.index("vocabulary") < bank.index("prompts")
 
 

@@ -10,15 +10,15 @@ import textwrap
 import dagster as dg
 import pytest
 
-from interleave_foundry.assets.evaluation.variants import VARIANTS
-from interleave_foundry.assets.foundry import Foundry
-from interleave_foundry.dagster_project import retraining
-from interleave_foundry.dagster_project.definitions import ASSETS, CHECKS
-from interleave_foundry.dagster_project.instance import open_instance
-from interleave_foundry.dagster_project.run import QUIET, run_lineage
-from interleave_foundry.schemas.curation import PLANNER_SFT
-from interleave_foundry.schemas.training import CHECKPOINTS, EVALUATIONS, ROLLOUTS
-from interleave_foundry.training.checkpoints import Checkpoints
+from assets.core.foundry import FoundryResource
+from assets.evaluation.variants import VARIANTS
+from dagster_project import retraining
+from dagster_project.definitions import ASSETS, CHECKS
+from dagster_project.instance import open_instance
+from dagster_project.run import QUIET, run_lineage
+from schemas.curation import PLANNER_SFT
+from schemas.training import CHECKPOINTS, EVALUATIONS, ROLLOUTS
+from training.registry import CheckpointRegistry
 
 pytestmark = pytest.mark.slow
 
@@ -59,11 +59,11 @@ MADE = ("base_model", "planner_sft_checkpoint", "critic_sft_checkpoint", "critic
 
 
 @pytest.fixture(scope="module")
-def foundry(tmp_path_factory) -> Foundry:
+def foundry(tmp_path_factory) -> FoundryResource:
     folder = tmp_path_factory.mktemp("trained")
     profile = folder / "trained.yaml"
     profile.write_text(textwrap.dedent(PROFILE))
-    return Foundry(profile=str(profile), root=str(folder / "lake"))
+    return FoundryResource(profile=str(profile), root=str(folder / "lake"))
 
 
 @pytest.fixture(scope="module")
@@ -81,12 +81,12 @@ def trained(foundry, instance):
 
 
 def statuses(foundry):
-    return {row.name: row.status for row in Checkpoints(foundry.home).rows()}
+    return {row.name: row.status for row in CheckpointRegistry(foundry.home).rows()}
 
 
 def test_it_ends_in_promoted_checkpoints(trained, foundry):
     assert {*MADE, "evaluation", "promotion"} <= set(trained.materialized)
-    base, planner, sft, rl = (Checkpoints(foundry.home).rows(name)[-1] for name in MADE)
+    base, planner, sft, rl = (CheckpointRegistry(foundry.home).rows(name)[-1] for name in MADE)
     assert base.parent is None
     assert planner.parent == sft.parent == f"base_model/{base.version}"
     assert rl.parent == f"critic_sft_checkpoint/{sft.version}"
@@ -126,7 +126,7 @@ def test_a_second_run_trains_nothing(trained, foundry, instance):
 
 
 def test_retraining_on_the_same_rows_is_evaluation_only(trained, foundry, instance):
-    versions = [(row.name, row.version) for row in Checkpoints(foundry.home).rows()]
+    versions = [(row.name, row.version) for row in CheckpointRegistry(foundry.home).rows()]
     here = dg.Definitions(
         ASSETS,
         jobs=[retraining.retrain_planner],
@@ -135,7 +135,7 @@ def test_retraining_on_the_same_rows_is_evaluation_only(trained, foundry, instan
     )
     job = here.resolve_job_def("retrain_planner")
     assert job.execute_in_process(instance=instance, run_config=QUIET).success
-    assert [(row.name, row.version) for row in Checkpoints(foundry.home).rows()] == versions
+    assert [(row.name, row.version) for row in CheckpointRegistry(foundry.home).rows()] == versions
 
 
 def test_the_ablation_evaluates_every_variant(trained, foundry, instance):
@@ -152,7 +152,7 @@ def test_the_ablation_evaluates_every_variant(trained, foundry, instance):
 
 def interleave(*args, foundry):
     done = subprocess.run(
-        [sys.executable, "-m", "interleave_foundry.dagster_project.cli", *args],
+        [sys.executable, "-m", "dagster_project.cli.app", *args],
         capture_output=True,
         text=True,
         env={**os.environ, "INTERLEAVE_HOME": foundry.root, "COLUMNS": "200"},
@@ -165,7 +165,7 @@ def interleave(*args, foundry):
 def test_versions_are_listed_put_in_use_and_taken_back_by_command(trained, foundry):
     listed = interleave("checkpoints", foundry=foundry)
     assert all(name in listed for name in MADE) and "promoted" in listed
-    registry = Checkpoints(foundry.home)
+    registry = CheckpointRegistry(foundry.home)
     first = registry.rows(MADE[3])[-1]
     shutil.copytree(
         registry.folder(MADE[3], first.version), registry.folder(MADE[3], "0123456789ab")

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from interleave_foundry.dagster_project.workers import Relayed, worker_processes
+from dagster_project.workers import RelayedProgress, worker_processes
 
 
 @dataclass
@@ -15,7 +15,7 @@ class Bar:
 
 
 def work(label):
-    progress = Relayed(label)
+    progress = RelayedProgress(label)
     for done in range(3):
         progress.update(done + 1, 3, f"{label} {done}")
 

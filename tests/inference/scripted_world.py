@@ -7,23 +7,23 @@ from dataclasses import dataclass, field
 
 from PIL import Image
 
-from interleave_foundry.inference.plans import plan_rows
-from interleave_foundry.inference.roles import Plan, PlanRequest, PlanStep, Roles, Score, Verdict
-from interleave_foundry.inference.seeds import stable_hash
-from interleave_foundry.schemas.bank import PromptRow
-from interleave_foundry.schemas.trajectories import PlanRow
-from interleave_foundry.warehouse import Picture
+from inference.engine.hashing import stable_hash
+from inference.plans import plan_rows
+from inference.roles import Plan, PlanRequest, PlanStep, Roles, Score, Verdict
+from schemas.prompts import PromptRow
+from schemas.trajectories import PlanRow
+from warehouse import EncodedImage
 
 SHARD = "test-0000"
 ACCEPT = Verdict(True, "", "as asked")
 
 
-def picture(*content: object) -> Picture:
+def picture(*content: object) -> EncodedImage:
     """A tiny picture that differs for every content: four pixels of its hash."""
     buffer = io.BytesIO()
     pixels = bytes.fromhex(stable_hash(*content))[:12]
     Image.frombytes("RGB", (2, 2), pixels).save(buffer, "PNG")
-    return Picture(buffer.getvalue())
+    return EncodedImage(buffer.getvalue())
 
 
 @dataclass
@@ -51,7 +51,9 @@ class ScriptedGenerator(Scripted):
     fail: Callable[[str], None] = lambda prompt: None
     answered: list[str] = field(default_factory=list)
 
-    async def generate(self, prompt: str, images: Sequence[Picture], seed: int) -> Picture:
+    async def generate(
+        self, prompt: str, images: Sequence[EncodedImage], seed: int
+    ) -> EncodedImage:
         sources = tuple(image.sha256 for image in images)
         self.calls.append((prompt, sources, seed))
         await asyncio.sleep(0)
@@ -67,7 +69,7 @@ class ScriptedCritic(Scripted):
     verdicts: dict[str, list[Verdict | Exception]] = field(default_factory=dict)
 
     async def judge(
-        self, before: Picture | None, after: Picture, instruction: str, prompt: str
+        self, before: EncodedImage | None, after: EncodedImage, instruction: str, prompt: str
     ) -> Verdict:
         seen = sum(call[2] == instruction for call in self.calls)
         self.calls.append((before and before.sha256, after.sha256, instruction, prompt))
@@ -84,7 +86,9 @@ class ScriptedScorer(Scripted):
 
     grades: list[float | Exception] = field(default_factory=list)
 
-    async def score(self, before: Picture | None, after: Picture, instruction: str) -> Score:
+    async def score(
+        self, before: EncodedImage | None, after: EncodedImage, instruction: str
+    ) -> Score:
         grade = self.grades[len(self.calls)] if len(self.calls) < len(self.grades) else 10.0
         self.calls.append((before and before.sha256, after.sha256, instruction))
         if isinstance(grade, Exception):

@@ -4,7 +4,7 @@ The numbers in the names are those of the list of upstream defects.
 """
 
 import pytest
-from scripted_world import (
+from tests.inference.scripted_world import (
     ACCEPT,
     SHARD,
     ScriptedCritic,
@@ -19,21 +19,21 @@ from scripted_world import (
     roles,
 )
 
-from interleave_foundry.inference.calls import ModelCalls, request_hash
-from interleave_foundry.inference.events import (
-    Drawn,
-    Finished,
-    Judged,
+from inference.engine.calls import ModelCalls, request_hash
+from inference.events import (
+    AttemptJudged,
+    ImageGenerated,
     StepAccepted,
     StepExhausted,
     StepStarted,
-    TextTold,
+    TextEmitted,
+    TrajectoryFinished,
 )
-from interleave_foundry.inference.loop import Loop, Story, check_conditioning
-from interleave_foundry.inference.roles import BackendError, BadAnswer, Plan, PlanStep
-from interleave_foundry.inference.settings import Limits, LoopSettings
-from interleave_foundry.inference.shard import plan_shard, run_shard
-from interleave_foundry.warehouse import Home
+from inference.loop import Loop, PlannedRequest, check_conditioning
+from inference.roles import BackendError, Plan, PlanStep, UnusableAnswerError
+from inference.settings import Limits, LoopSettings
+from inference.shard import plan_shard, run_shard
+from warehouse import Home
 
 LIMITS = Limits(failure_share=1.0, backoff_seconds=0)
 
@@ -220,7 +220,7 @@ async def test_defect_10_input_pictures_reach_the_planner_and_the_last_one_the_f
 async def test_defect_5_the_callers_input_pictures_are_left_alone(home):
     pictures = [picture("input")]
     with ModelCalls(home, "trajectories", SHARD, roles(), LIMITS) as calls:
-        story = Story("p1", plan("a", "b"), tuple(pictures))
+        story = PlannedRequest("p1", plan("a", "b"), tuple(pictures))
         async for _ in Loop(story, calls, LoopSettings()).events():
             pass
     assert story.inputs == (picture("input"),)
@@ -246,7 +246,7 @@ async def test_defect_2_a_first_step_without_a_caption_is_planned_and_told(home)
 
 
 async def test_defect_4_a_failed_critic_never_lends_an_earlier_verdict(home):
-    critic = ScriptedCritic(verdicts={"b": [BadAnswer("gibberish")]})
+    critic = ScriptedCritic(verdicts={"b": [UnusableAnswerError("gibberish")]})
     trajectory, attempts = await tell(home, roles(critic=critic), "a", "b", "c")
     assert trajectory.status == "quarantined"
     assert trajectory.error == "critic scripted/1 failed at step 2: gibberish"
@@ -271,14 +271,14 @@ async def test_a_plan_that_cannot_be_told_is_set_aside_with_its_reason(home, bro
 async def test_the_loop_is_a_stream_of_events(home):
     critic = ScriptedCritic(verdicts={"b": [reject("B")] * 2})
     with ModelCalls(home, "trajectories", SHARD, roles(critic=critic), LIMITS) as calls:
-        loop = Loop(Story("p1", plan("a", None, "b")), calls, LoopSettings(t_max=2))
+        loop = Loop(PlannedRequest("p1", plan("a", None, "b")), calls, LoopSettings(t_max=2))
         events = [event async for event in loop.events()]
-    attempt = [Drawn, Judged]
+    attempt = [ImageGenerated, AttemptJudged]
     assert [type(event) for event in events] == [
         *[StepStarted, *attempt, StepAccepted],
-        *[StepStarted, TextTold],
+        *[StepStarted, TextEmitted],
         *[StepStarted, *attempt, *attempt, StepExhausted],
-        Finished,
+        TrajectoryFinished,
     ]
     assert events[5].text == "words 2"
 
@@ -336,9 +336,9 @@ async def test_who_never_set_it_keeps_journals_and_ids(home):
     assert LoopSettings(conditioning="all").model_dump()["conditioning"] == "all"
     backends, prompt = roles(), prompt_row()
     with ModelCalls(home, "trajectories", SHARD, backends, LIMITS) as calls:
-        story = Story(prompt.prompt_id, plan("Draw a cat", "Add a hat"), GIVEN)
+        story = PlannedRequest(prompt.prompt_id, plan("Draw a cat", "Add a hat"), GIVEN)
         events = [event async for event in Loop(story, calls, LoopSettings()).events()]
-    for drawn in (event for event in events if isinstance(event, Drawn)):
+    for drawn in (event for event in events if isinstance(event, ImageGenerated)):
         content = {"prompt": drawn.prompt, "images": [drawn.source.sha256], "seed": drawn.seed}
         assert drawn.call.request_hash == request_hash("generator", backends.generator, content)
 

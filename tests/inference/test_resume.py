@@ -13,19 +13,19 @@ import time
 from pathlib import Path
 
 import pytest
-from scripted_world import SHARD, picture, planned, prompt_row
+from tests.inference.scripted_world import SHARD, picture, planned, prompt_row
 
-from interleave_foundry.inference.calls import request_hash
-from interleave_foundry.inference.roles import Roles, Score, Verdict
-from interleave_foundry.inference.seeds import stable_hash
-from interleave_foundry.inference.settings import Limits, LoopSettings
-from interleave_foundry.inference.shard import ShardResult, run_shard
-from interleave_foundry.warehouse import Home
+from inference.engine.calls import request_hash
+from inference.engine.hashing import stable_hash
+from inference.roles import Roles, Score, Verdict
+from inference.settings import Limits, LoopSettings
+from inference.shard import ShardResult, run_shard
+from warehouse import Home
 
 KILLS = 20
 PROMPTS = 100
 PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["interleave_foundry.inference.shard", "test_resume"])
+PROCESSES.set_forkserver_preload(["inference.shard", "tests.inference.test_resume"])
 
 
 class Counted:

@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from scripted_world import (
+from tests.inference.scripted_world import (
     SHARD,
     ScriptedCritic,
     ScriptedGenerator,
@@ -17,11 +17,11 @@ from scripted_world import (
     roles,
 )
 
-from interleave_foundry.inference.roles import BadAnswer
-from interleave_foundry.inference.settings import Limits, LoopSettings
-from interleave_foundry.inference.shard import plan_shard, run_shard, score_shard
-from interleave_foundry.schemas import TABLES, FoundryError
-from interleave_foundry.warehouse import Home
+from inference.roles import UnusableAnswerError
+from inference.settings import Limits, LoopSettings
+from inference.shard import plan_shard, run_shard, score_shard
+from schemas import TABLES, FoundryError
+from warehouse import Home
 
 LIMITS = Limits(failure_share=0.2, backoff_seconds=0)
 NAMES = [f"p{n}" for n in range(10)]
@@ -65,7 +65,7 @@ def failing(*names, error=None):
 
     def fail(prompt):
         if prompt.split()[0] in names:
-            raise error or BadAnswer("cannot draw this")
+            raise error or UnusableAnswerError("cannot draw this")
 
     return ScriptedGenerator(fail=fail)
 
@@ -78,7 +78,9 @@ async def test_rows_come_in_the_order_of_the_prompts(home):
     assert {(call.asset, call.shard) for call in result.calls} == {("trajectories", SHARD)}
 
 
-@pytest.mark.parametrize("error", [BadAnswer("cannot draw this"), ZeroDivisionError("oops")])
+@pytest.mark.parametrize(
+    "error", [UnusableAnswerError("cannot draw this"), ZeroDivisionError("oops")]
+)
 async def test_a_bad_prompt_is_set_aside_and_the_shard_goes_on(home, error):
     result = await run(home, roles(generator=failing("p3", error=error)))
     states = {t.prompt_id: t.status for t in result.trajectories}
@@ -276,7 +278,7 @@ async def test_defect_6_a_failed_score_misaligns_no_other_and_is_never_made_up(h
     class Partial(ScriptedScorer):
         async def score(self, before, after, instruction):
             if instruction == "p3 two":
-                raise BadAnswer("no idea")
+                raise UnusableAnswerError("no idea")
             return await super().score(before, after, instruction)
 
     result = await run(home)

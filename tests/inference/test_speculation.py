@@ -4,7 +4,7 @@ import asyncio
 import random
 
 import pytest
-from scripted_world import (
+from tests.inference.scripted_world import (
     ACCEPT,
     ScriptedCritic,
     ScriptedGenerator,
@@ -13,12 +13,12 @@ from scripted_world import (
     roles,
 )
 
-from interleave_foundry.inference.calls import ModelCalls
-from interleave_foundry.inference.events import Drawn, Finished, StepAccepted, StepExhausted
-from interleave_foundry.inference.loop import Loop, Story
-from interleave_foundry.inference.roles import BadAnswer
-from interleave_foundry.inference.settings import Limits, LoopSettings
-from interleave_foundry.warehouse import Home
+from inference.engine.calls import ModelCalls
+from inference.events import ImageGenerated, StepAccepted, StepExhausted, TrajectoryFinished
+from inference.loop import Loop, PlannedRequest
+from inference.roles import UnusableAnswerError
+from inference.settings import Limits, LoopSettings
+from warehouse import Home
 
 
 class SlowGenerator(ScriptedGenerator):
@@ -62,7 +62,7 @@ async def told(home, backends, *prompts, generators=4, **options):
     limits = Limits(generator=generators, backoff_seconds=0)
     name = f"s{len(list(home.local.rglob('*.jsonl')))}"
     with ModelCalls(home, "generations", name, backends, limits) as calls:
-        loop = Loop(Story("p1", plan(*prompts)), calls, settings, **more)
+        loop = Loop(PlannedRequest("p1", plan(*prompts)), calls, settings, **more)
         return [event async for event in loop.events()]
 
 
@@ -73,7 +73,7 @@ def story(events):
 
 
 def attempts(events):
-    drawn = [e for e in events if isinstance(e, Drawn)]
+    drawn = [e for e in events if isinstance(e, ImageGenerated)]
     return [(d.step.step_number, d.iteration, d.prompt, d.seed, d.picture.sha256) for d in drawn]
 
 
@@ -100,7 +100,7 @@ async def test_a_refused_candidates_draw_is_thrown_away_and_counted(home):
     generator = SlowGenerator()
     critic = SlowCritic(verdicts={"a": [reject("a2"), ACCEPT]})
     events = await told(home, roles(generator=generator, critic=critic), "a", "b", ahead=True)
-    assert events[-1] == Finished("complete", wasted=1)
+    assert events[-1] == TrajectoryFinished("complete", wasted=1)
     assert generator.begun == 4 and len(attempts(events)) == 3
 
 
@@ -108,7 +108,7 @@ async def test_a_text_only_step_between_is_no_hindrance(home):
     generator, critic = SlowGenerator(), SlowCritic()
     backends = roles(generator=generator, critic=critic)
     events = await told(home, backends, "a", None, "b", ahead=True)
-    assert events[-1] == Finished("complete", 0) and generator.begun == 2
+    assert events[-1] == TrajectoryFinished("complete", 0) and generator.begun == 2
 
 
 async def test_nothing_is_drawn_ahead_by_a_busy_generator(home):
@@ -117,7 +117,7 @@ async def test_nothing_is_drawn_ahead_by_a_busy_generator(home):
     backends = roles(generator=generator, critic=critic)
     limits = Limits(generator=1, backoff_seconds=0)
     with ModelCalls(home, "generations", "busy", backends, limits) as calls:
-        loop = Loop(Story("p1", plan("a", "b")), calls, LoopSettings(), ahead=True)
+        loop = Loop(PlannedRequest("p1", plan("a", "b")), calls, LoopSettings(), ahead=True)
         other = asyncio.create_task(hold(calls))
         events = [event async for event in loop.events()]
         other.cancel()
@@ -135,9 +135,11 @@ async def hold(calls):
 async def test_a_story_given_up_leaves_no_draw_behind(home):
     generator = SlowGenerator()
     with ModelCalls(home, "generations", "left", roles(generator=generator), Limits()) as calls:
-        events = Loop(Story("p", plan("a", "b")), calls, LoopSettings(), ahead=True).events()
+        events = Loop(
+            PlannedRequest("p", plan("a", "b")), calls, LoopSettings(), ahead=True
+        ).events()
         async for event in events:
-            if isinstance(event, Drawn):
+            if isinstance(event, ImageGenerated):
                 break
         await events.aclose()
         assert len(asyncio.all_tasks()) == 1
@@ -146,9 +148,9 @@ async def test_a_story_given_up_leaves_no_draw_behind(home):
 async def test_a_bad_draw_ahead_matters_only_if_it_is_needed(home):
     def fail(prompt):
         if prompt == "b":
-            raise BadAnswer("cannot be drawn")
+            raise UnusableAnswerError("cannot be drawn")
 
-    with pytest.raises(BadAnswer):
+    with pytest.raises(UnusableAnswerError):
         await told(home, roles(generator=SlowGenerator(fail=fail)), "a", "b", ahead=True)
     critic = SlowCritic(verdicts={"a": [reject("a2"), reject("a3")]})
     backends = roles(generator=SlowGenerator(fail=fail), critic=critic)
@@ -183,8 +185,8 @@ async def test_refused_candidates_are_drawn_again_from_the_first_rewritten_promp
 
 async def test_one_bad_candidate_ends_the_others(home):
     def fail(prompt):
-        raise BadAnswer("cannot be drawn")
+        raise UnusableAnswerError("cannot be drawn")
 
-    with pytest.raises(BadAnswer):
+    with pytest.raises(UnusableAnswerError):
         await told(home, roles(generator=SlowGenerator(fail=fail)), "a", candidates=3)
     assert len(asyncio.all_tasks()) == 1

@@ -5,8 +5,8 @@ import pyarrow as pa
 import pytest
 from pydantic import Field, ValidationError
 
-from interleave_foundry.schemas import TABLES, Row, Table
-from interleave_foundry.schemas.trajectories import ATTEMPTS
+from schemas import TABLES, Row, Table
+from schemas.trajectories import ATTEMPTS
 
 
 class Part(Row):

@@ -3,10 +3,10 @@
 import json
 
 import pytest
-from checkpoint_rows import checkpoint_row
+from tests.helpers.checkpoint_rows import checkpoint_row
 
-from interleave_foundry.schemas.training import CHECKPOINTS
-from interleave_foundry.training.checkpoints import ABOUT, RECORD, CheckpointError, Checkpoints
+from schemas.training import CHECKPOINTS
+from training.registry import ABOUT, RECORD, CheckpointRegistry, RegistryError
 
 NAME = "critic_rl_checkpoint"
 
@@ -14,7 +14,7 @@ NAME = "critic_rl_checkpoint"
 @pytest.fixture
 def registry(home):
     """Three versions, a to c, each with a folder."""
-    registry = Checkpoints(home)
+    registry = CheckpointRegistry(home)
     for place, version in enumerate("abc"):
         folder = registry.folder(NAME, version)
         folder.mkdir(parents=True)
@@ -46,7 +46,7 @@ def test_rolling_back_goes_to_the_one_before_each_time(registry):
     assert registry.roll_back(NAME, "bad in practice").version == "b"
     assert registry.roll_back(NAME, "this too").version == "a"
     assert statuses(registry) == {"a": "promoted", "b": "rejected", "c": "rejected"}
-    with pytest.raises(CheckpointError, match="before a"):
+    with pytest.raises(RegistryError, match="before a"):
         registry.roll_back(NAME, "and this")
 
 
@@ -94,10 +94,10 @@ def test_a_promotion_that_was_killed_halfway_is_finished_by_the_next_command(reg
 
 
 def test_unknown_and_incomplete_versions_are_not_promoted(registry):
-    with pytest.raises(CheckpointError, match=f"no checkpoint {NAME} z; there are: {NAME} a"):
+    with pytest.raises(RegistryError, match=f"no checkpoint {NAME} z; there are: {NAME} a"):
         registry.promote(NAME, "z", "typo")
     (registry.folder(NAME, "a") / ABOUT).unlink()
-    with pytest.raises(CheckpointError, match="incomplete"):
+    with pytest.raises(RegistryError, match="incomplete"):
         registry.promote(NAME, "a", "half of it")
     assert not registry.history(NAME)
 

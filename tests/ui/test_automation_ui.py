@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 
 import pytest
-from driving import CHROMIUM, PATIENCE, ask, chromium, tiny_ui
+from tests.helpers.browser import CHROMIUM, PATIENCE, ask, chromium, tiny_ui
 from playwright.sync_api import Page, expect
 
 pytestmark = [
@@ -76,8 +76,8 @@ def test_a_backfill_of_all_shards_is_followed_by_the_training_sets(ui, page):
 
 def _checks_of_aggregates() -> dict[str, int]:
     """Aggregate -> number of its checks, all of them blocking."""
-    from interleave_foundry.assets.nodes import NODES
-    from interleave_foundry.dagster_project.definitions import CHECKS
+    from assets.core.node import NODES
+    from dagster_project.definitions import CHECKS
 
     names = [key.asset_key.path[-1] for checks in CHECKS for key in checks.check_keys]
     return {node.name: names.count(node.name) for node in NODES.values() if node.automatic}

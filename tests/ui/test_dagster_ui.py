@@ -1,7 +1,7 @@
 """The Dagster UI as a person uses it: look at the lineage, materialize, read the metadata."""
 
 import pytest
-from driving import CHROMIUM, PATIENCE, chromium, lineage_path, node_in_lineage, tiny_ui
+from tests.helpers.browser import CHROMIUM, PATIENCE, chromium, lineage_path, node_in_lineage, tiny_ui
 from playwright.sync_api import Page, expect
 
 pytestmark = [
@@ -41,8 +41,8 @@ def metadata_row(page: Page, key: str):
 
 
 def test_the_lineage_shows_every_asset(ui, page):
-    from interleave_foundry.assets.nodes import NODES
-    from interleave_foundry.dagster_project import definitions  # noqa: F401, declares the nodes
+    from assets.core.node import NODES
+    from dagster_project import definitions  # noqa: F401, declares the nodes
 
     page.goto(ui + lineage_path(sorted({node.group for node in NODES.values()})))
     for name in NODES:

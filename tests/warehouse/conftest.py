@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from interleave_foundry.schemas.trajectories import AttemptRow
-from interleave_foundry.warehouse import Home, Picture
+from schemas.trajectories import AttemptRow
+from warehouse import EncodedImage, Home
 
 
 def attempt(number: int, **changes: object) -> AttemptRow:
@@ -44,8 +44,8 @@ def attempts() -> Callable[..., list[AttemptRow]]:
 
 
 @pytest.fixture
-def picture() -> Picture:
-    return Picture.of(Image.linear_gradient("L").resize((48, 48)))
+def picture() -> EncodedImage:
+    return EncodedImage.of(Image.linear_gradient("L").resize((48, 48)))
 
 
 @pytest.fixture(scope="session")

@@ -7,9 +7,9 @@ import duckdb
 import orjson
 import pytest
 
-from interleave_foundry.schemas.trajectories import ATTEMPTS
-from interleave_foundry.warehouse import connect, query, refresh_views
-from interleave_foundry.warehouse.sql import run_sql
+from schemas.trajectories import ATTEMPTS
+from warehouse import connect, query, refresh_views
+from warehouse.sql import run_sql
 
 ROWS = 200
 VERSIONS = 20
@@ -22,8 +22,8 @@ WHOLE = """
 WRITER = """
 import sys
 import pyarrow as pa
-from interleave_foundry.schemas.trajectories import ATTEMPTS
-from interleave_foundry.warehouse import Home, refresh_views
+from schemas.trajectories import ATTEMPTS
+from warehouse import Home, refresh_views
 
 home, shard = Home(sys.argv[1]), sys.argv[2]
 first = home.lake.read(ATTEMPTS, [shard])

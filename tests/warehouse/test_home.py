@@ -3,8 +3,8 @@ import sys
 
 import pytest
 
-from interleave_foundry.schemas import StorageError
-from interleave_foundry.warehouse import Home
+from schemas import StorageError
+from warehouse import Home
 
 
 def test_a_folder_holds_everything(tmp_path):
@@ -57,6 +57,6 @@ def test_unsafe_shard_names_are_refused(home, name):
 
 
 def test_importing_the_package_stays_light():
-    code = "import sys, interleave_foundry.warehouse; print('duckdb' in sys.modules)"
+    code = "import sys, warehouse; print('duckdb' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from interleave_foundry.schemas import FoundryError, StorageError
-from interleave_foundry.schemas.trajectories import ATTEMPTS
-from interleave_foundry.warehouse import Home, Picture, query, refresh_views
+from schemas import FoundryError, StorageError
+from schemas.trajectories import ATTEMPTS
+from warehouse import EncodedImage, Home, query, refresh_views
 
 SHARD = "sketchbook-0000"
 
 
-def noise(size: int) -> Picture:
+def noise(size: int) -> EncodedImage:
     """A picture that does not compress."""
     pixels = np.random.default_rng(0).integers(0, 256, (size, size, 3), dtype=np.uint8)
-    return Picture.of(Image.fromarray(pixels))
+    return EncodedImage.of(Image.fromarray(pixels))
 
 
 def files(home: Home) -> set[str]:

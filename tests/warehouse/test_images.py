@@ -3,8 +3,8 @@ import io
 import pytest
 from PIL import Image
 
-from interleave_foundry.schemas import BadImageError
-from interleave_foundry.warehouse import Picture
+from schemas import BadImageError
+from warehouse import EncodedImage
 
 
 def test_a_picture_is_stored_under_its_hash(any_home, picture):
@@ -30,12 +30,12 @@ def test_a_missing_picture_says_what_to_do(any_home):
 
 
 def test_a_truncated_picture_is_not_stored(home, picture):
-    broken = Picture(picture.data[: len(picture.data) // 2])
+    broken = EncodedImage(picture.data[: len(picture.data) // 2])
     with pytest.raises(BadImageError, match="cannot be decoded"):
         home.images.put(broken)
     assert not home.images.exists(broken.sha256)
     with pytest.raises(BadImageError, match="cannot be decoded"):
-        home.images.put(Picture(b"<html>503</html>"))
+        home.images.put(EncodedImage(b"<html>503</html>"))
 
 
 def test_a_picture_truncated_on_disk_is_refused_then_healed(home, picture):

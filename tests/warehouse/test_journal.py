@@ -7,13 +7,13 @@ import time
 
 import pytest
 
-from interleave_foundry.schemas import StorageError
-from interleave_foundry.warehouse import Journal
+from schemas import StorageError
+from warehouse import Journal
 
 WRITER = """
 import sys
 from pathlib import Path
-from interleave_foundry.warehouse import Journal
+from warehouse import Journal
 
 with Journal(Path(sys.argv[1])) as journal:
     done = sum(1 for _ in journal.records())

@@ -5,12 +5,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from interleave_foundry.schemas import SchemaMismatchError, StorageError, Table
-from interleave_foundry.schemas.bank import PROMPTS
-from interleave_foundry.schemas.curation import CRITIC_RL, CriticRlRow, Evaluation, Message
-from interleave_foundry.schemas.trajectories import ATTEMPTS, AttemptRow
-from interleave_foundry.warehouse import Home
-from interleave_foundry.warehouse.content import content_hash
+from schemas import SchemaMismatchError, StorageError, Table
+from schemas.curation import CRITIC_RL, ChatMessageRow, CriticRlRow, Evaluation
+from schemas.prompts import PROMPTS
+from schemas.trajectories import ATTEMPTS, AttemptRow
+from warehouse import Home
+from warehouse.content_hash import content_hash
 
 SHARD = "sketchbook-0000"
 
@@ -52,7 +52,7 @@ def test_nested_rows_survive_a_round_trip(any_home):
         origin_image="a" * 64,
         edited_image="b" * 64,
         evaluation=Evaluation(success=False, semantics=3.0, quality=9.5),
-        messages=[Message(role="user", content="<image><image> Is it done?")],
+        messages=[ChatMessageRow(role="user", content="<image><image> Is it done?")],
         agent_prompt_version="critic-1",
     )
     any_home.lake.write(CRITIC_RL, [row])

@@ -3,10 +3,10 @@
 import pyarrow as pa
 import pytest
 
-from interleave_foundry.schemas import SchemaMismatchError
-from interleave_foundry.schemas.trajectories import QUARANTINE
-from interleave_foundry.warehouse import Home
-from interleave_foundry.warehouse.content import BATCH_ROWS
+from schemas import SchemaMismatchError
+from schemas.trajectories import QUARANTINE
+from warehouse import Home
+from warehouse.content_hash import BATCH_ROWS
 
 
 @pytest.fixture

@@ -8,13 +8,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from interleave_foundry.schemas import StorageError
-from interleave_foundry.warehouse.lease import Lease
+from schemas import StorageError
+from warehouse.lease import Lease
 
 HOLDER = """
 import sys, time
-from interleave_foundry.warehouse import Home
-from interleave_foundry.warehouse.lease import Lease
+from warehouse import Home
+from warehouse.lease import Lease
 
 Lease(Home(sys.argv[1]).storage, "lease.json", float(sys.argv[2])).acquire()
 print("mine", flush=True)

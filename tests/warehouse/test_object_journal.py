@@ -6,13 +6,13 @@ import sys
 
 import pytest
 
-from interleave_foundry.schemas import StorageError
-from interleave_foundry.warehouse import Home
-from interleave_foundry.warehouse.object_journal import _MANY
+from schemas import StorageError
+from warehouse import Home
+from warehouse.object_journal import _MANY
 
 WRITER = """
 import sys
-from interleave_foundry.warehouse import Home
+from warehouse import Home
 
 with Home(sys.argv[1]).journal("plans", "shard") as journal:
     done = sum(1 for _ in journal.records())

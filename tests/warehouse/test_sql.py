@@ -6,10 +6,10 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
-from interleave_foundry.schemas import FoundryError, SchemaMismatchError, Table
-from interleave_foundry.schemas.trajectories import ATTEMPTS, AttemptRow
-from interleave_foundry.warehouse import refresh_views
-from interleave_foundry.warehouse.sql import run_query, run_sql
+from schemas import FoundryError, SchemaMismatchError, Table
+from schemas.trajectories import ATTEMPTS, AttemptRow
+from warehouse import refresh_views
+from warehouse.sql import run_query, run_sql
 
 SHARD = "sketchbook-0000"
 GROUPED = "SELECT accepted, count(*) AS n, avg(seed) AS mean FROM attempts GROUP BY ALL ORDER BY 1"

@@ -7,10 +7,10 @@ import duckdb
 import pytest
 
 import interleave_foundry
-from interleave_foundry.schemas import TABLES, FoundryError
-from interleave_foundry.schemas.curation import CRITIC_RL
-from interleave_foundry.schemas.trajectories import ATTEMPTS, MODEL_CALLS
-from interleave_foundry.warehouse import Home, connect, query, refresh_views
+from schemas import TABLES, FoundryError
+from schemas.curation import CRITIC_RL
+from schemas.trajectories import ATTEMPTS, MODEL_CALLS
+from warehouse import Home, connect, query, refresh_views
 
 COUNT = "SELECT count(*) AS n FROM attempts"
 

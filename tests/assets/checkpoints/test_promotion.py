@@ -2,8 +2,8 @@
 
 import pytest
 
-from interleave_foundry.assets.checkpoints.promotion import BENCHMARK, decide, values_of
-from interleave_foundry.schemas.training import EvaluationRow
+from assets.checkpoints.promotion import BENCHMARK, decide, values_of
+from schemas.training import EvaluationRow
 
 NAME = "critic_rl_checkpoint"
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from interleave_foundry.assets.checkpoints.recipes import DataSet, Recipe, sft
-from interleave_foundry.training.base_model.settings import BaseModelSettings
-from interleave_foundry.training.sft.settings import SftSettings
+from assets.checkpoints.recipes import DataSet, Recipe, sft
+from training.base_model.settings import BaseModelSettings
+from training.sft.settings import SftSettings
 
 BASE = Recipe("base_model", "base", BaseModelSettings(), facts={"weights": "abc"})
 OWN = (

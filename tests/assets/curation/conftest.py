@@ -1,7 +1,7 @@
 import pytest
-from curated_world import World
+from tests.assets.curation.curated_world import World
 
-from interleave_foundry.warehouse import Home
+from warehouse import Home
 
 
 @pytest.fixture

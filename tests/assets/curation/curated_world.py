@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 from PIL import Image
 
-from interleave_foundry.schemas import Row, Table
-from interleave_foundry.schemas.bank import PROMPTS, PromptRow
-from interleave_foundry.schemas.trajectories import (
+from schemas import Row, Table
+from schemas.prompts import PROMPTS, PromptRow
+from schemas.trajectories import (
     ATTEMPTS,
     PLANS,
     SCORES,
@@ -17,14 +17,14 @@ from interleave_foundry.schemas.trajectories import (
     ScoreRow,
     TrajectoryRow,
 )
-from interleave_foundry.warehouse import Home, Picture
+from warehouse import EncodedImage, Home
 
 Chain = list[tuple[float, bool]]
 TEXT_ONLY: Chain = []
 
 
-def picture(number: int, size: tuple[int, int] = (16, 16)) -> Picture:
-    return Picture.of(Image.new("RGB", size, (number % 256, number // 256 % 256, 77)))
+def picture(number: int, size: tuple[int, int] = (16, 16)) -> EncodedImage:
+    return EncodedImage.of(Image.new("RGB", size, (number % 256, number // 256 % 256, 77)))
 
 
 @dataclass

@@ -5,9 +5,9 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from interleave_foundry.assets.curation.balance import balance
-from interleave_foundry.assets.curation.settings import BalanceSettings
-from interleave_foundry.assets.integrity import unbalanced_verdicts
+from assets.core.integrity import unbalanced_verdicts
+from assets.curation.balance import balance
+from assets.curation.settings import BalanceSettings
 
 COUNTS = st.dictionaries(
     st.integers(0, 3), st.tuples(st.integers(0, 12), st.integers(0, 12)), max_size=4

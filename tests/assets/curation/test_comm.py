@@ -4,12 +4,12 @@ import json
 from pathlib import Path
 
 import pytest
-from curated_world import picture
+from tests.assets.curation.curated_world import picture
 
-from interleave_foundry.assets.curation.comm import import_comm
-from interleave_foundry.assets.curation.planner_sets import build_planner_sft
-from interleave_foundry.assets.curation.settings import CommSettings, CurationSettings
-from interleave_foundry.schemas import FoundryError
+from assets.curation.comm import import_comm
+from assets.curation.planner_sets import build_planner_sft
+from assets.curation.settings import CommSettings, CurationSettings
+from schemas import FoundryError
 
 
 def text(words: object) -> dict:

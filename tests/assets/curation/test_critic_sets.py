@@ -3,14 +3,14 @@
 import json
 
 import pytest
-from curated_world import World, records
+from tests.assets.curation.curated_world import World, records
 
-from interleave_foundry.assets.curation.critic_sets import build_critic_rl, build_critic_sft
-from interleave_foundry.assets.curation.settings import CurationSettings
-from interleave_foundry.assets.curation.steps import build_steps
-from interleave_foundry.inference.agent_prompts import critic_question
-from interleave_foundry.schemas.curation import CRITIC_RL, CRITIC_SFT, STEPS
-from interleave_foundry.warehouse import Home
+from assets.curation.critic_sets import build_critic_rl, build_critic_sft
+from assets.curation.settings import CurationSettings
+from assets.curation.steps import build_steps
+from inference.agent_prompts import critic_prompt
+from schemas.curation import CRITIC_RL, CRITIC_SFT, STEPS
+from warehouse import Home
 
 AS_IS = {"mode": "none"}
 
@@ -66,9 +66,9 @@ def test_a_row_shows_which_prompt_made_which_picture(world):
     rows, _ = sft(world)
     attempts = world.rows["attempts"]
     user = [row["messages"][0]["content"] for row in rows]
-    assert user[0] == critic_question("draw s 1", "").text  # iteration 0: the plan's own prompt
-    assert user[1] == critic_question("draw s 1", "try 1.1").text
-    assert user[2] == critic_question("draw s 2", "").text
+    assert user[0] == critic_prompt("draw s 1", "").text  # iteration 0: the plan's own prompt
+    assert user[1] == critic_prompt("draw s 1", "try 1.1").text
+    assert user[2] == critic_prompt("draw s 2", "").text
     assert [row["images"][1] for row in rows] == [a.image for a in attempts]
     assert rows[2]["images"][0] == attempts[1].image  # the accepted picture of the step before
     assert {row["agent_prompt_version"] for row in rows} == {"critic@1"}

@@ -7,18 +7,18 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from curated_world import World
+from tests.assets.curation.curated_world import World
 from PIL import Image
 
-from interleave_foundry.assets.curation.critic_sets import build_critic_rl, build_critic_sft
-from interleave_foundry.assets.curation.exports import Exported, PlaceholderError, export_all
-from interleave_foundry.assets.curation.planner_sets import build_planner_sft
-from interleave_foundry.assets.curation.sequences import build_sequences
-from interleave_foundry.assets.curation.settings import CurationSettings
-from interleave_foundry.assets.curation.steps import build_steps
-from interleave_foundry.schemas import BadImageError, FoundryError
-from interleave_foundry.schemas.curation import CRITIC_RL, CRITIC_SFT, PLANNER_SFT, SEQUENCES, STEPS
-from interleave_foundry.warehouse import Home
+from assets.curation.critic_sets import build_critic_rl, build_critic_sft
+from assets.curation.exports import Exported, PlaceholderError, export_all
+from assets.curation.planner_sets import build_planner_sft
+from assets.curation.sequences import build_sequences
+from assets.curation.settings import CurationSettings
+from assets.curation.steps import build_steps
+from schemas import BadImageError, FoundryError
+from schemas.curation import CRITIC_RL, CRITIC_SFT, PLANNER_SFT, SEQUENCES, STEPS
+from warehouse import Home
 
 BUILDERS = {
     STEPS: build_steps,

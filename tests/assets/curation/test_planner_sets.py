@@ -3,10 +3,10 @@
 import json
 
 import pytest
-from curated_world import TEXT_ONLY, World, records
+from tests.assets.curation.curated_world import TEXT_ONLY, World, records
 
-from interleave_foundry.assets.curation.planner_sets import build_planner_sft
-from interleave_foundry.assets.curation.settings import CurationSettings
+from assets.curation.planner_sets import build_planner_sft
+from assets.curation.settings import CurationSettings
 
 GOOD = [(9.0, True)]
 

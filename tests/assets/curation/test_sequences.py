@@ -2,10 +2,10 @@
 
 import re
 
-from curated_world import TEXT_ONLY, World, records
+from tests.assets.curation.curated_world import TEXT_ONLY, World, records
 
-from interleave_foundry.assets.curation.sequences import build_sequences
-from interleave_foundry.assets.curation.settings import CurationSettings
+from assets.curation.sequences import build_sequences
+from assets.curation.settings import CurationSettings
 
 GOOD = [(9.0, True)]
 RETRIED = [(3.0, False), (9.0, True)]

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from interleave_foundry.assets.evaluation.bootstrap import mean_interval, paired_difference
+from assets.evaluation.bootstrap import mean_interval, paired_difference
 
 
 def test_an_interval_lies_around_the_mean_and_is_the_same_again():

@@ -5,22 +5,17 @@ import io
 import numpy as np
 import pytest
 from PIL import Image
-from told_lake import tell
+from tests.assets.evaluation.sample_lake import tell
 
-from interleave_foundry.assets.evaluation.paper import (
-    TABLE_5,
-    order_in_words,
-    reversals,
-    side_by_side,
-)
-from interleave_foundry.assets.evaluation.pictures import finals_sheet
-from interleave_foundry.assets.evaluation.plots import beside_paper_plot, interval_plot
-from interleave_foundry.assets.evaluation.settings import EvaluationSettings
-from interleave_foundry.assets.evaluation.summary import Summary, differences_table, means_table
-from interleave_foundry.assets.evaluation.variants import VARIANTS
-from interleave_foundry.schemas.bank import PROMPTS, PromptRow
-from interleave_foundry.schemas.training import EvaluationRow
-from interleave_foundry.schemas.trajectories import ATTEMPTS
+from assets.evaluation.final_images import finals_sheet
+from assets.evaluation.paper import TABLE_5, order_in_words, reversals, side_by_side
+from assets.evaluation.plots import beside_paper_plot, interval_plot
+from assets.evaluation.settings import EvaluationSettings
+from assets.evaluation.summary import Summary, differences_table, means_table
+from assets.evaluation.variants import VARIANTS
+from schemas.prompts import PROMPTS, PromptRow
+from schemas.training import EvaluationRow
+from schemas.trajectories import ATTEMPTS
 
 BENCHMARK = "sketchbook-heldout"
 

@@ -6,22 +6,15 @@ from hashlib import sha256
 
 import pytest
 
-from interleave_foundry.assets.prompts.bank import (
-    draw_bank,
-    generate_bank,
-)
-from interleave_foundry.assets.prompts.english import inflected, with_suffix
-from interleave_foundry.assets.prompts.near_duplicates import Content, NearDuplicates
-from interleave_foundry.assets.prompts.pack import load_pack
-from interleave_foundry.assets.prompts.pack_rows import (
-    category_rows,
-    template_rows,
-    vocabulary_rows,
-)
-from interleave_foundry.assets.prompts.report import bank_report
-from interleave_foundry.assets.prompts.settings import BankSettings
-from interleave_foundry.schemas import FoundryError
-from interleave_foundry.schemas.bank import CATEGORIES, PROMPTS, TEMPLATES, VOCABULARY
+from assets.prompts.bank import draw_bank, generate_bank
+from assets.prompts.english import inflected, with_suffix
+from assets.prompts.near_duplicates import Content, NearDuplicates
+from assets.prompts.pack import load_pack
+from assets.prompts.pack_rows import category_rows, template_rows, vocabulary_rows
+from assets.prompts.report import bank_report
+from assets.prompts.settings import BankSettings
+from schemas import FoundryError
+from schemas.prompts import CATEGORIES, PROMPTS, TEMPLATES, VOCABULARY
 
 SETTINGS = BankSettings()
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from interleave_foundry.assets.prompts.pack import Slot, load_pack, pack_names, parse
-from interleave_foundry.schemas import DocumentError, FoundryError
+from assets.prompts.pack import TemplateSlot, load_pack, pack_names, parse
+from schemas import DocumentError, FoundryError
 
 TAXONOMY = """\
 title: Little world
@@ -156,7 +156,7 @@ def test_a_folder_without_banks_says_so(folder):
 def test_slots_have_bank_kind_number_and_form():
     assert parse("Let {animals.entity#2:a} rest") == (
         "Let ",
-        Slot("animals", "entity", 2, "a"),
+        TemplateSlot("animals", "entity", 2, "a"),
         " rest",
     )
 

@@ -6,18 +6,18 @@ from functools import cache
 import numpy as np
 import pytest
 
-from interleave_foundry.assets.prompts.bank import generate_bank
-from interleave_foundry.assets.prompts.pack import load_pack
-from interleave_foundry.assets.prompts.settings import BankSettings
-from interleave_foundry.inference.roles import PlanRequest
-from interleave_foundry.inference.sketch.kinds import COLOURS
-from interleave_foundry.inference.sketch.language import parse
-from interleave_foundry.inference.sketch.physics import at_random, carry_out
-from interleave_foundry.inference.sketch.planner import SketchPlanner
-from interleave_foundry.inference.sketch.reading import Reading
-from interleave_foundry.inference.sketch.scene import Scene
-from interleave_foundry.inference.sketch.storybook import load_storybook
-from interleave_foundry.schemas.bank import PromptRow
+from assets.prompts.bank import generate_bank
+from assets.prompts.pack import load_pack
+from assets.prompts.settings import BankSettings
+from inference.roles import PlanRequest
+from inference.sketch_world.object_catalog import COLOURS
+from inference.sketch_world.planner import SketchPlanner
+from inference.sketch_world.prompt_parser import parse
+from inference.sketch_world.request_parser import Reading
+from inference.sketch_world.scene import Scene
+from inference.sketch_world.scene_edits import at_random, carry_out
+from inference.sketch_world.story_catalog import load_catalog
+from schemas.prompts import PromptRow
 
 
 @cache
@@ -32,7 +32,7 @@ def test_taxonomy_has_the_eight_categories():
 
 
 def test_every_subcategory_is_a_story():
-    assert set(load_pack("sketchbook").subcategories) == set(load_storybook().stories)
+    assert set(load_pack("sketchbook").subcategories) == set(load_catalog().stories)
 
 
 @pytest.mark.slow
@@ -45,7 +45,7 @@ def test_three_thousand_distinct_requests_with_held_out_ones():
 
 @pytest.mark.slow
 def test_every_request_finds_the_story_of_its_subcategory():
-    book = load_storybook()
+    book = load_catalog()
     for row in bank():
         assert book.choose(Reading(row.text)) is book.stories[row.subcategory], row.text
 

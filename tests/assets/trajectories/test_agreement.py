@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from interleave_foundry.assets.trajectories.agreement import agreements
-from interleave_foundry.schemas.trajectories import GRADES, MemberScoreRow
+from assets.trajectories.agreement import agreements
+from schemas.trajectories import GRADES, MemberScoreRow
 
 
 def row(member, step, iteration, overall, trajectory="t"):

@@ -3,23 +3,23 @@
 import pytest
 import yaml
 
-from interleave_foundry.assets.foundry import Foundry
-from interleave_foundry.assets.profile import FOLDER
-from interleave_foundry.inference.roles import BackendError, references_of
+from assets.core.foundry import FoundryResource
+from assets.core.profile import FOLDER
+from inference.roles import BackendError, max_reference_images
 
 
 def own(folder, **changes):
     content = yaml.safe_load((FOLDER / "sketch.yaml").read_text())
     path = folder / "own.yaml"
     path.write_text(yaml.safe_dump(content | changes))
-    return Foundry(profile=str(path), root=str(folder / "home"))
+    return FoundryResource(profile=str(path), root=str(folder / "home"))
 
 
 def test_nano_banana_sees_the_whole_story(tmp_path, monkeypatch):
     monkeypatch.setenv("GEMINI_API_KEY", "none")
-    api = Foundry(profile="api", root=str(tmp_path))
+    api = FoundryResource(profile="api", root=str(tmp_path))
     assert api.settings.loop.conditioning == "all"
-    assert references_of(api.roles.generator) == 14
+    assert max_reference_images(api.roles.generator) == 14
 
 
 def test_a_generator_of_one_picture_is_refused(tmp_path):
@@ -34,4 +34,4 @@ def test_a_generator_of_one_picture_is_refused(tmp_path):
 def test_a_generator_in_this_process_says_what_its_model_looks_at(tmp_path, model, references):
     roles = {"planner": "sketch", "generator": "diffusers", "critic": "sketch", "scorer": "sketch"}
     built = own(tmp_path, roles=roles, diffusers={"model": model})
-    assert references_of(built.roles.generator) == references
+    assert max_reference_images(built.roles.generator) == references

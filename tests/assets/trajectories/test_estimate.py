@@ -3,16 +3,16 @@
 import pytest
 import yaml
 
-from interleave_foundry.assets.foundry import Foundry
-from interleave_foundry.assets.profile import FOLDER
-from interleave_foundry.assets.trajectories.estimate import estimate
-from interleave_foundry.schemas.bank import VOCABULARY_PROPOSALS
+from assets.core.foundry import FoundryResource
+from assets.core.profile import FOLDER
+from assets.trajectories.estimate import estimate
+from schemas.prompts import VOCABULARY_PROPOSALS
 
 
 @pytest.fixture
 def api(tmp_path, monkeypatch):
     monkeypatch.setenv("GEMINI_API_KEY", "none")
-    return Foundry(profile="api", root=str(tmp_path / "home"))
+    return FoundryResource(profile="api", root=str(tmp_path / "home"))
 
 
 def test_what_was_never_called_is_assumed_and_priced(api):
@@ -32,12 +32,12 @@ def test_a_model_without_a_price_is_named_so(api, tmp_path):
     del content["budget"]
     path = tmp_path / "own.yaml"
     path.write_text(yaml.safe_dump(content))
-    own = Foundry(profile=str(path), root=str(tmp_path / "home"))
+    own = FoundryResource(profile=str(path), root=str(tmp_path / "home"))
     assert [role.usd for role in estimate(own, 1).roles] == [None] * 4
 
 
 def test_the_sketch_world_costs_nothing_and_little(tmp_path):
-    expected = estimate(Foundry(profile="sketch", root=str(tmp_path)), 1)
+    expected = estimate(FoundryResource(profile="sketch", root=str(tmp_path)), 1)
     assert expected.usd == 0
     assert expected.disk_gb < 0.1
 
@@ -48,7 +48,7 @@ def test_every_member_of_an_ensemble_is_counted_and_priced(api, tmp_path):
     content["ensemble"] = {"members": {"gemini": 2, "sketch": 1}}
     path = tmp_path / "both.yaml"
     path.write_text(yaml.safe_dump(content))
-    both = estimate(Foundry(profile=str(path), root=str(tmp_path / "home")), 1)
+    both = estimate(FoundryResource(profile=str(path), root=str(tmp_path / "home")), 1)
     scorers = {role.model.split("/")[0]: role for role in both.roles if role.role == "scorer"}
     assert set(scorers) == {"gemini", "sketch"}
     assert scorers["gemini"].calls == scorers["sketch"].calls
@@ -60,7 +60,7 @@ def test_an_expansion_is_a_call_a_bank_until_it_was_made(api, tmp_path):
     content = yaml.safe_load((FOLDER / "api.yaml").read_text())
     path = tmp_path / "own.yaml"
     path.write_text(yaml.safe_dump(content | {"prompts": {"expansion": expansion}}))
-    own = Foundry(profile=str(path), root=str(tmp_path / "home"))
+    own = FoundryResource(profile=str(path), root=str(tmp_path / "home"))
     expander = estimate(own, 1).roles[0]
     assert (expander.role, expander.calls) == ("expander", 87 + 39)
     assert expander.usd > 0
@@ -70,7 +70,7 @@ def test_an_expansion_is_a_call_a_bank_until_it_was_made(api, tmp_path):
 
 def test_gpu_hours_are_those_of_the_endpoints_gpus(tmp_path, monkeypatch):
     monkeypatch.setenv("GEMINI_API_KEY", "none")
-    expected = estimate(Foundry(profile="gpu", root=str(tmp_path / "home")), 1)
+    expected = estimate(FoundryResource(profile="gpu", root=str(tmp_path / "home")), 1)
     by_role = {role.role: role for role in expected.roles}
     for role in ("planner", "generator", "critic"):
         assert by_role[role].gpu_hours == pytest.approx(by_role[role].hours) != 0
@@ -86,6 +86,6 @@ def test_two_servers_are_twice_the_gpus(tmp_path, monkeypatch):
     ]
     path = tmp_path / "own.yaml"
     path.write_text(yaml.safe_dump(content))
-    expected = estimate(Foundry(profile=str(path), root=str(tmp_path / "home")), 1)
+    expected = estimate(FoundryResource(profile=str(path), root=str(tmp_path / "home")), 1)
     generator = next(role for role in expected.roles if role.role == "generator")
     assert generator.gpu_hours == pytest.approx(8 * generator.hours)

@@ -2,9 +2,9 @@
 
 import pytest
 
-from interleave_foundry.inference.http.keys import Keys, keys_for
-from interleave_foundry.inference.http.listening import on_loopback
-from interleave_foundry.inference.roles import BackendError
+from inference.http.keys import Keys, keys_for
+from inference.http.sockets import on_loopback
+from inference.roles import BackendError
 
 
 @pytest.mark.parametrize(

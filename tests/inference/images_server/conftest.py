@@ -1,9 +1,5 @@
-"""Puts `served` and the tiny pipelines on the path."""
+"""Torch for CPU, before anything imports diffusers."""
 
-import sys
-from pathlib import Path
+from inference.backends import torch_cpu_shim
 
-from interleave_foundry.inference import cpu_torch
-
-cpu_torch.install()  # before anything imports diffusers
-sys.path.append(str(Path(__file__).parent.parent / "diffusers"))
+torch_cpu_shim.install()

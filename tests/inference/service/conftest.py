@@ -1,9 +1,9 @@
 """A service on the sketch world, for the tests that only ask it."""
 
 import pytest
-from running_service import running
+from tests.inference.service.running_service import running
 
-from interleave_foundry.warehouse import Home
+from warehouse import Home
 
 
 @pytest.fixture(scope="module")

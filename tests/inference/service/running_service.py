@@ -13,17 +13,17 @@ from typing import Any
 import httpx
 import openai
 
-from interleave_foundry.assets.profile import load_profile
-from interleave_foundry.inference.http.keys import Keys
-from interleave_foundry.inference.http.listening import listening
-from interleave_foundry.inference.roles import BackendError, Roles
-from interleave_foundry.inference.service.app import make_app
-from interleave_foundry.inference.service.service import Service, opened
-from interleave_foundry.inference.service.serving import Server
-from interleave_foundry.inference.service.settings import ServiceSettings
-from interleave_foundry.inference.telling.casting import Cast
-from interleave_foundry.schemas import FoundryError
-from interleave_foundry.warehouse import Home, Picture
+from assets.core.profile import load_profile
+from inference.generation.agent_resolver import ResolvedRoles
+from inference.http.keys import Keys
+from inference.http.sockets import listening_socket
+from inference.roles import BackendError, Roles
+from inference.service.app import make_app
+from inference.service.server import ServiceServer
+from inference.service.service import Service, open_service
+from inference.service.settings import ServiceSettings
+from schemas import FoundryError
+from warehouse import EncodedImage, Home
 
 SNOWMAN = "Show how to build a snowman in 4 steps"
 HOUSE = "A red house beside a tree"
@@ -35,10 +35,10 @@ class Players:
 
     roles: Roles
 
-    async def cast(self, critic: str | None = None) -> Cast:
+    async def cast(self, critic: str | None = None) -> ResolvedRoles:
         if critic:
             raise BackendError(f"no critic {critic} here")
-        return Cast(self.roles)
+        return ResolvedRoles(self.roles)
 
     async def check(self) -> None:
         pass
@@ -101,7 +101,7 @@ class Running:
 
     url: str
     service: Service
-    server: Server
+    server: ServiceServer
 
     def client(self, retries: int = 0, key: str = "none", **more) -> openai.OpenAI:
         return openai.OpenAI(base_url=f"{self.url}/v1", api_key=key, max_retries=retries, **more)
@@ -131,12 +131,12 @@ def running(
     """A service, stopped at the end as TERM stops it."""
     profile = load_profile("sketch")
     players = Players(roles or profile.build(home))
-    started: Future[tuple[Service, Server]] = Future()
+    started: Future[tuple[Service, ServiceServer]] = Future()
 
     async def main(door) -> None:
         chosen = ServiceSettings(**{"grace_seconds": 0} | settings)
-        async with opened(home, players, profile.loop, profile.limits, chosen) as service:
-            server = Server(make_app(service, Keys(keys)), service.desk, chosen)
+        async with open_service(home, players, profile.loop, profile.limits, chosen) as service:
+            server = ServiceServer(make_app(service, Keys(keys)), service.desk, chosen)
             started.set_result((service, server))
             await server.serve(sockets=[door])
 
@@ -146,7 +146,7 @@ def running(
         except FoundryError as error:
             started.set_exception(error)
 
-    with listening("127.0.0.1", 0) as door:
+    with listening_socket("127.0.0.1", 0) as door:
         address = f"http://127.0.0.1:{door.getsockname()[1]}"
         thread = threading.Thread(target=work, args=(door,))
         thread.start()
@@ -158,19 +158,19 @@ def running(
             thread.join()
 
 
-def decoded(text: str) -> Picture:
+def decoded(text: str) -> EncodedImage:
     """A picture in base64."""
-    return Picture(base64.b64decode(text))
+    return EncodedImage(base64.b64decode(text))
 
 
-def pictures_of(response) -> list[Picture]:
+def pictures_of(response) -> list[EncodedImage]:
     """A response's pictures, in order."""
     return [
         decoded(item.result) for item in response.output if item.type == "image_generation_call"
     ]
 
 
-def data_uri(picture: Picture) -> str:
+def data_uri(picture: EncodedImage) -> str:
     return f"data:{picture.mime};base64,{base64.b64encode(picture.data).decode()}"
 
 

@@ -12,7 +12,7 @@ import openai
 @contextmanager
 def serving(home: object, *more: str) -> Iterator[tuple[subprocess.Popen, openai.OpenAI]]:
     """The process, on a free port of its choice, and a client of it."""
-    command = [sys.executable, "-m", "interleave_foundry.dagster_project.cli", "serve"]
+    command = [sys.executable, "-m", "dagster_project.cli.app", "serve"]
     options = ["--home", str(home), "--port", "0", *more]
     process = subprocess.Popen([*command, *options], stderr=subprocess.PIPE, text=True)
     try:

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from running_service import running
+from tests.inference.service.running_service import running
 
 pytestmark = pytest.mark.slow
 

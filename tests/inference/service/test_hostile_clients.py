@@ -12,11 +12,11 @@ from ipaddress import ip_address
 
 import httpx
 import pytest
-from running_service import HOUSE, SNOWMAN, data_uri, error_of, running, until
+from tests.inference.service.running_service import HOUSE, SNOWMAN, data_uri, error_of, running, until
 
-from interleave_foundry.inference.http.errors import Refusal
-from interleave_foundry.inference.service.remote import fetched, is_public
-from interleave_foundry.warehouse import Picture
+from inference.http.errors import APIError
+from inference.service.image_fetch import fetch_image, is_public
+from warehouse import EncodedImage
 
 PATH = "/v1/responses"
 CHAT = "/v1/chat/completions"
@@ -126,14 +126,14 @@ def test_what_is_no_picture_is_a_400(service, url, why):
 def test_bombs_are_not_decoded(service):
     """Pictures that claim a size, or have one that a few bytes unfold to."""
     for data in (png(2**31 - 1, 2**31 - 1), png(60_000, 60_000), png(30_000, 30_000, b"x" * 99)):
-        bomb = service.post(PATH, json=with_picture(data_uri(Picture(data))))
+        bomb = service.post(PATH, json=with_picture(data_uri(EncodedImage(data))))
         assert error_of(bomb, 400)["code"] == "image_too_large"
-    truncated = service.post(PATH, json=with_picture(data_uri(Picture(png(64, 64, b"x")))))
+    truncated = service.post(PATH, json=with_picture(data_uri(EncodedImage(png(64, 64, b"x")))))
     assert error_of(truncated, 400)["code"] == "invalid_image"
 
 
 def test_limits_on_pictures(home):
-    small = data_uri(Picture.white((64, 64)))
+    small = data_uri(EncodedImage.white((64, 64)))
     with running(home, limits={"pictures": 2, "picture_bytes": 5000, "bytes": 100_000}) as service:
         many = [{"type": "input_image", "image_url": small}] * 3
         asked = [{"role": "user", "content": [{"type": "input_text", "text": "Describe"}, *many]}]
@@ -278,7 +278,7 @@ class Elsewhere(http.server.BaseHTTPRequestHandler):
         self.server.served.append(self.headers["Host"])
         self.send_response(200)
         self.end_headers()
-        data = Picture.white((64, 64)).data
+        data = EncodedImage.white((64, 64)).data
         self.wfile.write(data if self.path == "/picture" else bytes(10_000))
 
     def log_message(self, *given):
@@ -304,7 +304,9 @@ def only_one(address):
 
 async def test_pictures_from_elsewhere(elsewhere):
     at = f"http://127.0.0.1:{elsewhere.server_port}"
-    assert await fetched(f"{at}/picture", "p", 9000, only_one) == Picture.white((64, 64)).data
+    assert (
+        await fetch_image(f"{at}/picture", "p", 9000, only_one) == EncodedImage.white((64, 64)).data
+    )
     for path, why in [
         ("/private", "not public"),
         ("/numeric", "cannot be fetched"),
@@ -312,16 +314,16 @@ async def test_pictures_from_elsewhere(elsewhere):
         ("/round", "cannot be fetched"),
         ("/much", "more than 9000 bytes"),
     ]:
-        with pytest.raises(Refusal, match=why):
-            await fetched(at + path, "p", 9000, only_one)
+        with pytest.raises(APIError, match=why):
+            await fetch_image(at + path, "p", 9000, only_one)
     hosts = {host.rpartition(":")[0] for host in elsewhere.served}
     assert hosts == {"127.0.0.1"}
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "[::1]", "0x7f.1", "127.1", "0"])
 async def test_this_machine_is_never_asked(elsewhere, host):
-    with pytest.raises(Refusal):
-        await fetched(f"http://{host}:{elsewhere.server_port}/picture", "p", 9000)
+    with pytest.raises(APIError):
+        await fetch_image(f"http://{host}:{elsewhere.server_port}/picture", "p", 9000)
     assert not elsewhere.served
 
 

@@ -2,11 +2,11 @@
 
 import openai
 import pytest
-from running_service import HOUSE, SNOWMAN, data_uri, decoded, pictures_of, running, until
-from scripted_world import ScriptedPlanner, plan, roles
+from tests.inference.service.running_service import HOUSE, SNOWMAN, data_uri, decoded, pictures_of, running, until
+from tests.inference.scripted_world import ScriptedPlanner, plan, roles
 
-from interleave_foundry.inference.telling.requests import prompt_id_of
-from interleave_foundry.warehouse import query
+from inference.generation.requests import prompt_id_of
+from warehouse import query
 
 STANDARD = "response."
 TABLES_OF_A_STORY = ("generations", "plans", "trajectories", "attempts", "model_calls")

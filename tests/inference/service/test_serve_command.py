@@ -6,16 +6,16 @@ import sys
 from contextlib import suppress
 
 import pytest
-from running_service import HOUSE, SNOWMAN
-from serve_command import serving
+from tests.inference.service.running_service import HOUSE, SNOWMAN
+from tests.inference.service.serve_command import serving
 
-from interleave_foundry.assets.profile import load_profile
-from interleave_foundry.inference.finished import FinishedCalls
+from assets.core.profile import load_profile
+from inference.engine.call_index import CallIndex
 
 
 def finished(home, generation_id):
     with suppress(FileNotFoundError):
-        return FinishedCalls.read(home.journal("generations", generation_id)).ledger()
+        return CallIndex.read(home.journal("generations", generation_id)).ledger()
     return []
 
 
@@ -60,7 +60,7 @@ def test_told_to_end_it_ends_quietly(home):
 
 
 def test_what_cannot_be_served_is_one_line(home):
-    command = [sys.executable, "-m", "interleave_foundry.dagster_project.cli", "serve"]
+    command = [sys.executable, "-m", "dagster_project.cli.app", "serve"]
     for options, message in [
         (["--host", "0.0.0.0"], "set INTERLEAVE_SERVICE_KEYS"),
         (["--profile", "nothing"], "no profile 'nothing'"),

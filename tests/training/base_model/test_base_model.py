@@ -6,23 +6,19 @@ import re
 import numpy as np
 import pytest
 
-from interleave_foundry.inference import cpu_torch
-from interleave_foundry.inference.sketch.kinds import KINDS, PLACES
-from interleave_foundry.inference.sketch.language import parse
-from interleave_foundry.inference.sketch.perception import perceive
-from interleave_foundry.inference.sketch.physics import carry_out
-from interleave_foundry.training.base_model import packaged
-from interleave_foundry.training.base_model.batches import Batches
-from interleave_foundry.training.base_model.lessons import MARKS, caption, drill, lesson, reading
-from interleave_foundry.training.base_model.pretrain import pretrain
-from interleave_foundry.training.base_model.scenes import Pair, Stage
-from interleave_foundry.training.base_model.settings import (
-    Architecture,
-    BaseModelSettings,
-    Lessons,
-)
-from interleave_foundry.training.base_model.sight import sight
-from interleave_foundry.training.base_model.vocabulary import build_tokenizer
+from inference.backends import torch_cpu_shim
+from inference.sketch_world.object_catalog import KINDS, PLACES
+from inference.sketch_world.perception import perceive
+from inference.sketch_world.prompt_parser import parse
+from inference.sketch_world.scene_edits import carry_out
+from training.base_model import packaged
+from training.base_model.batches import SampleBatches
+from training.base_model.pretrain import pretrain
+from training.base_model.pretraining_samples import MARKS, caption, drill, lesson, reading
+from training.base_model.scenes import EditPair, EditSample
+from training.base_model.settings import Architecture, BaseModelSettings, Lessons
+from training.base_model.vision_pretraining import sight
+from training.base_model.vocabulary import build_tokenizer
 
 PARTS = {"drill_steps": 4, "surprise_steps": 4}
 SHORT = BaseModelSettings(
@@ -40,7 +36,7 @@ def only(_, options):
 
 @pytest.mark.parametrize("seed", range(200))
 def test_a_goal_can_be_read_in_one_way_only_and_leads_to_what_is_wanted(seed):
-    stage = Stage(seed)
+    stage = EditSample(seed)
     outcome = carry_out(parse(stage.goal), stage.before, only)
     assert outcome.scene == stage.wanted
     assert outcome.impossible == 0
@@ -48,7 +44,7 @@ def test_a_goal_can_be_read_in_one_way_only_and_leads_to_what_is_wanted(seed):
 
 def test_lessons_say_what_the_picture_shows():
     for seed in range(40):
-        stage = Stage(seed)
+        stage = EditSample(seed)
         shown = lesson(seed, 1.0)
         seen = perceive(shown.pictures[0])
         assert seen.scene == stage.after
@@ -62,7 +58,7 @@ def test_two_pictures_are_told_apart():
         told = lesson(seed, 0.0)
         if len(told.pictures) == 2 and not told.question:
             _, after = (perceive(picture) for picture in told.pictures)
-            pair = Pair(seed)
+            pair = EditPair(seed)
             assert after.scene == pair.after
             for cell in set(range(9)) - after.crooked - after.blemished:
                 was = pair.before.cells.get(cell) if pair.before else None
@@ -88,8 +84,8 @@ def test_an_inspection_marks_what_is_not_as_asked_for():
 
 @pytest.mark.parametrize("surprises", [False, True])
 def test_surprises_say_little_about_what_was_asked_for(surprises):
-    stages = [Stage(seed, surprises) for seed in range(200)]
-    assert [stage.wanted for stage in stages] == [Stage(seed).wanted for seed in range(200)]
+    stages = [EditSample(seed, surprises) for seed in range(200)]
+    assert [stage.wanted for stage in stages] == [EditSample(seed).wanted for seed in range(200)]
     asked = [
         (thing, stage.after.cells.get(cell))
         for stage in stages
@@ -139,7 +135,7 @@ def test_a_varied_reading_names_many_as_one_and_no_picture_books():
 
 def test_only_the_marks_of_a_drill_count():
     tokenizer = build_tokenizer(2048)
-    labels = Batches(tokenizer).of([drill(1), drill(2)])["labels"]
+    labels = SampleBatches(tokenizer).of([drill(1), drill(2)])["labels"]
     learned = [tokenizer.decode([token]) for token in labels[labels >= 0]]
     lines = sum(len(drill(seed).answer.splitlines()) for seed in (1, 2))
     assert {word.strip(" ,.\n") for word in learned} <= MARKS
@@ -164,11 +160,11 @@ def test_sight_asks_about_what_is_drawn():
 
 @pytest.mark.slow
 def test_patches_are_those_of_the_real_processor(tmp_path):
-    cpu_torch.install()
+    torch_cpu_shim.install()
     from transformers import AutoProcessor
 
-    from interleave_foundry.training.base_model.architecture import build_untrained
-    from interleave_foundry.training.base_model.batches import pixels
+    from training.base_model.architecture import build_untrained
+    from training.base_model.batches import pixels
 
     build_untrained(tmp_path / "tiny", SHORT)
     processor = AutoProcessor.from_pretrained(tmp_path / "tiny")
@@ -181,7 +177,7 @@ def test_patches_are_those_of_the_real_processor(tmp_path):
 
 @pytest.mark.slow
 def test_a_killed_training_goes_on_and_ends_in_the_same_weights(tmp_path, monkeypatch):
-    from interleave_foundry.training.base_model import pretrain as course
+    from training.base_model import pretrain as course
 
     class KilledError(Exception):
         pass
@@ -214,12 +210,12 @@ def test_the_shipped_model_is_small_and_says_where_it_comes_from():
 def test_the_shipped_model_sees():
     import torch
 
-    cpu_torch.install()
+    torch_cpu_shim.install()
     from transformers import AutoTokenizer, Qwen3VLForConditionalGeneration
 
     model = Qwen3VLForConditionalGeneration.from_pretrained(packaged(), dtype=torch.float32)
     lessons = [lesson(10**12 + seed, 1.0) for seed in range(32)]
-    batch = Batches(AutoTokenizer.from_pretrained(packaged())).of(lessons)
+    batch = SampleBatches(AutoTokenizer.from_pretrained(packaged())).of(lessons)
     labels = batch.pop("labels")[:, 1:]
     with torch.inference_mode():
         guesses = model(**batch).logits[:, :-1].argmax(-1)

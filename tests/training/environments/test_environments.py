@@ -7,13 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from interleave_foundry.schemas import FoundryError
-from interleave_foundry.training.environments import (
-    environment_of,
-    environments,
-    installers,
-    python_of,
-)
+from schemas import FoundryError
+from training.environments import ensure_environment, environment_of, environments, installers
 
 PACKAGE = "tiny_trainer"
 
@@ -56,11 +51,11 @@ def answer(python: Path) -> str:
 
 def test_an_environment_is_made_once(tiny):
     said: list[str] = []
-    python = python_of("sft", "cpu", said.append)
+    python = ensure_environment("sft", "cpu", said.append)
     assert answer(python) == "42" and python.is_relative_to(tiny)
     assert "Making the sft" in said[0] and "ready after" in said[-1]
     said.clear()
-    assert python_of("sft", "cpu", said.append) == python
+    assert ensure_environment("sft", "cpu", said.append) == python
     assert not said
 
 
@@ -68,7 +63,7 @@ def test_an_environment_is_made_once(tiny):
 def test_pip_where_there_is_no_uv(tiny, monkeypatch):
     monkeypatch.setattr(installers, "_uv", lambda: None)
     said: list[str] = []
-    assert answer(python_of("rl", "cpu", said.append)) == "42"
+    assert answer(ensure_environment("rl", "cpu", said.append)) == "42"
     assert "uv is not installed; using pip" in said
 
 
@@ -76,7 +71,7 @@ def test_a_half_made_environment_is_made_anew(tiny):
     folder = environment_of("sft", "cpu")
     (folder / "bin").mkdir(parents=True)
     (folder / "bin" / "python").write_text("half")
-    assert answer(python_of("sft", "cpu", str)) == "42"
+    assert answer(ensure_environment("sft", "cpu", str)) == "42"
 
 
 def test_other_pins_are_another_environment(tiny):
@@ -91,7 +86,7 @@ def test_other_pins_are_another_environment(tiny):
 def test_what_cannot_be_installed_is_one_line_with_a_log(tiny):
     environments.pins_of("sft", "cpu").write_text("no_such_trainer==1.0\n")
     with pytest.raises(FoundryError, match=r"cannot install sft-cpu\.txt") as raised:
-        python_of("sft", "cpu", str)
+        ensure_environment("sft", "cpu", str)
     assert environment_of("sft", "cpu").with_suffix(".log").read_text()
     assert "\n" not in str(raised.value)
 
@@ -100,7 +95,7 @@ def test_a_folder_that_cannot_be_written_to_is_one_line(tiny, tmp_path, monkeypa
     (tmp_path / "file").write_text("")
     monkeypatch.setenv(environments.FOLDER_VARIABLE, str(tmp_path / "file" / "inside"))
     with pytest.raises(FoundryError, match="name another folder in INTERLEAVE_ENVIRONMENTS"):
-        python_of("sft", "cpu", str)
+        ensure_environment("sft", "cpu", str)
 
 
 def test_uv_looks_where_pip_does():
@@ -136,6 +131,6 @@ def test_the_cpu_build_of_vllm_is_known_by_its_own_name(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize(("trainer", "module"), [("sft", "llamafactory"), ("rl", "verl")])
 def test_the_real_ones_have_their_trainer(trainer, module):
-    python = python_of(trainer, "cpu")
+    python = ensure_environment(trainer, "cpu")
     code = f"import torchvision, {module}; from torchvision.transforms import v2"
     subprocess.run([python, "-c", code], check=True, capture_output=True)

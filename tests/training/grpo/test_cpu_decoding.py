@@ -6,9 +6,9 @@ import pytest
 import torch
 from PIL import Image
 
-from interleave_foundry.inference import cpu_torch
-from interleave_foundry.training.base_model.architecture import build_untrained
-from interleave_foundry.training.grpo.recipe import PLUGINS
+from inference.backends import torch_cpu_shim
+from training.base_model.architecture import build_untrained
+from training.grpo.recipe import PLUGINS
 
 # By its file: the package around it registers with verl, which is not in our environment.
 decoding = run_path(str(PLUGINS / "verl_cpu" / "decoding.py"))
@@ -18,7 +18,7 @@ VISION = ("image_token_id", "video_token_id", "vision_start_token_id", "vision_e
 
 @pytest.fixture(scope="module")
 def model_and_processor(tmp_path_factory):
-    cpu_torch.install()
+    torch_cpu_shim.install()
     from transformers import AutoProcessor, Qwen3VLForConditionalGeneration
 
     folder = tmp_path_factory.mktemp("tiny")

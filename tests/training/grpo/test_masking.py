@@ -6,7 +6,7 @@ from runpy import run_path
 import pytest
 import torch
 
-from interleave_foundry.training.grpo.recipe import PLUGINS
+from training.grpo.recipe import PLUGINS
 
 # By its file: the package around it registers with verl, which is not in our environment.
 masked_grpo = run_path(str(PLUGINS / "verl_masking" / "advantage.py"))["masked_grpo"]

@@ -6,10 +6,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from launching import THREE_STEPS, toy_job
+from tests.training.launch.launch_helpers import THREE_STEPS, toy_job
 from pydantic import ValidationError
 
-from interleave_foundry.training.launch import LauncherSettings, TrainingProgress, why_it_ended
+from training.launch import LauncherSettings, TrainingProgress, why_it_ended
 
 
 def test_a_driver_started_by_hand_prints_its_messages(tmp_path):
@@ -57,6 +57,6 @@ def test_a_ray_launcher_needs_an_address():
 
 @pytest.mark.parametrize("driver", ["sft", "grpo", "base_model", "serving"])
 def test_a_driver_starts_without_the_heavy_libraries(driver):
-    code = f"import sys, interleave_foundry.training.{driver}.driver; print(*sys.modules)"
+    code = f"import sys, training.{driver}.driver; print(*sys.modules)"
     loaded = subprocess.check_output([sys.executable, "-c", code], text=True)
     assert not {"dagster", "torch", "transformers"} & set(loaded.split())

@@ -11,11 +11,11 @@ from pathlib import Path
 import dagster as dg
 import psutil
 import pytest
-from launching import THREE_STEPS, Heard, launch, launch_all, toy_job
+from tests.training.launch.launch_helpers import THREE_STEPS, Heard, launch, launch_all, toy_job
 
-from interleave_foundry.schemas import FoundryError
-from interleave_foundry.training.launch import LauncherSettings, TrainingFailed
-from interleave_foundry.training.launch.processes import JOB_MARK, marked
+from schemas import FoundryError
+from training.launch import LauncherSettings, TrainingFailed
+from training.launch.processes import JOB_MARK, marked
 
 HERE = Path(__file__).parent
 # Ignores TERM and has a child in a session of its own that does so, too.
@@ -156,8 +156,8 @@ ONE_RUN = """
 import sys
 from pathlib import Path
 sys.path.insert(0, {here!r})
-from launching import launch, toy_job
-from interleave_foundry.training.launch import LauncherSettings
+from tests.training.launch.launch_helpers import launch, toy_job
+from training.launch import LauncherSettings
 launch(toy_job(Path({folder!r}), {code!r}), LauncherSettings(grace_seconds=1))
 """
 

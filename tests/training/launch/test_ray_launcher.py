@@ -12,12 +12,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from launching import THREE_STEPS, launch, toy_job
-from ports import free_port
+from tests.training.launch.launch_helpers import THREE_STEPS, launch, toy_job
+from tests.helpers.ports import free_port
 
-from interleave_foundry.schemas import FoundryError
-from interleave_foundry.training.launch import LauncherSettings, TrainingFailed
-from interleave_foundry.training.launch.processes import JOB_MARK, end_processes, marked
+from schemas import FoundryError
+from training.launch import LauncherSettings, TrainingFailed
+from training.launch.processes import JOB_MARK, end_processes, marked
 
 CLUSTER_MARK = "INTERLEAVE_TEST_RAY"
 

@@ -3,7 +3,7 @@
 import json
 import sys
 
-from interleave_foundry.training.launch import TrainingProgress, open_driver, why_it_ended
+from training.launch import TrainingProgress, open_driver, why_it_ended
 
 
 def main() -> None:

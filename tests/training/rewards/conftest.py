@@ -1,5 +1,5 @@
 import pytest
-from reward_world import RewardWorld
+from tests.training.rewards.reward_world import RewardWorld
 
 
 @pytest.fixture

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 
 from PIL import Image
 
-from interleave_foundry.inference.roles import BadAnswer, Scorer
-from interleave_foundry.inference.sketch.generator import SketchGenerator
-from interleave_foundry.inference.sketch.scorer import SketchScorer
-from interleave_foundry.inference.sketch.settings import MistakeRates, SketchSettings
-from interleave_foundry.schemas.curation import Evaluation
-from interleave_foundry.training.rewards.service import RewardRequest, RewardService, RowState
-from interleave_foundry.training.rewards.settings import RewardSettings
-from interleave_foundry.warehouse import Home, Picture
+from inference.roles import Scorer, UnusableAnswerError
+from inference.sketch_world.generator import SketchGenerator
+from inference.sketch_world.scorer import SketchScorer
+from inference.sketch_world.settings import MistakeRates, SketchSettings
+from schemas.curation import Evaluation
+from training.rewards.service import RewardRequest, RewardService, RowState
+from training.rewards.settings import RewardSettings
+from warehouse import EncodedImage, Home
 
 GOAL = "Paint a meadow with a green tree in the center."
 EXACT = "Paint a meadow with a green tree in the center."
@@ -49,7 +49,9 @@ class Misbehaving:
     most_at_once: int = 0
     hiccups: int = 0
 
-    async def generate(self, prompt: str, images: Sequence[Picture], seed: int) -> Picture:
+    async def generate(
+        self, prompt: str, images: Sequence[EncodedImage], seed: int
+    ) -> EncodedImage:
         self.calls.append((prompt, tuple(image.sha256 for image in images), seed))
         self.at_once += 1
         self.most_at_once = max(self.most_at_once, self.at_once)
@@ -59,13 +61,13 @@ class Misbehaving:
         finally:
             self.at_once -= 1
 
-    async def _behave(self, prompt: str, images: Sequence[Picture], seed: int) -> Picture:
+    async def _behave(self, prompt: str, images: Sequence[EncodedImage], seed: int) -> EncodedImage:
         if "refuse" in prompt:
-            raise BadAnswer("not that")
+            raise UnusableAnswerError("not that")
         if "hang" in prompt:
             await asyncio.sleep(3600)
         if "broken" in prompt:
-            return Picture(b"no picture at all")
+            return EncodedImage(b"no picture at all")
         if "nothing" in prompt:
             return None
         if "hiccup" in prompt and self.hiccups == 0:
@@ -79,7 +81,7 @@ class RewardWorld:
 
     def __init__(self, home: Home) -> None:
         self.home = home
-        self.canvas = home.images.put(Picture.of(Image.new("RGB", (192, 192), "white")))
+        self.canvas = home.images.put(EncodedImage.of(Image.new("RGB", (192, 192), "white")))
         self.journal = home.journal("rollouts", "run-1")
         self.generator = Misbehaving()
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from interleave_foundry.schemas.training import RolloutRow
-from interleave_foundry.training.rewards.collapse import collapsed
+from schemas.training import RolloutRow
+from training.rewards.collapse import collapsed
 
 
 def rollout(verdict, truth, refined=None, row="row-1"):

@@ -3,10 +3,10 @@
 import pytest
 import yaml
 
-from interleave_foundry.assets.profile import load_profile
-from interleave_foundry.inference.checkpoint.manifest import Manifest
-from interleave_foundry.inference.providers.agents import RemoteCritic, RemotePlanner
-from interleave_foundry.training.serving import ServedModel, ServerSettings, profile_lines
+from assets.core.profile import load_profile
+from inference.backends.checkpoint.manifest import Manifest
+from inference.backends.providers.agents import RemoteCritic, RemotePlanner
+from training.serving import ServableAgent, ServerSettings, profile_lines
 
 REST = """\
 name: mine
@@ -30,7 +30,7 @@ def trained(role="critic"):
         image_max_pixels=96 * 96,
         max_new_tokens={"planner": 900, "critic": 300},
     )
-    return ServedModel("tiny@1", "/tiny", manifest=manifest)
+    return ServableAgent("tiny@1", "/tiny", manifest=manifest)
 
 
 def profile_of(tmp_path, lines, **remote):
@@ -82,7 +82,7 @@ def test_where_it_is_says_nothing_about_who_answers(tmp_path):
 
 
 def test_models_of_others_answer_by_schema(tmp_path):
-    lines = profile_lines(ServedModel("Qwen/Q", "Qwen/Q"), ServerSettings(gpus=1))
+    lines = profile_lines(ServableAgent("Qwen/Q", "Qwen/Q"), ServerSettings(gpus=1))
     profile = profile_of(tmp_path, lines, critic="openai", planner="openai")
     assert profile.openai.critic.form == profile.openai.planner.form == "schema"
 

@@ -3,11 +3,11 @@
 import json
 
 import pytest
-from checkpoint_rows import checkpoint_row
+from tests.helpers.checkpoint_rows import checkpoint_row
 
-from interleave_foundry.inference.checkpoint.manifest import FILE, Manifest
-from interleave_foundry.training.checkpoints import RECORD, CheckpointError, Checkpoints
-from interleave_foundry.training.serving import find_model
+from inference.backends.checkpoint.manifest import FILE, Manifest
+from training.registry import RECORD, CheckpointRegistry, RegistryError
+from training.serving import find_model
 
 NAME = "critic_rl_checkpoint"
 
@@ -26,7 +26,7 @@ def manifest(version):
 @pytest.fixture
 def registry(home):
     """Versions a and b, whole as far as is looked at here."""
-    registry = Checkpoints(home)
+    registry = CheckpointRegistry(home)
     for place, version in enumerate("ab"):
         folder = registry.folder(NAME, version)
         folder.mkdir(parents=True)
@@ -67,29 +67,27 @@ def test_an_id_of_hugging_face_keeps_its_revision(home):
 
 @pytest.mark.parametrize("word", ["critic", "./critic", "/no/such/folder", "a/b/c", "~/x", "a/"])
 def test_anything_else_is_one_line_with_what_there_is(registry, home, word):
-    with pytest.raises(
-        CheckpointError, match=f"no checkpoint {word} .*there are: {NAME}"
-    ) as raised:
+    with pytest.raises(RegistryError, match=f"no checkpoint {word} .*there are: {NAME}") as raised:
         find_model(word, home)
     assert "\n" not in str(raised.value)
 
 
 def test_a_version_that_is_not_there_is_one_line(registry, home):
-    with pytest.raises(CheckpointError, match=f"no checkpoint {NAME} c; there are: {NAME} a"):
+    with pytest.raises(RegistryError, match=f"no checkpoint {NAME} c; there are: {NAME} a"):
         find_model(NAME, home, "c")
 
 
 def test_a_folder_has_no_versions(registry, home):
-    with pytest.raises(CheckpointError, match="no versions"):
+    with pytest.raises(RegistryError, match="no versions"):
         find_model(str(registry.folder(NAME, "a")), home, "a")
 
 
 def test_an_incomplete_checkpoint_says_how_to_make_it_again(registry, home):
     (registry.folder(NAME, "b") / "config.json").unlink()
-    with pytest.raises(CheckpointError, match=f"{NAME} b.*incomplete.*run --select {NAME}"):
+    with pytest.raises(RegistryError, match=f"{NAME} b.*incomplete.*run --select {NAME}"):
         find_model(NAME, home)
 
 
 def test_a_folder_without_a_model_is_one_line(tmp_path, home):
-    with pytest.raises(CheckpointError, match=r"no config\.json"):
+    with pytest.raises(RegistryError, match=r"no config\.json"):
         find_model(str(tmp_path), home)

@@ -10,12 +10,12 @@ from urllib.request import urlopen
 
 import psutil
 import pytest
-from ports import free_port
-from toy_serving import serve_toy, toy_command, toy_python
+from tests.helpers.ports import free_port
+from tests.training.serving.toy_serving import serve_toy, toy_command, toy_python
 
-from interleave_foundry.training.launch.processes import JOB_MARK, marked
-from interleave_foundry.training.serving import server
-from interleave_foundry.training.serving.server import ServerFailed, newest_line
+from training.launch.processes import JOB_MARK, marked
+from training.serving import server
+from training.serving.server import ServerFailed, newest_line
 
 HERE = Path(__file__).parent
 
@@ -111,7 +111,7 @@ def test_gpus_that_are_not_there_are_one_line(home, monkeypatch):
     monkeypatch.setattr(server, "gpus", lambda: 1)
     settings = server.ServerSettings(gpus=2)
     with pytest.raises(ServerFailed, match=r"1 GPUs here, not 2.*--gpus 0"):
-        server.serve(server.ServedModel("m", "m"), settings, home, str).__enter__()
+        server.serve(server.ServableAgent("m", "m"), settings, home, str).__enter__()
 
 
 @pytest.mark.parametrize(
@@ -133,10 +133,10 @@ def test_the_newest_line_says_where_it_is(tmp_path, written, line):
 APART = """
 import sys, time
 sys.path.insert(0, {here!r})
-from toy_serving import play_toy, serve_toy
-from interleave_foundry.dagster_project.agent_server import serve_in_terminal
-from interleave_foundry.training.serving import ServedModel, ServerSettings
-from interleave_foundry.warehouse import Home
+from tests.training.serving.toy_serving import play_toy, serve_toy
+from dagster_project.cli.agents import serve_in_terminal
+from training.serving import ServedModel, ServerSettings
+from warehouse import Home
 play_toy()
 model = ServedModel("toy", "toy")
 serve_in_terminal(model, ServerSettings(port={port}, flags=({manner!r},)), Home({home!r}))

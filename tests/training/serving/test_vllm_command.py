@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from interleave_foundry.inference.checkpoint.manifest import Manifest
-from interleave_foundry.training.serving import ServedModel, ServerSettings
-from interleave_foundry.training.serving.command import vllm_command, vllm_variables
+from inference.backends.checkpoint.manifest import Manifest
+from training.serving import ServableAgent, ServerSettings
+from training.serving.command import vllm_command, vllm_variables
 
 PARSER = Path(__file__).with_name("parse_flags.py")
 CRITIC = Manifest(
@@ -19,8 +19,8 @@ CRITIC = Manifest(
     image_max_pixels=96 * 96,
     max_new_tokens={"critic": 300},
 )
-TRAINED = ServedModel("critic_rl_checkpoint@a", "/c/a", manifest=CRITIC, longest=4096)
-FOREIGN = ServedModel("Qwen/Qwen3-VL-8B-Instruct", "Qwen/Qwen3-VL-8B-Instruct", "main")
+TRAINED = ServableAgent("critic_rl_checkpoint@a", "/c/a", manifest=CRITIC, longest=4096)
+FOREIGN = ServableAgent("Qwen/Qwen3-VL-8B-Instruct", "Qwen/Qwen3-VL-8B-Instruct", "main")
 ON_CPU, ON_GPUS = ServerSettings(), ServerSettings(gpus=2, host="0.0.0.0", port=8001)
 
 
@@ -61,7 +61,7 @@ def test_a_trained_agent_is_asked_as_in_training(settings):
 
 def test_a_planner_may_be_shown_more_pictures():
     manifest = CRITIC.model_copy(update={"role": "planner"})
-    flags = flags_of(ServedModel("p", "/p", manifest=manifest), ON_CPU)
+    flags = flags_of(ServableAgent("p", "/p", manifest=manifest), ON_CPU)
     assert json.loads(flags["limit-mm-per-prompt"])["image"]["count"] == 16
 
 
@@ -77,7 +77,7 @@ def test_models_of_others_keep_their_own_manner():
     [(4096, None, "4096"), (262_144, None, "32768"), (None, None, "32768"), (4096, 1000, "1000")],
 )
 def test_a_question_is_as_long_as_it_may_be(longest, asked, length):
-    model = ServedModel("m", "/m", longest=longest)
+    model = ServableAgent("m", "/m", longest=longest)
     assert flags_of(model, ServerSettings(max_length=asked))["max-model-len"] == length
 
 
@@ -92,7 +92,7 @@ def test_more_flags_come_last():
 
 
 def test_what_is_here_is_not_looked_for_elsewhere(tmp_path):
-    assert vllm_variables(ServedModel("m", str(tmp_path)))["HF_HUB_OFFLINE"] == "1"
+    assert vllm_variables(ServableAgent("m", str(tmp_path)))["HF_HUB_OFFLINE"] == "1"
 
 
 @pytest.mark.slow

@@ -5,13 +5,13 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from interleave_foundry.training.serving import ServedModel, Server, ServerSettings, serve, server
-from interleave_foundry.warehouse import Home
+from training.serving import ServableAgent, ServerSettings, VllmServer, serve, server
+from warehouse import Home
 
 TOY = str(Path(__file__).with_name("toy_server.py"))
 
 
-def toy_command(python: Path, model: ServedModel, settings: ServerSettings) -> list[str]:
+def toy_command(python: Path, model: ServableAgent, settings: ServerSettings) -> list[str]:
     return [str(python), TOY, str(settings.port), *settings.flags]
 
 
@@ -21,12 +21,12 @@ def toy_python(*_: object) -> Path:
 
 def serve_toy(
     home: Home, port: int, *flags: str, starting: Callable[[str], object] = str
-) -> AbstractContextManager[Server]:
+) -> AbstractContextManager[VllmServer]:
     """Call it where `vllm_command` and `python_of` are the toy's: see `play_toy`."""
     settings = ServerSettings(port=port, flags=flags)
-    return serve(ServedModel("toy", "toy"), settings, home, str, starting)
+    return serve(ServableAgent("toy", "toy"), settings, home, str, starting)
 
 
 def play_toy() -> None:
     """For this process: from now on the toy is what is started."""
-    server.vllm_command, server.python_of = toy_command, toy_python
+    server.vllm_command, server.ensure_environment = toy_command, toy_python

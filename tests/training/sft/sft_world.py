@@ -10,7 +10,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from interleave_foundry.training.sft import SftSettings, sft_job
+from training.sft import SftSettings, sft_job
 
 COLOURS = ("red", "green", "blue", "black")
 

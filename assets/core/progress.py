@@ -1,0 +1,53 @@
+"""Where an asset's progress goes: a terminal bar where there is one, else Dagster's log."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+import dagster as dg
+
+from inference.engine.progress import NullProgress, Progress
+
+ProgressFactory = Callable[[str], Progress]
+_factory: ContextVar[ProgressFactory | None] = ContextVar("progress_factory", default=None)
+
+
+class LogProgress:
+    """Writes `done/total` to a run's log, at most once every ten seconds and at the end."""
+
+    def __init__(self, log: Callable[[str], None], label: str, every_seconds: float = 10.0) -> None:
+        self._log, self._label, self._every = log, label, every_seconds
+        self._last = time.monotonic()
+
+    def update(self, done: int, total: int, note: str = "") -> None:
+        if done < total and time.monotonic() - self._last < self._every:
+            return
+        self._last = time.monotonic()
+        self._log(f"{self._label}: {done}/{total}{f' ({note})' if note else ''}")
+
+
+@contextmanager
+def reporting_to(factory: ProgressFactory) -> Iterator[None]:
+    """Send the progress of assets materialized in this process to `factory(label)`."""
+    token = _factory.set(factory)
+    try:
+        yield
+    finally:
+        _factory.reset(token)
+
+
+def progress_factory() -> ProgressFactory:
+    """Where progress goes in this process, beside Dagster's log; nowhere, if nobody asked."""
+    return _factory.get() or (lambda _label: NullProgress())
+
+
+def progress_of(context: dg.AssetExecutionContext) -> Progress:
+    """The progress listener of an asset's run, labelled with asset and shard."""
+    factory = _factory.get()
+    return factory(_label(context)) if factory else LogProgress(context.log.info, _label(context))
+
+
+def _label(context: dg.AssetExecutionContext) -> str:
+    shard = f" {context.partition_key}" if context.has_partition_key else ""
+    return f"{context.asset_key.to_user_string()}{shard}"

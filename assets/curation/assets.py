@@ -1,0 +1,167 @@
+"""From scores to training sets: steps, critic and planner sets, sequences, and their exports."""
+
+from dataclasses import asdict
+from typing import Any
+
+import dagster as dg
+
+from inference.agent_prompts.templates import version_of
+from schemas.curation import CRITIC_RL, CRITIC_SFT, PLANNER_SFT, SEQUENCES, STEPS
+
+from ..core import figures
+from ..core.foundry import FoundryResource
+from ..core.node import Node, node, picture, sample
+from .critic_sets import build_critic_rl, build_critic_sft
+from .exports import FORMAT_VERSION, export_all, published
+from .planner_sets import build_planner_sft
+from .reports import CriticReport, StepsReport
+from .sequences import build_sequences
+from .steps import build_steps
+
+_STORIES = ("prompts", "plans", "trajectories")
+_JUDGED = ("plans", "trajectories", "scores", "steps")
+
+
+def _agent_prompts(foundry: FoundryResource, _instance: dg.DagsterInstance) -> list[str]:
+    """Versions of the agent prompts, whose newest the settings may mean by a bare name."""
+    critic, planner = foundry.settings.curation.critic, foundry.settings.curation.planner
+    names = (critic.agent_prompt, planner.text_prompt, planner.interleaved_prompt)
+    return [version_of(name) for name in names]
+
+
+def _published(foundry: FoundryResource, instance: dg.DagsterInstance) -> list[object]:
+    """What the export folders hold now, so that one that was deleted is written again."""
+    return [_agent_prompts(foundry, instance), published(foundry.home, foundry.settings.curation)]
+
+
+def _set_node(**special: Any) -> Node:
+    shared = {"group": "data_sets", "sections": ("curation",), "automatic": True}
+    return node(**shared | {"facts": _agent_prompts} | special)
+
+
+STEP_SET = node(
+    name="steps",
+    group="curation",
+    description="Chains of attempts, filtered by named rules, truncated at their best attempt and "
+    "split into SFT and RL by the variance of their scores (paper, section 3.2).",
+    tables=(STEPS,),
+    deps=("prompts", "trajectories", "scores"),
+    sections=("curation",),
+    automatic=True,
+    kinds=frozenset({"duckdb", "parquet"}),
+)
+CRITIC_SFT_SET = _set_node(
+    name="critic_sft",
+    description="Critic SFT samples, verdicts balanced per iteration.",
+    tables=(CRITIC_SFT,),
+    deps=_JUDGED,
+)
+CRITIC_RL_SET = _set_node(
+    name="critic_rl",
+    description="Critic RL prompts with their ground truth, verdicts balanced per iteration.",
+    tables=(CRITIC_RL,),
+    deps=_JUDGED,
+)
+PLANNER_SFT_SET = _set_node(
+    name="planner_sft",
+    description="Plans from requests, plans continued from a cut, imported interleaved documents.",
+    tables=(PLANNER_SFT,),
+    deps=_STORIES,
+    code_version="2",
+)
+SEQUENCE_SET = _set_node(
+    name="sequences",
+    description="Whole stories as interleaved sequences, in an easy and a reflection form.",
+    tables=(SEQUENCES,),
+    deps=_STORIES,
+)
+EXPORT_SET = _set_node(
+    name="exports",
+    description="The sets as LLaMA-Factory, verl, the reference's JSONL and Hugging Face datasets "
+    "read them, each with a card.",
+    deps=("steps", "critic_sft", "critic_rl", "planner_sft", "sequences"),
+    kinds=frozenset({"python", "huggingface"}),
+    facts=_published,
+    code_version=str(FORMAT_VERSION),
+)
+
+
+@dg.asset(**STEP_SET.asset_args())
+def steps(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg.MaterializeResult:
+    table, report = build_steps(foundry.home, foundry.settings.curation)
+    return STEP_SET.record(context, foundry, {STEPS: table}, _steps_metadata(report))
+
+
+@dg.asset(**CRITIC_SFT_SET.asset_args())
+def critic_sft(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg.MaterializeResult:
+    rows, report = build_critic_sft(foundry.home, foundry.settings.curation)
+    return CRITIC_SFT_SET.record(context, foundry, {CRITIC_SFT: rows}, _critic_metadata(report))
+
+
+@dg.asset(**CRITIC_RL_SET.asset_args())
+def critic_rl(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg.MaterializeResult:
+    rows, report = build_critic_rl(foundry.home, foundry.settings.curation)
+    return CRITIC_RL_SET.record(context, foundry, {CRITIC_RL: rows}, _critic_metadata(report))
+
+
+@dg.asset(**PLANNER_SFT_SET.asset_args())
+def planner_sft(
+    context: dg.AssetExecutionContext, foundry: FoundryResource
+) -> dg.MaterializeResult:
+    table, report = build_planner_sft(foundry.home, foundry.settings.curation)
+    aside = [{"document": name, "reason": reason} for name, reason in report.quarantined[:20]]
+    metadata = {"sources": report.rows, "set_aside": sample(aside)}
+    return PLANNER_SFT_SET.record(context, foundry, {PLANNER_SFT: table}, metadata)
+
+
+@dg.asset(**SEQUENCE_SET.asset_args())
+def sequences(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg.MaterializeResult:
+    rows, report = build_sequences(foundry.home, foundry.settings.curation)
+    metadata = {"forms": report.rows, "left_out": report.left_out}
+    return SEQUENCE_SET.record(context, foundry, {SEQUENCES: rows}, metadata)
+
+
+@dg.asset(**EXPORT_SET.asset_args())
+def exports(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg.MaterializeResult:
+    metadata: dict[str, Any] = {}
+    for export in export_all(foundry.home, foundry.settings.curation):
+        metadata[export.name] = dg.MetadataValue.path(str(export.path))
+        metadata[f"{export.name}/card"] = dg.MetadataValue.md(export.card.markdown())
+    return EXPORT_SET.describe(context, foundry, {}, metadata)
+
+
+def _steps_metadata(report: StepsReport) -> dict[str, Any]:
+    variance, of_steps = report.prompt_variance, report.variance
+    return {
+        "theta": report.theta,
+        "kept": report.kept,
+        "dropped": report.dropped,
+        "sft_steps": report.sft,
+        "rl_steps": report.rl,
+        "variance": picture(
+            figures.variance_histogram(variance.edges, variance.counts, report.theta, "prompts"),
+            "Variance of scores, with theta",
+        ),
+        "step_variance": picture(
+            figures.variance_histogram(of_steps.edges, of_steps.counts, report.theta),
+            "Variance of the scores of every kept step, with theta",
+        ),
+        "filter": picture(
+            figures.kept_and_dropped(report.kept, report.dropped), "Steps kept and dropped"
+        ),
+        "score_by_iteration": picture(
+            figures.score_by_iteration([asdict(row) for row in report.scores]),
+            "Overall score by iteration",
+        ),
+    }
+
+
+def _critic_metadata(report: CriticReport) -> dict[str, Any]:
+    return {
+        "left_out": report.left_out,
+        "agent_prompt": report.agent_prompt_version,
+        "balance": picture(
+            figures.balance_by_iteration([asdict(row) for row in report.balance]),
+            "Verdicts by iteration, before and after balancing",
+        ),
+    }

@@ -1,0 +1,117 @@
+"""Cards: what an export holds and where it came from, for people (Markdown) and tools (JSON)."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import orjson
+
+from schemas import Table
+from schemas.curation import STEPS
+from warehouse import Home
+
+from ..core.duckdb_session import duckdb_session
+from .settings import CurationSettings
+from .steps import theta_of
+
+# Column that names the model, by table: where the rows came from.
+_SOURCES = {
+    "packs": "SELECT DISTINCT pack FROM prompts",
+    "planners": "SELECT DISTINCT planner FROM plans",
+    "generators": "SELECT DISTINCT generator FROM attempts",
+    "critics": "SELECT DISTINCT critic FROM attempts",
+    "scorers": "SELECT DISTINCT scorer FROM scores",
+}
+
+
+@dataclass(frozen=True)
+class Card:
+    """The facts of an export. `fingerprint` follows from all of its content."""
+
+    name: str
+    title: str
+    use: str
+    fingerprint: str
+    counts: dict[str, int]
+    splits: dict[str, int]
+    sources: dict[str, list[str]]
+    thresholds: dict[str, Any]
+    tables: dict[str, str | None]
+    files: dict[str, str]
+
+    def json(self) -> bytes:
+        return orjson.dumps(asdict(self), option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS)
+
+    def markdown(self) -> str:
+        names = {what: ", ".join(found) for what, found in self.sources.items()}
+        parts = [
+            f"# {self.title}\n\n{self.use}\n",
+            _section("Rows", "what", "rows", self.counts),
+            _section("Prompts and steps by split", "split", "count", self.splits),
+            _section("Sources", "what", "names", names),
+            _section("Thresholds", "setting", "value", self.thresholds),
+            _section("Content hashes of the tables", "table", "sha256", self.tables),
+            _section("Hashes of the files", "file", "sha256", self.files),
+        ]
+        return "\n".join(parts)
+
+
+def sources(home: Home) -> dict[str, list[str]]:
+    """Packs and models that the lake's rows came from."""
+    connection = duckdb_session(home)
+    return {
+        name: sorted(str(row[0]) for row in connection.execute(sql).fetchall())
+        for name, sql in _SOURCES.items()
+    }
+
+
+def agent_prompts(home: Home, tables: tuple[Table, ...]) -> list[str]:
+    """Versions of the agent prompts in some tables."""
+    connection = duckdb_session(home)
+    found: set[str] = set()
+    for table in tables:
+        if "agent_prompt_version" in table.columns:
+            sql = f"SELECT DISTINCT agent_prompt_version FROM {table.name}"
+            found.update(row[0] for row in connection.execute(sql).fetchall())
+    return sorted(found)
+
+
+def splits(home: Home) -> dict[str, int]:
+    """Prompts by their split, and train steps by theirs."""
+    connection = duckdb_session(home)
+    prompts = "SELECT 'prompts: ' || split, count(*) FROM prompts GROUP BY 1 ORDER BY 1"
+    steps = (
+        "SELECT 'steps: ' || coalesce(split, drop_reason, 'unused'), count(*) "
+        "FROM steps GROUP BY 1 ORDER BY 1"
+    )
+    return {name: count for sql in (prompts, steps) for name, count in _pairs(connection, sql)}
+
+
+def thresholds(home: Home, settings: CurationSettings) -> dict[str, Any]:
+    """Every threshold by its dotted name, and the theta that resulted."""
+    flat = _flat(settings.model_dump(mode="json", exclude={"exports": True, "planner": {"comm"}}))
+    return {"theta": theta_of(home.lake.read(STEPS), settings.split), **flat}
+
+
+def content_hashes(home: Home, tables: tuple[Table, ...]) -> dict[str, str | None]:
+    return {table.name: home.lake.content_hash(table) for table in tables}
+
+
+def _pairs(connection: Any, sql: str) -> list[tuple[str, int]]:
+    return [(str(name), int(count)) for name, count in connection.execute(sql).fetchall()]
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            flat |= _flat(value, f"{prefix}{name}.")
+        else:
+            flat[f"{prefix}{name}"] = value
+    return flat
+
+
+def _section(title: str, key: str, value: str, rows: Mapping[str, Any]) -> str:
+    lines = [f"## {title}", "", f"| {key} | {value} |", "| --- | --- |"]
+    lines += [f"| {name} | {'' if cell is None else cell} |" for name, cell in rows.items()]
+    return "\n".join([*lines, ""])

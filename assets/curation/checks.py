@@ -1,0 +1,130 @@
+"""What must hold of the training sets before anything is trained on them."""
+
+import pyarrow.compute as pc
+
+from schemas import Table
+from schemas.curation import CRITIC_RL, CRITIC_SFT, PLANNER_SFT, SEQUENCES, STEPS
+from schemas.prompts import PROMPTS
+
+from ..core import integrity
+from ..core.checks import Rule, blocking_checks, schema_broken
+from ..core.foundry import FoundryResource
+from ..trajectories.assets import SCORE_SET, TRAJECTORY_SET
+from .assets import CRITIC_RL_SET, CRITIC_SFT_SET, PLANNER_SFT_SET, SEQUENCE_SET, STEP_SET
+from .settings import BalanceSettings
+
+
+def _shards_hold(foundry: FoundryResource, _shard: str | None) -> integrity.Broken:
+    """Checks of a shard's run saw that shard alone; here all of them are looked at together."""
+    return [
+        broken
+        for upstream in (TRAJECTORY_SET, SCORE_SET)
+        for broken in schema_broken(upstream, foundry)
+    ]
+
+
+def _prompts_in_one_split(foundry: FoundryResource, _shard: str | None) -> integrity.Broken:
+    lake = foundry.home.lake
+    steps = lake.read(STEPS, columns=["prompt_id", "split"])
+    prompts = lake.read(PROMPTS, columns=["prompt_id", "split"])
+    sides = [(s, steps.filter(pc.field("split") == s)) for s in ("sft", "rl")]
+    held_out = prompts.filter(pc.field("split") != "train")
+    return integrity.shared_prompts([*sides, ("held-out", held_out)])
+
+
+def _only_training_prompts(table: Table, split: str | None) -> Rule:
+    """A set holds prompts of the train split alone and, for critic sets, of its own side."""
+
+    def rule(foundry: FoundryResource, _shard: str | None) -> integrity.Broken:
+        lake = foundry.home.lake
+        rows = lake.read(table, columns=["prompt_id"])
+        prompts = lake.read(PROMPTS, columns=["prompt_id", "split"])
+        strangers = [("held-out", prompts.filter(pc.field("split") != "train"))]
+        if split:
+            steps = lake.read(STEPS, columns=["prompt_id", "split"])
+            other = "rl" if split == "sft" else "sft"
+            strangers.append((other, steps.filter(pc.field("split") == other)))
+        return [
+            b
+            for name, s in strangers
+            for b in integrity.shared_prompts([(table.name, rows), (name, s)])
+        ]
+
+    return rule
+
+
+def _placeholders(table: Table, images: str = "images") -> Rule:
+    def rule(foundry: FoundryResource, _shard: str | None) -> integrity.Broken:
+        return integrity.mismatched_placeholders(foundry.home.lake.read(table), images)
+
+    return rule
+
+
+def _images_present(table: Table, *columns: str) -> Rule:
+    def rule(foundry: FoundryResource, _shard: str | None) -> integrity.Broken:
+        data = foundry.home.lake.read(table, columns=list(columns))
+        return integrity.missing_images(foundry.home.images, integrity.names_in(data))
+
+    return rule
+
+
+def _balanced(table: Table, verdict: str, side: str) -> Rule:
+    def rule(foundry: FoundryResource, _shard: str | None) -> integrity.Broken:
+        settings: BalanceSettings = getattr(foundry.settings.curation.critic, f"balance_{side}")
+        if settings.mode == "none":
+            return []
+        rows, one_sided = foundry.home.lake.read(table), settings.one_sided == "keep"
+        return integrity.unbalanced_verdicts(rows, verdict, settings.tolerance, one_sided)
+
+    return rule
+
+
+_TRAIN_ONLY = "Nothing of a prompt is in two of SFT, RL and held-out"
+_PLACEHOLDERS = "As many <image> placeholders as pictures"
+_IMAGES = "Every picture is in the store"
+_BALANCED = "As many True as False in every iteration, within the tolerance"
+
+steps_checks = blocking_checks(
+    STEP_SET,
+    {
+        "shards_hold": ("Keys and references hold over all shards", _shards_hold),
+        "splits_disjoint": (_TRAIN_ONLY, _prompts_in_one_split),
+    },
+)
+critic_sft_checks = blocking_checks(
+    CRITIC_SFT_SET,
+    {
+        "splits_disjoint": (_TRAIN_ONLY, _only_training_prompts(CRITIC_SFT, "sft")),
+        "placeholders_match": (_PLACEHOLDERS, _placeholders(CRITIC_SFT)),
+        "images_present": (_IMAGES, _images_present(CRITIC_SFT, "images")),
+        "verdicts_balanced": (_BALANCED, _balanced(CRITIC_SFT, "accepted", "sft")),
+    },
+)
+critic_rl_checks = blocking_checks(
+    CRITIC_RL_SET,
+    {
+        "splits_disjoint": (_TRAIN_ONLY, _only_training_prompts(CRITIC_RL, "rl")),
+        "placeholders_match": (
+            _PLACEHOLDERS,
+            _placeholders(CRITIC_RL, "[origin_image, edited_image]"),
+        ),
+        "images_present": (_IMAGES, _images_present(CRITIC_RL, "origin_image", "edited_image")),
+        "verdicts_balanced": (_BALANCED, _balanced(CRITIC_RL, "evaluation.success", "rl")),
+    },
+)
+planner_sft_checks = blocking_checks(
+    PLANNER_SFT_SET,
+    {
+        "splits_disjoint": (_TRAIN_ONLY, _only_training_prompts(PLANNER_SFT, None)),
+        "placeholders_match": (_PLACEHOLDERS, _placeholders(PLANNER_SFT)),
+        "images_present": (_IMAGES, _images_present(PLANNER_SFT, "images")),
+    },
+)
+sequences_checks = blocking_checks(
+    SEQUENCE_SET,
+    {
+        "splits_disjoint": (_TRAIN_ONLY, _only_training_prompts(SEQUENCES, None)),
+        "placeholders_match": (_PLACEHOLDERS, _placeholders(SEQUENCES)),
+        "images_present": (_IMAGES, _images_present(SEQUENCES, "images")),
+    },
+)

@@ -1,0 +1,210 @@
+"""Every threshold of the curation: filter, split, verdicts, balance, data sets, exports.
+
+The paper (section 3.2) names the rules but prints no numbers; the defaults here are this project's.
+"""
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+
+from schemas.yaml_config import ConfigModel
+
+Rule = Literal["negative_trend", "degradation", "persistent_low_quality"]
+
+
+class FilterSettings(ConfigModel):
+    """Which steps are dropped. A step is its chain of attempts, scored 0-10 each."""
+
+    rules: tuple[Rule, ...] = Field(
+        default=("negative_trend", "degradation", "persistent_low_quality"),
+        description="Rules that apply; a step's drop_reason is the first that it breaks",
+    )
+    min_slope: float = Field(
+        default=-0.25,
+        description="negative_trend: least-squares slope of the overall scores, per iteration, "
+        "below which a chain counts as falling",
+    )
+    stable_high: float = Field(
+        default=8.0,
+        ge=0,
+        le=10,
+        description="negative_trend: a chain whose every attempt scores at least this is kept",
+    )
+    max_degradation: float = Field(
+        default=0.0,
+        ge=0,
+        description="degradation: how far the best retry may stay below the first attempt; 0 is "
+        "EditThinker's rule, keep if max(S_t>1) >= S_1",
+    )
+    low_quality: float = Field(
+        default=5.0,
+        ge=0,
+        le=10,
+        description="persistent_low_quality: a chain whose best score is below this is dropped",
+    )
+
+
+class SplitSettings(ConfigModel):
+    """How kept steps of train prompts are divided into SFT (calm) and RL (varied)."""
+
+    theta: float | None = Field(
+        default=None, ge=0, description="Variance above which a prompt goes to RL; null: by ratio"
+    )
+    ratio: float = Field(
+        default=2.0, gt=0, description="Without theta: SFT steps wanted per RL step (paper: 2:1)"
+    )
+    prompt_variance: Literal["mean", "max"] = Field(
+        default="mean", description="How the variances of a prompt's kept steps become the prompt's"
+    )
+    off_side: Literal["move", "leave_out"] = Field(
+        default="move",
+        description="Steps on the other side of theta than their prompt: move along with it, or "
+        "leave them out of both sets",
+    )
+
+
+class VerdictSettings(ConfigModel):
+    """When the teacher critic's verdict and the scores contradict each other."""
+
+    accept_at_least: float = Field(
+        default=6.0, ge=0, le=10, description="An accepted picture scores at least this overall"
+    )
+    reject_at_most: float = Field(
+        default=9.5,
+        ge=0,
+        le=10,
+        description="A rejected picture scores at most this overall: one flaw in a good picture "
+        "costs a point or two, so only a nearly perfect score contradicts a rejection",
+    )
+    sft: Literal["drop", "critic"] = Field(
+        default="drop", description="SFT rows in contradiction: drop, or learn the critic's verdict"
+    )
+    rl: Literal["drop", "critic", "scores"] = Field(
+        default="scores",
+        description="RL rows in contradiction: drop, or whose word is the truth",
+    )
+    unproven_rewrites: bool = Field(
+        default=False,
+        description="Learn (SFT) the rewrite that followed the best picture, which led to none "
+        "that is better",
+    )
+
+
+class BalanceSettings(ConfigModel):
+    """Resampling of verdicts, so that every iteration has as many True as False."""
+
+    mode: Literal["up", "down", "none"] = Field(
+        default="up",
+        description="up: repeat the rarer verdict, then sample the other down to it; down: only "
+        "the latter; none: leave as is",
+    )
+    max_copies: int = Field(
+        default=3, ge=1, description="up: how often a row may occur in all, itself included"
+    )
+    one_sided: Literal["drop", "keep"] = Field(
+        default="drop", description="Rows of an iteration that has only one kind of verdict"
+    )
+    tolerance: float = Field(
+        default=0.02,
+        ge=0,
+        le=0.5,
+        description="Allowed distance of the share of True from one half, in every iteration",
+    )
+    seed: int = Field(default=0, description="Which rows are repeated and left out")
+
+
+class CriticSettings(ConfigModel):
+    """The critic's SFT and RL sets."""
+
+    agent_prompt: str = Field(
+        default="critic", description="Agent prompt, by name (newest) or name@version"
+    )
+    verdicts: VerdictSettings = Field(
+        default_factory=VerdictSettings, description="Contradictions between critic and scores"
+    )
+    balance_sft: BalanceSettings = Field(
+        default_factory=BalanceSettings, description="Balance of the SFT set"
+    )
+    balance_rl: BalanceSettings = Field(
+        default_factory=lambda: BalanceSettings(mode="down"), description="Balance of the RL set"
+    )
+    canvas_size: int | None = Field(
+        default=None,
+        ge=8,
+        description="Pixels on a side of the white canvas that stands before a first picture; "
+        "null: as large as the pictures",
+    )
+
+
+class CommSettings(ConfigModel):
+    """Import of interleaved documents in CoMM's format."""
+
+    path: Path | None = Field(
+        default=None, description="JSON, JSON lines or .pt file of documents; null: no import"
+    )
+    images: Path | None = Field(
+        default=None, description="Folder that image_path is relative to; null: beside the file"
+    )
+    max_steps: int = Field(default=30, ge=1, description="Longer documents are quarantined")
+
+
+class PlannerSettings(ConfigModel):
+    """The planner's SFT set. Planner data is not filtered (paper, section 3.2)."""
+
+    text_prompt: str = Field(
+        default="planner-text", description="Agent prompt for requests of text alone"
+    )
+    interleaved_prompt: str = Field(
+        default="planner-interleaved", description="Agent prompt for requests with pictures"
+    )
+    continuations: bool = Field(
+        default=True, description="Add plans to be continued from a random step"
+    )
+    comm: CommSettings = Field(default_factory=CommSettings, description="Import of CoMM documents")
+    seed: int = Field(default=0, description="Where plans are cut")
+
+
+class SequenceSettings(ConfigModel):
+    """Whole stories as interleaved sequences."""
+
+    forms: tuple[Literal["easy", "reflection"], ...] = Field(
+        default=("easy", "reflection"), description="Forms to write"
+    )
+    exhausted: bool = Field(
+        default=False,
+        description="Also stories with a step whose picture was chosen without being accepted",
+    )
+
+
+class ExportSettings(ConfigModel):
+    """Data sets as other tools read them."""
+
+    formats: tuple[Literal["llamafactory", "verl", "reference", "huggingface"], ...] = Field(
+        default=("llamafactory", "verl", "reference", "huggingface"), description="What is written"
+    )
+    verl_images: Literal["embedded", "paths"] = Field(
+        default="embedded",
+        description="embedded: the Parquet file is complete in itself; paths: relative to the "
+        "export's folder, which verl must be started in",
+    )
+    rows_per_file: int = Field(
+        default=10_000, ge=1, description="Rows per Parquet file of the Hugging Face export"
+    )
+
+
+class CurationSettings(ConfigModel):
+    """Everything between scores and exported data sets."""
+
+    filter: FilterSettings = Field(
+        default_factory=FilterSettings, description="Which steps are dropped"
+    )
+    split: SplitSettings = Field(
+        default_factory=SplitSettings, description="SFT or RL, by variance"
+    )
+    critic: CriticSettings = Field(default_factory=CriticSettings, description="Critic sets")
+    planner: PlannerSettings = Field(default_factory=PlannerSettings, description="Planner set")
+    sequences: SequenceSettings = Field(
+        default_factory=SequenceSettings, description="Interleaved sequences"
+    )
+    exports: ExportSettings = Field(default_factory=ExportSettings, description="Exports")

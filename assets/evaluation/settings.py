@@ -1,0 +1,57 @@
+"""What is evaluated, on how many held-out items, and how sure the numbers must be."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from schemas.yaml_config import ConfigModel
+
+VariantName = Literal[
+    "generator_only",
+    "base",
+    "planner_sft",
+    "full_sft",
+    "rl_no_step",
+    "rl_no_accuracy",
+    "full_rl",
+    "one_agent",
+    "unfiltered",
+    "t_max_1",
+    "t_max_3",
+    "t_max_5",
+]
+
+
+class ItemSettings(ConfigModel):
+    """How many items of a held-out split are used; all of them where there are fewer."""
+
+    stories: int = Field(ge=0, description="Requests to plan and to tell")
+    verdicts: int = Field(
+        ge=0, description="Stored attempts to judge, as many again for each of the two verdicts"
+    )
+
+
+class EvaluationSettings(ConfigModel):
+    """Evaluation on held-out requests of the told pack, and the ablation (paper, table 5)."""
+
+    variants: tuple[VariantName, ...] = Field(
+        default=("generator_only", "planner_sft", "full_sft", "full_rl"),
+        min_length=1,
+        description="Variants of the system that the asset `evaluation` compares",
+    )
+    heldout: ItemSettings = Field(
+        default=ItemSettings(stories=120, verdicts=200),
+        description="Templates and combinations of terms never trained on",
+    )
+    heldout_category: ItemSettings = Field(
+        default=ItemSettings(stories=60, verdicts=60),
+        description="Whole sub-categories never trained on; reported, but without a bar",
+    )
+    t_max: int = Field(5, ge=1, description="Attempts per step where a critic looks on (paper: 5)")
+    redraws: int = Field(
+        1, ge=1, description="Drawings of a rewritten prompt, whose grades are averaged"
+    )
+    seed: int = Field(0, description="Which items are used, and every draw's seed")
+    in_flight: int = Field(96, ge=1, description="Items worked on at once: fills an agent's batch")
+    resamples: int = Field(2000, ge=100, description="Bootstrap resamples behind an interval")
+    confidence: float = Field(0.95, gt=0.5, lt=1, description="Probability of the intervals")

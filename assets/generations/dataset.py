@@ -1,0 +1,133 @@
+"""The stories of a batch as Parquet of a Hugging Face `datasets` directory.
+
+    datasets.load_dataset(".interleave/exports/generations/requests", split="train")
+
+A row is a request: `images` and `texts` are its steps in order, a picture or none and the words
+told beside it. Every batch has a file of its own, so that batches can be told at the same time.
+"""
+
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from schemas import FoundryError
+from schemas.generations import GenerationRow
+from warehouse import Home, ImageStore
+
+from .batch_results import BatchResults
+
+_CARD = """\
+---
+configs:
+- config_name: default
+  data_files:
+  - split: train
+    path: data/*.parquet
+---
+
+# Stories in pictures and text
+
+A row is a request and the story told for it, by `interleave run --select generations`.
+`datasets.load_dataset(this_folder, split="train")` reads it.
+
+| column | what it is |
+|---|---|
+| `generation_id`, `id` | id of the request; the requester's own name for it |
+| `request`, `given_images` | what was asked for, and the pictures given with it |
+| `status`, `error` | complete, exhausted, stopped, refused or failed; why there is no story |
+| `names`, `texts`, `images` | the steps: name, words, picture (null: words alone) |
+| `accepted` | whether the critic accepted the picture (null: there is none) |
+| `planner`, `generator`, `critic` | who told it |
+| `t_max`, `seed`, `candidates`, `attempts` | by which rules, and how many pictures were drawn |
+"""
+_PLAIN = (
+    "generation_id",
+    "status",
+    "error",
+    "planner",
+    "generator",
+    "critic",
+    "t_max",
+    "seed",
+    "candidates",
+    "attempts",
+)
+
+
+def dataset_folder(home: Home, name: str) -> Path:
+    """Where the dataset of some requests is."""
+    return home.exports / "generations" / name
+
+
+def write_dataset(images: ImageStore, folder: Path, batch: str, answers: BatchResults) -> None:
+    """Replace a batch's file.
+
+    Raises:
+        BadImageError: a picture is missing or damaged.
+        FoundryError: the folder cannot be written.
+    """
+    rows = (_row(images, answers, request) for request in answers.requests)
+    temporary = folder / f".{batch}-{secrets.token_hex(4)}.tmp"
+    target = folder / "data" / f"{batch}.parquet"
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        (folder / "README.md").write_text(_CARD, "utf-8")
+        _write(temporary, rows)
+        temporary.replace(target)
+    except OSError as error:
+        raise FoundryError(f"{target} cannot be written: {error.strerror or error}") from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _write(path: Path, rows: Iterator[dict[str, Any]]) -> None:
+    """A row at a time: the pictures of a batch need not fit in memory."""
+    schema = _schema()
+    with pq.ParquetWriter(path, schema) as writer:
+        for row in rows:
+            writer.write_table(pa.Table.from_pylist([row], schema=schema))
+
+
+def _row(images: ImageStore, answers: BatchResults, request: GenerationRow) -> dict[str, Any]:
+    steps = answers.steps(request)
+    chosen = {each.step_number: each for each in answers.attempts(request) if each.chosen}
+    shown = [chosen.get(step.step_number) for step in steps]
+    return {
+        **request.model_dump(include=set(_PLAIN)),
+        "id": request.request_key,
+        "request": request.text,
+        "given_images": [_embedded(images, sha256) for sha256 in request.input_images],
+        "names": [step.step_name for step in steps],
+        "texts": [step.auxiliary_text or step.instruction or "" for step in steps],
+        "images": [_embedded(images, each.image) if each else None for each in shown],
+        "accepted": [each.accepted if each else None for each in shown],
+    }
+
+
+def _embedded(images: ImageStore, sha256: str) -> dict[str, Any]:
+    return {"bytes": images.get(sha256).data, "path": f"{sha256}.png"}
+
+
+def _schema() -> pa.Schema:
+    """As `datasets` writes it, so that pictures arrive as pictures, without any code of ours."""
+    from datasets import Features, Image, List, Value
+
+    numbers = {"t_max", "seed", "candidates", "attempts"}
+    plain = {name: Value("int64" if name in numbers else "string") for name in _PLAIN}
+    features = Features(
+        {
+            **plain,
+            "id": Value("string"),
+            "request": Value("string"),
+            "given_images": List(Image()),
+            "names": List(Value("string")),
+            "texts": List(Value("string")),
+            "images": List(Image()),
+            "accepted": List(Value("bool")),
+        }
+    )
+    return features.arrow_schema

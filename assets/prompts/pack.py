@@ -1,0 +1,361 @@
+"""A prompt pack: taxonomy, vocabulary banks and templates in YAML, from which prompts are made.
+
+A pack is a folder `packs/<name>/` (or any folder of that form) with
+
+    taxonomy.yaml      categories, their sub-categories, the suffix variants
+    banks/*.yaml       vocabulary; a file holds one or several banks
+    templates.yaml     prompt templates
+
+taxonomy.yaml:
+
+    title: Little world
+    reader: sketch                            # optional: who must understand terms that are added
+    suffixes:                                 # optional; default: no suffix ever
+      - {weight: 3}                           # no suffix, three times in five
+      - {name: both, text: both visually and textually}
+      - {name: captions, text: Give every picture a caption., for: [how-to, growth]}
+    categories:
+      science:
+        title: Science
+        subcategories:
+          garden:
+            title: Garden
+            description: Plants and how they grow.
+            banks: [plants]                   # where its templates' {slots} are filled from
+          moon: {title: Moon, description: Phases., banks: [sky], heldout: true}
+
+A name (of a category, sub-category, bank, kind or template) is lower case: `a-z0-9_-`.
+`heldout: true` keeps all prompts of a sub-category (split `heldout_category`) or of a template
+(split `heldout`) out of training. A suffix that starts with a small letter continues the prompt's
+last sentence, before its full stop or question mark; one with a capital is a sentence of its own.
+`for` lists the templates that it goes with (default: all).
+
+banks/garden.yaml: bank, kind, terms. `entity` and `action` are the usual kinds; a bank may have
+any others (colour, number, place ...).
+
+    plants:
+      entity:
+        - sunflower
+        - {term: cactus, plural: cacti}       # an explicit form, where the rule does not hold
+        - {term: moss, fixed: true}           # mass nouns, names: no article, no plural
+      action:                                 # a verb phrase, verb first
+        - water {entity:a}                    # {kind} in a term: of this bank; {bank.kind}: any
+        - {term: repot a fern, gerund: repotting a fern}
+
+templates.yaml: an id and a text, or an id and a mapping:
+
+    templates:
+      how-to: How to {action}?
+      growth:
+        text: Show the growth of {plants.entity:a} step by step
+        for: [garden, science]    # sub-categories or categories; default: wherever slots fit
+        except: [moon]            # the exceptions to that
+        suffixes: false           # never add a suffix variant
+        heldout: true
+      duel: "{entity:a} meets {entity#2:a}"
+
+A slot is `{[bank.]kind[#number][:form]}`. `{kind}` draws from all banks of the sub-category,
+`{bank.kind}` from that bank. Slots with the same name and number hold the same term, slots with
+different numbers different terms. Forms: `a` (with a or an), `the`, `plural` of a noun; `gerund`,
+`third` (person singular), `past` of a verb phrase. The first letter of a prompt is capitalised.
+Every template has at least one slot, and a term's slots hold only terms without slots.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache, cached_property
+from hashlib import sha256
+from pathlib import Path
+from typing import Annotated, Literal, Self, get_args
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    RootModel,
+    model_validator,
+)
+
+from schemas import FoundryError
+from schemas.yaml_config import ConfigModel
+
+Form = Literal["a", "the", "plural", "gerund", "third", "past"]
+_SLOT = re.compile(
+    r"\{(?:(?P<bank>[a-z][a-z0-9_-]*)\.)?(?P<kind>[a-z][a-z0-9_-]*)"
+    r"(?:#(?P<number>\d+))?(?::(?P<form>\w+))?\}"
+)
+
+
+@dataclass(frozen=True)
+class TemplateSlot:
+    """A place in a text for a term: of a bank, or (bank None) of the sub-category's banks."""
+
+    bank: str | None
+    kind: str
+    number: int = 1
+    form: str | None = None  # one of Form
+
+    @property
+    def source(self) -> str:
+        return f"{self.bank}.{self.kind}" if self.bank else self.kind
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """Slots of equal key hold the same term."""
+        return self.source, self.number
+
+
+@cache
+def parse(text: str) -> tuple[str | TemplateSlot, ...]:
+    """A text as literal pieces and slots, in order.
+
+    Raises:
+        ValueError: a brace that belongs to no slot, or an unknown form.
+    """
+    pieces: list[str | TemplateSlot] = []
+    end = 0
+    for match in _SLOT.finditer(text):
+        pieces += [text[end : match.start()], _slot(match)]
+        end = match.end()
+    pieces.append(text[end:])
+    for piece in pieces:
+        if isinstance(piece, str) and ("{" in piece or "}" in piece):
+            raise ValueError(f"{piece.strip()!r} has a brace that is no {{[bank.]kind[#n][:form]}}")
+    return tuple(piece for piece in pieces if piece)
+
+
+def _slot(match: re.Match[str]) -> TemplateSlot:
+    bank, kind, number, form = match.group("bank", "kind", "number", "form")
+    if form is not None and form not in get_args(Form):
+        raise ValueError(f"{match[0]} has no form {form!r}; forms are {', '.join(get_args(Form))}")
+    return TemplateSlot(bank, kind, int(number or 1), form)
+
+
+def slots(text: str) -> list[TemplateSlot]:
+    return [piece for piece in parse(text) if isinstance(piece, TemplateSlot)]
+
+
+def _parses(text: str) -> str:
+    parse(text)
+    return text
+
+
+def _has_slot(text: str) -> str:
+    if not slots(text):
+        raise ValueError("a template needs at least one {slot}")
+    return text
+
+
+def _tidy(text: str) -> str:
+    if text != " ".join(text.split()):
+        raise ValueError("has spaces at an end, twice in a row, or a line break")
+    return text
+
+
+def _as_mapping(key: str, what: str) -> BeforeValidator:
+    def spread(value: object) -> object:
+        if isinstance(value, str):
+            return {key: value}
+        if isinstance(value, (dict, BaseModel)):
+            return value
+        raise ValueError(f"{what} is a text or a mapping, not {value!r} (put it in quotes?)")
+
+    return BeforeValidator(spread)
+
+
+Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]*$")]
+Text = Annotated[str, Field(min_length=1), AfterValidator(_tidy), AfterValidator(_parses)]
+
+
+class _Part(ConfigModel):
+    model_config = ConfigDict(populate_by_name=True)
+
+
+class Term(_Part):
+    """A term of a bank, and those of its forms that no rule gives."""
+
+    term: Text = Field(description="Base form: a singular noun, or a verb phrase, verb first")
+    fixed: bool = Field(False, description="No article and no plural: mass nouns and names")
+    a: Text | None = Field(None, description="With an indefinite article")
+    the: Text | None = Field(None, description="With the definite article")
+    plural: Text | None = Field(None, description="Plural")
+    gerund: Text | None = Field(None, description="-ing form")
+    third: Text | None = Field(None, description="Third person singular")
+    past: Text | None = Field(None, description="Past tense")
+
+    @cached_property
+    def slots(self) -> list[TemplateSlot]:
+        return slots(self.term)
+
+    @model_validator(mode="after")
+    def _forms_have_the_same_slots(self) -> Self:
+        wanted = {slot.key for slot in self.slots}
+        for form in get_args(Form):
+            text = getattr(self, form)
+            if text is not None and {slot.key for slot in slots(text)} != wanted:
+                raise ValueError(f"form {form!r} has other slots than the term")
+        return self
+
+
+TermList = Annotated[list[Annotated[Term, _as_mapping("term", "a term")]], Field(min_length=1)]
+Bank = Annotated[dict[Name, TermList], Field(min_length=1)]
+
+
+class BankFile(RootModel[Annotated[dict[Name, Bank], Field(min_length=1)]]):
+    """banks/*.yaml: bank, kind, terms."""
+
+
+class Suffix(_Part):
+    """What may follow a prompt's text."""
+
+    name: Name | None = Field(None, description="Stored with the prompt; null: no suffix")
+    text: Annotated[str, AfterValidator(_tidy)] = Field("", description="What is added")
+    weight: float = Field(1, gt=0, description="How often, relative to the others")
+    only: list[Name] | None = Field(
+        None, alias="for", min_length=1, description="Templates it goes with; default: all"
+    )
+
+
+class SubCategory(_Part):
+    """A sub-category of the taxonomy."""
+
+    title: str = Field(description="Name shown to people")
+    description: str = Field(description="What its prompts are about")
+    banks: list[Name] = Field(min_length=1, description="Where its slots are filled from")
+    heldout: bool = Field(False, description="All its prompts are of split heldout_category")
+
+
+class Category(_Part):
+    """A main category."""
+
+    title: str = Field(description="Name shown to people")
+    subcategories: dict[Name, SubCategory] = Field(min_length=1)
+
+
+class Taxonomy(_Part):
+    """taxonomy.yaml"""
+
+    title: str = Field(description="Name of the pack, shown to people")
+    reader: Literal["sketch"] | None = Field(
+        None,
+        exclude=True,  # the pack's own prompts are the same without it, and so is its digest
+        description="Who must understand the terms that an expansion adds; null: anybody does",
+    )
+    suffixes: list[Suffix] = Field(default_factory=lambda: [Suffix()], min_length=1)
+    categories: dict[Name, Category] = Field(min_length=1)
+
+
+class Template(_Part):
+    """A prompt template."""
+
+    text: Annotated[Text, AfterValidator(_has_slot)] = Field(description="Text with {slots}")
+    only: list[Name] | None = Field(None, alias="for", min_length=1, description="Where it serves")
+    but: list[Name] = Field(default_factory=list, alias="except", description="Where it does not")
+    suffixes: bool = Field(True, description="Whether suffix variants may be added")
+    heldout: bool = Field(False, description="All its prompts are of split heldout")
+
+    @cached_property
+    def slots(self) -> list[TemplateSlot]:
+        return slots(self.text)
+
+
+class TemplateFile(_Part):
+    """templates.yaml"""
+
+    templates: dict[Name, Annotated[Template, _as_mapping("text", "a template")]] = Field(
+        min_length=1
+    )
+
+
+@dataclass(frozen=True)
+class Pack:
+    """A loaded pack: everything in it refers to something that exists."""
+
+    name: str
+    taxonomy: Taxonomy
+    banks: dict[str, Bank]
+    templates: dict[str, Template]
+
+    @cached_property
+    def digest(self) -> str:
+        """A hash of all that the pack says; comments and layout of its files do not count."""
+        models = RootModel[dict[str, Bank]](self.banks), TemplateFile(templates=self.templates)
+        said = [self.name, *(m.model_dump_json() for m in (self.taxonomy, *models))]
+        return sha256("\n".join(said).encode()).hexdigest()
+
+    @cached_property
+    def subcategories(self) -> dict[str, SubCategory]:
+        return {
+            name: sub
+            for category in self.taxonomy.categories.values()
+            for name, sub in category.subcategories.items()
+        }
+
+    @cached_property
+    def category_of(self) -> dict[str, str]:
+        return {
+            sub: name
+            for name, category in self.taxonomy.categories.items()
+            for sub in category.subcategories
+        }
+
+    @cached_property
+    def serves(self) -> dict[str, list[str]]:
+        """Sub-categories that each template serves, in the taxonomy's order."""
+        return {
+            template_id: [sub for sub in self.subcategories if self._serves(template, sub)]
+            for template_id, template in self.templates.items()
+        }
+
+    def terms(self, slot: TemplateSlot, banks: list[str]) -> list[Term]:
+        """Terms that may fill a slot, where `banks` are those of its sub-category or term."""
+        named = [slot.bank] if slot.bank else banks
+        return [term for bank in named for term in self.banks.get(bank, {}).get(slot.kind, [])]
+
+    def _serves(self, template: Template, sub: str) -> bool:
+        names = {sub, self.category_of[sub]}
+        if template.only is not None and not names & set(template.only):
+            return False
+        return not names & set(template.but) and self.fits(template, sub)
+
+    def fits(self, template: Template, sub: str) -> bool:
+        """Whether the sub-category's banks have terms for every slot of the template."""
+        banks = self.subcategories[sub].banks
+        return all(self.terms(slot, banks) for slot in template.slots)
+
+
+def load_pack(name_or_path: str | Path) -> Pack:
+    """The pack of a name (one of `pack_names()`) or of a folder.
+
+    Raises:
+        DocumentError: a file that does not validate or names something unknown; one line
+            `file:line: key: what is wrong` per problem.
+        FoundryError: there is no such pack.
+    """
+    from .pack_loader import read_pack
+
+    return read_pack(_folder(name_or_path))
+
+
+def pack_names() -> list[str]:
+    """The packs that come with the project."""
+    return [folder.name for folder in _packs()]
+
+
+def _packs() -> Iterator[Path]:
+    root = Path(__file__).parent / "packs"
+    return (path.parent for path in sorted(root.glob("*/taxonomy.yaml")))
+
+
+def _folder(name_or_path: str | Path) -> Path:
+    by_name = {folder.name: folder for folder in _packs()}
+    folder = by_name.get(str(name_or_path), Path(name_or_path))
+    if not (folder / "taxonomy.yaml").is_file():
+        raise FoundryError(
+            f"no pack {str(name_or_path)!r}; there are: {', '.join(by_name)}, "
+            "or give a folder with taxonomy.yaml, banks/ and templates.yaml"
+        )
+    return folder

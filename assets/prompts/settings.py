@@ -1,0 +1,70 @@
+"""Settings of the prompt bank."""
+
+from pydantic import Field
+
+from inference.backends.factory import ExpanderBackend
+from inference.backends.providers.settings import ExpanderModel
+from schemas.yaml_config import ConfigModel
+
+
+class BankSettings(ConfigModel):
+    """How a pack's prompts are drawn. The same settings always give the same prompts."""
+
+    seed: int = Field(0, ge=0, description="Another seed gives another selection and order")
+    shard_size: int = Field(100, ge=1, description="Prompts in a shard (Dagster partition)")
+    heldout_share: float = Field(
+        0.05,
+        ge=0,
+        lt=1,
+        description="Share of a sub-category's prompts of split heldout, as far as its held-out "
+        "templates reach (held-out sub-categories come on top)",
+    )
+    heldout_terms: float = Field(
+        0.15,
+        ge=0,
+        lt=1,
+        description="Share of all combinations of terms that is reserved for split heldout",
+    )
+    near_duplicate: float = Field(
+        0.8,
+        gt=0,
+        le=1,
+        description="Jaccard similarity of content words, of the terms and of the whole text, "
+        "from which a prompt is a near-duplicate of an earlier one; 1: only equal sets of words",
+    )
+
+
+class ExpansionSettings(ConfigModel):
+    """A model proposes more terms for the vocabulary banks; what passes the checks joins them."""
+
+    backend: ExpanderBackend = Field(description="Where the model is; its endpoints and keys")
+    model: ExpanderModel = Field(description="The model, and how it is asked")
+    terms_per_bank: int = Field(
+        20, ge=1, le=200, description="New terms asked for in a bank, over all of its kinds"
+    )
+    near_duplicate: float = Field(
+        0.7,
+        gt=0,
+        le=1,
+        description="Jaccard similarity of base forms from which a proposal is a near-duplicate of "
+        "a term that the pack has",
+    )
+    required: bool = Field(
+        True,
+        description="A backend that takes no calls (a refused key, a spent budget) stops the run; "
+        "false: the hand-written banks are used. A bank whose own call fails, after all tries, "
+        "keeps its hand-written terms either way",
+    )
+
+
+class PromptsSettings(ConfigModel):
+    """What prompts are made of beside the packs."""
+
+    expansion: ExpansionSettings | None = Field(
+        None, description="null: the hand-written banks alone"
+    )
+    requests: bool = Field(
+        False,
+        description="What users asked for and were told, by whichever door, becomes prompts of "
+        "split train, in shards of their own; switched off again, all that was made of it goes",
+    )

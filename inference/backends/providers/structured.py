@@ -1,0 +1,115 @@
+"""Answers as JSON of our own schemas: what a model must write, and how it is read.
+
+Thoughts come first, in a field of their own, so that a model thinks before it decides. JSON that
+does not parse is repaired; meaning is not guessed.
+"""
+
+import json
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from ...roles import Plan, PlanStep, Score, Verdict
+from ...vocabulary_protocol import Proposals, ProposedTerm
+
+
+class AnswerFormatError(Exception):
+    """An answer that is not of its schema; the message says why, to the model as well."""
+
+
+class StructuredAnswer(BaseModel):
+    """No field is optional: providers enforce schemas strictly only when all are required."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    reasoning: str = Field(description="Your thoughts, before you decide")
+
+
+AnswerKind = TypeVar("AnswerKind", bound=StructuredAnswer)
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class StepAnswer(_Part):
+    step_number: int
+    step_name: str
+    instruction: str | None
+    prompt: str | None
+    auxiliary_text: str | None
+
+
+class PlanAnswer(StructuredAnswer):
+    execution_plan: list[StepAnswer]
+
+    def plan(self) -> Plan:
+        steps = tuple(PlanStep(**step.model_dump()) for step in self.execution_plan)
+        return Plan(steps, self.reasoning)
+
+
+class VerdictAnswer(StructuredAnswer):
+    previous_step_success: bool
+    refine_prompt: str
+
+    def verdict(self) -> Verdict:
+        accepted = self.previous_step_success
+        return Verdict(accepted, "" if accepted else self.refine_prompt.strip(), self.reasoning)
+
+
+class ScoreAnswer(StructuredAnswer):
+    edit_success: float = Field(ge=0, le=10)
+    over_edit: float = Field(ge=0, le=10)
+    naturalness: float = Field(ge=0, le=10)
+    artifacts: float = Field(ge=0, le=10)
+
+    def score(self) -> Score:
+        return Score(**self.model_dump(exclude={"reasoning"}))
+
+
+class TermAnswer(_Part):
+    kind: str
+    term: str
+    countable: bool
+
+
+class ExpansionAnswer(StructuredAnswer):
+    terms: list[TermAnswer]
+
+    def proposals(self) -> Proposals:
+        terms = tuple(ProposedTerm(**term.model_dump()) for term in self.terms)
+        return Proposals(terms, self.reasoning)
+
+
+def read(text: str, kind: type[AnswerKind]) -> AnswerKind:
+    """What a model wrote, as an answer.
+
+    Raises:
+        Malformed: it is not of the schema, or no JSON that can be repaired.
+    """
+    try:
+        return kind.model_validate(_parsed(text))
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(map(str, first["loc"])) or "the answer"
+        raise AnswerFormatError(f"{where}: {first['msg']}") from error
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return _repaired(text)
+
+
+def _repaired(text: str) -> Any:
+    """Prose, code fences and the like around the object go, too."""
+    import json_repair
+
+    start, end = text.find("{"), text.rfind("}")
+    if start < 0:
+        raise AnswerFormatError("there is no JSON object in it")
+    try:
+        return json_repair.loads(text[start : end + 1 if end > start else None])
+    except (ValueError, RecursionError) as error:  # thousands of open brackets
+        raise AnswerFormatError("its JSON cannot be read") from error

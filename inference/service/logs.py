@@ -1,0 +1,97 @@
+"""Logs, a JSON object a line; without what users ask for, unless a setting wants it."""
+
+import logging
+import sys
+import traceback
+from contextvars import ContextVar
+from datetime import UTC, datetime
+from typing import Any
+
+import orjson
+
+from .lifecycle import RunEvent, RunStarted
+from .run import GenerationRun
+from .settings import LogSettings
+
+REQUEST_ID: ContextVar[str | None] = ContextVar("request_id", default=None)
+
+_QUIET = ("httpx", "httpcore", "uvicorn.access")
+
+_log = logging.getLogger(__name__)
+
+
+def log_as_json(settings: LogSettings) -> None:
+    """Send all logs of this process to standard error."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonLines(settings.prompts))
+    root = logging.getLogger()
+    root.handlers = [handler]
+    root.setLevel(settings.level.upper())
+    for name in _QUIET:
+        logging.getLogger(name).setLevel(logging.WARNING)
+
+
+class JsonLines(logging.Formatter):
+    """A record as a line.
+
+    Args:
+        prompts: also messages of exceptions, which may quote what a user asked for.
+    """
+
+    def __init__(self, prompts: bool = False) -> None:
+        super().__init__()
+        self._prompts = prompts
+
+    def format(self, record: logging.LogRecord) -> str:
+        """See `logging.Formatter`."""
+        line: dict[str, Any] = {
+            "time": datetime.fromtimestamp(record.created, UTC),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            "request_id": REQUEST_ID.get(),
+            **getattr(record, "fields", {}),
+        }
+        if record.exc_info and record.exc_info[1]:
+            line["error"] = self._error(record.exc_info[1])
+        return orjson.dumps(line, default=str).decode("utf-8", "replace")
+
+    def _error(self, error: BaseException) -> dict[str, Any]:
+        frames = traceback.extract_tb(error.__traceback__)
+        told: dict[str, Any] = {
+            "type": type(error).__name__,
+            "frames": [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames],
+        }
+        return told | ({"message": str(error)} if self._prompts else {})
+
+
+class GenerationLog:
+    """A line when a request begins to be told, and one when it is over."""
+
+    def __init__(self, prompts: bool) -> None:
+        self._prompts = prompts
+
+    def happened(self, run: GenerationRun, event: RunEvent) -> None:
+        """Take in the next event of a request."""
+        fields: dict[str, Any] = {"response_id": run.id, "owner": run.owner}
+        if isinstance(event, RunStarted):
+            asked = {"text": run.wish.story.text} if self._prompts else {}
+            log_event("story begun", **fields, versions=event.versions, **asked)
+        elif run.ending:
+            answer = run.answer()
+            record = answer.record()
+            reason = {"error": answer.reason} if self._prompts and answer.reason else {}
+            log_event(
+                "story over",
+                **fields,
+                status=answer.status,
+                steps=len(record["steps"]),
+                attempts=sum(len(step["attempts"]) for step in record["steps"]),
+                wasted_draws=record["wasted_draws"],
+                **reason,
+            )
+
+
+def log_event(message: str, **fields: object) -> None:
+    """A line with fields of its own."""
+    _log.info(message, extra={"fields": fields})

@@ -1,0 +1,119 @@
+"""Scenes to pixels: anti-aliased, deterministic, at any size.
+
+Each cell of the grid is a square of its own, so that a thing never touches its neighbours. The
+flaws of a bad picture, crooked things and blemishes, are drawn here as well.
+"""
+
+import math
+from collections.abc import Collection
+from dataclasses import dataclass
+from functools import lru_cache
+
+from PIL import Image, ImageDraw
+
+from schemas import FoundryError
+
+from . import drawings
+from .scene import Scene, Thing
+from .seeded_random import random_by
+
+# Smaller pictures are drawn at this size and averaged down: they show the same lines, thinner.
+SIZE = 192
+SMALLEST = 96
+TILTS = (-14.0, 14.0)  # degrees of a crooked thing
+_SQUEEZE = 0.8  # and its width, as a share of the right one: a crooked ball must show, too
+
+_MARGIN = 0.04  # share of a cell's side that stays free of things and blemishes
+_INKS = ((38, 34, 58), (188, 44, 120), (24, 128, 132), (120, 66, 24))
+
+
+@dataclass(frozen=True)
+class Flaws:
+    """What is wrong with the drawing itself: cells with crooked things, cells with a scribble."""
+
+    crooked: Collection[int] = ()
+    blemished: Collection[int] = ()
+    seed: int = 0
+
+
+def render(scene: Scene, size: int = SIZE, flaws: Flaws | None = None) -> Image.Image:
+    """Draw a scene, RGB, `size` x `size` pixels.
+
+    Raises:
+        FoundryError: the size is below 96 or not a multiple of 3.
+    """
+    if size < SMALLEST or size % 3:
+        raise FoundryError(f"picture size {size}: choose a multiple of 3, at least {SMALLEST}")
+    flaws = flaws or Flaws()
+    image = background(scene.background, size).copy()
+    for cell, thing in sorted(scene.cells.items()):
+        tilt = _tilt(flaws.seed, cell) if cell in flaws.crooked else 0.0
+        sticker = sprite(thing, size // 3, tilt)
+        image.paste(sticker, _corner(cell, size), sticker)
+    for cell in sorted(flaws.blemished):
+        scribble = _scribble(flaws.seed, cell, size // 3)
+        image.paste(scribble, _corner(cell, size), scribble)
+    return image
+
+
+@lru_cache(maxsize=64)
+def background(name: str, size: int) -> Image.Image:
+    """An empty scene, RGB."""
+    detail = max(1, -(-SIZE // size))
+    return drawings.backdrop(name, detail * size).reduce(detail)
+
+
+@lru_cache(maxsize=4096)
+def sprite(thing: Thing, side: int, tilt: float = 0.0) -> Image.Image:
+    """A thing alone, RGBA, `side` x `side` pixels; `tilt` in degrees makes it crooked."""
+    detail = max(1, -(-SIZE // (3 * side)))
+    sticker = _upright(thing, detail * side)
+    return (_crooked(sticker, tilt) if tilt else sticker).reduce(detail)
+
+
+@lru_cache(maxsize=4096)
+def _upright(thing: Thing, side: int) -> Image.Image:
+    return drawings.sprite(thing, side)
+
+
+def _crooked(sticker: Image.Image, tilt: float) -> Image.Image:
+    """Squeezed and turned about its middle, and cut where it would leave the cell."""
+    side, margin = sticker.width, max(1, round(_MARGIN * sticker.width))
+    turned = sticker.convert("RGBa").transform(
+        (side, side), Image.Transform.AFFINE, _inverse(tilt, side / 2), Image.Resampling.BICUBIC
+    )
+    inner = Image.new("RGBa", (side, side))
+    inner.paste(turned.crop((margin, margin, side - margin, side - margin)), (margin, margin))
+    return inner.convert("RGBA")
+
+
+def _inverse(tilt: float, middle: float) -> tuple[float, ...]:
+    """The affine map from a crooked thing's pixels back to the upright one's."""
+    cos, sin = math.cos(math.radians(tilt)), math.sin(math.radians(tilt))
+    rows = ((cos / _SQUEEZE, sin / _SQUEEZE), (-sin, cos))
+    return tuple(v for a, b in rows for v in (a, b, middle - middle * (a + b)))
+
+
+def _tilt(seed: int, cell: int) -> float:
+    return TILTS[random_by("tilt", seed, cell).integers(2)]
+
+
+@lru_cache(maxsize=256)
+def _scribble(seed: int, cell: int, side: int) -> Image.Image:
+    """A nervous pen stroke across the cell, RGBA; its pale rim shows it on dark things."""
+    rng = random_by("scribble", seed, cell)
+    big = 4 * side
+    image = Image.new("RGBA", (big, big), (0, 0, 0, 0))
+    margin = (_MARGIN + 0.06) * big
+    points = rng.uniform(margin, big - margin, size=(7, 2))
+    ink = _INKS[rng.integers(len(_INKS))]
+    line = [(float(x), float(y)) for x, y in points]
+    pen = ImageDraw.Draw(image)
+    pen.line(line, fill=(255, 255, 255, 255), width=round(0.075 * big), joint="curve")
+    pen.line(line, fill=(*ink, 255), width=round(0.045 * big), joint="curve")
+    return image.convert("RGBa").resize((side, side), Image.Resampling.BOX).convert("RGBA")
+
+
+def _corner(cell: int, size: int) -> tuple[int, int]:
+    row, column = divmod(cell, 3)
+    return column * (size // 3), row * (size // 3)

@@ -1,0 +1,140 @@
+"""A scene (what a picture shows) and the edits that a prompt can ask for.
+
+A scene is a background and at most one thing per cell of a 3x3 grid. Edits are plain data:
+`language` reads them from English, `sentences` writes them, the generator carries them out (or
+fails to), the critic and the scorer check them against what they see.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class Thing:
+    """A coloured thing, such as a red house. Names are those of `kinds`."""
+
+    kind: str
+    colour: str
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A background and the things in its cells (0-8, row by row)."""
+
+    background: str = "paper"
+    cells: Mapping[int, Thing] = field(default_factory=dict)
+
+    def __hash__(self) -> int:
+        return hash((self.background, frozenset(self.cells.items())))
+
+    def with_cell(self, cell: int, thing: Thing | None) -> "Scene":
+        cells = {c: t for c, t in self.cells.items() if c != cell}
+        if thing is not None:
+            cells[cell] = thing
+        return Scene(self.background, cells)
+
+    def free_cells(self) -> list[int]:
+        return [c for c in range(9) if c not in self.cells]
+
+    def find(self, target: "Target") -> list[int]:
+        """Cells whose thing fits every part of the target that is given."""
+        return [c for c, thing in sorted(self.cells.items()) if target.fits(c, thing)]
+
+
+@dataclass(frozen=True)
+class Target:
+    """A thing already in the picture, by any of kind, colour and cell ("the red house")."""
+
+    kind: str | None = None
+    colour: str | None = None
+    cell: int | None = None
+
+    def fits(self, cell: int, thing: Thing) -> bool:
+        return (
+            (self.kind is None or self.kind == thing.kind)
+            and (self.colour is None or self.colour == thing.colour)
+            and (self.cell is None or self.cell == cell)
+        )
+
+
+Direction = Literal["left of", "right of", "above", "below", "next to"]
+
+
+@dataclass(frozen=True)
+class GridPlace:
+    """Where: an exact cell, a relation to a target, or (both None) anywhere that is free."""
+
+    cell: int | None = None
+    direction: Direction | None = None
+    anchor: Target | None = None
+
+
+ANYWHERE = GridPlace()
+
+
+@dataclass(frozen=True)
+class Add:
+    """Put a new thing somewhere. `colour` None: the kind's usual one."""
+
+    kind: str
+    colour: str | None = None
+    place: GridPlace = ANYWHERE
+
+
+@dataclass(frozen=True)
+class Remove:
+    target: Target
+
+
+@dataclass(frozen=True)
+class Recolour:
+    target: Target
+    colour: str
+
+
+@dataclass(frozen=True)
+class Move:
+    target: Target
+    place: GridPlace
+
+
+@dataclass(frozen=True)
+class Replace:
+    """Turn a thing into another in the same cell (a seed into a sprout)."""
+
+    target: Target
+    kind: str
+    colour: str | None = None
+
+
+@dataclass(frozen=True)
+class SetBackground:
+    background: str
+
+
+@dataclass(frozen=True)
+class Create:
+    """A whole new picture: what a text-to-image prompt asks for."""
+
+    background: str
+    things: tuple[Add, ...] = ()
+
+
+Edit = Add | Remove | Recolour | Move | Replace | SetBackground | Create
+
+
+@dataclass(frozen=True)
+class Command:
+    """What a prompt asks for, and how it is worded.
+
+    `keep`: it asks to keep everything else unchanged. `edits` empty: nothing was understood.
+    """
+
+    edits: tuple[Edit, ...]
+    keep: bool = False
+
+
+def things(cells: Iterable[tuple[int, str, str]]) -> dict[int, Thing]:
+    """Cells from (cell, kind, colour) triples; handy in tests and stories."""
+    return {cell: Thing(kind, colour) for cell, kind, colour in cells}

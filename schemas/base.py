@@ -1,0 +1,107 @@
+"""What a table is: one pydantic row model, from which everything else follows.
+
+Parquet schemas, asset checks, DuckDB views, Dagster column metadata and `docs/tables.md` are all
+derived from the `Table` objects in this room; a column is described once, on its field.
+"""
+
+import types
+import typing
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+
+import pyarrow as pa
+from pydantic import BaseModel, ConfigDict
+from pydantic.fields import FieldInfo
+
+_SCALARS: dict[type, pa.DataType] = {
+    str: pa.string(),
+    int: pa.int64(),
+    float: pa.float64(),
+    bool: pa.bool_(),
+    datetime: pa.timestamp("us", tz="UTC"),
+}
+
+
+class Row(BaseModel):
+    """A row of a table. Field descriptions are the table's documentation."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+@dataclass(frozen=True)
+class ForeignKey:
+    """Every non-null `columns` of the child must exist among `table`'s `target` columns."""
+
+    columns: tuple[str, ...]
+    table: str
+    target: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Table:
+    """A lake table: its row model, key, references and schema version.
+
+    `version` is raised whenever a stored column changes its meaning, name or type.
+    `sharded` tables have one partition per shard; the others have the single partition `all`.
+    """
+
+    name: str
+    row: type[Row]
+    key: tuple[str, ...]
+    version: int = 1
+    sharded: bool = False
+    references: tuple[ForeignKey, ...] = ()
+
+    @property
+    def description(self) -> str:
+        return " ".join((self.row.__doc__ or "").split())
+
+    @property
+    def columns(self) -> dict[str, FieldInfo]:
+        return self.row.model_fields
+
+    @cached_property
+    def arrow_schema(self) -> pa.Schema:
+        """The Parquet schema: name and version in its metadata, a description on every field."""
+        fields = _arrow_fields(self.row)
+        metadata = {"interleave.table": self.name, "interleave.version": str(self.version)}
+        return pa.schema(fields, metadata=metadata)
+
+    def to_arrow(self, rows: typing.Iterable[Row]) -> pa.Table:
+        """Validated rows as one Arrow table with exactly this table's schema."""
+        return pa.Table.from_pylist([row.model_dump() for row in rows], schema=self.arrow_schema)
+
+
+def _arrow_fields(model: type[BaseModel]) -> list[pa.Field]:
+    return [
+        _arrow_field(name, info.annotation).with_metadata({"description": info.description or ""})
+        for name, info in model.model_fields.items()
+    ]
+
+
+def _arrow_field(name: str, annotation: object) -> pa.Field:
+    inner, nullable = _unwrap_optional(annotation)
+    return pa.field(name, _arrow_type(inner), nullable=nullable)
+
+
+def _arrow_type(annotation: object) -> pa.DataType:
+    origin, args = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is typing.Literal:
+        return _SCALARS[type(args[0])]
+    if origin in (list, tuple):
+        return pa.list_(_arrow_field("item", args[0]))
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return pa.struct(_arrow_fields(annotation))
+    if isinstance(annotation, type) and annotation in _SCALARS:
+        return _SCALARS[annotation]
+    raise TypeError(f"no Arrow type for {annotation!r}")
+
+
+def _unwrap_optional(annotation: object) -> tuple[object, bool]:
+    if typing.get_origin(annotation) in (typing.Union, types.UnionType):
+        inner = [a for a in typing.get_args(annotation) if a is not type(None)]
+        if len(inner) != 1:
+            raise TypeError(f"a column is of one type or null, not {annotation!r}")
+        return inner[0], True
+    return annotation, False

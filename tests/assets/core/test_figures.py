@@ -1,0 +1,116 @@
+"""Pictures of numbers: what a person looks for in them is there, and they are small."""
+
+import base64
+import io
+
+import numpy as np
+import pytest
+from PIL import Image, ImageColor
+
+from assets.core import figures, plotting
+
+SCORES = [
+    {
+        "iteration": i,
+        "attempts": 100 - 20 * i,
+        "mean": 6 + i / 2,
+        "lower_quartile": 4 + i / 2,
+        "median": 6.5 + i / 2,
+        "upper_quartile": 8 + i / 2,
+    }
+    for i in range(4)
+]
+BALANCE = [
+    {
+        "iteration": i,
+        "accepted_before": 70,
+        "rejected_before": 30,
+        "accepted_after": 30,
+        "rejected_after": 30,
+    }
+    for i in range(3)
+]
+DRAWN = {
+    "counts": lambda: figures.counts_by_category({"plants": {"flower": 10, "tree": 12}}),
+    "status": lambda: figures.status_counts({"complete": 90, "quarantined": 2}),
+    "kept": lambda: figures.kept_and_dropped(40, {"negative_trend": 3}),
+    "variance": lambda: figures.variance_histogram([0, 1, 2, 3], [50, 20, 10], 1.5),
+    "balance": lambda: figures.balance_by_iteration(BALANCE),
+    "scores": lambda: figures.score_by_iteration(SCORES),
+    "agreement": lambda: figures.agreement_map(
+        ["a", "b", "c"], {("a", "b"): 0.9, ("a", "c"): None, ("b", "c"): -0.2}
+    ),
+}
+
+
+def pixels(png: bytes) -> np.ndarray:
+    return np.asarray(Image.open(io.BytesIO(png)).convert("RGB")).astype(int)
+
+
+def columns_of(png: bytes, colour: str) -> np.ndarray:
+    """Pixel columns where a colour is seen in a plot's bars (not in a legend's small patch)."""
+    close = np.abs(pixels(png) - ImageColor.getrgb(colour)).max(axis=2) < 12
+    return np.flatnonzero(close.sum(axis=0) > 40)
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_pictures_are_small_pngs_and_the_same_every_time(name):
+    png = DRAWN[name]()
+    image = Image.open(io.BytesIO(png))
+    assert image.format == "PNG" and 600 <= image.width <= 1400
+    assert len(png) < 80_000
+    assert png == DRAWN[name]()
+
+
+def test_the_histogram_shows_sft_left_and_rl_right_of_theta():
+    png = figures.variance_histogram([0, 1, 2, 3], [50, 40, 30], 1.5)
+    sft, rl = columns_of(png, figures.SFT), columns_of(png, figures.RL)
+    assert sft.max() <= rl.min() + 2  # the dashed line lies between
+    assert abs(len(sft) - len(rl)) < 20  # θ is in the middle of the values
+
+
+def test_a_histogram_without_theta_has_no_sides():
+    png = figures.variance_histogram([0, 1, 2], [5, 4], None)
+    assert not len(columns_of(png, figures.SFT)) and not len(columns_of(png, figures.RL))
+    assert len(columns_of(png, plotting.OTHER))
+
+
+def test_longer_bars_stand_for_more():
+    def length(complete: int) -> int:
+        png = figures.status_counts({"complete": complete, "exhausted": 100})
+        close = np.abs(pixels(png) - ImageColor.getrgb(plotting.GOOD)).max(axis=2) < 12
+        return int(close.sum())
+
+    assert length(20) < length(60) < length(100)
+
+
+def test_a_category_is_divided_into_its_sub_categories():
+    def dividers(members: dict[str, int]) -> int:
+        png = figures.counts_by_category({"plants": members})
+        close = np.abs(pixels(png) - ImageColor.getrgb(figures.CATEGORY_COLOURS[0])).max(2) < 12
+        row = close[close.sum(axis=1).argmax()].astype(int)
+        return int((np.diff(row) == 1).sum())
+
+    assert dividers({"flower": 30}) == 1
+    assert dividers({"flower": 10, "tree": 10, "moss": 10}) == 3
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda: figures.counts_by_category({}),
+        lambda: figures.status_counts({}),
+        lambda: figures.kept_and_dropped(0, {}),
+        lambda: figures.balance_by_iteration([]),
+        lambda: figures.score_by_iteration([]),
+    ],
+)
+def test_nothing_to_show_is_an_empty_picture(draw):
+    assert Image.open(io.BytesIO(draw())).width > 0
+
+
+def test_markdown_carries_the_picture_and_its_words():
+    png = DRAWN["status"]()
+    text = plotting.as_markdown(png, "status [of]\nall")
+    assert text.startswith("![status (of) all](data:image/png;base64,")
+    assert base64.b64decode(text.split("base64,")[1].removesuffix(")")) == png

@@ -1,0 +1,49 @@
+"""A lake of held-out requests, told and scored by the sketch world's teachers."""
+
+import asyncio
+
+from assets.prompts.bank import generate_bank
+from assets.prompts.pack import load_pack
+from assets.prompts.settings import BankSettings
+from inference.roles import Roles
+from inference.settings import Limits, LoopSettings
+from inference.shard import plan_shard, run_shard, score_shard
+from inference.sketch_world.critic import SketchCritic
+from inference.sketch_world.generator import SketchGenerator
+from inference.sketch_world.planner import SketchPlanner
+from inference.sketch_world.scorer import SketchScorer
+from schemas.prompts import PROMPTS
+from schemas.trajectories import ATTEMPTS, PLANS, SCORES, TRAJECTORIES
+from warehouse import Home
+
+TEACHERS = Roles(SketchPlanner(), SketchGenerator(), SketchCritic(), SketchScorer())
+SHARD = "sketchbook-0000"
+
+
+def tell(home: Home, count: int = 12) -> None:
+    """Write `count` requests with their stories, every third of them of split train."""
+    rows = generate_bank(load_pack("sketchbook"), BankSettings(), count)
+    splits = ("heldout", "heldout_category", "train")
+    prompts = [
+        row.model_copy(update={"shard": SHARD, "split": splits[number % 3]})
+        for number, row in enumerate(rows)
+    ]
+    asyncio.run(_tell(home, prompts))
+
+
+async def _tell(home: Home, prompts: list) -> None:
+    loop, limits, lake = LoopSettings(), Limits(), home.lake
+    planned = await plan_shard(prompts, TEACHERS, home, loop, limits)
+    told = await run_shard(prompts, planned.plans, TEACHERS, home, SHARD, loop, limits)
+    scored = await score_shard(
+        told.attempts, told.trajectories, planned.plans, TEACHERS, home, SHARD, limits
+    )
+    tables = {
+        PROMPTS: prompts,
+        PLANS: planned.plans,
+        TRAJECTORIES: told.trajectories,
+        ATTEMPTS: told.attempts,
+        SCORES: scored.scores,
+    }
+    for table, rows in tables.items():
+        lake.write(table, rows, SHARD)

@@ -1,0 +1,204 @@
+"""Requests in files and queries: what is understood, and what is set aside with which reason."""
+
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+from assets.generations.batches import batch_names, read_batch
+from assets.generations.settings import GenerationsSettings
+from inference.settings import LoopSettings
+from schemas import FoundryError
+from schemas.prompts import CATEGORIES, CategoryRow
+from warehouse import EncodedImage
+
+USUAL = LoopSettings(t_max=4, seed=9)
+ROWS = [
+    {"id": "a", "text": "A red house", "seed": 3},
+    {"id": 7, "text": 'A cat, "and" a tree', "t_max": 2, "critic": "sft"},
+    {"text": "Ein Schneemann ☃"},
+]
+
+
+@pytest.fixture
+def batch_of(home):
+    """The first batch of a file, or of other settings."""
+
+    def read(path=None, name="requests-0000", **more):
+        settings = GenerationsSettings(requests=path and str(path), **more)
+        return read_batch(settings, home, USUAL, name)
+
+    return read
+
+
+@pytest.fixture
+def lines(tmp_path):
+    """A file of JSON lines."""
+
+    def write(*rows):
+        path = tmp_path / "wishes.jsonl"
+        path.write_text("\n".join(r if isinstance(r, str) else json.dumps(r) for r in rows))
+        return path
+
+    return write
+
+
+def write_csv(path):
+    path.write_text(
+        "\ufefftext,id,seed,t_max,critic\n"
+        'A red house,a,3,,\n"A cat, ""and"" a tree",7,,2,sft\nEin Schneemann ☃,,,,\n',
+        "utf-8",
+    )
+
+
+def write_parquet(path):
+    columns = dict.fromkeys(column for row in ROWS for column in row)
+    rows = [{**columns, **row, "id": str(row.get("id") or "")} for row in ROWS]
+    pq.write_table(pa.Table.from_pylist(rows), path)
+
+
+def write_jsonl(path):
+    path.write_text("\n\n".join(map(json.dumps, ROWS)))
+
+
+@pytest.mark.parametrize(
+    ("name", "write"),
+    [("w.csv", write_csv), ("w.jsonl", write_jsonl), ("w.parquet", write_parquet)],
+)
+def test_every_format_says_the_same(tmp_path, batch_of, name, write):
+    write(tmp_path / name)
+    batch = batch_of(tmp_path / name)
+    assert not batch.quarantine
+    told = [(r.key, r.text, r.rules.seed, r.rules.t_max, r.critic) for r in batch.requests]
+    assert told == [
+        ("a", "A red house", 3, 4, None),
+        ("7", 'A cat, "and" a tree', 9, 2, "sft"),
+        (None, "Ein Schneemann ☃", 9, 4, None),
+    ]
+    assert {r.door for r in batch.requests} == {"asset"}
+
+
+def test_requests_may_come_from_a_query(home, batch_of):
+    row = {"pack": "p", "category": "art", "title": "T", "description": "D", "banks": []}
+    stored = [CategoryRow(**row, subcategory=name, heldout=False) for name in ("music", "dance")]
+    home.lake.write(CATEGORIES, stored)
+    query = (
+        "select subcategory as id, 'A house of ' || subcategory as text from categories order by 1"
+    )
+    batch = batch_of(query=query)
+    assert [r.text for r in batch.requests] == ["A house of dance", "A house of music"]
+
+
+def test_pictures_lie_beside_the_file_or_in_the_lake(home, tmp_path, lines, batch_of):
+    picture = EncodedImage.of(Image.new("RGB", (8, 8), "red"))
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "red.png").write_bytes(picture.data)
+    home.images.put(picture)
+    names = ["in/red.png", picture.sha256, str(tmp_path / "in" / "red.png")]
+    batch = batch_of(lines({"text": "On from <image>", "images": names}))
+    assert batch.requests[0].pictures == (picture,) * 3
+    path = tmp_path / "w.csv"
+    path.write_text(f'text,images\none,in/red.png; {picture.sha256}\ntwo,"[""in/red.png""]"\n')
+    assert [len(r.pictures) for r in batch_of(path).requests] == [2, 1]
+
+
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        ("{", "row 2: is not JSON"),
+        ("[1]", "row 2: is no JSON object"),
+        ({"id": "x"}, "row 2: text: Field required"),
+        ({"text": "  "}, "row 2: the request is empty"),
+        ({"text": 5.5, "images": 3}, "row 2: images: Input should be a valid list"),
+        ({"text": "x", "images": "[1"}, "row 2: images: Value error"),
+        ({"text": "x", "images": ["no.png"]}, "row 2: images: "),
+        ({"text": "x", "images": ["0" * 64]}, "is missing"),
+        ({"text": "x", "images": ["wishes.jsonl"]}, "wishes.jsonl is no picture"),
+        ({"text": "on from <image>"}, "row 2: the text has 1 <image>, and no pictures are given"),
+        ({"text": "x", "t_max": 0}, "row 2: t_max: Input should be greater than or equal to 1"),
+        ({"text": "x", "tmax": 3}, "row 2: tmax: Extra inputs are not permitted"),
+        ({"text": "x", "critic": "mild"}, "row 2: critic: Input should be 'rl' or 'sft'"),
+        ({"id": "good", "text": "x"}, "row 2: id: given twice, first in row 1"),
+    ],
+    ids=str,
+)
+def test_a_bad_row_is_set_aside_and_the_others_go_on(lines, batch_of, row, reason):
+    path = lines({"id": "good", "text": "A red house"}, row, {"text": "A tree"})
+    batch = batch_of(path)
+    assert [r.text for r in batch.requests] == ["A red house", "A tree"]
+    (aside,) = batch.quarantine
+    assert aside.reason.startswith(f"{path}: row 2: ") and reason in aside.reason
+    assert (aside.stage, aside.shard) == ("generations", "requests-0000")
+
+
+def test_a_csv_row_with_too_many_cells_is_set_aside(tmp_path, batch_of):
+    path = tmp_path / "w.csv"
+    path.write_text("text,id\nA red house,a\nA cat, a tree,b\n")
+    assert "row 2: has more cells" in batch_of(path).quarantine[0].reason
+
+
+def test_the_same_row_twice_is_one_request(lines, batch_of):
+    batch = batch_of(lines({"text": "A tree"}, {"text": "A tree"}, {"text": "A tree", "seed": 1}))
+    assert len(batch.requests) == 2 and "in row 1" in batch.quarantine[0].reason
+
+
+def test_twins_are_found_across_batches(lines, home):
+    settings = GenerationsSettings(
+        requests=str(
+            lines({"id": 1, "text": "a"}, {"text": "b"}, {"id": "1", "text": "c"}, {"text": "d"})
+        ),
+        batch_size=2,
+    )
+    batch = read_batch(settings, home, USUAL, "requests-0001")
+    assert [r.text for r in batch.requests] == ["d"] and len(batch.quarantine) == 1
+
+
+def test_ids_follow_from_content_and_rules(lines, batch_of, home):
+    def ids(*rows, usual=USUAL):
+        settings = GenerationsSettings(requests=str(lines(*rows)))
+        return [
+            r.generation_id for r in read_batch(settings, home, usual, "requests-0000").requests
+        ]
+
+    first, second = ids({"text": "a"}, {"text": "b"})
+    assert ids({"text": "b"}, {"text": "new"}, {"text": "a"})[::2] == [second, first]
+    assert ids({"text": "a", "seed": 1}) != [first] != ids({"text": "a"}, usual=LoopSettings())
+
+
+def test_a_growing_file_gets_new_batches(lines, home):
+    for count, names in [
+        (0, []),
+        (1, ["wishes-0000"]),
+        (5, ["wishes-0000", "wishes-0001", "wishes-0002"]),
+    ]:
+        path = lines(*({"text": f"tree {n}"} for n in range(count)))
+        settings = GenerationsSettings(requests=str(path), name="wishes", batch_size=2)
+        assert batch_names(settings, home) == names
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "complaint"),
+    [
+        ("gone.jsonl", None, "gone.jsonl cannot be opened"),
+        ("w.xlsx", b"x", "is of no known format"),
+        ("w.jsonl", b'{"text": "\xff"}', "is not UTF-8 text"),
+        ("w.parquet", b"nothing", "is not Parquet"),
+        ("w.csv", b'text\n"open', "is not CSV"),
+        ("w.jsonl", b"{", "no good row; "),
+        ("w.jsonl", b"", "no requests for batch requests-0000"),
+    ],
+)
+def test_a_file_that_cannot_be_read_says_so(tmp_path, batch_of, name, data, complaint):
+    if data is not None:
+        (tmp_path / name).write_bytes(data)
+    with pytest.raises(FoundryError, match=complaint):
+        batch_of(tmp_path / name)
+
+
+def test_a_section_names_one_source():
+    with pytest.raises(ValueError, match="either `requests` or `query`"):
+        GenerationsSettings()
+    with pytest.raises(ValueError, match="either `requests` or `query`"):
+        GenerationsSettings(requests="a.csv", query="select 1")

@@ -1,0 +1,51 @@
+"""A pack of a few words, of which a circus is held out, and proposals for its banks."""
+
+from pathlib import Path
+
+from assets.prompts.pack import Pack, load_pack
+
+_FILES = {
+    "taxonomy.yaml": """
+        title: Zoo
+        categories:
+          out:
+            title: Going out
+            subcategories:
+              zoo: {title: Zoo, description: Wild animals and their keepers., banks: [animals]}
+              park: {title: Park, description: What grows and flies., banks: [plants]}
+              circus:
+                {title: Circus, description: Artists at work., banks: [acts], heldout: true}
+        """,
+    "banks/all.yaml": """
+        animals:
+          entity: [otter, red fox, brown bear, grey wolf, penguin]
+          action: ["feed {entity:a}", brush a pony, build a fence]
+        plants:
+          entity: [oak tree, water lily, rose bush, fern, tulip]
+          action: ["water {entity:a}", rake the leaves, prune a hedge]
+        acts:
+          entity: [juggler, trapeze, magic trick, clown, stilt walker]
+          action: ["applaud {entity:a}", sell a ticket]
+        """,
+    "templates.yaml": """
+        templates:
+          show: Show {entity:a}
+          three: Draw three {entity:plural}
+          how: How to {action}?
+          guide: Make a guide to {action:gerund}
+          story: {text: "Tell a story of {entity:a}", heldout: true}
+        """,
+}
+
+
+def write_zoo(folder: Path) -> Path:
+    """The pack's folder."""
+    for name, text in _FILES.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("\n".join(line[8:] for line in text.splitlines()))
+    return folder
+
+
+def zoo(folder: Path) -> Pack:
+    return load_pack(write_zoo(folder / "zoo"))

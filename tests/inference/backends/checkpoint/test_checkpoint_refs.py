@@ -1,0 +1,104 @@
+"""Which checkpoint a profile means, and what is said when it is not there."""
+
+import pytest
+from tests.helpers.checkpoint_rows import checkpoint_row
+from tests.inference.backends.checkpoint.tiny_agents import BOTH
+
+from inference.backends.checkpoint.checkpoint_refs import resolve
+from inference.backends.checkpoint.manifest import CheckpointError, read_manifest
+from inference.backends.checkpoint.model import load_checkpoint_model
+from inference.backends.checkpoint.settings import CheckpointSettings
+from inference.backends.factory import Backends, RoleBindings
+from inference.roles import qualified_name
+from schemas.training import CHECKPOINTS
+
+TRAINED = RoleBindings(
+    planner="checkpoint", generator="sketch", critic="checkpoint", scorer="sketch"
+)
+
+
+def register(home, name, version="1", status="promoted", role="both"):
+    """A registered checkpoint without weights."""
+    folder = home.local / "checkpoints" / name / version
+    folder.mkdir(parents=True)
+    manifest = BOTH.model_copy(update={"name": name, "version": version, "role": role})
+    (folder / "interleave.json").write_text(manifest.model_dump_json())
+    row = checkpoint_row(name, version, folder, status)
+    home.lake.write(CHECKPOINTS, [row], f"{name}-{version}")
+    return folder
+
+
+def roles_of(home, **settings):
+    return Backends(roles=TRAINED, checkpoint=CheckpointSettings(**settings)).build(home)
+
+
+def test_promoted_is_the_furthest_trained_promoted_checkpoint(home):
+    sft = register(home, "critic_sft_checkpoint")
+    register(home, "critic_rl_checkpoint", status="candidate")
+    assert resolve("promoted", "critic", home) == sft
+    rl = register(home, "critic_rl_checkpoint", version="2")
+    assert resolve("promoted", "critic", home) == rl
+
+
+def test_a_version_may_be_named_whatever_its_status(home):
+    folder = register(home, "critic_rl_checkpoint", version="7", status="rejected")
+    assert resolve("critic_rl_checkpoint@7", "critic", home) == folder
+
+
+def test_a_folder_may_be_named_even_with_an_at_sign(home, tmp_path):
+    assert resolve(f"{tmp_path}/a@b", "critic", home) == tmp_path / "a@b"
+
+
+def test_before_anything_is_promoted_the_command_is_named(home):
+    with pytest.raises(CheckpointError, match=r"no critic was promoted yet .*`interleave run`"):
+        resolve("promoted", "critic", home)
+
+
+def test_an_unknown_version_is_answered_with_those_there_are(home):
+    register(home, "planner_sft_checkpoint", version="3")
+    with pytest.raises(CheckpointError, match=r"there are: planner_sft_checkpoint@3"):
+        resolve("planner_sft_checkpoint@4", "planner", home)
+
+
+def test_names_of_roles_change_with_the_version(home):
+    register(home, "planner_sft_checkpoint")
+    register(home, "critic_rl_checkpoint", version="a")
+    assert qualified_name(roles_of(home).critic) == "checkpoint/critic_rl_checkpoint@a"
+    register(home, "critic_rl_checkpoint", version="b", status="candidate")
+    other = roles_of(home, critic="critic_rl_checkpoint@b")
+    assert qualified_name(other.critic) == "checkpoint/critic_rl_checkpoint@b"
+    assert qualified_name(other.generator).startswith("sketch/")
+
+
+def test_two_roles_of_one_checkpoint_share_its_weights(home):
+    both = register(home, "planner_sft_checkpoint")
+    roles = roles_of(home, planner=str(both), critic=str(both))
+    assert roles.planner._desk is roles.critic._desk
+
+
+def test_a_critic_cannot_plan(home):
+    register(home, "critic_rl_checkpoint", role="critic")
+    with pytest.raises(CheckpointError, match="is a critic, not a planner"):
+        roles_of(home, planner="critic_rl_checkpoint@1", critic="critic_rl_checkpoint@1")
+
+
+def test_a_role_without_a_checkpoint_is_an_error(home):
+    with pytest.raises(CheckpointError, match=r"`checkpoint.planner` is null"):
+        roles_of(home, planner=None)
+
+
+def test_what_is_no_checkpoint_is_said_in_one_line(home, tmp_path):
+    with pytest.raises(CheckpointError, match="no such checkpoint folder"):
+        read_manifest(tmp_path / "nowhere")
+    with pytest.raises(CheckpointError, match=r"no interleave.json in it"):
+        read_manifest(tmp_path)
+    (tmp_path / "interleave.json").write_text('{"name": "x"}')
+    with pytest.raises(CheckpointError, match="version: Field required"):
+        read_manifest(tmp_path)
+
+
+def test_missing_weights_are_said_in_one_line(home):
+    folder = register(home, "critic_rl_checkpoint")
+    with pytest.raises(CheckpointError, match="cannot be loaded") as caught:
+        load_checkpoint_model(folder)
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,68 @@
+"""Prompts are token by token and pixel by pixel what training saw."""
+
+import pytest
+from PIL import Image
+from tests.inference.scripted_world import picture
+from tests.inference.backends.checkpoint.tiny_agents import critic_asked
+
+from inference.backends.checkpoint.encoding import AgentQuery
+from inference.backends.checkpoint.model import load_checkpoint_model
+from inference.backends.checkpoint.pixels import resize_to_pixels
+from schemas import BadImageError
+from warehouse import EncodedImage
+
+
+@pytest.fixture(scope="module")
+def encoder(untrained):
+    return load_checkpoint_model(untrained)._loaded.encoder
+
+
+def text_of(encoder, prompt):
+    return encoder._tokenizer.decode(prompt.tokens)
+
+
+def test_a_turn_is_chatml_with_a_pad_per_visual_token(encoder):
+    prompt = encoder.encode(critic_asked("Draw a cat.", *[EncodedImage.white((96, 64))] * 2))
+    seen = f"<|vision_start|>{'<|image_pad|>' * 6}<|vision_end|>"
+    turn = f"<|im_start|>user\n{seen}{seen}\nGoal: Draw a cat.<|im_end|>\n<|im_start|>assistant\n"
+    assert text_of(encoder, prompt) == turn
+    assert prompt.grids.tolist() == [[1, 4, 6]] * 2
+    assert prompt.pixels.shape == (48, 2 * 3 * 16 * 16)
+
+
+def test_marks_in_a_text_are_text(encoder):
+    prompt = encoder.encode(AgentQuery("a <|im_end|> b <|image_pad|>"))
+    ids = encoder._tokenizer.convert_tokens_to_ids(["<|im_end|>", "<|image_pad|>"])
+    assert prompt.tokens.count(ids[0]) == 1  # the end of the turn
+    assert ids[1] not in prompt.tokens
+
+
+def test_placeholders_and_pictures_must_agree(encoder):
+    with pytest.raises(ValueError, match="1 image placeholders for 0 pictures"):
+        encoder.encode(AgentQuery("<image>what is it?"))
+
+
+def test_a_broken_picture_is_named(encoder):
+    with pytest.raises(BadImageError):
+        encoder.encode(critic_asked("x", EncodedImage(b"no picture"), picture(1)))
+
+
+@pytest.mark.parametrize(
+    ("size", "least", "most", "becomes"),
+    [
+        ((192, 192), 1024, 9216, (96, 96)),
+        ((96, 96), 1024, 9216, (96, 96)),
+        ((1536, 1024), 1024, 1024 * 1024, (1254, 836)),
+        ((10, 10), 1024, 9216, (32, 32)),
+        ((20, 400), 1024, 9216, (28, 400)),
+        ((30, 7000), 1024, 10**6, (30, 5400)),
+        ((7000, 30), 1024, 10**6, (5400, 30)),
+    ],
+)
+def test_sizes_are_those_of_training(size, least, most, becomes):
+    assert resize_to_pixels(Image.new("RGB", size), least, most).size == becomes
+
+
+def test_shrinking_uses_the_default_filter_of_pillow():
+    checks = Image.effect_noise((192, 192), 80).convert("RGB")
+    assert resize_to_pixels(checks, 1024, 9216).tobytes() == checks.resize((96, 96)).tobytes()

@@ -1,0 +1,66 @@
+"""Drawing tokens: from where transformers draws, as often as the odds say, by one's own seed."""
+
+from collections import Counter
+
+import pytest
+
+from inference.backends.checkpoint.sampling import Sampling, SeededSampler
+
+ODDS = [0.4, 0.25, 0.15, 0.1, 0.06, 0.04]
+ROWS = 4000
+
+
+def drawn(sampling, rows=ROWS):
+    """How often each token is drawn of logits whose odds are `ODDS`."""
+    import torch
+
+    logits = torch.tensor([ODDS]).log().expand(rows, -1)
+    tokens = SeededSampler(sampling, range(rows), 1, logits.device).choose(logits)
+    return Counter(tokens.tolist())
+
+
+def expected(sampling):
+    """The odds that transformers draws from."""
+    import torch
+    from transformers import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
+
+    scores = torch.tensor([ODDS]).log()
+    for warper in (
+        TemperatureLogitsWarper(sampling.temperature),
+        TopKLogitsWarper(sampling.top_k),
+        TopPLogitsWarper(sampling.top_p),
+    ):
+        scores = warper(None, scores)
+    return scores.softmax(-1)[0].tolist()
+
+
+@pytest.mark.parametrize(
+    "sampling",
+    [
+        Sampling(1.0, 1.0, 6),
+        Sampling(1.0, 1.0, 3),
+        Sampling(1.0, 0.7, 6),
+        Sampling(0.5, 0.9, 20),
+        Sampling(2.0, 0.9, 4),
+        Sampling(1.0, 0.1, 6),
+    ],
+)
+def test_tokens_are_drawn_as_transformers_draws_them(sampling):
+    counts = drawn(sampling)
+    for token, odds in enumerate(expected(sampling)):
+        assert counts[token] / ROWS == pytest.approx(odds, abs=0.03)
+        assert (counts[token] == 0) == (odds == 0)
+
+
+def test_rows_keep_their_own_draws_when_others_leave():
+    import torch
+
+    logits = torch.tensor([ODDS]).log()
+    sampling = Sampling(1.0, 1.0, 6)
+    both = SeededSampler(sampling, [1, 2], 8, logits.device)
+    alone = SeededSampler(sampling, [2], 8, logits.device)
+    together = [both.choose(logits.expand(2, -1))[1].item() for _ in range(3)]
+    both.keep(torch.tensor([1]))
+    together += [both.choose(logits)[0].item() for _ in range(5)]
+    assert together == [alone.choose(logits)[0].item() for _ in range(8)]
+    assert len(set(together)) > 1

@@ -1,0 +1,156 @@
+"""Real files of transformers and peft: an adapter's weights count, or loading fails."""
+
+import json
+
+import pytest
+from tests.inference.scripted_world import picture
+from tests.helpers.tiny_editscore import settings, tiny_adapter, tiny_model
+
+from inference.backends.checkpoint.encoding import AgentQuery
+from inference.backends.editscore.loading import load
+from inference.roles import BackendError
+
+ASKED = AgentQuery("<image><image>Is it done?", (picture(1), picture(2)))
+
+
+def logits(model, loaded):
+    """Of the answer's first token: 1 x vocabulary."""
+    import torch
+
+    batch = loaded.encoder.pad([loaded.encoder.encode(ASKED)], "cpu")
+    model.eval()
+    with torch.inference_mode():
+        return model(**batch.inputs).logits[:, -1]
+
+
+def loaded_as(model, **more):
+    asked = settings(model, **more)
+    return load(asked, repr(asked))
+
+
+def test_an_adapter_is_merged_into_the_model(model, adapter):
+    import torch
+    from peft import PeftModel
+    from transformers import AutoModelForImageTextToText
+
+    plain = loaded_as(model)
+    before = logits(plain.model, plain)
+    tuned = loaded_as(model, adapter=str(adapter))
+    after = logits(tuned.model, tuned)
+    base = AutoModelForImageTextToText.from_pretrained(model)
+    beside = logits(PeftModel.from_pretrained(base, adapter), tuned)
+    assert type(tuned.model) is type(plain.model)
+    assert torch.allclose(after, beside, atol=1e-4)
+    assert not torch.allclose(after, before, atol=1e-1)
+
+
+def test_an_adapter_of_another_model_is_refused(model, tmp_path):
+    deeper = tiny_model(tmp_path / "deeper", layers=3)
+    adapter = tiny_adapter(tmp_path / "adapter", deeper)
+    with pytest.raises(BackendError, match="is not for this model: 4 of its weights") as caught:
+        loaded_as(model, adapter=str(adapter))
+    assert "\n" not in str(caught.value)
+
+
+def test_what_cannot_be_loaded_is_one_line(model, tmp_path):
+    with pytest.raises(BackendError, match="cannot be loaded on cpu: ") as caught:
+        loaded_as(tmp_path)
+    assert "\n" not in str(caught.value)
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "gpt2"}))
+    with pytest.raises(BackendError, match="is a gpt2; EditScore is for qwen3_vl and qwen2_5_vl"):
+        loaded_as(tmp_path)
+
+
+def test_pictures_are_numbered_for_the_one_on_qwen2_5_vl(qwen2_5):
+    loaded = loaded_as(qwen2_5)
+    text = loaded.encoder.decode(loaded.encoder.encode(ASKED).tokens)
+    assert text.startswith(
+        "system\nYou are a helpful assistant.\nuser\n<img1>: <img2>: Is it done?"
+    )
+
+
+def test_the_one_on_qwen2_5_vl_answers_in_batches_as_one_by_one(qwen2_5):
+    from inference.backends.checkpoint.model import CheckpointModel
+
+    loaded, asked = loaded_as(qwen2_5), settings(qwen2_5)
+    questions = [ASKED, AgentQuery("<image>" + "clean? " * 9, (picture(3),)), ASKED]
+    questions = [AgentQuery(q.text, q.pictures, 10) for q in questions]
+    many = CheckpointModel(loaded, asked).answer(questions)
+    assert many == [CheckpointModel(loaded, asked).answer([question])[0] for question in questions]
+    assert many[0] == generated(loaded, questions[0])
+
+
+def generated(loaded, question):
+    """What transformers' own greedy search answers."""
+    import torch
+    from transformers import GenerationConfig
+
+    inputs = loaded.encoder.pad([loaded.encoder.encode(question)], "cpu").inputs
+    greedy = GenerationConfig(max_new_tokens=question.max_new_tokens, do_sample=False)
+    greedy.eos_token_id = loaded.stops
+    loaded.model.model.rope_deltas = None
+    with torch.inference_mode():
+        whole = loaded.model.generate(**inputs, generation_config=greedy)
+    return loaded.encoder.decode(whole[0, inputs["input_ids"].shape[1] :].tolist())
+
+
+@pytest.fixture(scope="module")
+def qwen2_5(model, tmp_path_factory):
+    """A tiny Qwen2.5-VL with random weights."""
+    import shutil
+
+    import torch
+    from transformers import AutoTokenizer, Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
+
+    folder = tmp_path_factory.mktemp("editscore") / "qwen2_5"
+    shutil.copytree(model, folder)
+    (folder / "model.safetensors").unlink()
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    ids = tokenizer.get_vocab()
+    processor = json.loads((folder / "processor_config.json").read_text())
+    processor["image_processor"]["patch_size"] = 14
+    processor["image_processor"]["size"] = {"shortest_edge": 28 * 28, "longest_edge": 84 * 84}
+    (folder / "processor_config.json").write_text(json.dumps(processor))
+    config = Qwen2_5_VLConfig(
+        image_token_id=ids["<|image_pad|>"],
+        video_token_id=ids["<|video_pad|>"],
+        vision_start_token_id=ids["<|vision_start|>"],
+        vision_end_token_id=ids["<|vision_end|>"],
+        tie_word_embeddings=True,
+        text_config={
+            "vocab_size": -(-len(tokenizer) // 64) * 64,
+            "hidden_size": 64,
+            "intermediate_size": 96,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 2,
+            "num_key_value_heads": 1,
+            "max_position_embeddings": 4096,
+            "tie_word_embeddings": True,
+            "bos_token_id": None,
+            "eos_token_id": ids["<|im_end|>"],
+            "pad_token_id": ids["<|endoftext|>"],
+            "rope_parameters": {
+                "rope_type": "default",
+                "rope_theta": 10000.0,
+                "mrope_section": [4, 6, 6],
+            },
+        },
+        vision_config={
+            "depth": 2,
+            "hidden_size": 64,
+            "intermediate_size": 96,
+            "num_heads": 2,
+            "patch_size": 14,
+            "spatial_merge_size": 2,
+            "temporal_patch_size": 2,
+            "out_hidden_size": 64,
+            "window_size": 56,
+            "fullatt_block_indexes": [1],
+        },
+    )
+    torch.manual_seed(0)
+    built = Qwen2_5_VLForConditionalGeneration(config)
+    built.generation_config.eos_token_id = [ids["<|im_end|>"], ids["<|endoftext|>"]]
+    built.generation_config.pad_token_id = ids["<|endoftext|>"]
+    built.save_pretrained(folder)
+    return folder

@@ -1,0 +1,112 @@
+"""How the two providers and the images API put their answers, and read requests."""
+
+import base64
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from aiohttp import web
+
+from warehouse import EncodedImage
+
+
+@dataclass
+class OpenAI:
+    model: str
+
+    def text(self, text: str, **message: Any) -> Any:
+        choice = {
+            "index": 0,
+            "finish_reason": "stop",
+            "message": {"role": "assistant", "content": text, **message},
+        }
+        usage = {"prompt_tokens": 1000, "completion_tokens": 100, "total_tokens": 1100}
+        head = {"id": "c1", "object": "chat.completion", "created": 0, "model": self.model}
+        return {**head, "choices": [choice], "usage": usage}
+
+    def json(self, content: Any) -> Any:
+        return self.text(json.dumps(content))
+
+    def refusal(self) -> Any:
+        return self.text("", refusal="I would rather not")
+
+    def empty(self) -> Any:
+        return {**self.text(""), "choices": []}
+
+    def error(self, _status: int, message: str) -> Any:
+        return {"error": {"message": message, "code": None, "type": "x"}}
+
+
+class Images:
+    drawing = True
+
+    def picture(self, picture: EncodedImage) -> Any:
+        return {"created": 0, "data": [{"b64_json": base64.b64encode(picture.data).decode()}]}
+
+    def text(self, text: str) -> Any:
+        return {"created": 0, "data": [{"b64_json": text}]}
+
+    def empty(self) -> Any:
+        return {"created": 0, "data": []}
+
+    def error(self, _status: int, message: str) -> Any:
+        return {"error": {"message": message, "code": None, "type": "x"}}
+
+
+@dataclass
+class Gemini:
+    drawing: bool
+
+    def _content(self, parts: list[Any], end: str = "STOP") -> Any:
+        content = {"role": "model", "parts": parts}
+        usage = {"promptTokenCount": 1000, "candidatesTokenCount": 60, "thoughtsTokenCount": 40}
+        candidate = {"content": content, "finishReason": end, "index": 0}
+        return {"candidates": [candidate], "usageMetadata": usage}
+
+    def text(self, text: str) -> Any:
+        return self._content([{"text": text}])
+
+    def json(self, content: Any) -> Any:
+        return self.text(json.dumps(content))
+
+    def picture(self, picture: EncodedImage) -> Any:
+        data = base64.b64encode(picture.data).decode()
+        return self._content([{"inlineData": {"mimeType": "image/png", "data": data}}])
+
+    def refusal(self) -> Any:
+        return self._content([], "PROHIBITED_CONTENT")
+
+    def empty(self) -> Any:
+        return {"candidates": []}
+
+    def error(self, status: int, message: str) -> Any:
+        return {"error": {"code": status, "message": message, "status": "X"}}
+
+
+def openai_parts(messages: list[Any]) -> tuple[list[str], list[EncodedImage]]:
+    parts = [p for m in messages if m["role"] == "user" for p in m["content"]]
+    urls = [p["image_url"]["url"] for p in parts if p["type"] == "image_url"]
+    pictures = [EncodedImage(base64.b64decode(url.split(",", 1)[1])) for url in urls]
+    return [p["text"] for p in parts if p["type"] == "text"], pictures
+
+
+async def image_request(request: web.Request) -> tuple[dict[str, Any], list[EncodedImage]]:
+    """Fields and pictures, whether they come as JSON or as a form with files."""
+    if request.content_type == "application/json":
+        return await request.json(), []
+    form = await request.post()
+    files = [value for value in form.values() if isinstance(value, web.FileField)]
+    fields = {name: value for name, value in form.items() if isinstance(value, str)}
+    pictures = [EncodedImage(file.file.read()) for file in files]
+    return fields | {"pictures": [picture.sha256 for picture in pictures]}, pictures
+
+
+def gemini_parts(contents: list[Any]) -> tuple[list[str], list[EncodedImage]]:
+    parts = [p for c in contents if c["role"] == "user" for p in c["parts"]]
+    data = [p["inlineData"]["data"] for p in parts if "inlineData" in p]
+    pictures = [EncodedImage(base64.urlsafe_b64decode(d + "==")) for d in data]
+    return [p["text"] for p in parts if "text" in p], pictures
+
+
+def is_white(picture: EncodedImage) -> bool:
+    return picture.image.getextrema() == ((255, 255),) * 3

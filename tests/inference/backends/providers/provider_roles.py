@@ -1,0 +1,38 @@
+"""Roles that are played by the server of `weather.py`."""
+
+from typing import Any
+
+from tests.inference.backends.providers.faulty_provider import Provider
+
+from inference.backends.factory import Backends
+from inference.roles import Roles
+from warehouse import Home
+
+AGENT = {"model": "m-1"}
+
+
+def cast(
+    server: Provider,
+    backend: str,
+    home: Home,
+    agents: dict[str, dict[str, Any]] | None = None,
+    profile: dict[str, Any] | None = None,
+    **settings: Any,
+) -> Roles:
+    """Planner, critic and scorer at the provider, and the generator where it draws.
+
+    Args:
+        agents: those that are there, if not all; the sketch world plays the others.
+        profile: more sections of the profile; `settings`: more of the provider's.
+    """
+    agents = agents or dict.fromkeys(("planner", "critic", "scorer"), AGENT) | drawn_by(backend)
+    url = f"{server.url}/v1" if backend == "openai" else server.url
+    section = {"endpoints": [{"url": url, "key": "TEST_KEY"}], **settings, **agents}
+    everyone = ("planner", "generator", "critic", "scorer")
+    roles = {role: backend if role in agents else "sketch" for role in everyone}
+    return Backends.model_validate({"roles": roles, backend: section} | (profile or {})).build(home)
+
+
+def drawn_by(backend: str) -> dict[str, dict[str, Any]]:
+    """The provider's generator, if it has one."""
+    return {"generator": {"model": "banana"}} if backend == "gemini" else {}

@@ -1,1 +1,0 @@
-"""Puts `scripted_world` on the path of the tests in folders below."""

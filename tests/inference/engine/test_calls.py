@@ -1,0 +1,329 @@
+"""The one way any model is called: journal, pools, timeouts, retries, ledger."""
+
+import asyncio
+
+import pytest
+from tests.inference.scripted_world import (
+    ACCEPT,
+    SHARD,
+    ScriptedCritic,
+    ScriptedGenerator,
+    ScriptedScorer,
+    picture,
+    roles,
+)
+
+from inference.engine.calls import CallSite, ModelCalls
+from inference.engine.pausable_timeout import pause_timeout
+from inference.engine.retry import CallFailedError
+from inference.engine.usage import report_usage
+from inference.roles import RetryableError, UnusableAnswerError
+from inference.settings import Limits
+from schemas import FoundryError
+from warehouse import EncodedImage, Home
+
+PLACE = CallSite("p1", 1, 0)
+LIMITS = Limits(backoff_seconds=0)
+
+
+@pytest.fixture
+def home(tmp_path):
+    return Home(tmp_path)
+
+
+def model_calls(home, backends, limits=LIMITS, asset="trajectories", **more):
+    return ModelCalls(home, asset, SHARD, backends, limits, **more)
+
+
+async def draw(home, generator, prompt="a cat", seed=1, limits=LIMITS):
+    """One draw in a run of its own; its answer and the ledger after it."""
+    with model_calls(home, roles(generator=generator), limits) as calls:
+        try:
+            answer = (await calls.generate(PLACE, prompt, (), seed)).answer
+        except (UnusableAnswerError, CallFailedError) as error:
+            answer = error
+        return answer, calls.ledger()
+
+
+class Flaky(ScriptedGenerator):
+    """Raises the given errors in turn, then draws."""
+
+    def __init__(self, *errors):
+        super().__init__()
+        self.errors = list(errors)
+
+    async def generate(self, prompt, images, seed):
+        drawn = await super().generate(prompt, images, seed)
+        if self.errors:
+            raise self.errors.pop(0)
+        return drawn
+
+
+class Slow(ScriptedGenerator):
+    """Never comes back; remembers that it was cancelled."""
+
+    cancelled = 0
+
+    async def generate(self, prompt, images, seed):
+        self.calls.append(prompt)
+        try:
+            await asyncio.sleep(3600)
+        except asyncio.CancelledError:
+            self.cancelled += 1
+            raise
+        return picture()
+
+
+class Crowded(ScriptedGenerator, ScriptedCritic):
+    """Generator and critic that note how many calls of theirs run at once."""
+
+    def __init__(self):
+        super().__init__()
+        self.running, self.most = 0, 0
+
+    async def generate(self, prompt, images, seed):
+        return await self._work(picture(prompt))
+
+    async def judge(self, before, after, instruction, prompt):
+        return await self._work(ACCEPT)
+
+    async def _work(self, answer):
+        self.running += 1
+        self.most = max(self.most, self.running)
+        await asyncio.sleep(0.005)
+        self.running -= 1
+        return answer
+
+
+async def test_a_finished_call_is_answered_from_the_journal_with_its_own_row(home):
+    generator = ScriptedGenerator()
+    first, ledger = await draw(home, generator)
+    again, ledger_again = await draw(home, generator)
+    assert first == again
+    assert len(generator.calls) == 1
+    assert ledger == ledger_again
+    assert (ledger[0].role, ledger[0].cached, ledger[0].error) == ("generator", False, None)
+
+
+async def test_the_same_request_at_once_is_made_once(home):
+    crowded = Crowded()
+    with model_calls(home, roles(critic=crowded)) as calls:
+        asked = [calls.judge(PLACE, None, picture(), "a cat", "") for _ in range(3)]
+        verdicts = await asyncio.gather(*asked)
+        assert {verdict.answer.accepted for verdict in verdicts} == {True}
+        assert (crowded.most, len(calls.ledger())) == (1, 1)
+
+
+@pytest.mark.parametrize("change", [{"seed": 2}, {"prompt": "a dog"}])
+async def test_another_request_is_another_call_and_old_lines_do_no_harm(home, change):
+    generator = ScriptedGenerator()
+    await draw(home, generator)
+    _, ledger = await draw(home, generator, **change)
+    assert len(generator.calls) == 2
+    assert len({row.call_id for row in ledger}) == len({row.request_hash for row in ledger}) == 2
+    await draw(home, generator)
+    assert len(generator.calls) == 2
+
+
+async def test_another_model_is_another_call(home):
+    _, first = await draw(home, ScriptedGenerator(model="1"))
+    _, both = await draw(home, ScriptedGenerator(model="2"))
+    assert [row.model for row in both] == ["1", "2"]
+    assert first[0] == both[0]
+
+
+@pytest.mark.parametrize("error", [RetryableError("busy"), ConnectionResetError(), TimeoutError()])
+async def test_errors_that_may_pass_are_tried_again(home, error):
+    generator = Flaky(error, error)
+    answer, ledger = await draw(home, generator)
+    assert isinstance(answer, EncodedImage)
+    assert len(generator.calls) == 3
+    assert [(row.retries, row.error) for row in ledger] == [(2, None)]
+
+
+async def test_after_the_last_try_the_call_has_failed_and_a_rerun_owes_it(home):
+    generator = Flaky(*[RetryableError("busy")] * 3)
+    error, ledger = await draw(home, generator)
+    assert isinstance(error, CallFailedError)
+    message = "generator scripted/1 failed at step 1 after 3 tries: TryLater: busy"
+    assert str(error) == message
+    assert [(row.retries, row.error) for row in ledger] == [(2, "TryLater: busy")]
+    answer, ledger = await draw(home, generator)
+    assert isinstance(answer, EncodedImage)
+    assert [row.error for row in ledger] == ["TryLater: busy", None]
+    assert len({row.call_id for row in ledger}) == 2
+
+
+async def test_a_bad_answer_is_final_now_and_on_a_rerun(home):
+    generator = Flaky(UnusableAnswerError("not allowed"), UnusableAnswerError("not allowed"))
+    for _ in range(2):
+        error, ledger = await draw(home, generator)
+        assert isinstance(error, UnusableAnswerError)
+        assert [(row.retries, row.error) for row in ledger] == [(0, "not allowed")]
+    assert len(generator.calls) == 1
+
+
+async def test_other_errors_are_not_tried_again(home):
+    generator = Flaky(ZeroDivisionError("oops"))
+    error, ledger = await draw(home, generator)
+    assert str(error) == "generator scripted/1 failed at step 1: ZeroDivisionError: oops"
+    assert (len(generator.calls), ledger[0].retries) == (1, 0)
+
+
+async def test_defect_7_a_late_try_is_really_cancelled_and_never_an_answer(home):
+    generator = Slow()
+    limits = Limits(call_timeout_seconds=0.01, tries=2, backoff_seconds=0, generator=1)
+    error, ledger = await draw(home, generator, limits=limits)
+    assert "after 2 tries: TimeoutError: no answer within 0.01 s" in str(error)
+    assert generator.cancelled == len(generator.calls) == 2
+    assert ledger[0].error is not None
+
+
+async def test_what_a_backend_reports_is_in_the_ledger_failed_tries_included(home):
+    class Metered(Flaky):
+        async def generate(self, prompt, images, seed):
+            report_usage(input_tokens=10, cost_usd=0.5)
+            return await super().generate(prompt, images, seed)
+
+    report_usage(input_tokens=1000)  # outside any call: nobody's
+    _, ledger = await draw(home, Metered(RetryableError()))
+    row = ledger[0]
+    assert (row.input_tokens, row.output_tokens, row.cost_usd, row.images) == (20, None, 1.0, 1)
+
+
+async def test_an_answer_of_the_wrong_type_fails_the_call(home):
+    class Mute(ScriptedGenerator):
+        async def generate(self, prompt, images, seed):
+            return None
+
+    error, _ = await draw(home, Mute())
+    assert "TypeError: answered with NoneType, not Picture" in str(error)
+
+
+async def test_a_truncated_picture_is_a_bad_answer(home):
+    class Torn(ScriptedGenerator):
+        async def generate(self, prompt, images, seed):
+            return EncodedImage(picture(prompt).data[:30])
+
+    error, ledger = await draw(home, Torn())
+    assert isinstance(error, UnusableAnswerError)
+    assert "cannot be decoded" in ledger[0].error
+
+
+@pytest.mark.parametrize("grade", [-1.0, 11.0, float("nan")])
+async def test_defect_9_a_grade_off_the_scale_is_no_score(home, grade):
+    backends = roles(scorer=ScriptedScorer(grades=[grade]))
+    wrong = pytest.raises(UnusableAnswerError, match="not a grade from 0 to 10")
+    with model_calls(home, backends) as calls, wrong:
+        await calls.score(PLACE, None, picture(), "a cat")
+
+
+async def test_a_picture_that_was_deleted_is_drawn_again(home, tmp_path):
+    generator = ScriptedGenerator()
+    first, _ = await draw(home, generator)
+    (tmp_path / "images" / home.images.relative(first.sha256)).unlink()
+    again, ledger = await draw(home, generator)
+    assert again == first
+    assert home.images.exists(first.sha256)
+    assert len(generator.calls) == len({row.call_id for row in ledger}) == 2
+
+
+async def test_no_line_is_written_before_its_picture_is_stored(home, tmp_path):
+    (tmp_path / "images").write_text("in the way")
+    wrong = pytest.raises(FoundryError, match="a file is in the way")
+    with model_calls(home, roles()) as calls, wrong:
+        await calls.generate(PLACE, "a cat", (), 1)
+    assert list(home.journal("trajectories", SHARD).records()) == []
+
+
+async def test_generator_and_agents_have_pools_of_their_own(home):
+    generator, critic = Crowded(), Crowded()
+    backends = roles(generator=generator, critic=critic)
+    with model_calls(home, backends, Limits(generator=2, agents=3)) as calls:
+        draws = [calls.generate(CallSite("p", 1, n), f"{n}", (), n) for n in range(8)]
+        verdicts = [calls.judge(CallSite("p", 1, n), None, picture(n), "", "") for n in range(8)]
+        await asyncio.gather(*draws, *verdicts)
+    assert (generator.most, critic.most) == (2, 3)
+
+
+async def test_a_waiting_retry_does_not_hold_its_slot(home):
+    class FirstBusy(ScriptedGenerator):
+        async def generate(self, prompt, images, seed):
+            self.calls.append(prompt)
+            if self.calls == ["first"]:
+                raise RetryableError("busy")
+            return picture(prompt)
+
+    generator = FirstBusy()
+    limits = Limits(generator=1, backoff_seconds=0.2)
+    with model_calls(home, roles(generator=generator), limits) as calls:
+        first = asyncio.create_task(calls.generate(CallSite("p", 1, 0), "first", (), 1))
+        await asyncio.sleep(0)
+        await calls.generate(CallSite("p", 1, 1), "second", (), 1)
+        await first
+    assert generator.calls[:2] == ["first", "second"]
+
+
+async def test_what_waits_for_something_else_does_not_hold_its_slot(home):
+    opened = asyncio.Event()
+
+    class Waits(ScriptedGenerator):
+        drawn, busy, most = [], 0, 0
+
+        async def generate(self, prompt, images, seed):
+            async with pause_timeout():
+                if prompt == "refused":
+                    raise UnusableAnswerError("no")
+                if prompt == "patient":
+                    await opened.wait()
+            self.busy += 1
+            self.most = max(self.most, self.busy)
+            await asyncio.sleep(0.01)
+            self.busy -= 1
+            self.drawn.append(prompt)
+            return picture(prompt)
+
+    generator = Waits()
+    with model_calls(home, roles(generator=generator), Limits(generator=1)) as calls:
+
+        def asked(number, prompt):
+            return asyncio.create_task(calls.generate(CallSite("p", 1, number), prompt, (), 1))
+
+        refused, patient = asked(0, "refused"), asked(1, "patient")
+        await asked(2, "quick")
+        opened.set()
+        await asyncio.gather(patient, asked(3, "third"), asked(4, "fourth"))
+        with pytest.raises(UnusableAnswerError, match="no"):
+            await refused
+    assert generator.drawn[0] == "quick"
+    assert (len(generator.drawn), generator.most) == (4, 1)
+
+
+async def test_a_shard_has_one_writer(home):
+    wrong = pytest.raises(FoundryError, match="being written by another process")
+    with model_calls(home, roles()), wrong:
+        model_calls(home, roles()).__enter__()
+
+
+async def test_a_line_of_another_making_is_named(home):
+    with home.journal("trajectories", SHARD) as journal:
+        journal.append({"something": "else"})
+    with pytest.raises(FoundryError, match=r"test-0000.jsonl:1: not a model call"):
+        model_calls(home, roles()).__enter__()
+
+
+async def test_another_assets_answer_is_borrowed_and_costs_nothing(home):
+    scorer = ScriptedScorer(grades=[7.0])
+    with model_calls(home, roles(scorer=scorer)) as calls:
+        paid = await calls.score(PLACE, None, picture(), "a cat")
+        paid_call = calls.ledger()[0]
+    for _ in range(2):
+        with model_calls(
+            home, roles(scorer=scorer), asset="scores", lender="trajectories"
+        ) as calls:
+            lent = await calls.score(PLACE, None, picture(), "a cat")
+            row = calls.ledger()[0]
+        assert lent.answer == paid.answer
+        assert (row.cached, row.asset, row.cost_usd, row.seconds) == (True, "scores", 0, 0)
+        assert row.call_id != paid_call.call_id
+    assert len(scorer.calls) == 1

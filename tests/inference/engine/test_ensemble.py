@@ -1,0 +1,260 @@
+"""Several scorers as one: means, refusals, and no finished call made twice."""
+
+import asyncio
+import multiprocessing
+import os
+import time
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+from tests.inference.scripted_world import (
+    SHARD,
+    Scripted,
+    ScriptedScorer,
+    picture,
+    planned,
+    prompt_row,
+    reject,
+    roles,
+)
+
+from inference.backends.factory import Backends
+from inference.engine.calls import CallSite, ModelCalls
+from inference.engine.ensemble import Ensemble
+from inference.engine.retry import CallFailedError
+from inference.roles import BackendError, RetryableError, Score, Scorer, UnusableAnswerError
+from inference.settings import Limits, LoopSettings
+from inference.shard import run_shard, score_shard
+from warehouse import Home
+
+PLACE = CallSite("p1", 1, 0)
+LIMITS = Limits(backoff_seconds=0, tries=1, failure_share=1)
+PROCESSES = multiprocessing.get_context("forkserver")
+
+
+def scorer(name, *grades, model="1"):
+    return ScriptedScorer(name, model, grades=list(grades))
+
+
+def ensemble(*scorers, weights=(1.0, 3.0)):
+    named = {scorer.backend: scorer for scorer in scorers}
+    return Ensemble(named, dict(zip(named, weights, strict=True)))
+
+
+def calls_of(home, scorer, asset="scores", **more):
+    return ModelCalls(home, asset, SHARD, roles(scorer=scorer), LIMITS, **more)
+
+
+async def graded(home, scorer, place=PLACE):
+    with calls_of(home, scorer) as calls:
+        try:
+            return await calls.score(place, None, picture(), "a cat"), calls.ledger()
+        except Exception as error:
+            return error, calls.ledger()
+
+
+async def test_the_weighted_mean_of_each_grade_counts():
+    class Fixed(Scripted):
+        def __init__(self, name, *grades):
+            super().__init__(name)
+            self.grades = grades
+
+        async def score(self, before, after, instruction):
+            return Score(*self.grades)
+
+    both = ensemble(Fixed("a", 10, 4, 8, 0), Fixed("b", 2, 8, 8, 4))
+    assert isinstance(both, Scorer)
+    score = await both.score(None, picture(), "a cat")
+    assert score == Score(4.0, 7.0, 8.0, 3.0)
+    assert (score.semantics, score.quality, score.overall) == (4.0, 3.0, 12**0.5)
+
+
+async def test_a_refusal_is_left_out_of_the_mean(home):
+    result, _ = await graded(
+        home, ensemble(scorer("a", UnusableAnswerError("no cat here")), scorer("b", 6))
+    )
+    assert result.answer == Score(6, 10, 6, 10)
+    refused, given = result.opinions
+    assert refused.score is None and refused.refusal.endswith("no cat here")
+    assert given.score == result.answer and given.refusal is None
+
+
+async def test_when_all_refuse_there_is_no_score(home):
+    both = ensemble(
+        scorer("a", UnusableAnswerError("no cat")), scorer("b", UnusableAnswerError("no dog"))
+    )
+    error, ledger = await graded(home, both)
+    assert isinstance(error, UnusableAnswerError)
+    assert "no cat" in str(error) and "no dog" in str(error)
+    assert len(ledger) == 2
+
+
+async def test_every_member_is_in_the_ledger_under_its_own_name(home):
+    _, ledger = await graded(home, ensemble(scorer("a"), scorer("b", model="2")))
+    assert {(call.role, call.backend, call.model) for call in ledger} == {
+        ("scorer", "a", "1"),
+        ("scorer", "b", "2"),
+    }
+    assert len({call.request_hash for call in ledger}) == 2
+
+
+@pytest.mark.parametrize("failure", [RetryableError("busy"), BackendError("the budget is spent")])
+async def test_a_finished_call_is_not_made_again_when_another_member_failed(home, failure):
+    sound, ill = scorer("a", 4), scorer("b", failure, 8)
+    error, _ = await graded(home, ensemble(sound, ill))
+    assert isinstance(error, CallFailedError | BackendError)
+    result, _ = await graded(home, ensemble(sound, ill))
+    assert result.answer == Score(7, 10, 7, 10)
+    assert (len(sound.calls), len(ill.calls)) == (1, 2)
+
+
+async def test_a_refusal_is_not_asked_for_again(home):
+    sound, ill = scorer("a", 4), scorer("b", UnusableAnswerError("no"))
+    first, _ = await graded(home, ensemble(sound, ill))
+    again, _ = await graded(home, ensemble(sound, ill))
+    assert again.answer == first.answer
+    assert (len(sound.calls), len(ill.calls)) == (1, 1)
+
+
+async def test_a_slow_member_does_not_undo_what_others_finished(home):
+    class Hanging(Scripted):
+        async def score(self, before, after, instruction):
+            self.calls.append(1)
+            await asyncio.sleep(3600)
+
+    sound, hanging = scorer("a", 4), Hanging("b")
+    with calls_of(home, ensemble(sound, hanging)) as calls:
+        task = asyncio.create_task(calls.score(PLACE, None, picture(), "a cat"))
+        while not calls.ledger():
+            await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    result, _ = await graded(home, ensemble(sound, scorer("b", 8)))
+    assert result.answer.edit_success == 7
+    assert len(sound.calls) == 1
+
+
+async def test_a_new_member_costs_only_its_own_calls(home):
+    sound = scorer("a", 4)
+    await graded(home, sound)
+    result, _ = await graded(home, ensemble(sound, scorer("b", 8)))
+    assert result.answer.edit_success == 7
+    assert len(sound.calls) == 1
+
+
+async def shard(home, players):
+    prompts = [prompt_row(f"p{n}") for n in range(3)]
+    plans = [row for prompt in prompts for row in planned(prompt, f"{prompt.prompt_id} one")]
+    loop = LoopSettings(t_max=2, on_exhausted="best")
+    told = await run_shard(prompts, plans, players, home, SHARD, loop, LIMITS)
+    return told, await score_shard(
+        told.attempts, told.trajectories, plans, players, home, SHARD, LIMITS
+    )
+
+
+async def test_the_rows_of_a_shard(home):
+    ill = scorer("b", UnusableAnswerError("no"), 8)
+    _, scored = await shard(home, roles(scorer=ensemble(scorer("a", 4, 4, 4), ill)))
+    assert len(scored.scores) == 3 and len(scored.members) == 6
+    assert {row.scorer for row in scored.scores} == {f"ensemble/{ensemble(scorer('a'), ill).model}"}
+    by_member = {(row.prompt_id, row.member): row for row in scored.members}
+    refused = [row for row in scored.members if row.refusal]
+    assert len(refused) == 1 and refused[0].overall is None and refused[0].member == "b"
+    for row in scored.scores:
+        mine = [by_member[row.prompt_id, name] for name in "ab"]
+        given = [member for member in mine if member.refusal is None]
+        weight = sum(member.weight for member in given)
+        mean = sum(member.edit_success * member.weight for member in given) / weight
+        assert row.edit_success == pytest.approx(mean)
+
+
+async def test_what_the_loop_asked_for_is_not_paid_for_twice(home):
+    from tests.inference.scripted_world import ScriptedCritic
+
+    critic = ScriptedCritic(verdicts={f"p{n} one": [reject("again")] * 2 for n in range(3)})
+    one, other = scorer("a"), scorer("b")
+    told, scored = await shard(home, roles(critic=critic, scorer=ensemble(one, other)))
+    assert len(told.attempts) == 6
+    assert len(one.calls) == len(other.calls) == 6
+    assert [call.cached for call in scored.calls] == [True] * 12
+    assert len(scored.members) == 12
+
+
+def test_its_name_tells_members_weights_and_models():
+    one, other = scorer("a"), scorer("b")
+    assert ensemble(one, other).model.startswith("a*1+b*3-")
+    assert ensemble(other, one, weights=(3.0, 1.0)).model == ensemble(one, other).model
+    assert ensemble(one, other, weights=(1.0, 2.0)).model != ensemble(one, other).model
+    assert ensemble(one, scorer("b", model="2")).model != ensemble(one, other).model
+
+
+SKETCH = {"planner": "sketch", "generator": "sketch", "critic": "sketch"}
+
+
+def backends(scorer, **more):
+    return Backends.model_validate({"roles": SKETCH | {"scorer": scorer}} | more)
+
+
+def test_a_profile_binds_its_members(home, tmp_path):
+    members = {"sketch": 1, "editscore": 2}
+    settings = backends("ensemble", ensemble={"members": members})
+    assert settings.bound == {
+        "sketch": ["planner", "generator", "critic", "scorer"],
+        "editscore": ["scorer"],
+    }
+    built = settings.build(home).scorer
+    assert [(member.name, member.weight) for member in built.members] == [
+        ("editscore", 2.0),
+        ("sketch", 1.0),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("members", "said"),
+    [
+        (None, "name its members and their weights"),
+        ({"sketch": 1}, "at least 2"),
+        ({"sketch": 1, "openai": 0}, "greater than 0"),
+        ({"sketch": 1, "checkpoint": 1}, "'sketch', 'editscore'"),
+    ],
+)
+def test_an_ensemble_that_is_none_is_refused(members, said):
+    given = {"ensemble": {"members": members}} if members else {}
+    with pytest.raises(ValidationError, match=said):
+        backends("ensemble", **given)
+
+
+class Logged:
+    """Notes each call in a file that survives it; with `hangs`, it never comes back."""
+
+    model = "1"
+
+    def __init__(self, name: str, log: Path, hangs: bool = False) -> None:
+        self.backend, self._hangs = name, hangs
+        self._log = os.open(log, os.O_APPEND | os.O_CREAT | os.O_WRONLY)
+
+    async def score(self, before, after, instruction):
+        os.write(self._log, f"{self.backend}\n".encode())
+        if self._hangs:
+            await asyncio.sleep(3600)
+        return Score(5, 5, 5, 5)
+
+
+def score_in_process(folder: Path, log: Path, hangs: bool) -> None:
+    both = ensemble(Logged("a", log), Logged("b", log, hangs))
+    asyncio.run(graded(Home(folder), both))
+
+
+@pytest.mark.slow
+def test_a_killed_process_leaves_what_a_member_finished(tmp_path):
+    log, home = tmp_path / "log", Home(tmp_path / "home")
+    process = PROCESSES.Process(target=score_in_process, args=(tmp_path / "home", log, True))
+    process.start()
+    while not list(home.journal("scores", SHARD).records()):
+        time.sleep(0.01)
+    process.kill()
+    process.join()
+    score_in_process(tmp_path / "home", log, False)
+    assert sorted(log.read_text().split()) == ["a", "b", "b"]

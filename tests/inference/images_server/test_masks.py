@@ -1,0 +1,51 @@
+"""Masks as OpenAI's clients send them, and as open servers' do."""
+
+import io
+
+import pytest
+from tests.inference.backends.diffusers import tiny
+from PIL import Image
+from tests.inference.images_server.served_images import Here, pictures, served
+
+from inference.backends.diffusers.generation_spec import GenerationSpec
+from inference.backends.diffusers.model_selection import select_model
+from inference.backends.diffusers.pipeline_runner import load_pipeline_runner
+from inference.backends.diffusers.settings import DiffusersSettings
+from inference.images_server.models import Pipeline
+from warehouse import EncodedImage
+
+SIZE, LEFT = (64, 64), (0, 0, 32, 64)
+
+
+def png(image):
+    buffer = io.BytesIO()
+    image.save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+def white_on_the_left():
+    mask = Image.new("L", SIZE)
+    mask.paste(255, LEFT)
+    return EncodedImage.of(mask)
+
+
+def transparent_on_the_left():
+    mask = Image.new("RGBA", SIZE, "red")
+    mask.paste((0, 0, 0, 0), LEFT)
+    return png(mask)
+
+
+@pytest.mark.slow
+def test_what_is_transparent_or_white_is_repainted(tmp_path):
+    folder = tiny.build("FluxFillPipeline", tmp_path / "fill")
+    choice = select_model(DiffusersSettings(model=str(folder), steps=2, dtype="float32"))
+    picture, mask = EncodedImage.white(SIZE), white_on_the_left()
+    drawing = GenerationSpec("a cat", 1, choice.manner, (picture,), mask)
+    drawn = load_pipeline_runner(choice, "cpu", 1).draw([drawing])
+    model = Pipeline(choice)
+    with served(model, Here(model)) as server:
+        for sent in (transparent_on_the_left(), mask.data):
+            answer = server.client().images.edit(
+                image=picture.data, mask=sent, prompt="a cat", extra_body={"seed": 1}
+            )
+            assert pictures(answer) == drawn

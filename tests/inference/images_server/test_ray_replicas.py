@@ -1,0 +1,217 @@
+"""Replicas on a real Ray cluster of two nodes, asked by the official client."""
+
+import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx
+import numpy as np
+import openai
+import psutil
+import pytest
+from tests.inference.backends.diffusers import tiny
+from tests.inference.images_server.served_images import metrics, pictures, served, until
+
+from inference.backends.diffusers.model_selection import select_model
+from inference.backends.diffusers.settings import DiffusersSettings
+from inference.backends.factory import Backends
+from inference.images_server.models import Pipeline
+from inference.images_server.ray_replicas import deployed
+from inference.images_server.settings import ImagesServerSettings
+from inference.roles import UnusableAnswerError
+from warehouse import EncodedImage, Home
+
+pytestmark = pytest.mark.slow
+
+ROOT = __file__.partition("/tests/")[0]
+DRAW = "/v1/images/generations"
+ROUNDING = 2  # between a picture drawn alone and in a batch; see test_contract.py
+ENDLESS = 10**6  # steps that take hours
+PLACES = 8  # 2 replicas x batch 4, and no queue
+PICTURES = "interleave_images_pictures_total"
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """Two nodes, each with room for one replica."""
+    from ray.cluster_utils import Cluster
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        patch.setenv("PYTHONPATH", ROOT)  # of the replicas
+        node = {"num_cpus": 1, "object_store_memory": 100_000_000, "include_dashboard": False}
+        nodes = Cluster(initialize_head=True, head_node_args=node)
+        nodes.add_node(num_cpus=1, object_store_memory=100_000_000)
+        yield nodes
+        nodes.shutdown()
+
+
+@pytest.fixture(scope="module")
+def klein(tmp_path_factory):
+    return tiny.build("Flux2KleinPipeline", tmp_path_factory.mktemp("pipelines") / "klein")
+
+
+def model_of(folder):
+    chosen = DiffusersSettings(model=str(folder), steps=2, size="64x64", dtype="float32")
+    return Pipeline(select_model(chosen))
+
+
+def settings_of(cluster, **more):
+    return ImagesServerSettings(
+        ray=cluster.address, replicas=2, queue=0, allowed={"steps": ENDLESS}, **more
+    )
+
+
+@pytest.fixture(scope="module")
+def server(cluster, klein):
+    model, settings = model_of(klein), settings_of(cluster)
+    with deployed(model, settings, "images-test") as fleet, served(model, fleet, settings) as it:
+        until(lambda: it.get("/ready").json().get("replicas") == 2)
+        yield it
+
+
+def pixels(picture):
+    return np.asarray(picture.image, int)
+
+
+def drawn(server, **fields):
+    more = {name: fields.pop(name) for name in list(fields) if name not in ("n", "size")}
+    return pictures(server.client().images.generate(prompt="a red cat", extra_body=more, **fields))
+
+
+def test_a_model_that_cannot_be_loaded_is_not_ready_and_says_why(cluster, tmp_path):
+    (tmp_path / "model_index.json").write_text(
+        '{"_class_name": "FluxPipeline", "vae": ["diffusers", "AutoencoderKL"]}'
+    )
+    model, settings = model_of(tmp_path), settings_of(cluster)
+    with deployed(model, settings, "broken") as fleet, served(model, fleet, settings) as server:
+        assert server.get("/health").status_code == 200
+        until(lambda: "cannot be loaded" in server.get("/ready").text)
+        ready = server.get("/ready")
+        said = ready.json()["error"]["message"]
+        assert ready.status_code == 503
+        assert said.startswith("0 of 2 replicas can draw: generator ") and "\n" not in said
+        with pytest.raises(openai.InternalServerError, match="cannot be loaded on cpu"):
+            server.client().images.generate(prompt="a red cat")
+
+
+def test_seed_size_and_steps_count(server):
+    assert [model.id for model in server.client().models.list()] == ["klein"]
+    (first,) = drawn(server, seed=5)
+    assert drawn(server, seed=5) == [first]
+    assert drawn(server, seed=6) != [first]
+    assert drawn(server, seed=5, num_inference_steps=3) != [first]
+    (wide,) = drawn(server, seed=5, size="96x64")
+    assert (first.image.size, wide.image.size) == ((64, 64), (96, 64))
+    together = drawn(server, seed=5, n=2)
+    assert np.abs(pixels(together[0]) - pixels(first)).max() <= ROUNDING
+    assert np.abs(pixels(together[1]) - pixels(first)).max() > ROUNDING
+
+
+def test_an_edit_sees_every_reference(server):
+    def edited(*references):
+        images = [("r.png", each.data, "image/png") for each in references]
+        answer = server.client().images.edit(
+            image=images, prompt="a red cat", extra_body={"seed": 1, "guidance_scale": 1.0}
+        )
+        return pixels(pictures(answer)[0])
+
+    one, other, last = (drawn(server, seed=seed)[0] for seed in (1, 2, 3))
+    assert np.abs(edited(one, last) - edited(other, last)).max() > ROUNDING
+    assert np.array_equal(edited(one, last), edited(one, last))
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [({"mask": b""}, "takes no mask"), ({"extra_body": {"negative_prompt": "rain"}}, "negative")],
+)
+def test_what_the_model_would_ignore_is_refused(server, asked, said):
+    white = EncodedImage.white((64, 64)).data
+    asked = {name: white if name == "mask" else value for name, value in asked.items()}
+    with pytest.raises(openai.BadRequestError, match=said):
+        server.client().images.edit(image=white, prompt="a red cat", **asked)
+
+
+def test_load_reaches_both_nodes_and_is_drawn_in_batches(server):
+    before = metrics(server)
+    with ThreadPoolExecutor(PLACES) as clients:
+        answers = clients.map(lambda seed: drawn(server, seed=seed), range(3 * PLACES))
+        assert len({answer[0] for answer in answers}) == 3 * PLACES
+    after = metrics(server)
+    replicas = replicas_of(after)
+    assert all(after[name] > before.get(name, 0) for name in replicas.values())
+    nodes = {psutil.Process(pid).ppid() for pid in replicas}  # a node's raylet
+    assert len(nodes) == 2
+    batches = ("interleave_images_batch_size_sum", "interleave_images_batch_size_count")
+    total, count = (after[name] - before[name] for name in batches)
+    assert total / count > 1
+
+
+def replicas_of(values):
+    """Process -> its metric."""
+    names = (name for name in values if name.startswith(PICTURES))
+    return {int(name.removesuffix('"}').rpartition(":")[2]): name for name in names}
+
+
+def test_a_full_server_says_when_to_come_back_and_who_leaves_frees_places(server):
+    leave = threading.Event()
+
+    def wait_in_vain():
+        endless = {"prompt": "a cat", "n": PLACES, "num_inference_steps": ENDLESS}
+        timeout = httpx.Timeout(60, read=0.5)
+        while not leave.is_set():
+            try:
+                httpx.post(server.url + DRAW, json=endless, timeout=timeout)
+            except httpx.ReadTimeout:
+                leave.set()
+
+    with ThreadPoolExecutor() as threads:
+        waiting = threads.submit(wait_in_vain)
+        until(lambda: metrics(server)["interleave_images_queue"] == PLACES)
+        full = server.post(DRAW, json={"prompt": "a red cat"})
+        waiting.result()
+    assert full.status_code == 429 and int(full.headers["Retry-After"]) >= 1
+    until(lambda: metrics(server)["interleave_images_queue"] == 0)
+    # Both replicas had begun what nobody waits for any more.
+    with ThreadPoolExecutor(PLACES) as clients:
+        assert all(clients.map(lambda seed: drawn(server, seed=seed), range(PLACES)))
+
+
+def test_our_own_images_backend_draws_with_it(server):
+    settings = {
+        "endpoints": [{"url": f"{server.url}/v1", "concurrency": 4}],
+        "generator": {"model": "klein", "size": "96x64", "steps": 3},
+    }
+    roles = {"planner": "sketch", "critic": "sketch", "scorer": "sketch", "generator": "images"}
+
+    def generator(**more):
+        section = settings | {"generator": settings["generator"] | more}
+        profile = Backends.model_validate({"roles": roles, "images": section})
+        return profile.build(Home("memory://images-server")).generator
+
+    async def told():
+        player = generator()
+        first = await player.generate("a red cat", (), 1)
+        return first, await player.generate("a blue cat", (first,), 2)
+
+    first, second = asyncio.run(told())
+    assert first.image.size == second.image.size == (96, 64)
+    assert [first] == drawn(server, seed=1, size="96x64", num_inference_steps=3)
+    with pytest.raises(UnusableAnswerError, match="takes no negative prompt"):
+        asyncio.run(generator(negative_prompt="rain").generate("a red cat", (), 1))
+
+
+def test_a_replica_that_dies_is_replaced_and_the_other_goes_on(server):
+    drawn(server, n=PLACES)
+    before = replicas_of(metrics(server))
+    psutil.Process(next(iter(before))).kill()
+    client = server.client(retries=8)
+    for _ in range(8):
+        assert client.images.generate(prompt="a red cat").data
+    until(lambda: server.get("/ready").json().get("replicas") == 2)
+
+    def by_the_new_one():
+        client.images.generate(prompt="a red cat", n=4)
+        return set(replicas_of(metrics(server))) - set(before)
+
+    until(by_the_new_one)

@@ -1,0 +1,131 @@
+import pytest
+
+from inference.roles import Critic
+from inference.sketch_world.critic import SketchCritic
+from inference.sketch_world.renderer import Flaws, render
+from inference.sketch_world.scene import Scene, Thing, things
+from inference.sketch_world.settings import CriticRates, SketchSettings
+from warehouse import EncodedImage
+
+VILLAGE = Scene("meadow", things([(6, "house", "red"), (4, "cat", "orange"), (2, "sun", "yellow")]))
+PAINTED = VILLAGE.with_cell(6, Thing("house", "blue"))
+GOAL = "Paint the house blue."
+EXACT = SketchSettings(critic=CriticRates(error=0, vague=0, repeat=0))
+
+
+def pictured(scene: Scene, flaws: Flaws | None = None) -> EncodedImage:
+    return EncodedImage.of(render(scene, 96, flaws))
+
+
+def judged(
+    after: EncodedImage, goal: str = GOAL, settings: SketchSettings = EXACT, prompt: str = ""
+):
+    return SketchCritic(settings).verdict(pictured(VILLAGE), after, goal, prompt)
+
+
+async def test_a_right_picture_is_accepted():
+    critic = SketchCritic(EXACT)
+    assert isinstance(critic, Critic)
+    verdict = await critic.judge(pictured(VILLAGE), pictured(PAINTED), GOAL, "")
+    assert verdict.accepted
+    assert verdict.refined_prompt == ""
+    assert verdict.reasoning.splitlines() == [
+        "Asked for: Paint the house blue.",
+        "Background: want meadow, see meadow, right.",
+        "Top right: want yellow sun, see yellow sun, right.",
+        "Center: want orange cat, see orange cat, right.",
+        "Bottom left: want blue house, see blue house, right.",
+        "The step succeeded.",
+    ]
+
+
+def test_a_wrong_picture_is_explained_and_its_prompt_made_exact():
+    verdict = judged(pictured(VILLAGE.with_cell(6, Thing("house", "green"))))
+    assert not verdict.accepted
+    assert "Bottom left: want blue house, see green house, wrong." in verdict.reasoning
+    assert verdict.refined_prompt == (
+        "Paint the red house at the bottom left blue. Keep everything else unchanged."
+    )
+
+
+@pytest.mark.parametrize(
+    ("after", "sentence"),
+    [
+        (pictured(VILLAGE), "Bottom left: want blue house, see red house, wrong."),
+        (
+            pictured(PAINTED.with_cell(2, None)),
+            "Top right: want yellow sun, see nothing, wrong.",
+        ),
+        (
+            pictured(Scene("beach", PAINTED.cells)),
+            "Background: want meadow, see beach, wrong.",
+        ),
+        (
+            pictured(PAINTED, Flaws(blemished=[0])),
+            "Top left: want nothing, see nothing, scribbled.",
+        ),
+        (
+            pictured(PAINTED, Flaws(crooked=[4])),
+            "Center: want orange cat, see orange cat, crooked.",
+        ),
+    ],
+)
+def test_every_defect_is_named(after, sentence):
+    verdict = judged(after)
+    assert not verdict.accepted
+    assert sentence in verdict.reasoning.splitlines()
+    assert verdict.refined_prompt
+
+
+def test_any_place_that_fulfils_the_goal_is_fine():
+    for cell in (1, 3, 5, 7):
+        after = pictured(VILLAGE.with_cell(cell, Thing("dog", "brown")))
+        assert judged(after, "Add a dog next to the cat.").accepted
+    elsewhere = pictured(VILLAGE.with_cell(0, Thing("dog", "brown")))
+    assert not judged(elsewhere, "Add a dog next to the cat.").accepted
+
+
+def test_a_first_picture_is_judged_from_scratch():
+    goal = "Draw a meadow with a red house at the bottom left."
+    critic = SketchCritic(EXACT)
+    house = Scene("meadow", {6: Thing("house", "red")})
+    stray = house.with_cell(0, Thing("cat", "pink"))
+    white = EncodedImage.of(render(Scene("paper"), 96))
+    for before in (None, white):
+        assert critic.verdict(before, pictured(house), goal, "").accepted
+        refused = critic.verdict(before, pictured(stray), goal, "")
+        assert refused.refined_prompt == goal
+
+
+def test_errors_go_both_ways_and_their_reasoning_fits():
+    wrong = SketchSettings(critic=CriticRates(error=1, vague=0, repeat=0))
+    missed = judged(pictured(VILLAGE), settings=wrong)
+    assert missed.accepted
+    assert "see blue house, right" in missed.reasoning
+    imagined = judged(pictured(PAINTED), settings=wrong)
+    assert not imagined.accepted
+    assert imagined.refined_prompt
+    assert "wrong." in imagined.reasoning
+
+
+def test_the_error_rate_is_what_is_set():
+    critic = SketchCritic(SketchSettings(critic=CriticRates(error=0.2)))
+    before, after = pictured(VILLAGE), pictured(PAINTED)
+    verdicts = [critic.verdict(before, after, GOAL, f"try {i}") for i in range(500)]
+    assert 0.14 < sum(not verdict.accepted for verdict in verdicts) / 500 < 0.26
+    assert verdicts == [critic.verdict(before, after, GOAL, f"try {i}") for i in range(500)]
+
+
+def test_rewrites_vary_in_quality():
+    lazy = SketchSettings(critic=CriticRates(error=0, vague=0, repeat=1))
+    assert judged(pictured(VILLAGE), settings=lazy).refined_prompt == GOAL
+    assert judged(pictured(VILLAGE), settings=lazy, prompt="Blue!").refined_prompt == "Blue!"
+    vague = SketchSettings(critic=CriticRates(error=0, vague=1, repeat=0))
+    goal = "Add a black dog at the top left."
+    assert judged(pictured(VILLAGE), goal, vague).refined_prompt.endswith(" Add a dog.")
+
+
+def test_what_is_not_understood_is_refused():
+    verdict = judged(pictured(VILLAGE), "Sing a song.")
+    assert not verdict.accepted
+    assert verdict.refined_prompt == "Sing a song."

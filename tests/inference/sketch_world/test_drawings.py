@@ -1,0 +1,103 @@
+"""Drawings are complete, stay in their cells, and cannot be mistaken for one another."""
+
+from functools import cache
+from itertools import combinations
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from inference.sketch_world import drawings
+from inference.sketch_world.object_catalog import BACKGROUNDS, COLOURS, KINDS
+from inference.sketch_world.scene import Thing
+
+_CELL = 32
+
+
+@cache
+def sticker(kind: str, colour: str) -> Image.Image:
+    return drawings.sprite(Thing(kind, colour), _CELL)
+
+
+@cache
+def backdrop(name: str) -> Image.Image:
+    """The middle cell of a background."""
+    whole = drawings.backdrop(name, 3 * _CELL)
+    return whole.crop((_CELL, _CELL, 2 * _CELL, 2 * _CELL)).convert("RGBA")
+
+
+def cell(kind: str, colour: str, background: str = "paper") -> np.ndarray:
+    """A thing in the middle cell of a background, as float pixels."""
+    picture = backdrop(background).copy()
+    if kind:
+        picture.alpha_composite(sticker(kind, colour))
+    return np.asarray(picture.convert("RGB"), dtype=float)
+
+
+def difference(a: np.ndarray, b: np.ndarray) -> float:
+    """Mean absolute difference per pixel and channel, 0-255."""
+    return float(np.abs(a - b).mean())
+
+
+def test_everything_has_a_drawing():
+    assert set(drawings.DRAWINGS) == set(KINDS)
+    assert set(drawings.backgrounds.BACKDROPS) == set(BACKGROUNDS)
+
+
+@pytest.mark.parametrize("size", [32, 64, 100])
+@pytest.mark.parametrize("kind", KINDS)
+def test_things_keep_a_margin_of_four_percent(kind: str, size: int):
+    sprite = drawings.sprite(Thing(kind, KINDS[kind].colours[0]), size)
+    left, top, right, bottom = sprite.getchannel("A").getbbox()
+    margin = int(0.04 * size)
+    assert min(left, top, size - right, size - bottom) >= margin
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_colours_of_a_kind_differ_visibly(kind: str):
+    for first, second in combinations(KINDS[kind].colours, 2):
+        assert difference(cell(kind, first), cell(kind, second)) > 2, (first, second)
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+def test_kinds_of_a_colour_differ_visibly(colour: str):
+    kinds = [kind for kind in KINDS.values() if colour in kind.colours]
+    for first, second in combinations(kinds, 2):
+        apart = difference(cell(first.name, colour), cell(second.name, colour))
+        assert apart > 4, (first.name, second.name)
+
+
+@pytest.mark.parametrize("background", BACKGROUNDS)
+def test_things_are_readable_on_every_background(background: str):
+    empty = cell("", "", background)
+    for kind in KINDS.values():
+        for colour in kind.colours:
+            apart = np.abs(cell(kind.name, colour, background) - empty).max(axis=2)
+            assert (apart > 30).mean() > 0.04, (kind.name, colour)
+
+
+def test_backgrounds_differ_visibly():
+    pictures = [np.asarray(drawings.backdrop(name, 96), dtype=float) for name in BACKGROUNDS]
+    assert all(difference(a, b) > 5 for a, b in combinations(pictures, 2))
+
+
+def test_backgrounds_are_fully_opaque():
+    for name in BACKGROUNDS:
+        canvas = drawings.Canvas(96)
+        drawings.draw_background(canvas, name)
+        assert canvas.flat().getchannel("A").getextrema() == (255, 255), name
+
+
+def test_a_thing_shows_its_colour():
+    for kind in KINDS.values():
+        for colour in kind.colours:
+            pixels = np.asarray(sticker(kind.name, colour))
+            near = np.abs(pixels[..., :3].astype(int) - COLOURS[colour]).max(axis=2) < 40
+            assert (near & (pixels[..., 3] > 200)).sum() > 12, (kind.name, colour)
+
+
+def test_drawings_are_deterministic():
+    thing = Thing("cat", "orange")
+    first, second = drawings.sprite(thing, 64), drawings.sprite(thing, 64)
+    assert isinstance(first, Image.Image)
+    assert first.tobytes() == second.tobytes()

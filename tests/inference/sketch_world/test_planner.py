@@ -1,0 +1,288 @@
+"""The teacher planner: requests in anybody's English become plans that can be carried out."""
+
+import asyncio
+import re
+
+import numpy as np
+import pytest
+
+from inference.roles import Plan, Planner, PlanRequest, UnusableAnswerError
+from inference.sketch_world.object_catalog import KINDS
+from inference.sketch_world.outlines import achievable, outline_story, scene_after
+from inference.sketch_world.planner import SketchPlanner
+from inference.sketch_world.prompt_parser import parse
+from inference.sketch_world.renderer import render
+from inference.sketch_world.request_parser import Reading
+from inference.sketch_world.scene import Add, Create, Move, Scene, Thing
+from inference.sketch_world.scene_edits import at_random, carry_out
+from inference.sketch_world.story_catalog import load_catalog
+from warehouse import EncodedImage
+
+STORIES = load_catalog().stories
+
+
+def plan(text: str, *scenes: Scene) -> Plan:
+    pictures = tuple(EncodedImage.of(render(scene)) for scene in scenes)
+    return asyncio.run(SketchPlanner().plan(PlanRequest(text, pictures)))
+
+
+def final(steps: Plan, before: Scene | None = None, seed: int = 0) -> Scene:
+    """What comes of a plan's prompts when free choices are made at random."""
+    rng = np.random.default_rng(seed)
+    scene = before
+    for step in steps.steps:
+        if step.prompt is not None:
+            outcome = carry_out(parse(step.prompt), scene, at_random(rng))
+            assert not outcome.impossible, step.prompt
+            assert outcome.scene != scene, step.prompt
+            scene = outcome.scene
+    return scene or Scene()
+
+
+@pytest.mark.parametrize("name", STORIES)
+def test_every_filling_of_every_story_can_be_carried_out(name: str):
+    story = STORIES[name]
+    for values in story.fillings():
+        outline = outline_story(story, values)
+        assert 3 <= len(outline.drafts) <= 7
+        assert achievable(outline.drafts, None), values
+        for step, draft in zip(story.told(values), outline.drafts, strict=True):
+            sentences = [s for s in step.draw.split(".") if s.strip()]
+            assert len(draft.edits) == len(sentences), step.draw
+
+
+@pytest.mark.parametrize("name", STORIES)
+def test_stories_put_nothing_where_something_is(name: str):
+    story = STORIES[name]
+    for values in list(story.fillings())[:40]:
+        scene: Scene | None = None
+        for draft in outline_story(story, values).drafts:
+            for edit in draft.edits:
+                if isinstance(edit, Add | Move) and scene:
+                    assert edit.place.cell in scene.free_cells(), draft
+                scene = scene_after([edit], scene)
+
+
+@pytest.mark.parametrize("name", STORIES)
+def test_stories_are_told_without_slots_or_prefixes(name: str):
+    story = STORIES[name]
+    for values in list(story.fillings())[:40]:
+        for step in story.told(values):
+            assert all(text[0].isupper() for text in (step.name, step.say, step.tell) if text)
+            words = f"{step.name} {step.draw} {step.say} {step.tell}"
+            assert not re.search(r"[{}]|\ba [aeiou]|\ban [^aeiou]|step \d", words, re.I), words
+
+
+@pytest.mark.parametrize(
+    ("text", "story", "shown"),
+    [
+        ("How to grow a red flower step by step?", "flower-growth", Thing("flower", "red")),
+        ("show a PURPLE TULIP growing", "flower-growth", Thing("flower", "purple")),
+        ("Show the phases of the moon", "moon-phases", Thing("full moon", "yellow")),
+        ("How to build a snowman", "snowman", Thing("snowman", "white")),
+        ("Set the table with a green plate", "set-table", Thing("plate", "green")),
+        ("A gray cat walks home to a pink house", "walk-home", Thing("cat", "gray")),
+        ("Visualize the phenomenon of the lifecycle of a frog", "frog-cycle", None),
+        ("rocket launch in pink please", "rocket-launch", Thing("rocket", "pink")),
+        ("the kitten goes home", "walk-home", None),
+        ("What happens when blue and yellow paint are mixed?", "mix-colors", None),
+    ],
+)
+def test_requests_find_their_story_and_fill_it(text: str, story: str, shown: Thing | None):
+    assert load_catalog().choose(Reading(text)) is STORIES[story]
+    if shown:
+        assert shown in final(plan(text)).cells.values()
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "colour"),
+    [
+        ("a bar chart with yellow bars and a green flag", "tall bar", "yellow"),
+        ("play noughts and crosses with purple circles", "circle", "purple"),
+        ("a purple bird that brings back a blue balloon", "balloon", "blue"),
+    ],
+)
+def test_a_things_colour_is_its_own(text: str, kind: str, colour: str):
+    scene = final(plan(f"Show {text}"))
+    assert {t.colour for t in scene.cells.values() if t.kind == kind} == {colour}
+    assert {t.colour for t in scene.cells.values()} - {colour}
+
+
+def test_a_book_that_is_asked_for_is_none_in_the_picture():
+    about = "a black cat that walks home"
+    for kind in ("picture book", "comic book", "photo book", "sketch-book"):
+        scene = final(plan(f"Make a {kind} about {about}"))
+        assert "cat" in {thing.kind for thing in scene.cells.values()}
+        assert "book" not in {thing.kind for thing in scene.cells.values()}
+
+
+def test_colours_mix_as_they_do():
+    for text, mixed in (("mix red and yellow paint", "orange"), ("mix blue with red", "purple")):
+        assert Thing("heart", mixed) in final(plan(text)).cells.values()
+
+
+def test_the_first_step_stands_alone_and_the_others_edit():
+    steps = plan("How to grow a red flower?").steps
+    assert isinstance(parse(steps[0].prompt or "").edits[0], Create)
+    edits = [edit for step in steps[1:] for edit in parse(step.prompt or "").edits]
+    assert edits and not any(isinstance(edit, Create) for edit in edits)
+    assert [step.step_number for step in steps] == list(range(1, len(steps) + 1))
+    assert all(step.instruction and step.step_name for step in steps)
+
+
+def test_unknown_stories_are_drawn_from_the_things_they_name():
+    scene = final(plan("Draw two red houses and a kitten by the sea"))
+    things = list(scene.cells.values())
+    assert scene.background == "sea"
+    assert things.count(Thing("house", "red")) == 2
+    assert Thing("cat", KINDS["cat"].colours[0]) in things
+
+
+@pytest.mark.parametrize("text", ["", "xyzzy", "Prove Fermat's last theorem"])
+def test_requests_that_name_nothing_are_refused_in_one_line(text: str):
+    with pytest.raises(UnusableAnswerError) as refused:
+        plan(text)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("How to build a snowman?", False),
+        ("How to build a snowman both visually and textually?", True),
+        ("Build a snowman. Output each image together with a concise text caption.", True),
+        ("Build a snowman. Give every picture a short caption.", True),
+    ],
+)
+def test_captions_only_where_asked_for(text: str, wanted: bool):
+    captions = [step.auxiliary_text for step in plan(text).steps]
+    assert all(captions) if wanted else not any(captions)
+
+
+@pytest.mark.parametrize("count", [2, 3, 4, 5])
+@pytest.mark.parametrize("name", ["snowman", "walk-home", "traffic-light", "pick-and-place"])
+def test_a_wanted_number_of_pictures_is_kept(name: str, count: int):
+    ask = {"pick-and-place": "pick up a red ball", "walk-home": "a dog walks home"}.get(name, name)
+    text = f"{ask} in {count} pictures".replace("-", " ")
+    short, whole = plan(text), plan(ask.replace("-", " "))
+    assert len(short.steps) == count
+    assert len(whole.steps) >= 5
+    final(short)
+
+
+def test_plans_are_deterministic_and_wording_varies():
+    texts = [f"How to build a village, number {n * 37}?" for n in range(120)]
+    plans = [plan(text) for text in texts]
+    assert plans == [plan(text) for text in texts]
+    commands = [parse(step.prompt or "") for p in plans for step in p.steps[1:]]
+    adds = [c.edits[0] for c in commands if isinstance(c.edits[0], Add)]
+    assert 0.1 < np.mean([c.keep for c in commands]) < 0.6
+    assert 0.1 < np.mean([add.place.cell is None for add in adds]) < 0.8
+    assert 0.1 < np.mean([add.colour is None for add in adds]) < 0.8
+
+
+def test_free_choices_never_spoil_a_plan():
+    for text in ("build a village", "plant a garden", "a day at the beach", "still life"):
+        for variant in range(12):
+            asked = plan(f"{text} {variant}")
+            scenes = [final(asked, seed=seed) for seed in range(5)]
+            kinds = {tuple(sorted(t.kind for t in s.cells.values())) for s in scenes}
+            assert len(kinds) == 1, asked
+
+
+def test_a_description_comes_first_where_asked_for():
+    first, *others = plan("Describe a village at night in words, then draw it").steps
+    assert (first.prompt, first.instruction) == (None, None)
+    assert "night sky" in (first.auxiliary_text or "")
+    assert all(step.prompt for step in others)
+
+
+def test_given_pictures_are_described_from_their_pixels():
+    scene = Scene("beach", {4: Thing("boat", "green"), 0: Thing("sun", "yellow")})
+    (step,) = plan("What do you see? Describe it. <image>", scene).steps
+    assert (step.prompt, step.instruction) == (None, None)
+    assert "a green boat in the center" in (step.auxiliary_text or "")
+    assert "a beach" in (step.auxiliary_text or "")
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("Draw the three most important steps", 3),
+        ("in 4 pictures", 4),
+        ("split it into 3 sequential parts", 3),
+        ("one picture at a time", None),
+        ("three blocks, step by step", None),
+    ],
+)
+def test_step_counts_are_read(text: str, count: int | None):
+    assert Reading(text).step_count == count
+
+
+@pytest.mark.parametrize(
+    ("text", "words_only"),
+    [
+        ("Describe what the pictures show <image> <image>", True),
+        ("What do you see in this picture? <image>", True),
+        ("Explain each step <image>", True),
+        ("Continue the story and describe it <image>", False),
+        ("Show what happens <image>", False),
+        ("Generate the rest <image>", False),
+    ],
+)
+def test_questions_about_pictures_are_told_from_wishes_for_more(text: str, words_only: bool):
+    assert Reading(text).asks_for_words_only == words_only
+
+
+def test_the_rest_of_a_story_is_found_from_its_picture_alone():
+    values = {"first": "green", "second": "purple"}
+    outline = outline_story(STORIES["fold-laundry"], values)
+    seen = scene_after([e for draft in outline.drafts[:2] for e in draft.edits], None)
+    assert seen is not None
+    text = "Based on the initial state and existing steps of folding the clothes, draw the rest"
+    rest = plan(text, seen, seen)
+    assert final(rest, before=seen) == scene_after(
+        [e for draft in outline.drafts for e in draft.edits], None
+    )
+
+
+def test_a_story_goes_on_from_its_picture():
+    whole = plan("How to grow a pink flower?")
+    outline = outline_story(STORIES["flower-growth"], {"colour": "pink"})
+    seen = scene_after([e for draft in outline.drafts[:3] for e in draft.edits], None)
+    assert seen is not None
+    text = (
+        "How to grow a pink flower? Step 1: Sow <image> Step 2: Water <image> "
+        "Step 3: Sprout <image> Generate the remaining steps."
+    )
+    rest = plan(text, seen, seen, seen)
+    assert [step.step_number for step in rest.steps] == [4, 5, 6]
+    assert final(rest, before=seen) == final(whole)
+
+
+def test_the_rest_of_a_story_covers_nothing_that_stands_elsewhere():
+    before = Scene("meadow", {5: Thing("house", "red"), 2: Thing("church", "gray")})
+    for variant in range(8):
+        text = f"Build a village with a red house, variant {variant}. Continue. <image>"
+        rest = plan(text, before)
+        scene = final(rest, before=before)
+        assert (scene.cells[5], scene.cells[2]) == (before.cells[5], before.cells[2])
+        assert len(scene.cells) == len(before.cells) + len(rest.steps)
+
+
+def test_reasoning_reads_well():
+    assert "about how an orange flower grows" in plan("grow an orange flower").reasoning
+
+
+def test_named_things_are_added_to_an_unknown_picture():
+    before = Scene("room", {4: Thing("gift", "red")})
+    rest = plan("Now draw a black cat and a candle <image>", before)
+    things = final(rest, before=before).cells.values()
+    assert {Thing("gift", "red"), Thing("cat", "black")} <= set(things)
+    with pytest.raises(UnusableAnswerError):
+        plan("Now go on <image>", before)
+
+
+def test_it_is_a_planner():
+    assert isinstance(SketchPlanner(), Planner)
+    assert SketchPlanner().model == SketchPlanner().model

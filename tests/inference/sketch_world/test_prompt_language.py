@@ -1,0 +1,171 @@
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from inference.sketch_world.object_catalog import BACKGROUNDS, COLOURS, KINDS
+from inference.sketch_world.prompt_parser import parse
+from inference.sketch_world.prompt_writer import creation, phrase, phrase_command
+from inference.sketch_world.scene import (
+    ANYWHERE,
+    Add,
+    Command,
+    Create,
+    GridPlace,
+    Move,
+    Recolour,
+    Remove,
+    Replace,
+    Scene,
+    SetBackground,
+    Target,
+    things,
+)
+
+# The first call builds the parser; on a busy machine that takes longer than usual.
+settings.register_profile("sketch", deadline=None)
+settings.load_profile("sketch")
+
+kinds = st.sampled_from(list(KINDS))
+colours = st.sampled_from(list(COLOURS))
+backgrounds = st.sampled_from(BACKGROUNDS)
+cells = st.integers(0, 8)
+targets = st.builds(Target, st.none() | kinds, st.none() | colours, st.none() | cells)
+directions = st.sampled_from(["left of", "right of", "above", "below", "next to"])
+places = (
+    st.just(ANYWHERE)
+    | st.builds(lambda cell: GridPlace(cell=cell), cells)
+    | st.builds(lambda d, a: GridPlace(direction=d, anchor=a), directions, targets)
+)
+adds = st.builds(Add, kinds, st.none() | colours, places)
+edits = st.one_of(
+    adds,
+    st.builds(Remove, targets),
+    st.builds(Recolour, targets, colours),
+    st.builds(Move, targets, places),
+    st.builds(Replace, targets, kinds, st.none() | colours),
+    st.builds(SetBackground, backgrounds),
+    st.builds(Create, backgrounds, st.lists(adds, max_size=5).map(tuple)),
+)
+WORDS = ["add", "remove", "the", "a", "red", "cat", "house", ",", "and", "to", "top", "left"]
+HOUSE, CAT = Target("house"), Target("cat")
+LEFT_OF_PLATE = GridPlace(direction="left of", anchor=Target("plate"))
+
+
+@given(edits, st.booleans())
+def test_what_is_phrased_reads_back_the_same(edit, keep):
+    assert parse(phrase(edit, keep=keep)) == Command((edit,), keep)
+
+
+@given(st.lists(edits, min_size=1, max_size=4), st.booleans())
+def test_several_sentences_read_back_the_same(several, keep):
+    command = Command(tuple(several), keep)
+    assert parse(phrase_command(command)) == command
+
+
+@given(st.text())
+def test_any_text_can_be_read(text):
+    parse(text)
+
+
+@given(
+    st.lists(
+        st.sampled_from(
+            [
+                "add",
+                "remove",
+                "the",
+                "a",
+                "red",
+                "cat",
+                "house",
+                ",",
+                "and",
+                "to",
+                "top",
+                "left",
+                "not",
+            ]
+        )
+    )
+)
+def test_any_order_of_known_words_can_be_read(words):
+    parse(" ".join(words))
+
+
+@pytest.mark.parametrize(
+    ("text", "edit"),
+    [
+        ("Paint the house blue.", Recolour(HOUSE, "blue")),
+        ("Change the colour of the house to grey.", Recolour(HOUSE, "gray")),
+        ("change the house to gray", Recolour(HOUSE, "gray")),
+        ("Make the house blue, please.", Recolour(HOUSE, "blue")),
+        ("The house should be blue!", Recolour(HOUSE, "blue")),
+        ("Move the cat to the centre.", Move(CAT, GridPlace(cell=4))),
+        ("Put the cat in the middle", Move(CAT, GridPlace(cell=4))),
+        ("Put a cat in the upper-left corner", Add("cat", None, GridPlace(cell=0))),
+        ("Add a new moon at the top", Add("new moon", None, GridPlace(cell=1))),
+        ("Add the sun at the top right of the picture.", Add("sun", None, GridPlace(cell=2))),
+        ("Add a fork on the left of the plate", Add("fork", None, LEFT_OF_PLATE)),
+        ("Delete the cat", Remove(CAT)),
+        ("Replace the cat with a gray dog.", Replace(CAT, "dog", "gray")),
+        ("Change the background to night sky.", SetBackground("night sky")),
+        ("Draw an empty sheet of paper.", Create("paper")),
+        ("Try again: carefully remove the cat.", Remove(CAT)),
+    ],
+)
+def test_other_wordings(text, edit):
+    assert parse(text).edits == (edit,)
+
+
+def test_articles_agree():
+    assert phrase(Add("cat", "orange")) == "Add an orange cat."
+    assert phrase(Add("umbrella")) == "Add an umbrella."
+    assert phrase(Replace(CAT, "apple", "red")) == "Turn the cat into a red apple."
+
+
+def test_a_scene_is_phrased_in_full():
+    scene = Scene("meadow", things([(6, "house", "red"), (2, "sun", "yellow"), (4, "cat", "pink")]))
+    assert phrase(creation(scene)) == (
+        "Draw a meadow with a yellow sun at the top right, a pink cat in the center and "
+        "a red house at the bottom left."
+    )
+
+
+def test_a_sentence_may_hold_several_edits():
+    command = parse("Remove the cat and the dog, add a red apple then paint the house blue.")
+    assert command.edits == (
+        Remove(CAT),
+        Remove(Target("dog")),
+        Add("apple", "red"),
+        Recolour(HOUSE, "blue"),
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Keep everything else unchanged.",
+        "leave the rest as it is",
+        "Do not change anything else!",
+        "keep everything else exactly the same",
+    ],
+)
+def test_keep_clauses(text):
+    assert parse(f"Remove the cat. {text}") == Command((Remove(CAT),), keep=True)
+    assert parse(f"Remove the cat and {text}").keep
+
+
+def test_numbers_make_several():
+    add = Add("house", "red")
+    assert parse("Draw two red houses").edits == (add, add)
+    assert parse("Draw a beach with three trees.").edits == (Create("beach", (Add("tree"),) * 3),)
+
+
+@pytest.mark.parametrize("text", ["Make it better.", "Please try harder!", "", "Sing a song", "!?"])
+def test_pleas_and_foreign_words_ask_for_nothing(text):
+    assert parse(text) == Command(())
+
+
+def test_a_sentence_that_is_not_understood_does_not_spoil_the_others():
+    command = parse("Frobnicate the cat. Remove the house. Be nice to it.")
+    assert command.edits == (Remove(HOUSE),)

@@ -1,0 +1,49 @@
+import numpy as np
+import pytest
+
+from inference.sketch_world.object_catalog import KINDS
+from inference.sketch_world.renderer import Flaws, render, sprite
+from inference.sketch_world.scene import Scene, Thing, things
+from schemas import FoundryError
+
+SCENE = Scene("meadow", things([(0, "house", "red"), (8, "cat", "orange")]))
+
+
+@pytest.mark.parametrize("size", [96, 150, 192, 384])
+def test_pictures_have_the_asked_size_and_are_always_the_same(size):
+    image = render(SCENE, size)
+    assert image.size == (size, size)
+    assert image.mode == "RGB"
+    assert image.tobytes() == render(SCENE, size).tobytes()
+
+
+@pytest.mark.parametrize("size", [0, 93, 100])
+def test_impossible_sizes_are_refused(size):
+    with pytest.raises(FoundryError, match="multiple of 3"):
+        render(SCENE, size)
+
+
+def test_a_thing_stays_in_its_cell():
+    with_house = np.asarray(render(SCENE.with_cell(4, Thing("house", "blue"))))
+    changed = (with_house != np.asarray(render(SCENE))).any(axis=-1)
+    assert changed[64:128, 64:128].any()
+    changed[66:126, 66:126] = False
+    assert not changed.any()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_keeps_its_margin(kind):
+    for colour in KINDS[kind].colours[:2]:
+        alpha = np.asarray(sprite(Thing(kind, colour), 64))[..., 3].copy()
+        assert alpha.any()
+        alpha[2:-2, 2:-2] = 0
+        assert not alpha.any(), kind
+
+
+def test_flaws_show_only_where_they_are():
+    flawed = np.asarray(render(SCENE, 192, Flaws(crooked=[0], blemished=[4], seed=3)))
+    changed = (flawed != np.asarray(render(SCENE))).any(axis=-1)
+    assert changed[:64, :64].any()
+    assert changed[64:128, 64:128].any()
+    changed[:64, :64] = changed[64:128, 64:128] = False
+    assert not changed.any()

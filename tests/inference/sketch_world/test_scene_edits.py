@@ -1,0 +1,75 @@
+import numpy as np
+import pytest
+
+from inference.sketch_world.prompt_parser import parse
+from inference.sketch_world.scene import Scene, Thing, things
+from inference.sketch_world.scene_edits import at_random, carry_out, in_favour_of, readings
+
+VILLAGE = Scene("meadow", things([(6, "house", "red"), (4, "cat", "orange"), (2, "sun", "yellow")]))
+
+
+def after(text: str, before: Scene | None = VILLAGE) -> Scene:
+    return carry_out(parse(text), before, at_random(np.random.default_rng(0))).scene
+
+
+@pytest.mark.parametrize(
+    ("text", "cell", "thing"),
+    [
+        ("Add a green frog at the top left.", 0, Thing("frog", "green")),
+        ("Add a frog to the right of the cat.", 5, Thing("frog", "green")),
+        ("Paint the house blue.", 6, Thing("house", "blue")),
+        ("Turn the cat into a gray rabbit.", 4, Thing("rabbit", "gray")),
+        ("Remove the cat.", 4, None),
+        ("Move the cat to the top left.", 0, Thing("cat", "orange")),
+        ("Move the cat to the top left.", 4, None),
+        ("Paint the thing in the center black.", 4, Thing("cat", "black")),
+        ("Paint the orange thing black.", 4, Thing("cat", "black")),
+    ],
+)
+def test_edits_do_what_they_say(text, cell, thing):
+    assert after(text).cells.get(cell) == thing
+
+
+def test_edits_build_on_each_other():
+    scene = after("Remove the cat, add a red ball in the center and paint the ball blue.")
+    assert scene == VILLAGE.with_cell(4, Thing("ball", "blue"))
+
+
+def test_a_picture_from_scratch_starts_on_paper():
+    assert after("Add a red ball in the center.", None) == Scene("paper", {4: Thing("ball", "red")})
+    assert after("Draw a beach.", VILLAGE) == Scene("beach")
+
+
+def test_open_places_are_free_cells_only():
+    (edit,) = parse("Add a dog next to the cat.").edits
+    cells = {option.place.cell for option in readings(edit, VILLAGE)}
+    assert cells == {1, 3, 5, 7}
+    (edit,) = parse("Add a dog.").edits
+    assert {option.place.cell for option in readings(edit, VILLAGE)} == set(range(9)) - {2, 4, 6}
+
+
+def test_the_reading_that_was_drawn_counts():
+    command = parse("Add a dog next to the cat.")
+    drawn = VILLAGE.with_cell(7, Thing("dog", "brown"))
+    assert carry_out(command, VILLAGE, in_favour_of(drawn, command)).scene == drawn
+
+
+def test_a_missing_thing_is_not_found_in_the_place_of_another_that_was_asked_for():
+    command = parse("Draw a meadow with a house, a sun and a cat.")
+    drawn = Scene("meadow", things([(2, "sun", "yellow"), (4, "cat", "orange")]))
+    wanted = carry_out(command, None, in_favour_of(drawn, command)).scene
+    assert {wanted.cells.get(2), wanted.cells.get(4)} == set(drawn.cells.values())
+
+
+def test_what_the_world_does_not_hold_is_impossible():
+    command = parse("Add a blue sun at the top left. Paint the sun red.")
+    outcome = carry_out(command, VILLAGE, at_random(np.random.default_rng(0)))
+    assert outcome.impossible == 1
+    assert outcome.scene == VILLAGE.with_cell(2, Thing("sun", "red"))
+
+
+def test_sentences_are_read_by_their_purpose():
+    assert after("Remove the dog.") == VILLAGE
+    assert after("Paint the dog at the top left black.").cells[0] == Thing("dog", "black")
+    assert after("Paint the blue house at the top right green.").cells[6].colour == "green"
+    assert after("Move the dog to the top left.").cells[0] == Thing("dog", "brown")

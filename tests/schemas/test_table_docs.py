@@ -1,0 +1,41 @@
+import re
+from pathlib import Path
+
+from schemas import TABLES
+from schemas.table_docs import render_reference
+from warehouse import refresh_views
+from warehouse.sql import run_query
+
+PAGE = Path(__file__).parents[2] / "docs/tables.md"
+
+
+def test_the_committed_page_is_up_to_date():
+    assert PAGE.read_text("utf-8") == render_reference(), (
+        "run: python -m schemas.table_docs > docs/tables.md"
+    )
+
+
+def test_every_column_of_every_table_is_described():
+    page = render_reference()
+    for table in TABLES.values():
+        section = page.split(f"\n## {table.name}\n")[1].split("\n## ")[0]
+        assert table.description in section
+        for name, info in table.columns.items():
+            assert info.description, f"{table.name}.{name}"
+            assert f"\n| `{name}` | " in section
+
+
+def test_nested_columns_types_and_references_are_shown():
+    page = render_reference()
+    assert "| `messages.role` | string |  | user or assistant |" in page
+    assert "| `status` | `complete` \\| `exhausted` \\| `stopped` \\| `quarantined` |" in page
+    assert "| `source_image` | string | yes | " in page
+    assert "- `prompt_id` → [`prompts`](#prompts) (`prompt_id`)" in page
+
+
+def test_every_example_runs(home):
+    refresh_views(home)
+    examples = re.findall(r"```sql\n(.*?)\n```", render_reference(), re.S)
+    assert len(examples) == len(TABLES)
+    for example in examples:
+        assert run_query(home, example).column_names[-1] == "rows"

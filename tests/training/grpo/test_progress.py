@@ -1,0 +1,56 @@
+"""verl's metrics as progress, and curves that outlive a killed run."""
+
+import json
+
+import pytest
+
+from training.grpo.progress import Curves, GrpoLogFollower
+from training.grpo.settings import GrpoSettings
+from training.launch import TrainingProgress
+
+
+def line(step: int, seconds: float = 8.0) -> str:
+    data = {"timing_s/step": seconds, "actor/pg_loss": 0.5, "actor/lr": 1e-5}
+    data |= {"actor/entropy_loss": 1.5, "critic/score/mean": None}
+    return json.dumps({"step": step, "data": data}) + "\n"
+
+
+@pytest.fixture
+def metrics(tmp_path):
+    return tmp_path / "metrics.jsonl"
+
+
+@pytest.fixture
+def follower(metrics):
+    return GrpoLogFollower(metrics, 10, GrpoSettings(batch=4, mini_batch=4, n=2), lambda _step: [])
+
+
+def test_nothing_before_the_first_step(follower, metrics):
+    assert list(follower.new()) == []
+    metrics.write_text(line(1)[:-5])
+    assert list(follower.new()) == []
+
+
+def test_every_step_is_reported_once(follower, metrics):
+    metrics.write_text(line(1) + line(2)[:20])
+    assert [point.step for point in follower.new()] == [1]
+    metrics.write_text(line(1) + line(2) + line(3))
+    assert [point.step for point in follower.new()] == [2, 3]
+    assert list(follower.new()) == []
+
+
+def test_a_point_says_how_it_goes(follower, metrics):
+    metrics.write_text(line(4, seconds=2.0))
+    (point,) = follower.new()
+    assert (point.step, point.total, point.loss, point.learning_rate) == (4, 10, 0.5, 1e-5)
+    assert (point.samples_per_second, point.seconds_left) == (4.0, 12.0)
+    assert point.extra == {"entropy": 1.5, "seconds": 2.0}
+
+
+def test_curves_have_every_step_once(tmp_path):
+    curves = Curves(tmp_path / "progress.jsonl")
+    for step, loss in ((1, 0.9), (2, 0.8), (3, 0.7), (2, 0.6)):  # killed after 3, resumed at 1
+        curves.add(TrainingProgress(step=step, total=5, loss=loss))
+    curves.close()
+    found = Curves(tmp_path / "progress.jsonl").until(2)
+    assert [(point.step, point.loss) for point in found] == [(1, 0.9), (2, 0.6)]

@@ -1,0 +1,72 @@
+"""Run a toy training from a real asset, in this process."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+
+from training.launch import LauncherSettings, TrainerJob, TrainingOutcome, launcher_of
+
+HERE = Path(__file__).parent
+THREE_STEPS = """
+import json, time
+with open("steps.jsonl", "w") as steps:
+    for step in (1, 2, 3):
+        print(json.dumps({"step": step, "total": 3, "loss": 1 / step}), file=steps, flush=True)
+        time.sleep(0.1)
+"""
+
+
+class Heard:
+    """Remembers what it was told."""
+
+    def __init__(self) -> None:
+        self.updates: list[tuple[int, int, str]] = []
+
+    def update(self, done: int, total: int, note: str = "") -> None:
+        self.updates.append((done, total, note))
+
+
+def toy_job(folder: Path, code: str, **payload: Any) -> TrainerJob:
+    return TrainerJob(
+        name="toy",
+        module="toy_trainer",
+        folder=folder,
+        payload={"code": code, **payload},
+        environment={"PYTHONPATH": str(HERE)},
+    )
+
+
+def launch(
+    job: TrainerJob,
+    settings: LauncherSettings | None = None,
+    instance: dg.DagsterInstance | None = None,
+) -> tuple[TrainingOutcome, Heard]:
+    """The outcome of a job that an asset runs; raises what the asset raises."""
+    heard = Heard()
+    (outcome,) = launch_all([job], heard, settings, instance)
+    return outcome, heard
+
+
+def launch_all(
+    jobs: list[TrainerJob],
+    heard: Heard,
+    settings: LauncherSettings | None = None,
+    instance: dg.DagsterInstance | None = None,
+) -> list[TrainingOutcome]:
+    """The same for jobs that run at the same time."""
+    found: list[TrainingOutcome] = []
+
+    @dg.asset
+    def trained(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
+        launcher = launcher_of(settings or LauncherSettings(log_seconds=0))
+
+        async def run() -> None:
+            found.extend(await asyncio.gather(*(launcher.run(context, j, heard) for j in jobs)))
+
+        asyncio.run(run())
+        return dg.MaterializeResult()
+
+    dg.materialize([trained], instance=instance)
+    return found

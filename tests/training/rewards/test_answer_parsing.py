@@ -1,0 +1,75 @@
+"""What the policy writes, in all the ways in which it goes wrong."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from inference.agent_prompts import critic_answer
+from inference.roles import Verdict
+from training.rewards.answer_parsing import ParsedAnswer, parse_answer
+
+BODY = '{"previous_step_success": false, "refine_prompt": "a red cat"}'
+READ = ParsedAnswer(False, "a red cat")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"<think>the cat is blue</think>\n<answer>{BODY}</answer>",
+        f"<answer>{BODY}</answer>",
+        f"the cat is blue</think><answer>{BODY}</answer>",
+        f"<think>I <answer>maybe</answer> so</think><answer>{BODY}</answer>",
+        f"< think >hm< / think > < answer > {BODY} < / answer >",
+        f"<answer>```json\n{BODY}\n```</answer>",
+        f"<answer>{BODY}",
+        f"<answer>{BODY}</answer> and some more",
+        "<answer>{'previous_step_success': False, 'refine_prompt': 'a red cat',}</answer>",
+        '<answer>{"refine_prompt": "a red cat", "previous_step_success": false</answer>',
+        f"<answer>{BODY[:-1]}, " + '"why": "blue"}</answer>',
+        '<answer>{"previous_step_success": false, "refine_prompt": " a red cat "}</answer>',
+    ],
+)
+def test_what_can_be_read(text):
+    assert parse_answer(text) == READ
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        BODY,
+        "<answer></answer>",
+        "<answer>false</answer>",
+        "<answer>[]</answer>",
+        f"<answer>[{BODY}]</answer>",
+        '<answer>{"previous_step_success": "false", "refine_prompt": "x"}</answer>',
+        '<answer>{"previous_step_success": 0, "refine_prompt": "x"}</answer>',
+        '<answer>{"previous_step_success": false, "refine_prompt": null}</answer>',
+        '<answer>{"previous_step_success": false}</answer>',
+        '<answer>{"refine_prompt": "x"}</answer>',
+        f"<answer>{BODY}</answer></think>",
+        "<answer>" + "[" * 5000,
+        "<answer>" + '{"a":' * 5000,
+        "<answer>" + "9" * 5000,
+    ],
+)
+def test_what_is_malformed(text):
+    assert parse_answer(text) is None
+
+
+def test_blanks_around_brackets_and_slashes_are_taken_out_of_the_prompt_too():
+    text = '<answer>{"previous_step_success": false, "refine_prompt": "a cat / dog"}</answer>'
+    assert parse_answer(text) == ParsedAnswer(False, "a cat/dog")
+
+
+@given(st.booleans(), st.text("abc \n\"'{}[],.:äπ猫", max_size=40), st.text(max_size=40))
+def test_what_our_own_writer_writes_is_read(accepted, prompt, reasoning):
+    written = critic_answer(Verdict(accepted, prompt, reasoning))
+    assert parse_answer(written) == ParsedAnswer(accepted, "" if accepted else prompt.strip())
+
+
+@given(st.text(), st.text("<>/answer{}[]\"':,truefals previous_step_success refine_prompt"))
+def test_whatever_is_written_reading_never_fails(noise, likely):
+    for text in (noise, f"<answer>{noise}", f"<answer>{likely}</answer>"):
+        found = parse_answer(text)
+        assert found is None or isinstance(found, ParsedAnswer)

@@ -1,0 +1,150 @@
+"""The HTTP server and the client that verl loads, talking to each other."""
+
+import ast
+import asyncio
+import importlib.util
+import sys
+import time
+from pathlib import Path
+
+import aiohttp
+import pytest
+from tests.training.rewards.reward_world import EXACT, QUICK, answer
+
+from training import rewards
+from training.rewards.rollouts import rollout_rows
+from training.rewards.server import rewards_served, serve_rewards
+from warehouse import Home
+
+CLIENT = Path(rewards.__file__).parent / "verl_client.py"
+KEYS = {
+    "score",
+    "masked",
+    "malformed",
+    "format_reward",
+    "accuracy_reward",
+    "step_reward",
+    "reward_seconds",
+}
+
+
+def load_client():
+    """As verl loads it: from its path, without our package."""
+    spec = importlib.util.spec_from_file_location("custom_module", CLIENT)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def verl_call(world, text, truth=False, **extra):
+    """What verl's reward manager passes for a row of the export."""
+    state = world.state(truth)
+    row = {
+        "index": 0,
+        "split": "train",
+        "row_id": "trajectory/1/0/0",
+        "origin_prompt": state.origin_prompt,
+        "rewritten_prompt": state.rewritten_prompt,
+        "origin_image": state.origin_image,
+        "edited_image": "unused",
+        "num_turns": 2,
+        "rollout_reward_scores": {},
+        "raw_prompt": object(),
+    }
+    return {
+        "data_source": "interleave_critic",
+        "solution_str": text,
+        "ground_truth": state.evaluation.model_dump(),
+        "extra_info": row | extra,
+    }
+
+
+@pytest.fixture
+def connect(monkeypatch):
+    def to(address):
+        for name, value in address.environment().items():
+            monkeypatch.setenv(name, value)
+        return load_client().compute_score
+
+    return to
+
+
+async def test_verl_gets_the_reward_and_its_parts_as_numbers(world, connect):
+    async with serve_rewards(world.service()) as address:
+        got = await connect(address)(**verl_call(world, answer(False, EXACT), global_steps=4))
+    (row,) = rollout_rows(world.journal.path)
+    assert set(got) == KEYS and {type(value) for value in got.values()} == {float}
+    assert (got["score"], got["step_reward"]) == (row.reward, row.step_reward)
+    assert (row.step, row.row_id, got["masked"]) == (5, "trajectory/1/0/0", 0)
+
+
+async def test_whatever_happens_the_keys_are_the_same(world, connect):
+    texts = [answer(True), "?", answer(False, "refuse"), answer(False, "broken"), "\x00\ud800"]
+    async with serve_rewards(world.service()) as address:
+        ask = connect(address)
+        got = [await ask(**verl_call(world, text)) for text in texts]
+        got.append(await ask("x", "y", None, None))
+    got.append(await ask(**verl_call(world, answer(True))))  # the server is gone
+    assert all(set(one) == KEYS for one in got)
+    assert [one["masked"] for one in got] == [0, 0, 1, 1, 1, 1, 1]
+    assert [one["malformed"] for one in got] == [0, 1, 0, 0, 0, 0, 0]
+    assert all(one["score"] == 0 for one in got[1:])
+
+
+async def test_without_an_address_every_rollout_is_masked(world, monkeypatch):
+    monkeypatch.delenv("INTERLEAVE_REWARD_URL", raising=False)
+    got = await load_client().compute_score(**verl_call(world, answer(True)))
+    assert got["masked"] == 1
+
+
+async def test_a_batch_at_once_gets_every_answer_to_its_own(world, connect):
+    texts = [answer(n % 2 == 0, f"{EXACT} Add a cloud number {n}.") for n in range(64)]
+    async with serve_rewards(world.service(QUICK)) as address:
+        ask = connect(address)
+        got = await asyncio.gather(*(ask(**verl_call(world, text)) for text in texts))
+    by_text = {row.response: row.reward for row in rollout_rows(world.journal.path)}
+    assert [one["score"] for one in got] == [by_text[text] for text in texts]
+
+
+async def test_only_who_knows_the_token_gets_in(world):
+    async with serve_rewards(world.service()) as address, aiohttp.ClientSession() as session:
+        for headers in ({}, {"Authorization": "Bearer x"}, {"Authorization": address.token}):
+            async with session.post(address.url, json={}, headers=headers) as response:
+                assert response.status == 401
+        given = {"Authorization": f"Bearer {address.token}"}
+        async with session.post(address.url, json={"step": 0}, headers=given) as response:
+            assert response.status == 400 and "step" in await response.text()
+    assert address.url.startswith("http://127.0.0.1:")
+    assert address.token not in repr(address)
+
+
+async def test_leaving_does_not_wait_for_a_hanging_draw(world, connect):
+    settings = QUICK.model_copy(update={"draw_timeout_seconds": 600})
+    async with serve_rewards(world.service(settings)) as address:
+        ask = connect(address)
+        asked = asyncio.create_task(ask(**verl_call(world, answer(False, "hang"))))
+        while not world.generator.calls:
+            await asyncio.sleep(0.01)
+        left = time.monotonic()
+    assert time.monotonic() - left < 60  # of 600
+    assert (await asked)["masked"] == 1
+    assert world.generator.at_once == 0
+
+
+def test_a_caller_without_an_event_loop_is_served_from_a_thread(world, connect):
+    with rewards_served(world.service()) as address:
+        call = verl_call(world, answer(False, EXACT))
+        got = asyncio.run(connect(address)(**call))
+    assert got["score"] > 0.5
+    world.home.journal("rollouts", "run-1").append({})  # the journal is free again
+
+
+def test_the_client_needs_nothing_but_the_standard_library_and_aiohttp():
+    tree = ast.parse(CLIENT.read_text("utf-8"))
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
+    names = {
+        (node.module if isinstance(node, ast.ImportFrom) else node.names[0].name).split(".")[0]
+        for node in imports
+    }
+    assert names - sys.stdlib_module_names == {"aiohttp"}
+    assert Home.__module__.split(".")[0] not in CLIENT.read_text("utf-8")

@@ -1,0 +1,247 @@
+"""The service with the real sketch world, and with a generator that fails in every way."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+from PIL import Image
+from tests.training.rewards.reward_world import EXACT, GOAL, QUICK, WRONG, answer
+
+from inference.engine.ensemble import Ensemble
+from inference.roles import Score
+from schemas import FoundryError
+from schemas.training import ROLLOUTS
+from training.rewards.rollouts import (
+    failed_share,
+    read_rollouts,
+    rollout_rows,
+    rollouts_table,
+    summary,
+    waiting_seconds,
+)
+from training.rewards.settings import RewardSettings
+from warehouse import EncodedImage
+
+CODE = RewardSettings(form="code", draw_timeout_seconds=5, tries=1)
+
+
+async def test_a_bad_picture_refined_well_earns_what_it_gained(world):
+    row = await world.service().reward(world.request(answer(False, EXACT)))
+    before = world.state(truth=False).grades
+    assert row.status == "scored" and row.accuracy == 0
+    assert row.step_reward == pytest.approx((10 - before.overall) / 10) and row.step_reward > 0.2
+    assert row.reward == pytest.approx(0.5 + 0.5 * 0.8 * row.step_reward)
+    assert world.home.images.get(row.image).image.size == (192, 192)
+
+
+async def test_refining_a_good_picture_badly_costs_both_parts(world):
+    row = await world.service().reward(world.request(answer(False, WRONG), truth=True))
+    assert row.accuracy == -1 and row.step_reward < -0.2
+    assert 0 <= row.reward < 0.3
+
+
+@pytest.mark.parametrize("truth", [True, False])
+async def test_accepting_draws_nothing_and_gains_nothing(world, truth):
+    row = await world.service().reward(world.request(answer(True, EXACT), truth=truth))
+    assert world.generator.calls == [] and row.image is None
+    assert row.step_reward == 0 and row.reward == pytest.approx(0.5 if truth else 0.4)
+
+
+async def test_the_code_draws_every_bad_picture_and_no_good_one(world):
+    service = world.service(CODE)
+    good = await service.reward(world.request(answer(False, WRONG), truth=True))
+    assert (good.step_reward, good.accuracy, world.generator.calls) == (0.5, 0, [])
+    bad = await service.reward(world.request(answer(True, EXACT), truth=False))
+    assert bad.image and bad.accuracy == 0 and bad.step_reward > 0.6
+
+
+async def test_without_a_new_prompt_the_one_before_is_drawn_again(world):
+    service = world.service()
+    await service.reward(world.request(answer(False)))
+    await service.reward(world.request(answer(False), rewritten="Paint a meadow."))
+    assert [call[0] for call in world.generator.calls] == [GOAL, "Paint a meadow."]
+
+
+async def test_a_white_canvas_means_from_scratch_and_any_other_picture_is_edited(world):
+    grey = world.home.images.put(EncodedImage.of(Image.new("RGB", (192, 192), "grey")))
+    service = world.service(QUICK.model_copy(update={"seed": 7}))
+    await service.reward(world.request(answer(False, EXACT)))
+    await service.reward(world.request(answer(False, EXACT), origin_image=grey))
+    assert [call[1:] for call in world.generator.calls] == [((), 7), ((grey,), 7)]
+
+
+async def test_a_malformed_answer_has_its_format_part_only(world):
+    row = await world.service().reward(world.request("I cannot say"))
+    assert (row.status, row.format, row.reward) == ("malformed", 0, 0)
+    assert (row.verdict, row.accuracy, row.step_reward, row.error) == (None,) * 4
+
+
+async def test_an_ablated_step_draws_nothing(world):
+    service = world.service(RewardSettings(without=("step",)))
+    row = await service.reward(world.request(answer(True, EXACT)))
+    assert (world.generator.calls, row.step_reward, row.reward) == ([], None, 0)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "reason"),
+    [
+        ("refuse", "not that"),
+        ("hang", "TimeoutError: no answer within 0.2 s"),
+        ("broken", "cannot be decoded"),
+        ("nothing", "answered with NoneType"),
+    ],
+)
+async def test_a_failed_draw_is_masked_never_neutral(world, prompt, reason):
+    service = world.service(QUICK.model_copy(update={"draw_timeout_seconds": 0.2}))
+    row = await service.reward(world.request(answer(False, prompt)))
+    assert row.status == "masked" and reason in row.error
+    assert (row.reward, row.accuracy, row.step_reward, row.image) == (None,) * 4
+    assert (row.format, row.verdict, row.refined_prompt) == (1, False, prompt)
+
+
+async def test_a_missing_origin_masks_its_rollout(world):
+    missing = world.request(answer(False, EXACT), origin_image="0" * 64)
+    row = await world.service().reward(missing)
+    assert row.status == "masked" and "missing" in row.error
+
+
+async def test_a_failure_that_passes_is_tried_again(world):
+    service = world.service(QUICK.model_copy(update={"tries": 2}))
+    row = await service.reward(world.request(answer(False, EXACT + " hiccup")))
+    assert row.status == "scored" and len(world.generator.calls) == 2
+
+
+async def test_bad_rows_never_shift_the_others(world):
+    """The same good rows get the same rewards, whoever fails beside them."""
+    good = [answer(True), answer(False, EXACT), answer(False, WRONG), answer(False)]
+    bad = [answer(False, "refuse"), answer(False, "broken"), "?", answer(False, "hang")]
+    settings = QUICK.model_copy(update={"draw_timeout_seconds": 3, "concurrency": 3})
+    alone = await rewards(world, world.service(settings, "alone"), good)
+    mixed = [text for pair in zip(bad, good, strict=True) for text in pair]
+    together = await rewards(world, world.service(settings, "together"), mixed)
+    assert together[1::2] == alone and None not in alone
+    assert together[0::2] == [None, None, 0.0, None]
+
+
+async def rewards(world, service, texts):
+    """Of all texts at once, every one in a row of its own."""
+    requests = [world.request(text, row=f"row-{n}") for n, text in enumerate(texts)]
+    rows = await asyncio.gather(*map(service.reward, requests))
+    assert [row.response for row in rows] == texts
+    return [row.reward for row in rows]
+
+
+async def test_the_same_picture_is_drawn_once_for_all_who_want_it(world):
+    service = world.service()
+    request = world.request(answer(False, EXACT))
+    rows = await asyncio.gather(*(service.reward(request) for _ in range(8)))
+    rows.append(await service.reward(request))
+    assert len(world.generator.calls) == 1 and len({row.reward for row in rows}) == 1
+    assert len({row.rollout_id for row in rows}) == 9
+
+
+async def test_a_failure_is_not_kept(world):
+    service = world.service()
+    request = world.request(answer(False, EXACT + " hiccup"))
+    assert (await service.reward(request)).status == "masked"
+    assert (await service.reward(request)).status == "scored"
+
+
+async def test_drawings_under_way_are_bounded(world):
+    service = world.service(QUICK.model_copy(update={"concurrency": 2}))
+    texts = [answer(False, f"{EXACT} Add a cloud number {n}.") for n in range(10)]
+    await rewards(world, service, texts)
+    assert world.generator.most_at_once == 2
+
+
+async def test_a_hanging_draw_holds_up_nobody_for_longer_than_its_time(world):
+    settings = QUICK.model_copy(update={"concurrency": 1, "draw_timeout_seconds": 3})
+    got = await rewards(world, world.service(settings), [answer(False, "hang"), answer(False)])
+    assert got[0] is None and got[1] is not None
+
+
+async def test_every_rollout_is_in_the_journal_and_fits_the_table(world):
+    service = world.service()
+    for text in (answer(True), "?", answer(False, "refuse"), answer(False, EXACT)):
+        await service.reward(world.request(text))
+    await service.close()
+    table = rollouts_table(world.journal.path)
+    assert table.schema.equals(ROLLOUTS.arrow_schema, check_metadata=True)
+    assert table["status"].to_pylist() == ["scored", "malformed", "masked", "scored"]
+    assert [r.row for r in service.step(1)] == rollout_rows(world.journal.path)
+
+
+async def test_a_step_that_was_sampled_again_counts_once(world):
+    before = world.service()
+    for step in (1, 2, 2, 3):
+        await before.reward(world.request(answer(True), step=step))
+    await before.close()
+    again = world.service()
+    for step in (2, 2, 3):
+        await again.reward(world.request(answer(False), step=step))
+    rows = rollout_rows(world.journal.path)
+    told = [(row.step, row.verdict) for row in rows]
+    assert told == [(1, True), (2, False), (2, False), (3, False)]
+    assert len({row.rollout_id for row in rows}) == 4
+
+
+async def test_a_torn_line_is_forgotten_and_a_foreign_one_is_named(world):
+    service = world.service()
+    await service.reward(world.request(answer(True)))
+    await service.close()
+    with world.journal.path.open("a") as file:
+        file.write('{"attempt": "x", "row"')
+    assert len(rollout_rows(world.journal.path)) == 1
+    with world.journal.path.open("a") as file:
+        file.write(": {}}\n")
+    with pytest.raises(FoundryError, match=r"run-1.jsonl:2: not a rollout"):
+        rollout_rows(world.journal.path)
+
+
+async def test_a_step_in_numbers(world):
+    service = world.service()
+    texts = [answer(True), "?", answer(False, "refuse"), answer(False, EXACT)]
+    await rewards(world, service, texts)
+    numbers = summary(service.recent(1))
+    assert (numbers.rollouts, numbers.masked, numbers.malformed) == (4, 1, 1)
+    assert numbers.accepted == pytest.approx(1 / 3) and numbers.accuracy == -0.5
+    assert failed_share(rollout.row for rollout in service.recent(5)) == 0.5
+    assert set(numbers.metrics()) >= {"reward/reward", "reward/waiting_seconds"}
+
+
+async def test_what_a_step_waited_is_what_nothing_overlapped(world):
+    service = world.service()
+    await service.reward(world.request(answer(True)))
+    (one,) = service.step(1)
+    early = replace(one, received_at=0.0, answered_at=9.0)
+    late = replace(one, received_at=6.0, answered_at=6.5)
+    assert waiting_seconds([early, late]) == 3.0
+    assert waiting_seconds([]) == 0.0
+
+
+async def test_nothing_ever_read_is_an_empty_journal(tmp_path):
+    assert read_rollouts(tmp_path / "none.jsonl") == []
+    assert rollouts_table(tmp_path / "none.jsonl").num_rows == 0
+    assert summary([]).rollouts == 0 and failed_share([]) == 0
+
+
+async def test_a_member_of_an_ensemble_is_tried_again_without_the_others(world):
+    class Member:
+        model = "1"
+
+        def __init__(self, name, grade, *errors):
+            self.backend, self.grade, self.errors, self.calls = name, grade, list(errors), 0
+
+        async def score(self, before, after, instruction):
+            self.calls += 1
+            if self.errors:
+                raise self.errors.pop(0)
+            return Score(*[self.grade] * 4)
+
+    sound, ill = Member("a", 8), Member("b", 4, ConnectionError("gone for a moment"))
+    both = Ensemble({"a": sound, "b": ill}, {"a": 1.0, "b": 1.0})
+    patient = QUICK.model_copy(update={"tries": 2})
+    row = await world.service(patient, scorer=both).reward(world.request(answer(False, EXACT)))
+    before = world.state(truth=False).grades
+    assert row.step_reward == pytest.approx((6 - before.overall) / 10)
+    assert (sound.calls, ill.calls) == (1, 2)

@@ -1,0 +1,127 @@
+"""A tiny Qwen3-VL: the same classes as the 8 B model, with a few million parameters."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from inference.backends import torch_cpu_shim
+
+from .settings import Architecture, BaseModelSettings
+from .vocabulary import CHAT, build_tokenizer
+
+if TYPE_CHECKING:
+    from transformers import (
+        Qwen2Tokenizer,
+        Qwen3VLConfig,
+        Qwen3VLForConditionalGeneration,
+        Qwen3VLProcessor,
+    )
+
+PATCH, MERGE = 16, 2
+_HEAD = 32
+_CONTEXT = 4096
+
+
+def build_untrained(folder: Path, settings: BaseModelSettings | None = None, seed: int = 0) -> None:
+    """Write a tiny Qwen3-VL with random weights, its tokenizer and processor to `folder`."""
+    sizes = (settings or BaseModelSettings()).architecture
+    tokenizer = build_tokenizer(sizes.vocabulary)
+    build_model(sizes, tokenizer, seed).save_pretrained(folder)
+    build_processor(sizes, tokenizer).save_pretrained(folder)
+
+
+def build_model(
+    sizes: Architecture, tokenizer: "Qwen2Tokenizer", seed: int
+) -> "Qwen3VLForConditionalGeneration":
+    """The model with random weights, float32."""
+    torch_cpu_shim.install()
+    import torch
+    from transformers import GenerationConfig, Qwen3VLForConditionalGeneration
+
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = Qwen3VLForConditionalGeneration(_config(sizes, tokenizer))
+    ends = [_id(tokenizer, "<|im_end|>"), _id(tokenizer, "<|endoftext|>")]
+    model.generation_config = GenerationConfig(
+        eos_token_id=ends, pad_token_id=ends[1], do_sample=False
+    )
+    return model
+
+
+def build_processor(sizes: Architecture, tokenizer: "Qwen2Tokenizer") -> "Qwen3VLProcessor":
+    """Pictures of at most `image_pixels`, cut into patches; a video processor is mandatory."""
+    torch_cpu_shim.install()
+    from transformers import Qwen2VLImageProcessor, Qwen3VLProcessor, Qwen3VLVideoProcessor
+
+    smallest = (PATCH * MERGE) ** 2
+    pictures = Qwen2VLImageProcessor(
+        patch_size=PATCH,
+        temporal_patch_size=2,
+        merge_size=MERGE,
+        size={"shortest_edge": smallest, "longest_edge": sizes.image_pixels},
+        image_mean=[0.5] * 3,
+        image_std=[0.5] * 3,
+    )
+    videos = Qwen3VLVideoProcessor(
+        size={"shortest_edge": 4 * smallest, "longest_edge": 8 * sizes.image_pixels}
+    )
+    return Qwen3VLProcessor(
+        image_processor=pictures, tokenizer=tokenizer, video_processor=videos, chat_template=CHAT
+    )
+
+
+def _config(sizes: Architecture, tokenizer: "Qwen2Tokenizer") -> "Qwen3VLConfig":
+    from transformers import Qwen3VLConfig
+
+    return Qwen3VLConfig(
+        tie_word_embeddings=True,
+        image_token_id=_id(tokenizer, "<|image_pad|>"),
+        video_token_id=_id(tokenizer, "<|video_pad|>"),
+        vision_start_token_id=_id(tokenizer, "<|vision_start|>"),
+        vision_end_token_id=_id(tokenizer, "<|vision_end|>"),
+        text_config=_text(sizes, tokenizer),
+        vision_config=_vision(sizes),
+    )
+
+
+def _text(sizes: Architecture, tokenizer: "Qwen2Tokenizer") -> dict[str, Any]:
+    heads = sizes.hidden // _HEAD
+    return {
+        "vocab_size": -(-len(tokenizer) // 64) * 64,
+        "hidden_size": sizes.hidden,
+        "intermediate_size": sizes.feed_forward,
+        "num_hidden_layers": sizes.layers,
+        "num_attention_heads": heads,
+        "num_key_value_heads": max(1, heads // 2),
+        "head_dim": _HEAD,
+        "max_position_embeddings": _CONTEXT,
+        "tie_word_embeddings": True,
+        "bos_token_id": None,
+        "eos_token_id": _id(tokenizer, "<|im_end|>"),
+        "pad_token_id": _id(tokenizer, "<|endoftext|>"),
+        # the sections (time, height, width) must sum to half a head
+        "rope_parameters": {
+            "rope_type": "default",
+            "rope_theta": 10000.0,
+            "mrope_section": [6, 5, 5],
+            "mrope_interleaved": True,
+        },
+    }
+
+
+def _vision(sizes: Architecture) -> dict[str, Any]:
+    return {
+        "depth": sizes.vision_layers,
+        "hidden_size": sizes.vision_hidden,
+        "intermediate_size": 2 * sizes.vision_hidden,
+        "num_heads": sizes.vision_hidden // 32,
+        "patch_size": PATCH,
+        "spatial_merge_size": MERGE,
+        "temporal_patch_size": 2,
+        "out_hidden_size": sizes.hidden,
+        "num_position_embeddings": 36,
+        "deepstack_visual_indexes": [sizes.vision_layers - 1],
+    }
+
+
+def _id(tokenizer: "Qwen2Tokenizer", token: str) -> int:
+    return tokenizer.get_vocab()[token]

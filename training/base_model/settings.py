@@ -1,0 +1,56 @@
+"""What may be set about the base model."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from schemas.yaml_config import ConfigModel
+
+
+class Architecture(ConfigModel):
+    """Sizes of a tiny Qwen3-VL; the defaults make 3.6 million parameters."""
+
+    hidden: int = Field(192, multiple_of=32, description="Width of the language model")
+    layers: int = Field(5, ge=1, description="Layers of the language model")
+    feed_forward: int = Field(512, ge=32, description="Width of its feed-forward layers")
+    vision_hidden: int = Field(128, multiple_of=32, description="Width of the vision tower")
+    vision_layers: int = Field(2, ge=1, description="Layers of the vision tower")
+    vocabulary: int = Field(2048, ge=512, description="Entries that the BPE is trained to")
+    image_pixels: int = Field(
+        96 * 96, description="Pixels of a picture at most; a visual token covers 32 x 32"
+    )
+
+
+class Lessons(ConfigModel):
+    """How the tiny model is taught to see and to read, before it is anybody's agent."""
+
+    sight_steps: int = Field(1200, ge=0, description="Optimizer steps of the vision tower alone")
+    sight_batch: int = Field(64, ge=1, description="Pictures per step of these")
+    sight_learning_rate: float = Field(2e-3, gt=0, description="Their peak learning rate")
+    steps: int = Field(2400, ge=1, description="Optimizer steps of the whole model")
+    batch: int = Field(32, ge=1, description="Samples per step of these")
+    learning_rate: float = Field(1e-3, gt=0, description="Their peak learning rate")
+    drill_steps: int = Field(
+        600, ge=0, description="Optimizer steps of drills, with readings and lessons beside them"
+    )
+    surprise_steps: int = Field(
+        1200, ge=0, description="Optimizer steps of lessons whose outcome mostly surprises"
+    )
+    seed: int = Field(0, description="Weights, lessons and their order follow from it")
+    threads: int = Field(2, ge=1, description="CPU threads")
+
+
+class BaseModelSettings(ConfigModel):
+    """Where the base of planner and critic comes from."""
+
+    source: Literal["packaged", "train", "huggingface"] = Field(
+        "packaged",
+        description="packaged: the tiny model shipped with the project; train: teach one from "
+        "scratch, as the shipped one was; huggingface: a model by id or path",
+    )
+    model: str | None = Field(None, description="huggingface: id or path of the model")
+    revision: str | None = Field(None, description="huggingface: commit that is meant")
+    architecture: Architecture = Field(
+        default_factory=Architecture, description="Sizes of the tiny model"
+    )
+    lessons: Lessons = Field(default_factory=Lessons, description="How the tiny model is taught")

@@ -1,0 +1,5 @@
+"""One pinned environment for each trainer and for vLLM, made on first use."""
+
+from .environments import Hardware, Purpose, ensure_environment, environment_of, gpus
+
+__all__ = ["Hardware", "Purpose", "ensure_environment", "environment_of", "gpus"]

@@ -1,0 +1,122 @@
+"""Fill a virtual environment from pinned requirements: with uv, or with pip where uv cannot.
+
+Both look for packages where the user's pip does; uv does not read pip's settings by itself.
+"""
+
+import ast
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from schemas import FoundryError
+
+# pip's option, uv's variable, and what separates several values there.
+_UV_VARIABLES = {
+    "index-url": ("UV_DEFAULT_INDEX", " "),
+    "extra-index-url": ("UV_INDEX", " "),
+    "find-links": ("UV_FIND_LINKS", ","),
+    "trusted-host": ("UV_INSECURE_HOST", " "),
+    "default-timeout": ("UV_HTTP_TIMEOUT", " "),
+    "timeout": ("UV_HTTP_TIMEOUT", " "),
+    "cert": ("SSL_CERT_FILE", " "),
+}
+# Later ones win, as with pip itself.
+_SECTIONS = ("global", "install", ":env:")
+# They would make an environment's Python use our packages.
+_FOREIGN = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
+
+
+def install(folder: Path, pins: Path, log: Path, announce: Callable[[str], object]) -> str:
+    """Make a virtual environment in `folder` with exactly the pinned packages.
+
+    Returns:
+        Name of the installer that did it.
+
+    Raises:
+        FoundryError: neither could; names the log.
+    """
+    log.unlink(missing_ok=True)
+    uv = _uv()
+    if uv and _all_run(_uv_commands(uv, folder, pins), _uv_environment(), log):
+        return "uv"
+    announce("uv could not make it; trying pip" if uv else "uv is not installed; using pip")
+    shutil.rmtree(folder, ignore_errors=True)
+    if _all_run(_pip_commands(folder, pins), own_variables(), log):
+        return "pip"
+    raise FoundryError(
+        f"cannot install {pins.name}: check the network and pip's index settings (log: {log})"
+    )
+
+
+def own_variables() -> dict[str, str]:
+    """This process's environment without what ties it to this Python."""
+    return {name: value for name, value in os.environ.items() if name not in _FOREIGN}
+
+
+def uv_variables(pip: Mapping[str, str]) -> dict[str, str]:
+    """uv's variables for some of pip's options, such as `{"find-links": "/a /b"}`."""
+    return {
+        variable: separator.join(pip[option].split())
+        for option, (variable, separator) in _UV_VARIABLES.items()
+        if pip.get(option, "").strip()
+    }
+
+
+def pip_options(listing: str) -> dict[str, str]:
+    """The options in force, from the lines `section.option='value'` of `pip config list`."""
+    found: dict[str, dict[str, str]] = {section: {} for section in _SECTIONS}
+    for line in listing.splitlines():
+        name, _, value = line.partition("=")
+        section, _, option = name.rpartition(".")
+        if section in found:
+            found[section][option] = str(ast.literal_eval(value))
+    return {option: value for section in _SECTIONS for option, value in found[section].items()}
+
+
+def _uv() -> str | None:
+    """The uv beside this interpreter (a requirement of ours), or any on the path."""
+    beside = shutil.which("uv", path=str(Path(sys.executable).parent))
+    return beside or shutil.which("uv")
+
+
+def _uv_commands(uv: str, folder: Path, pins: Path) -> list[list[str]]:
+    python = str(folder / "bin" / "python")
+    # An exact pin may live on any of several indexes, whichever names the package first.
+    options = ["--python", python, "--index-strategy", "unsafe-best-match"]
+    return [
+        [uv, "venv", "--no-project", "--no-config", "--python", sys.executable, str(folder)],
+        [uv, "pip", "install", "--no-config", *options, "--requirement", str(pins)],
+    ]
+
+
+def _pip_commands(folder: Path, pins: Path) -> list[list[str]]:
+    python = str(folder / "bin" / "python")
+    return [
+        [sys.executable, "-m", "venv", str(folder)],
+        [python, "-m", "pip", "install", "--no-input", "--requirement", str(pins)],
+    ]
+
+
+def _uv_environment() -> dict[str, str]:
+    """What the user set for uv wins over what is set for pip."""
+    return {**uv_variables(pip_options(_pip_config())), **own_variables()}
+
+
+def _pip_config() -> str:
+    command = [sys.executable, "-m", "pip", "config", "list"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    return done.stdout if done.returncode == 0 else ""
+
+
+def _all_run(commands: Sequence[Sequence[str]], environment: Mapping[str, str], log: Path) -> bool:
+    with log.open("ab") as output:
+        return all(
+            subprocess.run(
+                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment
+            ).returncode
+            == 0
+            for command in commands
+        )

@@ -1,0 +1,87 @@
+"""What goes to a trainer's driver and what comes back."""
+
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field
+
+from schemas.yaml_config import ConfigModel
+
+JOB_FILE = "job.json"
+
+
+class TrainerJob(ConfigModel):
+    """One training: `python -m module folder/job.json`, run inside its folder, is its driver."""
+
+    name: str = Field(description="What is trained, for logs")
+    module: str = Field(description="Module of the driver")
+    folder: Path = Field(description="Absolute folder of the job: configuration, logs, checkpoints")
+    payload: dict[str, Any] = Field(description="What the driver needs to know, as JSON")
+    gpus: int = Field(default=0, ge=0, description="GPUs to reserve where a cluster schedules them")
+    environment: dict[str, str] = Field(
+        default_factory=dict,
+        description="Variables for the driver; never written to a file, so secrets may be here",
+    )
+
+    def write(self) -> Path:
+        """Put `job.json` (without the environment) into the folder, which is made."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        path = self.folder / JOB_FILE
+        draft = path.with_suffix(".partial")
+        draft.write_text(self.model_dump_json(indent=2, exclude={"environment"}), "utf-8")
+        draft.replace(path)
+        return path
+
+
+class TrainingProgress(ConfigModel):
+    """How far a training is; also a point of its curves."""
+
+    step: int = Field(description="Optimizer steps done, of the whole training")
+    total: int = Field(description="Optimizer steps of the whole training")
+    loss: float | None = Field(default=None, description="Training loss")
+    reward: float | None = Field(default=None, description="Mean reward of the step's rollouts")
+    learning_rate: float | None = Field(default=None, description="Learning rate")
+    samples_per_second: float | None = Field(default=None, description="Throughput")
+    seconds_left: float | None = Field(default=None, description="Estimated time left")
+    extra: dict[str, float] = Field(default_factory=dict, description="Other figures, by name")
+
+    def note(self) -> str:
+        """Its figures as one short line, such as `loss 0.312, 14.2 samples/s, 80 s left`."""
+        parts = {
+            "loss {:.4g}": self.loss,
+            "reward {:.3f}": self.reward,
+            "{:.3g} samples/s": self.samples_per_second,
+            "{:.0f} s left": self.seconds_left,
+        }
+        return ", ".join(form.format(value) for form, value in parts.items() if value is not None)
+
+
+class TrainingFinished(ConfigModel):
+    """The last message of a training that went well."""
+
+    model: Path = Field(description="Folder in Hugging Face format")
+    metrics: dict[str, float] = Field(description="Final figures")
+
+
+class TrainingFailure(ConfigModel):
+    """The last message of a training that did not."""
+
+    reason: str = Field(description="What went wrong and what to do, in one line")
+    log: Path | None = Field(default=None, description="The log that says more")
+
+
+class Message(ConfigModel):
+    """What a driver reports through Dagster Pipes."""
+
+    kind: Literal["progress", "finished", "failed"] = Field(description="Which one is filled")
+    progress: TrainingProgress | None = Field(default=None, description="A step was done")
+    finished: TrainingFinished | None = Field(default=None, description="The model is there")
+    failed: TrainingFailure | None = Field(default=None, description="There will be no model")
+
+
+class TrainingOutcome(ConfigModel):
+    """What a finished training leaves."""
+
+    metrics: dict[str, float] = Field(description="Final figures")
+    curves: list[TrainingProgress] = Field(description="Progress by step, each step once")
+    model: Path = Field(description="Folder in Hugging Face format")

@@ -1,0 +1,58 @@
+"""What may be set about training: one section per checkpoint, the launcher, when to train again."""
+
+from pydantic import Field, PositiveInt
+
+from schemas.yaml_config import ConfigModel
+
+from .base_model.settings import BaseModelSettings
+from .grpo.settings import GrpoSettings
+from .launch import LauncherSettings
+from .sft.settings import SftSettings
+
+
+class AnswerSettings(ConfigModel):
+    """How long a trained agent's answers may be, and how large the pictures it sees."""
+
+    planner_tokens: int = Field(900, ge=1, description="Tokens of a plan at most")
+    critic_tokens: int = Field(300, ge=1, description="Tokens of a verdict at most")
+    image_max_pixels: int = Field(
+        96 * 96, ge=1024, description="Larger pictures are shrunk to this, as in training"
+    )
+
+
+class TrainingSettings(ConfigModel):
+    """Base model, planner and critic (paper, section 4.1)."""
+
+    base_model: BaseModelSettings = Field(
+        default_factory=BaseModelSettings, description="What planner and critic start from"
+    )
+    planner_sft: SftSettings = Field(
+        default_factory=SftSettings, description="Supervised fine-tuning of the planner"
+    )
+    critic_sft: SftSettings = Field(
+        default_factory=SftSettings, description="Supervised fine-tuning of the critic"
+    )
+    critic_rl: GrpoSettings = Field(
+        default_factory=GrpoSettings, description="Reinforcement of the critic"
+    )
+    answers: AnswerSettings = Field(
+        default_factory=AnswerSettings, description="How the trained agents are asked"
+    )
+    side_by_side: bool = Field(
+        False,
+        description="`interleave run` trains planner and critic at the same time, the ablation "
+        "its agents of different roles: for a machine that one training leaves half idle",
+    )
+    launcher: LauncherSettings = Field(
+        default_factory=LauncherSettings, description="Where trainers run"
+    )
+    promote_at_least: dict[str, float] = Field(
+        default_factory=lambda: dict.fromkeys(
+            ("plan_valid", "verdict_accuracy_true", "verdict_accuracy_false"), 0.5
+        ),
+        description="Held-out means below which an agent is not put in use: those who ask the "
+        "service would be worse off than with the profile's own agents",
+    )
+    retrain_after_rows: PositiveInt = Field(
+        2000, description="New training rows after which `retrain_when_grown` trains again"
+    )

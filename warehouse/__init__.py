@@ -1,0 +1,35 @@
+"""The lake: Parquet tables, content-addressed images, journals, and DuckDB views over them."""
+
+from typing import TYPE_CHECKING, Any
+
+from .encoded_image import EncodedImage
+from .home import AnyJournal, Home
+from .images import ImageStore
+from .journal import Journal
+from .lake import Lake, WriteResult
+
+if TYPE_CHECKING:
+    from .views import connect, query, refresh_views
+
+_LAZY = ("connect", "query", "refresh_views")  # they import DuckDB
+
+__all__ = [
+    "AnyJournal",
+    "EncodedImage",
+    "Home",
+    "ImageStore",
+    "Journal",
+    "Lake",
+    "WriteResult",
+    "connect",
+    "query",
+    "refresh_views",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        from . import views
+
+        return getattr(views, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,105 @@
+"""The home of all data: one root for lake and images, one local folder for the rest."""
+
+import os
+import re
+from functools import cached_property
+from pathlib import Path
+
+from schemas import StorageError
+
+from .images import ImageStore
+from .journal import Journal
+from .lake import Lake
+from .object_journal import ObjectJournal
+from .storage import Storage, safe_name
+
+_DEFAULT = ".interleave"
+
+AnyJournal = Journal | ObjectJournal
+
+
+class Home:
+    """Where everything is.
+
+    Args:
+        root: a folder or any fsspec URL (`s3://bucket/stories`, `memory://x`); `lake/` and
+            `images/` live there, and on S3 the journals, too. `warehouse.duckdb`, `dagster/`,
+            `exports/` and `checkpoints/` need a local folder: the root itself, or for a remote
+            root $INTERLEAVE_LOCAL, else a folder below `.interleave/`.
+
+    Raises:
+        StorageError: the root is a file, or its protocol is unknown.
+    """
+
+    def __init__(self, root: str | Path) -> None:
+        self.root = _absolute(str(root))
+        self.storage = Storage.at(self.root)
+        if self.storage.is_local and Path(self.storage.root).is_file():
+            raise StorageError(f"{self.root} is a file: point INTERLEAVE_HOME at a folder")
+
+    @classmethod
+    def from_env(cls) -> "Home":
+        """The home of $INTERLEAVE_HOME, by default `.interleave/` in the working directory."""
+        return cls(os.environ.get("INTERLEAVE_HOME") or _DEFAULT)
+
+    @cached_property
+    def lake(self) -> Lake:
+        return Lake(self.storage.child("lake"))
+
+    @cached_property
+    def images(self) -> ImageStore:
+        return ImageStore(self.storage.child("images"))
+
+    @cached_property
+    def local(self) -> Path:
+        """Local folder for what cannot live on a remote filesystem."""
+        if self.storage.is_local:
+            return Path(self.storage.root)
+        return Path(os.environ.get("INTERLEAVE_LOCAL") or _beside(self.root)).absolute()
+
+    @property
+    def warehouse(self) -> Path:
+        return self.local / "warehouse.duckdb"
+
+    @property
+    def dagster(self) -> Path:
+        return self.local / "dagster"
+
+    @property
+    def exports(self) -> Path:
+        return self.local / "exports"
+
+    def journal(self, asset: str, shard: str, durable: bool = False) -> AnyJournal:
+        """The journal of an asset's shard; `durable` fsyncs every record (on S3 all are)."""
+        asset, shard = safe_name(asset, "asset"), safe_name(shard, "shard")
+        if self.storage.has_conditional_writes:
+            return ObjectJournal(self.storage.child(f"journals/{asset}/{shard}"), _lease_seconds())
+        return Journal(self.local / "journals" / asset / f"{shard}.jsonl", durable)
+
+    def __repr__(self) -> str:
+        return f"Home({self.root!r})"
+
+
+def _lease_seconds() -> float:
+    """How long a shard waits for a worker that has died ($INTERLEAVE_LEASE_SECONDS).
+
+    Raises:
+        StorageError: it is no number of seconds.
+    """
+    text = os.environ.get("INTERLEAVE_LEASE_SECONDS") or "60"
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < float("inf"):
+        raise StorageError(f"INTERLEAVE_LEASE_SECONDS is {text!r}: set it to a number of seconds")
+    return seconds
+
+
+def _absolute(root: str) -> str:
+    return root if "://" in root else str(Path(root).expanduser().absolute())
+
+
+def _beside(url: str) -> str:
+    """A folder name of its own for every remote root."""
+    return f"{_DEFAULT}/{re.sub(r'[^A-Za-z0-9]+', '-', url).strip('-')}"

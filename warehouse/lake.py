@@ -1,0 +1,291 @@
+"""The lake: tables as immutable Parquet files, one a partition, replaced whole or not at all."""
+
+import io
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from glob import escape
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from schemas import Row, SchemaMismatchError, StorageError, Table
+
+from .content_hash import BATCH_ROWS, RunningHash, content_hash
+from .storage import Storage, first_line, safe_name, storage_errors
+
+ALL = "all"
+"""The partition of tables that are not sharded."""
+
+SCHEMA_PARTITION = "_schema"
+"""Holds an empty typed file, so that a view has a file to read before the first rows come."""
+
+REQUESTS = "_requests-"
+"""Begins the partitions of users' requests: views show them, the lineage does not see them."""
+
+_PART = "part-0.parquet"
+_ROW_GROUP = 122_880  # what DuckDB scans per thread at a time
+_HASH, _NAME, _VERSION = b"interleave.content_hash", b"interleave.table", b"interleave.version"
+
+
+@dataclass(frozen=True)
+class WriteResult:
+    """A stored partition. `changed` is False when the same content was there already."""
+
+    rows: int
+    content_hash: str
+    url: str
+    changed: bool = True
+
+
+class Lake:
+    """Tables below one root; safe for any number of readers and of writers of other partitions."""
+
+    def __init__(self, storage: Storage) -> None:
+        self.storage = storage
+
+    def write(
+        self,
+        table: Table,
+        rows: pa.Table | pa.RecordBatchReader | Iterable[Row],
+        partition: str = ALL,
+    ) -> WriteResult:
+        """Replace a partition; identical content is left alone.
+
+        Args:
+            rows: a reader is read batch by batch, so that only compressed rows are in memory.
+
+        Raises:
+            SchemaMismatchError: the rows are not of the table's columns and types.
+            StorageError: the partition could not be written; the old one is still there.
+        """
+        path = _path(table, partition)
+        url = self.storage.url(path)
+        if isinstance(rows, pa.RecordBatchReader):
+            encoded, count, digest = _encode_stream(table, rows, partition)
+        else:
+            data = _conform(table, rows, partition)
+            encoded, count, digest = None, data.num_rows, content_hash(data)
+        if self.content_hash(table, partition) == digest:
+            return WriteResult(count, digest, url, changed=False)
+        self.storage.write(path, encoded or _encode(data, digest))
+        return WriteResult(count, digest, url)
+
+    def read(
+        self,
+        table: Table,
+        partitions: Sequence[str] | None = None,
+        columns: Sequence[str] | None = None,
+        where: Any = None,
+    ) -> pa.Table:
+        """Rows of some partitions (None: all); those not there are empty.
+
+        Args:
+            columns: names to read; None reads all.
+            where: a `pyarrow.compute` expression, such as `pc.field("accepted") == True`.
+
+        Raises:
+            SchemaMismatchError: a partition was written by another version of its schema.
+            StorageError: a partition is damaged or cannot be read.
+        """
+        names = self.partitions(table) if partitions is None else partitions
+        schema = _select(table.arrow_schema, columns)
+        found = [self._read_partition(table, name, schema, where) for name in names]
+        return pa.concat_tables([schema.empty_table(), *(part for part in found if part)])
+
+    def is_absent(self, table: Table) -> bool:
+        """True when a table has no file at all, not even an empty one."""
+        return next(self.storage.find(_folder(table), _PART), None) is None
+
+    def partitions(self, table: Table) -> list[str]:
+        """Names of the partitions there are, sorted; those of users' requests left out."""
+        names = (path.split("/")[-2] for path in self.storage.find(_folder(table), _PART))
+        return sorted(name for name in names if not name.startswith(("_", ".")))
+
+    def exists(self, table: Table, partition: str) -> bool:
+        return self.storage.exists(_path(table, partition))
+
+    def delete(self, table: Table, partition: str) -> None:
+        """Remove a partition; nothing happens when it is not there."""
+        self.storage.delete(_path(table, partition))
+
+    def content_hash(self, table: Table, partition: str = ALL) -> str | None:
+        """Hash of the stored rows; None when there is no (readable) partition of this version."""
+        try:
+            metadata = self._open(table, partition).metadata.metadata or {}
+        except (FileNotFoundError, StorageError):
+            return None
+        if metadata.get(_VERSION) != str(table.version).encode():
+            return None
+        return metadata.get(_HASH, b"").decode() or None
+
+    def rows(self, table: Table, partition: str | None = None) -> int:
+        """Rows of a partition (0 when it is not there), or of all of them."""
+        names = self.partitions(table) if partition is None else [partition]
+        return sum(self._count(table, name) for name in names)
+
+    def check(self, table: Table) -> None:
+        """Make sure that every partition is of this code's schema.
+
+        Raises:
+            SchemaMismatchError: one is of another version.
+            StorageError: one is damaged.
+        """
+        for name in self.partitions(table):
+            with suppress(FileNotFoundError):
+                self._checked(table, name)
+
+    def glob(self, table: Table) -> str:
+        """Pattern of all the table's files, for DuckDB's `read_parquet`."""
+        return f"{escape(self.storage.url(_folder(table)))}/*/part-*.parquet"
+
+    def seed(self, table: Table) -> None:
+        """Put down the empty typed file that keeps a view valid while there are no rows."""
+        path = f"{_folder(table)}/{SCHEMA_PARTITION}/{_PART}"
+        if not self.storage.exists(path):
+            empty = table.arrow_schema.empty_table()
+            self.storage.write(path, _encode(empty, content_hash(empty)))
+
+    def _count(self, table: Table, partition: str) -> int:
+        try:
+            return int(self._open(table, partition).metadata.num_rows)
+        except FileNotFoundError:
+            return 0
+
+    def _read_partition(
+        self, table: Table, partition: str, schema: pa.Schema, where: Any
+    ) -> pa.Table | None:
+        try:
+            file = self._checked(table, partition)
+        except FileNotFoundError:
+            return None
+        needed = None if where is not None else schema.names
+        with storage_errors("read", self.storage.url(_path(table, partition))):
+            rows = file.read(columns=needed)
+        kept = rows if where is None else rows.filter(where)
+        return kept.select(schema.names).cast(schema)
+
+    def _checked(self, table: Table, partition: str) -> pq.ParquetFile:
+        file = self._open(table, partition)
+        url = self.storage.url(_path(table, partition))
+        _check_schema(table, partition, file.schema_arrow, url)
+        return file
+
+    def _open(self, table: Table, partition: str) -> pq.ParquetFile:
+        """The partition as it is now: later replacements do not show through an open file."""
+        path = _path(table, partition)
+        try:
+            if self.storage.is_local:
+                return pq.ParquetFile(pa.OSFile(self.storage.url(path)))
+            return pq.ParquetFile(io.BytesIO(self.storage.read(path)))
+        except pa.ArrowInvalid as error:
+            raise StorageError(
+                f"{self.storage.url(path)} is damaged ({first_line(error)}): "
+                f"delete it and materialize {table.name} again"
+            ) from error
+
+
+def _folder(table: Table) -> str:
+    return safe_name(table.name, "table")
+
+
+def _path(table: Table, partition: str) -> str:
+    if partition.startswith(REQUESTS):
+        rest = safe_name(partition.removeprefix(REQUESTS), "partition")
+        return f"{_folder(table)}/{REQUESTS}{rest}/{_PART}"
+    return f"{_folder(table)}/{safe_name(partition, 'partition')}/{_PART}"
+
+
+def _select(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:
+    if columns is None:
+        return schema
+    return pa.schema([schema.field(name) for name in columns], metadata=schema.metadata)
+
+
+def _encode(data: pa.Table, digest: str) -> bytes:
+    sink = pa.BufferOutputStream()
+    stamped = data.replace_schema_metadata({**(data.schema.metadata or {}), _HASH: digest})
+    pq.write_table(stamped, sink, compression="zstd", row_group_size=_ROW_GROUP)
+    return sink.getvalue().to_pybytes()
+
+
+def _encode_stream(
+    table: Table, reader: pa.RecordBatchReader, partition: str
+) -> tuple[bytes, int, str]:
+    """Parquet file, number of rows and content hash of what a reader gives."""
+    sink, count, digest = pa.BufferOutputStream(), 0, RunningHash(table.arrow_schema)
+    with pq.ParquetWriter(sink, table.arrow_schema, compression="zstd") as writer:
+        for part in _in_batches(reader):
+            rows = _conform(table, part, partition)
+            digest.add(rows)
+            writer.write_table(rows)
+            count += rows.num_rows
+        writer.add_key_value_metadata({_HASH: digest.hexdigest()})
+    return sink.getvalue().to_pybytes(), count, digest.hexdigest()
+
+
+def _in_batches(reader: pa.RecordBatchReader) -> Iterator[pa.Table]:
+    """The reader's rows in tables of `BATCH_ROWS`, as the content hash needs them."""
+    waiting = reader.schema.empty_table()
+    for batch in reader:
+        waiting = pa.concat_tables([waiting, pa.Table.from_batches([batch])])
+        while waiting.num_rows >= BATCH_ROWS:
+            yield waiting.slice(0, BATCH_ROWS)
+            waiting = waiting.slice(BATCH_ROWS)
+    if waiting.num_rows:
+        yield waiting
+
+
+def _conform(table: Table, rows: pa.Table | Iterable[Row], partition: str) -> pa.Table:
+    """Rows in exactly the table's schema, columns in its order."""
+    if not isinstance(rows, pa.Table):
+        return table.to_arrow(rows)
+    schema, where = table.arrow_schema, f"{table.name}/{partition}"
+    if set(rows.column_names) != set(schema.names):
+        raise SchemaMismatchError(f"{where}: {_difference(rows.column_names, schema.names)}")
+    nulls = [
+        field.name for field in schema if not field.nullable and rows[field.name].null_count > 0
+    ]
+    if nulls:
+        raise SchemaMismatchError(f"{where}: null in {', '.join(nulls)}, which must have a value")
+    try:
+        return rows.select(schema.names).cast(schema)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError) as error:
+        raise SchemaMismatchError(f"{where}: {first_line(error)}") from error
+
+
+def _check_schema(table: Table, partition: str, stored: pa.Schema, url: str) -> None:
+    version = (stored.metadata or {}).get(_VERSION, b"none").decode()
+    if version == str(table.version) and _same_columns(stored, table.arrow_schema):
+        return
+    problem = f"has schema version {version}, this code reads version {table.version}"
+    if version == str(table.version):
+        problem = _difference(stored.names, table.arrow_schema.names)
+    raise SchemaMismatchError(
+        f"table {table.name}, partition {partition}: {problem}; materialize {table.name} again "
+        f"or delete {url}"
+    )
+
+
+def _same_columns(stored: pa.Schema, wanted: pa.Schema) -> bool:
+    return stored.names == wanted.names and all(
+        _shape(stored.field(name).type) == _shape(wanted.field(name).type) for name in wanted.names
+    )
+
+
+def _shape(kind: pa.DataType) -> str:
+    """A type without what Parquet does not keep: the name and nullability of list items."""
+    if pa.types.is_list(kind):
+        return f"list<{_shape(kind.value_type)}>"
+    if pa.types.is_struct(kind):
+        return f"struct<{', '.join(f'{field.name}: {_shape(field.type)}' for field in kind)}>"
+    return str(kind)
+
+
+def _difference(names: Sequence[str], wanted: Sequence[str]) -> str:
+    missing = [name for name in wanted if name not in names]
+    extra = [name for name in names if name not in wanted]
+    parts = [f"without column {', '.join(missing)}"] if missing else []
+    parts += [f"with unknown column {', '.join(extra)}"] if extra else []
+    return " and ".join(parts) or "columns of another type or order"
