@@ -14,6 +14,9 @@ from playwright.sync_api import Page
 DOCS = Path(__file__).parent
 sys.path.insert(0, str(DOCS.parent))
 
+from assets.core.node import NODES  # noqa: E402
+from assets.core.plotting import small_png  # noqa: E402
+from dagster_project import definitions  # noqa: E402, F401, declares nodes
 from tests.helpers.browser import (  # noqa: E402, the tests know how
     chromium,
     dagster_ui,
@@ -21,10 +24,6 @@ from tests.helpers.browser import (  # noqa: E402, the tests know how
     lineage_path,
     node_in_lineage,
 )
-
-from assets.core.node import NODES  # noqa: E402
-from assets.core.plotting import small_png  # noqa: E402
-from dagster_project import definitions  # noqa: E402, F401, declares nodes
 
 ROCKET = "Show in 5 pictures how a red rocket flies to a planet"  # its first attempt is refused
 MARGIN = {"x": 50, "y": 76}  # pixels around the names of the outermost assets

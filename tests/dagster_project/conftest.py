@@ -7,10 +7,10 @@ import textwrap
 import time
 
 import pytest
-from tests.helpers.ports import free_port
 
 from assets.core.foundry import FoundryResource
 from dagster_project.instance import open_instance
+from tests.helpers.ports import free_port
 
 BUCKET = "interleave-lake"
 TINY_PROFILE = """

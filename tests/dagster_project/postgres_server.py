@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+
 from tests.helpers.ports import free_port
 
 PASSWORD = "not-to-be-seen-anywhere"

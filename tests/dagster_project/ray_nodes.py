@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from tests.helpers.ports import free_port
 
+from tests.helpers.ports import free_port
 from training.launch.processes import end_processes, marked
 
 _MARK = "INTERLEAVE_TEST_RAY_NODES"

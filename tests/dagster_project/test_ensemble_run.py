@@ -3,13 +3,13 @@
 import dagster as dg
 import pytest
 import yaml
-from tests.helpers.tiny_editscore import settings, teach, tiny_model, words
 
 from assets.core.foundry import FoundryResource
 from dagster_project.instance import open_instance
 from dagster_project.run import run_lineage
 from interleave_foundry import query
 from schemas.trajectories import MEMBER_SCORES, SCORES
+from tests.helpers.tiny_editscore import settings, teach, tiny_model, words
 from warehouse import refresh_views
 
 pytestmark = pytest.mark.slow

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import psycopg2
 import pytest
+
 from tests.dagster_project.postgres_server import PASSWORD, postgres
 
 pytestmark = pytest.mark.slow

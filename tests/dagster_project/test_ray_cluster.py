@@ -10,13 +10,13 @@ from collections import Counter
 
 import dagster as dg
 import pytest
-from tests.dagster_project.ray_nodes import ray_nodes
-from tests.inference.backends.providers.faulty_provider import KEY, Weather, provider
 
 from assets.core.foundry import FoundryResource
 from dagster_project.instance import open_instance
 from dagster_project.run import run_lineage
 from schemas.trajectories import MODEL_CALLS, SCORES, TRAJECTORIES
+from tests.dagster_project.ray_nodes import ray_nodes
+from tests.inference.backends.providers.faulty_provider import KEY, Weather, provider
 
 pytestmark = pytest.mark.slow
 

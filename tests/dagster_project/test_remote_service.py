@@ -8,10 +8,10 @@ import httpx
 import pytest
 import yaml
 from PIL import Image
+
+from tests.inference.backends.providers.faulty_provider import KEY, provider
 from tests.inference.service.running_service import SNOWMAN, until
 from tests.inference.service.serve_command import serving
-from tests.inference.backends.providers.faulty_provider import KEY, provider
-
 from warehouse import Home, query
 
 pytestmark = pytest.mark.slow

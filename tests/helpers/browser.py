@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from playwright.sync_api import Locator, Page, sync_playwright
+
 from tests.helpers.ports import free_port
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")

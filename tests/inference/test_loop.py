@@ -4,20 +4,6 @@ The numbers in the names are those of the list of upstream defects.
 """
 
 import pytest
-from tests.inference.scripted_world import (
-    ACCEPT,
-    SHARD,
-    ScriptedCritic,
-    ScriptedGenerator,
-    ScriptedPlanner,
-    ScriptedScorer,
-    picture,
-    plan,
-    planned,
-    prompt_row,
-    reject,
-    roles,
-)
 
 from inference.engine.calls import ModelCalls, request_hash
 from inference.events import (
@@ -33,6 +19,20 @@ from inference.loop import Loop, PlannedRequest, check_conditioning
 from inference.roles import BackendError, Plan, PlanStep, UnusableAnswerError
 from inference.settings import Limits, LoopSettings
 from inference.shard import plan_shard, run_shard
+from tests.inference.scripted_world import (
+    ACCEPT,
+    SHARD,
+    ScriptedCritic,
+    ScriptedGenerator,
+    ScriptedPlanner,
+    ScriptedScorer,
+    picture,
+    plan,
+    planned,
+    prompt_row,
+    reject,
+    roles,
+)
 from warehouse import Home
 
 LIMITS = Limits(failure_share=1.0, backoff_seconds=0)

@@ -13,13 +13,13 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.inference.scripted_world import SHARD, picture, planned, prompt_row
 
 from inference.engine.calls import request_hash
 from inference.engine.hashing import stable_hash
 from inference.roles import Roles, Score, Verdict
 from inference.settings import Limits, LoopSettings
 from inference.shard import ShardResult, run_shard
+from tests.inference.scripted_world import SHARD, picture, planned, prompt_row
 from warehouse import Home
 
 KILLS = 20

@@ -3,6 +3,11 @@
 import asyncio
 
 import pytest
+
+from inference.roles import UnusableAnswerError
+from inference.settings import Limits, LoopSettings
+from inference.shard import plan_shard, run_shard, score_shard
+from schemas import TABLES, FoundryError
 from tests.inference.scripted_world import (
     SHARD,
     ScriptedCritic,
@@ -16,11 +21,6 @@ from tests.inference.scripted_world import (
     reject,
     roles,
 )
-
-from inference.roles import UnusableAnswerError
-from inference.settings import Limits, LoopSettings
-from inference.shard import plan_shard, run_shard, score_shard
-from schemas import TABLES, FoundryError
 from warehouse import Home
 
 LIMITS = Limits(failure_share=0.2, backoff_seconds=0)

@@ -4,6 +4,12 @@ import asyncio
 import random
 
 import pytest
+
+from inference.engine.calls import ModelCalls
+from inference.events import ImageGenerated, StepAccepted, StepExhausted, TrajectoryFinished
+from inference.loop import Loop, PlannedRequest
+from inference.roles import UnusableAnswerError
+from inference.settings import Limits, LoopSettings
 from tests.inference.scripted_world import (
     ACCEPT,
     ScriptedCritic,
@@ -12,12 +18,6 @@ from tests.inference.scripted_world import (
     reject,
     roles,
 )
-
-from inference.engine.calls import ModelCalls
-from inference.events import ImageGenerated, StepAccepted, StepExhausted, TrajectoryFinished
-from inference.loop import Loop, PlannedRequest
-from inference.roles import UnusableAnswerError
-from inference.settings import Limits, LoopSettings
 from warehouse import Home
 
 

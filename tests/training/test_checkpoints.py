@@ -3,9 +3,9 @@
 import json
 
 import pytest
-from tests.helpers.checkpoint_rows import checkpoint_row
 
 from schemas.training import CHECKPOINTS
+from tests.helpers.checkpoint_rows import checkpoint_row
 from training.registry import ABOUT, RECORD, CheckpointRegistry, RegistryError
 
 NAME = "critic_rl_checkpoint"

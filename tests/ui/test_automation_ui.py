@@ -4,8 +4,9 @@ import time
 from collections.abc import Callable
 
 import pytest
-from tests.helpers.browser import CHROMIUM, PATIENCE, ask, chromium, tiny_ui
 from playwright.sync_api import Page, expect
+
+from tests.helpers.browser import CHROMIUM, PATIENCE, ask, chromium, tiny_ui
 
 pytestmark = [
     pytest.mark.browser,

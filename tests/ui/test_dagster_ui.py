@@ -1,8 +1,16 @@
 """The Dagster UI as a person uses it: look at the lineage, materialize, read the metadata."""
 
 import pytest
-from tests.helpers.browser import CHROMIUM, PATIENCE, chromium, lineage_path, node_in_lineage, tiny_ui
 from playwright.sync_api import Page, expect
+
+from tests.helpers.browser import (
+    CHROMIUM,
+    PATIENCE,
+    chromium,
+    lineage_path,
+    node_in_lineage,
+    tiny_ui,
+)
 
 pytestmark = [
     pytest.mark.browser,

@@ -1,6 +1,6 @@
 import pytest
-from tests.assets.curation.curated_world import World
 
+from tests.assets.curation.curated_world import World
 from warehouse import Home
 
 

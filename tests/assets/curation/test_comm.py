@@ -4,12 +4,12 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.assets.curation.curated_world import picture
 
 from assets.curation.comm import import_comm
 from assets.curation.planner_sets import build_planner_sft
 from assets.curation.settings import CommSettings, CurationSettings
 from schemas import FoundryError
+from tests.assets.curation.curated_world import picture
 
 
 def text(words: object) -> dict:

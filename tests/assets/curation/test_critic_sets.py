@@ -3,13 +3,13 @@
 import json
 
 import pytest
-from tests.assets.curation.curated_world import World, records
 
 from assets.curation.critic_sets import build_critic_rl, build_critic_sft
 from assets.curation.settings import CurationSettings
 from assets.curation.steps import build_steps
 from inference.agent_prompts import critic_prompt
 from schemas.curation import CRITIC_RL, CRITIC_SFT, STEPS
+from tests.assets.curation.curated_world import World, records
 from warehouse import Home
 
 AS_IS = {"mode": "none"}

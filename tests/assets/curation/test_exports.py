@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from tests.assets.curation.curated_world import World
 from PIL import Image
 
 from assets.curation.critic_sets import build_critic_rl, build_critic_sft
@@ -18,6 +17,7 @@ from assets.curation.settings import CurationSettings
 from assets.curation.steps import build_steps
 from schemas import BadImageError, FoundryError
 from schemas.curation import CRITIC_RL, CRITIC_SFT, PLANNER_SFT, SEQUENCES, STEPS
+from tests.assets.curation.curated_world import World
 from warehouse import Home
 
 BUILDERS = {

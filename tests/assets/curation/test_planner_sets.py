@@ -3,10 +3,10 @@
 import json
 
 import pytest
-from tests.assets.curation.curated_world import TEXT_ONLY, World, records
 
 from assets.curation.planner_sets import build_planner_sft
 from assets.curation.settings import CurationSettings
+from tests.assets.curation.curated_world import TEXT_ONLY, World, records
 
 GOOD = [(9.0, True)]
 

@@ -2,10 +2,9 @@
 
 import re
 
-from tests.assets.curation.curated_world import TEXT_ONLY, World, records
-
 from assets.curation.sequences import build_sequences
 from assets.curation.settings import CurationSettings
+from tests.assets.curation.curated_world import TEXT_ONLY, World, records
 
 GOOD = [(9.0, True)]
 RETRIED = [(3.0, False), (9.0, True)]

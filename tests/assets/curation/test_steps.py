@@ -1,13 +1,13 @@
 """Filter, truncation and split, checked by hand on small chains."""
 
 import pytest
-from tests.assets.curation.curated_world import TEXT_ONLY, World, records
 
 from assets.curation.settings import CurationSettings, FilterSettings
 from assets.curation.steps import build_steps, theta_of
 from schemas import Row
 from schemas.curation import STEPS
 from schemas.trajectories import SCORES
+from tests.assets.curation.curated_world import TEXT_ONLY, World, records
 
 
 def chain(*scores: float) -> list[tuple[float, bool]]:

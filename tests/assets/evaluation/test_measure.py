@@ -4,7 +4,6 @@ import asyncio
 from dataclasses import replace
 
 import pytest
-from tests.assets.evaluation.sample_lake import TEACHERS, tell
 
 from assets.evaluation.agents import AcceptAllCritic, PassthroughPlanner
 from assets.evaluation.items import Benchmark, benchmarks
@@ -17,6 +16,7 @@ from inference.roles import UnusableAnswerError, Verdict
 from inference.settings import Limits, LoopSettings
 from schemas import FoundryError
 from schemas.trajectories import TRAJECTORIES
+from tests.assets.evaluation.sample_lake import TEACHERS, tell
 from warehouse import Home
 
 ALONE = Variant("generator_only", None, None, 1)

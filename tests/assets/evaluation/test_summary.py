@@ -5,7 +5,6 @@ import io
 import numpy as np
 import pytest
 from PIL import Image
-from tests.assets.evaluation.sample_lake import tell
 
 from assets.evaluation.final_images import finals_sheet
 from assets.evaluation.paper import TABLE_5, order_in_words, reversals, side_by_side
@@ -16,6 +15,7 @@ from assets.evaluation.variants import VARIANTS
 from schemas.prompts import PROMPTS, PromptRow
 from schemas.training import EvaluationRow
 from schemas.trajectories import ATTEMPTS
+from tests.assets.evaluation.sample_lake import tell
 
 BENCHMARK = "sketchbook-heldout"
 

@@ -1,12 +1,12 @@
 """The ablation's unfiltered data: an export of its own beside a lake that stays as it was."""
 
 import orjson
-from tests.assets.evaluation.sample_lake import tell
 
 from assets.curation.settings import CurationSettings
 from assets.curation.steps import build_steps
 from assets.evaluation.unfiltered import unfiltered_critic_data
 from schemas.curation import CRITIC_SFT, STEPS
+from tests.assets.evaluation.sample_lake import tell
 
 
 def test_it_has_steps_that_the_filter_drops_and_changes_nothing_else(home):

@@ -1,7 +1,6 @@
 """Proposed terms: which are accepted, why others are not, and what packs become of them."""
 
 import pytest
-from tests.assets.prompts.tiny_pack import zoo
 
 from assets.prompts.bank import generate_bank
 from assets.prompts.expansion.bank_requests import bank_briefs
@@ -13,6 +12,7 @@ from assets.prompts.settings import BankSettings
 from inference.agent_prompts import expander_prompt
 from inference.vocabulary_engine import ExpandedBank
 from inference.vocabulary_protocol import ProposedTerm
+from tests.assets.prompts.tiny_pack import zoo
 
 
 @pytest.fixture(scope="module")

@@ -1,12 +1,12 @@
 """Users' requests as prompts: which count, and in which shard they stay."""
 
 import pytest
-from tests.assets.prompts.tiny_pack import zoo
 
 from assets.prompts.bank import generate_bank
 from assets.prompts.settings import BankSettings
 from assets.prompts.user_requests import ASKED, request_prompts
 from schemas import FoundryError
+from tests.assets.prompts.tiny_pack import zoo
 
 SETTINGS = BankSettings(shard_size=2)
 TEXTS = ["How to bake bread", "Tell me of a lonely comet", "Show a boat on a river"]

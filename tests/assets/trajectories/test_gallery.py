@@ -6,13 +6,13 @@ import re
 
 import numpy as np
 import pytest
-from tests.helpers.html_page import Page
 from PIL import Image, ImageColor
-from tests.assets.trajectories.trajectory_lake import StoryLake, growing_flower
 
 from assets.core.plotting import BAD
 from assets.trajectories import gallery
 from schemas import BadImageError, FoundryError
+from tests.assets.trajectories.trajectory_lake import StoryLake, growing_flower
+from tests.helpers.html_page import Page
 
 REQUEST = "Show how a <i>flower</i> grows & blooms"
 

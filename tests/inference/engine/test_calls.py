@@ -3,6 +3,14 @@
 import asyncio
 
 import pytest
+
+from inference.engine.calls import CallSite, ModelCalls
+from inference.engine.pausable_timeout import pause_timeout
+from inference.engine.retry import CallFailedError
+from inference.engine.usage import report_usage
+from inference.roles import RetryableError, UnusableAnswerError
+from inference.settings import Limits
+from schemas import FoundryError
 from tests.inference.scripted_world import (
     ACCEPT,
     SHARD,
@@ -12,14 +20,6 @@ from tests.inference.scripted_world import (
     picture,
     roles,
 )
-
-from inference.engine.calls import CallSite, ModelCalls
-from inference.engine.pausable_timeout import pause_timeout
-from inference.engine.retry import CallFailedError
-from inference.engine.usage import report_usage
-from inference.roles import RetryableError, UnusableAnswerError
-from inference.settings import Limits
-from schemas import FoundryError
 from warehouse import EncodedImage, Home
 
 PLACE = CallSite("p1", 1, 0)

@@ -8,6 +8,14 @@ from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
+
+from inference.backends.factory import Backends
+from inference.engine.calls import CallSite, ModelCalls
+from inference.engine.ensemble import Ensemble
+from inference.engine.retry import CallFailedError
+from inference.roles import BackendError, RetryableError, Score, Scorer, UnusableAnswerError
+from inference.settings import Limits, LoopSettings
+from inference.shard import run_shard, score_shard
 from tests.inference.scripted_world import (
     SHARD,
     Scripted,
@@ -18,14 +26,6 @@ from tests.inference.scripted_world import (
     reject,
     roles,
 )
-
-from inference.backends.factory import Backends
-from inference.engine.calls import CallSite, ModelCalls
-from inference.engine.ensemble import Ensemble
-from inference.engine.retry import CallFailedError
-from inference.roles import BackendError, RetryableError, Score, Scorer, UnusableAnswerError
-from inference.settings import Limits, LoopSettings
-from inference.shard import run_shard, score_shard
 from warehouse import Home
 
 PLACE = CallSite("p1", 1, 0)

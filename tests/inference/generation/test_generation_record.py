@@ -3,7 +3,6 @@
 import json
 
 import pytest
-from tests.inference.scripted_world import ScriptedCritic, ScriptedPlanner, picture, plan, reject, roles
 
 from inference.events import StepAccepted, TrajectoryFinished
 from inference.generation.agent_resolver import ResolvedRoles
@@ -17,6 +16,14 @@ from inference.generation.requests import GenerationOptions, GenerationRequest
 from inference.generation.runner import GenerationRunner
 from inference.roles import Plan, PlanStep
 from inference.settings import Limits
+from tests.inference.scripted_world import (
+    ScriptedCritic,
+    ScriptedPlanner,
+    picture,
+    plan,
+    reject,
+    roles,
+)
 
 LIMITS = Limits(backoff_seconds=0, tries=1)
 

@@ -5,16 +5,7 @@ import io
 import zipfile
 
 import pytest
-from tests.helpers.html_page import Page
 from PIL import Image
-from tests.inference.scripted_world import (
-    ScriptedCritic,
-    ScriptedPlanner,
-    picture,
-    plan,
-    reject,
-    roles,
-)
 
 from inference.events import TrajectoryFailed
 from inference.generation.agent_resolver import ResolvedRoles
@@ -24,6 +15,15 @@ from inference.generation.requests import GenerationOptions, GenerationRequest
 from inference.generation.runner import GenerationRunner
 from inference.roles import Plan, PlanStep, Verdict
 from inference.settings import Limits
+from tests.helpers.html_page import Page
+from tests.inference.scripted_world import (
+    ScriptedCritic,
+    ScriptedPlanner,
+    picture,
+    plan,
+    reject,
+    roles,
+)
 from warehouse import EncodedImage, Home
 
 EVIL = "<script>alert('x')</script>"

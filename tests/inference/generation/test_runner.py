@@ -4,15 +4,6 @@ import asyncio
 from datetime import UTC, datetime
 
 import pytest
-from tests.inference.scripted_world import (
-    ScriptedCritic,
-    ScriptedGenerator,
-    ScriptedPlanner,
-    picture,
-    plan,
-    reject,
-    roles,
-)
 
 from inference.events import ImageGenerated, PlanReady, TrajectoryFailed, TrajectoryFinished
 from inference.generation.agent_resolver import ResolvedRoles
@@ -25,6 +16,15 @@ from inference.roles import BackendError, UnusableAnswerError
 from inference.settings import Limits
 from schemas.generations import GENERATIONS
 from schemas.trajectories import ATTEMPTS
+from tests.inference.scripted_world import (
+    ScriptedCritic,
+    ScriptedGenerator,
+    ScriptedPlanner,
+    picture,
+    plan,
+    reject,
+    roles,
+)
 from warehouse import EncodedImage, Home, connect, query
 
 LIMITS = Limits(backoff_seconds=0, tries=1)

@@ -10,7 +10,6 @@ import uuid
 
 import openai
 import pytest
-from tests.inference.images_server.served_images import pictures, until
 from typer.testing import CliRunner
 
 from dagster_project.cli.app import app
@@ -19,6 +18,7 @@ from inference.images_server.serving import KEY, serve_images
 from inference.images_server.settings import ImagesServerSettings
 from inference.sketch_world.generator import SketchGenerator
 from schemas import FoundryError
+from tests.inference.images_server.served_images import pictures, until
 from training.launch.processes import marked
 from warehouse import EncodedImage
 

@@ -8,12 +8,12 @@ import httpx
 import openai
 import pytest
 from PIL import Image
-from tests.inference.images_server.served_images import Here, metrics, pictures, served, until
 
 from inference.images_server.models import Sketch
 from inference.images_server.ray_replicas import Readiness, ReplicaLost
 from inference.sketch_world.generator import SketchGenerator
 from inference.sketch_world.settings import SketchSettings
+from tests.inference.images_server.served_images import Here, metrics, pictures, served, until
 from warehouse import EncodedImage
 
 MEADOW = "Draw a meadow with a red flower at the bottom center."

@@ -3,15 +3,15 @@
 import io
 
 import pytest
-from tests.inference.backends.diffusers import tiny
 from PIL import Image
-from tests.inference.images_server.served_images import Here, pictures, served
 
 from inference.backends.diffusers.generation_spec import GenerationSpec
 from inference.backends.diffusers.model_selection import select_model
 from inference.backends.diffusers.pipeline_runner import load_pipeline_runner
 from inference.backends.diffusers.settings import DiffusersSettings
 from inference.images_server.models import Pipeline
+from tests.inference.backends.diffusers import tiny
+from tests.inference.images_server.served_images import Here, pictures, served
 from warehouse import EncodedImage
 
 SIZE, LEFT = (64, 64), (0, 0, 32, 64)

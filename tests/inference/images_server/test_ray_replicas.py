@@ -9,8 +9,6 @@ import numpy as np
 import openai
 import psutil
 import pytest
-from tests.inference.backends.diffusers import tiny
-from tests.inference.images_server.served_images import metrics, pictures, served, until
 
 from inference.backends.diffusers.model_selection import select_model
 from inference.backends.diffusers.settings import DiffusersSettings
@@ -19,6 +17,8 @@ from inference.images_server.models import Pipeline
 from inference.images_server.ray_replicas import deployed
 from inference.images_server.settings import ImagesServerSettings
 from inference.roles import UnusableAnswerError
+from tests.inference.backends.diffusers import tiny
+from tests.inference.images_server.served_images import metrics, pictures, served, until
 from warehouse import EncodedImage, Home
 
 pytestmark = pytest.mark.slow

@@ -1,8 +1,8 @@
 """A service on the sketch world, for the tests that only ask it."""
 
 import pytest
-from tests.inference.service.running_service import running
 
+from tests.inference.service.running_service import running
 from warehouse import Home
 
 

@@ -4,6 +4,7 @@ import re
 
 import openai
 import pytest
+
 from tests.inference.service.running_service import HOUSE, SNOWMAN, data_uri, decoded, pictures_of
 
 _PICTURE = re.compile(r"!\[([^\]]+)\]\(data:image/png;base64,([^)]+)\)")

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from tests.inference.service.running_service import running
 
 pytestmark = pytest.mark.slow

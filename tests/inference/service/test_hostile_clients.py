@@ -12,10 +12,17 @@ from ipaddress import ip_address
 
 import httpx
 import pytest
-from tests.inference.service.running_service import HOUSE, SNOWMAN, data_uri, error_of, running, until
 
 from inference.http.errors import APIError
 from inference.service.image_fetch import fetch_image, is_public
+from tests.inference.service.running_service import (
+    HOUSE,
+    SNOWMAN,
+    data_uri,
+    error_of,
+    running,
+    until,
+)
 from warehouse import EncodedImage
 
 PATH = "/v1/responses"

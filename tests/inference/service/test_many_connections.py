@@ -9,10 +9,10 @@ from contextlib import contextmanager
 import httpx
 import psutil
 import pytest
-from tests.inference.service.running_service import HOUSE, SNOWMAN
-from tests.inference.service.serve_command import serving
 
 from assets.core.profile import FOLDER
+from tests.inference.service.running_service import HOUSE, SNOWMAN
+from tests.inference.service.serve_command import serving
 
 pytestmark = pytest.mark.slow
 

@@ -6,9 +6,9 @@ import sys
 
 import openai
 import pytest
-from tests.inference.service.running_service import HOUSE, SNOWMAN, running
 
 from inference.service.logs import JsonLines
+from tests.inference.service.running_service import HOUSE, SNOWMAN, running
 
 PATH = "/v1/responses"
 

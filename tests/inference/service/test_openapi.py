@@ -1,8 +1,7 @@
 """The OpenAPI document: true of the routes, and of what they answer."""
 
-from tests.inference.service.running_service import HOUSE, until
-
 from inference.service.responses.response_models import GenerationModel
+from tests.inference.service.running_service import HOUSE, until
 
 
 def test_the_document_is_true(service):

@@ -5,6 +5,8 @@ import threading
 import httpx
 import openai
 import pytest
+
+from schemas import StorageError
 from tests.inference.service.running_service import (
     HOUSE,
     SNOWMAN,
@@ -17,8 +19,6 @@ from tests.inference.service.running_service import (
     sketched,
     until,
 )
-
-from schemas import StorageError
 
 PATH = "/v1/responses"
 

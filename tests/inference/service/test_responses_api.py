@@ -2,10 +2,18 @@
 
 import openai
 import pytest
-from tests.inference.service.running_service import HOUSE, SNOWMAN, data_uri, decoded, pictures_of, running, until
-from tests.inference.scripted_world import ScriptedPlanner, plan, roles
 
 from inference.generation.requests import prompt_id_of
+from tests.inference.scripted_world import ScriptedPlanner, plan, roles
+from tests.inference.service.running_service import (
+    HOUSE,
+    SNOWMAN,
+    data_uri,
+    decoded,
+    pictures_of,
+    running,
+    until,
+)
 from warehouse import query
 
 STANDARD = "response."

@@ -6,11 +6,11 @@ import sys
 from contextlib import suppress
 
 import pytest
-from tests.inference.service.running_service import HOUSE, SNOWMAN
-from tests.inference.service.serve_command import serving
 
 from assets.core.profile import load_profile
 from inference.engine.call_index import CallIndex
+from tests.inference.service.running_service import HOUSE, SNOWMAN
+from tests.inference.service.serve_command import serving
 
 
 def finished(home, generation_id):

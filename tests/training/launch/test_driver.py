@@ -6,9 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.training.launch.launch_helpers import THREE_STEPS, toy_job
 from pydantic import ValidationError
 
+from tests.training.launch.launch_helpers import THREE_STEPS, toy_job
 from training.launch import LauncherSettings, TrainingProgress, why_it_ended
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import dagster as dg
 import psutil
 import pytest
-from tests.training.launch.launch_helpers import THREE_STEPS, Heard, launch, launch_all, toy_job
 
 from schemas import FoundryError
+from tests.training.launch.launch_helpers import THREE_STEPS, Heard, launch, launch_all, toy_job
 from training.launch import LauncherSettings, TrainingFailed
 from training.launch.processes import JOB_MARK, marked
 

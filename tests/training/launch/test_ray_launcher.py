@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.training.launch.launch_helpers import THREE_STEPS, launch, toy_job
-from tests.helpers.ports import free_port
 
 from schemas import FoundryError
+from tests.helpers.ports import free_port
+from tests.training.launch.launch_helpers import THREE_STEPS, launch, toy_job
 from training.launch import LauncherSettings, TrainingFailed
 from training.launch.processes import JOB_MARK, end_processes, marked
 

@@ -1,4 +1,5 @@
 import pytest
+
 from tests.training.rewards.reward_world import RewardWorld
 
 

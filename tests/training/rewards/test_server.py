@@ -9,8 +9,8 @@ from pathlib import Path
 
 import aiohttp
 import pytest
-from tests.training.rewards.reward_world import EXACT, QUICK, answer
 
+from tests.training.rewards.reward_world import EXACT, QUICK, answer
 from training import rewards
 from training.rewards.rollouts import rollout_rows
 from training.rewards.server import rewards_served, serve_rewards

@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import pytest
 from PIL import Image
-from tests.training.rewards.reward_world import EXACT, GOAL, QUICK, WRONG, answer
 
 from inference.engine.ensemble import Ensemble
 from inference.roles import Score
 from schemas import FoundryError
 from schemas.training import ROLLOUTS
+from tests.training.rewards.reward_world import EXACT, GOAL, QUICK, WRONG, answer
 from training.rewards.rollouts import (
     failed_share,
     read_rollouts,

@@ -3,9 +3,9 @@
 import json
 
 import pytest
-from tests.helpers.checkpoint_rows import checkpoint_row
 
 from inference.backends.checkpoint.manifest import FILE, Manifest
+from tests.helpers.checkpoint_rows import checkpoint_row
 from training.registry import RECORD, CheckpointRegistry, RegistryError
 from training.serving import find_model
 

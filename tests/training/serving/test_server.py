@@ -10,9 +10,9 @@ from urllib.request import urlopen
 
 import psutil
 import pytest
+
 from tests.helpers.ports import free_port
 from tests.training.serving.toy_serving import serve_toy, toy_command, toy_python
-
 from training.launch.processes import JOB_MARK, marked
 from training.serving import server
 from training.serving.server import ServerFailed, newest_line

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from tests.training.sft.sft_world import Training, settings, write_export
 
+from tests.training.sft.sft_world import Training, settings, write_export
 from training.base_model.architecture import build_untrained
 from training.environments import ensure_environment
 from training.sft import SftSettings

@@ -3,9 +3,9 @@
 import shutil
 
 import pytest
-from tests.inference.backends.checkpoint.tiny_agents import BOTH, always_the_same, learn_by_heart
 
 from inference.backends.checkpoint.manifest import FILE
+from tests.inference.backends.checkpoint.tiny_agents import BOTH, always_the_same, learn_by_heart
 from training.base_model import packaged
 from training.base_model.architecture import build_untrained
 from training.base_model.settings import Architecture, BaseModelSettings

@@ -4,8 +4,6 @@ import asyncio
 import shutil
 
 import pytest
-from tests.helpers.checkpoint_rows import checkpoint_row
-from tests.inference.backends.checkpoint.tiny_agents import BOTH
 
 from inference.backends.checkpoint.settings import CheckpointSettings
 from inference.backends.factory import Backends, RoleBindings
@@ -13,6 +11,8 @@ from inference.generation import agent_resolver
 from inference.generation.agent_resolver import PromotedAgentResolver
 from schemas import FoundryError
 from schemas.training import CHECKPOINTS
+from tests.helpers.checkpoint_rows import checkpoint_row
+from tests.inference.backends.checkpoint.tiny_agents import BOTH
 
 TEACHERS = RoleBindings(planner="sketch", generator="sketch", critic="sketch", scorer="sketch")
 

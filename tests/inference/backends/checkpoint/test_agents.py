@@ -3,8 +3,6 @@
 import asyncio
 
 import pytest
-from tests.inference.scripted_world import SHARD, picture, planned, prompt_row, roles
-from tests.inference.backends.checkpoint.tiny_agents import ACCEPTED, PLANNED, critic_asked, planner_asked
 
 from inference.backends.checkpoint.agents import checkpoint_agents
 from inference.backends.checkpoint.model import load_checkpoint_model
@@ -13,6 +11,13 @@ from inference.roles import Critic, Planner, PlanRequest, UnusableAnswerError
 from inference.settings import Limits, LoopSettings
 from inference.shard import plan_shard, run_shard
 from schemas import BadImageError
+from tests.inference.backends.checkpoint.tiny_agents import (
+    ACCEPTED,
+    PLANNED,
+    critic_asked,
+    planner_asked,
+)
+from tests.inference.scripted_world import SHARD, picture, planned, prompt_row, roles
 from warehouse import EncodedImage
 
 

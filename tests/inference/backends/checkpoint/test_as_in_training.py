@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 from PIL import Image
-from tests.inference.backends.checkpoint.tiny_agents import ACCEPTED, PLANNED
 
 from inference.agent_prompts import critic_answer, critic_prompt, planner_answer, planner_prompt
 from inference.backends.checkpoint.encoding import AgentQuery
 from inference.backends.checkpoint.model import load_checkpoint_model
+from tests.inference.backends.checkpoint.tiny_agents import ACCEPTED, PLANNED
 from training import environments
 from warehouse import EncodedImage
 

@@ -5,8 +5,6 @@ import re
 import pytest
 import yaml
 from PIL import Image
-from tests.inference.scripted_world import picture
-from tests.inference.backends.checkpoint.tiny_agents import BOTH, PROMPTS
 
 from inference.agent_prompts import critic_prompt, planner_turn
 from inference.backends.checkpoint.encoding import AgentQuery
@@ -16,6 +14,8 @@ from inference.backends.providers.agents import RemoteCritic, RemotePlanner
 from inference.backends.providers.chat import CompletionResult
 from inference.backends.providers.settings import OpenAISettings
 from inference.roles import PlanRequest
+from tests.inference.backends.checkpoint.tiny_agents import BOTH, PROMPTS
+from tests.inference.scripted_world import picture
 from training.serving import ServableAgent, ServerSettings, profile_lines
 from training.serving.command import TEMPLATE
 from warehouse import EncodedImage

@@ -1,8 +1,6 @@
 """Which checkpoint a profile means, and what is said when it is not there."""
 
 import pytest
-from tests.helpers.checkpoint_rows import checkpoint_row
-from tests.inference.backends.checkpoint.tiny_agents import BOTH
 
 from inference.backends.checkpoint.checkpoint_refs import resolve
 from inference.backends.checkpoint.manifest import CheckpointError, read_manifest
@@ -11,6 +9,8 @@ from inference.backends.checkpoint.settings import CheckpointSettings
 from inference.backends.factory import Backends, RoleBindings
 from inference.roles import qualified_name
 from schemas.training import CHECKPOINTS
+from tests.helpers.checkpoint_rows import checkpoint_row
+from tests.inference.backends.checkpoint.tiny_agents import BOTH
 
 TRAINED = RoleBindings(
     planner="checkpoint", generator="sketch", critic="checkpoint", scorer="sketch"

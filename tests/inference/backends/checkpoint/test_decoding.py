@@ -1,11 +1,11 @@
 """Decoding a batch gives what transformers' own greedy search gives, row by row."""
 
 import pytest
-from tests.inference.scripted_world import picture
-from tests.inference.backends.checkpoint.tiny_agents import critic_asked, planner_asked
 
 from inference.backends.checkpoint.decoding import decode
 from inference.backends.checkpoint.model import load_checkpoint_model
+from tests.inference.backends.checkpoint.tiny_agents import critic_asked, planner_asked
+from tests.inference.scripted_world import picture
 
 NEW = 24
 

@@ -2,13 +2,13 @@
 
 import pytest
 from PIL import Image
-from tests.inference.scripted_world import picture
-from tests.inference.backends.checkpoint.tiny_agents import critic_asked
 
 from inference.backends.checkpoint.encoding import AgentQuery
 from inference.backends.checkpoint.model import load_checkpoint_model
 from inference.backends.checkpoint.pixels import resize_to_pixels
 from schemas import BadImageError
+from tests.inference.backends.checkpoint.tiny_agents import critic_asked
+from tests.inference.scripted_world import picture
 from warehouse import EncodedImage
 
 

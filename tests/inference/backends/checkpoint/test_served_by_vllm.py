@@ -13,8 +13,6 @@ import psutil
 import pytest
 import yaml
 from PIL import Image
-from tests.helpers.ports import free_port
-from tests.inference.backends.checkpoint.tiny_agents import BOTH, critic_asked, learn_by_heart
 
 from inference.agent_prompts import critic_answer
 from inference.backends.checkpoint.agents import checkpoint_agents
@@ -26,6 +24,8 @@ from inference.backends.providers.chat import ChatTurn, CompletionRequest
 from inference.backends.providers.endpoints import EndpointSettings
 from inference.engine.usage import Usage, metered
 from inference.roles import Verdict
+from tests.helpers.ports import free_port
+from tests.inference.backends.checkpoint.tiny_agents import BOTH, critic_asked, learn_by_heart
 from warehouse import EncodedImage, Home
 
 pytestmark = pytest.mark.slow

@@ -10,7 +10,7 @@ torch_cpu_shim.install()  # before anything imports diffusers
 @pytest.fixture(scope="session")
 def pipelines(tmp_path_factory):
     """The folder of a class's tiny pipeline."""
-    import tiny
+    from tests.inference.backends.diffusers import tiny
 
     made = {}
 

@@ -4,7 +4,6 @@ import random
 
 import numpy as np
 import pytest
-from tests.inference.backends.diffusers import tiny
 from PIL import Image
 
 from inference.backends.diffusers.generation_spec import GenerationSpec
@@ -14,6 +13,7 @@ from inference.backends.diffusers.registry import load_registry
 from inference.backends.diffusers.sampling_params import SamplingParams
 from inference.roles import UnusableAnswerError
 from schemas import BadImageError
+from tests.inference.backends.diffusers import tiny
 from warehouse import EncodedImage
 
 MODELS = {name: m for name, m in load_registry().models.items() if m.backend == "diffusers"}

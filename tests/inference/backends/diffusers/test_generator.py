@@ -3,13 +3,13 @@
 import asyncio
 
 import pytest
-from tests.inference.backends.diffusers import tiny
-from tests.inference.scripted_world import SHARD, planned, prompt_row, roles
 
 from inference.backends.factory import Backends
 from inference.roles import BackendError, Generator, UnusableAnswerError
 from inference.settings import Limits, LoopSettings
 from inference.shard import run_shard
+from tests.inference.backends.diffusers import tiny
+from tests.inference.scripted_world import SHARD, planned, prompt_row, roles
 from warehouse import EncodedImage
 
 PLAYERS = {"planner": "sketch", "critic": "sketch", "scorer": "sketch", "generator": "diffusers"}

@@ -3,6 +3,7 @@
 import shutil
 
 import pytest
+
 from tests.helpers.tiny_editscore import teach, tiny_adapter, tiny_model, words
 
 

@@ -3,12 +3,12 @@
 import json
 
 import pytest
-from tests.inference.scripted_world import picture
-from tests.helpers.tiny_editscore import settings, tiny_adapter, tiny_model
 
 from inference.backends.checkpoint.encoding import AgentQuery
 from inference.backends.editscore.loading import load
 from inference.roles import BackendError
+from tests.helpers.tiny_editscore import settings, tiny_adapter, tiny_model
+from tests.inference.scripted_world import picture
 
 ASKED = AgentQuery("<image><image>Is it done?", (picture(1), picture(2)))
 

@@ -4,8 +4,6 @@ import asyncio
 import os
 
 import pytest
-from tests.inference.scripted_world import SHARD, picture, planned, prompt_row, roles
-from tests.helpers.tiny_editscore import settings
 
 from inference.backends.checkpoint.encoding import AgentQuery
 from inference.backends.editscore.scorer import EditScoreScorer
@@ -14,6 +12,8 @@ from inference.roles import BackendError, Score, Scorer, UnusableAnswerError
 from inference.settings import Limits, LoopSettings
 from inference.shard import run_shard, score_shard
 from schemas import BadImageError
+from tests.helpers.tiny_editscore import settings
+from tests.inference.scripted_world import SHARD, picture, planned, prompt_row, roles
 from warehouse import EncodedImage
 
 # Marks of 20, 15, 25 and 10 out of 25.

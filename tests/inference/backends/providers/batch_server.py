@@ -4,8 +4,13 @@ import json
 from typing import Any
 
 from aiohttp import web
-from tests.inference.backends.providers.answer_shapes import Gemini, OpenAI, gemini_parts, openai_parts
 
+from tests.inference.backends.providers.answer_shapes import (
+    Gemini,
+    OpenAI,
+    gemini_parts,
+    openai_parts,
+)
 from warehouse import EncodedImage
 
 

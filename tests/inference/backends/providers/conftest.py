@@ -1,6 +1,7 @@
 """Every test may ask either provider, and has its key."""
 
 import pytest
+
 from tests.inference.backends.providers.faulty_provider import KEY
 
 

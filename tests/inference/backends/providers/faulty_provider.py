@@ -16,14 +16,22 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from aiohttp import web
-from tests.inference.backends.providers.batch_server import Batches
-from tests.inference.backends.providers.answer_shapes import Gemini, Images, OpenAI, gemini_parts, image_request, is_white, openai_parts
 
 from inference.roles import PlanRequest, UnusableAnswerError
 from inference.sketch_world.critic import SketchCritic
 from inference.sketch_world.generator import SketchGenerator
 from inference.sketch_world.planner import SketchPlanner
 from inference.sketch_world.scorer import SketchScorer
+from tests.inference.backends.providers.answer_shapes import (
+    Gemini,
+    Images,
+    OpenAI,
+    gemini_parts,
+    image_request,
+    is_white,
+    openai_parts,
+)
+from tests.inference.backends.providers.batch_server import Batches
 from warehouse import EncodedImage
 
 KEY = "sk-very-secret-0123456789"

@@ -2,10 +2,9 @@
 
 from typing import Any
 
-from tests.inference.backends.providers.faulty_provider import Provider
-
 from inference.backends.factory import Backends
 from inference.roles import Roles
+from tests.inference.backends.providers.faulty_provider import Provider
 from warehouse import Home
 
 AGENT = {"model": "m-1"}

@@ -3,12 +3,12 @@
 import asyncio
 
 import pytest
-from tests.inference.backends.providers.provider_roles import AGENT, cast, drawn_by
-from tests.inference.backends.providers.answer_shapes import gemini_parts
-from tests.inference.backends.providers.faulty_provider import Weather, provider
 
 from inference.engine.usage import Usage, metered
 from inference.roles import BackendError, PlanRequest, RetryableError, UnusableAnswerError
+from tests.inference.backends.providers.answer_shapes import gemini_parts
+from tests.inference.backends.providers.faulty_provider import Weather, provider
+from tests.inference.backends.providers.provider_roles import AGENT, cast, drawn_by
 from warehouse import EncodedImage, Home
 
 REQUEST = PlanRequest("Show how to grow a red flower")

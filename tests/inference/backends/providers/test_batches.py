@@ -3,8 +3,6 @@
 import asyncio
 
 import pytest
-from tests.inference.backends.providers.provider_roles import AGENT, cast
-from tests.inference.backends.providers.faulty_provider import Weather, provider
 
 from assets.prompts.bank import generate_bank
 from assets.prompts.pack import load_pack
@@ -12,6 +10,8 @@ from assets.prompts.settings import BankSettings
 from inference.backends.factory import Backends
 from inference.settings import Limits, LoopSettings
 from inference.shard import plan_shard, run_shard, score_shard
+from tests.inference.backends.providers.faulty_provider import Weather, provider
+from tests.inference.backends.providers.provider_roles import AGENT, cast
 
 LIMITS = Limits(agents=2, tries=3, backoff_seconds=0.05)
 LOOP = LoopSettings(t_max=2)

@@ -4,8 +4,6 @@ import asyncio
 from collections import Counter
 
 import pytest
-from tests.inference.backends.providers.provider_roles import cast
-from tests.inference.backends.providers.faulty_provider import FAULTS, KEY, Weather, provider
 
 from assets.prompts.bank import generate_bank
 from assets.prompts.pack import load_pack
@@ -13,6 +11,8 @@ from assets.prompts.settings import BankSettings
 from inference.settings import Limits, LoopSettings
 from inference.shard import plan_shard, run_shard, score_shard
 from schemas import FoundryError
+from tests.inference.backends.providers.faulty_provider import FAULTS, KEY, Weather, provider
+from tests.inference.backends.providers.provider_roles import cast
 from warehouse import Home
 
 PROMPTS = 30

@@ -4,10 +4,10 @@ import asyncio
 import base64
 
 import pytest
-from tests.inference.backends.providers.faulty_provider import provider
 
 from inference.backends.factory import Backends
 from inference.roles import RetryableError, max_reference_images
+from tests.inference.backends.providers.faulty_provider import provider
 from warehouse import EncodedImage, Home
 
 GOAL = "Draw a meadow with a red flower at the bottom center."

@@ -10,7 +10,6 @@ import time
 import dagster as dg
 import pytest
 import yaml
-from tests.inference.backends.providers.faulty_provider import provider
 
 from assets.core.foundry import FoundryResource
 from assets.prompts.assets import EXPANSION, PROMPT_BANK, grown_packs, packs_of
@@ -23,6 +22,7 @@ from inference.engine.progress import NullProgress
 from inference.roles import BackendError
 from schemas.prompts import PROMPTS, VOCABULARY, VOCABULARY_PROPOSALS
 from schemas.trajectories import MODEL_CALLS
+from tests.inference.backends.providers.faulty_provider import provider
 
 BANK = ["vocabulary_expansion", "taxonomy", "vocabulary", "templates", "prompts"]
 PACK = {

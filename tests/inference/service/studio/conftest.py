@@ -1,9 +1,9 @@
 """A service with a studio, and a page of it."""
 
 import pytest
+
 from tests.inference.service.running_service import running
 from tests.inference.service.studio.studio_page import visitor
-
 from warehouse import Home
 
 

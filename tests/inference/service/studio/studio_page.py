@@ -4,8 +4,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from tests.helpers.browser import CHROMIUM, PATIENCE, chromium
 from playwright.sync_api import Locator, Page, expect
+
+from tests.helpers.browser import CHROMIUM, PATIENCE, chromium
 
 expect.set_options(timeout=PATIENCE * 1000)
 

@@ -3,8 +3,9 @@
 import re
 
 import pytest
-from tests.helpers.browser import interleave_serve
 from playwright.sync_api import Locator, expect
+
+from tests.helpers.browser import interleave_serve
 from tests.inference.service.running_service import running
 from tests.inference.service.studio.studio_page import (
     BROWSER,
@@ -17,7 +18,6 @@ from tests.inference.service.studio.studio_page import (
     unfold_all,
     visitor,
 )
-
 from warehouse import Home
 
 pytestmark = BROWSER

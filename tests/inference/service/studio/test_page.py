@@ -6,11 +6,19 @@ import zipfile
 
 import pytest
 from playwright.sync_api import Page, expect
-from tests.inference.service.running_service import CountedGenerator, Gate, running, sketched, until
-from tests.inference.service.studio.studio_page import BROWSER, SNOWMAN, over, pictures_seen, request_field, tell, visitor
 
 from assets.core.profile import load_profile
 from inference.sketch_world.settings import SketchSettings
+from tests.inference.service.running_service import CountedGenerator, Gate, running, sketched, until
+from tests.inference.service.studio.studio_page import (
+    BROWSER,
+    SNOWMAN,
+    over,
+    pictures_seen,
+    request_field,
+    tell,
+    visitor,
+)
 from warehouse import Home
 
 pytestmark = BROWSER

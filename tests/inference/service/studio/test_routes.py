@@ -6,11 +6,11 @@ import zipfile
 
 import httpx
 import pytest
-from tests.inference.service.running_service import SNOWMAN, error_of, running
 
 from inference.http.keys import Keys
 from inference.service.response_store import StoredResponse
 from inference.service.studio.files import FOLDER
+from tests.inference.service.running_service import SNOWMAN, error_of, running
 from warehouse import EncodedImage, Home
 
 KEYS = ("mine", "yours")
