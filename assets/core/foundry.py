@@ -10,6 +10,7 @@ from pydantic import Field
 
 from inference.roles import Roles
 from schemas import FoundryError, Table
+from schemas.trajectories import TRAJECTORIES
 from training.settings import TrainingSettings
 from warehouse import Home
 
@@ -25,6 +26,7 @@ class FoundryResource(dg.ConfigurableResource):
 
     profile: str = Field(default="sketch", description="Profile name, or path of a YAML file")
     root: str = Field(default=".interleave", description="Folder or fsspec URL of the lake")
+    size: str = Field(default="", description="A size of the profile; empty: that of the lake")
 
     @cached_property
     def home(self) -> Home:
@@ -32,7 +34,12 @@ class FoundryResource(dg.ConfigurableResource):
 
     @cached_property
     def settings(self) -> Profile:
-        return load_profile(self.profile)
+        """The profile, with what it changes at the size of this lake."""
+        profile = load_profile(self.profile)
+        if not profile.size_changes:
+            return profile
+        shards = len(self.home.lake.partitions(TRAJECTORIES))
+        return profile.at_size(self.size or profile.size_of(shards))
 
     @cached_property
     def roles(self) -> Roles:

@@ -2,8 +2,9 @@
 
 from functools import cache
 from pathlib import Path
+from typing import Any, Self
 
-from pydantic import Field, PositiveInt
+from pydantic import Field, PositiveInt, ValidationError, model_validator
 
 from inference.backends.factory import Backends
 from inference.loop import check_conditioning
@@ -35,6 +36,10 @@ class Profile(Backends):
         description="Packs generated beside it: name -> number of shards",
     )
     sizes: dict[str, PositiveInt] = Field(description="Shards of the told pack for each --size")
+    size_changes: dict[str, dict[str, Any]] = Field(
+        default_factory=dict,
+        description="What is set otherwise at a size: size -> sections with their changed keys",
+    )
     bank: BankSettings = Field(default_factory=BankSettings, description="How prompts are made")
     prompts: PromptsSettings = Field(
         default_factory=PromptsSettings, description="What prompts are made of beside the packs"
@@ -76,6 +81,42 @@ class Profile(Backends):
             known = ", ".join(self.sizes)
             raise FoundryError(f"profile {self.name} has no size '{size}'; there are: {known}")
         return self.sizes[size]
+
+    def size_of(self, shards: int) -> str:
+        """The largest size that a lake with so many shards has reached; else the smallest one."""
+        by_shards = sorted(self.sizes, key=self.sizes.__getitem__)
+        reached = [size for size in by_shards if self.sizes[size] <= shards]
+        return (reached or by_shards[:1])[-1]
+
+    def at_size(self, size: str) -> Self:
+        """The profile with `size_changes` of a size applied."""
+        changes = self.size_changes.get(size)
+        if not changes:
+            return self
+        return self.model_validate({**_merged(self.model_dump(), changes), "size_changes": {}})
+
+    @model_validator(mode="after")
+    def _size_changes_are_valid(self) -> Self:
+        for size in self.size_changes:
+            if size not in self.sizes:
+                raise ValueError(f"size_changes.{size}: there is no such size in `sizes`")
+            try:
+                self.at_size(size)
+            except ValidationError as error:
+                first = error.errors(include_url=False)[0]
+                key = ".".join(map(str, ("size_changes", size, *first["loc"])))
+                raise ValueError(f"{key}: {first['msg']}") from None
+        return self
+
+
+def _merged(settings: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    """Settings with the changes, section by section."""
+    nested = {
+        key: _merged(settings[key], value)
+        for key, value in changes.items()
+        if isinstance(value, dict) and isinstance(settings.get(key), dict)
+    }
+    return {**settings, **changes, **nested}
 
 
 @cache
