@@ -121,5 +121,5 @@ async def _told(seed: int, draw_ahead: bool) -> Told:
                 if isinstance(event, AttemptJudged):
                     verdicts.append(event.verdict.accepted)
             seconds = time.perf_counter() - player.planned_at
-    wasted = getattr(event, "wasted", 0)
+    wasted = getattr(event, "wasted_draws", 0)
     return Told(seconds, len(verdicts), verdicts.count(False), wasted, first_event)

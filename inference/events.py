@@ -1,6 +1,15 @@
-"""What happens while a story is told, as it happens: the loop yields these, listeners collect."""
+"""What happens during a trajectory: the loop yields these events, listeners store or show them.
 
+Events are stored as JSON exactly as they were emitted, with images by sha256, and read back with
+`event_from_json`. Their class and field names are therefore part of the stored format.
+"""
+
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
+from typing import Annotated, Any, get_args
+
+from pydantic import PlainSerializer, PlainValidator, TypeAdapter, ValidationInfo
 
 from schemas.trajectories import ModelCallRow, TrajectoryStatus
 from warehouse import EncodedImage
@@ -8,9 +17,24 @@ from warehouse import EncodedImage
 from .roles import Plan, PlanStep, Verdict
 
 
+def _load_image(value: EncodedImage | str, info: ValidationInfo) -> EncodedImage:
+    if isinstance(value, EncodedImage):
+        return value
+    image: EncodedImage = (info.context or {})["load_image"](value)
+    return image
+
+
+# In JSON an image is its sha256; the bytes are in the image store.
+StoredImage = Annotated[
+    EncodedImage,
+    PlainSerializer(lambda image: image.sha256, return_type=str),
+    PlainValidator(_load_image),
+]
+
+
 @dataclass(frozen=True)
 class PlanReady:
-    """The planner answered; its steps are what follows."""
+    """The planner answered."""
 
     plan: Plan
     call: ModelCallRow
@@ -18,14 +42,14 @@ class PlanReady:
 
 @dataclass(frozen=True)
 class StepStarted:
-    """The loop turns to the next step of the plan."""
+    """The loop begins the next step of the plan."""
 
     step: PlanStep
 
 
 @dataclass(frozen=True)
 class TextEmitted:
-    """A text-only step: its words are the answer, nothing is drawn."""
+    """The text of a text-only step; no image is generated."""
 
     step: PlanStep
     text: str
@@ -33,29 +57,35 @@ class TextEmitted:
 
 @dataclass(frozen=True)
 class ImageGenerated:
-    """A generator call came back: `prompt` is the text that made `picture` out of `source`."""
+    """A generator call returned.
+
+    Args:
+        iteration: 0-based, counts the images of the step over attempts and candidates.
+        prompt: the text that made `image`.
+        source: the image that was edited; None: text-to-image.
+    """
 
     step: PlanStep
     iteration: int
     prompt: str
     seed: int
-    source: EncodedImage | None
-    picture: EncodedImage
+    source: StoredImage | None
+    image: StoredImage
     call: ModelCallRow
 
 
 @dataclass(frozen=True)
 class AttemptJudged:
-    """The critic's verdict on a drawn picture; with it the attempt is complete."""
+    """The critic's verdict on a generated image, which completes the attempt."""
 
-    drawn: ImageGenerated
+    draw: ImageGenerated
     verdict: Verdict
     call: ModelCallRow
 
 
 @dataclass(frozen=True)
 class StepAccepted:
-    """The critic accepted; the story goes on from this attempt's picture."""
+    """The critic accepted; `chosen` is the source of the next step."""
 
     step: PlanStep
     chosen: AttemptJudged
@@ -63,7 +93,7 @@ class StepAccepted:
 
 @dataclass(frozen=True)
 class StepExhausted:
-    """T_max attempts, all rejected. `chosen` is what the story goes on from; None: it stops."""
+    """All T_max attempts were rejected. `chosen`: the next step's source; None: the loop stops."""
 
     step: PlanStep
     chosen: AttemptJudged | None
@@ -71,20 +101,20 @@ class StepExhausted:
 
 @dataclass(frozen=True)
 class TrajectoryFinished:
-    """The last event of a story that no error ended.
+    """The last event of a trajectory that ended without an error.
 
-    `wasted`: draws that were begun ahead of a verdict and then not needed.
+    `wasted_draws`: speculative generator calls whose image was not needed.
     """
 
     status: TrajectoryStatus
-    wasted: int = 0
+    wasted_draws: int = 0
 
 
 @dataclass(frozen=True)
 class TrajectoryFailed:
-    """The last event of a request that cannot be answered.
+    """The last event of a trajectory that ended with an error.
 
-    `refused`: the request itself is to blame; else another try may succeed.
+    `refused`: the request is to blame; else another try may succeed.
     """
 
     reason: str
@@ -102,3 +132,32 @@ Event = (
     | TrajectoryFinished
     | TrajectoryFailed
 )
+
+
+def event_to_json(event: Event) -> dict[str, Any]:
+    """An event as a JSON object; `event` is the name of its class, images are their sha256."""
+    name = type(event).__name__
+    return {"event": name, **_adapters()[name].dump_python(event, mode="json")}
+
+
+def event_from_json(record: dict[str, Any], load_image: Callable[[str], EncodedImage]) -> Event:
+    """The event that `event_to_json` wrote; equal to it, but its parts are new objects.
+
+    Args:
+        load_image: returns the image with a sha256, such as `home.images.get`.
+
+    Raises:
+        ValueError: it is no such event (pydantic's ValidationError is one).
+        BadImageError: `load_image` did not find an image.
+    """
+    fields = dict(record)
+    name = fields.pop("event", None)
+    if name not in _adapters():
+        raise ValueError(f"{name!r} is not an event of a trajectory")
+    event: Event = _adapters()[name].validate_python(fields, context={"load_image": load_image})
+    return event
+
+
+@cache
+def _adapters() -> dict[Any, TypeAdapter[Any]]:
+    return {kind.__name__: TypeAdapter(kind) for kind in get_args(Event)}

@@ -107,7 +107,7 @@ class Loop:
             if chosen is None:
                 yield TrajectoryFinished("stopped", ahead.wasted)
                 return
-            pictures.append(chosen.drawn.picture)
+            pictures.append(chosen.draw.image)
         yield TrajectoryFinished("exhausted" if exhausted else "complete", ahead.wasted)
 
     async def _attempts(
@@ -121,7 +121,7 @@ class Loop:
         prompt = goal
         for attempt in range(self.settings.t_max):
             drawn = await self._candidates(step, attempt, prompt, pictures, ahead)
-            self._draw_ahead(step, [*pictures, drawn[0].picture], ahead)
+            self._draw_ahead(step, [*pictures, drawn[0].image], ahead)
             for each in drawn:
                 yield each
             judged = await gather_or_cancel(*(self._judge(each, goal, attempt) for each in drawn))
@@ -185,7 +185,7 @@ class Loop:
     async def _judge(self, drawn: ImageGenerated, goal: str, attempt: int) -> AttemptJudged:
         place = self._place(drawn.step, drawn.iteration)
         rewritten = drawn.prompt if attempt else ""
-        verdict, call = await self.calls.judge(place, drawn.source, drawn.picture, goal, rewritten)
+        verdict, call = await self.calls.judge(place, drawn.source, drawn.image, goal, rewritten)
         return AttemptJudged(drawn, verdict, call)
 
     async def _choose(self, goal: str, attempts: list[AttemptJudged]) -> AttemptJudged | None:
@@ -196,12 +196,12 @@ class Loop:
             case "stop":
                 return None
             case "best":
-                grades = [await self._grade(goal, attempt.drawn) for attempt in attempts]
+                grades = [await self._grade(goal, attempt.draw) for attempt in attempts]
                 return attempts[grades.index(max(grades))]
 
     async def _grade(self, goal: str, drawn: ImageGenerated) -> float:
         place = self._place(drawn.step, drawn.iteration)
-        return (await self.calls.score(place, drawn.source, drawn.picture, goal)).answer.overall
+        return (await self.calls.score(place, drawn.source, drawn.image, goal)).answer.overall
 
     def _place(self, step: PlanStep, iteration: int) -> CallSite:
         return CallSite(self.story.prompt_id, step.step_number, iteration)

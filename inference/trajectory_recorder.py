@@ -76,7 +76,7 @@ class TrajectoryRecorder:
         )
 
     def _attempt(self, judged: AttemptJudged, chosen: bool) -> AttemptRow:
-        drawn, verdict = judged.drawn, judged.verdict
+        drawn, verdict = judged.draw, judged.verdict
         return AttemptRow(
             trajectory_id=self.trajectory_id,
             prompt_id=self.prompt.prompt_id,
@@ -85,7 +85,7 @@ class TrajectoryRecorder:
             iteration=drawn.iteration,
             prompt=drawn.prompt,
             source_image=drawn.source.sha256 if drawn.source else None,
-            image=drawn.picture.sha256,
+            image=drawn.image.sha256,
             seed=drawn.seed,
             accepted=verdict.accepted,
             chosen=chosen,

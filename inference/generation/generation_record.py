@@ -80,19 +80,19 @@ def _step(step: PlanStep, told: StepState | None) -> Record:
         "prompt": step.prompt,
         "begun": told.over or bool(told.attempts),
         "picture": chosen.picture.sha256 if chosen else None,
-        "iteration": chosen.drawn.iteration if chosen else None,
+        "iteration": chosen.draw.iteration if chosen else None,
         "accepted": chosen.verdict.accepted if chosen and chosen.verdict else refused,
         "attempts": [_attempt(attempt) for attempt in told.attempts],
     }
 
 
 def _attempt(attempt: AttemptState) -> Record:
-    drawn, verdict = attempt.drawn, attempt.verdict
+    drawn, verdict = attempt.draw, attempt.verdict
     return {
         "iteration": drawn.iteration,
         "prompt": drawn.prompt,
         "seed": drawn.seed,
-        "picture": drawn.picture.sha256,
+        "picture": drawn.image.sha256,
         "seconds": drawn.call.seconds,
         "accepted": verdict.accepted if verdict else None,
         "reasoning": verdict.reasoning if verdict else None,
@@ -163,8 +163,8 @@ class EventReplay:
     def _settled(
         self, step: PlanStep, record: Record, judged: Sequence[AttemptJudged]
     ) -> StepAccepted | StepExhausted:
-        chosen = next((e for e in judged if e.drawn.iteration == record["iteration"]), None)
-        self._last = chosen.drawn.picture if chosen else self._last
+        chosen = next((e for e in judged if e.draw.iteration == record["iteration"]), None)
+        self._last = chosen.draw.image if chosen else self._last
         if chosen and record["accepted"]:
             return StepAccepted(step, chosen)
         return StepExhausted(step, chosen)

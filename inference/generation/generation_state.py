@@ -23,12 +23,12 @@ from ..roles import Plan, PlanStep, Verdict
 class AttemptState:
     """A picture drawn for a step, and once the critic has looked at it, its verdict."""
 
-    drawn: ImageGenerated
+    draw: ImageGenerated
     verdict: Verdict | None = None
 
     @property
     def picture(self) -> EncodedImage:
-        return self.drawn.picture
+        return self.draw.image
 
 
 @dataclass
@@ -77,8 +77,8 @@ class GenerationState:
                 self.steps[-1].over = True
             case ImageGenerated():
                 self.steps[-1].attempts.append(AttemptState(event))
-            case AttemptJudged(drawn=drawn, verdict=verdict):
-                self._attempt(drawn).verdict = verdict
+            case AttemptJudged(draw=draw, verdict=verdict):
+                self._attempt(draw).verdict = verdict
             case StepAccepted(chosen=chosen):
                 self._settle(chosen)
             case StepExhausted(chosen=exhausted):
@@ -87,8 +87,8 @@ class GenerationState:
                 self.ending = event
 
     def _settle(self, chosen: AttemptJudged | None) -> None:
-        self.steps[-1].chosen = self._attempt(chosen.drawn) if chosen else None
+        self.steps[-1].chosen = self._attempt(chosen.draw) if chosen else None
         self.steps[-1].over = True
 
-    def _attempt(self, drawn: ImageGenerated) -> AttemptState:
-        return next(each for each in self.steps[-1].attempts if each.drawn is drawn)
+    def _attempt(self, draw: ImageGenerated) -> AttemptState:
+        return next(each for each in self.steps[-1].attempts if each.draw == draw)

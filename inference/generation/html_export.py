@@ -109,10 +109,10 @@ def _markdown(story: GenerationState, folder: str) -> Iterator[str]:
 def _refusal(step: StepState, attempt: AttemptState, folder: str) -> Iterator[str]:
     verdict = attempt.verdict
     accepted = verdict and verdict.accepted
-    yield f"**Attempt {attempt.drawn.iteration + 1}, {'not used' if accepted else 'refused'}**"
-    alt = f"Attempt {attempt.drawn.iteration + 1} at {step.step.step_name}"
+    yield f"**Attempt {attempt.draw.iteration + 1}, {'not used' if accepted else 'refused'}**"
+    alt = f"Attempt {attempt.draw.iteration + 1} at {step.step.step_name}"
     yield _picture(alt, folder + _attempt_name(step, attempt))
-    yield f"Prompt: {_plain(attempt.drawn.prompt)}"
+    yield f"Prompt: {_plain(attempt.draw.prompt)}"
     if verdict and verdict.reasoning:
         yield f"Critic: {_plain(verdict.reasoning)}"
     if verdict and verdict.refined_prompt:
@@ -146,7 +146,7 @@ def _given_name(number: int) -> str:
 def _attempt_name(step: StepState, attempt: AttemptState) -> str:
     name = f"step-{step.step.step_number:02d}"
     chosen = attempt is step.chosen
-    return f"{name}.png" if chosen else f"{name}-attempt-{attempt.drawn.iteration + 1:02d}.png"
+    return f"{name}.png" if chosen else f"{name}-attempt-{attempt.draw.iteration + 1:02d}.png"
 
 
 def _pack(archive: zipfile.ZipFile, name: str, data: bytes, compression: int) -> None:

@@ -45,7 +45,7 @@ class GenerationRowRecorder:
             case PlanReady(plan=plan):
                 self._plans = self._plan_rows(plan)
                 self._told = self._trajectory(self._plans[0].plan_id if self._plans else None)
-            case TrajectoryFinished(status=status, wasted=wasted):
+            case TrajectoryFinished(status=status, wasted_draws=wasted):
                 self._wasted = wasted
                 self._status = "failed" if status == "quarantined" else status
                 self._told.note(event)

@@ -62,10 +62,10 @@ class ServiceMetrics:
                 self._steps_began[run] = monotonic()
             case PlanReady(call=call) | ImageGenerated(call=call):
                 self._called(call, run)
-            case AttemptJudged(drawn=drawn, verdict=verdict, call=call):
+            case AttemptJudged(draw=draw, verdict=verdict, call=call):
                 self._called(call, run)
                 self._attempts.labels(str(verdict.accepted).lower()).inc()
-                self._attempt.observe(drawn.call.seconds + call.seconds)
+                self._attempt.observe(draw.call.seconds + call.seconds)
             case StepAccepted() | StepExhausted():
                 outcome = "accepted" if isinstance(event, StepAccepted) else "exhausted"
                 self._steps.labels(outcome).inc()
@@ -95,7 +95,7 @@ class ServiceMetrics:
         self._requests.labels(run.answer().status).inc()
         self._told.observe(monotonic() - run.began)
         if isinstance(event, TrajectoryFinished):
-            self._wasted.inc(event.wasted)
+            self._wasted.inc(event.wasted_draws)
 
     def _counter(self, name: str, meaning: str, *labels: str) -> Counter:
         return Counter(f"{_PREFIX}_{name}", meaning, labels, registry=self._registry)

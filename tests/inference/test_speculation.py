@@ -69,12 +69,12 @@ async def told(home, backends, *prompts, generators=4, **options):
 def story(events):
     """What is left when the calls' times are forgotten."""
     kept = [e for e in events if isinstance(e, StepAccepted | StepExhausted)]
-    return [(e.step.step_number, e.chosen and e.chosen.drawn.picture.sha256) for e in kept]
+    return [(e.step.step_number, e.chosen and e.chosen.draw.image.sha256) for e in kept]
 
 
 def attempts(events):
     drawn = [e for e in events if isinstance(e, ImageGenerated)]
-    return [(d.step.step_number, d.iteration, d.prompt, d.seed, d.picture.sha256) for d in drawn]
+    return [(d.step.step_number, d.iteration, d.prompt, d.seed, d.image.sha256) for d in drawn]
 
 
 @pytest.fixture
@@ -93,14 +93,14 @@ async def test_the_story_is_the_same_drawn_ahead_or_not(home, rule, rate):
         runs.append(await told(home, backends, *prompts, **options))
     plain, fast = runs
     assert story(plain) == story(fast) and attempts(plain) == attempts(fast)
-    assert plain[-1].status == fast[-1].status and plain[-1].wasted == 0
+    assert plain[-1].status == fast[-1].status and plain[-1].wasted_draws == 0
 
 
 async def test_a_refused_candidates_draw_is_thrown_away_and_counted(home):
     generator = SlowGenerator()
     critic = SlowCritic(verdicts={"a": [reject("a2"), ACCEPT]})
     events = await told(home, roles(generator=generator, critic=critic), "a", "b", ahead=True)
-    assert events[-1] == TrajectoryFinished("complete", wasted=1)
+    assert events[-1] == TrajectoryFinished("complete", wasted_draws=1)
     assert generator.begun == 4 and len(attempts(events)) == 3
 
 
@@ -121,7 +121,7 @@ async def test_nothing_is_drawn_ahead_by_a_busy_generator(home):
         other = asyncio.create_task(hold(calls))
         events = [event async for event in loop.events()]
         other.cancel()
-    assert events[-1].wasted == 0
+    assert events[-1].wasted_draws == 0
 
 
 async def hold(calls):

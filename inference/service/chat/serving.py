@@ -74,8 +74,8 @@ def _pieces(answer: ResponseBuilder, event: RunEvent) -> Iterator[str]:
         case StepAccepted(chosen=chosen) | StepExhausted(chosen=chosen):
             if chosen:
                 told = answer.story.steps[-1]
-                picture = base64.b64encode(chosen.drawn.picture.data).decode()
-                mime = chosen.drawn.picture.mime
+                picture = base64.b64encode(chosen.draw.image.data).decode()
+                mime = chosen.draw.image.mime
                 yield f"![{_name(told)}](data:{mime};base64,{picture})\n\n"
 
 

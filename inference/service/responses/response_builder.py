@@ -108,7 +108,7 @@ class ResponseBuilder:
                 return
             case PlanReady(call=call) | ImageGenerated(call=call) | AttemptJudged(call=call):
                 self._count(call)
-            case TrajectoryFinished(status=status, wasted=wasted):
+            case TrajectoryFinished(status=status, wasted_draws=wasted):
                 self.status, self._wasted = status, wasted
             case TrajectoryFailed(reason=reason, refused=refused):
                 self.status, self.reason = "refused" if refused else "failed", reason

@@ -159,7 +159,7 @@ class ResponseEventBuilder:
         item = self._picture_id
         yield self._of_item(
             ResponseImageGenCallPartialImageEvent,
-            {item: event.picture},
+            {item: event.image},
             item_id=item,
             partial_image_index=event.iteration,
             partial_image_b64="",
@@ -170,7 +170,7 @@ class ResponseEventBuilder:
             iteration=event.iteration,
             prompt=event.prompt,
             seed=event.seed,
-            picture=event.picture.sha256,
+            picture=event.image.sha256,
             seconds=event.call.seconds,
             item_id=item,
         )
@@ -179,8 +179,8 @@ class ResponseEventBuilder:
         verdict = event.verdict
         return self._ours(
             "attempt.judged",
-            step=event.drawn.step.step_number,
-            iteration=event.drawn.iteration,
+            step=event.draw.step.step_number,
+            iteration=event.draw.iteration,
             accepted=verdict.accepted,
             reasoning=verdict.reasoning,
             refined_prompt=verdict.refined_prompt,
@@ -198,7 +198,7 @@ class ResponseEventBuilder:
             "step.settled",
             step=event.step.step_number,
             accepted=isinstance(event, StepAccepted),
-            iteration=chosen.drawn.iteration if chosen else None,
+            iteration=chosen.draw.iteration if chosen else None,
         )
 
     def _picture_over(self) -> StreamEvent:

@@ -50,22 +50,22 @@ def kept_as(story, cast, request, status=None, error=None):
         "error": error,
         "versions": cast.names,
         "rules": request.rules.model_dump(),
-        "wasted_draws": getattr(ending, "wasted", 0),
+        "wasted_draws": getattr(ending, "wasted_draws", 0),
     }
     return json.loads(json.dumps({"interleave": record}))
 
 
 def essence(event):
     """What an event says, without its ledger row."""
-    said = {k: v for k, v in vars(event).items() if k not in ("call", "step", "drawn", "chosen")}
-    step = getattr(event, "step", None) or getattr(getattr(event, "drawn", None), "step", None)
-    drawn = getattr(event, "drawn", None) or getattr(getattr(event, "chosen", None), "drawn", None)
+    said = {k: v for k, v in vars(event).items() if k not in ("call", "step", "draw", "chosen")}
+    step = getattr(event, "step", None) or getattr(getattr(event, "draw", None), "step", None)
+    drawn = getattr(event, "draw", None) or getattr(getattr(event, "chosen", None), "draw", None)
     inner = vars(drawn) if drawn else {}
     return (
         type(event).__name__,
         step and (step.step_number, step.step_name, step.prompt),
         {k: v for k, v in said.items() if k != "plan"},
-        (inner.get("iteration"), inner.get("picture"), inner.get("source")),
+        (inner.get("iteration"), inner.get("image"), inner.get("source")),
     )
 
 

@@ -86,7 +86,7 @@ async def test_equal_requests_are_told_alike_and_kept_apart(home):
     first = await told(home, players(), GenerationRequest("a cat"))
     second = await told(home, players(), GenerationRequest("a cat"))
     pictures = [
-        [e.picture for e in run if isinstance(e, ImageGenerated)] for run in (first, second)
+        [e.image for e in run if isinstance(e, ImageGenerated)] for run in (first, second)
     ]
     assert pictures[0] == pictures[1]
     unique = query(

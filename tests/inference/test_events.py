@@ -1,0 +1,100 @@
+"""Events as JSON: every class comes back equal, with its images loaded by sha256."""
+
+import json
+from datetime import UTC, datetime
+from typing import get_args
+
+import pytest
+
+from inference.events import (
+    AttemptJudged,
+    Event,
+    ImageGenerated,
+    PlanReady,
+    StepAccepted,
+    StepExhausted,
+    StepStarted,
+    TextEmitted,
+    TrajectoryFailed,
+    TrajectoryFinished,
+    event_from_json,
+    event_to_json,
+)
+from inference.roles import Verdict
+from schemas import BadImageError
+from schemas.trajectories import ModelCallRow
+from tests.inference.scripted_world import picture, plan
+from warehouse import Home
+
+PLAN = plan("Draw a cat", None)
+STEP = PLAN.steps[0]
+CALL = ModelCallRow(
+    call_id="c",
+    asset="generations",
+    shard="s",
+    prompt_id="p",
+    step_number=1,
+    iteration=0,
+    role="critic",
+    backend="scripted",
+    model="1",
+    request_hash="h",
+    input_tokens=1,
+    output_tokens=None,
+    images=2,
+    seconds=0.1,
+    cost_usd=None,
+    cached=False,
+    retries=0,
+    error=None,
+    started_at=datetime(2026, 1, 2, 3, 4, 5, 678, tzinfo=UTC),
+)
+FIRST = ImageGenerated(STEP, 0, "Draw a cat", 2**31 - 1, None, picture("cat"), CALL)
+EDIT = ImageGenerated(STEP, 1, "Draw a 'cat' \N{CAT}", 7, picture("cat"), picture("hat"), CALL)
+JUDGED = AttemptJudged(EDIT, Verdict(False, "a hat", "no hat"), CALL)
+EVENTS = [
+    PlanReady(PLAN, CALL),
+    StepStarted(STEP),
+    TextEmitted(PLAN.steps[1], "words"),
+    FIRST,
+    EDIT,
+    JUDGED,
+    StepAccepted(STEP, JUDGED),
+    StepExhausted(STEP, JUDGED),
+    StepExhausted(STEP, None),
+    TrajectoryFinished("exhausted", wasted_draws=2),
+    TrajectoryFailed("no plan", refused=True),
+]
+
+
+@pytest.fixture
+def home(tmp_path):
+    return Home(tmp_path)
+
+
+@pytest.mark.parametrize("event", EVENTS, ids=lambda event: type(event).__name__)
+def test_an_event_is_equal_after_a_round_trip_through_json(home, event):
+    for image in (picture("cat"), picture("hat")):
+        home.images.put(image)
+    record = json.loads(json.dumps(event_to_json(event)))
+    assert event_from_json(record, home.images.get) == event
+
+
+def test_every_event_class_is_covered():
+    assert {type(event) for event in EVENTS} == set(get_args(Event))
+
+
+def test_a_record_holds_the_sha256_of_its_images():
+    record = event_to_json(EDIT)
+    assert record["event"] == "ImageGenerated"
+    assert record["source"] == picture("cat").sha256
+    assert record["image"] == picture("hat").sha256
+
+
+def test_a_missing_image_and_an_unknown_event_are_errors(home):
+    with pytest.raises(BadImageError, match="is missing"):
+        event_from_json(event_to_json(FIRST), home.images.get)
+    with pytest.raises(ValueError, match="'Other' is not an event"):
+        event_from_json({"event": "Other"}, home.images.get)
+    with pytest.raises(ValueError, match="refused"):
+        event_from_json({"event": "TrajectoryFailed", "reason": "why"}, home.images.get)
