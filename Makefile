@@ -6,6 +6,8 @@ PYTHON ?= $(shell for p in $(CANDIDATES); do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check --no-input
+# uv where it works, else pip.
+INSTALL := $(BIN)/python training/environments/installers.py
 SIZE ?= demo
 PROFILE ?= sketch
 TESTS ?= tests
@@ -53,22 +55,23 @@ docs: .venv/core.stamp
 
 .venv/core.stamp: requirements/core.txt pyproject.toml | .venv/bin/python
 	@echo "Installing $$(grep -c == requirements/core.txt) pinned packages into .venv (once, a minute or two) ..."
-	@$(PIP) -r requirements/core.txt
+	@$(INSTALL) requirements/core.txt
 	@$(PIP) --no-deps --no-build-isolation -e .
 	@touch $@
 	@echo "Ready."
 
 .venv/cluster.stamp: requirements/cluster.txt .venv/core.stamp
 	@echo "Installing $$(grep -c == requirements/cluster.txt) packages for clusters (once) ..."
-	@$(PIP) -r requirements/cluster.txt
+	@$(INSTALL) requirements/cluster.txt
 	@touch $@
 
 .venv/dev.stamp: requirements/dev.txt .venv/cluster.stamp
 	@echo "Installing $$(grep -c == requirements/dev.txt) packages for tests and lint (once) ..."
-	@$(PIP) -r requirements/dev.txt
+	@$(INSTALL) requirements/dev.txt
 	@touch $@
 
 .venv/bin/python:
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed: install it, or name it with make PYTHON=/path/to/python"; exit 1; }
 	@echo "Making .venv with $$($(PYTHON) --version) ..."
 	@$(PYTHON) -m venv .venv
+	@$(PIP) $$(grep ^uv== requirements/core.txt)

@@ -1,6 +1,7 @@
-"""Fill a virtual environment from pinned requirements: with uv, or with pip where uv cannot.
+"""Install pinned requirements into a virtual environment: with uv, or with pip where uv fails.
 
-Both look for packages where the user's pip does; uv does not read pip's settings by itself.
+Both use the package indexes of the user's pip settings, which uv does not read by itself. The
+Makefile runs this file as a script in a new environment: module-level imports are standard library.
 """
 
 import ast
@@ -10,8 +11,6 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-
-from schemas import FoundryError
 
 # pip's option, uv's variable, and what separates several values there.
 _UV_VARIABLES = {
@@ -26,34 +25,50 @@ _UV_VARIABLES = {
 # Later ones win, as with pip itself.
 _SECTIONS = ("global", "install", ":env:")
 # They would make an environment's Python use our packages.
-_FOREIGN = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
+_PYTHON_VARIABLES = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
 
 
 def install(folder: Path, pins: Path, log: Path, announce: Callable[[str], object]) -> str:
     """Make a virtual environment in `folder` with exactly the pinned packages.
 
     Returns:
-        Name of the installer that did it.
+        Name of the installer that succeeded.
 
     Raises:
-        FoundryError: neither could; names the log.
+        FoundryError: both failed; names the log.
     """
     log.unlink(missing_ok=True)
-    uv = _uv()
-    if uv and _all_run(_uv_commands(uv, folder, pins), _uv_environment(), log):
+    uv = _find_uv()
+    if uv and _run_all(_uv_commands(uv, folder, pins), _uv_environment(), log):
         return "uv"
-    announce("uv could not make it; trying pip" if uv else "uv is not installed; using pip")
+    announce("uv failed; trying pip" if uv else "uv is not installed; using pip")
     shutil.rmtree(folder, ignore_errors=True)
-    if _all_run(_pip_commands(folder, pins), own_variables(), log):
+    if _run_all(_pip_commands(folder, pins), clean_variables(), log):
         return "pip"
+    from schemas import FoundryError
+
     raise FoundryError(
         f"cannot install {pins.name}: check the network and pip's index settings (log: {log})"
     )
 
 
-def own_variables() -> dict[str, str]:
-    """This process's environment without what ties it to this Python."""
-    return {name: value for name, value in os.environ.items() if name not in _FOREIGN}
+def main(pins: str) -> None:
+    """Install pinned packages into the environment of this interpreter."""
+    uv = _find_uv()
+    if (
+        uv
+        and not subprocess.run(
+            _uv_install(uv, sys.executable, pins), env=_uv_environment(), stderr=subprocess.DEVNULL
+        ).returncode
+    ):
+        return
+    pip = [sys.executable, "-m", "pip", "install", "-qq", "--no-input", "--requirement", pins]
+    sys.exit(subprocess.run([*pip, "--disable-pip-version-check"]).returncode)
+
+
+def clean_variables() -> dict[str, str]:
+    """This process's environment variables without those that tie it to this Python."""
+    return {name: value for name, value in os.environ.items() if name not in _PYTHON_VARIABLES}
 
 
 def uv_variables(pip: Mapping[str, str]) -> dict[str, str]:
@@ -76,20 +91,23 @@ def pip_options(listing: str) -> dict[str, str]:
     return {option: value for section in _SECTIONS for option, value in found[section].items()}
 
 
-def _uv() -> str | None:
-    """The uv beside this interpreter (a requirement of ours), or any on the path."""
+def _find_uv() -> str | None:
+    """The uv beside this interpreter (a requirement of ours), or one on the path."""
     beside = shutil.which("uv", path=str(Path(sys.executable).parent))
     return beside or shutil.which("uv")
 
 
 def _uv_commands(uv: str, folder: Path, pins: Path) -> list[list[str]]:
-    python = str(folder / "bin" / "python")
-    # An exact pin may live on any of several indexes, whichever names the package first.
-    options = ["--python", python, "--index-strategy", "unsafe-best-match"]
     return [
         [uv, "venv", "--no-project", "--no-config", "--python", sys.executable, str(folder)],
-        [uv, "pip", "install", "--no-config", *options, "--requirement", str(pins)],
+        _uv_install(uv, str(folder / "bin" / "python"), str(pins)),
     ]
+
+
+def _uv_install(uv: str, python: str, pins: str) -> list[str]:
+    # An exact pin may be on any of several indexes, not only on the first that has the package.
+    options = ["--python", python, "--index-strategy", "unsafe-best-match"]
+    return [uv, "pip", "install", "--no-config", *options, "--requirement", pins]
 
 
 def _pip_commands(folder: Path, pins: Path) -> list[list[str]]:
@@ -101,8 +119,8 @@ def _pip_commands(folder: Path, pins: Path) -> list[list[str]]:
 
 
 def _uv_environment() -> dict[str, str]:
-    """What the user set for uv wins over what is set for pip."""
-    return {**uv_variables(pip_options(_pip_config())), **own_variables()}
+    """The user's settings for uv win over those for pip."""
+    return {**uv_variables(pip_options(_pip_config())), **clean_variables()}
 
 
 def _pip_config() -> str:
@@ -111,7 +129,7 @@ def _pip_config() -> str:
     return done.stdout if done.returncode == 0 else ""
 
 
-def _all_run(commands: Sequence[Sequence[str]], environment: Mapping[str, str], log: Path) -> bool:
+def _run_all(commands: Sequence[Sequence[str]], environment: Mapping[str, str], log: Path) -> bool:
     with log.open("ab") as output:
         return all(
             subprocess.run(
@@ -120,3 +138,7 @@ def _all_run(commands: Sequence[Sequence[str]], environment: Mapping[str, str], 
             == 0
             for command in commands
         )
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
