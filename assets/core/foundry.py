@@ -1,4 +1,4 @@
-"""The one resource of every asset: where the lake is, and the profile that says how to work."""
+"""The resource of every asset: the lake's location and the profile."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -10,6 +10,7 @@ from pydantic import Field
 
 from inference.roles import Roles
 from schemas import FoundryError, Table
+from schemas.prompts import PROMPTS, PromptRow
 from schemas.trajectories import TRAJECTORIES
 from training.settings import TrainingSettings
 from warehouse import Home
@@ -22,7 +23,7 @@ SHARDS = dg.DynamicPartitionsDefinition(name="shards")
 
 
 class FoundryResource(dg.ConfigurableResource):
-    """A profile at work on a lake."""
+    """A lake and the profile that its assets are made with."""
 
     profile: str = Field(default="sketch", description="Profile name, or path of a YAML file")
     root: str = Field(default=".interleave", description="Folder or fsspec URL of the lake")
@@ -36,10 +37,24 @@ class FoundryResource(dg.ConfigurableResource):
     def settings(self) -> Profile:
         """The profile, with what it changes at the size of this lake."""
         profile = load_profile(self.profile)
-        if not profile.size_changes:
-            return profile
-        shards = len(self.home.lake.partitions(TRAJECTORIES))
-        return profile.at_size(self.size or profile.size_of(shards))
+        return profile.at_size(self.chosen_size) if profile.size_changes else profile
+
+    @cached_property
+    def chosen_size(self) -> str:
+        """The size that was named, else the one that the lake has reached."""
+        if self.size:
+            return self.size
+        return load_profile(self.profile).size_of(len(self.home.lake.partitions(TRAJECTORIES)))
+
+    @property
+    def shards(self) -> int:
+        """Shards of the pack that `chosen_size` stands for."""
+        return self.settings.shards(self.chosen_size)
+
+    @property
+    def reduced(self) -> bool:
+        """Whether the profile changes settings at this size."""
+        return self.chosen_size in load_profile(self.profile).size_changes
 
     @cached_property
     def roles(self) -> Roles:
@@ -47,10 +62,10 @@ class FoundryResource(dg.ConfigurableResource):
 
     @property
     def training(self) -> TrainingSettings:
-        """How the profile trains.
+        """Section `training` of the profile.
 
         Raises:
-            FoundryError: it does not.
+            FoundryError: the profile has none.
         """
         if self.settings.training is None:
             raise FoundryError(
@@ -59,20 +74,17 @@ class FoundryResource(dg.ConfigurableResource):
             )
         return self.settings.training
 
-    def rows(self, table: Table, shard: str | None = None) -> list[Any]:
-        """A table (or one shard of it) as its row models."""
-        partitions = None if shard is None else [shard]
-        records = self.home.lake.read(table, partitions).to_pylist()
-        return [table.row.model_validate(record) for record in records]
+    def rows(self, table: Table, partition: str | None = None) -> list[Any]:
+        """A table (or one partition of it) as its row models."""
+        records = self.home.lake.read(table, None if partition is None else [partition])
+        return [table.row.model_validate(record) for record in records.to_pylist()]
 
-    def prompts_of(self, shard: str) -> list[Any]:
+    def prompts_of(self, shard: str) -> list[PromptRow]:
         """The prompts of a shard.
 
         Raises:
             FoundryError: the bank has no such shard.
         """
-        from schemas.prompts import PROMPTS
-
         prompts = self.rows(PROMPTS, shard)
         if not prompts:
             raise FoundryError(
@@ -82,6 +94,6 @@ class FoundryResource(dg.ConfigurableResource):
         return prompts
 
 
-def run_async(work: Coroutine[Any, Any, Result]) -> Result:
-    """Run an engine's coroutine to its end from an asset's body."""
-    return asyncio.run(work)
+def run_async(coroutine: Coroutine[Any, Any, Result]) -> Result:
+    """Run a coroutine to its end from an asset's body."""
+    return asyncio.run(coroutine)
