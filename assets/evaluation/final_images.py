@@ -6,7 +6,7 @@ from inference.engine.hashing import stable_hash
 from schemas.prompts import PromptRow
 from warehouse import ImageStore
 
-from ..core.contact_sheet import contact_sheet
+from ..trajectories.contact_sheet import contact_sheet
 from ..core.plotting import small_png
 from ..trajectories.trajectory_views import AttemptView, StepView, TrajectoryView
 
@@ -41,7 +41,7 @@ def _row(images: ImageStore, story: PromptRow, finals: Finals, right: Right) -> 
         subcategory=story.subcategory,
         status="complete",
         reasoning="",
-        given=(),
+        input_images=(),
         steps=tuple(_card(images, number, *card) for number, card in enumerate(cards, 1)),
     )
 

@@ -7,10 +7,10 @@ from schemas.generations import GenerationRow
 from warehouse import ImageStore
 
 from ..core import figures
-from ..core.contact_sheet import contact_sheet
-from ..core.node import picture
+from ..trajectories.contact_sheet import contact_sheet
+from ..core.metadata import image_metadata
 from ..core.plotting import small_png
-from ..trajectories.trajectory_views import TrajectoryView, steps_of
+from ..trajectories.trajectory_views import TrajectoryView, step_views
 from .batch_results import BatchResults
 
 _SHOWN = 6
@@ -25,10 +25,10 @@ def pictures_of(images: ImageStore, answers: BatchResults) -> dict[str, Any]:
     statuses: Counter[str] = Counter(request.status for request in answers.requests)
     best = sorted(answers.requests, key=_worth_showing)[:_SHOWN]
     stories = [_story(images, answers, request) for request in best]
-    sheet = small_png(contact_sheet(stories, picture=128), colours=255)
+    sheet = small_png(contact_sheet(stories, image_size=128), colours=255)
     return {
-        "statuses": picture(figures.status_counts(statuses, "requests"), "Requests by status"),
-        "stories": picture(sheet, "Some stories of this batch"),
+        "statuses": image_metadata(figures.status_counts(statuses, "requests"), "Requests by status"),
+        "stories": image_metadata(sheet, "Some stories of this batch"),
     }
 
 
@@ -47,6 +47,6 @@ def _story(images: ImageStore, answers: BatchResults, request: GenerationRow) ->
         subcategory=request.status,
         status=request.status,
         reasoning=steps[0].reasoning if steps else "",
-        given=(),
-        steps=steps_of(images, steps, answers.attempts(request), {}),
+        input_images=(),
+        steps=step_views(images, steps, answers.attempts(request), {}),
     )

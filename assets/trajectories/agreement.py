@@ -1,11 +1,15 @@
-"""How far the scorers of an ensemble agree, pair by pair, over the attempts that both graded."""
+"""How far the scorers of an ensemble agree, pair by pair, over the attempts that both scored."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 from schemas.trajectories import MemberScoreRow
+
+from ..core import figures
+from ..core.metadata import image_metadata, table_metadata
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -18,12 +22,12 @@ class Agreement:
     """Two members' overall scores (0-10), compared.
 
     Attributes:
-        attempts: graded by both.
-        pearson, spearman: -1 to 1; None: fewer than two attempts, or a member that gives all of
-            them the same.
+        attempts: number of attempts that both scored.
+        pearson, spearman: correlation, -1 to 1; None: fewer than two attempts, or one member gives
+            all of them the same score.
         mean_difference: mean of the absolute differences, in points; None: no attempts.
-        same_best: share of the steps with several such attempts of which both have the same
-            best one, the earliest where some are equal, as the loop takes it; None: no such step.
+        same_best: share of the steps with several such attempts for which both members have the
+            same best attempt (the earliest of equals, as in the loop); None: no such step.
     """
 
     members: tuple[str, str]
@@ -33,31 +37,48 @@ class Agreement:
     mean_difference: float | None
     same_best: float | None
 
-    def shown(self) -> dict[str, str]:
-        """A row of a table for people."""
+    def table_row(self) -> dict[str, str]:
+        """Cells by column heading."""
         return {
             "members": " and ".join(self.members),
             "attempts": str(self.attempts),
-            "Pearson": _shown(self.pearson),
-            "Spearman": _shown(self.spearman),
-            "mean difference": _shown(self.mean_difference),
+            "Pearson": _format(self.pearson),
+            "Spearman": _format(self.spearman),
+            "mean difference": _format(self.mean_difference),
             "same best attempt": "-" if self.same_best is None else f"{self.same_best:.0%}",
         }
 
 
 def agreements(rows: Sequence[MemberScoreRow]) -> list[Agreement]:
-    """The agreement of every two members, by name."""
+    """The agreement of every pair of members, sorted by name."""
     import pandas as pd
 
     columns = [*_STEP, "iteration", "member", "overall"]
     frame = pd.DataFrame([row.model_dump(include=set(columns)) for row in rows], columns=columns)
-    frame = frame.astype({"overall": float})  # None: it refused
+    frame = frame.astype({"overall": float})  # None: the member refused
     overall = frame.pivot(index=[*_STEP, "iteration"], columns="member", values="overall")
-    return [_agreement(overall[list(pair)].dropna()) for pair in combinations(overall.columns, 2)]
+    return [_compare(overall[list(pair)].dropna()) for pair in combinations(overall.columns, 2)]
 
 
-def _agreement(both: "pd.DataFrame") -> Agreement:
-    """Of two columns of overall scores, by step and iteration."""
+def agreement_metadata(rows: Sequence[MemberScoreRow]) -> dict[str, Any]:
+    """Asset metadata: agreement of the members and how often each refused; empty without rows."""
+    if not rows:
+        return {}
+    pairs = agreements(rows)
+    refusals = Counter(row.member for row in rows if row.refusal is not None)
+    names = sorted({row.member for row in rows})
+    return {
+        "agreement": table_metadata([pair.table_row() for pair in pairs]),
+        "agreement_plot": image_metadata(
+            figures.agreement_map(names, {pair.members: pair.spearman for pair in pairs}),
+            "Rank correlation of the members' overall scores",
+        ),
+        "refusals": table_metadata([{"member": name, "refused": refusals[name]} for name in names]),
+    }
+
+
+def _compare(both: "pd.DataFrame") -> Agreement:
+    """Compare two columns of overall scores, indexed by step and iteration."""
     one, other = both.columns
     difference = (both[one] - both[other]).abs().mean()
     return Agreement(
@@ -81,5 +102,5 @@ def _number(value: Any) -> float | None:
     return None if value != value else float(value)  # NaN is not itself
 
 
-def _shown(number: float | None) -> str:
+def _format(number: float | None) -> str:
     return "-" if number is None else f"{number:.2f}"

@@ -1,4 +1,4 @@
-"""The stories of a shard: plans, the planner-critic loop over them, and scores of every attempt."""
+"""Plans of a shard, the planner-critic loop over them, and scores of every attempt."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -17,24 +17,23 @@ from schemas.trajectories import (
     QUARANTINE,
     SCORES,
     TRAJECTORIES,
-    MemberScoreRow,
     Role,
 )
 
 from ..core import figures
-from ..core.costs import spent
 from ..core.foundry import FoundryResource, run_async
-from ..core.node import node, picture, sample
+from ..core.metadata import image_metadata, model_call_costs
+from ..core.node import node
 from ..core.progress import progress_of
-from .agreement import agreements
-from .gallery import sheet_png
+from .agreement import agreement_metadata
+from .gallery import contact_sheet_png
 from .trajectory_views import pick_showcase
 
 _LEDGER = (MODEL_CALLS, QUARANTINE)
 
 
 def _models(*roles: Role) -> Callable[[FoundryResource, dg.DagsterInstance], list[str]]:
-    """Whose answers an asset holds: another model is another asset."""
+    """Names of the models whose answers an asset contains: part of its fingerprint."""
     return lambda foundry, _: [qualified_name(getattr(foundry.roles, role)) for role in roles]
 
 
@@ -46,19 +45,19 @@ PLAN_SET = node(
     ledger=_LEDGER,
     deps=("prompts",),
     sections=("loop",),
-    facts=_models("planner"),
+    inputs=_models("planner"),
     sharded=True,
     pool="agents",
 )
 TRAJECTORY_SET = node(
     name="trajectories",
     group="trajectories",
-    description="The planner-critic loop over a shard: every attempt, its picture and its verdict.",
+    description="The planner-critic loop over a shard: every attempt, its image and its verdict.",
     tables=(TRAJECTORIES, ATTEMPTS),
     ledger=_LEDGER,
     deps=("prompts", "plans"),
     sections=("loop",),
-    facts=_models("generator", "critic", "scorer"),
+    inputs=_models("generator", "critic", "scorer"),
     sharded=True,
     pool="generator",
 )
@@ -69,7 +68,7 @@ SCORE_SET = node(
     tables=(SCORES, MEMBER_SCORES),
     ledger=_LEDGER,
     deps=("plans", "trajectories"),
-    facts=_models("scorer"),
+    inputs=_models("scorer"),
     sharded=True,
     pool="agents",
 )
@@ -88,7 +87,7 @@ def plans(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg.Mat
         )
     )
     tables = {PLANS: planned.plans, MODEL_CALLS: planned.calls, QUARANTINE: planned.quarantine}
-    return PLAN_SET.record(context, foundry, tables, spent(planned.calls))
+    return PLAN_SET.record(context, foundry, tables, model_call_costs(planned.calls))
 
 
 @dg.asset(**TRAJECTORY_SET.asset_args())
@@ -96,7 +95,7 @@ def trajectories(
     context: dg.AssetExecutionContext, foundry: FoundryResource
 ) -> dg.MaterializeResult:
     shard = context.partition_key
-    told = run_async(
+    run = run_async(
         engine.run_shard(
             foundry.prompts_of(shard),
             foundry.rows(PLANS, shard),
@@ -109,22 +108,22 @@ def trajectories(
         )
     )
     tables = {
-        TRAJECTORIES: told.trajectories,
-        ATTEMPTS: told.attempts,
-        MODEL_CALLS: told.calls,
-        QUARANTINE: told.quarantine,
+        TRAJECTORIES: run.trajectories,
+        ATTEMPTS: run.attempts,
+        MODEL_CALLS: run.calls,
+        QUARANTINE: run.quarantine,
     }
-    result = TRAJECTORY_SET.record(context, foundry, tables, spent(told.calls))
-    pictures = _pictures(foundry, shard, Counter(t.status for t in told.trajectories))
-    return result._replace(metadata={**(result.metadata or {}), **pictures})
+    result = TRAJECTORY_SET.record(context, foundry, tables, model_call_costs(run.calls))
+    images = _image_metadata(foundry, shard, Counter(t.status for t in run.trajectories))
+    return result._replace(metadata={**(result.metadata or {}), **images})
 
 
-def _pictures(foundry: FoundryResource, shard: str, statuses: Counter[str]) -> dict[str, Any]:
-    """How the stories ended, and some of them to look at."""
-    shown = pick_showcase(foundry.home, 6, shard)
+def _image_metadata(foundry: FoundryResource, shard: str, statuses: Counter[str]) -> dict[str, Any]:
+    """A plot of the statuses, and a contact sheet of some trajectories of the shard."""
+    sheet = contact_sheet_png(foundry.home, pick_showcase(foundry.home, 6, shard))
     return {
-        "status": picture(figures.status_counts(statuses), "Trajectories by status"),
-        "stories": picture(sheet_png(foundry.home, shown), "Some stories of this shard"),
+        "status": image_metadata(figures.status_counts(statuses), "Trajectories by status"),
+        "stories": image_metadata(sheet, "Some trajectories of this shard"),
     }
 
 
@@ -151,23 +150,6 @@ def scores(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg.Ma
     if scored.members:
         tables[MEMBER_SCORES] = scored.members
     else:
-        foundry.home.lake.delete(MEMBER_SCORES, shard)  # of an ensemble that is one no more
-    metadata = spent(scored.calls) | _agreement(scored.members)
+        foundry.home.lake.delete(MEMBER_SCORES, shard)  # the scorer is no longer an ensemble
+    metadata = model_call_costs(scored.calls) | agreement_metadata(scored.members)
     return SCORE_SET.record(context, foundry, tables, metadata)
-
-
-def _agreement(members: list[MemberScoreRow]) -> dict[str, Any]:
-    """How far the members of an ensemble agree, and how often each refused."""
-    if not members:
-        return {}
-    found = agreements(members)
-    refusals = Counter(row.member for row in members if row.refusal is not None)
-    names = sorted({row.member for row in members})
-    return {
-        "agreement": sample([agreement.shown() for agreement in found]),
-        "agreement_plot": picture(
-            figures.agreement_map(names, {a.members: a.spearman for a in found}),
-            "Rank correlation of the members' overall scores",
-        ),
-        "refusals": sample([{"member": name, "refused": refusals[name]} for name in names]),
-    }

@@ -1,6 +1,7 @@
-"""What telling so many shards would take: calls, tokens, money, hours and disk, before any of it.
+"""Estimates the calls, tokens, money, hours and disk space of a number of shards, before they run.
 
-Averages of this home's calls of the same models count; where there are none, marked assumptions.
+Calls are taken to be like the average call of the same model in this home; where there was none,
+assumptions are used, and marked as such.
 """
 
 from collections.abc import Iterator
@@ -23,19 +24,19 @@ from ..prompts.assets import packs_of
 from ..prompts.expansion.bank_requests import bank_briefs
 from ..prompts.user_requests import is_request_shard, requests_without_trajectories
 
-_STORY_ATTEMPTS = 9.0  # of a story of six drawn steps, half of which are drawn once more
-_PICTURE_MB = 1.6  # a PNG of 1024 x 1024 pixels
+_ATTEMPTS_PER_TRAJECTORY = 9.0  # six steps with an image, half of which take a second attempt
+_IMAGE_MB = 1.6  # a PNG of 1024 x 1024 pixels
 _SECONDS_AN_HOUR = 3600
 
 
 @dataclass(frozen=True)
 class _Call:
-    """An average call. `seen`: calls that it is the average of; 0: it is assumed."""
+    """An average call. `measured`: number of calls averaged; 0: the values are assumptions."""
 
     input_tokens: float
     output_tokens: float
     seconds: float
-    seen: int = 0
+    measured: int = 0
 
 
 _ASSUMED: dict[Role, _Call] = {
@@ -49,13 +50,13 @@ _ASSUMED: dict[Role, _Call] = {
 
 @dataclass(frozen=True)
 class RoleEstimate:
-    """What one role takes.
+    """The share of one role.
 
     Attributes:
-        hours: of wall time, were it the only role at work with all of its slots.
-        gpu_hours: those hours times the GPUs that work meanwhile.
-        usd: None: its model has no price in the profile.
-        seen: calls of this model in this home, whose averages these are; 0: assumptions.
+        hours: wall time if this role alone used all of its slots.
+        gpu_hours: `hours` times the GPUs that serve the model.
+        usd: None: the profile has no price for the model.
+        measured: calls of this model in this home that were averaged; 0: assumptions.
     """
 
     role: Role
@@ -66,14 +67,14 @@ class RoleEstimate:
     hours: float
     gpu_hours: float
     usd: float | None
-    seen: int
+    measured: int
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """What bringing a size of a profile up to date takes."""
+    """What it takes to bring a size of a profile up to date; `disk_gb` is that of the images."""
 
-    stories: int
+    trajectories: int
     roles: tuple[RoleEstimate, ...]
     disk_gb: float
 
@@ -87,52 +88,50 @@ class Estimate:
 
 
 def estimate(foundry: FoundryResource, shards: int) -> Estimate:
-    """For the first `shards` shards, without those that are told already."""
-    told = foundry.home.lake.partitions(TRAJECTORIES)
-    missing = max(0, shards - sum(not is_request_shard(shard) for shard in told))
-    stories = missing * foundry.settings.bank.shard_size + requests_without_trajectories(foundry)
-    attempts = stories * _attempts_of_a_story(foundry.home)
-    roles = (*_expander(foundry), *_roles(foundry, stories, round(attempts)))
-    return Estimate(stories, roles, attempts * _picture_mb(foundry) / 1000)
+    """Estimate the first `shards` shards, less those that have trajectories."""
+    finished = foundry.home.lake.partitions(TRAJECTORIES)
+    missing = max(0, shards - sum(not is_request_shard(shard) for shard in finished))
+    trajectories = missing * foundry.settings.bank.shard_size
+    trajectories += requests_without_trajectories(foundry)
+    attempts = trajectories * _attempts_per_trajectory(foundry.home)
+    roles = (*_expander_role(foundry), *_loop_roles(foundry, trajectories, round(attempts)))
+    return Estimate(trajectories, roles, attempts * _image_mb(foundry) / 1000)
 
 
-def _roles(foundry: FoundryResource, stories: int, attempts: int) -> Iterator[RoleEstimate]:
-    calls: dict[Role, int] = {
-        "planner": stories,
-        "generator": attempts,
-        "critic": attempts,
-        "scorer": attempts,
-    }
-    for role, player in _players(foundry):
-        model = getattr(getattr(foundry.settings, player.backend), role, None)
-        yield _estimated(foundry, role, qualified_name(player), model, calls[role])
+def _loop_roles(
+    foundry: FoundryResource, trajectories: int, attempts: int
+) -> Iterator[RoleEstimate]:
+    for role, backend in _backends(foundry):
+        model = getattr(getattr(foundry.settings, backend.backend), role, None)
+        calls = trajectories if role == "planner" else attempts
+        yield _role_estimate(foundry, role, qualified_name(backend), model, calls)
 
 
-def _players(foundry: FoundryResource) -> Iterator[tuple[Role, Backend]]:
-    """Who is called in each role: all members, where scorers are an ensemble."""
+def _backends(foundry: FoundryResource) -> Iterator[tuple[Role, Backend]]:
+    """The backend of each role, and every member of an ensemble of scorers."""
     for role in LOOP_ROLES:
-        player = getattr(foundry.roles, role)
-        if isinstance(player, Ensemble):
-            yield from ((role, member.scorer) for member in player.members)
+        backend = getattr(foundry.roles, role)
+        if isinstance(backend, Ensemble):
+            yield from ((role, member.scorer) for member in backend.members)
         else:
-            yield role, player
+            yield role, backend
 
 
-def _expander(foundry: FoundryResource) -> Iterator[RoleEstimate]:
-    """A call a bank, unless they were made."""
+def _expander_role(foundry: FoundryResource) -> Iterator[RoleEstimate]:
+    """One call per bank, unless there are proposals already."""
     expansion = foundry.settings.prompts.expansion
     if expansion and not foundry.home.lake.partitions(VOCABULARY_PROPOSALS):
         banks = sum(len(bank_briefs(pack, 1)) for pack in packs_of(foundry))
         name = f"{expansion.backend}/{expansion.model.identity}"
-        yield _estimated(foundry, "expander", name, expansion.model, banks)
+        yield _role_estimate(foundry, "expander", name, expansion.model, banks)
 
 
-def _estimated(
+def _role_estimate(
     foundry: FoundryResource, role: Role, name: str, model: object, count: int
 ) -> RoleEstimate:
-    """Of `count` calls. `model`: what the profile says of it."""
+    """Estimate `count` calls. `model`: the model's settings in the profile."""
     limits = foundry.settings.limits
-    call = _seen(foundry.home, role, name) or _ASSUMED[role]
+    call = _measured_call(foundry.home, role, name) or _ASSUMED[role]
     slots = limits.generator if role == "generator" else limits.agents
     hours = count * call.seconds / slots / _SECONDS_AN_HOUR
     return RoleEstimate(
@@ -144,15 +143,15 @@ def _estimated(
         hours=hours,
         gpu_hours=hours * _gpus(foundry, name.partition("/")[0], model),
         usd=_usd(_price(foundry, model), role, count, call),
-        seen=call.seen,
+        measured=call.measured,
     )
 
 
 def _gpus(foundry: FoundryResource, backend: str, model: object) -> int:
-    """GPUs of ours that work while a model is called."""
+    """GPUs of our own machines that serve a model."""
     settings = getattr(foundry.settings, backend, None)
     if isinstance(model, RemoteModel) and isinstance(settings, ProviderSettings | ImagesSettings):
-        return sum(place.gpus for place in settings.endpoints_of(model))
+        return sum(endpoint.gpus for endpoint in settings.endpoints_of(model))
     device = getattr(settings, "device", "cpu")
     return int(device != "cpu" and (device != "auto" or gpus_here() > 0))
 
@@ -160,20 +159,20 @@ def _gpus(foundry: FoundryResource, backend: str, model: object) -> int:
 def _usd(price: Price | None, role: Role, count: int, call: _Call) -> float | None:
     if price is None:
         return None
-    drawn = int(role == "generator")
-    one = price.cost(round(call.input_tokens), round(call.output_tokens), pictures=drawn)
-    return count * one
+    images = int(role == "generator")
+    cost_per_call = price.cost(round(call.input_tokens), round(call.output_tokens), pictures=images)
+    return count * cost_per_call
 
 
 def _price(foundry: FoundryResource, model: object) -> Price | None:
-    """Of a provider's model; what runs here itself costs nothing."""
+    """The price of a provider's model; None: not in the profile. Local models cost nothing."""
     prices = foundry.settings.prices
     return prices.get(model.model) if isinstance(model, RemoteModel) else Price()
 
 
-def _seen(home: Home, role: Role, model: str) -> _Call | None:
-    """The average of the calls that a model has answered here."""
-    found = _rows(
+def _measured_call(home: Home, role: Role, model: str) -> _Call | None:
+    """The average of the calls that a model has answered in this home."""
+    ((inputs, outputs, seconds, count),) = _query(
         home,
         "SELECT avg(coalesce(input_tokens, 0)), avg(coalesce(output_tokens, 0)), avg(seconds), "
         "count(*) FROM model_calls WHERE NOT cached AND error IS NULL AND role = ? "
@@ -181,24 +180,23 @@ def _seen(home: Home, role: Role, model: str) -> _Call | None:
         role,
         model,
     )
-    (inputs, outputs, seconds, count) = found[0]
     return _Call(inputs, outputs, seconds, count) if count else None
 
 
-def _attempts_of_a_story(home: Home) -> float:
+def _attempts_per_trajectory(home: Home) -> float:
     sql = "SELECT count(*), count(DISTINCT prompt_id) FROM attempts"
-    ((attempts, stories),) = _rows(home, sql)
-    return attempts / stories if stories else _STORY_ATTEMPTS
+    ((attempts, prompts),) = _query(home, sql)
+    return attempts / prompts if prompts else _ATTEMPTS_PER_TRAJECTORY
 
 
-def _picture_mb(foundry: FoundryResource) -> float:
-    """The sketch world's pictures are tiny; all others are taken for full ones."""
+def _image_mb(foundry: FoundryResource) -> float:
+    """Megabytes of an image; all but the sketch world's are taken to be 1024 x 1024 pixels."""
     if foundry.settings.roles.generator != "sketch":
-        return _PICTURE_MB
+        return _IMAGE_MB
     side = foundry.settings.sketch.picture_size
     return side * side * 0.25e-6
 
 
-def _rows(home: Home, sql: str, *values: str) -> list[tuple[Any, ...]]:
+def _query(home: Home, sql: str, *values: str) -> list[tuple[Any, ...]]:
     with closing(connect(home)) as connection:
         return connection.execute(sql, list(values)).fetchall()

@@ -1,45 +1,39 @@
-"""Stories for people: contact sheets, and an illustrated storybook in one HTML file."""
+"""Trajectories for people: contact sheets, and one HTML file with images and captions."""
 
 import io
-import secrets
 from collections.abc import Sequence
 from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from warehouse import Home
+from warehouse.atomic import atomic_write
 
-from ..core.contact_sheet import contact_sheet
 from ..core.plotting import small_png
-from .trajectory_views import TrajectoryView, load_stories, pick_showcase
+from .contact_sheet import contact_sheet
+from .trajectory_views import TrajectoryView, load_trajectories, pick_showcase
 
-__all__ = [
-    "contact_sheet",
-    "load_stories",
-    "pick_showcase",
-    "sheet_png",
-    "write_showcase",
-]
-
-SHEET, BOOK = "contact_sheet.png", "story.html"
+SHEET, PAGE = "contact_sheet.png", "story.html"
 
 
-def sheet_png(home: Home, trajectory_ids: Sequence[str], picture: int = 128) -> bytes:
+def contact_sheet_png(home: Home, trajectory_ids: Sequence[str], image_size: int = 128) -> bytes:
     """A contact sheet as a PNG small enough for asset metadata."""
-    return small_png(contact_sheet(load_stories(home, trajectory_ids), picture), colours=255)
+    sheet = contact_sheet(load_trajectories(home, trajectory_ids), image_size)
+    return small_png(sheet, colours=255)
 
 
-def write_showcase(home: Home, folder: Path, stories: int = 6) -> Path:
-    """Pick stories and write `contact_sheet.png` and `story.html` of them into a folder."""
-    chosen = load_stories(home, pick_showcase(home, stories))
+def write_showcase(home: Home, folder: Path, count: int = 6) -> Path:
+    """Write a contact sheet and an HTML page of up to `count` trajectories; path of the page."""
+    trajectories = load_trajectories(home, pick_showcase(home, count))
     sheet = io.BytesIO()
-    contact_sheet(chosen, picture=192).save(sheet, "PNG", optimize=True)
-    _write(folder / SHEET, sheet.getvalue())
-    return _write(folder / BOOK, render_storybook(chosen).encode())
+    contact_sheet(trajectories, image_size=192).save(sheet, "PNG", optimize=True)
+    atomic_write(folder / SHEET, sheet.getvalue())
+    atomic_write(folder / PAGE, render_html(trajectories))
+    return folder / PAGE
 
 
-def render_storybook(stories: Sequence[TrajectoryView]) -> str:
-    """The storybook's HTML; every text in it is escaped."""
+def render_html(trajectories: Sequence[TrajectoryView]) -> str:
+    """A self-contained HTML page; every text in it is escaped."""
     environment = Environment(
         loader=PackageLoader(__package__, "."),
         autoescape=True,
@@ -47,13 +41,5 @@ def render_storybook(stories: Sequence[TrajectoryView]) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["data_url"] = lambda picture: picture.as_png.data_url
-    return environment.get_template("storybook.html").render(stories=stories)
-
-
-def _write(path: Path, data: bytes) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
-    temporary.write_bytes(data)
-    temporary.replace(path)
-    return path
+    environment.filters["data_url"] = lambda image: image.as_png.data_url
+    return environment.get_template("storybook.html").render(stories=trajectories)

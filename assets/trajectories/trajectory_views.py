@@ -1,4 +1,4 @@
-"""Finished stories as people look at them: read from the lake, and the good ones picked."""
+"""Trajectories with all that is shown of them: read from the lake, and good examples picked."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,9 +28,9 @@ AttemptKey = tuple[str, int, int]
 
 @dataclass(frozen=True)
 class AttemptView:
-    """A picture that was drawn for a step, and what the critic made of it."""
+    """One generated image of a step, with the critic's verdict and the overall score (0-10)."""
 
-    picture: EncodedImage
+    image: EncodedImage
     prompt: str
     accepted: bool
     chosen: bool
@@ -45,7 +45,7 @@ class AttemptView:
 
 @dataclass(frozen=True)
 class StepView:
-    """A plan step; one that draws nothing has no attempts."""
+    """A plan step; one without an image has no attempts."""
 
     number: int
     name: str
@@ -63,7 +63,7 @@ class StepView:
 
 @dataclass(frozen=True)
 class TrajectoryView:
-    """A trajectory with everything that is worth showing of it."""
+    """A trajectory with its request, plan steps and attempts."""
 
     trajectory_id: str
     request: str
@@ -71,18 +71,19 @@ class TrajectoryView:
     subcategory: str
     status: str
     reasoning: str
-    given: tuple[EncodedImage, ...]
+    input_images: tuple[EncodedImage, ...]
     steps: tuple[StepView, ...]
 
     @property
     def rejections(self) -> int:
+        """Rejected attempts of all steps."""
         return sum(len(step.rejected) for step in self.steps)
 
 
-# Complete stories of three to seven steps, some of whose pictures were rejected, best scored first;
-# the first of every category before the second of any.
+# Complete trajectories, preferably of three to seven steps with one to three rejected attempts,
+# best scores first; the first of every category comes before the second of any.
 _SHOWCASE = """
-    with told as (
+    with finished as (
         select trajectory_id, prompt_id, steps,
                count(*) filter (not accepted) as rejected,
                min(overall) filter (chosen) as worst
@@ -93,66 +94,70 @@ _SHOWCASE = """
         where status = 'complete' and {shard}
         group by all
     ),
-    placed as (
+    ranked as (
         select trajectory_id, category, row_number() over (
             partition by category
             order by not steps between 3 and 7, not rejected between 1 and 3,
                      len(input_images) > 0, worst desc nulls last, trajectory_id
-        ) as place
-        from told join prompts using (prompt_id)
+        ) as rank
+        from finished join prompts using (prompt_id)
     )
-    select trajectory_id from placed order by place, category limit {n}
+    select trajectory_id from ranked order by rank, category limit {count}
 """
 
 
-def pick_showcase(home: Home, n: int, shard: str | None = None) -> list[str]:
-    """Ids of at most `n` stories (of one shard) worth showing, of many categories."""
+def pick_showcase(home: Home, count: int, shard: str | None = None) -> list[str]:
+    """Ids of at most `count` trajectories (of one shard) worth showing, of many categories."""
     from warehouse import query
 
     condition = f"trajectories.shard = '{safe_name(shard, 'shard')}'" if shard else "true"
-    return query(_SHOWCASE.format(n=int(n), shard=condition), home)["trajectory_id"].tolist()
+    sql = _SHOWCASE.format(count=int(count), shard=condition)
+    return query(sql, home)["trajectory_id"].tolist()
 
 
-def load_stories(home: Home, trajectory_ids: Sequence[str]) -> list[TrajectoryView]:
-    """The stories of some trajectories, in the order asked for.
+def load_trajectories(home: Home, trajectory_ids: Sequence[str]) -> list[TrajectoryView]:
+    """The trajectories with these ids, in their order.
 
     Raises:
-        FoundryError: there is no such trajectory.
-        BadImageError: a picture is missing or damaged.
+        FoundryError: an id is unknown.
+        BadImageError: an image is missing or damaged.
     """
-    reader = _Reader(home, trajectory_ids)
-    return [reader.story(trajectory_id) for trajectory_id in trajectory_ids]
+    reader = _TrajectoryReader(home, trajectory_ids)
+    return [reader.view(trajectory_id) for trajectory_id in trajectory_ids]
 
 
-def steps_of(
+def step_views(
     images: ImageStore,
     plan: Sequence[PlanRow],
     attempts: Iterable[AttemptRow],
     overall: Mapping[AttemptKey, float],
 ) -> tuple[StepView, ...]:
-    """The steps of a plan, with the attempts that one trajectory made at them.
+    """The steps of a plan with the attempts of one trajectory.
+
+    Args:
+        overall: scores of attempts (0-10), where there are any.
 
     Raises:
-        BadImageError: a picture is missing or damaged.
+        BadImageError: an image is missing or damaged.
     """
-    drawn: dict[int, list[AttemptView]] = defaultdict(list)
+    by_step: dict[int, list[AttemptView]] = defaultdict(list)
     for row in sorted(attempts, key=lambda row: row.iteration):
-        grade = overall.get((row.trajectory_id, row.step_number, row.iteration))
-        drawn[row.step_number].append(_attempt(images, row, grade))
+        score = overall.get((row.trajectory_id, row.step_number, row.iteration))
+        by_step[row.step_number].append(_attempt_view(images, row, score))
     return tuple(
         StepView(
             number=step.step_number,
             name=step.step_name,
             caption=step.auxiliary_text or step.instruction or "",
-            attempts=tuple(drawn[step.step_number]),
+            attempts=tuple(by_step[step.step_number]),
         )
         for step in plan
     )
 
 
-def _attempt(images: ImageStore, row: AttemptRow, overall: float | None) -> AttemptView:
+def _attempt_view(images: ImageStore, row: AttemptRow, overall: float | None) -> AttemptView:
     return AttemptView(
-        picture=images.get(row.image),
+        image=images.get(row.image),
         prompt=row.prompt,
         accepted=row.accepted,
         chosen=row.chosen,
@@ -162,8 +167,8 @@ def _attempt(images: ImageStore, row: AttemptRow, overall: float | None) -> Atte
     )
 
 
-class _Reader:
-    """The rows of a few trajectories, read once, from their shards only."""
+class _TrajectoryReader:
+    """Reads the rows of a few trajectories once, from their shards only."""
 
     def __init__(self, home: Home, trajectory_ids: Sequence[str]) -> None:
         self._home = home
@@ -182,7 +187,7 @@ class _Reader:
         scores: list[ScoreRow] = _rows(home, SCORES, "trajectory_id", trajectory_ids, shards)
         self._overall = {(s.trajectory_id, s.step_number, s.iteration): s.overall for s in scores}
 
-    def story(self, trajectory_id: str) -> TrajectoryView:
+    def view(self, trajectory_id: str) -> TrajectoryView:
         trajectory = self._trajectories.get(trajectory_id)
         if trajectory is None:
             raise FoundryError(f"no trajectory '{trajectory_id}' in {self._home.root}")
@@ -191,12 +196,12 @@ class _Reader:
         return TrajectoryView(
             trajectory_id=trajectory_id,
             request=prompt.text,
-            category=_spoken(prompt.category),
-            subcategory=_spoken(prompt.subcategory),
+            category=_readable(prompt.category),
+            subcategory=_readable(prompt.subcategory),
             status=trajectory.status,
             reasoning=plan[0].reasoning if plan else "",
-            given=tuple(map(self._home.images.get, prompt.input_images)),
-            steps=steps_of(
+            input_images=tuple(map(self._home.images.get, prompt.input_images)),
+            steps=step_views(
                 self._home.images,
                 plan[: trajectory.steps],
                 self._attempts[trajectory_id],
@@ -217,5 +222,5 @@ def _rows(
     return [table.row.model_validate(record) for record in records]
 
 
-def _spoken(name: str) -> str:
+def _readable(name: str) -> str:
     return name.replace("_", " ").replace("-", " ")

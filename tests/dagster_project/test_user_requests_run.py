@@ -33,7 +33,7 @@ def ask(foundry, *texts):
     async def told():
         async with GenerationRunner(foundry.home, foundry.settings.limits) as teller:
             for text in texts:
-                async for _ in teller.tell(GenerationRequest(text), ResolvedRoles(foundry.roles)):
+                async for _ in teller.run(GenerationRequest(text), ResolvedRoles(foundry.roles)):
                     pass
 
     asyncio.run(told())
@@ -51,7 +51,7 @@ def test_a_request_becomes_training_data_where_it_may(foundry, willing, instance
     run_lineage(foundry, instance, shards=1)
     assert SNOWMAN not in trained_on(foundry)
 
-    assert (estimate(foundry, 1).stories, estimate(willing, 1).stories) == (0, 1)
+    assert (estimate(foundry, 1).trajectories, estimate(willing, 1).trajectories) == (0, 1)
     made = run_lineage(willing, instance, shards=1).materialized
     assert {"prompts", f"plans[{SHARD}]", f"scores[{SHARD}]", "planner_sft"} <= set(made)
     assert "plans[sketchbook-0000]" not in made
@@ -59,7 +59,7 @@ def test_a_request_becomes_training_data_where_it_may(foundry, willing, instance
     asked = query("select text, split from prompts where pack = 'requests'", willing.home)
     assert asked.values.tolist() == [[SNOWMAN, "train"]]
     assert not run_lineage(willing, instance, shards=1).materialized
-    assert estimate(willing, 2).stories == 25
+    assert estimate(willing, 2).trajectories == 25
 
     ask(willing, "Draw a red house beside a tree, then a yellow sun")
     made = run_lineage(willing, instance, shards=1).materialized

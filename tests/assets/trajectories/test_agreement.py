@@ -1,4 +1,4 @@
-"""How far scorers agree: by hand."""
+"""Agreement of scorers, computed by hand."""
 
 import math
 
@@ -25,65 +25,63 @@ def row(member, step, iteration, overall, trajectory="t"):
 
 def rows(**overall):
     """Members' scores of the attempts of two steps: two of step 1, three of step 2."""
-    places = [(1, 0), (1, 1), (2, 0), (2, 1), (2, 2)]
+    attempts = [(1, 0), (1, 1), (2, 0), (2, 1), (2, 2)]
     return [
         row(member, step, iteration, grade)
         for member, grades in overall.items()
-        for (step, iteration), grade in zip(places, grades, strict=True)
+        for (step, iteration), grade in zip(attempts, grades, strict=True)
     ]
 
 
-def test_by_hand():
-    (found,) = agreements(rows(a=[1, 2, 3, 4, 5], b=[2, 1, 4, 3, 10]))
-    assert found.members == ("a", "b")
-    assert found.attempts == 5
+def test_statistics_computed_by_hand():
+    (agreement,) = agreements(rows(a=[1, 2, 3, 4, 5], b=[2, 1, 4, 3, 10]))
+    assert agreement.members == ("a", "b")
+    assert agreement.attempts == 5
     # deviations (-2, -1, 0, 1, 2) and (-2, -3, 0, -1, 6): products 18, squares 10 and 50
-    assert found.pearson == pytest.approx(18 / math.sqrt(500))
+    assert agreement.pearson == pytest.approx(18 / math.sqrt(500))
     # ranks 1..5 and 2, 1, 4, 3, 5: 1 - 6 * 4 / (5 * 24)
-    assert found.spearman == pytest.approx(0.8)
-    assert found.mean_difference == pytest.approx((1 + 1 + 1 + 1 + 5) / 5)
-    assert found.same_best == 0.5  # step 2's third attempt, not step 1's
+    assert agreement.spearman == pytest.approx(0.8)
+    assert agreement.mean_difference == pytest.approx((1 + 1 + 1 + 1 + 5) / 5)
+    assert agreement.same_best == 0.5  # step 2's third attempt, not step 1's
 
 
-def test_those_that_agree_on_the_order():
-    (found,) = agreements(rows(a=[1, 2, 3, 4, 5], b=[3, 4, 5, 6, 10]))
-    assert found.spearman == pytest.approx(1.0)
-    assert found.same_best == 1.0
+def test_members_that_agree_on_the_order():
+    (agreement,) = agreements(rows(a=[1, 2, 3, 4, 5], b=[3, 4, 5, 6, 10]))
+    assert agreement.spearman == pytest.approx(1.0)
+    assert agreement.same_best == 1.0
 
 
-def test_of_equal_ones_the_first_is_best():
-    (found,) = agreements(rows(a=[7, 7, 1, 9, 9], b=[7, 7, 1, 2, 9]))
-    assert found.same_best == 0.5
+def test_first_of_equal_attempts_is_the_best():
+    (agreement,) = agreements(rows(a=[7, 7, 1, 9, 9], b=[7, 7, 1, 2, 9]))
+    assert agreement.same_best == 0.5
 
 
-def test_what_one_refused_is_left_out_for_its_pairs():
-    found = {
+def test_refused_attempts_do_not_count_for_their_pairs():
+    by_pair = {
         pair.members: pair
         for pair in agreements(rows(a=[1, 2, 3, 4, 5], b=[1, None, 3, 4, None], c=[2, 3, 4, 5, 6]))
     }
-    assert found["a", "b"].attempts == found["b", "c"].attempts == 3
-    assert found["a", "c"].attempts == 5
-    assert found["a", "b"].mean_difference == 0
-    assert found["b", "c"].mean_difference == 1
+    assert by_pair["a", "b"].attempts == by_pair["b", "c"].attempts == 3
+    assert by_pair["a", "c"].attempts == 5
+    assert by_pair["a", "b"].mean_difference == 0
+    assert by_pair["b", "c"].mean_difference == 1
 
 
-def test_no_correlation_with_one_that_gives_all_the_same():
-    (found,) = agreements(rows(a=[1, 2, 3, 4, 5], b=[5, 5, 5, 5, 5]))
-    assert found.pearson is None and found.spearman is None
-    assert found.mean_difference == 2
-    assert found.shown()["Pearson"] == "-"
+def test_no_correlation_with_a_constant_scorer():
+    (agreement,) = agreements(rows(a=[1, 2, 3, 4, 5], b=[5, 5, 5, 5, 5]))
+    assert agreement.pearson is None and agreement.spearman is None
+    assert agreement.mean_difference == 2
+    assert agreement.table_row()["Pearson"] == "-"
 
 
-def test_nothing_in_common():
-    (found,) = agreements(rows(a=[1, None, 2, None, None], b=[None, 1, None, 2, 3]))
-    assert (found.attempts, found.pearson, found.mean_difference, found.same_best) == (
-        *(0, None),
-        *(None, None),
-    )
+def test_no_attempt_in_common():
+    (agreement,) = agreements(rows(a=[1, None, 2, None, None], b=[None, 1, None, 2, 3]))
+    assert agreement.attempts == 0
+    assert (agreement.pearson, agreement.mean_difference, agreement.same_best) == (None,) * 3
 
 
-def test_steps_of_other_stories_are_other_steps():
+def test_steps_of_two_trajectories_are_compared_separately():
     one = [row(m, 1, i, i, "t1") for m in "ab" for i in (0, 1)]
     other = [row("a", 1, i, i, "t2") for i in (0, 1)] + [row("b", 1, i, -i, "t2") for i in (0, 1)]
-    (found,) = agreements([*one, *other])
-    assert (found.attempts, found.same_best) == (4, 0.5)
+    (agreement,) = agreements([*one, *other])
+    assert (agreement.attempts, agreement.same_best) == (4, 0.5)

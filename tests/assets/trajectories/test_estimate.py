@@ -1,4 +1,4 @@
-"""What a run would take, before it is begun."""
+"""Estimates of a run's calls, cost and disk space."""
 
 import pytest
 import yaml
@@ -15,28 +15,28 @@ def api(tmp_path, monkeypatch):
     return FoundryResource(profile="api", root=str(tmp_path / "home"))
 
 
-def test_what_was_never_called_is_assumed_and_priced(api):
+def test_models_never_called_are_assumed_and_priced(api):
     expected = estimate(api, 2)
     by_role = {role.role: role for role in expected.roles}
-    assert expected.stories == 200
+    assert expected.trajectories == 200
     assert by_role["planner"].calls == 200
     assert by_role["critic"].calls == by_role["generator"].calls > 1000
-    assert not any(role.seen for role in expected.roles)
+    assert not any(role.measured for role in expected.roles)
     assert all(role.usd for role in expected.roles)
     assert expected.usd == pytest.approx(sum(role.usd for role in expected.roles))
     assert expected.disk_gb > 1
 
 
-def test_a_model_without_a_price_is_named_so(api, tmp_path):
+def test_model_without_a_price_has_no_cost(api, tmp_path):
     content = yaml.safe_load((FOLDER / "api.yaml").read_text()) | {"prices": {}}
     del content["budget"]
-    path = tmp_path / "own.yaml"
+    path = tmp_path / "custom.yaml"
     path.write_text(yaml.safe_dump(content))
-    own = FoundryResource(profile=str(path), root=str(tmp_path / "home"))
-    assert [role.usd for role in estimate(own, 1).roles] == [None] * 4
+    foundry = FoundryResource(profile=str(path), root=str(tmp_path / "home"))
+    assert [role.usd for role in estimate(foundry, 1).roles] == [None] * 4
 
 
-def test_the_sketch_world_costs_nothing_and_little(tmp_path):
+def test_sketch_world_costs_nothing_and_takes_little_space(tmp_path):
     expected = estimate(FoundryResource(profile="sketch", root=str(tmp_path)), 1)
     assert expected.usd == 0
     assert expected.disk_gb < 0.1
@@ -48,27 +48,27 @@ def test_every_member_of_an_ensemble_is_counted_and_priced(api, tmp_path):
     content["ensemble"] = {"members": {"gemini": 2, "sketch": 1}}
     path = tmp_path / "both.yaml"
     path.write_text(yaml.safe_dump(content))
-    both = estimate(FoundryResource(profile=str(path), root=str(tmp_path / "home")), 1)
-    scorers = {role.model.split("/")[0]: role for role in both.roles if role.role == "scorer"}
+    expected = estimate(FoundryResource(profile=str(path), root=str(tmp_path / "home")), 1)
+    scorers = {role.model.split("/")[0]: role for role in expected.roles if role.role == "scorer"}
     assert set(scorers) == {"gemini", "sketch"}
     assert scorers["gemini"].calls == scorers["sketch"].calls
     assert scorers["gemini"].usd > 0 and scorers["sketch"].usd == 0
 
 
-def test_an_expansion_is_a_call_a_bank_until_it_was_made(api, tmp_path):
+def test_expansion_is_one_call_per_bank_until_there_are_proposals(api, tmp_path):
     expansion = {"backend": "gemini", "model": {"model": "gemini-2.5-pro"}}
     content = yaml.safe_load((FOLDER / "api.yaml").read_text())
-    path = tmp_path / "own.yaml"
+    path = tmp_path / "custom.yaml"
     path.write_text(yaml.safe_dump(content | {"prompts": {"expansion": expansion}}))
-    own = FoundryResource(profile=str(path), root=str(tmp_path / "home"))
-    expander = estimate(own, 1).roles[0]
+    foundry = FoundryResource(profile=str(path), root=str(tmp_path / "home"))
+    expander = estimate(foundry, 1).roles[0]
     assert (expander.role, expander.calls) == ("expander", 87 + 39)
     assert expander.usd > 0
-    own.home.lake.write(VOCABULARY_PROPOSALS, [], "all")
-    assert "expander" not in [role.role for role in estimate(own, 1).roles]
+    foundry.home.lake.write(VOCABULARY_PROPOSALS, [], "all")
+    assert "expander" not in [role.role for role in estimate(foundry, 1).roles]
 
 
-def test_gpu_hours_are_those_of_the_endpoints_gpus(tmp_path, monkeypatch):
+def test_gpu_hours_follow_from_the_endpoints_gpus(tmp_path, monkeypatch):
     monkeypatch.setenv("GEMINI_API_KEY", "none")
     expected = estimate(FoundryResource(profile="gpu", root=str(tmp_path / "home")), 1)
     by_role = {role.role: role for role in expected.roles}
@@ -78,13 +78,13 @@ def test_gpu_hours_are_those_of_the_endpoints_gpus(tmp_path, monkeypatch):
     assert expected.gpu_hours == pytest.approx(sum(r.gpu_hours for r in expected.roles))
 
 
-def test_two_servers_are_twice_the_gpus(tmp_path, monkeypatch):
+def test_gpus_of_several_servers_add_up(tmp_path, monkeypatch):
     monkeypatch.setenv("GEMINI_API_KEY", "none")
     content = yaml.safe_load((FOLDER / "gpu.yaml").read_text())
     content["images"]["endpoints"] = [
         {"url": f"http://127.0.0.1:{n}/v1", "gpus": 4} for n in (1, 2)
     ]
-    path = tmp_path / "own.yaml"
+    path = tmp_path / "custom.yaml"
     path.write_text(yaml.safe_dump(content))
     expected = estimate(FoundryResource(profile=str(path), root=str(tmp_path / "home")), 1)
     generator = next(role for role in expected.roles if role.role == "generator")

@@ -1,4 +1,4 @@
-"""Contact sheets and storybooks: what a person opens after a run."""
+"""Contact sheets and HTML pages of trajectories."""
 
 import base64
 import io
@@ -9,41 +9,45 @@ import pytest
 from PIL import Image, ImageColor
 
 from assets.core.plotting import BAD
-from assets.trajectories import gallery
+from assets.trajectories.contact_sheet import contact_sheet
+from assets.trajectories.gallery import contact_sheet_png, render_html, write_showcase
+from assets.trajectories.trajectory_views import load_trajectories, pick_showcase
 from schemas import BadImageError, FoundryError
-from tests.assets.trajectories.trajectory_lake import StoryLake, growing_flower
+from tests.assets.trajectories.trajectory_rows import TrajectoryBuilder, growing_flower
 from tests.helpers.html_page import Page
 
 REQUEST = "Show how a <i>flower</i> grows & blooms"
 
 
 @pytest.fixture
-def lake(home) -> StoryLake:
-    return StoryLake(home)
+def lake(home) -> TrajectoryBuilder:
+    return TrajectoryBuilder(home)
 
 
 def red_pixels(image: Image.Image) -> int:
     return int((np.asarray(image).astype(int) == ImageColor.getrgb(BAD)).all(axis=2).sum())
 
 
-def page_of(lake: StoryLake, *ids: str) -> Page:
-    return Page(gallery.render_storybook(gallery.load_stories(lake.home, ids)))
+def render_page(lake: TrajectoryBuilder, *ids: str) -> Page:
+    return Page(render_html(load_trajectories(lake.home, ids)))
 
 
-def test_a_storybook_shows_request_pictures_captions_and_rejections(lake):
-    told = lake.tell("a", REQUEST, growing_flower(), rejected={2: 1, 4: 2}, caption="It grows.")
+def test_page_shows_request_images_captions_and_rejections(lake):
+    trajectory_id = lake.add(
+        "a", REQUEST, growing_flower(), rejected={2: 1, 4: 2}, caption="It grows."
+    )
     lake.write()
-    page = page_of(lake, told)
+    page = render_page(lake, trajectory_id)
     assert REQUEST in page.text and page.text.count("It grows.") == 4
     assert "The seed is missing from the pot." in page.text
-    assert "Draw scene 4 exactly as told." in page.text
+    assert "Draw scene 4 exactly as planned." in page.text
     assert "1 rejected attempt\n" in page.text and "2 rejected attempts" in page.text
     assert len(page.images) == 4 + 3 and all(image["alt"] for image in page.images)
 
 
-def test_a_storybook_is_one_file_with_its_pictures_inside(lake, tmp_path):
-    lake.tell("a", REQUEST, growing_flower())
-    path = gallery.write_showcase(lake.write(), tmp_path / "book")
+def test_page_is_one_file_with_embedded_images(lake, tmp_path):
+    lake.add("a", REQUEST, growing_flower())
+    path = write_showcase(lake.write(), tmp_path / "showcase")
     page = Page(path.read_text("utf-8"))
     assert page.links and all(link.startswith("data:image/png;base64,") for link in page.links)
     first = base64.b64decode(page.links[0].split(",", 1)[1])
@@ -53,99 +57,99 @@ def test_a_storybook_is_one_file_with_its_pictures_inside(lake, tmp_path):
 
 
 def test_text_of_users_and_models_is_escaped(lake):
-    evil = "<script>alert('x')</script>"
-    told = lake.tell(
-        "a", evil, growing_flower(), rejected={1: 1}, caption=f'"{evil}', reasoning=evil
+    hostile = "<script>alert('x')</script>"
+    trajectory_id = lake.add(
+        "a", hostile, growing_flower(), rejected={1: 1}, caption=f'"{hostile}', reasoning=hostile
     )
     lake.write()
-    page = page_of(lake, told)
+    page = render_page(lake, trajectory_id)
     assert "script" not in page.tags
-    assert page.text.count(evil) == 2 + 4 + 1  # title and request, captions, reasoning
-    assert any(evil in (image["alt"] or "") for image in page.images)
+    assert page.text.count(hostile) == 2 + 4 + 1  # title and request, captions, reasoning
+    assert any(hostile in (image["alt"] or "") for image in page.images)
 
 
-def test_a_step_that_draws_nothing_is_told_in_words(lake):
-    told = lake.tell("a", REQUEST, growing_flower()[:2], text_step="Water makes it grow.")
+def test_step_without_an_image_shows_its_text(lake):
+    trajectory_id = lake.add("a", REQUEST, growing_flower()[:2], text_step="Water makes it grow.")
     lake.write()
-    page = page_of(lake, told)
+    page = render_page(lake, trajectory_id)
     assert "Water makes it grow." in page.text
     assert len(page.images) == 2 and page.tags.count("li") == 3
 
 
-def test_no_stories_is_a_page_that_says_so():
-    assert "No story is finished yet." in gallery.render_storybook([])
+def test_page_without_trajectories_says_so():
+    assert "No story is finished yet." in render_html([])
 
 
-def test_a_contact_sheet_has_a_row_a_story_and_a_corner_a_rejection(lake):
-    plain = lake.tell("a", REQUEST, growing_flower())
-    rejected = lake.tell("b", REQUEST, growing_flower(), rejected={2: 1})
+def test_contact_sheet_has_a_row_per_trajectory_and_a_red_corner_per_rejection(lake):
+    plain = lake.add("a", REQUEST, growing_flower())
+    rejected = lake.add("b", REQUEST, growing_flower(), rejected={2: 1})
     lake.write()
-    stories = gallery.load_stories(lake.home, [plain, rejected])
-    one, two = gallery.contact_sheet(stories[:1]), gallery.contact_sheet(stories)
+    trajectories = load_trajectories(lake.home, [plain, rejected])
+    one, two = contact_sheet(trajectories[:1]), contact_sheet(trajectories)
     assert two.width == one.width and two.height > 1.8 * one.height
     assert red_pixels(one) == 0 and red_pixels(two) > 50
-    assert red_pixels(gallery.contact_sheet(stories, rejections=False)) == 0
+    assert red_pixels(contact_sheet(trajectories, rejections=False)) == 0
 
 
-def test_long_stories_go_on_in_the_next_line(lake):
-    long = lake.tell("a", REQUEST, growing_flower() * 3)
+def test_long_trajectories_continue_on_the_next_line(lake):
+    long = lake.add("a", REQUEST, growing_flower() * 3)
     lake.write()
-    stories = gallery.load_stories(lake.home, [long])
-    narrow, wide = gallery.contact_sheet(stories, columns=4), gallery.contact_sheet(stories)
+    trajectories = load_trajectories(lake.home, [long])
+    narrow, wide = contact_sheet(trajectories, columns=4), contact_sheet(trajectories)
     assert narrow.width < wide.width and narrow.height > wide.height
 
 
-def test_pictures_are_where_they_belong_on_the_sheet(lake):
-    told = lake.tell("a", REQUEST, growing_flower())
+def test_sheet_shows_an_image_once(lake):
+    trajectory_id = lake.add("a", REQUEST, growing_flower())
     lake.write()
-    story = gallery.load_stories(lake.home, [told])[0]
-    sheet = np.asarray(gallery.contact_sheet([story], picture=96)).astype(int)
-    first = np.asarray(story.steps[0].attempts[0].picture.image).astype(int)
+    trajectory = load_trajectories(lake.home, [trajectory_id])[0]
+    sheet = np.asarray(contact_sheet([trajectory], image_size=96)).astype(int)
+    first = np.asarray(trajectory.steps[0].attempts[0].image.image).astype(int)
     inner = first[2:-2, 2:-2]
-    found = [
+    matches = [
         top
         for top in range(sheet.shape[0] - 96)
         if np.abs(sheet[top + 2 : top + 94, 30 : 30 + 92] - inner).max() == 0
     ]
-    assert len(found) == 1
+    assert len(matches) == 1
 
 
 def test_sheets_for_metadata_are_small(lake):
-    ids = [lake.tell(str(n), REQUEST, growing_flower(), rejected={1: 1}) for n in range(4)]
-    assert len(gallery.sheet_png(lake.write(), ids)) < 120_000
+    ids = [lake.add(str(n), REQUEST, growing_flower(), rejected={1: 1}) for n in range(4)]
+    assert len(contact_sheet_png(lake.write(), ids)) < 120_000
 
 
-def test_the_showcase_prefers_rejected_then_accepted_and_mixes_categories(lake):
-    lake.tell("plain", REQUEST, growing_flower())
-    good = lake.tell("good", REQUEST, growing_flower(), rejected={2: 1})
-    lake.tell("poor", REQUEST, growing_flower(), rejected={2: 1}, overall=6.0)
-    other = lake.tell("other", REQUEST, growing_flower(), category="animals")
-    lake.tell("bad", REQUEST, growing_flower(), category="toys", status="quarantined")
+def test_showcase_prefers_retried_trajectories_and_mixes_categories(lake):
+    lake.add("plain", REQUEST, growing_flower())
+    retried = lake.add("retried", REQUEST, growing_flower(), rejected={2: 1})
+    lake.add("poor", REQUEST, growing_flower(), rejected={2: 1}, overall=6.0)
+    other = lake.add("other", REQUEST, growing_flower(), category="animals")
+    lake.add("bad", REQUEST, growing_flower(), category="toys", status="quarantined")
     lake.write()
-    assert gallery.pick_showcase(lake.home, 2) == [other, good]
-    assert len(gallery.pick_showcase(lake.home, 10)) == 4
+    assert pick_showcase(lake.home, 2) == [other, retried]
+    assert len(pick_showcase(lake.home, 10)) == 4
 
 
-def test_a_showcase_needs_no_scores(lake):
-    told = lake.tell("a", REQUEST, growing_flower())
+def test_showcase_needs_no_scores(lake):
+    trajectory_id = lake.add("a", REQUEST, growing_flower())
     lake.scores.clear()
     lake.write()
-    assert gallery.pick_showcase(lake.home, 3) == [told]
-    assert "score" not in re.sub(r"Scores run.*", "", page_of(lake, told).text)
+    assert pick_showcase(lake.home, 3) == [trajectory_id]
+    assert "score" not in re.sub(r"Scores run.*", "", render_page(lake, trajectory_id).text)
 
 
-def test_the_showcase_is_written_even_of_nothing(lake, tmp_path):
+def test_showcase_of_an_empty_lake_is_written(lake, tmp_path):
     folder = tmp_path / "stories"
-    gallery.write_showcase(lake.write(), folder)
+    write_showcase(lake.write(), folder)
     assert sorted(p.name for p in folder.iterdir()) == ["contact_sheet.png", "story.html"]
 
 
-def test_missing_stories_and_pictures_are_named(lake):
-    told = lake.tell("a", REQUEST, growing_flower())
+def test_missing_trajectories_and_images_are_named(lake):
+    trajectory_id = lake.add("a", REQUEST, growing_flower())
     lake.write()
-    with pytest.raises(FoundryError, match="no trajectory 'nobody'"):
-        gallery.load_stories(lake.home, ["nobody"])
+    with pytest.raises(FoundryError, match="no trajectory 'missing'"):
+        load_trajectories(lake.home, ["missing"])
     image = lake.attempts[0].image
     lake.home.images.storage.delete(lake.home.images.relative(image))
     with pytest.raises(BadImageError, match=image[:12]):
-        gallery.load_stories(lake.home, [told])
+        load_trajectories(lake.home, [trajectory_id])

@@ -1,10 +1,11 @@
-"""A small lake of told stories, drawn by the sketch world's own renderer."""
+"""Builds the rows of trajectories, with images drawn by the sketch world's renderer."""
 
 from inference.sketch_world.renderer import render
 from inference.sketch_world.scene import Scene, things
 from schemas.prompts import PROMPTS, PromptRow
 from schemas.trajectories import (
     ATTEMPTS,
+    GRADES,
     PLANS,
     SCORES,
     TRAJECTORIES,
@@ -18,8 +19,8 @@ from warehouse import EncodedImage, Home
 SHARD = "sketchbook-0000"
 
 
-class StoryLake:
-    """Collects stories and writes them as one shard."""
+class TrajectoryBuilder:
+    """Collects trajectories and writes them as one shard."""
 
     def __init__(self, home: Home) -> None:
         self.home = home
@@ -29,7 +30,7 @@ class StoryLake:
         self.attempts: list[AttemptRow] = []
         self.scores: list[ScoreRow] = []
 
-    def tell(
+    def add(
         self,
         name: str,
         request: str,
@@ -43,25 +44,26 @@ class StoryLake:
         overall: float = 9.0,
         reasoning: str = "The seed is missing from the pot.",
     ) -> str:
-        """A story whose step n shows `scenes[n - 1]`, after `rejected[n]` rejected attempts."""
+        """Add a trajectory and return its id.
+
+        Step n shows `scenes[n - 1]` after `rejected[n]` rejected attempts.
+        """
         self.prompts.append(_prompt(name, request, category))
         before: str | None = None
         for number, scene in enumerate(scenes, start=1):
             prompt = f"Draw scene {number}."
             self.plans.append(_plan(name, number, prompt, caption or f"Scene {number} happens."))
-            misses = (rejected or {}).get(number, 0)
-            for iteration in range(misses + 1):
-                shown = scene if iteration == misses else Scene("night sky", {})
-                picture = render(shown, 96)
-                image = self.home.images.put(EncodedImage.of(picture))
-                self._attempt(
-                    name, number, iteration, iteration == misses, image, before, reasoning
-                )
-                self._score(name, number, iteration, overall if iteration == misses else 2.0)
+            rejections = (rejected or {}).get(number, 0)
+            for iteration in range(rejections + 1):
+                accepted = iteration == rejections
+                drawn_scene = scene if accepted else Scene("night sky", {})
+                image = self.home.images.put(EncodedImage.of(render(drawn_scene, 96)))
+                self._attempt(name, number, iteration, accepted, image, before, reasoning)
+                self._score(name, number, iteration, overall if accepted else 2.0)
             before = image
         if text_step:
             self.plans.append(_plan(name, len(scenes) + 1, None, text_step))
-        mine = [a for a in self.attempts if a.trajectory_id == f"t-{name}"]
+        attempts = sum(a.trajectory_id == f"t-{name}" for a in self.attempts)
         self.trajectories.append(
             TrajectoryRow(
                 trajectory_id=f"t-{name}",
@@ -72,7 +74,7 @@ class StoryLake:
                 on_exhausted="last",
                 t_max=5,
                 steps=len(scenes) + bool(text_step),
-                attempts=len(mine),
+                attempts=attempts,
                 error=None,
             )
         )
@@ -103,8 +105,8 @@ class StoryLake:
                 seed=iteration,
                 accepted=accepted,
                 chosen=accepted,
-                refined_prompt="" if accepted else f"Draw scene {number} exactly as told.",
-                reasoning="All is as asked." if accepted else reasoning,
+                refined_prompt="" if accepted else f"Draw scene {number} exactly as planned.",
+                reasoning="All is as requested." if accepted else reasoning,
                 generator="sketch/test",
                 critic="sketch/test",
                 generator_seconds=0.0,
@@ -120,14 +122,8 @@ class StoryLake:
                 shard=SHARD,
                 step_number=number,
                 iteration=iteration,
-                edit_success=overall,
-                over_edit=overall,
-                naturalness=overall,
-                artifacts=overall,
-                semantics=overall,
-                quality=overall,
-                overall=overall,
                 scorer="sketch/test",
+                **dict.fromkeys(GRADES, overall),
             )
         )
 
@@ -163,7 +159,7 @@ def _plan(name: str, number: int, prompt: str | None, caption: str) -> PlanRow:
         plan_id=f"plan-{name}",
         shard=SHARD,
         planner="sketch/test",
-        reasoning="It takes a few pictures.",
+        reasoning="It takes a few images.",
         step_number=number,
         step_name=f"Step {number}",
         instruction=None,
