@@ -20,7 +20,7 @@ from assets.prompts import checks as prompts_checks
 from assets.trajectories import assets as trajectories
 from assets.trajectories import checks as trajectories_checks
 
-from . import generation_jobs, jobs, retraining
+from . import jobs, schedules, sensors
 
 ASSETS = [
     asset
@@ -50,7 +50,7 @@ CHECKS = dg.load_asset_checks_from_modules(
 
 
 def foundry_from_environment() -> FoundryResource:
-    """Profile and lake as `INTERLEAVE_PROFILE` and `INTERLEAVE_HOME` say."""
+    """The resource with the profile and lake of `INTERLEAVE_PROFILE` and `INTERLEAVE_HOME`."""
     return FoundryResource(
         profile=os.environ.get("INTERLEAVE_PROFILE", "sketch"),
         root=os.environ.get("INTERLEAVE_HOME", ".interleave"),
@@ -62,18 +62,14 @@ defs = dg.Definitions(
     asset_checks=CHECKS,
     jobs=[
         jobs.refresh_data,
-        retraining.retrain_planner,
-        retraining.retrain_critic,
-        retraining.evaluate,
-        generation_jobs.generate_stories,
+        jobs.retrain_planner,
+        jobs.retrain_critic,
+        jobs.evaluate,
+        jobs.generate_stories,
     ],
-    schedules=[jobs.grow_bank, generation_jobs.answer_requests],
-    sensors=[
-        jobs.follow_upstream,
-        retraining.retrain_when_grown,
-        generation_jobs.register_requests,
-    ],
+    schedules=[schedules.grow_bank, schedules.answer_requests],
+    sensors=[sensors.follow_upstream, sensors.retrain_when_grown, sensors.register_requests],
     resources={"foundry": foundry_from_environment()},
-    # Runs work in parallel, one a shard; a process for every step would cost more than most steps.
+    # Runs are parallel, one a shard; a process per step would take longer than most steps.
     executor=dg.in_process_executor,
 )

@@ -3,7 +3,6 @@
 `DAGSTER_HOME` is `$INTERLEAVE_HOME/dagster`, so the UI and the command line share one history.
 """
 
-import fcntl
 import os
 import secrets
 from collections.abc import Iterator
@@ -12,11 +11,13 @@ from pathlib import Path
 
 import dagster as dg
 import yaml
+from filelock import FileLock, Timeout
 from sqlalchemy.exc import DBAPIError
 
-from assets.core.cluster import ClusterSettings
+from assets.core.profile import ClusterSettings
 from schemas import StorageError
 from warehouse import Home
+from warehouse.atomic import atomic_write
 from warehouse.storage import storage_errors
 
 from .instance_config import SHARDS_AT_ONCE, dagster_yaml, workspace_yaml, write_unless_edited
@@ -69,10 +70,8 @@ def _command_line_config(folder: Path) -> str:
         "class": "NoOpComputeLogManager",
     }
     path = folder / "command_line.yaml"
-    temporary = path.with_suffix(f".{RUNNER}.tmp")
     with storage_errors("written", path):
-        temporary.write_text(yaml.safe_dump(config), "utf-8")
-        temporary.replace(path)
+        atomic_write(path, yaml.safe_dump(config))
     return path.name
 
 
@@ -125,33 +124,36 @@ def close_dead_runs(instance: dg.DagsterInstance, folder: Path) -> None:
 
 @contextmanager
 def _alive(folder: Path) -> Iterator[None]:
-    """Hold this process's lock; the system lets go of it when the process dies."""
-    lock = _lock(folder, RUNNER)
-    with storage_errors("written", lock):
-        lock.parent.mkdir(exist_ok=True)
-        file = lock.open("w")
-    with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:  # opened twice: this process holds it already
-            yield
-            return
-        try:
-            yield
-        finally:
-            lock.unlink(missing_ok=True)
-
-
-def _gone(lock: Path) -> bool:
+    """Hold this process's lock; the system releases it when the process dies."""
+    path = _lock(folder, RUNNER)
+    with storage_errors("written", path):
+        path.parent.mkdir(exist_ok=True)
+        lock = _try_lock(path)  # None: opened twice, this process holds it already
     try:
-        with lock.open("r+") as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except FileNotFoundError:
-        return True
-    except BlockingIOError:
-        return False
-    lock.unlink(missing_ok=True)
+        yield
+    finally:
+        if lock:
+            path.unlink(missing_ok=True)
+            lock.release()
+
+
+def _gone(path: Path) -> bool:
+    if path.exists():
+        lock = _try_lock(path)
+        if lock is None:
+            return False
+        path.unlink(missing_ok=True)
+        lock.release()
     return True
+
+
+def _try_lock(path: Path) -> FileLock | None:
+    lock = FileLock(path)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        return None
+    return lock
 
 
 def _lock(folder: Path, runner: str) -> Path:

@@ -9,8 +9,9 @@ from typing import Any
 
 import yaml
 
-from assets.core.cluster import ClusterSettings, PostgresSettings, RaySettings
+from assets.core.profile import ClusterSettings, PostgresSettings, RaySettings
 from schemas import FoundryError
+from warehouse.atomic import atomic_write
 from warehouse.storage import first_line
 
 # Nodes learn here what a run works on; secrets they must have themselves.
@@ -72,9 +73,7 @@ def write_unless_edited(path: Path, text: str) -> None:
     """Write a generated file where there is none, or one that nobody has changed."""
     if path.exists() and not _generated(path.read_text("utf-8")):
         return
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    temporary.write_text(_signature(text) + text, "utf-8")
-    temporary.replace(path)
+    atomic_write(path, _signature(text) + text)
 
 
 def _on_ray(settings: RaySettings) -> dict[str, Any]:

@@ -1,14 +1,15 @@
-"""`interleave run`: bring the lineage up to date in this process, doing nothing twice.
+"""`interleave run`: bring the lineage up to date in this process.
 
-Every stage (`stages.py`) is a real Dagster run in the instance that the UI shows, and every shard
-one of its own. A node is left alone when the run that last made it succeeded, its fingerprint
-(code, settings, inputs) is still the same, and what it wrote is still there.
+Every stage (`stages.py`) is a Dagster run in the instance that the UI shows, and every shard one of
+its own. A node is reused when the run that last made it succeeded, its fingerprint (code, settings,
+inputs) is unchanged, and what it wrote is still there.
 """
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import as_completed
 from dataclasses import dataclass, field
 from itertools import repeat
+from threading import Thread
 
 import dagster as dg
 import duckdb
@@ -23,7 +24,7 @@ from warehouse.storage import first_line
 
 from .definitions import ASSETS, CHECKS
 from .instance import RUNNER, RUNNER_TAG, TRAINING_POOL, open_instance, widened_pool
-from .stages import selected, stages_of
+from .stages import select_nodes, stages_of
 from .staleness import is_up_to_date
 from .workers import RelayedProgress, worker_processes
 
@@ -48,98 +49,131 @@ def run_lineage(
     shards: int,
     select: Sequence[str] = (),
     announce: Callable[[str], object] = str,
+    after_shards: Callable[[], object] = lambda: None,
     jobs: int = 1,
     force: bool = False,
 ) -> LineageResult:
     """Bring the selected nodes (default: all) up to date for the first `shards` shards.
 
     Args:
-        announce: is told what is about to be materialized.
-        jobs: shards told at the same time, each in a process of its own.
+        announce: gets a line before anything is materialized.
+        after_shards: called once new trajectories are in the lake, before anything is trained.
+        jobs: shards processed at the same time, each in a process of its own.
         force: materialize also what is up to date; finished model calls are reused all the same.
 
     Raises:
         FoundryError: an unknown node, a failed blocking check, or an asset's own failure.
     """
-    stages = stages_of(selected(select, foundry.settings))
+    stages = stages_of(select_nodes(select, foundry.settings))
     register_shards(foundry, instance, shards)
     stage = _Stage(foundry, instance, announce, force)
-    outcome = stage.run(stages.bank)
+    if stages.agents:
+        _prepare_environments(foundry)
+    result = stage.run(stages.bank)
     if stages.shards:
         names = sorted(instance.get_dynamic_partitions(str(SHARDS.name)))
-        outcome.add(_tell(stage, stages.shards, names, jobs))
-    outcome.add(stage.run(stages.aggregates))
-    outcome.add(stage.run(stages.base))
-    outcome.add(_train(stage, stages.agents))
-    outcome.add(stage.run(stages.judging))
-    for node in stages.answering:
-        outcome.add(_tell(stage, [node], _registered(node, foundry, instance), jobs))
-    return outcome
+        done = _run_partitions(stage, stages.shards, names, jobs)
+        result.add(done)
+        if done.materialized:
+            after_shards()
+    result.add(stage.run(stages.aggregates))
+    result.add(stage.run(stages.base))
+    result.add(_train(stage, stages.agents))
+    result.add(stage.run(stages.evaluation))
+    for node in stages.generations:
+        result.add(_run_partitions(stage, [node], _register(node, foundry, instance), jobs))
+    return result
 
 
-def _registered(node: Node, foundry: FoundryResource, instance: dg.DagsterInstance) -> list[str]:
+def _register(node: Node, foundry: FoundryResource, instance: dg.DagsterInstance) -> list[str]:
     return node.partitions.register(foundry, instance) if node.partitions else []
 
 
-def _tell(stage: "_Stage", nodes: list[Node], shards: list[str], jobs: int) -> LineageResult:
-    """The shards one after the other, or several at a time where more than one has work to do."""
-    outcome = LineageResult()
-    stale = [shard for shard in shards if stage.stale(nodes, shard)]
-    if jobs == 1 or len(stale) < 2 or stage.bound:
-        for shard in shards:
-            outcome.add(stage.run(nodes, shard))
-        return outcome
-    stage.announce(f"Telling {len(stale)} partitions, {min(jobs, len(stale))} at a time")
+def _prepare_environments(foundry: FoundryResource) -> None:
+    """Make the trainers' environments while the data is made; a failure is the training's to say.
+
+    Nothing is done where trainings are launched on other machines.
+    """
+    from training.environments import Purpose, ensure_environment
+    from training.sft.recipe import read_recipe
+
+    settings = foundry.training
+    if settings.launcher.kind != "local":
+        return
+    sft = max(read_recipe(agent).gpus for agent in (settings.planner_sft, settings.critic_sft))
+    needed: tuple[tuple[Purpose, int], ...] = (("sft", sft), ("rl", settings.critic_rl.gpus))
+
+    def prepare() -> None:
+        for purpose, gpus in needed:
+            try:
+                ensure_environment(purpose, "gpu" if gpus else "cpu", announce=lambda _: None)
+            except FoundryError:
+                return
+
+    Thread(target=prepare, name="environments", daemon=True).start()
+
+
+def _run_partitions(
+    stage: "_Stage", nodes: list[Node], partitions: list[str], jobs: int
+) -> LineageResult:
+    """The partitions one after the other, or `jobs` at a time where several are stale."""
+    result = LineageResult()
+    stale = [partition for partition in partitions if stage.stale(nodes, partition)]
+    if jobs == 1 or len(stale) < 2 or stage.in_this_process_only:
+        for partition in partitions:
+            result.add(stage.run(nodes, partition))
+        return result
+    stage.announce(f"Materializing {len(stale)} partitions, {min(jobs, len(stale))} at a time")
     with worker_processes(min(jobs, len(stale)), lambda _: NullProgress()) as pool:
-        told = pool.map(_elsewhere, repeat(stage.order(nodes)), shards)
-        for shard, done in zip(shards, told, strict=True):
-            stage.announce(f"{shard} done")
-            outcome.add(done)
-    return outcome
+        results = pool.map(_run_in_worker, repeat(stage.order(nodes)), partitions)
+        for partition, done in zip(partitions, results, strict=True):
+            stage.announce(f"{partition} done")
+            result.add(done)
+    return result
 
 
 def _train(stage: "_Stage", agents: list[list[Node]]) -> LineageResult:
     """Planner and critic one after the other, or side by side where the profile says so."""
-    outcome = LineageResult()
+    result = LineageResult()
     stale = [nodes for nodes in agents if stage.stale(nodes)]
-    if len(stale) < 2 or stage.bound or not stage.foundry.training.side_by_side:
+    sequential = not stage.foundry.training.side_by_side if stale else True
+    if len(stale) < 2 or stage.in_this_process_only or sequential:
         for nodes in agents:
-            outcome.add(stage.run(nodes))
-        return outcome
-    lines = (", ".join(node.name for node in nodes) for nodes in stale)
-    stage.announce(f"Training {' beside '.join(lines)}")
+            result.add(stage.run(nodes))
+        return result
+    names = " and ".join(", ".join(node.name for node in nodes) for nodes in stale)
+    stage.announce(f"Training {names} side by side")
     with (
         widened_pool(stage.instance, TRAINING_POOL, len(agents)),
         worker_processes(len(agents), progress_factory()) as pool,
     ):
-        running = [pool.submit(_elsewhere, stage.order(nodes), None) for nodes in agents]
-        for ended in as_completed(running):
-            if error := ended.exception():
-                stage.announce(f"{error}; the other training goes on")
-    for ended in running:
-        outcome.add(ended.result())
-    return outcome
+        running = [pool.submit(_run_in_worker, stage.order(nodes), None) for nodes in agents]
+        for future in as_completed(running):
+            if error := future.exception():
+                stage.announce(f"{error}; the other training continues")
+    for future in running:
+        result.add(future.result())
+    return result
 
 
 @dataclass(frozen=True)
 class _Order:
-    """What another process is to bring up to date."""
+    """What a worker process is to bring up to date."""
 
-    profile: str
-    root: str
+    foundry: dict[str, str]
     nodes: list[str]
     force: bool
 
 
-def _elsewhere(order: _Order, shard: str | None) -> LineageResult:
-    """A stage in a process of its own."""
-    foundry = FoundryResource(profile=order.profile, root=order.root)
+def _run_in_worker(order: _Order, partition: str | None) -> LineageResult:
+    """A stage in a worker process."""
+    foundry = FoundryResource(**order.foundry)
     with (
         open_instance(foundry.home, foundry.settings.cluster) as instance,
         reporting_to(RelayedProgress),
     ):
-        nodes = selected(order.nodes, foundry.settings)
-        return _Stage(foundry, instance, str, order.force).run(nodes, shard)
+        nodes = select_nodes(order.nodes, foundry.settings)
+        return _Stage(foundry, instance, str, order.force).run(nodes, partition)
 
 
 @dataclass(frozen=True)
@@ -152,27 +186,32 @@ class _Stage:
     force: bool = False
 
     @property
-    def bound(self) -> bool:
-        """To this process, the only one where a memory:// lake lives."""
+    def in_this_process_only(self) -> bool:
+        """A memory:// lake exists in one process."""
         return self.foundry.root.startswith("memory:")
 
     def order(self, nodes: Sequence[Node]) -> _Order:
-        """The same for another process."""
-        names = [node.name for node in nodes]
-        return _Order(self.foundry.profile, self.foundry.root, names, self.force)
+        """The same for a worker process."""
+        foundry = self.foundry
+        fields = {
+            "profile": foundry.profile,
+            "root": foundry.root,
+            "size": foundry.chosen_size,
+        }
+        return _Order(fields, [node.name for node in nodes], self.force)
 
-    def run(self, nodes: Sequence[Node], shard: str | None = None) -> LineageResult:
-        stale = self.stale(nodes, shard)
+    def run(self, nodes: Sequence[Node], partition: str | None = None) -> LineageResult:
+        stale = self.stale(nodes, partition)
         if stale:
-            where = f" of {shard}" if shard else ""
-            self.announce(f"Materializing {', '.join(node.name for node in stale)}{where}")
-            self._materialize(stale, shard)
+            suffix = f" of {partition}" if partition else ""
+            self.announce(f"Materializing {', '.join(node.name for node in stale)}{suffix}")
+            self._materialize(stale, partition)
         return LineageResult(
-            [_label(node, shard) for node in stale],
-            [_label(node, shard) for node in nodes if node not in stale],
+            [_label(node, partition) for node in stale],
+            [_label(node, partition) for node in nodes if node not in stale],
         )
 
-    def stale(self, nodes: Sequence[Node], shard: str | None = None) -> list[Node]:
+    def stale(self, nodes: Sequence[Node], partition: str | None = None) -> list[Node]:
         """Nodes that changed, and those of the stage downstream of one that did."""
         stale: list[Node] = []
         for node in nodes:
@@ -180,17 +219,17 @@ class _Stage:
             if (
                 self.force
                 or upstream & set(node.deps)
-                or not is_up_to_date(node, self.foundry, self.instance, shard)
+                or not is_up_to_date(node, self.foundry, self.instance, partition)
             ):
                 stale.append(node)
         return stale
 
-    def _materialize(self, nodes: Sequence[Node], shard: str | None) -> None:
+    def _materialize(self, nodes: Sequence[Node], partition: str | None) -> None:
         try:
             result = dg.materialize(
                 [*ASSETS, *CHECKS],
                 selection=[node.name for node in nodes],
-                partition_key=shard,
+                partition_key=partition,
                 instance=self.instance,
                 resources={"foundry": self.foundry},
                 run_config=QUIET,
@@ -203,13 +242,13 @@ class _Stage:
             # Dagster exports no class for a failed blocking check, which is no bug.
             if type(error).__name__ != "DagsterAssetCheckFailedError":
                 raise
-            said = " ".join(str(error).split())
-            raise FoundryError(f"{said} (`interleave ui` shows the rows)") from error
+            message = " ".join(str(error).split())
+            raise FoundryError(f"{message} (`interleave ui` shows the rows)") from error
         except (duckdb.IOException, duckdb.InvalidInputException) as error:
             raise StorageError(f"{first_line(error)}: delete that file and run again") from error
         if not result.success:
             raise FoundryError(f"run {result.run_id} failed; `interleave ui` shows why")
 
 
-def _label(node: Node, shard: str | None) -> str:
-    return f"{node.name}[{shard}]" if shard else node.name
+def _label(node: Node, partition: str | None) -> str:
+    return f"{node.name}[{partition}]" if partition else node.name

@@ -17,11 +17,11 @@ class Stages(NamedTuple):
     aggregates: list[Node]
     base: list[Node]
     agents: list[list[Node]]  # planner's and critic's: no list reads what another one makes
-    judging: list[Node]
-    answering: list[Node]  # users' requests, each node in partitions of its own
+    evaluation: list[Node]
+    generations: list[Node]  # users' requests, each node in partitions of its own
 
 
-def selected(names: Sequence[str], profile: Profile) -> list[Node]:
+def select_nodes(names: Sequence[str], profile: Profile) -> list[Node]:
     """The named nodes; without names, those of the profile that are not optional.
 
     Raises:
@@ -32,7 +32,7 @@ def selected(names: Sequence[str], profile: Profile) -> list[Node]:
     if unknown := sorted(set(names) - set(known)):
         raise FoundryError(f"no asset named {', '.join(unknown)}; there are: {', '.join(known)}")
     if not names:
-        return [node for node in nodes if not node.optional and node.can_be_made(profile)]
+        return [node for node in nodes if not node.optional and node.is_enabled(profile)]
     chosen = [node for node in nodes if node.name in names]
     for node in chosen:
         _require_sections(node, profile)
@@ -40,19 +40,19 @@ def selected(names: Sequence[str], profile: Profile) -> list[Node]:
 
 
 def stages_of(nodes: Sequence[Node]) -> Stages:
-    """Before the shards comes what they are made from, after them everything else."""
+    """The nodes by stage."""
     before = _before_shards()
-    after = [node for node in nodes if not node.partitioned and node.name not in before]
-    trained = _from_training(after)
+    after = [node for node in nodes if not node.is_partitioned and node.name not in before]
+    downstream = _from_training(after)
     base, agents = _checkpoints()
     return Stages(
-        bank=[node for node in nodes if not node.partitioned and node.name in before],
+        bank=[node for node in nodes if not node.is_partitioned and node.name in before],
         shards=[node for node in nodes if node.sharded],
-        aggregates=[node for node in after if node.name not in trained],
+        aggregates=[node for node in after if node.name not in downstream],
         base=[node for node in after if node.name in base],
-        agents=_apart([node for node in after if node.name in agents]),
-        judging=[node for node in after if node.name in trained - base - agents],
-        answering=[node for node in nodes if node.partitions],
+        agents=_independent_lists([node for node in after if node.name in agents]),
+        evaluation=[node for node in after if node.name in downstream - base - agents],
+        generations=[node for node in nodes if node.partitions],
     )
 
 
@@ -66,7 +66,7 @@ def _before_shards() -> set[str]:
 
 
 def _from_training(after: Sequence[Node]) -> set[str]:
-    """Names of what does not follow the data by itself, and of all that depends on it."""
+    """Names of the nodes that are not automatic, and of all that depend on them."""
     names: set[str] = set()
     for node in after:
         if not node.automatic or names & set(node.deps):
@@ -83,19 +83,19 @@ def _checkpoints() -> tuple[set[str], set[str]]:
     return names - agents, agents
 
 
-def _apart(nodes: Sequence[Node]) -> list[list[Node]]:
+def _independent_lists(nodes: Sequence[Node]) -> list[list[Node]]:
     """Nodes in lists of which none depends on another, each in lineage order."""
     lists: list[list[Node]] = []
     for node in nodes:
-        above = [one for one in lists if {n.name for n in one} & set(node.deps)]
-        lists = [one for one in lists if one not in above]
-        lists.append([*chain.from_iterable(above), node])
+        upstream = [one for one in lists if {n.name for n in one} & set(node.deps)]
+        lists = [one for one in lists if one not in upstream]
+        lists.append([*chain.from_iterable(upstream), node])
     return lists
 
 
 def _require_sections(node: Node, profile: Profile) -> None:
-    if not node.can_be_made(profile):
-        sections = node.lacking(profile)
+    if not node.is_enabled(profile):
+        sections = node.missing_sections(profile)
         raise FoundryError(
             f"profile {profile.name} has no section {' and '.join(sections)}, which "
             f"{node.name} needs: add it, or use a profile that has it"

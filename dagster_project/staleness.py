@@ -1,4 +1,4 @@
-"""Whether a node's last materialization still holds."""
+"""Whether a node's last materialization is up to date."""
 
 import dagster as dg
 
@@ -9,8 +9,8 @@ from assets.core.node import DATA_VERSION_TAG, FINGERPRINT, Node
 def is_up_to_date(
     node: Node, foundry: FoundryResource, instance: dg.DagsterInstance, partition: str | None = None
 ) -> bool:
-    """The run that last made it succeeded, its fingerprint (code, settings, inputs) is still the
-    same, and what it wrote is still there."""
+    """Whether the run that last made a node succeeded, its fingerprint (code, settings, inputs) is
+    unchanged, and what it wrote is still there."""
     records = instance.fetch_materializations(
         dg.AssetRecordsFilter(
             asset_key=dg.AssetKey(node.name),

@@ -1,6 +1,6 @@
-"""Worker processes that never outlive the command that started them, and that report to it.
+"""Worker processes that end with the command that started them and report progress to it.
 
-A worker may be killed at any moment: what it has finished is in the journals.
+A worker may be killed at any moment: its finished calls are in the journals.
 """
 
 import multiprocessing
@@ -20,7 +20,7 @@ from schemas import FoundryError
 
 
 class _Report(NamedTuple):
-    """An update of the progress that has this label."""
+    """A progress update for a label."""
 
     label: str
     done: int
@@ -28,16 +28,16 @@ class _Report(NamedTuple):
     note: str
 
 
-_Reports = SimpleQueue[_Report | None]  # None: no more will come
+_Reports = SimpleQueue[_Report | None]  # None: the end
 _reports: _Reports | None = None  # in a worker
 
 
 @contextmanager
 def worker_processes(count: int, progress: ProgressFactory) -> Iterator[ProcessPoolExecutor]:
-    """A pool of fresh processes, stopped at once by Ctrl-C and by the death of this process.
+    """A pool of new processes, stopped at once by Ctrl-C and by the death of this process.
 
     Args:
-        progress: where their `RelayedProgress` progress goes.
+        progress: receives what the workers report through `RelayedProgress`.
 
     Raises:
         FoundryError: a worker was killed, as happens when memory runs out.
@@ -46,23 +46,23 @@ def worker_processes(count: int, progress: ProgressFactory) -> Iterator[ProcessP
     try:
         with (
             _relay(spawn.SimpleQueue(), progress) as reports,
-            ProcessPoolExecutor(count, spawn, _join_in, (reports,)) as pool,
+            ProcessPoolExecutor(count, spawn, _initialize_worker, (reports,)) as pool,
         ):
             try:
                 yield pool
-            except KeyboardInterrupt:  # leaving the pool would wait for the work in hand
+            except KeyboardInterrupt:  # leaving the pool would wait for running work
                 for worker in multiprocessing.active_children():
                     worker.kill()
                 raise
     except BrokenProcessPool as error:
         raise FoundryError(
-            "a worker process was killed, perhaps for want of memory: nothing finished is lost, "
+            "a worker process was killed, perhaps out of memory: nothing finished is lost, "
             "run again with fewer --jobs, or with `training: {side_by_side: false}`"
         ) from error
 
 
 class RelayedProgress:
-    """Progress that a worker tells its parent; the same label goes on with the same bar."""
+    """Progress sent to the parent process; the same label continues the same bar."""
 
     def __init__(self, label: str) -> None:
         self._label = label
@@ -74,7 +74,7 @@ class RelayedProgress:
 
 @contextmanager
 def _relay(reports: _Reports, progress: ProgressFactory) -> Iterator[_Reports]:
-    listener = threading.Thread(target=_show, args=(reports, progress), daemon=True)
+    listener = threading.Thread(target=_forward, args=(reports, progress), daemon=True)
     listener.start()
     yield reports
     # Not after a failure: a worker that was killed may have died holding the queue's lock.
@@ -82,23 +82,23 @@ def _relay(reports: _Reports, progress: ProgressFactory) -> Iterator[_Reports]:
     listener.join()
 
 
-def _show(reports: _Reports, progress: ProgressFactory) -> None:
-    shown: dict[str, Progress] = {}
+def _forward(reports: _Reports, progress: ProgressFactory) -> None:
+    listeners: dict[str, Progress] = {}
     while report := reports.get():
-        if report.label not in shown:
-            shown[report.label] = progress(report.label)
-        shown[report.label].update(report.done, report.total, report.note)
+        if report.label not in listeners:
+            listeners[report.label] = progress(report.label)
+        listeners[report.label].update(report.done, report.total, report.note)
 
 
-def _join_in(reports: _Reports) -> None:
-    """Leave Ctrl-C to the parent, tell it of all progress, and end with it however it ends."""
+def _initialize_worker(reports: _Reports) -> None:
+    """Leave SIGINT to the parent, report progress to it, and exit when it dies."""
     global _reports
     _reports = reports
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    threading.Thread(target=_exit_with_parent, daemon=True).start()
 
 
-def _end_with_parent() -> None:
+def _exit_with_parent() -> None:
     if parent := multiprocessing.parent_process():
         parent.join()
         os._exit(1)

@@ -1,42 +1,88 @@
-"""`interleave agents serve`: a server in the foreground, and how a profile asks it."""
+"""`interleave agents serve`: a trained agent behind an OpenAI-compatible endpoint."""
 
 import signal
 from contextlib import ExitStack
+from typing import TYPE_CHECKING, Annotated
 
-from rich.console import Console
-from rich.markup import escape
+import typer
 
-from training.serving import ServableAgent, ServerSettings, profile_lines, serve
-from warehouse import Home
+from .options import HomeOption
 
-_SHOWN = 100
+if TYPE_CHECKING:
+    from training.serving import ServableAgent, ServerSettings
+    from warehouse import Home
+
+_LINE_LENGTH = 100  # of vLLM's log, in the moving status line
+
+app = typer.Typer(no_args_is_help=True, help="The trained planners and critics.")
 
 
-def serve_in_terminal(model: ServableAgent, settings: ServerSettings, home: Home) -> None:
-    """Serve until Ctrl-C or TERM. Standard output gets the profile's lines and nothing else.
+@app.command()
+def serve(
+    checkpoint: Annotated[
+        str,
+        typer.Argument(
+            help="A name that `interleave checkpoints` lists, a folder, or an id of Hugging Face."
+        ),
+    ],
+    flags: Annotated[
+        list[str] | None, typer.Argument(help="After `--`: more flags of `vllm serve`.")
+    ] = None,
+    version: Annotated[
+        str | None, typer.Option(help="Of a name; default: the promoted one, else the newest.")
+    ] = None,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Port to listen on.")] = 8000,
+    gpus: Annotated[
+        int | None, typer.Option(min=0, help="GPUs that share it; 0: CPU. Default: 1 if any.")
+    ] = None,
+    max_length: Annotated[
+        int | None, typer.Option(min=1, help="Tokens of a question and its answer.")
+    ] = None,
+    home: HomeOption = ".interleave",
+) -> None:
+    """Serve a planner or critic with vLLM, which is installed on first use, until Ctrl-C."""
+    from training import environments
+    from training.serving import ServerSettings, find_model
+    from warehouse import Home
+
+    model = find_model(checkpoint, Home(home), version)
+    settings = ServerSettings(
+        host=host,
+        port=port,
+        gpus=min(1, environments.gpus()) if gpus is None else gpus,
+        max_length=max_length,
+        flags=tuple(flags or ()),
+    )
+    serve_in_terminal(model, settings, Home(home))
+
+
+def serve_in_terminal(model: "ServableAgent", settings: "ServerSettings", home: "Home") -> None:
+    """Serve until SIGINT or SIGTERM; standard output gets only the profile lines to copy.
 
     Raises:
-        FoundryError: it cannot be served, or ended by itself.
+        FoundryError: the model cannot be served, or the server ended.
     """
+    from rich.console import Console
+    from rich.markup import escape
+
+    from training.serving import profile_lines, serve
+
     for stop in (signal.SIGINT, signal.SIGTERM):
         signal.signal(stop, signal.default_int_handler)
     console = Console(stderr=True, highlight=False, soft_wrap=True)
-    try:
-        _serve(model, settings, home, console)
-    except KeyboardInterrupt:
-        console.print(f"{model.name} is not served any more")
-
-
-def _serve(model: ServableAgent, settings: ServerSettings, home: Home, console: Console) -> None:
     title = f"Starting {model.name}"
-    with ExitStack() as stack:
-        with console.status(title) as status:
+    try:
+        with ExitStack() as stack:
+            with console.status(title) as status:
 
-            def starting(line: str) -> None:
-                status.update(f"{title} [dim]{escape(line[:_SHOWN])}[/]")
+                def show(line: str) -> None:
+                    status.update(f"{title} [dim]{escape(line[:_LINE_LENGTH])}[/]")
 
-            server = stack.enter_context(serve(model, settings, home, console.print, starting))
-        console.print(f"{model.name} is served at {server.url} (log: {server.log})")
-        console.print("A profile asks it with these lines, and `openai` under its roles:\n")
-        print(profile_lines(model, settings), flush=True)
-        server.wait()
+                server = stack.enter_context(serve(model, settings, home, console.print, show))
+            console.print(f"{model.name} is served at {server.url} (log: {server.log})")
+            console.print("A profile uses it with these lines, and `openai` under its roles:\n")
+            print(profile_lines(model, settings), flush=True)
+            server.wait()
+    except KeyboardInterrupt:
+        console.print(f"{model.name} is no longer served")

@@ -1,58 +1,90 @@
-"""The table that `interleave checkpoints` prints."""
+"""`interleave checkpoints`, `promote` and `rollback`: the registry of trained models."""
 
-from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
 
-import orjson
-import pyarrow.compute as pc
-from rich.console import Console
-from rich.table import Table as RichTable
+import typer
 
-from schemas.training import EVALUATIONS, CheckpointRow
-from training.registry import CheckpointRegistry
-from warehouse import Home
+from .options import HomeOption
 
-_MAIN = ("loss", "reward", "plan_correct", "verdict_accuracy_true", "verdict_accuracy_false")
+if TYPE_CHECKING:
+    from schemas.training import CheckpointRow
+    from warehouse import Home
+
+_MAIN_METRICS = (
+    "loss",
+    "reward",
+    "plan_correct",
+    "verdict_accuracy_true",
+    "verdict_accuracy_false",
+)
 _COLOURS = {"promoted": "green", "candidate": "yellow", "rejected": "red"}
+_COLUMNS = ("name", "version", "parent", "status", "metrics", "made")
+
+NameArgument = Annotated[str, typer.Argument(help="Name, as `interleave checkpoints` lists it.")]
 
 
-def print_checkpoints(root: str, name: str | None) -> None:
-    """All versions, or those of one name, oldest first."""
-    home = Home(root)
-    rows = CheckpointRegistry(home).rows(name)
-    console = Console()
+def checkpoints(
+    home: HomeOption = ".interleave",
+    name: Annotated[str, typer.Option(help="Only versions of this checkpoint.")] = "",
+) -> None:
+    """List the trained models: parents, status, main metrics."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from training.registry import CheckpointRegistry
+    from warehouse import Home
+
+    lake, console = Home(home), Console()
+    rows = CheckpointRegistry(lake).rows(name or None)
     if not rows:
-        console.print(f"No checkpoints{f' of {name}' if name else ''} in {home.root} yet.")
+        console.print(f"No checkpoints{f' of {name}' if name else ''} in {lake.root} yet.")
         return
-    console.print(_grid(home, rows))
-
-
-def _grid(home: Home, rows: Sequence[CheckpointRow]) -> RichTable:
-    grid = RichTable(
-        "name", "version", "parent", "status", "metrics", "made", box=None, header_style="bold"
-    )
+    grid = Table(*_COLUMNS, box=None, header_style="bold")
     for row in rows:
-        grid.add_row(
-            row.name,
-            row.version,
-            row.parent or "",
-            f"[{_COLOURS[row.status]}]{row.status}[/]",
-            _metrics(home, row),
-            f"{row.created_at:%Y-%m-%d %H:%M}",
-        )
-    return grid
+        status = f"[{_COLOURS[row.status]}]{row.status}[/]"
+        made = f"{row.created_at:%Y-%m-%d %H:%M}"
+        grid.add_row(row.name, row.version, row.parent or "", status, _metrics(lake, row), made)
+    console.print(grid)
 
 
-def _metrics(home: Home, row: CheckpointRow) -> str:
-    """The main ones, of training and of the newest evaluation."""
-    values = {**orjson.loads(row.metrics), **_evaluated(home, f"{row.name}@{row.version}")}
-    return ", ".join(f"{metric} {values[metric]:.3g}" for metric in _MAIN if metric in values)
+def promote(
+    name: NameArgument,
+    version: Annotated[str, typer.Argument(help="Version, likewise.")],
+    home: HomeOption = ".interleave",
+) -> None:
+    """Put a version of a checkpoint in use, whatever evaluation says of it."""
+    from training.registry import CheckpointRegistry
+    from warehouse import Home
+
+    row = CheckpointRegistry(Home(home)).promote(name, version, "by command")
+    typer.echo(f"{row.name} {row.version} is in use")
 
 
-def _evaluated(home: Home, checkpoint: str) -> dict[str, float]:
-    """Means on the held-out set of a checkpoint's own metrics."""
-    player = "planner" if checkpoint.startswith("planner") else "critic"
-    played = pc.ends_with(pc.field(player), checkpoint)
+def rollback(name: NameArgument, home: HomeOption = ".interleave") -> None:
+    """Put the version in use again that was before this one."""
+    from training.registry import CheckpointRegistry
+    from warehouse import Home
+
+    row = CheckpointRegistry(Home(home)).roll_back(name, "by command")
+    typer.echo(f"{row.name} {row.version} is in use again")
+
+
+def _metrics(home: "Home", row: "CheckpointRow") -> str:
+    """The main metrics of training and of the newest evaluation."""
+    import orjson
+
+    values = {**orjson.loads(row.metrics), **_evaluation(home, f"{row.name}@{row.version}")}
+    return ", ".join(f"{name} {values[name]:.3g}" for name in _MAIN_METRICS if name in values)
+
+
+def _evaluation(home: "Home", checkpoint: str) -> dict[str, float]:
+    """Means of a checkpoint's own metrics over the held-out items."""
+    import pyarrow.compute as pc
+
+    from schemas.training import EVALUATIONS
+
+    agent = pc.field("planner" if checkpoint.startswith("planner") else "critic")
     heldout = pc.field("benchmark") == "sketchbook-heldout"
-    rows = home.lake.read(EVALUATIONS, where=played & heldout)
+    rows = home.lake.read(EVALUATIONS, where=pc.ends_with(agent, checkpoint) & heldout)
     means = rows.group_by("metric").aggregate([("value", "mean")])
     return dict(zip(means["metric"].to_pylist(), means["value_mean"].to_pylist(), strict=True))

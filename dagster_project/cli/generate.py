@@ -1,106 +1,77 @@
-"""`interleave generate`: one request told in the terminal, and the story as a file."""
+"""`interleave generate`: one request answered in the terminal, and the sequence as a file."""
 
-import asyncio
-import signal
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import aclosing, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, Literal
 
-from assets.core.profile import Profile, load_profile
-from inference.events import TrajectoryFailed
-from inference.generation.agent_resolver import PromotedAgentResolver
-from inference.generation.files import output_file, read_picture, write_generation
-from inference.generation.generation_state import GenerationState
-from inference.generation.requests import GenerationRequest, check_text, options_of
-from inference.generation.runner import GenerationRunner
-from inference.loop import check_conditioning
-from schemas import FoundryError
-from warehouse import Home
+import typer
 
-from .generation_screen import GenerationScreen
+from schemas.trajectories import OnExhausted
 
-CANCELLED = 130  # as shells report what Ctrl-C has ended
+from .options import HomeOption, ProfileOption, enable_interrupts
+
+CriticName = Literal["rl", "sft"]
+Conditioning = Literal["last", "all"]
 
 
-@dataclass(frozen=True)
-class GenerateCommand:
-    """What the command line asks for; `rules` are those that it names."""
+def generate(
+    text: Annotated[
+        str, typer.Argument(help="What to tell; `<image>` may stand for the given pictures.")
+    ],
+    image: Annotated[
+        list[Path] | None,
+        typer.Option(help="A picture to go on from or to describe; may be given several times."),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Where the story goes: a file .html, .md or .zip. Default: a new story.html here."
+        ),
+    ] = None,
+    profile: ProfileOption = "sketch",
+    home: HomeOption = ".interleave",
+    critic: Annotated[
+        CriticName | None,
+        typer.Option(help="Checkpoint that judges, by its training; default: the one in use."),
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Other pictures of the same request.")] = None,
+    t_max: Annotated[int | None, typer.Option(help="Attempts allowed for a step.")] = None,
+    on_exhausted: Annotated[
+        OnExhausted | None,
+        typer.Option(help="When none is accepted: keep the last or the best one, or stop."),
+    ] = None,
+    conditioning: Annotated[
+        Conditioning | None,
+        typer.Option(help="What the generator is shown: the last picture, or all of the story."),
+    ] = None,
+    candidates: Annotated[
+        int | None, typer.Option(help="Pictures drawn for each prompt; the first good one counts.")
+    ] = None,
+    max_steps: Annotated[
+        int | None, typer.Option(help="A plan with more steps is refused.")
+    ] = None,
+    draw_ahead: Annotated[
+        bool | None,
+        typer.Option(help="Draw the next step while the critic still looks at this one."),
+    ] = None,
+) -> None:
+    """Tell one story, and keep it as a file.
 
-    text: str
-    images: Sequence[Path]
-    rules: Mapping[str, object]
-    critic: str | None
+    What a profile says in section loop holds where an option is left out.
 
-    def request(self, profile: Profile) -> GenerationRequest:
-        """The request, by the profile's rules where none are named.
-
-        Raises:
-            FoundryError: a rule or the text cannot be, or a picture cannot be read.
-        """
-        pictures = tuple(map(read_picture, self.images))
-        check_text(self.text, len(pictures))
-        rules = options_of(profile.loop, self.rules)
-        return GenerationRequest(self.text, pictures, rules, self.critic)
-
-
-def generate_in_terminal(wish: GenerateCommand, profile: str, root: str, out: Path | None) -> int:
-    """Tell a story, show how it goes, and write it down; the exit status.
-
-    Args:
-        out: see `output_file`.
-
-    Raises:
-        FoundryError: the wish cannot be fulfilled, or the story not be written.
+    Example: `interleave generate "How to build a snowman" --out snowman.html`
     """
-    settings, home = load_profile(profile), Home(root)
-    request, path = wish.request(settings), output_file(out)
-    screen, started = GenerationScreen(request.rules), time.monotonic()
-    try:
-        with _term_like_ctrl_c():
-            story = asyncio.run(_told(request, settings, home, screen))
-    except KeyboardInterrupt:
-        screen.say("cancelled")
-        return CANCELLED
-    if story.steps:
-        write_generation(story, path)
-        screen.say(f"{_counted(story)} in {time.monotonic() - started:.1f} s: {path}")
-    if isinstance(story.ending, TrajectoryFailed):
-        raise FoundryError(story.ending.reason)
-    return 0
+    from .generate_screen import GenerateCommand, generate_in_terminal
 
-
-async def _told(
-    request: GenerationRequest, profile: Profile, home: Home, screen: GenerationScreen
-) -> GenerationState:
-    story = GenerationState(request.text, request.pictures)
-    with screen.working():
-        async with (
-            PromotedAgentResolver(profile, home) as casting,
-            GenerationRunner(home, profile.limits) as teller,
-        ):
-            cast = await casting.cast(request.critic)
-            check_conditioning(request.rules, cast.roles.generator)
-            async with aclosing(teller.tell(request, cast)) as events:
-                async for event in events:
-                    story.note(event)
-                    screen.note(event)
-    return story
-
-
-def _counted(story: GenerationState) -> str:
-    pictures, attempts = len(story.pictures), sum(len(step.attempts) for step in story.steps)
-    if not attempts:
-        return "An answer in words"
-    return f"{pictures} {'picture' if pictures == 1 else 'pictures'} of {attempts} drawn"
-
-
-@contextmanager
-def _term_like_ctrl_c() -> Iterator[None]:
-    """A story that is told to end is cancelled, and kept as far as it got."""
-    before = signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    enable_interrupts()
+    options = {
+        "seed": seed,
+        "t_max": t_max,
+        "on_exhausted": on_exhausted,
+        "conditioning": conditioning,
+        "candidates": candidates,
+        "max_steps": max_steps,
+        "draw_ahead": draw_ahead,
+    }
+    chosen = {name: value for name, value in options.items() if value is not None}
+    command = GenerateCommand(text, image or [], chosen, critic)
+    raise typer.Exit(generate_in_terminal(command, profile, home, out))

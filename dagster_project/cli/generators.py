@@ -1,39 +1,88 @@
-"""The table that `interleave generator list` prints."""
+"""`interleave generator list` and `interleave generator serve`: the models that draw."""
 
-from rich.console import Console
-from rich.table import Table as RichTable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from assets.core.profile import load_profile
-from inference.backends.diffusers.availability import missing_requirements
-from inference.backends.diffusers.registry import PictureModel, Registry, load_registry
+import typer
 
+from .options import ProfileOption
+
+if TYPE_CHECKING:
+    from inference.backends.diffusers.registry import PictureModel
+
+Device = Literal["auto", "cpu", "cuda"]
 _COLUMNS = ("name", "model", "can", "backend", "usable here")
 
+app = typer.Typer(no_args_is_help=True, help="The generators that draw the pictures.")
 
-def print_generators(profile_name: str) -> None:
-    """All models that the profile knows, the project's own first."""
-    profile = load_profile(profile_name)
-    registry = load_registry(profile.diffusers.registry)
+
+@app.command("list")
+def list_generators(profile: ProfileOption = "sketch") -> None:
+    """List the models that can draw: what each can do, and whether it can be used here."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from assets.core.profile import load_profile
+    from inference.backends.diffusers.registry import load_registry
+
+    models = load_registry(load_profile(profile).diffusers.registry).models
+    grid = Table(*_COLUMNS, box=None, header_style="bold")
+    for name, model in models.items():
+        grid.add_row(name, _weights(model), ", ".join(model.can), model.backend, _usable(model))
     console = Console()
-    console.print(_grid(registry))
-    for name, model in registry.models.items():
+    console.print(grid)
+    for name, model in models.items():
         if model.note:
             console.print(f"[bold]{name}[/]: {model.note}", highlight=False)
 
 
-def _grid(registry: Registry) -> RichTable:
-    grid = RichTable(*_COLUMNS, box=None, header_style="bold")
-    for name, model in registry.models.items():
-        grid.add_row(name, _weights(model), ", ".join(model.can), model.backend, _usable(model))
-    return grid
-
-
-def _weights(model: PictureModel) -> str:
+def _weights(model: "PictureModel") -> str:
     revision = f" {model.revision_shown}" if model.revision else ""
     lora = " + LoRA" if model.lora else ""
     return f"{model.model}{revision}{lora}"
 
 
-def _usable(model: PictureModel) -> str:
+def _usable(model: "PictureModel") -> str:
+    from inference.backends.diffusers.availability import missing_requirements
+
     reasons = missing_requirements(model)
     return f"[yellow]no: {', '.join(reasons)}[/]" if reasons else "[green]yes[/]"
+
+
+@app.command("serve")
+def serve_generator(
+    model: Annotated[
+        str, typer.Argument(help="Name, as `interleave generator list` shows it, or `sketch`.")
+    ],
+    registry: Annotated[
+        Path | None, typer.Option(help="YAML file with more models, as profiles name it.")
+    ] = None,
+    replicas: Annotated[
+        int | None, typer.Option(min=1, help="Copies of the model; default one for each GPU.")
+    ] = None,
+    host: Annotated[
+        str,
+        typer.Option(help="Address to listen on; beyond loopback INTERLEAVE_IMAGES_KEY is needed."),
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on.")] = 8010,
+    batch: Annotated[int, typer.Option(min=1, help="Pictures drawn at once, at most.")] = 4,
+    queue: Annotated[int, typer.Option(min=0, help="Pictures that may wait; more are 429.")] = 64,
+    device: Annotated[
+        Device, typer.Option(help="auto: a GPU for each replica where there are any.")
+    ] = "auto",
+    ray: Annotated[
+        str | None,
+        typer.Option(help="Address of a running Ray cluster, from one of its nodes; default none."),
+    ] = None,
+) -> None:
+    """Serve a model over OpenAI's images API, with replicas on Ray Serve.
+
+    Example: `interleave generator serve sketch`
+    """
+    from inference.images_server.serving import serve_images
+    from inference.images_server.settings import ImagesServerSettings
+
+    settings = ImagesServerSettings(
+        host=host, port=port, replicas=replicas, batch=batch, queue=queue, device=device, ray=ray
+    )
+    serve_images(model, registry, settings, lambda line: typer.echo(line, err=True))

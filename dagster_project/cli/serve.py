@@ -1,33 +1,43 @@
 """`interleave serve`: a profile's service on a home."""
 
+from typing import Annotated
+
 import typer
 
-from assets.core.profile import load_profile
-from inference.generation.agent_resolver import PromotedAgentResolver
-from inference.service.server import serve
-from warehouse import Home
+from .options import HomeOption, ProfileOption
 
 
-def serve_in_terminal(profile: str, root: str, host: str | None, port: int | None) -> None:
-    """Serve until Ctrl-C or TERM.
+def serve(
+    profile: ProfileOption = "sketch",
+    home: HomeOption = ".interleave",
+    host: Annotated[
+        str | None,
+        typer.Option(
+            help="Address to listen on; beyond loopback INTERLEAVE_SERVICE_KEYS is needed."
+        ),
+    ] = None,
+    port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="Port to listen on; 0: any free one.")
+    ] = None,
+) -> None:
+    """Serve stories over OpenAI's Responses and chat APIs, until Ctrl-C.
 
-    Args:
-        host, port: None: the profile's.
-
-    Raises:
-        FoundryError: it cannot be served.
+    What else may be set is in the profile's section `service`.
     """
-    settings, home = load_profile(profile), Home(root)
-    given = {"host": host, "port": port}
-    chosen = settings.service.model_copy(
-        update={name: value for name, value in given.items() if value is not None}
-    )
-    casting = PromotedAgentResolver(settings, home, chosen.agents)
-    serve(
-        home,
-        casting,
+    from assets.core.profile import load_profile
+    from inference.generation.agent_resolver import PromotedAgentResolver
+    from inference.service import server
+    from warehouse import Home
+
+    settings, lake = load_profile(profile), Home(home)
+    changes = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
+    service = settings.service.model_copy(update=changes)
+    resolver = PromotedAgentResolver(settings, lake, service.agents)
+    server.serve(
+        lake,
+        resolver,
         settings.loop,
         settings.limits,
-        chosen,
+        service,
         lambda line: typer.echo(line, err=True),
     )

@@ -9,7 +9,7 @@ import pytest
 from assets.core.foundry import FoundryResource
 from dagster_project.instance import open_instance
 from dagster_project.run import run_lineage
-from dagster_project.stages import selected
+from dagster_project.stages import select_nodes
 from interleave_foundry import query
 from schemas.trajectories import ATTEMPTS
 from warehouse import refresh_views
@@ -33,7 +33,7 @@ def everything_is_made_once(foundry):
     with open_instance(foundry.home) as instance:
         first = run_lineage(foundry, instance, shards=2, jobs=2)
         again = run_lineage(foundry, instance, shards=2, jobs=2)
-    expected = {node.name for node in selected([], foundry.settings)}
+    expected = {node.name for node in select_nodes([], foundry.settings)}
     assert {name.partition("[")[0] for name in first.materialized} == expected
     assert not again.materialized
 

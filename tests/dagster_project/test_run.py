@@ -11,7 +11,7 @@ from dagster_project import jobs
 from dagster_project.definitions import ASSETS, CHECKS, defs
 from dagster_project.instance import open_instance
 from dagster_project.run import QUIET, run_lineage
-from dagster_project.stages import selected
+from dagster_project.stages import select_nodes
 from interleave_foundry import query
 from schemas import FoundryError
 from schemas.prompts import TEMPLATES
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 
 def test_a_run_makes_everything_and_a_second_one_nothing(foundry, instance):
     first = run_lineage(foundry, instance, shards=1)
-    assert len(first.materialized) == len(selected([], foundry.settings)) and not first.reused
+    assert len(first.materialized) == len(select_nodes([], foundry.settings)) and not first.reused
 
     refresh_views(foundry.home)
     counts = query(

@@ -12,7 +12,7 @@ import pytest
 
 from assets.core.foundry import FoundryResource
 from assets.evaluation.variants import VARIANTS
-from dagster_project import retraining
+from dagster_project import jobs, sensors
 from dagster_project.definitions import ASSETS, CHECKS
 from dagster_project.instance import open_instance
 from dagster_project.run import QUIET, run_lineage
@@ -129,7 +129,7 @@ def test_retraining_on_the_same_rows_is_evaluation_only(trained, foundry, instan
     versions = [(row.name, row.version) for row in CheckpointRegistry(foundry.home).rows()]
     here = dg.Definitions(
         ASSETS,
-        jobs=[retraining.retrain_planner],
+        jobs=[jobs.retrain_planner],
         asset_checks=CHECKS,
         resources={"foundry": foundry},
     )
@@ -180,11 +180,10 @@ def test_versions_are_listed_put_in_use_and_taken_back_by_command(trained, found
 def test_new_rows_start_a_training_once_they_are_exported(trained, foundry, instance):
     def requested():
         with dg.build_sensor_context(instance=instance, resources={"foundry": foundry}) as context:
-            ticked = list(retraining.retrain_when_grown(context))
-        asked = [tick.job_name for tick in ticked if isinstance(tick, dg.RunRequest)]
-        return asked, [tick.skip_message for tick in ticked if isinstance(tick, dg.SkipReason)]
+            result = sensors.retrain_when_grown.evaluate_tick(context)
+        return [request.job_name for request in result.run_requests or []], result.skip_message
 
-    assert requested() == ([], ["retrain_planner: 0 new rows", "retrain_critic: 0 new rows"])
+    assert requested() == ([], "retrain_planner: 0 new rows; retrain_critic: 0 new rows")
     rows = foundry.rows(PLANNER_SFT)
     more = [row.model_copy(update={"row_id": f"{row.row_id}-again"}) for row in rows[:5]]
     foundry.home.lake.write(PLANNER_SFT, [*rows, *more])

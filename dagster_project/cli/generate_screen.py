@@ -1,0 +1,194 @@
+"""Runs one request and shows its progress: progress on stderr, text of the answer on stdout."""
+
+import asyncio
+import signal
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import aclosing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from assets.core.profile import Profile, load_profile
+from inference.events import (
+    AttemptJudged,
+    Event,
+    ImageGenerated,
+    PlanReady,
+    StepAccepted,
+    StepExhausted,
+    StepStarted,
+    TextEmitted,
+    TrajectoryFailed,
+)
+from inference.generation.agent_resolver import PromotedAgentResolver
+from inference.generation.files import output_file, read_image, write_generation
+from inference.generation.generation_state import GenerationState
+from inference.generation.requests import (
+    GenerationOptions,
+    GenerationRequest,
+    check_text,
+    override_options,
+)
+from inference.generation.runner import GenerationRunner
+from inference.loop import check_conditioning
+from inference.roles import PlanStep
+from schemas import FoundryError
+from warehouse import Home
+
+CANCELLED = 130  # exit status after SIGINT, as in shells
+
+
+@dataclass(frozen=True)
+class GenerateCommand:
+    """The command line's request; `options` are those that it sets."""
+
+    text: str
+    images: Sequence[Path]
+    options: Mapping[str, object]
+    critic: str | None
+
+    def request(self, profile: Profile) -> GenerationRequest:
+        """The request, with the profile's options where none are set.
+
+        Raises:
+            FoundryError: an option or the text is invalid, or an image cannot be read.
+        """
+        images = tuple(map(read_image, self.images))
+        check_text(self.text, len(images))
+        return GenerationRequest(
+            self.text, images, override_options(profile.loop, self.options), self.critic
+        )
+
+
+def generate_in_terminal(
+    command: GenerateCommand, profile_name: str, root: str, out: Path | None
+) -> int:
+    """Run a request, show its progress and write the sequence; returns the exit status.
+
+    Args:
+        out: see `output_file`.
+
+    Raises:
+        FoundryError: the request is invalid or failed, or the file cannot be written.
+    """
+    profile, home = load_profile(profile_name), Home(root)
+    request, path = command.request(profile), output_file(out)
+    screen, started = GenerationScreen(request.options), time.monotonic()
+    try:
+        with _sigterm_as_sigint():
+            state = asyncio.run(_generate(request, profile, home, screen))
+    except KeyboardInterrupt:
+        screen.print("cancelled")
+        return CANCELLED
+    if state.steps:
+        write_generation(state, path)
+        screen.print(f"{_summary(state)} in {time.monotonic() - started:.1f} s: {path}")
+    if isinstance(state.ending, TrajectoryFailed):
+        raise FoundryError(state.ending.reason)
+    return 0
+
+
+async def _generate(
+    request: GenerationRequest, profile: Profile, home: Home, screen: "GenerationScreen"
+) -> GenerationState:
+    state = GenerationState(request.text, request.images)
+    with screen.status():
+        async with (
+            PromotedAgentResolver(profile, home) as resolver,
+            GenerationRunner(home, profile.limits) as runner,
+        ):
+            resolved = await resolver.resolve(request.critic)
+            check_conditioning(request.options, resolved.roles.generator)
+            async with aclosing(runner.run(request, resolved)) as events:
+                async for event in events:
+                    state.note(event)
+                    screen.show(event)
+    return state
+
+
+def _summary(state: GenerationState) -> str:
+    images, attempts = len(state.images), sum(len(step.attempts) for step in state.steps)
+    if not attempts:
+        return "An answer in text"
+    return f"{images} {'picture' if images == 1 else 'pictures'} from {attempts} attempts"
+
+
+@contextmanager
+def _sigterm_as_sigint() -> Iterator[None]:
+    """SIGTERM cancels like SIGINT: finished calls stay in the journal."""
+    before = signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+class GenerationScreen:
+    """Shows events: a line for each finished step, and a moving status line on terminals."""
+
+    def __init__(self, options: GenerationOptions) -> None:
+        self._options = options
+        self._console = Console(stderr=True, highlight=False)
+        self._status = self._console.status("Loading the agents")
+
+    @contextmanager
+    def status(self) -> Iterator[None]:
+        """Show the status line inside the context."""
+        with self._status:
+            yield
+
+    def print(self, line: str) -> None:
+        """Print a line on stderr."""
+        self._console.print(_printable(line), markup=False, soft_wrap=True)
+
+    def show(self, event: Event) -> None:
+        """Show the next event."""
+        match event:
+            case PlanReady(plan=plan):
+                count = len(plan.steps)
+                self.print(f"{count} {'step' if count == 1 else 'steps'} planned")
+            case StepStarted(step=step):
+                self._update(step, "drawing attempt 1")
+            case ImageGenerated(step=step, iteration=iteration):
+                self._update(step, f"the critic judges attempt {self._attempt(iteration)}")
+            case AttemptJudged(draw=draw, verdict=verdict) if not verdict.accepted:
+                following = min(self._attempt(draw.iteration) + 1, self._options.t_max)
+                self._update(draw.step, f"drawing attempt {following}")
+            case StepAccepted(step=step, chosen=chosen):
+                number = self._attempt(chosen.draw.iteration)
+                self._finish(step, f"accepted at attempt {number}")
+            case StepExhausted(step=step, chosen=chosen):
+                outcome = "one of them is used" if chosen else "the sequence ends here"
+                self._finish(step, f"none of {self._options.t_max} attempts accepted, {outcome}")
+            case TextEmitted(step=step, text=text):
+                self._print_text(step, text)
+
+    def _attempt(self, iteration: int) -> int:
+        return iteration // self._options.candidates + 1
+
+    def _update(self, step: PlanStep, activity: str) -> None:
+        # `Text` does not interpret square brackets.
+        self._status.update(Text(_printable(f"{_title(step)}: {activity}")))
+
+    def _finish(self, step: PlanStep, outcome: str) -> None:
+        self.print(f"{_title(step)}: {outcome}")
+
+    def _print_text(self, step: PlanStep, text: str) -> None:
+        """Text goes to stdout; the status line on stderr pauses meanwhile."""
+        self._status.stop()
+        self.print(_title(step))
+        typer.echo(_printable(text))
+        self._status.start()
+
+
+def _title(step: PlanStep) -> str:
+    return f"{step.step_number}. {step.step_name}"
+
+
+def _printable(text: str) -> str:
+    """Text of models and users without control characters, which could command a terminal."""
+    return "".join(letter if letter.isprintable() or letter in "\n\t" else " " for letter in text)

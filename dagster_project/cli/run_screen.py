@@ -1,0 +1,158 @@
+"""What `interleave run` shows: progress of each asset, the first sequences, a summary."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
+from rich.progress import TimeElapsedColumn as Elapsed
+from rich.table import Table as RichTable
+
+from assets.core.foundry import FoundryResource
+from assets.core.progress import LogProgress, ProgressFactory, reporting_to
+from assets.trajectories import gallery
+from assets.trajectories.estimate import Estimate, estimate
+from schemas import TABLES, Table
+from warehouse import Home, refresh_views
+from warehouse.sql import run_sql
+
+from ..instance import open_instance
+from ..run import LineageResult, run_lineage
+
+EXAMPLE_SQL = """\
+select category, count(*) as attempts, round(avg(accepted::int), 2) as accepted,
+       round(avg(overall), 1) as score
+from attempts join scores using (trajectory_id, step_number, iteration)
+join prompts on attempts.prompt_id = prompts.prompt_id
+group by category order by attempts desc"""
+
+
+def run_in_terminal(
+    profile: str, root: str, size: str, select: list[str], jobs: int, force: bool = False
+) -> None:
+    """Bring the lineage up to date, show its progress, then print a summary."""
+    console = Console()
+    foundry = FoundryResource(profile=profile, root=root, size=size)
+    started = time.monotonic()
+    with (
+        open_instance(foundry.home, foundry.settings.cluster) as instance,
+        _progress(console) as progress,
+        reporting_to(progress),
+    ):
+        result = run_lineage(
+            foundry,
+            instance,
+            foundry.shards,
+            select,
+            announce=console.print,
+            after_shards=lambda: _show_sequences(console, foundry.home, fresh=True),
+            jobs=jobs,
+            force=force,
+        )
+    refresh_views(foundry.home)
+    _summarize(console, foundry, result, time.monotonic() - started)
+
+
+def estimate_in_terminal(profile: str, root: str, size: str) -> None:
+    """Print what the trajectories of a size would take; nothing is called."""
+    foundry = FoundryResource(profile=profile, root=root, size=size)
+    expected = estimate(foundry, foundry.shards)
+    console = Console()
+    console.print(f"{expected.trajectories:,} trajectories\n")
+    console.print(_estimate_grid(expected))
+    console.print(
+        f"\nabout {expected.usd:,.2f} USD, {expected.gpu_hours:,.1f} GPU hours and "
+        f"{expected.disk_gb:,.1f} GB of images; hours are those of a role alone, with all of its "
+        "slots"
+    )
+
+
+def _estimate_grid(expected: Estimate) -> RichTable:
+    columns = ("role", "model", "calls", "tokens in", "tokens out", "hours", "GPU hours", "USD")
+    grid = RichTable(*columns, "known from", box=None, header_style="bold")
+    for role in expected.roles:
+        grid.add_row(
+            role.role,
+            role.model,
+            f"{role.calls:,}",
+            f"{role.input_tokens:,}",
+            f"{role.output_tokens:,}",
+            f"{role.hours:,.1f}",
+            f"{role.gpu_hours:,.1f}" if role.gpu_hours else "-",
+            "no price" if role.usd is None else f"{role.usd:,.2f}",
+            f"{role.measured:,} calls here" if role.measured else "assumed",
+        )
+    return grid
+
+
+class BarProgress:
+    """A bar for an asset and shard, which appears with the first update."""
+
+    def __init__(self, bars: Progress, label: str) -> None:
+        self._bars, self._label = bars, label
+        self._task: TaskID | None = None
+
+    def update(self, done: int, total: int, note: str = "") -> None:
+        if self._task is None:
+            self._task = self._bars.add_task(self._label, total=total, note=note)
+        self._bars.update(self._task, completed=done, total=total, note=note)
+
+
+@contextmanager
+def _progress(console: Console) -> Iterator[ProgressFactory]:
+    """Bars on a terminal, else a line for each asset every ten seconds."""
+    if not console.is_terminal:
+        yield lambda label: LogProgress(lambda line: console.print(line, soft_wrap=True), label)
+        return
+    with Progress(
+        TextColumn("{task.description:<34}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        Elapsed(),
+        TextColumn("[dim]{task.fields[note]}"),
+        console=console,
+    ) as bars:
+        yield lambda label: BarProgress(bars, label)
+
+
+def _summarize(
+    console: Console, foundry: FoundryResource, result: LineageResult, seconds: float
+) -> None:
+    counts = f"{len(result.materialized)} materialized, {len(result.reused)} reused"
+    console.print(f"\n[bold]{counts}[/bold] in {seconds:.0f} s\n")
+    console.print(_row_counts(foundry.home))
+    _show_sequences(console, foundry.home, fresh=bool(result.materialized))
+    _show_query(console, foundry.home)
+    if foundry.reduced:
+        console.print(
+            f"\nAt size {foundry.chosen_size} trainings and evaluation are short: they show the "
+            "whole lineage; [bold]--size full[/bold] trains agents that are good enough to be promoted."
+        )
+    console.print("\nNext: [bold]make ui[/bold] opens the lineage in Dagster on port 3000.")
+
+
+def _row_counts(home: Home) -> RichTable:
+    grid = RichTable("table", "rows", "what a row is", box=None, header_style="bold")
+    grid.columns[1].justify = "right"
+    for table in TABLES.values():
+        grid.add_row(table.name, f"{_rows(home, table):,}", table.description.split(":")[0])
+    return grid
+
+
+def _rows(home: Home, table: Table) -> int:
+    return sum(home.lake.rows(table, partition) for partition in home.lake.partitions(table))
+
+
+def _show_sequences(console: Console, home: Home, fresh: bool) -> None:
+    """Contact sheet and page of some sequences, written again only when something changed."""
+    folder = home.local / "stories"
+    sheet, page = folder / "contact_sheet.png", folder / "story.html"
+    if fresh or not (sheet.exists() and page.exists()):
+        gallery.write_showcase(home, folder)
+    console.print(f"\n[bold]Look:[/bold] {page}\n      {sheet}\n", soft_wrap=True)
+
+
+def _show_query(console: Console, home: Home) -> None:
+    console.print(f'\n[bold]Ask:[/bold] interleave sql "{EXAMPLE_SQL}"\n', highlight=False)
+    console.print(run_sql(home, EXAMPLE_SQL).decode(), highlight=False)

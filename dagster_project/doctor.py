@@ -1,0 +1,273 @@
+"""The checks of `interleave doctor`: packages, keys, endpoints, weights and GPUs of a profile."""
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from urllib.error import URLError
+from urllib.request import urlopen
+
+from rich.console import Console
+
+from assets.core.profile import PostgresSettings, Profile, load_profile
+from inference.backends.providers.endpoints import EndpointSettings
+from inference.backends.health_check import PROVIDERS, reach
+from inference.backends.providers.settings import RemoteModel
+from schemas import FoundryError
+from training.base_model.settings import BaseModelSettings
+from training.environments import gpus
+from warehouse import Home
+
+from .instance_config import check_postgres
+
+_TIMEOUT_SECONDS = 5.0
+_DISK_GB = 5.0
+_LARGE_DISK_GB = 200.0  # for the weights of real models, and of what is trained from them
+_PACKAGES = {"openai": "openai", "gemini": "google-genai", "images": "openai"}
+_CLUSTER_PACKAGES = "run `make cluster`, which installs what is pinned"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The result of one check; `fix` says what to do where it failed."""
+
+    what: str
+    fix: str | None = None
+
+    @property
+    def ok(self) -> bool:
+        return self.fix is None
+
+
+def diagnose(profile_name: str, home: Home) -> list[Finding]:
+    """Check everything that a profile needs.
+
+    Raises:
+        FoundryError: there is no such profile, or it does not validate.
+    """
+    profile = load_profile(profile_name)
+    checks: list[Iterable[Finding]] = [
+        _home(home, profile),
+        _ensemble(profile),
+        _providers(profile),
+        _editscore(profile),
+        _generator(profile),
+        _checkpoints(profile, home),
+        _training(profile),
+        _cluster(profile, home),
+    ]
+    return [finding for check in checks for finding in check]
+
+
+def report(profile_name: str, root: str) -> bool:
+    """Print the findings; whether all of them are ok."""
+    console = Console(highlight=False)
+    findings = diagnose(profile_name, Home(root))
+    for finding in findings:
+        mark = "[green]ok[/green]     " if finding.ok else "[red]missing[/red]"
+        console.print(f"{mark} {finding.what}", soft_wrap=True)
+        if finding.fix:
+            console.print(f"        [bold]{finding.fix}[/bold]", soft_wrap=True)
+    missing = sum(not finding.ok for finding in findings)
+    verdict = f"{missing} of {len(findings)} missing" if missing else "all there"
+    console.print(f"\nprofile {profile_name}: {verdict}", soft_wrap=True)
+    return not missing
+
+
+def _home(home: Home, profile: Profile) -> Iterator[Finding]:
+    folder = home.local
+    folder.mkdir(parents=True, exist_ok=True)
+    if not os.access(folder, os.W_OK):
+        yield Finding(f"home {folder}", "it cannot be written: choose another with --home")
+    free = shutil.disk_usage(folder).free / 1e9
+    needed = _LARGE_DISK_GB if any(_gpus_needed(profile)) else _DISK_GB
+    fix = f"free {needed:g} GB, or choose another home" if free < needed else None
+    yield Finding(f"disk: {free:,.0f} GB free of {needed:g} GB wanted", fix)
+
+
+def _ensemble(profile: Profile) -> Iterator[Finding]:
+    if profile.roles.scorer == "ensemble" and profile.ensemble:
+        members = profile.ensemble.members.items()
+        named = ", ".join(f"{name} (weight {weight:g})" for name, weight in members)
+        yield Finding(f"ensemble of scorers: {named}")
+
+
+def _editscore(profile: Profile) -> Iterator[Finding]:
+    from inference.backends.editscore.availability import missing_requirements
+    from inference.backends.editscore.prompts import prompt_texts
+
+    if "editscore" not in profile.bound:
+        return
+    settings = profile.editscore
+    reasons = ", ".join(missing_requirements(settings))
+    remedy = "weights are downloaded for the first attempt, or by `hf download`"
+    fix = f"{reasons}; {remedy}" if reasons else None
+    yield Finding(f"scorer {settings.adapter or settings.model}", fix)
+    yield _resolved("wording of editscore", lambda: prompt_texts(settings).origin)
+
+
+def _providers(profile: Profile) -> Iterator[Finding]:
+    expansion = profile.prompts.expansion
+    for name in PROVIDERS:
+        roles = profile.bound.get(name, [])
+        expands = expansion is not None and expansion.backend == name
+        if not roles and not expands:
+            continue
+        yield _package(_PACKAGES[name])
+        settings = getattr(profile, name)
+        for role in roles:
+            yield _model(profile, name, role)
+        models = [getattr(settings, role, None) for role in roles]
+        if expansion and expands:
+            yield _priced(profile, name, "expander", expansion.model)
+            models.append(expansion.model)
+        endpoints = [one for model in models for one in settings.endpoints_of(model)]
+        for endpoint in dict.fromkeys(endpoints):
+            yield from _endpoint(name, endpoint)
+
+
+def _package(name: str, fix: str = "run `make setup`, which installs what is pinned") -> Finding:
+    try:
+        return Finding(f"package {name} {version(name)}")
+    except PackageNotFoundError:
+        return Finding(f"package {name}", fix)
+
+
+def _model(profile: Profile, backend: str, role: str) -> Finding:
+    model = getattr(getattr(profile, backend), role, None)
+    if model is None:
+        return Finding(f"{role} of backend {backend}", f"name a model at `{backend}.{role}`")
+    return _priced(profile, backend, role, model)
+
+
+def _priced(profile: Profile, backend: str, role: str, model: RemoteModel) -> Finding:
+    unpriced = profile.budget is not None and model.model not in profile.prices
+    fix = f"the profile has a budget: add `prices.{model.model}`" if unpriced else None
+    return Finding(f"{role}: {model.model} at {backend}", fix)
+
+
+def _endpoint(backend: str, endpoint: EndpointSettings) -> Iterator[Finding]:
+    key = None
+    if endpoint.key:
+        try:
+            key = endpoint.secret()
+            yield Finding(f"key {endpoint.key}")
+        except FoundryError:
+            yield Finding(f"key {endpoint.key}", f"put it in: export {endpoint.key}=...")
+    found = reach(backend, endpoint, key, _TIMEOUT_SECONDS)
+    yield Finding(f"{found.url} answers" if found.answers else found.url, found.problem)
+
+
+def _generator(profile: Profile) -> Iterator[Finding]:
+    from inference.backends.diffusers.availability import missing_requirements
+    from inference.backends.diffusers.model_selection import select_model
+
+    if profile.roles.generator != "diffusers":
+        return
+    settings = profile.diffusers
+    try:
+        choice = select_model(settings)
+    except FoundryError as error:
+        yield Finding(f"generator {settings.model}", str(error))
+        return
+    reasons = missing_requirements(choice.model, on_gpu=settings.device != "cpu")
+    remedy = "weights are downloaded for the first picture, or by `hf download`"
+    fix = f"{', '.join(reasons)}; {remedy} {choice.model.model}" if reasons else None
+    yield Finding(f"generator {choice.identity}", fix)
+
+
+def _checkpoints(profile: Profile, home: Home) -> Iterator[Finding]:
+    from inference.backends.checkpoint.checkpoint_refs import resolve
+
+    for role in ("planner", "critic"):
+        if getattr(profile.roles, role) != "checkpoint":
+            continue
+        reference = getattr(profile.checkpoint, role)
+        yield _resolved(f"{role} checkpoint: {reference}", partial(resolve, reference, role, home))
+
+
+def _resolved(what: str, resolve: Callable[[], object]) -> Finding:
+    try:
+        return Finding(f"{what} is {resolve()}")
+    except FoundryError as error:
+        return Finding(what, str(error))
+
+
+def _training(profile: Profile) -> Iterator[Finding]:
+    if profile.training is None:
+        return
+    needed = max(_gpus_needed(profile), default=0)
+    available = gpus()
+    if needed and profile.training.launcher.kind == "local":
+        short = available < needed
+        fix = "train on a machine that has them, or with `training.launcher: {kind: ray}`"
+        yield Finding(f"GPUs: {available} of {needed} for training", fix if short else None)
+    yield _base_model(profile.training.base_model)
+
+
+def _cluster(profile: Profile, home: Home) -> Iterator[Finding]:
+    cluster = profile.cluster
+    if cluster is None:
+        return
+    shared = None if not home.storage.is_local else "choose one that all nodes see, as s3://..."
+    yield Finding(f"home of all nodes: {home.root}", shared)
+    if cluster.ray:
+        yield (package := _package("dagster-ray", _CLUSTER_PACKAGES))
+        if package.ok:
+            yield _ray(cluster.ray.address)
+    if cluster.postgres:
+        yield (package := _package("dagster-postgres", _CLUSTER_PACKAGES))
+        if package.ok:
+            yield _postgres(cluster.postgres)
+
+
+def _ray(address: str) -> Finding:
+    """Whether the job server of the cluster says which version of Ray it is."""
+    try:
+        with urlopen(f"{address.rstrip('/')}/api/version", timeout=_TIMEOUT_SECONDS) as answer:
+            there = json.load(answer)["ray_version"]
+    except (URLError, OSError, ValueError, KeyError) as error:
+        reason = getattr(error, "reason", error)
+        fix = f"no job server ({reason}): `ray start --head`, or correct `cluster.ray.address`"
+        return Finding(f"Ray at {address}", fix)
+    here = version("ray")
+    other = f"here it is {here}: install the same on all nodes" if here != there else None
+    return Finding(f"Ray {there} at {address}", other)
+
+
+def _postgres(settings: PostgresSettings) -> Finding:
+    what = f"Postgres at {settings.host}:{settings.port}"
+    try:
+        check_postgres(settings)
+    except FoundryError as error:
+        return Finding(what, str(error))
+    return Finding(f"{what} answers")
+
+
+def _gpus_needed(profile: Profile) -> Iterator[int]:
+    from training.sft.recipe import read_recipe
+
+    if profile.training is None:
+        return
+    for settings in (profile.training.planner_sft, profile.training.critic_sft):
+        yield read_recipe(settings).gpus
+    yield profile.training.critic_rl.gpus
+
+
+def _base_model(settings: BaseModelSettings) -> Finding:
+    if settings.source != "huggingface":
+        return Finding(f"base model: {settings.source}")
+    what = f"base model: {settings.model} at {settings.revision}"
+    if settings.model and Path(settings.model).is_dir():
+        return Finding(what)
+    from huggingface_hub import try_to_load_from_cache
+
+    cached = try_to_load_from_cache(settings.model or "", "config.json", revision=settings.revision)
+    if isinstance(cached, str):
+        return Finding(f"{what}, downloaded")
+    token = "HF_TOKEN is set" if os.environ.get("HF_TOKEN") else "a gated model needs HF_TOKEN"
+    return Finding(what, f"not downloaded yet: `hf download {settings.model}` ({token})")
