@@ -1,4 +1,4 @@
-"""Our images server over a tiny random pipeline: what batches gain, and what a request costs.
+"""Our images server over a tiny random pipeline: gain of batches, overhead of a request.
 
 The server is the real one, with one replica on a Ray of its own. Run: `python -m
 bench.images_server`.
@@ -7,27 +7,24 @@ bench.images_server`.
 import asyncio
 import json
 import tempfile
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
-import uvicorn
 from openai import AsyncOpenAI
 
 from inference.backends import torch_cpu_shim
-from inference.images_server.app import make_app
-from inference.images_server.models import ServableImageModel, find_served
-from inference.images_server.ray_replicas import deployed
+from inference.images_server.models import ServableImageModel, find_servable
+from inference.images_server.ray_replicas import deploy
 from inference.images_server.settings import ImagesServerSettings
+from tests.inference.images_server.served_images import served, until
 
 CLIENTS = 16
 BATCH = 8
 SECONDS = 10.0
 SINGLES = 100
-MOST_SECONDS_TO_START = 300.0
 TINY = """
 models:
   tiny:
@@ -43,13 +40,13 @@ models:
 
 MEANING = {
     "images_batched_per_second": (
-        f"pictures a second of a tiny FLUX.2-klein (64x64, 4 steps), {CLIENTS} clients, drawn "
-        f"{BATCH} at once",
+        f"images a second of a tiny FLUX.2-klein (64x64, 4 steps), {CLIENTS} clients, batches "
+        f"of {BATCH}",
         "",
     ),
-    "images_one_by_one_per_second": ("the same, each picture by itself", ""),
+    "images_one_by_one_per_second": ("the same in batches of 1", ""),
     "images_overhead_ms_per_request": (
-        "of a request that is alone, outside the model: client, HTTP, Ray, PNG and base64",
+        "of a single request outside the model: client, HTTP, Ray, PNG and base64",
         "",
     ),
 }
@@ -73,39 +70,39 @@ def measure() -> dict[str, float]:
 
 def _tiny(folder: Path) -> ServableImageModel:
     torch_cpu_shim.install()  # before anything imports diffusers
-    from tests.inference.diffusers import tiny
+    from tests.inference.backends.diffusers import tiny
 
     tiny.build("Flux2KleinPipeline", folder / "pipeline")
     registry = folder / "tiny.yaml"
     registry.write_text(TINY.format(folder=folder / "pipeline"), "utf-8")
-    return find_served("tiny", registry)
+    return find_servable("tiny", registry)
 
 
 async def _rate(url: str) -> float:
-    """Pictures a second with all clients at work."""
+    """Images a second with all clients busy."""
     async with AsyncOpenAI(base_url=url, api_key="none", max_retries=0) as client:
-        await asyncio.gather(*(_draw(client) for _ in range(CLIENTS)))  # connections are open now
-        begun, done = time.perf_counter(), 0
+        await asyncio.gather(*(_draw(client) for _ in range(CLIENTS)))  # opens the connections
+        start, done = time.perf_counter(), 0
 
         async def worker() -> None:
             nonlocal done
-            while time.perf_counter() - begun < SECONDS:
+            while time.perf_counter() - start < SECONDS:
                 await _draw(client)
                 done += 1
 
         await asyncio.gather(*(worker() for _ in range(CLIENTS)))
-        return done / (time.perf_counter() - begun)
+        return done / (time.perf_counter() - start)
 
 
 async def _overhead(url: str) -> float:
-    """Seconds per request, less those that the server's own metrics say were the model's."""
+    """Seconds per request, less those in the model by the server's own metrics."""
     async with AsyncOpenAI(base_url=url, api_key="none", max_retries=0) as client:
         await _draw(client)
-        begun, model = time.perf_counter(), _model_seconds(url)
+        start, model = time.perf_counter(), _model_seconds(url)
         for _ in range(SINGLES):
             await _draw(client)
-        whole, model = time.perf_counter() - begun, _model_seconds(url) - model
-        return (whole - model) / SINGLES
+        total, model = time.perf_counter() - start, _model_seconds(url) - model
+        return (total - model) / SINGLES
 
 
 async def _draw(client: AsyncOpenAI) -> None:
@@ -120,29 +117,11 @@ def _model_seconds(url: str) -> float:
 
 @contextmanager
 def _server(model: ServableImageModel, **more: float) -> Iterator[str]:
-    settings = ImagesServerSettings(device="cpu", port=0, **more)  # type: ignore[arg-type]
-    with deployed(model, settings, "bench") as fleet:
-        app = make_app(model, fleet, settings)
-        server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning"))
-        thread = threading.Thread(target=server.run)
-        thread.start()
-        try:
-            yield _address(server)
-        finally:
-            server.should_exit = True
-            thread.join()
-
-
-def _address(server: uvicorn.Server) -> str:
-    """Once it is ready to draw."""
-    deadline = time.monotonic() + MOST_SECONDS_TO_START
-    while time.monotonic() < deadline:
-        time.sleep(0.2)
-        if server.started:
-            host, port = server.servers[0].sockets[0].getsockname()[:2]
-            if httpx.get(f"http://{host}:{port}/ready").is_success:
-                return f"http://{host}:{port}/v1"
-    raise TimeoutError("the server does not become ready")
+    """The address of a server that is ready."""
+    settings = ImagesServerSettings(device="cpu", **more)  # type: ignore[arg-type]
+    with deploy(model, settings, "bench") as replicas, served(model, replicas, settings) as server:
+        until(lambda: server.get("/ready").is_success)
+        yield f"{server.url}/v1"
 
 
 if __name__ == "__main__":

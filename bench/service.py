@@ -20,7 +20,7 @@ from typing import Any
 import httpx
 import psutil
 
-from inference.http.sockets import listening_socket
+from inference.http.server import listening_socket
 
 STREAMS = 100
 REQUESTS, WARM = 2_000, 1_000

@@ -1,1 +1,1 @@
-"""What our HTTP servers have in common: keys, limits, errors in OpenAI's shape, ports, signals."""
+"""What our HTTP servers share: authentication, errors, bodies, admission, disconnects, metrics."""

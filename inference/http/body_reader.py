@@ -1,93 +1,114 @@
-"""The bodies of requests: read in time, within a bound for all of them, and as strict JSON."""
+"""Reads request bodies in time, within a bound for all of them, as JSON or as a form."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from http import HTTPStatus
-from typing import TypeVar
 
 import orjson
-from fastapi import Request
-from pydantic import BaseModel, ValidationError
+from starlette.datastructures import UploadFile
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.types import Message
 
-from ..service.settings import RequestLimits
-from .errors import APIError, bad_request
+from .errors import APIError, Model, bad_request, validate
 
-Model = TypeVar("Model", bound=BaseModel)
-
-_SOON_SECONDS = 2
+_RETRY_SECONDS = 2
 
 
-class Bodies:
-    """What is being read; one a server.
+class BodyReader:
+    """Reads the bodies of one server's requests.
 
-    Who sends slowly takes up no more than what has come, and that for a bounded time.
+    A slow client occupies only the bytes that have arrived, and for a limited time.
+
+    Args:
+        max_bytes: of all bodies that are being read.
+        seconds: that one body may take.
     """
 
-    def __init__(self, limits: RequestLimits) -> None:
-        self._limits = limits
-        self._held = 0
+    def __init__(self, max_bytes: int, seconds: float) -> None:
+        self._max_bytes, self._seconds = max_bytes, seconds
+        self._bytes = 0
 
-    async def read(self, request: Request) -> bytes:
-        """A body of JSON.
+    async def read_json(self, request: Request) -> bytes:
+        """The body of a request whose content type is JSON.
 
         Raises:
-            Refusal: it is of another kind, takes too long, or there are too many others.
-            ClientDisconnect: the client went away.
+            APIError: another content type, too slow, or too many bytes in all bodies.
+            ClientDisconnect: the client disconnected.
         """
-        if not request.headers.get("content-type", "").lower().startswith("application/json"):
+        if not _content_type(request).startswith("application/json"):
             raise bad_request("send JSON, as Content-Type: application/json")
-        try:
-            async with asyncio.timeout(self._limits.read_seconds):
-                return await self._read(request)
-        except TimeoutError:
-            message = "the request took too long to come"
-            raise APIError(HTTPStatus.REQUEST_TIMEOUT, message, retry=False) from None
+        async with self._counted(request) as counted:
+            return await counted.body()
 
-    async def _read(self, request: Request) -> bytes:
-        chunks: list[bytes] = []
+    async def read_form(
+        self, request: Request, max_files: int, max_fields: int
+    ) -> tuple[dict[str, str], list[tuple[str, bytes]]]:
+        """The fields of a `multipart/form-data` request, and its files in order.
+
+        Raises:
+            APIError, ClientDisconnect: as `read_json`, or it has too many parts.
+        """
+        if not _content_type(request).startswith("multipart/form-data"):
+            raise bad_request("send the images as files, in multipart/form-data")
+        fields, files = {}, []
+        try:
+            async with (
+                self._counted(request) as counted,
+                counted.form(max_files=max_files, max_fields=max_fields) as form,
+            ):
+                for name, value in form.multi_items():
+                    if isinstance(value, UploadFile):
+                        files.append((name, await value.read()))
+                    else:
+                        fields[name] = value
+        except HTTPException as error:
+            raise bad_request(error.detail) from None
+        return fields, files
+
+    @asynccontextmanager
+    async def _counted(self, request: Request) -> AsyncIterator[Request]:
+        """The request, whose bytes count and whose time is limited."""
         size = 0
+
+        async def receive() -> Message:
+            nonlocal size
+            message = await request.receive()
+            received = len(message.get("body", b""))
+            size += received
+            self._bytes += received
+            if self._bytes > self._max_bytes:
+                raise APIError(
+                    HTTPStatus.TOO_MANY_REQUESTS,
+                    "too many large requests are being received; try again",
+                    "queue_full",
+                    retry_after=_RETRY_SECONDS,
+                )
+            return message
+
         try:
-            async for chunk in request.stream():
-                chunks.append(chunk)
-                size += len(chunk)
-                self._held += len(chunk)
-                self._check_room()
-            return b"".join(chunks)
+            async with asyncio.timeout(self._seconds):
+                yield Request(request.scope, receive)
+        except TimeoutError:
+            message = "the request took too long to arrive"
+            raise APIError(HTTPStatus.REQUEST_TIMEOUT, message, retry=False) from None
         finally:
-            self._held -= size
-
-    def _check_room(self) -> None:
-        if self._held > self._limits.bodies:
-            raise APIError(
-                HTTPStatus.TOO_MANY_REQUESTS,
-                "too many large requests are coming in; try again",
-                "queue_full",
-                retry_after=_SOON_SECONDS,
-            )
+            self._bytes -= size
 
 
-def parsed(body: bytes, model: type[Model]) -> Model:
+def parse_json(body: bytes, model: type[Model]) -> Model:
     """A body as a request.
 
     Raises:
-        Refusal: it is not JSON as the standard has it, or of another form.
+        APIError: it is not standard JSON, or does not have the model's form.
     """
     try:
         content = orjson.loads(body)
     except orjson.JSONDecodeError as error:
         raise bad_request(f"the body is not valid JSON: {error}", code="invalid_json") from None
-    try:
-        return model.model_validate(content)
-    except ValidationError as error:
-        raise _problem(error) from None
+    return validate(content, model)
 
 
-def _problem(error: ValidationError) -> APIError:
-    """The first problem, by the name that the sender gave."""
-    first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-    name = ".".join(map(str, first["loc"])) or None
-    if first["type"] == "extra_forbidden":
-        return bad_request(f"no field is called {name} here", name, "unknown_parameter")
-    if first["type"] == "missing":
-        return bad_request(f"{name} is missing", name, "missing_required_parameter")
-    message = first["msg"].removeprefix("Value error, ")
-    return bad_request(f"{name}: {message}" if name else message, name, "invalid_value")
+def _content_type(request: Request) -> str:
+    return request.headers.get("content-type", "").lower()

@@ -1,24 +1,30 @@
-"""Refused requests, in the shape of OpenAI's errors."""
+"""API errors in OpenAI's shape, and how exceptions become them."""
 
 from http import HTTPStatus
-from typing import Any
+from typing import Any, TypeVar
 
-from fastapi import FastAPI, Request
-from fastapi.responses import JSONResponse, Response
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, ValidationError
+from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Match, Route
+
+Model = TypeVar("Model", bound=BaseModel)
 
 _TYPES = {429: "rate_limit_error"}
 
 
 class APIError(Exception):
-    """An answer that is an error.
+    """An error response.
 
     Args:
         status: of HTTP.
-        param: the field of the request that is to blame.
-        retry_after: seconds after which the same request may be taken.
-        retry: what OpenAI's clients are told about trying again by themselves; None: nothing.
+        param: the field of the request that caused it.
+        retry_after: seconds after which the same request may succeed.
+        retry: whether OpenAI's clients should retry by themselves (`X-Should-Retry`); None: their
+            own rules apply.
     """
 
     def __init__(
@@ -36,14 +42,13 @@ class APIError(Exception):
 
     @property
     def error(self) -> dict[str, Any]:
-        """As clients of OpenAI read it."""
+        """The field `error` of the body, in OpenAI's shape."""
         kind = _TYPES.get(self.status) or (
             "server_error" if self.status >= 500 else "invalid_request_error"
         )
         return {"message": self.message, "type": kind, "param": self.param, "code": self.code}
 
     def response(self) -> JSONResponse:
-        """The answer."""
         headers = {} if self.retry_after is None else {"Retry-After": str(self.retry_after)}
         if self.retry is not None:
             headers["X-Should-Retry"] = str(self.retry).lower()
@@ -51,47 +56,78 @@ class APIError(Exception):
 
 
 def bad_request(message: str, param: str | None = None, code: str | None = None) -> APIError:
-    """The request itself is to blame (400)."""
+    """The request is invalid (400)."""
     return APIError(HTTPStatus.BAD_REQUEST, message, code, param)
 
 
 def internal_error() -> APIError:
-    """A fault of ours, which the server's log tells and the answer does not (500)."""
+    """A bug of ours (500): details are in the server's log, not in the response."""
     return APIError(
-        HTTPStatus.INTERNAL_SERVER_ERROR, "something went wrong here; its log says what"
+        HTTPStatus.INTERNAL_SERVER_ERROR, "internal server error; the server's log has the details"
     )
 
 
-def install_error_handlers(app: FastAPI) -> None:
-    """Have every error of an application answered in OpenAI's shape."""
-    app.add_exception_handler(HTTPException, _no_such_endpoint)
-    app.add_exception_handler(APIError, _refused)
-    app.add_exception_handler(Exception, _failed)
+def validate(content: object, model: type[Model]) -> Model:
+    """Parsed JSON or form fields as a request.
+
+    Raises:
+        APIError: it does not have the model's form.
+    """
+    try:
+        return model.model_validate(content)
+    except ValidationError as error:
+        raise _invalid(error.errors()[0], ", ".join(model.model_fields)) from None
 
 
-async def _refused(request: Request, error: Exception) -> Response:
+def install_error_handlers(app: Starlette) -> None:
+    """Answer every error of an application in OpenAI's shape."""
+    app.add_exception_handler(HTTPException, _http_error)
+    app.add_exception_handler(APIError, _api_error)
+    app.add_exception_handler(RequestValidationError, _invalid_parameter)
+    app.add_exception_handler(Exception, _unexpected_error)
+
+
+def _invalid(problem: Any, known: str = "") -> APIError:
+    """The first problem that pydantic found, with the field's name as the client sent it."""
+    location, message = problem["loc"], problem["msg"].removeprefix("Value error, ")
+    name = ".".join(map(str, location)) or None
+    if problem["type"] == "extra_forbidden":
+        hint = f"; known fields: {known}" if len(location) == 1 else ""
+        return bad_request(f"unknown field {name}{hint}", name, "unknown_parameter")
+    if problem["type"] == "missing":
+        return bad_request(f"{name} is missing", name, "missing_required_parameter")
+    return bad_request(f"{name}: {message}" if name else message, name, "invalid_value")
+
+
+async def _api_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, APIError)
     return error.response()
 
 
-async def _no_such_endpoint(request: Request, error: Exception) -> Response:
+async def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     message = f"{request.method} {request.url.path}: {error.detail}"
     response = APIError(HTTPStatus(error.status_code), message).response()
     if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
-        response.headers["Allow"] = ", ".join(sorted(_methods(request)))
+        response.headers["Allow"] = ", ".join(sorted(_allowed_methods(request)))
     return response
 
 
-def _methods(request: Request) -> set[str]:
-    """What the path takes, over all of its routes."""
-    fitting = (
+def _allowed_methods(request: Request) -> set[str]:
+    """Methods of a path, over all its routes."""
+    matching = (
         route
         for route in request.app.routes
         if isinstance(route, Route) and route.matches(request.scope)[0] is not Match.NONE
     )
-    return {method for route in fitting for method in route.methods or ()}
+    return {method for route in matching for method in route.methods or ()}
 
 
-async def _failed(request: Request, error: Exception) -> Response:
+async def _invalid_parameter(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    first = error.errors()[0]
+    return _invalid({**first, "loc": first["loc"][1:]}).response()  # without "query" or "path"
+
+
+async def _unexpected_error(request: Request, error: Exception) -> Response:
     return internal_error().response()

@@ -5,65 +5,70 @@ from typing import Any
 
 from fastapi import FastAPI, Request, Response
 
-from ..http.auth_middleware import AuthMiddleware
+from ..http.auth import AuthMiddleware, Keys
 from ..http.errors import install_error_handlers
-from ..http.keys import Keys
-from . import responses
 from .handlers import ImageHandlers
 from .models import ServableImageModel
 from .ray_replicas import Readiness, ReplicaPool
-from .requests import read_edit, read_generation
 from .settings import ImagesServerSettings
-
-_PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 
 
 def make_app(
     model: ServableImageModel,
-    studio: ReplicaPool,
+    replicas: ReplicaPool,
     settings: ImagesServerSettings,
     keys: Keys | None = None,
-    tell: Callable[[Readiness], object] = lambda seen: None,
+    report: Callable[[Readiness], object] = lambda readiness: None,
 ) -> FastAPI:
     """The server's application.
 
     Args:
-        keys: what callers have to know; None: nothing.
-        tell: hears whenever readiness changes.
+        keys: accepted from callers; None: callers need no key.
+        report: called whenever readiness changes.
     """
-    desk = ImageHandlers(model, studio, settings, tell)
+    handlers = ImageHandlers(model, replicas, settings, report)
     # Pages of documentation would load scripts from elsewhere.
-    app = FastAPI(lifespan=desk.open, openapi_url=None)
-    app.add_middleware(AuthMiddleware, keys=keys or Keys(), most_bytes=settings.allowed.bytes)
+    app = FastAPI(lifespan=handlers.lifespan, openapi_url=None)
+    app.add_middleware(AuthMiddleware, keys=keys or Keys(), max_bytes=settings.allowed.bytes)
     install_error_handlers(app)
+    _add_operations(app, handlers)
 
     @app.post("/v1/images/generations")
     async def generations(request: Request) -> Response:
-        return await desk.serve("generations", read_generation, request)
+        return await handlers.generations(request)
 
     @app.post("/v1/images/edits")
     async def edits(request: Request) -> Response:
-        return await desk.serve("edits", read_edit, request)
+        return await handlers.edits(request)
 
     @app.get("/v1/models")
-    async def models() -> dict[str, Any]:
-        return responses.models(model)
+    async def list_models() -> dict[str, Any]:
+        return {"object": "list", "data": [_describe(model)]}
 
     @app.get("/v1/models/{name}")
-    async def one_model(name: str) -> dict[str, Any]:
-        desk.check_model(name)
-        return responses.model(model)
+    async def retrieve_model(name: str) -> dict[str, Any]:
+        handlers.check_model(name)
+        return _describe(model)
 
+    return app
+
+
+def _add_operations(app: FastAPI, handlers: ImageHandlers) -> None:
     @app.get("/health")
     async def health() -> dict[str, str]:
         return {"status": "alive"}
 
     @app.get("/ready")
     async def ready() -> dict[str, Any]:
-        return responses.readiness(desk.check_ready())
+        state = handlers.check_ready()
+        counts = {"replicas": state.running, "wanted": state.wanted}
+        return {"ready": True, **counts, "reason": state.reason}
 
     @app.get("/metrics")
     async def metrics() -> Response:
-        return Response(desk.metrics(), media_type=_PROMETHEUS)
+        return handlers.metrics()
 
-    return app
+
+def _describe(model: ServableImageModel) -> dict[str, Any]:
+    """A model as `/v1/models` lists it."""
+    return {"id": model.name, "object": "model", "created": 0, "owned_by": "interleave-foundry"}

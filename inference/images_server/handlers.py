@@ -1,84 +1,85 @@
-"""Takes requests for pictures, has them drawn, and keeps count."""
+"""From a request to its images: read it, admit it, generate on the replicas, answer."""
 
 import asyncio
+import base64
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from http import HTTPStatus
-from time import perf_counter
-from typing import Any, TypeVar
+from typing import Any
 
 import orjson
 from fastapi import FastAPI, Request, Response
 from starlette.requests import ClientDisconnect
 
+from warehouse.storage import first_line
+
 from ..backends.diffusers.generation_spec import GenerationSpec
+from ..engine.gather_or_cancel import gather_or_cancel
+from ..http.admission import AdmissionQueue
+from ..http.disconnect import run_while_connected
 from ..http.errors import APIError, bad_request, internal_error
-from . import responses
-from .admission import ImageAdmission
-from .health_monitor import HealthMonitor
 from .metrics import ImagesServerMetrics
 from .models import ServableImageModel
-from .ray_replicas import Readiness, ReplicaLost, ReplicaPool
-from .replica import DrawnImages, DrawRejected
-from .requests import ImageJob
-from .settings import ImageLimits, ImagesServerSettings
+from .ray_replicas import Readiness, ReplicaLostError, ReplicaPool
+from .replica import DrawnImage, DrawRejected
+from .requests import ImageJob, ImageRequestReader
+from .settings import ImagesServerSettings
 
-_SOON_SECONDS = 5
-_GONE = 499  # nginx's word for a client that went away; nobody reads the answer
-_READ_AT_ONCE = 16  # bodies; the others are left in the network
-_READ_SECONDS = 120
-
-Read = Callable[[Request, ImageLimits], Awaitable[ImageJob]]
-Result = TypeVar("Result")
+_RETRY_SECONDS = 5
+_CLIENT_CLOSED = 499  # nginx's status for a client that disconnected
+_HEALTH_CHECK_SECONDS = 1.0
 
 _log = logging.getLogger(__name__)
 
 
 class ImageHandlers:
-    """What is between HTTP and the replicas."""
+    """The endpoints of one model.
+
+    Args:
+        report: called whenever readiness changes.
+    """
 
     def __init__(
         self,
         model: ServableImageModel,
-        studio: ReplicaPool,
+        replicas: ReplicaPool,
         settings: ImagesServerSettings,
-        tell: Callable[[Readiness], object],
+        report: Callable[[Readiness], object],
     ) -> None:
-        self._model, self._studio, self._allowed = model, studio, settings.allowed
-        self._places = ImageAdmission(settings.queue + studio.wanted * settings.batch)
-        self._reading = asyncio.Semaphore(_READ_AT_ONCE)
-        self._watch, self._metrics = HealthMonitor(studio, tell), ImagesServerMetrics()
+        self._model, self._replicas, self._limits = model, replicas, settings.allowed
+        # Ray Serve's own bound counts only images without a replica, so it rejects parts of a burst
+        # for which there is room; and a request for several images is admitted or not as one.
+        self._queue = AdmissionQueue(
+            replicas.wanted * settings.batch, settings.queue, unit="images"
+        )
+        self._reader = ImageRequestReader(settings.allowed)
+        self._health = HealthMonitor(replicas, report)
+        self._metrics = ImagesServerMetrics()
 
     @asynccontextmanager
-    async def open(self, app: FastAPI) -> AsyncIterator[None]:
-        """The time during which the server runs."""
-        watching = asyncio.create_task(self._watch.run())
+    async def lifespan(self, app: FastAPI) -> AsyncIterator[None]:
+        """Watch the replicas while the server runs."""
+        monitor = asyncio.create_task(self._health.run())
         yield
-        watching.cancel()
+        monitor.cancel()
         with suppress(asyncio.CancelledError):
-            await watching
+            await monitor
 
-    async def serve(self, endpoint: str, read: Read, request: Request) -> Response:
-        """Answer a request for pictures, with pictures or with an error."""
-        try:
-            body = orjson.dumps(await self._answer(read, request))
-            response = Response(body, media_type="application/json")
-        except APIError as refusal:
-            response = refusal.response()
-        except ClientDisconnect:
-            response = Response(status_code=_GONE)
-        except Exception:
-            _log.exception("a request for pictures failed")
-            response = internal_error().response()
-        self._metrics.answered(endpoint, response.status_code)
-        return response
+    async def generations(self, request: Request) -> Response:
+        """`POST /v1/images/generations`."""
+        return await self._respond("generations", request, self._reader.read_generation)
+
+    async def edits(self, request: Request) -> Response:
+        """`POST /v1/images/edits`."""
+        return await self._respond("edits", request, self._reader.read_edit)
 
     def check_model(self, name: str) -> None:
-        """Take only the one that is served.
+        """Check that this model is served.
 
         Raises:
-            Refusal: it is another.
+            APIError: another one is (404).
         """
         if name != self._model.name:
             raise APIError(
@@ -89,90 +90,114 @@ class ImageHandlers:
             )
 
     def check_ready(self) -> Readiness:
-        """How many replicas can draw.
+        """How many replicas are running.
 
         Raises:
-            Refusal: none.
+            APIError: none (503).
         """
-        seen = self._watch.last
-        if not seen.ready:
+        state = self._health.last
+        if not state.ready:
             raise APIError(
                 HTTPStatus.SERVICE_UNAVAILABLE,
-                f"{seen.running} of {seen.wanted} replicas can draw: {seen.reason}",
+                f"{state.running} of {state.wanted} replicas are running: {state.reason}",
                 "not_ready",
-                retry_after=_SOON_SECONDS,
+                retry_after=_RETRY_SECONDS,
             )
-        return seen
+        return state
 
-    def metrics(self) -> bytes:
-        """In Prometheus' format."""
-        seen = self._watch.last
-        return self._metrics.text(self._places.used, seen.running, seen.wanted)
+    def metrics(self) -> Response:
+        """`GET /metrics`."""
+        return self._metrics.response(self._queue.admitted, self._health.last)
 
-    async def _answer(self, read: Read, request: Request) -> dict[str, Any]:
-        begun = perf_counter()
-        wish = await self._read(read, request)
-        self.check_model(wish.asked.model or self._model.name)
+    async def _respond(
+        self, endpoint: str, request: Request, read: Callable[[Request], Awaitable[ImageJob]]
+    ) -> Response:
+        try:
+            body = orjson.dumps(await self._generate(request, read))
+            response = Response(body, media_type="application/json")
+        except APIError as error:
+            response = error.response()
+        except ClientDisconnect:
+            response = Response(status_code=_CLIENT_CLOSED)
+        except Exception:
+            _log.exception("a request for images failed")
+            response = internal_error().response()
+        self._metrics.count_response(endpoint, response.status_code)
+        return response
+
+    async def _generate(
+        self, request: Request, read: Callable[[Request], Awaitable[ImageJob]]
+    ) -> dict[str, Any]:
+        start = time.perf_counter()
+        job = await read(request)
+        self.check_model(job.request.model or self._model.name)
         self.check_ready()
-        drawings = wish.drawings(self._model.manner)
-        with self._places.taken(len(drawings)):
-            drawn = await _while_awaited(request, self._all(drawings), self._allowed.seconds)
-        self._metrics.drawn(drawn, perf_counter() - begun)
-        return responses.pictures(drawings, drawn)
+        specs = job.specs(self._model.manner)
+        if len(specs) > self._queue.capacity:
+            message = f"this server takes no more than {self._queue.capacity} images at once"
+            raise bad_request(message, "n")
+        with self._queue.admit(count=len(specs)), self._queue.timed():
+            images = await self._generate_all(request, specs)
+        self._metrics.record(images, time.perf_counter() - start)
+        return _to_json(specs, images)
 
-    async def _read(self, read: Read, request: Request) -> ImageJob:
+    async def _generate_all(
+        self, request: Request, specs: Sequence[GenerationSpec]
+    ) -> list[DrawnImage]:
+        work = gather_or_cancel(*map(self._generate_one, specs))
         try:
-            async with self._reading, asyncio.timeout(_READ_SECONDS):
-                return await read(request, self._allowed)
+            return await run_while_connected(request, work, self._limits.seconds)
         except TimeoutError:
-            raise APIError(
-                HTTPStatus.REQUEST_TIMEOUT, "the request took too long to come"
-            ) from None
+            message = f"not finished in {self._limits.seconds:g} seconds"
+            raise APIError(HTTPStatus.GATEWAY_TIMEOUT, message, "timeout") from None
 
-    async def _all(self, drawings: Sequence[GenerationSpec]) -> list[DrawnImages]:
-        tasks = [asyncio.ensure_future(self._one(drawing)) for drawing in drawings]
+    async def _generate_one(self, spec: GenerationSpec) -> DrawnImage:
         try:
-            return await asyncio.gather(*tasks)
-        finally:
-            for task in tasks:  # where one is refused, nobody wants the others
-                task.cancel()
-
-    async def _one(self, drawing: GenerationSpec) -> DrawnImages:
-        try:
-            outcome = await self._studio.draw(drawing)
-        except ReplicaLost as error:
+            result = await self._replicas.draw(spec)
+        except ReplicaLostError as error:
             raise APIError(
                 HTTPStatus.SERVICE_UNAVAILABLE,
                 f"{error}; try again",
                 "replica_lost",
-                retry_after=_SOON_SECONDS,
+                retry_after=_RETRY_SECONDS,
             ) from error
-        if isinstance(outcome, DrawRejected):
-            raise bad_request(outcome.reason, code="cannot_be_drawn")
-        return outcome
+        if isinstance(result, DrawRejected):
+            raise bad_request(result.reason, code="cannot_be_drawn")
+        return result
 
 
-async def _while_awaited(
-    request: Request, work: Coroutine[Any, Any, Result], seconds: float
-) -> Result:
-    """The result of `work`, which is cancelled once the client goes away or time is up.
+class HealthMonitor:
+    """Looks at the replicas once a second; `last` is the newest state.
 
-    Raises:
-        ClientDisconnect, Refusal: accordingly.
+    Args:
+        report: called whenever the state changes.
     """
-    working, leaving = asyncio.create_task(work), asyncio.create_task(_left(request))
-    try:
-        await asyncio.wait({working, leaving}, timeout=seconds, return_when="FIRST_COMPLETED")
-        if working.done():
-            return working.result()
-        if leaving.done():
-            raise ClientDisconnect
-        raise APIError(HTTPStatus.GATEWAY_TIMEOUT, f"not drawn in {seconds:g} seconds", "timeout")
-    finally:
-        working.cancel()
-        leaving.cancel()
+
+    def __init__(self, replicas: ReplicaPool, report: Callable[[Readiness], object]) -> None:
+        self._replicas, self._report = replicas, report
+        self.last = Readiness(0, replicas.wanted, "replicas are being started")
+
+    async def run(self) -> None:
+        """Look until cancelled."""
+        while True:
+            state = await asyncio.to_thread(self._check)
+            if state != self.last:
+                self.last = state
+                self._report(state)
+            await asyncio.sleep(_HEALTH_CHECK_SECONDS)
+
+    def _check(self) -> Readiness:
+        try:
+            return self._replicas.readiness()
+        except Exception as error:  # Ray raises errors of all kinds
+            reason = f"Ray Serve does not answer: {first_line(error)}"
+            return Readiness(0, self._replicas.wanted, reason)
 
 
-async def _left(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
+def _to_json(specs: Sequence[GenerationSpec], images: Sequence[DrawnImage]) -> dict[str, Any]:
+    """Images in the order of the request, each with the seed that reproduces it."""
+    data = [
+        {"b64_json": base64.b64encode(image.data).decode(), "seed": spec.seed}
+        for spec, image in zip(specs, images, strict=True)
+    ]
+    return {"created": int(time.time()), "data": data, "output_format": "png"}

@@ -1,11 +1,9 @@
-"""What can be served: a model of diffusers, or the sketch world's generator."""
+"""What can be served: a pipeline of diffusers, or the sketch world's generator."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
-
-from warehouse import EncodedImage
 
 from ..backends.diffusers.generation_spec import GenerationSpec
 from ..backends.diffusers.model_selection import SelectedModel, select_model
@@ -17,7 +15,7 @@ from ..sketch_world.generator import SketchGenerator
 from ..sketch_world.settings import SketchSettings
 
 SKETCH = "sketch"
-_SIDE = 96  # sketches are multiples of it
+_SIDE = 96  # sides of sketches are multiples of it
 
 
 class ImageModel(Protocol):
@@ -31,7 +29,7 @@ class ImageModel(Protocol):
 class ServableImageModel(Protocol):
     """A model that a replica can load; it is sent to the replica's process.
 
-    `manner` is how it draws where a request says nothing else.
+    `manner` has the parameters that requests leave out.
     """
 
     @property
@@ -41,10 +39,10 @@ class ServableImageModel(Protocol):
     def manner(self) -> SamplingParams: ...
 
     def load(self, device: str, batch: int) -> ImageModel:
-        """Bring it into memory.
+        """Load it into memory.
 
         Raises:
-            BackendError: it is not there, or cannot be loaded.
+            BackendError: it is unavailable, or cannot be loaded.
         """
 
 
@@ -68,38 +66,38 @@ class Pipeline:
 
 @dataclass(frozen=True)
 class Sketch:
-    """The sketch world, which needs neither weights nor a GPU; it has no steps and no guidance."""
+    """The sketch world: no weights, no GPU, neither steps nor guidance."""
 
     name: str = SKETCH
     manner: SamplingParams = field(default_factory=lambda: SamplingParams(size="192x192"))
 
     def load(self, device: str, batch: int) -> ImageModel:
-        return _SketchImageModel()
+        return _SketchModel()
 
 
-class _SketchImageModel:
+class _SketchModel:
     def draw(
         self, drawings: Sequence[GenerationSpec], given_up: Callable[[], bool]
     ) -> Sequence[Drawn]:
-        return [_sketched(drawing, given_up) for drawing in drawings]
+        return [_draw_sketch(spec, given_up) for spec in drawings]
 
 
-def _sketched(drawing: GenerationSpec, given_up: Callable[[], bool]) -> Drawn:
-    if given_up():
-        return RetryableError("nobody waits for this picture any more")
+def _draw_sketch(spec: GenerationSpec, cancelled: Callable[[], bool]) -> Drawn:
+    if cancelled():
+        return RetryableError("the request for this image was cancelled")
     try:
-        generator = SketchGenerator(SketchSettings(picture_size=_side(drawing)))
-        return EncodedImage.of(generator.draw(drawing.prompt, drawing.images, drawing.seed).image)
+        generator = SketchGenerator(SketchSettings(picture_size=_side(spec)))
+        return generator.draw(spec.prompt, spec.images, spec.seed)
     except UnusableAnswerError as error:
         return error
 
 
-def _side(drawing: GenerationSpec) -> int:
-    if drawing.mask is not None:
+def _side(spec: GenerationSpec) -> int:
+    if spec.mask is not None:
         raise UnusableAnswerError(f"{SKETCH} takes no mask; leave it out")
-    if (drawing.manner.negative_prompt or "").strip():
+    if (spec.manner.negative_prompt or "").strip():
         raise UnusableAnswerError(f"{SKETCH} takes no negative prompt; leave it out")
-    width, height = drawing.manner.pixels or (2 * _SIDE, 2 * _SIDE)
+    width, height = spec.manner.pixels or (2 * _SIDE, 2 * _SIDE)
     if width != height or width % _SIDE:
         raise UnusableAnswerError(
             f"{SKETCH} draws squares whose side is a multiple of {_SIDE} pixels, such as 192x192, "
@@ -108,12 +106,12 @@ def _side(drawing: GenerationSpec) -> int:
     return width
 
 
-def find_served(reference: str, registry: Path | None) -> ServableImageModel:
+def find_servable(reference: str, registry: Path | None) -> ServableImageModel:
     """The model of a name.
 
     Args:
-        reference: a name of the registry, the folder of a pipeline, or `sketch`.
-        registry: a file with more models.
+        reference: a name in the registry, the folder of a pipeline, or `sketch`.
+        registry: a file with additional models.
 
     Raises:
         BackendError: there is none, or it is not for diffusers.

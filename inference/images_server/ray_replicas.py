@@ -1,4 +1,4 @@
-"""The replicas on Ray Serve: placed on nodes and GPUs, balanced, watched, and ended."""
+"""Replicas on Ray Serve, which places them on nodes and GPUs, balances and restarts them."""
 
 import asyncio
 import logging
@@ -14,18 +14,18 @@ from warehouse.storage import first_line
 from ..backends.diffusers.generation_spec import GenerationSpec
 from ..roles import BackendError
 from .models import ServableImageModel
-from .replica import Outcome, Replica
+from .replica import DrawResult, Replica
 from .settings import ImagesServerSettings
 
 _DEPLOYMENT = "replicas"
-_STORE_BYTES = 500_000_000  # pictures on their way between processes
+_STORE_BYTES = 500_000_000  # for images in transfer between processes
 _ERROR_TYPE = re.compile(r"^(?:\w+\.)*\w+: ")
 _QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_SERVE_LOG_TO_STDERR": "0"}
 
 
 @dataclass(frozen=True)
 class Readiness:
-    """How many replicas can draw; `reason`: why it is not all of them."""
+    """How many replicas are running; `reason`: why not all that are wanted."""
 
     running: int
     wanted: int
@@ -37,46 +37,46 @@ class Readiness:
 
 
 class ReplicaPool(Protocol):
-    """What the HTTP side needs of the replicas; `wanted`: how many there are to be."""
+    """Replicas of one model; `wanted`: how many there should be."""
 
     @property
     def wanted(self) -> int: ...
 
-    async def draw(self, drawing: GenerationSpec) -> Outcome:
-        """Draw with any replica. Cancelled, the replica gives the picture up.
+    async def draw(self, spec: GenerationSpec) -> DrawResult:
+        """Generate an image on any replica; cancelling this cancels it there.
 
         Raises:
-            ReplicaLost: the replica died meanwhile.
+            ReplicaLostError: the replica has died.
         """
 
     def readiness(self) -> Readiness:
-        """How things stand; may take a moment."""
+        """The current state; may block for a moment."""
 
 
-class ReplicaLost(Exception):  # noqa: N818 - reads as what it is
-    """The replica that was drawing is gone; another may draw it."""
+class ReplicaLostError(Exception):
+    """The replica died while it was generating; another one may succeed."""
 
 
 class RayReplicaPool:
-    """Replicas of one model, deployed; see `deployed`."""
+    """Replicas that `deploy` has started."""
 
     def __init__(self, name: str, handle: Any, wanted: int) -> None:
         self._name, self._handle, self.wanted = name, handle, wanted
 
-    async def draw(self, drawing: GenerationSpec) -> Outcome:
+    async def draw(self, spec: GenerationSpec) -> DrawResult:
         from ray.exceptions import RayError, RayTaskError
         from ray.serve.exceptions import RayServeException
 
-        response = self._handle.draw.remote(drawing)
+        response = self._handle.draw.remote(spec)
         try:
             return await response
         except asyncio.CancelledError:
             response.cancel()
             raise
-        except RayTaskError:  # of our own code there
+        except RayTaskError:  # a bug of ours in the replica
             raise
         except (RayError, RayServeException) as error:
-            raise ReplicaLost("the replica that was drawing is gone") from error
+            raise ReplicaLostError("the replica died while it was generating") from error
 
     def readiness(self) -> Readiness:
         from ray import serve
@@ -93,16 +93,16 @@ class RayReplicaPool:
 
 
 @contextmanager
-def deployed(
+def deploy(
     model: ServableImageModel, settings: ImagesServerSettings, name: str
 ) -> Iterator[RayReplicaPool]:
-    """Replicas that are starting, until the context is left.
+    """Deploy replicas for the duration of the context; they are still starting when it begins.
 
     Args:
-        name: of the application on Ray Serve; one of that name is replaced.
+        name: of the application on Ray Serve; an existing one is replaced.
 
     Raises:
-        BackendError: Ray cannot be started or joined, or lacks the GPUs that are asked for.
+        BackendError: Ray cannot be started or joined, or has too few GPUs.
     """
     import ray
 
@@ -113,7 +113,7 @@ def deployed(
         yield _deploy(model, settings, name)
     finally:
         if settings.ray and ray.is_initialized():
-            _withdraw(name)
+            _remove_app(name)
         ray.shutdown()
 
 
@@ -133,13 +133,13 @@ def _join(settings: ImagesServerSettings) -> None:
                 logging_level=logging.ERROR,
             )
     except Exception as error:  # Ray raises errors of all kinds, bare ones among them
-        what = f"join a Ray cluster at {settings.ray}" if settings.ray else "start Ray"
-        again = "" if settings.ray else "; if this machine is busy, try again"
-        raise BackendError(f"cannot {what}: {first_line(error)}{again}") from error
+        action = f"join a Ray cluster at {settings.ray}" if settings.ray else "start Ray"
+        hint = "" if settings.ray else "; if this machine is busy, try again"
+        raise BackendError(f"cannot {action}: {first_line(error)}{hint}") from error
 
 
 def _cpus(settings: ImagesServerSettings) -> int:
-    """As many as the machine has, or more: replicas may share them."""
+    """All of the machine's, or more: replicas may share them."""
     return max(os.cpu_count() or 1, (settings.replicas or 1) + 1)
 
 
@@ -148,10 +148,10 @@ def _deploy(model: ServableImageModel, settings: ImagesServerSettings, name: str
     from ray import serve
 
     gpus = int(ray.cluster_resources().get("GPU", 0))
-    on_gpu = _on_gpu(settings, gpus)
+    on_gpu = _uses_gpu(settings, gpus)
     wanted = settings.replicas or (gpus if on_gpu else 1)
     logging.getLogger("ray.serve").setLevel(logging.WARNING)
-    serve.start(proxy_location="Disabled")  # HTTP is ours
+    serve.start(proxy_location="Disabled")  # we serve HTTP ourselves
     app = _deployment(settings, wanted, on_gpu).bind(
         model, "cuda" if on_gpu else "cpu", settings.batch, settings.gather_seconds
     )
@@ -160,8 +160,8 @@ def _deploy(model: ServableImageModel, settings: ImagesServerSettings, name: str
     return RayReplicaPool(name, handle, wanted)
 
 
-def _withdraw(name: str) -> None:
-    """Leave somebody else's cluster as it was."""
+def _remove_app(name: str) -> None:
+    """Remove our application from a cluster that is not ours."""
     from ray import serve
 
     if name in serve.status().applications:
@@ -170,7 +170,7 @@ def _withdraw(name: str) -> None:
         serve.shutdown()
 
 
-def _on_gpu(settings: ImagesServerSettings, gpus: int) -> bool:
+def _uses_gpu(settings: ImagesServerSettings, gpus: int) -> bool:
     if settings.device == "cpu":
         return False
     if settings.device == "cuda" and not gpus:
@@ -190,7 +190,7 @@ def _deployment(settings: ImagesServerSettings, replicas: int, on_gpu: bool) -> 
         name=_DEPLOYMENT,
         num_replicas=replicas,
         ray_actor_options={"num_cpus": 1, "num_gpus": int(on_gpu)},
-        max_ongoing_requests=2 * settings.batch,  # the next batch waits where it will be drawn
+        max_ongoing_requests=2 * settings.batch,  # the next batch waits at its replica
         graceful_shutdown_wait_loop_s=0.2,
         graceful_shutdown_timeout_s=5,
         logging_config={"enable_access_log": False, "log_level": "WARNING"},
@@ -198,7 +198,7 @@ def _deployment(settings: ImagesServerSettings, replicas: int, on_gpu: bool) -> 
 
 
 def _reason(message: str) -> str:
-    """What Ray Serve says of a deployment, in a line; of an error in a replica the error itself."""
+    """Ray Serve's message about a deployment in one line; of a traceback only the error."""
     lines = message.strip().splitlines()
     if not lines:
         return "replicas are being started"

@@ -1,4 +1,4 @@
-"""A replica: one model in memory that draws compatible requests together."""
+"""A replica: one model in memory, which generates compatible images in batches."""
 
 import asyncio
 import os
@@ -18,12 +18,13 @@ from .models import ServableImageModel
 
 
 @dataclass(frozen=True)
-class DrawnImages:
-    """A picture (PNG).
+class DrawnImage:
+    """An image (PNG).
 
     Args:
-        batch: how many were drawn together in `seconds`.
-        replica: who drew it, `host:process`.
+        seconds: that its batch took.
+        batch: size of that batch.
+        replica: that generated it, as `host:process`.
     """
 
     data: bytes
@@ -34,22 +35,22 @@ class DrawnImages:
 
 @dataclass(frozen=True)
 class DrawRejected:
-    """Why this model cannot draw this request, now or later."""
+    """Why this model cannot generate this image, now or later."""
 
     reason: str
 
 
-Outcome = DrawnImages | DrawRejected
+DrawResult = DrawnImage | DrawRejected
 
 
 @dataclass(frozen=True)
-class _Asked:
-    drawing: GenerationSpec
+class _BatchItem:
+    spec: GenerationSpec
     shape: tuple[object, ...]
 
 
 class Replica:
-    """Loads a model and draws with it; Ray Serve starts it in a process of its own.
+    """Loads a model and generates with it; Ray Serve starts it in a process of its own.
 
     Raises:
         BackendError: the model cannot be loaded.
@@ -59,34 +60,34 @@ class Replica:
         self, model: ServableImageModel, device: str, batch: int, gather_seconds: float
     ) -> None:
         self._name = f"{socket.gethostname()}:{os.getpid()}"
-        self._drawer = model.load(device, batch)
-        self._batcher: Batcher[_Asked, DrawnImages] = Batcher(
-            self._work, batch, gather_seconds, kind=lambda asked: asked.shape
+        self._model = model.load(device, batch)
+        self._batcher: Batcher[_BatchItem, DrawnImage] = Batcher(
+            self._draw_batch, batch, gather_seconds, kind=lambda item: item.shape
         )
 
-    async def draw(self, drawing: GenerationSpec) -> Outcome:
-        """One picture, drawn together with others of its shape. Cancelled, it is not drawn."""
+    async def draw(self, spec: GenerationSpec) -> DrawResult:
+        """One image, in a batch with others of its shape; skipped when cancelled in time."""
         try:
-            shape = await asyncio.to_thread(drawing.shape)  # decodes all pictures
-            return await self._batcher.ask(_Asked(drawing, shape))
+            shape = await asyncio.to_thread(spec.shape)  # decodes all input images
+            return await self._batcher.ask(_BatchItem(spec, shape))
         except (UnusableAnswerError, BadImageError, ImageExceedsMemory) as error:
             return DrawRejected(str(error))
 
     def check_health(self) -> None:
-        """Asked by Ray Serve, which replaces a replica that raises."""
+        """Called by Ray Serve, which replaces a replica that raises."""
         torch = sys.modules.get("torch")
         if torch and torch.cuda.is_initialized():
             torch.cuda.mem_get_info()  # raises once the GPU has failed a kernel of this process
 
-    def _work(
-        self, asked: Sequence[_Asked], given_up: Callable[[], bool]
-    ) -> list[DrawnImages | Exception]:
-        begun = perf_counter()
-        drawn = self._drawer.draw([each.drawing for each in asked], given_up)
-        seconds = perf_counter() - begun
+    def _draw_batch(
+        self, items: Sequence[_BatchItem], cancelled: Callable[[], bool]
+    ) -> list[DrawnImage | Exception]:
+        start = perf_counter()
+        results = self._model.draw([item.spec for item in items], cancelled)
+        seconds = perf_counter() - start
         return [
-            each
-            if isinstance(each, Exception)
-            else DrawnImages(each.data, seconds, len(asked), self._name)
-            for each in drawn
+            result
+            if isinstance(result, Exception)
+            else DrawnImage(result.data, seconds, len(items), self._name)
+            for result in results
         ]

@@ -1,4 +1,4 @@
-"""What clients of OpenAI's images API send, as drawings."""
+"""Requests of OpenAI's images API, as jobs for a generator."""
 
 import asyncio
 import io
@@ -9,37 +9,37 @@ from typing import Literal
 
 from fastapi import Request
 from PIL import Image, ImageOps
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
-from starlette.datastructures import UploadFile
-from starlette.exceptions import HTTPException
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from warehouse import EncodedImage
 
 from ..backends.diffusers.generation_spec import GenerationSpec
 from ..backends.diffusers.sampling_params import SamplingParams
-from ..http.errors import APIError, bad_request
+from ..http.body_reader import BodyReader, parse_json
+from ..http.errors import bad_request, validate
 from .settings import ImageLimits
 
 _FORMATS = ("PNG", "JPEG", "WEBP")
-_MOST_PICTURES = 16
-_MOST_FIELDS = 64
-_FIELD_BYTES = 2**20
+_MAX_IMAGES = 16
+_MAX_FIELDS = 64
+_BODIES_AT_ONCE = 16  # of the largest size
+_READ_SECONDS = 120
 _IMAGE_FIELD = re.compile(r"image(\[\d*\])?")
-_SEED_BITS = 31  # what every generator takes
+_SEED_BITS = 31  # accepted by every generator
 _SIZE = r"^(auto|[1-9]\d{0,4}x[1-9]\d{0,4})$"
 
 
 class ImageRequest(BaseModel):
-    """The fields of both endpoints, those that open servers add to OpenAI's included.
+    """The fields of both endpoints: OpenAI's, and those that open servers add.
 
-    A field of another name is an error: a misspelt one would be ignored in silence.
+    Unknown fields are an error, so that a misspelt one is not silently ignored.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     prompt: str = Field(min_length=1, max_length=32_000)
     model: str | None = None
-    n: int | None = Field(None, ge=1, le=_MOST_PICTURES)
+    n: int | None = Field(None, ge=1, le=_MAX_IMAGES)
     size: str | None = Field(None, pattern=_SIZE)
     response_format: Literal["b64_json"] | None = None
     output_format: Literal["png"] | None = None
@@ -51,7 +51,7 @@ class ImageRequest(BaseModel):
     guidance_scale: float | None = Field(None, ge=0, allow_inf_nan=False)
     negative_prompt: str | None = Field(None, max_length=32_000)
 
-    # Taken, and of no meaning here.
+    # Accepted and ignored.
     quality: str | None = None
     style: str | None = None
     moderation: str | None = None
@@ -61,13 +61,13 @@ class ImageRequest(BaseModel):
 
     @field_validator("stream")
     @classmethod
-    def _not_in_parts(cls, stream: bool | None) -> bool | None:
+    def _reject_streaming(cls, stream: bool | None) -> bool | None:
         if stream:
-            raise ValueError("pictures are not streamed here")
+            raise ValueError("images are not streamed here")
         return stream
 
-    def manner(self) -> SamplingParams:
-        """How to draw, as far as the request says."""
+    def sampling_params(self) -> SamplingParams:
+        """The parameters that the request sets."""
         return SamplingParams(
             steps=self.num_inference_steps,
             guidance=self.guidance_scale,
@@ -78,136 +78,98 @@ class ImageRequest(BaseModel):
 
 @dataclass(frozen=True)
 class ImageJob:
-    """A request, checked: what is asked for and the pictures that came with it."""
+    """A valid request, with the images that came with it."""
 
-    asked: ImageRequest
+    request: ImageRequest
     images: tuple[EncodedImage, ...] = ()
     mask: EncodedImage | None = None
 
-    def drawings(self, manner: SamplingParams) -> list[GenerationSpec]:
-        """One for each picture, of seeds that follow one another.
+    def specs(self, defaults: SamplingParams) -> list[GenerationSpec]:
+        """One for each image, with consecutive seeds.
 
         Args:
-            manner: of the model, where the request says nothing.
+            defaults: parameters of the model, where the request sets none.
         """
-        asked = self.asked
-        first = secrets.randbits(_SEED_BITS) if asked.seed is None else asked.seed
-        complete = asked.manner().over(manner)
+        request = self.request
+        seed = secrets.randbits(_SEED_BITS) if request.seed is None else request.seed
+        params = request.sampling_params().over(defaults)
         return [
-            GenerationSpec(asked.prompt, first + number, complete, self.images, self.mask)
-            for number in range(asked.n or 1)
+            GenerationSpec(request.prompt, seed + number, params, self.images, self.mask)
+            for number in range(request.n or 1)
         ]
 
 
-async def read_generation(request: Request, allowed: ImageLimits) -> ImageJob:
-    """A request of JSON.
+class ImageRequestReader:
+    """Reads and validates the requests of one server."""
+
+    def __init__(self, limits: ImageLimits) -> None:
+        self._limits = limits
+        self._bodies = BodyReader(_BODIES_AT_ONCE * limits.bytes, _READ_SECONDS)
+
+    async def read_generation(self, request: Request) -> ImageJob:
+        """A JSON request.
+
+        Raises:
+            APIError: it cannot be read, is invalid, or exceeds a limit.
+            ClientDisconnect: the client disconnected.
+        """
+        body = await self._bodies.read_json(request)
+        return self._checked(ImageJob(parse_json(body, ImageRequest)))
+
+    async def read_edit(self, request: Request) -> ImageJob:
+        """A form with one or several files `image` or `image[]`, and perhaps a `mask`.
+
+        Raises:
+            APIError, ClientDisconnect: see `read_generation`.
+        """
+        fields, files = await self._bodies.read_form(request, _MAX_IMAGES + 1, _MAX_FIELDS)
+        images, mask = [], None
+        for name, data in files:
+            image = self._checked_image(data, name)
+            if name == "mask":
+                mask = await asyncio.to_thread(_to_white_mask, image)
+            elif _IMAGE_FIELD.fullmatch(name):
+                images.append(image)
+            else:
+                message = f"unknown file {name}; known files: image, image[], mask"
+                raise bad_request(message, name)
+        if not images:
+            raise bad_request("send the image to edit, or several, as files", "image")
+        return self._checked(ImageJob(validate(fields, ImageRequest), tuple(images), mask))
+
+    def _checked_image(self, data: bytes, name: str) -> EncodedImage:
+        """Checks the header only; the replica decodes the image."""
+        try:
+            with Image.open(io.BytesIO(data), formats=_FORMATS) as header:
+                width, height = header.size
+        except Exception:  # Pillow raises errors of all kinds
+            message = f"{name} is not a PNG, JPEG or WebP image"
+            raise bad_request(message, name, "invalid_image") from None
+        if width * height > self._limits.pixels:
+            message = f"{name} has {width}x{height} pixels; at most {self._limits.pixels} are taken"
+            raise bad_request(message, name, "image_too_large")
+        return EncodedImage(data)
+
+    def _checked(self, job: ImageJob) -> ImageJob:
+        request, limits = job.request, self._limits
+        if (request.num_inference_steps or 0) > limits.steps:
+            raise bad_request(f"at most {limits.steps} steps are taken", "num_inference_steps")
+        width, height = request.sampling_params().pixels or (0, 0)
+        if width * height > limits.pixels:
+            raise bad_request(f"{request.size} has more than {limits.pixels} pixels", "size")
+        return job
+
+
+def _to_white_mask(image: EncodedImage) -> EncodedImage:
+    """A mask that is white where to repaint; OpenAI's are transparent there.
 
     Raises:
-        Refusal: it cannot be read, or asks for what is not to be had.
-    """
-    if not request.headers.get("content-type", "").startswith("application/json"):
-        raise bad_request("send JSON, as Content-Type: application/json")
-    try:
-        asked = ImageRequest.model_validate_json(await request.body())
-    except ValidationError as error:
-        raise _problem(error) from None
-    return _within(ImageJob(asked), allowed)
-
-
-async def read_edit(request: Request, allowed: ImageLimits) -> ImageJob:
-    """A form with one or several files `image` or `image[]`, and perhaps a `mask`.
-
-    Raises:
-        Refusal: see `read_generation`.
-    """
-    if not request.headers.get("content-type", "").startswith("multipart/form-data"):
-        raise bad_request("send the pictures as files, in multipart/form-data")
-    fields, files = await _form(request)
-    images, mask = [], None
-    for name, data in files:
-        picture = _picture(data, name, allowed)
-        if name == "mask":
-            mask = await asyncio.to_thread(_mask, picture)
-        elif _IMAGE_FIELD.fullmatch(name):
-            images.append(picture)
-        else:
-            raise bad_request(f"no file is called {name} here: send image, image[] or mask", name)
-    if not images:
-        raise bad_request("send the picture to edit, or several, as files", "image")
-    try:
-        asked = ImageRequest.model_validate(fields)
-    except ValidationError as error:
-        raise _problem(error) from None
-    return _within(ImageJob(asked, tuple(images), mask), allowed)
-
-
-async def _form(request: Request) -> tuple[dict[str, str], list[tuple[str, bytes]]]:
-    """Fields, and files in order."""
-    fields, files = {}, []
-    try:
-        async with request.form(
-            max_files=_MOST_PICTURES + 1, max_fields=_MOST_FIELDS, max_part_size=_FIELD_BYTES
-        ) as form:
-            for name, value in form.multi_items():
-                if isinstance(value, UploadFile):
-                    files.append((name, await value.read()))
-                else:
-                    fields[name] = value
-    except HTTPException as error:
-        raise bad_request(error.detail) from None
-    return fields, files
-
-
-def _picture(data: bytes, name: str, allowed: ImageLimits) -> EncodedImage:
-    """The bytes, whose header has been read; decoding is the replica's."""
-    try:
-        with Image.open(io.BytesIO(data), formats=_FORMATS) as header:
-            width, height = header.size
-    except Exception:  # Pillow raises errors of all kinds
-        raise bad_request(
-            f"{name} is no PNG, JPEG or WebP picture", name, "invalid_image"
-        ) from None
-    if width * height > allowed.pixels:
-        raise bad_request(
-            f"{name} has {width}x{height} pixels; at most {allowed.pixels} are taken",
-            name,
-            "image_too_large",
-        )
-    return EncodedImage(data)
-
-
-def _mask(picture: EncodedImage) -> EncodedImage:
-    """OpenAI's masks are transparent where to repaint, ours are white; those without alpha stay.
-
-    Raises:
-        Refusal: it cannot be decoded.
+        APIError: it cannot be decoded.
     """
     try:
-        with Image.open(io.BytesIO(picture.data), formats=_FORMATS) as mask:
+        with Image.open(io.BytesIO(image.data), formats=_FORMATS) as mask:
             if not mask.has_transparency_data:
-                return picture
+                return image
             return EncodedImage.of(ImageOps.invert(mask.convert("RGBA").getchannel("A")))
     except Exception:
         raise bad_request("mask cannot be decoded", "mask", "invalid_image") from None
-
-
-def _within(wish: ImageJob, allowed: ImageLimits) -> ImageJob:
-    asked = wish.asked
-    if (asked.num_inference_steps or 0) > allowed.steps:
-        raise bad_request(f"at most {allowed.steps} steps are taken", "num_inference_steps")
-    width, height = asked.manner().pixels or (0, 0)
-    if width * height > allowed.pixels:
-        raise bad_request(f"{asked.size} has more than {allowed.pixels} pixels", "size")
-    return wish
-
-
-def _problem(error: ValidationError) -> APIError:
-    first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-    name = ".".join(map(str, first["loc"])) or None
-    if first["type"] == "extra_forbidden":
-        known = ", ".join(ImageRequest.model_fields)
-        return bad_request(
-            f"no field is called {name} here: send {known}", name, "unknown_parameter"
-        )
-    message = first["msg"].removeprefix("Value error, ")
-    return bad_request(f"{name}: {message}" if name else message, name, "invalid_value")

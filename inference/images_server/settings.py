@@ -1,4 +1,4 @@
-"""What may be set about an images server."""
+"""Settings of an images server."""
 
 from typing import Literal
 
@@ -10,13 +10,13 @@ _MIB = 2**20
 
 
 class ImageLimits(ConfigModel):
-    """How large a request may be."""
+    """Limits of one request."""
 
-    bytes: int = Field(100 * _MIB, ge=1, description="Of a request's body")
-    pixels: int = Field(4096 * 4096, ge=1, description="Of a picture, sent or asked for")
+    bytes: int = Field(100 * _MIB, ge=1, description="Size of a request's body")
+    pixels: int = Field(4096 * 4096, ge=1, description="Pixels of an image, input or output")
     steps: int = Field(500, ge=1, description="Denoising steps")
     seconds: float = Field(
-        1800, gt=0, description="How long a request may wait and draw before it is given up"
+        1800, gt=0, description="How long a request may wait and run before it is cancelled"
     )
 
 
@@ -28,20 +28,20 @@ class ImagesServerSettings(ConfigModel):
     replicas: int | None = Field(
         None, ge=1, description="Copies of the model; null: one for each GPU, or one on CPUs"
     )
-    batch: int = Field(4, ge=1, description="Pictures that a replica draws at once, at most")
-    queue: int = Field(64, ge=0, description="Pictures that may wait, beside those being drawn")
+    batch: int = Field(4, ge=1, description="Images that a replica generates at once, at most")
+    queue: int = Field(64, ge=0, description="Images that may wait until replicas are free")
     device: Literal["auto", "cpu", "cuda"] = Field(
         "auto", description="auto: a GPU for each replica where Ray has any, else CPUs"
     )
     ray: str | None = Field(
         None,
         description="Address (host:port, or auto) of a running Ray cluster of which this machine "
-        "is a node; null: a Ray of its own, which ends with the server",
+        "is a node; null: start a local Ray, which ends with the server",
     )
     gather_seconds: float = Field(
-        0.02, ge=0, description="How long the first picture of a batch waits for others"
+        0.02, ge=0, description="How long the first image of a batch waits for others"
     )
     grace_seconds: int = Field(
-        30, ge=0, description="What a stopped server gives to requests that are under way"
+        30, ge=0, description="Time that requests under way get to finish when the server stops"
     )
     allowed: ImageLimits = ImageLimits()

@@ -5,13 +5,11 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import FastAPI, Query, Request, Response
-from fastapi.exceptions import RequestValidationError
 
 from schemas import FoundryError
 
-from ..http.auth_middleware import AuthMiddleware, for_load_balancers
-from ..http.errors import APIError, bad_request, install_error_handlers
-from ..http.keys import Keys
+from ..http.auth import AuthMiddleware, Keys, is_health_path
+from ..http.errors import APIError, install_error_handlers
 from .chat.protocol import ChatRequest
 from .handlers import Handlers, owner_of
 from .middleware import ConnectionCounter, RequestContextMiddleware
@@ -25,7 +23,6 @@ from .studio.pages import studio_router
 if TYPE_CHECKING:
     from openai.types import Model
 
-_PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 _SOON_SECONDS = 5
 _READY_SECONDS = 10
 
@@ -38,20 +35,21 @@ def make_app(service: Service, keys: Keys) -> FastAPI:
     """
     # Pages of documentation would load scripts from elsewhere.
     app = FastAPI(docs_url=None, redoc_url=None, version="1")
-    crowd = ConnectionCounter(service.settings.connections)
+    connections = ConnectionCounter(service.settings.connections)
     app.add_middleware(
         AuthMiddleware,
         keys=keys,
-        most_bytes=service.settings.limits.bytes,
-        is_open=_is_open,
-        local=True,
+        max_bytes=service.settings.limits.bytes,
+        is_public=_is_public,
+        local_only=True,
     )
-    app.add_middleware(RequestContextMiddleware, crowd=crowd, count=service.metrics.answered)
+    app.add_middleware(
+        RequestContextMiddleware, connections=connections, count=service.metrics.count_response
+    )
     install_error_handlers(app)
-    app.add_exception_handler(RequestValidationError, _wrong_parameter)
     _add_stories(app, Handlers(service.home, service.desk, service.usual, service.settings))
     _add_models(app)
-    _add_operations(app, service, crowd)
+    _add_operations(app, service, connections)
     app.include_router(studio_router(service.home, service.library, owner_of))
     describe(app, keys.required)
     return app
@@ -97,7 +95,7 @@ def _add_models(app: FastAPI) -> None:
         return _model(name).model_dump()
 
 
-def _add_operations(app: FastAPI, service: Service, crowd: ConnectionCounter) -> None:
+def _add_operations(app: FastAPI, service: Service, connections: ConnectionCounter) -> None:
     @app.get("/health", responses=gives("Alive"))
     async def health() -> dict[str, str]:
         return {"status": "alive"}
@@ -108,8 +106,7 @@ def _add_operations(app: FastAPI, service: Service, crowd: ConnectionCounter) ->
 
     @app.get("/metrics", include_in_schema=False)
     async def metrics() -> Response:
-        text = service.metrics.text(service.desk.queue, crowd.open)
-        return Response(text, media_type=_PROMETHEUS)
+        return service.metrics.response(service.desk.queue, connections.open)
 
 
 async def _versions(service: Service) -> dict[str, str]:
@@ -126,10 +123,10 @@ async def _versions(service: Service) -> dict[str, str]:
         ) from None
 
 
-def _is_open(path: str) -> bool:
+def _is_public(path: str) -> bool:
     """Paths that need no key: the studio's page has none before somebody types it in."""
     return (
-        for_load_balancers(path)
+        is_health_path(path)
         or path in ("/", "/favicon.ico", "/openapi.json")
         or path.startswith("/studio/static/")
     )
@@ -139,10 +136,3 @@ def _model(name: str) -> "Model":
     from openai.types import Model
 
     return Model(id=name, object="model", created=0, owned_by="interleave-foundry")
-
-
-async def _wrong_parameter(request: Request, error: Exception) -> Response:
-    assert isinstance(error, RequestValidationError)
-    first = error.errors()[0]
-    name = ".".join(map(str, first["loc"][1:])) or None
-    return bad_request(f"{name}: {first['msg']}", name, "invalid_value").response()

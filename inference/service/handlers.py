@@ -11,18 +11,18 @@ from typing import Any, TypeVar
 
 from fastapi import Request, Response
 from pydantic import BaseModel
-from starlette.requests import ClientDisconnect
 
 from schemas import BadImageError
 from warehouse import Home
 
-from ..http.body_reader import Bodies, parsed
+from ..http.body_reader import BodyReader, parse_json
+from ..http.disconnect import run_while_connected
 from ..http.errors import APIError, bad_request
 from ..settings import LoopSettings
 from .chat import serving
 from .chat.protocol import ChatRequest
 from .error_mapping import ending_of, problem_of
-from .lifecycle import Ending, RunEvent
+from .lifecycle import RunEvent
 from .request_manager import RequestManager
 from .request_parsing import ParsedRequest, RequestParser
 from .response_store import StoredResponse
@@ -32,7 +32,7 @@ from .responses.response_builder import RequestEcho, as_json
 from .responses.streaming_events import ResponseEventBuilder
 from .run import GenerationRun
 from .settings import ServiceSettings
-from .sse import EventStream, at_once, narrated, wait_disconnect
+from .sse import EventStream, encode_response_events, iterate
 
 Json = dict[str, Any]
 Model = TypeVar("Model", bound=BaseModel)
@@ -50,7 +50,7 @@ class Handlers:
     ) -> None:
         self._home, self._desk, self._settings = home, desk, settings
         self._reader = RequestParser(home, usual, settings.limits)
-        self._bodies = Bodies(settings.limits)
+        self._bodies = BodyReader(settings.limits.bodies, settings.limits.read_seconds)
 
     async def create(self, request: Request) -> Response:
         """`POST /v1/responses`."""
@@ -105,7 +105,7 @@ class Handlers:
     async def _body(self, request: Request) -> bytes:
         if not request.headers.get("idempotency-key"):  # what was told before needs no place
             self._desk.queue.check(owner_of(request))
-        return await self._bodies.read(request)
+        return await self._bodies.read_json(request)
 
     async def _open(
         self, wish: ParsedRequest, request: Request, body: bytes
@@ -127,20 +127,21 @@ class Handlers:
 
     async def _stream(self, found: "GenerationRun | StoredResponse", after: int = -1) -> Response:
         events = await self._follow(found)
-        return self._sent(found, narrated(events, ResponseEventBuilder(_asked(found)), after))
+        return self._sent(
+            found, encode_response_events(events, ResponseEventBuilder(_asked(found)), after)
+        )
 
     def _sent(
         self, found: "GenerationRun | StoredResponse", chunks: AsyncIterator[bytes]
     ) -> Response:
         attended = found.attended() if isinstance(found, GenerationRun) else nullcontext()
-        return EventStream(chunks, attended, self._settings.stalled_seconds)
+        ping, stalled = self._settings.ping_seconds, self._settings.stalled_seconds
+        return EventStream(chunks, attended, ping, stalled)
 
-    async def _follow(
-        self, found: "GenerationRun | StoredResponse"
-    ) -> AsyncIterator[RunEvent | None]:
+    async def _follow(self, found: "GenerationRun | StoredResponse") -> AsyncIterator[RunEvent]:
         if isinstance(found, GenerationRun):
-            return found.follow(self._settings.ping_seconds)
-        return at_once(await self._retold(found))
+            return found.follow()
+        return iterate(await self._retold(found))
 
     async def _retold(self, kept: StoredResponse) -> list[RunEvent]:
         with _pictures_needed():
@@ -154,7 +155,8 @@ class Handlers:
             ClientDisconnect: the client went away before.
         """
         if isinstance(found, GenerationRun):
-            ending = await _awaited(found, request)
+            with found.attended():
+                ending = await run_while_connected(request, found.over())
             reason = found.answer().reason
         else:
             ending, reason = ending_of(found.response), found.response["interleave"]["error"]
@@ -177,28 +179,14 @@ def owner_of(request: Request) -> str:
     return str(request.state.owner)
 
 
-async def _awaited(run: GenerationRun, request: Request) -> Ending:
-    with run.attended():
-        ending = asyncio.create_task(run.over())
-        leaving = asyncio.create_task(wait_disconnect(request.receive))
-        try:
-            await asyncio.wait({ending, leaving}, return_when=asyncio.FIRST_COMPLETED)
-            if not ending.done():
-                raise ClientDisconnect
-            return ending.result()
-        finally:
-            ending.cancel()
-            leaving.cancel()
-
-
 def _asked(found: "GenerationRun | StoredResponse") -> RequestEcho:
     return found.asked if isinstance(found, GenerationRun) else RequestEcho.of(found.response)
 
 
 async def _parsed(body: bytes, model: type[Model]) -> Model:
     if len(body) > _AT_ONCE_BYTES:
-        return await asyncio.to_thread(parsed, body, model)
-    return parsed(body, model)
+        return await asyncio.to_thread(parse_json, body, model)
+    return parse_json(body, model)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Logs, a JSON object a line; without what users ask for, unless a setting wants it."""
+"""Logs, one JSON object a line; without users' prompts unless a setting asks for them."""
 
 import logging
 import sys
@@ -35,7 +35,7 @@ class JsonLines(logging.Formatter):
     """A record as a line.
 
     Args:
-        prompts: also messages of exceptions, which may quote what a user asked for.
+        prompts: include messages of exceptions, which may quote a user's prompt.
     """
 
     def __init__(self, prompts: bool = False) -> None:
@@ -58,31 +58,31 @@ class JsonLines(logging.Formatter):
 
     def _error(self, error: BaseException) -> dict[str, Any]:
         frames = traceback.extract_tb(error.__traceback__)
-        told: dict[str, Any] = {
+        description: dict[str, Any] = {
             "type": type(error).__name__,
             "frames": [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames],
         }
-        return told | ({"message": str(error)} if self._prompts else {})
+        return description | ({"message": str(error)} if self._prompts else {})
 
 
 class GenerationLog:
-    """A line when a request begins to be told, and one when it is over."""
+    """A line when a generation starts, and one when it ends."""
 
     def __init__(self, prompts: bool) -> None:
         self._prompts = prompts
 
-    def happened(self, run: GenerationRun, event: RunEvent) -> None:
-        """Take in the next event of a request."""
+    def record(self, run: GenerationRun, event: RunEvent) -> None:
+        """Log the next event of a request, if it is the first or the last."""
         fields: dict[str, Any] = {"response_id": run.id, "owner": run.owner}
         if isinstance(event, RunStarted):
-            asked = {"text": run.wish.story.text} if self._prompts else {}
-            log_event("story begun", **fields, versions=event.versions, **asked)
+            prompt = {"text": run.wish.story.text} if self._prompts else {}
+            log_event("generation started", **fields, versions=event.versions, **prompt)
         elif run.ending:
             answer = run.answer()
             record = answer.record()
             reason = {"error": answer.reason} if self._prompts and answer.reason else {}
             log_event(
-                "story over",
+                "generation ended",
                 **fields,
                 status=answer.status,
                 steps=len(record["steps"]),
@@ -93,5 +93,5 @@ class GenerationLog:
 
 
 def log_event(message: str, **fields: object) -> None:
-    """A line with fields of its own."""
+    """Log a line with these fields."""
     _log.info(message, extra={"fields": fields})

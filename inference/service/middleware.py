@@ -1,4 +1,4 @@
-"""Around every HTTP request: an id, a bound on how many are open, a count and a line of log."""
+"""Around every HTTP request: its id, a limit on open requests, a metric and a log line."""
 
 import re
 from collections.abc import Callable
@@ -13,33 +13,33 @@ from ..http.errors import APIError
 from .logs import REQUEST_ID, log_event
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
-_SOON_SECONDS = 5
-_GONE = 499  # nginx's word for a client that went away before there was an answer
+_RETRY_SECONDS = 5
+_CLIENT_CLOSED = 499  # nginx's status where the client disconnected before there was a response
 
-# Hears of an answer: path of the route, method, status.
+# Called with the route's path, the method and the status of every response.
 Count = Callable[[str, str, int], object]
 
 
 class ConnectionCounter:
-    """How many HTTP requests are open."""
+    """How many HTTP requests are open, of at most `limit`."""
 
-    def __init__(self, most: int) -> None:
-        self.most, self.open = most, 0
+    def __init__(self, limit: int) -> None:
+        self.limit, self.open = limit, 0
 
 
 class RequestContextMiddleware:
-    """The outermost part of the service."""
+    """The outermost middleware of the service."""
 
-    def __init__(self, app: ASGIApp, crowd: ConnectionCounter, count: Count) -> None:
-        self._app, self._crowd, self._count = app, crowd, count
+    def __init__(self, app: ASGIApp, connections: ConnectionCounter, count: Count) -> None:
+        self._app, self._connections, self._count = app, connections, count
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return await self._app(scope, receive, send)
-        request_id, begun, status = _request_id(Headers(scope=scope)), monotonic(), _GONE
+        request_id, start, status = _request_id(Headers(scope=scope)), monotonic(), _CLIENT_CLOSED
         token = REQUEST_ID.set(request_id)
 
-        async def marked(message: Message) -> None:
+        async def send_with_id(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
@@ -48,31 +48,36 @@ class RequestContextMiddleware:
                 headers["X-Content-Type-Options"] = "nosniff"
             await send(message)
 
-        self._crowd.open += 1
+        self._connections.open += 1
         try:
-            await self._let_in(scope, receive, marked)
+            await self._call_app(scope, receive, send_with_id)
         finally:
-            self._crowd.open -= 1
-            path = _route(scope)
+            self._connections.open -= 1
+            path = _route_path(scope)
             self._count(path, scope["method"], status)
-            seconds = round(monotonic() - begun, 4)
+            seconds = round(monotonic() - start, 4)
             log_event("request", method=scope["method"], path=path, status=status, seconds=seconds)
             REQUEST_ID.reset(token)
 
-    async def _let_in(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if self._crowd.open <= self._crowd.most:
+    async def _call_app(self, scope: Scope, receive: Receive, send: Send) -> None:
+        limit = self._connections.limit
+        if self._connections.open <= limit:
             return await self._app(scope, receive, send)
-        message = f"{self._crowd.most} requests are open already; try again"
-        status = HTTPStatus.TOO_MANY_REQUESTS
-        refusal = APIError(status, message, "too_many_connections", retry_after=_SOON_SECONDS)
-        await refusal.response()(scope, receive, send)
+        error = APIError(
+            HTTPStatus.TOO_MANY_REQUESTS,
+            f"{limit} requests are open already; try again",
+            "too_many_connections",
+            retry_after=_RETRY_SECONDS,
+        )
+        await error.response()(scope, receive, send)
 
 
 def _request_id(headers: Headers) -> str:
-    given = headers.get("x-request-id", "")
-    return given if _REQUEST_ID.fullmatch(given) else f"req_{uuid4().hex}"
+    """The client's own id if it is well-formed, else a new one."""
+    client_id = headers.get("x-request-id", "")
+    return client_id if _REQUEST_ID.fullmatch(client_id) else f"req_{uuid4().hex}"
 
 
-def _route(scope: Scope) -> str:
-    """The path as it was declared: without ids, and one for all that are not there."""
+def _route_path(scope: Scope) -> str:
+    """The path as declared, with placeholders instead of ids; `other` without a route."""
     return getattr(scope.get("route"), "path", "other")

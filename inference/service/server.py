@@ -1,21 +1,18 @@
-"""A service on its port, from the first request to the last one that may still finish."""
+"""A service on its port, from the first request to the end of the last one."""
 
 import asyncio
 import resource
-import signal
 import socket
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import AbstractAsyncContextManager, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 
-import uvicorn
+from starlette.types import ASGIApp
 
 from warehouse import Home
 
 from ..generation.agent_resolver import AgentResolver
-from ..http.idle_connections import IdleConnections
-from ..http.keys import Keys, keys_for
-from ..http.sockets import SIGNALS, listening_socket, shutdown_signals
+from ..http.auth import Keys, load_keys
+from ..http.server import HTTPServer, listening_socket, shutdown_signals
 from ..settings import Limits, LoopSettings
 from .app import make_app
 from .logs import log_as_json
@@ -25,96 +22,69 @@ from .settings import ServiceSettings
 
 KEYS = "INTERLEAVE_SERVICE_KEYS"
 
-_TICKS = 5
-_CLOSING_SECONDS = 5  # for the last bytes of answers
+_CLOSING_SECONDS = 5  # for the last bytes of responses, after all requests have ended
 
 
 def serve(
     home: Home,
-    casting: AbstractAsyncContextManager[AgentResolver],
-    usual: LoopSettings,
+    agents: AbstractAsyncContextManager[AgentResolver],
+    defaults: LoopSettings,
     limits: Limits,
     settings: ServiceSettings,
-    tell: Callable[[str], object],
+    report: Callable[[str], object],
 ) -> None:
-    """Serve until Ctrl-C or TERM; what is under way then may finish, or is handed back.
+    """Serve until Ctrl-C or SIGTERM; running requests then get `grace_seconds` to finish.
 
     Args:
-        usual: rules of requests that say nothing else.
-        tell: hears in a line each what happens.
+        defaults: settings of the loop, where a request does not set them.
+        report: called with a line for each change of state.
 
     Raises:
-        FoundryError: port taken, no key, no players, or another service on this home.
+        FoundryError: port taken, no key, no agents, or another service uses this home.
     """
-    keys = keys_for(settings.host, KEYS)
-    _many_files()
-    with listening_socket(settings.host, settings.port) as door, shutdown_signals():
-        port = door.getsockname()[1]
-        tell(f"starting; http://{settings.host}:{port}/v1 will be its address")
+    keys = load_keys(settings.host, KEYS)
+    _raise_file_limit()
+    with listening_socket(settings.host, settings.port) as listener, shutdown_signals():
+        port = listener.getsockname()[1]
+        report(f"starting; http://{settings.host}:{port}/v1 will be its address")
         log_as_json(settings.logs)
-        asyncio.run(_serve(home, casting, usual, limits, settings, keys, door, tell))
+        asyncio.run(_serve(home, agents, defaults, limits, settings, keys, listener, report))
 
 
 async def _serve(
     home: Home,
-    casting: AbstractAsyncContextManager[AgentResolver],
-    usual: LoopSettings,
+    agents: AbstractAsyncContextManager[AgentResolver],
+    defaults: LoopSettings,
     limits: Limits,
     settings: ServiceSettings,
     keys: Keys,
-    door: socket.socket,
-    tell: Callable[[str], object],
+    listener: socket.socket,
+    report: Callable[[str], object],
 ) -> None:
-    async with casting as players, open_service(home, players, usual, limits, settings) as service:
+    async with (
+        agents as resolver,
+        open_service(home, resolver, defaults, limits, settings) as service,
+    ):
         server = ServiceServer(make_app(service, keys), service.desk, settings)
-        tell("ready")
-        await server.serve(sockets=[door])
-        tell("stopped")
+        report("ready")
+        await server.serve(sockets=[listener])
+        report("stopped")
 
 
-class ServiceServer(uvicorn.Server):
-    """One that lets stories end before it stops."""
+class ServiceServer(HTTPServer):
+    """Lets running requests finish before it stops."""
 
-    def __init__(self, app: object, desk: RequestManager, settings: ServiceSettings) -> None:
-        super().__init__(
-            uvicorn.Config(
-                app,  # type: ignore[arg-type]
-                log_config=None,
-                access_log=False,
-                server_header=False,
-                lifespan="off",
-                timeout_graceful_shutdown=_CLOSING_SECONDS,
-            )
-        )
-        self._desk, self._grace = desk, settings.grace_seconds
-        self._idle = IdleConnections(settings.limits.read_seconds)
-
-    async def on_tick(self, counter: int) -> bool:
-        """Ten times a second."""
-        if counter % _TICKS == 0:
-            self._idle.close(self.server_state.connections)
-        return await super().on_tick(counter)
+    def __init__(self, app: ASGIApp, manager: RequestManager, settings: ServiceSettings) -> None:
+        super().__init__(app, settings.limits.read_seconds, _CLOSING_SECONDS)
+        self._manager, self._grace_seconds = manager, settings.grace_seconds
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Meanwhile new requests are told to come back."""
-        await self._desk.close(self._grace, hurry=lambda: self.force_exit)
+        """Reject new requests with 503 until the running ones have ended."""
+        await self._manager.close(self._grace_seconds, hurry=lambda: self.force_exit)
         await super().shutdown(sockets)
 
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """As uvicorn does, without raising them once more when everything is over."""
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        before = {number: signal.signal(number, self.handle_exit) for number in SIGNALS}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
 
-
-def _many_files() -> None:
-    """As many open connections as the system lets this process have."""
+def _raise_file_limit() -> None:
+    """Allow as many open connections as the system permits this process."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

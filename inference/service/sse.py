@@ -1,103 +1,86 @@
-"""Server-sent events, as long as somebody reads them."""
+"""Server-sent events of a request, until it ends or its client has gone."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
-from contextlib import AbstractContextManager, aclosing, suppress
+from contextlib import AbstractContextManager, suppress
 
 import orjson
-from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
+from sse_starlette import EventSourceResponse, ServerSentEvent
+from sse_starlette.sse import AppStatus
+from starlette.types import Message, Receive, Scope, Send
 
 from .lifecycle import RunEvent
 from .responses.image_outputs import encoded
 from .responses.streaming_events import ResponseEventBuilder, StreamEvent
 
-PING = b": still here\n\n"
-_MEDIA_TYPE = "text/event-stream; charset=utf-8"
-_HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+# By default streams are cut as soon as SIGTERM arrives; here every request ends its own stream
+# within the grace period (see `RequestManager.close`).
+AppStatus.disable_automatic_graceful_drain()
 
 
-class EventStream(Response):
-    """An answer that goes on.
+class EventStream(EventSourceResponse):
+    """A stream of server-sent events.
 
     Args:
-        chunks: what is sent, as it comes; left as soon as the client is gone.
+        chunks: encoded events; closed as soon as the client disconnects.
         attended: held while the client listens.
-        stalled_seconds: a client that takes nothing for so long counts as gone.
+        ping_seconds: between comments, which keep proxies from closing a quiet stream.
+        stalled_seconds: a client that reads nothing for so long is disconnected.
     """
 
     def __init__(
         self,
         chunks: AsyncIterator[bytes],
         attended: AbstractContextManager[object],
+        ping_seconds: float,
         stalled_seconds: float,
     ) -> None:
-        super().__init__(media_type=_MEDIA_TYPE, headers=_HEADERS)
-        del self.headers["content-length"]
-        self._chunks, self._attended, self._stalled = chunks, attended, stalled_seconds
+        super().__init__(
+            chunks,
+            media_type="text/event-stream; charset=utf-8",
+            ping=ping_seconds,
+            ping_message_factory=lambda: ServerSentEvent(comment="still here", sep="\n"),
+        )
+        self._attended, self._stalled_seconds = attended, stalled_seconds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send until the end or until the client leaves."""
-        with self._attended:
-            sending = asyncio.create_task(self._send(send))
-            leaving = asyncio.create_task(wait_disconnect(receive))
-            try:
-                await asyncio.wait({sending, leaving}, return_when=asyncio.FIRST_COMPLETED)
-                if sending.done():
-                    sending.result()
-            finally:
-                sending.cancel()
-                leaving.cancel()
-                await asyncio.gather(sending, leaving, return_exceptions=True)
+        # `send_timeout` of the base class does not cover the last message of a stream.
+        async def send_in_time(message: Message) -> None:
+            async with asyncio.timeout(self._stalled_seconds):
+                await send(message)
 
-    async def _send(self, send: Send) -> None:
-        start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
-        with suppress(OSError, TimeoutError):  # the client is gone, or as good as that
-            await send(start)
-            async with aclosing(self._chunks) as chunks:  # type: ignore[type-var]
-                async for chunk in chunks:
-                    await self._send_part(send, chunk, more=True)
-            await self._send_part(send, b"", more=False)
-
-    async def _send_part(self, send: Send, chunk: bytes, more: bool) -> None:
-        async with asyncio.timeout(self._stalled):
-            await send({"type": "http.response.body", "body": chunk, "more_body": more})
+        with self._attended, suppress(OSError, TimeoutError):  # the client has gone, or stalled
+            await super().__call__(scope, receive, send_in_time)
 
 
-async def wait_disconnect(receive: Receive) -> None:
-    """Returns when the client has gone away."""
-    while (await receive())["type"] != "http.disconnect":
-        pass
-
-
-async def narrated(
-    events: AsyncIterator[RunEvent | None], narrator: ResponseEventBuilder, after: int = -1
+async def encode_response_events(
+    events: AsyncIterator[RunEvent], builder: ResponseEventBuilder, after: int = -1
 ) -> AsyncIterator[bytes]:
     """A request's events as clients of the Responses API read them.
 
     Args:
-        after: number of the last one that the client has.
+        after: sequence number of the last event that the client has.
     """
-    yield await _chunk(narrator.opening(), after)
+    yield await _encode_chunk(builder.opening(), after)
     async for event in events:
-        yield PING if event is None else await _chunk(narrator.notices(event), after)
+        yield await _encode_chunk(builder.notices(event), after)
 
 
-async def at_once(events: Iterable[RunEvent]) -> AsyncIterator[RunEvent]:
-    """Events that are all there already."""
+async def iterate(events: Iterable[RunEvent]) -> AsyncIterator[RunEvent]:
+    """The events of a request that has ended."""
     for event in events:
         yield event
 
 
-async def _chunk(notices: Iterable[StreamEvent], after: int) -> bytes:
-    return b"".join([await _sent(notice) for notice in notices if notice.number > after])
-
-
-async def _sent(notice: StreamEvent) -> bytes:
-    data = await encoded(notice.payload, notice.pictures)
-    return b"event: " + notice.type.encode() + b"\ndata: " + data + b"\n\n"
-
-
-def data(payload: object) -> bytes:
-    """An event without a name, as chats have them."""
+def encode_event(payload: object) -> bytes:
+    """An event without a name, as in chat streams."""
     return b"data: " + orjson.dumps(payload) + b"\n\n"
+
+
+async def _encode_chunk(events: Iterable[StreamEvent], after: int) -> bytes:
+    return b"".join([await _encode(event) for event in events if event.number > after])
+
+
+async def _encode(event: StreamEvent) -> bytes:
+    data = await encoded(event.payload, event.pictures)
+    return b"event: " + event.type.encode() + b"\ndata: " + data + b"\n\n"

@@ -11,7 +11,7 @@ from ...http.errors import APIError
 from ..error_mapping import problem_of
 from ..lifecycle import Ending, RunEvent
 from ..responses.response_builder import RequestEcho, ResponseBuilder
-from ..sse import PING, data
+from ..sse import encode_event
 
 if TYPE_CHECKING:
     from openai.types import CompletionUsage
@@ -44,24 +44,21 @@ def completion(asked: RequestEcho, events: Iterable[RunEvent]) -> "ChatCompletio
 
 
 async def chunks(
-    asked: RequestEcho, events: AsyncIterator[RunEvent | None], with_usage: bool
+    asked: RequestEcho, events: AsyncIterator[RunEvent], with_usage: bool
 ) -> AsyncIterator[bytes]:
     """The message in parts, as the story is told; an error, if it cannot be, ends it."""
     answer = ResponseBuilder(asked)
-    yield data(_chunk(asked, {"role": "assistant", "content": ""}))
+    yield encode_event(_chunk(asked, {"role": "assistant", "content": ""}))
     async for event in events:
-        if event is None:
-            yield PING
-            continue
         for piece in _pieces(answer, event):
-            yield data(_chunk(asked, {"content": piece}))
+            yield encode_event(_chunk(asked, {"content": piece}))
         if isinstance(event, Ending) and (problem := problem_of(event, answer.reason)):
             yield _broken(problem)
             return
-    yield data(_chunk(asked, {}, _finish(answer), interleave=answer.record()))
+    yield encode_event(_chunk(asked, {}, _finish(answer), interleave=answer.record()))
     if with_usage:
         usage = _usage(answer)
-        yield data(_chunk(asked, None, usage=usage.model_dump() if usage else None))
+        yield encode_event(_chunk(asked, None, usage=usage.model_dump() if usage else None))
     yield _DONE
 
 
@@ -108,7 +105,7 @@ def _chunk(
 
 
 def _broken(problem: APIError) -> bytes:
-    return data({"error": problem.error})
+    return encode_event({"error": problem.error})
 
 
 def _id(asked: RequestEcho) -> str:

@@ -1,4 +1,4 @@
-"""A server in a thread, on a free port, over replicas in this process or on Ray."""
+"""An images server in a thread, on a free port, over replicas in this process or on Ray."""
 
 import base64
 import threading
@@ -9,19 +9,19 @@ from dataclasses import dataclass
 
 import httpx
 import openai
-import uvicorn
 
 from inference.backends.diffusers.generation_spec import GenerationSpec
-from inference.http.keys import Keys
+from inference.http.auth import Keys
+from inference.http.server import HTTPServer, listening_socket
 from inference.images_server.app import make_app
 from inference.images_server.models import ServableImageModel
 from inference.images_server.ray_replicas import Readiness, ReplicaPool
-from inference.images_server.replica import Outcome, Replica
+from inference.images_server.replica import DrawResult, Replica
 from inference.images_server.settings import ImagesServerSettings
 from warehouse import EncodedImage
 
 
-class Here:
+class LocalReplica:
     """One replica in this process."""
 
     wanted = 1
@@ -31,15 +31,15 @@ class Here:
     ) -> None:
         self.replica = Replica(model, "cpu", batch, gather_seconds)
 
-    async def draw(self, drawing: GenerationSpec) -> Outcome:
-        return await self.replica.draw(drawing)
+    async def draw(self, spec: GenerationSpec) -> DrawResult:
+        return await self.replica.draw(spec)
 
     def readiness(self) -> Readiness:
         return Readiness(1, 1)
 
 
 @dataclass(frozen=True)
-class Served:
+class RunningServer:
     """A running server."""
 
     url: str
@@ -57,42 +57,40 @@ class Served:
 @contextmanager
 def served(
     model: ServableImageModel,
-    studio: ReplicaPool,
+    replicas: ReplicaPool,
     settings: ImagesServerSettings | None = None,
     key: str | None = None,
     **more,
-) -> Iterator[Served]:
-    """A server over replicas that are there; `more`: settings, where they are not given."""
+) -> Iterator[RunningServer]:
+    """A server over these replicas; `more`: settings, instead of `settings`."""
     keys = Keys([key] if key else [])
-    app = make_app(model, studio, settings or ImagesServerSettings(**more), keys)
-    config = uvicorn.Config(app, port=0, log_level="warning", timeout_graceful_shutdown=5)
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    try:
-        until(lambda: server.started)
-        port = server.servers[0].sockets[0].getsockname()[1]
-        yield Served(f"http://127.0.0.1:{port}")
-    finally:
-        server.should_exit = True
-        thread.join()
+    app = make_app(model, replicas, settings or ImagesServerSettings(**more), keys)
+    server = HTTPServer(app, idle_seconds=60, grace_seconds=5)
+    with listening_socket("127.0.0.1", 0) as listener:
+        thread = threading.Thread(target=server.run, args=([listener],))
+        thread.start()
+        try:
+            yield RunningServer(f"http://127.0.0.1:{listener.getsockname()[1]}")
+        finally:
+            server.should_exit = True
+            thread.join()
 
 
-def pictures(response) -> list[EncodedImage]:
-    """Those of an answer of the official client."""
+def images_of(response) -> list[EncodedImage]:
+    """The images of a response of the official client."""
     return [EncodedImage(base64.b64decode(image.b64_json)) for image in response.data]
 
 
-def metrics(server: Served) -> dict[str, float]:
+def metrics(server: RunningServer) -> dict[str, float]:
     """Every number that Prometheus would read."""
     lines = server.get("/metrics").text.splitlines()
     pairs = (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
     return {name: float(value) for name, value in pairs}
 
 
-def until(met: Callable[[], object], seconds: float = 300) -> None:
-    """Wait for something, for long on a machine that has much to do."""
+def until(condition: Callable[[], object], seconds: float = 300) -> None:
+    """Wait for a condition, for long on a busy machine."""
     deadline = time.monotonic() + seconds
-    while not met():
-        assert time.monotonic() < deadline, "it did not come about"
+    while not condition():
+        assert time.monotonic() < deadline, "the condition was not met in time"
         time.sleep(0.05)

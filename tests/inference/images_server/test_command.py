@@ -1,4 +1,4 @@
-"""`interleave generator serve`: a laptop's server from start to end, and what it refuses."""
+"""`interleave generator serve`: a laptop's server from start to end, and its errors."""
 
 import os
 import re
@@ -18,9 +18,8 @@ from inference.images_server.serving import KEY, serve_images
 from inference.images_server.settings import ImagesServerSettings
 from inference.sketch_world.generator import SketchGenerator
 from schemas import FoundryError
-from tests.inference.images_server.served_images import pictures, until
+from tests.inference.images_server.served_images import images_of, until
 from training.launch.processes import marked
-from warehouse import EncodedImage
 
 ROOT = __file__.partition("/tests/")[0]
 MARK = "INTERLEAVE_TEST_SERVER"
@@ -31,7 +30,7 @@ def serve(model="sketch", registry=None, **settings):
     serve_images(model, registry, ImagesServerSettings(**settings), print)
 
 
-def test_what_cannot_be_served_is_one_line(monkeypatch, tmp_path):
+def test_startup_errors_are_one_line(monkeypatch, tmp_path):
     monkeypatch.delenv(KEY, raising=False)
     with pytest.raises(FoundryError, match="no generator 'dall-e'; there are: qwen-image,"):
         serve("dall-e")
@@ -39,24 +38,24 @@ def test_what_cannot_be_served_is_one_line(monkeypatch, tmp_path):
         serve("omnigen2")
     with pytest.raises(FoundryError, match=r"own\.yaml: cannot be read"):
         serve("tiny", tmp_path / "own.yaml")
-    with pytest.raises(FoundryError, match=f"can be reached from elsewhere: set {KEY}"):
+    with pytest.raises(FoundryError, match=f"can be reached from other machines: set {KEY}"):
         serve(host="0.0.0.0")
 
 
-def test_without_ray_it_says_what_to_do(monkeypatch):
+def test_missing_ray_names_the_command_that_installs_it(monkeypatch):
     monkeypatch.setattr(serving, "find_spec", lambda package: None)
     with pytest.raises(FoundryError, match="images servers need Ray: run `make cluster`"):
         serve()
 
 
-def test_a_taken_port_is_one_line():
+def test_taken_port_is_one_line():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(FoundryError, match=rf"cannot listen on 127\.0\.0\.1:{port}"):
             serve(port=port)
 
 
-def test_the_command_says_what_it_takes():
+def test_help_lists_the_options():
     help_ = CliRunner(env={"COLUMNS": "200"}).invoke(app, ["generator", "serve", "--help"]).output
     plain = re.sub(r"\x1b\[[\d;]*m", "", help_)
     for option in ("replicas", "host", "port", "batch", "queue", "device", "ray", "registry"):
@@ -64,8 +63,8 @@ def test_the_command_says_what_it_takes():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGINT])
-def test_sketch_is_served_until_it_is_told_to_end(tmp_path, ending):
+@pytest.mark.parametrize("stop_signal", [signal.SIGTERM, signal.SIGINT])
+def test_sketch_is_served_until_a_signal(tmp_path, stop_signal):
     mark, log = uuid.uuid4().hex, tmp_path / "log"
     command = [sys.executable, "-m", "dagster_project.cli.app", "generator", "serve"]
     environment = {**os.environ, MARK: mark, "PYTHONPATH": ROOT}
@@ -79,9 +78,8 @@ def test_sketch_is_served_until_it_is_told_to_end(tmp_path, ending):
         address = re.search(r"http://\S+/v1", log.read_text())[0]
         images = openai.OpenAI(base_url=address, api_key="none").images
         answer = images.generate(prompt=MEADOW, extra_body={"seed": 1})
-        drawn = EncodedImage.of(SketchGenerator().draw(MEADOW, (), 1).image)
-        assert pictures(answer) == [drawn]
-        server.send_signal(ending)
+        assert images_of(answer) == [SketchGenerator().draw(MEADOW, (), 1)]
+        server.send_signal(stop_signal)
         assert server.wait(120) == 0, log.read_text()
     finally:
         server.kill()

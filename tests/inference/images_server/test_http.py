@@ -1,4 +1,4 @@
-"""The images API without Ray: what is read, what is refused, and how."""
+"""The images API without Ray: responses, and errors in OpenAI's shape."""
 
 import asyncio
 import io
@@ -10,10 +10,16 @@ import pytest
 from PIL import Image
 
 from inference.images_server.models import Sketch
-from inference.images_server.ray_replicas import Readiness, ReplicaLost
+from inference.images_server.ray_replicas import Readiness, ReplicaLostError
 from inference.sketch_world.generator import SketchGenerator
 from inference.sketch_world.settings import SketchSettings
-from tests.inference.images_server.served_images import Here, metrics, pictures, served, until
+from tests.inference.images_server.served_images import (
+    LocalReplica,
+    images_of,
+    metrics,
+    served,
+    until,
+)
 from warehouse import EncodedImage
 
 MEADOW = "Draw a meadow with a red flower at the bottom center."
@@ -23,42 +29,44 @@ DRAW, EDIT = "/v1/images/generations", "/v1/images/edits"
 
 @pytest.fixture(scope="module")
 def server():
-    with served(Sketch(), Here(Sketch()), allowed={"bytes": 200_000, "pixels": 500_000}) as it:
+    with served(
+        Sketch(), LocalReplica(Sketch()), allowed={"bytes": 200_000, "pixels": 500_000}
+    ) as it:
         yield it
 
 
-class Slow(Here):
-    """Draws when told to, and remembers who went away."""
+class BlockedReplica(LocalReplica):
+    """Draws once `resume` is set, and counts calls and cancellations."""
 
     def __init__(self):
         super().__init__(Sketch())
-        self.go_on, self.begun, self.cancelled = threading.Event(), 0, 0
+        self.resume, self.started, self.cancelled = threading.Event(), 0, 0
 
-    async def draw(self, drawing):
-        self.begun += 1
+    async def draw(self, spec):
+        self.started += 1
         try:
-            await asyncio.to_thread(self.go_on.wait, 60)
+            await asyncio.to_thread(self.resume.wait, 60)
         except asyncio.CancelledError:
             self.cancelled += 1
             raise
-        return await super().draw(drawing)
+        return await super().draw(spec)
 
 
-class Failing(Here):
-    def __init__(self, error, seen=None):
+class FailingReplica(LocalReplica):
+    def __init__(self, error, readiness=None):
         super().__init__(Sketch())
-        self._error, self._seen = error, seen or Readiness(1, 1)
+        self._error, self._readiness = error, readiness or Readiness(1, 1)
 
-    async def draw(self, drawing):
+    async def draw(self, spec):
         raise self._error
 
     def readiness(self):
-        return self._seen
+        return self._readiness
 
 
-def sketched(prompt=MEADOW, images=(), seed=1, side=192):
+def sketch(prompt=MEADOW, images=(), seed=1, side=192):
     settings = SketchSettings(picture_size=side)
-    return EncodedImage.of(SketchGenerator(settings).draw(prompt, images, seed).image)
+    return SketchGenerator(settings).draw(prompt, images, seed)
 
 
 def png(size=(96, 96), mode="RGB"):
@@ -75,16 +83,16 @@ def error_of(response, status):
     return error
 
 
-def test_pictures_are_drawn_by_seed_and_size(server):
+def test_seed_and_size_determine_the_images(server):
     images = server.client().images
     one = images.generate(prompt=MEADOW, size="96x96", n=2, extra_body={"seed": 7})
-    assert pictures(one) == [sketched(seed=7, side=96), sketched(seed=8, side=96)]
+    assert images_of(one) == [sketch(seed=7, side=96), sketch(seed=8, side=96)]
     assert [image.seed for image in one.data] == [7, 8]
     again = images.generate(model="sketch", prompt=MEADOW, size="auto", extra_body={"seed": 7})
-    assert pictures(again) == [sketched(seed=7)]
+    assert images_of(again) == [sketch(seed=7)]
 
 
-def test_without_a_seed_every_request_is_another_which_can_be_repeated(server):
+def test_random_seed_is_returned_and_reproduces_the_image(server):
     images = server.client().images
     one, other = (images.generate(prompt=MEADOW).data[0] for _ in range(2))
     assert one.seed != other.seed
@@ -92,17 +100,19 @@ def test_without_a_seed_every_request_is_another_which_can_be_repeated(server):
     assert repeated.data[0].b64_json == one.b64_json
 
 
-def test_pictures_are_edited(server):
-    first, images = sketched(), server.client().images
-    alone = images.edit(image=first.data, prompt=BIRD, extra_body={"seed": 3})
-    assert pictures(alone) == [sketched(BIRD, (first,), 3)]
+def test_edit_uses_the_last_image(server):
+    first, images = sketch(), server.client().images
+    single = images.edit(image=first.data, prompt=BIRD, extra_body={"seed": 3})
+    assert images_of(single) == [sketch(BIRD, (first,), 3)]
     blank = EncodedImage.white((96, 96))
-    after_another = images.edit(image=[blank.data, first.data], prompt=BIRD, extra_body={"seed": 3})
-    assert pictures(after_another) == [sketched(BIRD, (blank, first), 3)]
+    with_reference = images.edit(
+        image=[blank.data, first.data], prompt=BIRD, extra_body={"seed": 3}
+    )
+    assert images_of(with_reference) == [sketch(BIRD, (blank, first), 3)]
 
 
 @pytest.mark.parametrize(
-    ("field", "said", "param"),
+    ("field", "message", "param"),
     [
         ({"size": "0x10"}, "should match pattern", "size"),
         ({"size": "960x960"}, "more than 500000 pixels", "size"),
@@ -112,7 +122,7 @@ def test_pictures_are_edited(server):
         ({"seed": -1}, "greater than or equal to 0", "seed"),
         ({"num_inference_steps": 0}, "greater than or equal to 1", "num_inference_steps"),
         ({"num_inference_steps": 501}, "at most 500 steps", "num_inference_steps"),
-        ({"num_inference_step": 5}, "no field is called num_inference_step", "num_inference_step"),
+        ({"num_inference_step": 5}, "unknown field num_inference_step", "num_inference_step"),
         ({"guidance_scale": "much"}, "valid number", "guidance_scale"),
         ({"response_format": "url"}, "should be 'b64_json'", "response_format"),
         ({"output_format": "jpeg"}, "should be 'png'", "output_format"),
@@ -122,24 +132,24 @@ def test_pictures_are_edited(server):
         ({"negative_prompt": "rain"}, "takes no negative prompt", None),
     ],
 )
-def test_what_cannot_be_drawn_is_refused(server, field, said, param):
+def test_invalid_fields_are_rejected(server, field, message, param):
     error = error_of(server.post(DRAW, json={"prompt": MEADOW} | field), 400)
-    assert said in error["message"] and error["param"] == param
+    assert message in error["message"] and error["param"] == param
     assert error["type"] == "invalid_request_error"
     form = {name: str(value) for name, value in ({"prompt": MEADOW} | field).items() if value}
     if len(form) > 1:
         files = {"image": png()}
-        assert said in error_of(server.post(EDIT, data=form, files=files), 400)["message"]
+        assert message in error_of(server.post(EDIT, data=form, files=files), 400)["message"]
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[1]", b'"x"', b"\xff\xfe"])
-def test_what_is_no_request_is_refused(server, body):
+def test_malformed_bodies_are_rejected(server, body):
     error_of(server.post(DRAW, content=body, headers={"Content-Type": "application/json"}), 400)
     multipart = {"Content-Type": "multipart/form-data; boundary=x"}
     error_of(server.post(EDIT, content=body, headers=multipart), 400)
 
 
-def test_the_form_of_the_other_endpoint_is_refused(server):
+def test_content_type_of_the_other_endpoint_is_rejected(server):
     assert "send JSON" in error_of(server.post(DRAW, data={"prompt": "a"}), 400)["message"]
     assert "as files" in error_of(server.post(EDIT, json={"prompt": "a"}), 400)["message"]
     text = server.post(EDIT, data={"prompt": "a", "image": "b"}, files={"mask": png()})
@@ -149,7 +159,7 @@ def test_the_form_of_the_other_endpoint_is_refused(server):
 @pytest.mark.parametrize(
     ("files", "code"),
     [
-        ({"image": b"no picture"}, "invalid_image"),
+        ({"image": b"no image"}, "invalid_image"),
         ({"image": png()[:-40]}, "cannot_be_drawn"),
         ({"image[]": png((1000, 1000))}, "image_too_large"),
         ({"image": png(), "mask": b"GIF89a"}, "invalid_image"),
@@ -158,12 +168,12 @@ def test_the_form_of_the_other_endpoint_is_refused(server):
         ({"image": png(), "other": png()}, None),
     ],
 )
-def test_pictures_that_cannot_be_used_are_refused(server, files, code):
+def test_unusable_images_are_rejected(server, files, code):
     response = server.post(EDIT, data={"prompt": BIRD}, files=files)
     assert error_of(response, 400)["code"] == code
 
 
-def test_a_body_too_large_is_refused_and_the_client_hears_of_it(server):
+def test_oversized_body_is_a_413_that_the_client_receives(server):
     with pytest.raises(openai.APIStatusError) as caught:
         server.client().images.edit(image=[b"x" * 2_000_000], prompt=BIRD)
     assert caught.value.status_code == 413
@@ -172,7 +182,7 @@ def test_a_body_too_large_is_refused_and_the_client_hears_of_it(server):
     assert error_of(server.post(DRAW, json=long), 413)["code"] == "request_too_large"
 
 
-def test_models_and_what_is_not_there(server):
+def test_models_and_unknown_names(server):
     client = server.client()
     assert [model.id for model in client.models.list()] == ["sketch"]
     assert client.models.retrieve("sketch").id == "sketch"
@@ -182,85 +192,88 @@ def test_models_and_what_is_not_there(server):
     assert "Not Allowed" in error_of(server.get(DRAW), 405)["message"]
 
 
-def test_who_has_no_key_may_only_ask_how_it_is():
-    with served(Sketch(), Here(Sketch()), key="open sesame") as server:
+def test_only_health_needs_no_key():
+    with served(Sketch(), LocalReplica(Sketch()), key="open sesame") as server:
         assert server.client(key="open sesame").images.generate(prompt=MEADOW).data
-        for given in ("Bearer", "Bearer open", "Bearer open sesamé", "open sesame"):
-            headers = {"Authorization": given.encode()}
-            refused = server.post(DRAW, json={"prompt": MEADOW}, headers=headers)
-            assert error_of(refused, 401)["code"] == "invalid_api_key"
+        for header in ("Bearer", "Bearer open", "Bearer open sesamé", "open sesame"):
+            headers = {"Authorization": header.encode()}
+            rejected = server.post(DRAW, json={"prompt": MEADOW}, headers=headers)
+            assert error_of(rejected, 401)["code"] == "invalid_api_key"
         assert server.get("/health").status_code == 200
         assert server.get("/metrics").status_code == 401
         assert "sesame" not in server.get("/v1/models").text
 
 
-def test_a_full_queue_says_when_to_come_back():
-    studio = Slow()
-    with served(Sketch(), studio, batch=1, queue=1) as server:
-        waiting = [threading.Thread(target=drawn_by, args=(server,)) for _ in range(2)]
+def test_full_queue_sends_retry_after():
+    replica = BlockedReplica()
+    with served(Sketch(), replica, batch=1, queue=1) as server:
+        waiting = [threading.Thread(target=draw, args=(server,)) for _ in range(2)]
         for thread in waiting:
             thread.start()
-        until(lambda: studio.begun == 2)
+        until(lambda: replica.started == 2)
         full = server.post(DRAW, json={"prompt": MEADOW})
         assert error_of(full, 429)["code"] == "queue_full"
         assert 1 <= int(full.headers["Retry-After"]) <= 60
-        never = server.post(DRAW, json={"prompt": MEADOW, "n": 3})
-        assert "no more than 2 pictures" in error_of(never, 400)["message"]
+        too_many = server.post(DRAW, json={"prompt": MEADOW, "n": 3})
+        assert "no more than 2 images" in error_of(too_many, 400)["message"]
         assert "interleave_images_queue 2.0" in server.get("/metrics").text
-        studio.go_on.set()
+        replica.resume.set()
         for thread in waiting:
             thread.join()
-        assert drawn_by(server).status_code == 200
+        assert draw(server).status_code == 200
 
 
-def drawn_by(server):
+def draw(server):
     return server.post(DRAW, json={"prompt": MEADOW})
 
 
-def test_a_client_that_goes_away_frees_its_place():
-    studio = Slow()
-    with served(Sketch(), studio, batch=1, queue=0) as server:
+def test_disconnect_cancels_and_frees_the_queue():
+    replica = BlockedReplica()
+    with served(Sketch(), replica, batch=1, queue=0) as server:
         with pytest.raises(httpx.ReadTimeout):
             httpx.post(
                 server.url + DRAW, json={"prompt": MEADOW}, timeout=httpx.Timeout(60, read=1)
             )
-        until(lambda: studio.cancelled == studio.begun == 1)
-        studio.go_on.set()
-        assert drawn_by(server).status_code == 200
+        until(lambda: replica.cancelled == replica.started == 1)
+        replica.resume.set()
+        assert draw(server).status_code == 200
         until(lambda: 'endpoint="generations",status="499"' in server.get("/metrics").text)
 
 
-def test_what_is_not_drawn_in_time_is_given_up():
-    studio = Slow()
-    with served(Sketch(), studio, allowed={"seconds": 0.2}) as server:
-        assert error_of(drawn_by(server), 504)["code"] == "timeout"
-        studio.go_on.set()
+def test_timeout_is_a_504():
+    replica = BlockedReplica()
+    with served(Sketch(), replica, allowed={"seconds": 0.2}) as server:
+        assert error_of(draw(server), 504)["code"] == "timeout"
+        replica.resume.set()
 
 
-def test_no_replica_means_not_ready_and_why():
-    gone = Failing(ReplicaLost("gone"), Readiness(0, 2, "the weights are not there"))
-    with served(Sketch(), gone) as server:
+def test_not_ready_without_replicas():
+    dead = FailingReplica(ReplicaLostError("gone"), Readiness(0, 2, "the weights are not there"))
+    with served(Sketch(), dead) as server:
         until(lambda: "weights" in server.get("/ready").text)
         ready = server.get("/ready")
-        reason = "0 of 2 replicas can draw: the weights are not there"
+        reason = "0 of 2 replicas are running: the weights are not there"
         assert error_of(ready, 503)["message"] == reason
         assert server.get("/health").status_code == 200
-        assert error_of(drawn_by(server), 503) == ready.json()["error"]
-        assert drawn_by(server).headers["Retry-After"]
+        assert error_of(draw(server), 503) == ready.json()["error"]
+        assert draw(server).headers["Retry-After"]
 
 
 @pytest.mark.parametrize(
-    ("error", "status", "said"),
-    [(ReplicaLost("it is gone"), 503, "it is gone"), (KeyError("secret"), 500, "went wrong here")],
+    ("error", "status", "message"),
+    [
+        (ReplicaLostError("it is gone"), 503, "it is gone"),
+        (KeyError("secret"), 500, "internal server error"),
+    ],
 )
-def test_faults_of_ours_are_told_without_a_traceback(error, status, said):
-    with served(Sketch(), Failing(error)) as server:
-        told = error_of(drawn_by(server), status)
-        assert said in told["message"] and "secret" not in told["message"]
-        assert told["type"] == "server_error"
+def test_internal_errors_have_no_details(error, status, message):
+    with served(Sketch(), FailingReplica(error)) as server:
+        error = error_of(draw(server), status)
+        assert message in error["message"] and "secret" not in error["message"]
+        assert error["type"] == "server_error"
 
 
-def test_prometheus_hears_of_everything(server):
+def test_metrics_count_requests_images_and_batches(server):
     before = metrics(server)
     server.client().images.generate(prompt=MEADOW, n=3)
     server.post(DRAW, json={"prompt": ""})
@@ -268,10 +281,10 @@ def test_prometheus_hears_of_everything(server):
     change = {name: after[name] - before.get(name, 0) for name in after}
     counted = 'interleave_images_requests_total{endpoint="generations",status="%s"}'
     assert change[counted % 200] == change[counted % 400] == 1
-    drawn = [name for name in change if name.startswith("interleave_images_pictures_total")]
-    assert [change[name] for name in drawn] == [3]
+    by_replica = [name for name in change if name.startswith("interleave_images_pictures_total")]
+    assert [change[name] for name in by_replica] == [3]
     assert change["interleave_images_batch_size_count"] == 3
-    assert change["interleave_images_batch_size_sum"] == 9  # three drawn as one
+    assert change["interleave_images_batch_size_sum"] == 9  # one batch of three
     assert change["interleave_images_model_seconds_count"] == 3
     assert change["interleave_images_outside_seconds_count"] == 1
     assert after["interleave_images_queue"] == 0

@@ -11,7 +11,7 @@ from inference.backends.diffusers.pipeline_runner import load_pipeline_runner
 from inference.backends.diffusers.settings import DiffusersSettings
 from inference.images_server.models import Pipeline
 from tests.inference.backends.diffusers import tiny
-from tests.inference.images_server.served_images import Here, pictures, served
+from tests.inference.images_server.served_images import LocalReplica, images_of, served
 from warehouse import EncodedImage
 
 SIZE, LEFT = (64, 64), (0, 0, 32, 64)
@@ -36,16 +36,16 @@ def transparent_on_the_left():
 
 
 @pytest.mark.slow
-def test_what_is_transparent_or_white_is_repainted(tmp_path):
+def test_transparent_or_white_area_is_repainted(tmp_path):
     folder = tiny.build("FluxFillPipeline", tmp_path / "fill")
     choice = select_model(DiffusersSettings(model=str(folder), steps=2, dtype="float32"))
-    picture, mask = EncodedImage.white(SIZE), white_on_the_left()
-    drawing = GenerationSpec("a cat", 1, choice.manner, (picture,), mask)
-    drawn = load_pipeline_runner(choice, "cpu", 1).draw([drawing])
+    image, mask = EncodedImage.white(SIZE), white_on_the_left()
+    spec = GenerationSpec("a cat", 1, choice.manner, (image,), mask)
+    expected = load_pipeline_runner(choice, "cpu", 1).draw([spec])
     model = Pipeline(choice)
-    with served(model, Here(model)) as server:
+    with served(model, LocalReplica(model)) as server:
         for sent in (transparent_on_the_left(), mask.data):
             answer = server.client().images.edit(
-                image=picture.data, mask=sent, prompt="a cat", extra_body={"seed": 1}
+                image=image.data, mask=sent, prompt="a cat", extra_body={"seed": 1}
             )
-            assert pictures(answer) == drawn
+            assert images_of(answer) == expected

@@ -14,21 +14,21 @@ from inference.backends.diffusers.model_selection import select_model
 from inference.backends.diffusers.settings import DiffusersSettings
 from inference.backends.factory import Backends
 from inference.images_server.models import Pipeline
-from inference.images_server.ray_replicas import deployed
+from inference.images_server.ray_replicas import deploy
 from inference.images_server.settings import ImagesServerSettings
 from inference.roles import UnusableAnswerError
 from tests.inference.backends.diffusers import tiny
-from tests.inference.images_server.served_images import metrics, pictures, served, until
+from tests.inference.images_server.served_images import images_of, metrics, served, until
 from warehouse import EncodedImage, Home
 
 pytestmark = pytest.mark.slow
 
 ROOT = __file__.partition("/tests/")[0]
 DRAW = "/v1/images/generations"
-ROUNDING = 2  # between a picture drawn alone and in a batch; see test_contract.py
+ROUNDING = 2  # between an image alone and in a batch; see test_contract.py
 ENDLESS = 10**6  # steps that take hours
-PLACES = 8  # 2 replicas x batch 4, and no queue
-PICTURES = "interleave_images_pictures_total"
+CAPACITY = 8  # 2 replicas x batch 4, and no queue
+IMAGES_TOTAL = "interleave_images_pictures_total"
 
 
 @pytest.fixture(scope="module")
@@ -65,78 +65,81 @@ def settings_of(cluster, **more):
 @pytest.fixture(scope="module")
 def server(cluster, klein):
     model, settings = model_of(klein), settings_of(cluster)
-    with deployed(model, settings, "images-test") as fleet, served(model, fleet, settings) as it:
+    with (
+        deploy(model, settings, "images-test") as replicas,
+        served(model, replicas, settings) as it,
+    ):
         until(lambda: it.get("/ready").json().get("replicas") == 2)
         yield it
 
 
-def pixels(picture):
-    return np.asarray(picture.image, int)
+def pixels(image):
+    return np.asarray(image.image, int)
 
 
-def drawn(server, **fields):
+def generate(server, **fields):
     more = {name: fields.pop(name) for name in list(fields) if name not in ("n", "size")}
-    return pictures(server.client().images.generate(prompt="a red cat", extra_body=more, **fields))
+    return images_of(server.client().images.generate(prompt="a red cat", extra_body=more, **fields))
 
 
-def test_a_model_that_cannot_be_loaded_is_not_ready_and_says_why(cluster, tmp_path):
+def test_model_that_cannot_be_loaded_is_not_ready_with_a_reason(cluster, tmp_path):
     (tmp_path / "model_index.json").write_text(
         '{"_class_name": "FluxPipeline", "vae": ["diffusers", "AutoencoderKL"]}'
     )
     model, settings = model_of(tmp_path), settings_of(cluster)
-    with deployed(model, settings, "broken") as fleet, served(model, fleet, settings) as server:
+    with deploy(model, settings, "broken") as replicas, served(model, replicas, settings) as server:
         assert server.get("/health").status_code == 200
         until(lambda: "cannot be loaded" in server.get("/ready").text)
         ready = server.get("/ready")
-        said = ready.json()["error"]["message"]
+        message = ready.json()["error"]["message"]
         assert ready.status_code == 503
-        assert said.startswith("0 of 2 replicas can draw: generator ") and "\n" not in said
+        assert message.startswith("0 of 2 replicas are running: generator ") and "\n" not in message
         with pytest.raises(openai.InternalServerError, match="cannot be loaded on cpu"):
             server.client().images.generate(prompt="a red cat")
 
 
-def test_seed_size_and_steps_count(server):
+def test_seed_size_and_steps_change_the_image(server):
     assert [model.id for model in server.client().models.list()] == ["klein"]
-    (first,) = drawn(server, seed=5)
-    assert drawn(server, seed=5) == [first]
-    assert drawn(server, seed=6) != [first]
-    assert drawn(server, seed=5, num_inference_steps=3) != [first]
-    (wide,) = drawn(server, seed=5, size="96x64")
+    (first,) = generate(server, seed=5)
+    assert generate(server, seed=5) == [first]
+    assert generate(server, seed=6) != [first]
+    assert generate(server, seed=5, num_inference_steps=3) != [first]
+    (wide,) = generate(server, seed=5, size="96x64")
     assert (first.image.size, wide.image.size) == ((64, 64), (96, 64))
-    together = drawn(server, seed=5, n=2)
+    together = generate(server, seed=5, n=2)
     assert np.abs(pixels(together[0]) - pixels(first)).max() <= ROUNDING
     assert np.abs(pixels(together[1]) - pixels(first)).max() > ROUNDING
 
 
-def test_an_edit_sees_every_reference(server):
-    def edited(*references):
+def test_edit_depends_on_every_reference(server):
+    def edit(*references):
         images = [("r.png", each.data, "image/png") for each in references]
         answer = server.client().images.edit(
             image=images, prompt="a red cat", extra_body={"seed": 1, "guidance_scale": 1.0}
         )
-        return pixels(pictures(answer)[0])
+        return pixels(images_of(answer)[0])
 
-    one, other, last = (drawn(server, seed=seed)[0] for seed in (1, 2, 3))
-    assert np.abs(edited(one, last) - edited(other, last)).max() > ROUNDING
-    assert np.array_equal(edited(one, last), edited(one, last))
+    one, other, last = (generate(server, seed=seed)[0] for seed in (1, 2, 3))
+    assert np.abs(edit(one, last) - edit(other, last)).max() > ROUNDING
+    assert np.array_equal(edit(one, last), edit(one, last))
 
 
 @pytest.mark.parametrize(
-    ("asked", "said"),
+    ("extra", "message"),
     [({"mask": b""}, "takes no mask"), ({"extra_body": {"negative_prompt": "rain"}}, "negative")],
 )
-def test_what_the_model_would_ignore_is_refused(server, asked, said):
+def test_options_that_the_model_would_ignore_are_rejected(server, extra, message):
     white = EncodedImage.white((64, 64)).data
-    asked = {name: white if name == "mask" else value for name, value in asked.items()}
-    with pytest.raises(openai.BadRequestError, match=said):
-        server.client().images.edit(image=white, prompt="a red cat", **asked)
+    extra = {name: white if name == "mask" else value for name, value in extra.items()}
+    with pytest.raises(openai.BadRequestError, match=message):
+        server.client().images.edit(image=white, prompt="a red cat", **extra)
 
 
-def test_load_reaches_both_nodes_and_is_drawn_in_batches(server):
+def test_load_reaches_both_nodes_in_batches(server):
     before = metrics(server)
-    with ThreadPoolExecutor(PLACES) as clients:
-        answers = clients.map(lambda seed: drawn(server, seed=seed), range(3 * PLACES))
-        assert len({answer[0] for answer in answers}) == 3 * PLACES
+    with ThreadPoolExecutor(CAPACITY) as clients:
+        answers = clients.map(lambda seed: generate(server, seed=seed), range(3 * CAPACITY))
+        assert len({answer[0] for answer in answers}) == 3 * CAPACITY
     after = metrics(server)
     replicas = replicas_of(after)
     assert all(after[name] > before.get(name, 0) for name in replicas.values())
@@ -149,35 +152,35 @@ def test_load_reaches_both_nodes_and_is_drawn_in_batches(server):
 
 def replicas_of(values):
     """Process -> its metric."""
-    names = (name for name in values if name.startswith(PICTURES))
+    names = (name for name in values if name.startswith(IMAGES_TOTAL))
     return {int(name.removesuffix('"}').rpartition(":")[2]): name for name in names}
 
 
-def test_a_full_server_says_when_to_come_back_and_who_leaves_frees_places(server):
-    leave = threading.Event()
+def test_full_server_sends_retry_after_and_disconnects_free_capacity(server):
+    disconnected = threading.Event()
 
-    def wait_in_vain():
-        endless = {"prompt": "a cat", "n": PLACES, "num_inference_steps": ENDLESS}
+    def disconnect_while_waiting():
+        endless = {"prompt": "a cat", "n": CAPACITY, "num_inference_steps": ENDLESS}
         timeout = httpx.Timeout(60, read=0.5)
-        while not leave.is_set():
+        while not disconnected.is_set():
             try:
                 httpx.post(server.url + DRAW, json=endless, timeout=timeout)
             except httpx.ReadTimeout:
-                leave.set()
+                disconnected.set()
 
     with ThreadPoolExecutor() as threads:
-        waiting = threads.submit(wait_in_vain)
-        until(lambda: metrics(server)["interleave_images_queue"] == PLACES)
+        waiting = threads.submit(disconnect_while_waiting)
+        until(lambda: metrics(server)["interleave_images_queue"] == CAPACITY)
         full = server.post(DRAW, json={"prompt": "a red cat"})
         waiting.result()
     assert full.status_code == 429 and int(full.headers["Retry-After"]) >= 1
     until(lambda: metrics(server)["interleave_images_queue"] == 0)
-    # Both replicas had begun what nobody waits for any more.
-    with ThreadPoolExecutor(PLACES) as clients:
-        assert all(clients.map(lambda seed: drawn(server, seed=seed), range(PLACES)))
+    # Both replicas have cancelled what they had begun.
+    with ThreadPoolExecutor(CAPACITY) as clients:
+        assert all(clients.map(lambda seed: generate(server, seed=seed), range(CAPACITY)))
 
 
-def test_our_own_images_backend_draws_with_it(server):
+def test_our_images_backend_uses_it(server):
     settings = {
         "endpoints": [{"url": f"{server.url}/v1", "concurrency": 4}],
         "generator": {"model": "klein", "size": "96x64", "steps": 3},
@@ -189,20 +192,20 @@ def test_our_own_images_backend_draws_with_it(server):
         profile = Backends.model_validate({"roles": roles, "images": section})
         return profile.build(Home("memory://images-server")).generator
 
-    async def told():
-        player = generator()
-        first = await player.generate("a red cat", (), 1)
-        return first, await player.generate("a blue cat", (first,), 2)
+    async def two_images():
+        client = generator()
+        first = await client.generate("a red cat", (), 1)
+        return first, await client.generate("a blue cat", (first,), 2)
 
-    first, second = asyncio.run(told())
+    first, second = asyncio.run(two_images())
     assert first.image.size == second.image.size == (96, 64)
-    assert [first] == drawn(server, seed=1, size="96x64", num_inference_steps=3)
+    assert [first] == generate(server, seed=1, size="96x64", num_inference_steps=3)
     with pytest.raises(UnusableAnswerError, match="takes no negative prompt"):
         asyncio.run(generator(negative_prompt="rain").generate("a red cat", (), 1))
 
 
-def test_a_replica_that_dies_is_replaced_and_the_other_goes_on(server):
-    drawn(server, n=PLACES)
+def test_dead_replica_is_replaced_while_the_other_continues(server):
+    generate(server, n=CAPACITY)
     before = replicas_of(metrics(server))
     psutil.Process(next(iter(before))).kill()
     client = server.client(retries=8)
@@ -210,8 +213,8 @@ def test_a_replica_that_dies_is_replaced_and_the_other_goes_on(server):
         assert client.images.generate(prompt="a red cat").data
     until(lambda: server.get("/ready").json().get("replicas") == 2)
 
-    def by_the_new_one():
+    def used_new_replica():
         client.images.generate(prompt="a red cat", n=4)
         return set(replicas_of(metrics(server))) - set(before)
 
-    until(by_the_new_one)
+    until(used_new_replica)

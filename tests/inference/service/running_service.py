@@ -15,8 +15,8 @@ import openai
 
 from assets.core.profile import load_profile
 from inference.generation.agent_resolver import ResolvedRoles
-from inference.http.keys import Keys
-from inference.http.sockets import listening_socket
+from inference.http.auth import Keys
+from inference.http.server import listening_socket
 from inference.roles import BackendError, Roles
 from inference.service.app import make_app
 from inference.service.server import ServiceServer

@@ -7,7 +7,7 @@ import zipfile
 import httpx
 import pytest
 
-from inference.http.keys import Keys
+from inference.http.auth import Keys
 from inference.service.response_store import StoredResponse
 from inference.service.studio.files import FOLDER
 from tests.inference.service.running_service import SNOWMAN, error_of, running

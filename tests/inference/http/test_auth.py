@@ -1,21 +1,20 @@
-"""Who may call a server of ours, and from where."""
+"""API keys: which callers a server accepts, and from where."""
 
 import pytest
 
-from inference.http.keys import Keys, keys_for
-from inference.http.sockets import on_loopback
+from inference.http.auth import Keys, is_loopback, load_keys
 from inference.roles import BackendError
 
 
 @pytest.mark.parametrize(
-    ("host", "alone"),
+    ("host", "loopback"),
     [("127.0.0.1", True), ("::1", True), ("localhost", True), ("0.0.0.0", False), ("::", False)],
 )
-def test_loopback_is_known(host, alone):
-    assert on_loopback(host) == alone
+def test_is_loopback(host, loopback):
+    assert is_loopback(host) == loopback
 
 
-def test_callers_are_known_by_their_keys():
+def test_owner_is_derived_from_the_key():
     keys = Keys(["open sesame", "sésame"])
     mine, yours = keys.owner(b"Bearer open sesame"), keys.owner("Bearer sésame".encode())
     assert mine and yours and mine != yours and "sesame" not in mine
@@ -25,11 +24,13 @@ def test_callers_are_known_by_their_keys():
     assert Keys().owner(b"") == "" and not Keys().required
 
 
-def test_keys_are_needed_beyond_loopback(monkeypatch):
+def test_keys_are_required_beyond_loopback(monkeypatch):
     monkeypatch.setenv("THE_KEYS", " , ")
-    assert not keys_for("127.0.0.1", "THE_KEYS").required
-    with pytest.raises(BackendError, match=r"0\.0\.0\.0 can be reached.*set THE_KEYS"):
-        keys_for("0.0.0.0", "THE_KEYS")
+    assert not load_keys("127.0.0.1", "THE_KEYS").required
+    with pytest.raises(
+        BackendError, match=r"0\.0\.0\.0 can be reached from other machines: set THE_KEYS"
+    ):
+        load_keys("0.0.0.0", "THE_KEYS")
     monkeypatch.setenv("THE_KEYS", "one, two,")
-    keys = keys_for("0.0.0.0", "THE_KEYS")
+    keys = load_keys("0.0.0.0", "THE_KEYS")
     assert keys.owner(b"Bearer one") and keys.owner(b"Bearer two") and not keys.owner(b"Bearer ")

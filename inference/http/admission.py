@@ -1,0 +1,114 @@
+"""A bounded queue: how much work may wait or run, in total and for each API key."""
+
+import asyncio
+import math
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from http import HTTPStatus
+from time import monotonic
+
+from .errors import APIError
+
+_MAX_RETRY_SECONDS = 60
+_NEWEST_WEIGHT = 0.2  # of the newest request in the running mean of durations
+
+
+class AdmissionQueue:
+    """Admits work until the queue is full, and estimates when a rejected client may retry.
+
+    Args:
+        concurrency: units of work that run at the same time.
+        waiting: units that may wait for them.
+        per_owner: units of one owner, waiting ones included; None: unlimited.
+        unit: what is counted, for messages.
+    """
+
+    def __init__(
+        self,
+        concurrency: int,
+        waiting: int,
+        per_owner: int | None = None,
+        unit: str = "requests",
+    ) -> None:
+        self.capacity = concurrency + waiting
+        self._concurrency, self._per_owner, self._unit = concurrency, per_owner, unit
+        self._slots = asyncio.Semaphore(concurrency)
+        self._owners: Counter[str] = Counter()
+        self._mean_seconds = 1.0
+        self.closed = False
+        self.running = 0
+
+    @property
+    def admitted(self) -> int:
+        """Units that are waiting or running."""
+        return self._owners.total()
+
+    @property
+    def waiting(self) -> int:
+        """Units that are admitted and hold no slot yet."""
+        return self.admitted - self.running
+
+    @contextmanager
+    def admit(self, owner: str = "", count: int = 1) -> Iterator[None]:
+        """Hold `count` units of the queue's capacity.
+
+        Raises:
+            APIError: see `check`.
+        """
+        self.check(owner, count)
+        self._owners[owner] += count
+        try:
+            yield
+        finally:
+            self._owners[owner] -= count
+            if not self._owners[owner]:
+                del self._owners[owner]
+
+    @asynccontextmanager
+    async def slot(self) -> AsyncIterator[None]:
+        """Wait until one of the `concurrency` slots is free, then hold it."""
+        async with self._slots:
+            self.running += 1
+            try:
+                with self.timed():
+                    yield
+            finally:
+                self.running -= 1
+
+    @contextmanager
+    def timed(self) -> Iterator[None]:
+        """Take the duration of the block, if it succeeds, into the estimate of Retry-After."""
+        start = monotonic()
+        yield
+        self._mean_seconds += _NEWEST_WEIGHT * (monotonic() - start - self._mean_seconds)
+
+    def check(self, owner: str = "", count: int = 1) -> None:
+        """Check that work would be admitted.
+
+        Raises:
+            APIError: the queue is closed (503), it is full, or the owner has too much in it (429).
+        """
+        if self.closed:
+            raise APIError(
+                HTTPStatus.SERVICE_UNAVAILABLE,
+                "the service is being stopped; try again",
+                "stopping",
+                retry_after=self._retry_seconds,
+            )
+        if self.admitted + count > self.capacity:
+            raise self._full(f"{self.admitted} {self._unit}", "queue_full")
+        if owner and self._per_owner and self._owners[owner] + count > self._per_owner:
+            raise self._full(f"{self._per_owner} {self._unit} of this key", "rate_limit_exceeded")
+
+    def _full(self, load: str, code: str) -> APIError:
+        message = f"{load} are waiting or running already; try again"
+        return APIError(
+            HTTPStatus.TOO_MANY_REQUESTS, message, code, retry_after=self._retry_seconds
+        )
+
+    @property
+    def _retry_seconds(self) -> int:
+        """Seconds until capacity is free, estimated from the last requests."""
+        rounds = max(1.0, self.admitted / self._concurrency)
+        return min(_MAX_RETRY_SECONDS, max(1, math.ceil(self._mean_seconds * rounds / 2)))

@@ -1,0 +1,165 @@
+"""API keys: who may call a server, and which caller a request comes from."""
+
+import asyncio
+import hashlib
+import hmac
+import os
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from http import HTTPStatus
+from ipaddress import ip_address
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from ..roles import BackendError
+from .errors import APIError
+
+_OWNER_DIGITS = 16
+_BEARER = b"Bearer "
+_DRAIN_SECONDS = 20.0
+
+
+class Keys:
+    """API keys that a server accepts.
+
+    Args:
+        keys: none: callers need no key.
+    """
+
+    def __init__(self, keys: Iterable[str] = ()) -> None:
+        self._owners = {_digest(_BEARER + key.encode()): _owner_id(key) for key in keys}
+
+    @property
+    def required(self) -> bool:
+        return bool(self._owners)
+
+    def owner(self, authorization: bytes) -> str | None:
+        """Id of the caller with that header, the same for the same key; None: the key is wrong.
+
+        Empty where no key is required. Takes the same time whichever key matches, or none.
+        """
+        if not self.required:
+            return ""
+        digest, owner = _digest(authorization), None
+        for expected, candidate in self._owners.items():
+            if hmac.compare_digest(digest, expected):
+                owner = candidate
+        return owner
+
+
+def load_keys(host: str, variable: str) -> Keys:
+    """The keys in an environment variable, separated by commas.
+
+    Raises:
+        BackendError: the server would listen beyond this machine without a key.
+    """
+    keys = Keys(key for key in map(str.strip, os.environ.get(variable, "").split(",")) if key)
+    if not keys.required and not is_loopback(host):
+        raise BackendError(
+            f"{host} can be reached from other machines: set {variable} to a key that callers "
+            "must send, or listen on 127.0.0.1"
+        )
+    return keys
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach an address."""
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:  # a name
+        return False
+
+
+def is_health_path(path: str) -> bool:
+    """Paths for load balancers, which say whether a server is alive and ready."""
+    return path in ("/health", "/ready")
+
+
+class AuthMiddleware:
+    """Rejects requests without a valid key, and bodies that are too large.
+
+    Sets `scope["state"]["owner"]` to the id of the caller, see `Keys.owner`.
+
+    Args:
+        max_bytes: of a body.
+        is_public: paths that need no key.
+        local_only: without keys, take only requests whose host is this machine; a page of another
+            site in a browser on this machine cannot send one (DNS rebinding).
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        keys: Keys,
+        max_bytes: int,
+        is_public: Callable[[str], bool] = is_health_path,
+        local_only: bool = False,
+    ) -> None:
+        self._app, self._keys, self._max_bytes = app, keys, max_bytes
+        self._is_public, self._local_only = is_public, local_only and not keys.required
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return await self._app(scope, receive, send)
+        try:
+            scope.setdefault("state", {})["owner"] = self._owner(scope)
+        except APIError as error:
+            return await error.response()(scope, receive, send)
+        await self._app(scope, self._bounded(receive), send)
+
+    def _owner(self, scope: Scope) -> str:
+        headers = Headers(scope=scope)
+        if self._local_only and not is_loopback(_without_port(headers.get("host", "localhost"))):
+            message = "this server answers requests to localhost only"
+            raise APIError(HTTPStatus.MISDIRECTED_REQUEST, message)
+        owner = self._keys.owner(headers.get("authorization", "").encode("latin-1"))
+        if owner is None and not self._is_public(scope["path"]):
+            raise APIError(
+                HTTPStatus.UNAUTHORIZED, "the API key is missing or wrong", "invalid_api_key"
+            )
+        return owner or ""
+
+    def _bounded(self, receive: Receive) -> Receive:
+        size = 0
+
+        async def bounded() -> Message:
+            nonlocal size
+            message = await receive()
+            size += len(message.get("body", b""))
+            if size > self._max_bytes:
+                await _drain(message, receive)
+                raise APIError(
+                    HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+                    f"the request is larger than {self._max_bytes} bytes",
+                    "request_too_large",
+                )
+            return message
+
+        return bounded
+
+
+def _owner_id(key: str) -> str:
+    return hashlib.sha256(f"owner:{key}".encode()).hexdigest()[:_OWNER_DIGITS]
+
+
+def _digest(header: bytes) -> bytes:
+    """All of one length, so that comparisons do not leak the length of a key."""
+    return hashlib.sha256(header).digest()
+
+
+def _without_port(host: str) -> str:
+    """`[::1]:80` -> `::1`."""
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.rpartition(":")[0] if host.count(":") == 1 else host
+
+
+async def _drain(message: Message, receive: Receive) -> None:
+    """Read the rest: a client reads the response only once it has sent everything."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_DRAIN_SECONDS):
+            while message.get("more_body", False):
+                message = await receive()

@@ -1,0 +1,142 @@
+"""A server on its port: the socket, signals that stop it, and connections that send nothing."""
+
+import signal
+import socket
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from time import monotonic
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from ..roles import BackendError
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_BACKLOG = 2048
+_TICKS_PER_CHECK = 5  # of ten a second
+
+
+class HTTPServer(uvicorn.Server):
+    """uvicorn, which also closes idle connections and leaves the process's signals as they were.
+
+    Args:
+        idle_seconds: in which the head of a request has to arrive.
+        grace_seconds: for responses under way when the server stops.
+        handle_signals: SIGINT and SIGTERM stop the server (in the main thread only).
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        idle_seconds: float,
+        grace_seconds: int,
+        handle_signals: bool = True,
+    ) -> None:
+        config = uvicorn.Config(
+            app,
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=grace_seconds,
+        )
+        super().__init__(config)
+        self._handle_signals = handle_signals
+        self._idle = IdleConnections(idle_seconds)
+
+    async def on_tick(self, counter: int) -> bool:
+        """Called ten times a second."""
+        if counter % _TICKS_PER_CHECK == 0:
+            self._idle.close(self.server_state.connections)
+        return await super().on_tick(counter)
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """As uvicorn's, but does not raise the signals again after the server has stopped."""
+        if not self._handle_signals or threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {number: signal.signal(number, self.handle_exit) for number in _SIGNALS}
+        try:
+            yield
+        finally:
+            _restore_signals(before)
+
+
+class IdleConnections:
+    """Closes connections that do not complete a request's head in time, which uvicorn keeps open.
+
+    Args:
+        seconds: allowed between two requests, or before the first.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._since: WeakKeyDictionary[Any, tuple[object, float]] = WeakKeyDictionary()
+
+    def close(self, connections: Iterable[Any]) -> None:
+        """Close those that have been idle for too long, going by this and earlier calls."""
+        now = monotonic()
+        for connection in list(connections):
+            last = connection.cycle  # the last request with its response
+            if last is not None and not last.response_complete:
+                self._since.pop(connection, None)
+                continue
+            before, since = self._since.get(connection, (last, now))
+            self._since[connection] = (last, since if before is last else now)
+            if before is last and now - since > self._seconds:
+                connection.transport.close()
+
+
+@contextmanager
+def listening_socket(host: str, port: int) -> Iterator[socket.socket]:
+    """A socket that listens; connections wait until a server accepts them. Port 0: any free one.
+
+    Raises:
+        BackendError: the port is taken, or the address is not this machine's.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        listener = socket.create_server((host, port), family=family, backlog=_BACKLOG)
+    except OSError as error:
+        raise BackendError(
+            f"cannot listen on {host}:{port}: {error.strerror}; choose another --host or --port"
+        ) from error
+    with listener:
+        yield listener
+
+
+@contextmanager
+def shutdown_signals() -> Iterator[None]:
+    """SIGTERM ends the block as Ctrl-C does, and neither is an error."""
+    before = {number: signal.getsignal(number) for number in _SIGNALS}
+    try:
+        install_signals()
+        yield
+    except KeyboardInterrupt:
+        pass
+    finally:
+        _restore_signals(before)
+
+
+def install_signals() -> None:
+    """Raise KeyboardInterrupt on SIGINT and SIGTERM; call it again where a library took over."""
+    for number in _SIGNALS:
+        signal.signal(number, _interrupt)
+
+
+def ignore_signals() -> None:
+    """Let a shutdown that is under way finish."""
+    for number in _SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+
+
+def _restore_signals(handlers: dict[signal.Signals, Any]) -> None:
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+
+
+def _interrupt(number: int, frame: object) -> None:
+    raise KeyboardInterrupt
