@@ -7,6 +7,7 @@ group, as Arrow batches in a fixed order, so that a content hash does not depend
 import secrets
 import tempfile
 from collections.abc import Callable, Iterator
+from functools import wraps
 from itertools import chain
 from pathlib import Path
 
@@ -29,6 +30,28 @@ def duckdb_session(home: Home) -> duckdb.DuckDBPyConnection:
     spill = Path(tempfile.gettempdir(), f"interleave-duckdb-{secrets.token_hex(6)}")
     connection.execute(f"SET temp_directory = '{spill}'")
     return connection
+
+
+def add_text_function(
+    connection: duckdb.DuckDBPyConnection,
+    name: str,
+    function: Callable[..., str],
+    *arguments: str,
+) -> None:
+    """Make a Python function of one row callable from SQL; it runs on Arrow batches.
+
+    Args:
+        arguments: SQL types. With a NULL among its arguments the result is NULL.
+    """
+
+    @wraps(function)  # DuckDB counts the parameters
+    def of_batch(*columns: pa.ChunkedArray) -> pa.Array:
+        rows = zip(*(column.to_pylist() for column in columns), strict=True)
+        return pa.array([None if None in row else function(*row) for row in rows], pa.string())
+
+    connection.create_function(
+        name, of_batch, list(arguments), "VARCHAR", type="arrow", side_effects=False
+    )
 
 
 def shard_groups(

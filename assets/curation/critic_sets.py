@@ -14,13 +14,21 @@ from functools import partial
 import duckdb
 import pyarrow as pa
 
-from inference.agent_prompts.formatting import critic_answer_sql
-from inference.agent_prompts.prompts import critic_prompt_sql
+from inference.agent_prompts import critic_answer, critic_prompt
+from inference.agent_prompts.templates import version_of
+from inference.roles import Verdict
 from schemas import Table
 from schemas.curation import CRITIC_RL, CRITIC_SFT
 from warehouse import Home
 
-from ..core.duckdb_session import arrow, duckdb_session, shard_groups, shard_in, stream
+from ..core.duckdb_session import (
+    add_text_function,
+    arrow,
+    duckdb_session,
+    shard_groups,
+    shard_in,
+    stream,
+)
 from .balance import KEY, balance
 from .reports import CriticReport
 from .settings import CriticSettings, CurationSettings, VerdictSettings
@@ -34,11 +42,11 @@ def build_critic_sft(
 ) -> tuple[pa.RecordBatchReader, CriticReport]:
     """Rows of `critic_sft`, computed while they are read, and what they are."""
     critic = settings.critic
-    question, version = critic_prompt_sql("goal", "rewritten", critic.agent_prompt)
-    answer = critic_answer_sql("accepted", "refined_prompt", "reasoning")
+    version = version_of(critic.agent_prompt)
     columns = f"""
-        [{{'role': 'user', 'content': {question}}},
-         {{'role': 'assistant', 'content': {answer}}}] AS messages,
+        [{{'role': 'user', 'content': critic_prompt(goal, rewritten)}},
+         {{'role': 'assistant',
+           'content': critic_answer(accepted, refined_prompt, reasoning)}}] AS messages,
         [before, image] AS images, '{version}' AS agent_prompt_version
     """
     connection = duckdb_session(home)
@@ -53,12 +61,13 @@ def build_critic_rl(
 ) -> tuple[pa.RecordBatchReader, CriticReport]:
     """Rows of `critic_rl`, computed while they are read, and what they are."""
     critic = settings.critic
-    question, version = critic_prompt_sql("goal", "rewritten", critic.agent_prompt)
+    version = version_of(critic.agent_prompt)
     columns = f"""
         goal AS origin_prompt, rewritten AS rewritten_prompt, before AS origin_image,
         image AS edited_image,
         {{'success': accepted, 'semantics': semantics, 'quality': quality}} AS evaluation,
-        [{{'role': 'user', 'content': {question}}}] AS messages, '{version}' AS agent_prompt_version
+        [{{'role': 'user', 'content': critic_prompt(goal, rewritten)}}] AS messages,
+        '{version}' AS agent_prompt_version
     """
     connection = duckdb_session(home)
     truth = _rl_truth(critic.verdicts)
@@ -137,8 +146,22 @@ def _stream(
     settings: CriticSettings,
 ) -> pa.RecordBatchReader:
     canvas = white_canvas(home, settings.canvas_size)
+    _add_prompt_functions(connection, settings.agent_prompt)
     groups = shard_groups(connection, "selection")
     return stream(table, connection, groups, partial(_texts, columns=columns, canvas=canvas))
+
+
+def _add_prompt_functions(connection: duckdb.DuckDBPyConnection, template: str) -> None:
+    """SQL's `critic_prompt` and `critic_answer`, as `inference.agent_prompts` writes them."""
+
+    def prompt(goal: str, rewritten: str) -> str:
+        return critic_prompt(goal, rewritten, template).text
+
+    def answer(accepted: bool, refined: str, reasoning: str) -> str:
+        return critic_answer(Verdict(accepted, refined, reasoning))
+
+    add_text_function(connection, "critic_prompt", prompt, "VARCHAR", "VARCHAR")
+    add_text_function(connection, "critic_answer", answer, "BOOLEAN", "VARCHAR", "VARCHAR")
 
 
 def _texts(

@@ -12,7 +12,13 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from inference.agent_prompts import IMAGE, escape_tags, place_images, planner_answer, planner_prompt
+from inference.agent_prompts import (
+    IMAGE,
+    escape_tags,
+    insert_image_tags,
+    planner_answer,
+    planner_prompt,
+)
 from inference.roles import Plan, PlanStep
 from schemas.curation import PLANNER_SFT, ChatMessageRow, PlannerSftRow
 from warehouse import Home
@@ -73,7 +79,7 @@ def _whole_plans(
         interleaved = bool(told.input_images)
         name = settings.interleaved_prompt if interleaved else settings.text_prompt
         reasoning = "" if interleaved else told.reasoning
-        request = place_images(told.request, len(told.input_images))
+        request = insert_image_tags(told.request, len(told.input_images))
         yield _row(told, "plan", 0, request, name, Plan(told.steps, reasoning))
 
 
@@ -114,7 +120,7 @@ def _row(
 
 def _so_far(told: _PlannedTrajectory, cut: int) -> str:
     """The request and the steps before the cut, each drawn one with its picture."""
-    lines = [place_images(told.request, len(told.input_images)), "", "Steps so far:"]
+    lines = [insert_image_tags(told.request, len(told.input_images)), "", "Steps so far:"]
     for step in told.steps[:cut]:
         texts = [escape_tags(text) for text in (step.instruction, step.auxiliary_text) if text]
         picture = [IMAGE] if step.prompt is not None else []

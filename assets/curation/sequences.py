@@ -14,25 +14,31 @@ from functools import partial
 import duckdb
 import pyarrow as pa
 
-from inference.agent_prompts import place_images
-from inference.agent_prompts.formatting import verdict_json_sql
-from inference.agent_prompts.templates import escape_tags_sql
+from inference.agent_prompts import escape_tags, insert_image_tags
+from inference.agent_prompts.formatting import verdict_json
+from inference.roles import Verdict
 from schemas.curation import SEQUENCES
 from warehouse import Home
 
-from ..core.duckdb_session import arrow, duckdb_session, shard_groups, shard_in, stream
+from ..core.duckdb_session import (
+    add_text_function,
+    arrow,
+    duckdb_session,
+    shard_groups,
+    shard_in,
+    stream,
+)
 from .reports import SequencesReport
 from .settings import CurationSettings, SequenceSettings
 
 _PICTURE = "<image><img_token></image>"
-_VERDICT = (
-    f"'<critic><think>' || trim({escape_tags_sql('reasoning')}) || '</think>' || "
-    f"{verdict_json_sql('accepted', 'refined_prompt', 'success')} || '</critic>'"
-)
 # What is shown of an attempt, and which attempts are shown: none after the chosen one.
 _FORMS = {
     "easy": (f"'{_PICTURE}'", "chosen"),
-    "reflection": (f"'{_PICTURE}' || {_VERDICT}", "iteration <= final"),
+    "reflection": (
+        f"'{_PICTURE}' || critic_tag(accepted, refined_prompt, reasoning)",
+        "iteration <= final",
+    ),
 }
 
 
@@ -42,14 +48,19 @@ def build_sequences(
     """Rows of `sequences`, computed while they are read, and how many there are."""
     connection = duckdb_session(home)
     left_out = _tell(connection, settings.sequences)
-    connection.create_function(
-        "place_images", place_images, ["VARCHAR", "BIGINT"], "VARCHAR", side_effects=False
-    )
+    add_text_function(connection, "escape_tags", escape_tags, "VARCHAR")
+    add_text_function(connection, "insert_image_tags", insert_image_tags, "VARCHAR", "BIGINT")
+    add_text_function(connection, "critic_tag", _critic_tag, "BOOLEAN", "VARCHAR", "VARCHAR")
     told = int(connection.execute("SELECT count(*) FROM told").fetchall()[0][0])
     forms = settings.sequences.forms
     report = SequencesReport(dict.fromkeys(forms, told), left_out)
     groups = shard_groups(connection, "told", rows=8_000)
     return stream(SEQUENCES, connection, groups, partial(_rows, forms=forms)), report
+
+
+def _critic_tag(accepted: bool, refined: str, reasoning: str) -> str:
+    verdict = verdict_json(Verdict(accepted, refined, reasoning), "success")
+    return f"<critic><think>{escape_tags(reasoning).strip(' ')}</think>{verdict}</critic>"
 
 
 def _tell(connection: duckdb.DuckDBPyConnection, settings: SequenceSettings) -> dict[str, int]:
@@ -102,21 +113,21 @@ def _sequences(shards: list[str], form: str, shown: str, which: str) -> str:
         stepped AS (
             SELECT trajectory_id, t.prompt_id, step_number, p.reasoning,
                    coalesce(images, []) AS images,
-                   coalesce('<plan>' || {escape_tags_sql("p.prompt")} || '</plan>' || shown, '')
-                   || coalesce('<info>' || {escape_tags_sql("auxiliary_text")} || '</info>', '') AS text
+                   coalesce('<plan>' || escape_tags(p.prompt) || '</plan>' || shown, '')
+                   || coalesce('<info>' || escape_tags(auxiliary_text) || '</info>', '') AS text
             FROM trajectories t SEMI JOIN told USING (trajectory_id) JOIN plans p USING (plan_id)
             LEFT JOIN pictures USING (trajectory_id, step_number)
             WHERE {shard_in(shards, "t.shard")} AND {shard_in(shards, "p.shard")}
         ),
         stories AS (
             SELECT trajectory_id, any_value(prompt_id) AS prompt_id,
-                   '<gthink>' || {escape_tags_sql("any_value(reasoning)")} || '</gthink>'
+                   '<gthink>' || escape_tags(any_value(reasoning)) || '</gthink>'
                    || string_agg(text, '' ORDER BY step_number) AS story,
                    flatten(list(images ORDER BY step_number)) AS images
             FROM stepped GROUP BY trajectory_id
         )
         SELECT trajectory_id || '/{form}' AS row_id, prompt_id, trajectory_id, '{form}' AS form,
-               [{{'role': 'user', 'content': place_images(prompts.text, len(input_images))}},
+               [{{'role': 'user', 'content': insert_image_tags(prompts.text, len(input_images))}},
                 {{'role': 'assistant', 'content': story}}] AS messages,
                list_concat(input_images, images) AS images
         FROM stories JOIN prompts USING (prompt_id)

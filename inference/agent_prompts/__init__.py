@@ -1,8 +1,8 @@
-"""What the agents are asked and how they answer: versioned templates and writers of answers."""
+"""Agents' prompts and answers: versioned templates, formatting for training, parsing."""
 
 from .formatting import critic_answer, planner_answer
 from .prompts import critic_prompt, expander_prompt, planner_prompt, planner_turn, scorer_prompt
-from .templates import IMAGE, RenderedPrompt, escape_tags, place_images, render
+from .templates import IMAGE, RenderedPrompt, escape_tags, insert_image_tags, render
 
 __all__ = [
     "IMAGE",
@@ -11,7 +11,7 @@ __all__ = [
     "critic_prompt",
     "escape_tags",
     "expander_prompt",
-    "place_images",
+    "insert_image_tags",
     "planner_answer",
     "planner_prompt",
     "planner_turn",

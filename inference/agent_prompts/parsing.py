@@ -1,4 +1,4 @@
-"""From what a model wrote to a plan or a verdict: JSON is repaired, meaning is not guessed."""
+"""From an agent's text to a plan or a verdict: JSON is repaired, meaning is not guessed."""
 
 import re
 from typing import Any
@@ -10,7 +10,7 @@ from .formatting import PLAN_KEY, REFINE_KEY, SUCCESS_KEY
 
 _THINK = re.compile(r"<think>(.*?)</think>", re.DOTALL)
 _ANSWER = re.compile(r"<answer>(.*?)(</answer>|\Z)", re.DOTALL)
-_SHOWN = 60
+_EXCERPT_CHARACTERS = 60
 
 
 class _Step(BaseModel):
@@ -26,37 +26,35 @@ class _Plan(BaseModel):
 
 
 def parse_plan(text: str) -> Plan:
-    """The plan in a planner's turn.
+    """The plan in a planner's answer.
 
     Raises:
-        BadAnswer: there is none, it was cut off, or it is not of the form that was asked for.
+        UnusableAnswerError: there is none, it was cut off, or it does not match the schema.
     """
-    reasoning, answer, ended = _parts(text)
+    reasoning, answer, is_closed = _split(text)
     if answer is None:
-        raise UnusableAnswerError(f"no <answer> in what the planner wrote: {_beginning(text)}")
-    if not ended:  # repaired, it would be a plan whose last steps are missing
-        raise UnusableAnswerError(
-            f"the planner's answer was cut off at its {len(text)}th character"
-        )
+        raise UnusableAnswerError(f"no <answer> in the planner's text: {_excerpt(text)}")
+    if not is_closed:  # repaired, it would be a plan whose last steps are missing
+        raise UnusableAnswerError(f"the planner's answer was cut off at character {len(text)}")
     try:
-        plan = _Plan.model_validate(_repaired(answer))
+        plan = _Plan.model_validate(_repair_json(answer))
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        where = ".".join(map(str, first["loc"])) or "answer"
+        field = ".".join(map(str, first["loc"])) or "answer"
         raise UnusableAnswerError(
-            f"the planner's JSON is no plan: {where}: {first['msg']}"
+            f"the planner's JSON is not a plan: {field}: {first['msg']}"
         ) from error
     return Plan(tuple(PlanStep(**step.model_dump()) for step in plan.steps), reasoning)
 
 
 def parse_verdict(text: str) -> Verdict:
-    """The verdict in a critic's turn.
+    """The verdict in a critic's answer.
 
-    What cannot be read is a rejection without a new prompt, after which the loop draws the same
+    An unreadable one is a rejection without a new prompt, after which the loop draws the same
     prompt with another seed: asking a greedy critic again would give the same answer.
     """
-    reasoning, answer, _ = _parts(text)
-    content = _repaired(answer) if answer else None
+    reasoning, answer, _ = _split(text)
+    content = _repair_json(answer) if answer else None
     verdict = content.get(SUCCESS_KEY) if isinstance(content, dict) else None
     refined = content.get(REFINE_KEY) if isinstance(content, dict) else None
     if not isinstance(verdict, bool) or not isinstance(refined, str):
@@ -64,15 +62,15 @@ def parse_verdict(text: str) -> Verdict:
     return Verdict(verdict, "" if verdict else refined.strip(), reasoning)
 
 
-def _parts(text: str) -> tuple[str, str | None, bool]:
-    """Reasoning, answer (None without its tag), and whether the answer came to its end."""
+def _split(text: str) -> tuple[str, str | None, bool]:
+    """Reasoning, answer (None without its tag), and whether the answer's tag was closed."""
     thought = _THINK.search(text)
-    found = _ANSWER.search(text.rpartition("</think>")[2])
+    answer = _ANSWER.search(text.rpartition("</think>")[2])
     reasoning = thought[1].strip() if thought else ""
-    return reasoning, found[1] if found else None, bool(found and found[2])
+    return reasoning, answer[1] if answer else None, bool(answer and answer[2])
 
 
-def _repaired(text: str) -> Any:
+def _repair_json(text: str) -> Any:
     import json_repair
 
     try:
@@ -81,5 +79,6 @@ def _repaired(text: str) -> Any:
         return None
 
 
-def _beginning(text: str) -> str:
-    return repr(text[:_SHOWN] + ("..." if len(text) > _SHOWN else ""))
+def _excerpt(text: str) -> str:
+    ellipsis = "..." if len(text) > _EXCERPT_CHARACTERS else ""
+    return repr(text[:_EXCERPT_CHARACTERS] + ellipsis)

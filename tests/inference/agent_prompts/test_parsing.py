@@ -1,4 +1,4 @@
-"""What counts as a plan, what counts as a verdict."""
+"""Parsing plans and verdicts from agents' text."""
 
 import pytest
 
@@ -15,7 +15,7 @@ PLAN = Plan(
 )
 
 
-def test_what_training_writes_is_read_back():
+def test_formatted_answers_are_parsed_back():
     assert parse_plan(planner_answer(PLAN)) == PLAN
     for verdict in (Verdict(True, "", "all right"), Verdict(False, 'Draw "hi".', "wrong")):
         assert parse_verdict(critic_answer(verdict)) == verdict
@@ -30,7 +30,7 @@ def test_what_training_writes_is_read_back():
         '"prompt": "Draw a cat."}]}\n```</answer>',
     ],
 )
-def test_damaged_json_of_a_plan_is_repaired(text):
+def test_damaged_plan_json_is_repaired(text):
     plan = parse_plan(text)
     assert [(step.step_number, step.prompt) for step in plan.steps] == [(1, "Draw a cat.")]
 
@@ -42,14 +42,14 @@ def test_damaged_json_of_a_plan_is_repaired(text):
         ("", "no <answer>"),
         ("<think><answer>{}</answer></think>", "no <answer>"),
         ('<answer>{"execution_plan": [{"step_number": 1, "prompt": "Dr', "cut off"),
-        ("<answer>nothing</answer>", "is no plan"),
-        ('<answer>{"execution_plan": []}</answer>', "is no plan: execution_plan"),
+        ("<answer>nothing</answer>", "is not a plan"),
+        ('<answer>{"execution_plan": []}</answer>', "is not a plan: execution_plan"),
         ('<answer>{"execution_plan": [{"prompt": "x"}]}</answer>', "step_number"),
         ('<answer>{"execution_plan": [{"step_number": 1, "prompt": [1]}]}</answer>', "prompt"),
-        ("<answer>" + "[" * 100_000 + "</answer>", "is no plan"),
+        ("<answer>" + "[" * 100_000 + "</answer>", "is not a plan"),
     ],
 )
-def test_what_is_no_plan_is_refused_with_the_reason(text, reason):
+def test_unusable_plan_is_an_error_with_its_reason(text, reason):
     with pytest.raises(UnusableAnswerError, match=reason):
         parse_plan(text)
 
@@ -64,16 +64,16 @@ def test_what_is_no_plan_is_refused_with_the_reason(text, reason):
         "<answer></answer>",
     ],
 )
-def test_an_unreadable_verdict_rejects_and_proposes_nothing(text):
+def test_unreadable_verdict_is_a_rejection_without_a_prompt(text):
     verdict = parse_verdict(text)
     assert (verdict.accepted, verdict.refined_prompt) == (False, "")
 
 
-def test_a_verdict_is_read_even_if_its_end_is_missing():
+def test_truncated_verdict_is_parsed():
     text = '<think>a</think>\n<answer>{"previous_step_success": false, "refine_prompt": "Draw'
     assert parse_verdict(text) == Verdict(False, "Draw", "a")
 
 
-def test_an_accepting_verdict_proposes_nothing():
+def test_prompt_of_an_accepting_verdict_is_dropped():
     text = '<answer>{"previous_step_success": true, "refine_prompt": "again"}</answer>'
     assert parse_verdict(text) == Verdict(True, "", "")
