@@ -16,6 +16,8 @@ from typing import Any
 
 from schemas import StorageError
 
+from .atomic import atomic_write
+
 _TEMPORARY = ".tmp"
 _STALE_SECONDS = 24 * 3600
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
@@ -198,19 +200,8 @@ class Storage:
                 Path(self.root, path).parent.rmdir()
 
     def _write_local(self, path: str, data: bytes, durable: bool) -> None:
-        target = Path(self.root, path)
         temporary = self._temporary_folder() / f"{os.getpid()}-{secrets.token_hex(6)}"
-        try:
-            with temporary.open("wb") as file:
-                file.write(data)
-                file.flush()
-                if durable:
-                    os.fsync(file.fileno())
-            target.parent.mkdir(parents=True, exist_ok=True)
-            temporary.replace(target)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
+        atomic_write(Path(self.root, path), data, durable, temporary)
 
     def _temporary_folder(self) -> Path:
         folder = Path(self.root, _TEMPORARY)

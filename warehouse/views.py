@@ -5,7 +5,6 @@ nothing here ever holds `warehouse.duckdb`: our own connections live on a privat
 and `refresh_views` writes a new file and renames it over the old one.
 """
 
-import secrets
 import tempfile
 from collections.abc import Iterator
 from contextlib import closing
@@ -17,6 +16,7 @@ import pyarrow as pa
 
 from schemas import TABLES, Table
 
+from .atomic import atomic_path
 from .home import Home
 from .lake import REQUESTS
 from .storage import first_line, storage_errors
@@ -76,14 +76,8 @@ def refresh_views(home: Home) -> None:
     """
     for table in TABLES.values():
         home.lake.seed(table)
-    temporary = home.local / f".warehouse-{secrets.token_hex(6)}.tmp"
-    with storage_errors("written", home.warehouse):
-        home.local.mkdir(parents=True, exist_ok=True)
-        try:
-            _write_views(temporary, home, documented=True)
-            temporary.replace(home.warehouse)
-        finally:
-            temporary.unlink(missing_ok=True)
+    with storage_errors("written", home.warehouse), atomic_path(home.warehouse) as draft:
+        _write_views(draft, home, documented=True)
 
 
 def _with_filesystem(

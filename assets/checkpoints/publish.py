@@ -5,7 +5,6 @@ trainer's folder, or symbolic ones into a download, so they cost no space.
 """
 
 import os
-import secrets
 import shutil
 from collections.abc import Iterator
 from contextlib import suppress
@@ -19,8 +18,9 @@ from pydantic import Field
 
 from schemas import FoundryError
 from schemas.yaml_config import ConfigModel
-from training.launch import TrainingProgress
+from training.launch.jobs import TrainingProgress
 from training.registry import ABOUT, RECORD
+from warehouse.atomic import atomic_path
 
 _MODEL_FILES = (
     "config.json",
@@ -70,16 +70,12 @@ def publish(folder: Path, package: Package) -> None:
     files = sorted(set(_model_files(package.model)))
     if not any(path.suffix == ".safetensors" for path in files):
         raise FoundryError(f"{package.model} holds no model in Hugging Face format (.safetensors)")
-    temporary = folder.with_name(f".{folder.name}-{secrets.token_hex(4)}.tmp")
     try:
-        temporary.mkdir(parents=True)
-        _fill(temporary, files, package)
-        shutil.rmtree(folder, ignore_errors=True)
-        temporary.rename(folder)
+        with atomic_path(folder) as draft:
+            draft.mkdir()
+            _fill(draft, files, package)
     except OSError as error:
         raise FoundryError(f"{folder} cannot be written: {error.strerror or error}") from error
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def record_of(folder: Path) -> Record:

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from schemas import FoundryError
 from schemas.generations import GenerationRow
 from warehouse import Home, ImageStore
+from warehouse.atomic import atomic_path
 
 from .batch_results import BatchResults
 
@@ -71,17 +72,14 @@ def write_dataset(images: ImageStore, folder: Path, batch: str, answers: BatchRe
         FoundryError: the folder cannot be written.
     """
     rows = (_row(images, answers, request) for request in answers.requests)
-    temporary = folder / f".{batch}-{secrets.token_hex(4)}.tmp"
     target = folder / "data" / f"{batch}.parquet"
+    temporary = folder / f".{batch}-{secrets.token_hex(4)}.tmp"  # not where readers look for data
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        (folder / "README.md").write_text(_CARD, "utf-8")
-        _write(temporary, rows)
-        temporary.replace(target)
+        with atomic_path(target, temporary) as draft:
+            (folder / "README.md").write_text(_CARD, "utf-8")
+            _write(draft, rows)
     except OSError as error:
         raise FoundryError(f"{target} cannot be written: {error.strerror or error}") from error
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def _write(path: Path, rows: Iterator[dict[str, Any]]) -> None:

@@ -5,23 +5,18 @@ what was begun and what was settled is there; what was neither settled nor is ru
 interrupted.
 """
 
-import sqlite3
-import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, cast
 
 import orjson
 
-from schemas import StorageError
 from warehouse import Home
+from warehouse.sqlite_file import SqliteFile
 
-_BUSY_SECONDS = 30
 _COLUMNS = "id, owner, created_at, text, status, response, key, body, resumable"
-_TABLES = (
+_MIGRATIONS = (
     """
     CREATE TABLE IF NOT EXISTS responses (
         id TEXT PRIMARY KEY,
@@ -35,10 +30,10 @@ _TABLES = (
         body TEXT,
         resumable INTEGER NOT NULL,
         settled INTEGER NOT NULL
-    )
+    );
+    CREATE INDEX IF NOT EXISTS newest ON responses (owner, created_at);
+    CREATE UNIQUE INDEX IF NOT EXISTS keyed ON responses (owner, key) WHERE key IS NOT NULL;
     """,
-    "CREATE INDEX IF NOT EXISTS newest ON responses (owner, created_at)",
-    "CREATE UNIQUE INDEX IF NOT EXISTS keyed ON responses (owner, key) WHERE key IS NOT NULL",
 )
 
 
@@ -79,17 +74,10 @@ class ResponseStore:
     """
 
     def __init__(self, home: Home) -> None:
-        self.path = home.local / "service" / "library.sqlite"
-        self._lock = threading.Lock()
-        with _explained(self.path):
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = sqlite3.connect(self.path, _BUSY_SECONDS, check_same_thread=False)
-            # With a write-ahead log a commit need not wait for the disk, and is whole after a kill.
-            self._file.execute("PRAGMA journal_mode = WAL")
-            self._file.execute("PRAGMA synchronous = NORMAL")
-            with self._file:
-                for statement in _TABLES:
-                    self._file.execute(statement)
+        path = home.local / "service" / "library.sqlite"
+        self._file = SqliteFile(path, _MIGRATIONS, fast_commits=True)
+        with self._file.transaction():
+            pass  # a file that cannot be used is found before the first request
 
     def get(self, response_id: str, owner: str) -> StoredResponse | None:
         """A response, if there is one of that owner."""
@@ -140,21 +128,20 @@ class ResponseStore:
 
     def close(self) -> None:
         """No method may be called after this."""
-        with self._lock:
-            self._file.close()
+        self._file.close()
 
     def _one(self, condition: str, *values: object) -> StoredResponse | None:
         return next(iter(self._all(condition, *values)), None)
 
     def _all(self, condition: str, *values: object) -> list[StoredResponse]:
         query = f"SELECT {_COLUMNS} FROM responses WHERE {condition}"
-        with self._lock, _explained(self.path), closing(self._file.execute(query, values)) as rows:
-            return [_stored(row) for row in rows]
+        with self._file.transaction() as connection:
+            return [_stored(row) for row in connection.execute(query, values)]
 
     def _write(self, statement: str, values: Sequence[object]) -> int:
         """How many rows it changed."""
-        with self._lock, _explained(self.path), self._file:
-            return self._file.execute(statement, values).rowcount
+        with self._file.transaction() as connection:
+            return connection.execute(statement, values).rowcount
 
 
 def _values(kept: StoredResponse) -> tuple[object, ...]:
@@ -170,11 +157,3 @@ def _stored(row: tuple[Any, ...]) -> StoredResponse:
     return StoredResponse(
         response_id, owner, text, status, parsed, created_at, key, body, bool(resumable)
     )
-
-
-@contextmanager
-def _explained(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except (sqlite3.Error, OSError) as error:
-        raise StorageError(f"{path} cannot be used: {error}") from error

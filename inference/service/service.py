@@ -1,7 +1,6 @@
 """All parts of a running service, from its home to its metrics."""
 
 import asyncio
-import fcntl
 import logging
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -9,6 +8,7 @@ from dataclasses import dataclass
 
 from schemas import StorageError
 from warehouse import Home
+from warehouse.file_lock import exclusive_lock
 
 from ..generation.agent_resolver import AgentResolver
 from ..generation.runner import GenerationRunner
@@ -62,8 +62,8 @@ async def open_service(
         log = GenerationLog(settings.logs.prompts)
 
         def watch(run: GenerationRun, event: RunEvent) -> None:
-            metrics.happened(run, event)
-            log.happened(run, event)
+            metrics.record(run, event)
+            log.record(run, event)
 
         async with GenerationRunner(home, limits) as teller:
             desk = RequestManager(home, library, teller, casting, settings, watch)
@@ -81,11 +81,6 @@ def _only_one(home: Home) -> Iterator[None]:
     """Two services could not tell each other's requests from those that a kill left."""
     path = home.local / "service" / "lock"
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise StorageError(
-                f"another service has {home.root}: stop it, or give this one another home"
-            ) from None
+    in_use = f"another service uses {home.root}: stop it, or give this one another home"
+    with exclusive_lock(path, StorageError(in_use)):
         yield

@@ -1,7 +1,7 @@
-"""Teach the tiny model to see, to read and to compare: plain PyTorch, a few million parameters.
+"""Pretrains the tiny model to see, to read and to compare: plain PyTorch, 3.6 M parameters.
 
-Deterministic by seed (on one kind of machine): lessons, their order and the first weights follow
-from it. A killed run goes on from its last saved state.
+Deterministic by seed (on one kind of machine): samples, their order and the initial weights follow
+from it. A killed run resumes from its last saved state.
 """
 
 import json
@@ -9,67 +9,65 @@ import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from inference.sketch_world.seeded_random import random_by
+from warehouse.atomic import atomic_path
 
+from ..launch.jobs import TrainingProgress
 from .architecture import build_model, build_processor
-from .batches import SampleBatches, pixels
-from .pretraining_samples import Lesson, drill, lesson, reading
-from .settings import BaseModelSettings, Lessons
-from .vision_pretraining import Probes, sight
+from .batches import Collator, pixels
+from .pretraining_samples import TrainingSample, drill_sample, image_sample, reading_sample
+from .settings import BaseModelSettings, PretrainingSettings
+from .vision_pretraining import Probes, cell_sample
 from .vocabulary import build_tokenizer
 
 if TYPE_CHECKING:
     import torch
     from transformers import Qwen2Tokenizer, Qwen3VLForConditionalGeneration
 
-_WARM_UP = 0.05
-_LAST_RATE = 0.02  # share of the peak learning rate that is left at the end
+_WARM_UP = 0.05  # share of a phase's steps
+_FINAL_RATE = 0.02  # share of the peak learning rate
 _REPORT_EVERY = 20
 _SAVE_EVERY = 500
 _STATE = "state.pt"
-_POOL = 16  # steps whose lessons are sorted by length together
-# Share of captions of one picture, until that share of the steps is done: seeing comes first.
+_POOL = 16  # steps whose samples are sorted by length together
+# Share of captions of one image, until that share of the steps is done: seeing comes first.
 _CAPTIONS = ((0.15, 0.8), (1.0, 0.1))
 
-
-@dataclass(frozen=True)
-class PretrainProgress:
-    """How far the lessons are: `loss` is the mean since the last report."""
-
-    step: int
-    total: int
-    loss: float
-    samples_per_second: float
+Report = Callable[[TrainingProgress], object]
 
 
-def pretrain(
-    folder: Path, settings: BaseModelSettings, report: Callable[[PretrainProgress], object]
-) -> dict[str, float]:
-    """Write the taught model to `folder` in Hugging Face format (bfloat16 weights).
+def pretrain(folder: Path, settings: BaseModelSettings, report: Report) -> dict[str, float]:
+    """Write the pretrained model to `folder` in Hugging Face format (bfloat16 weights).
+
+    Args:
+        report: called every 20 steps; the loss is the mean since the last call.
 
     Returns:
-        Final metrics: loss and samples seen.
+        Final metrics: loss and number of samples.
     """
     import torch
 
     torch.set_num_threads(settings.lessons.threads)
     tokenizer = build_tokenizer(settings.architecture.vocabulary)
     model = build_model(settings.architecture, tokenizer, settings.lessons.seed)
-    course = _Curriculum(model, tokenizer, settings, folder / _STATE)
-    metrics = course.teach(report)
+    curriculum = _Curriculum(model, tokenizer, settings, folder / _STATE)
+    metrics = curriculum.train(report)
     model.bfloat16().save_pretrained(folder)
     build_processor(settings.architecture, tokenizer).save_pretrained(folder)
-    course.state.unlink(missing_ok=True)
+    curriculum.state.unlink(missing_ok=True)
     return metrics
 
 
 class _Curriculum:
-    """The lessons of one model, part after part, each with an optimizer of its own."""
+    """Phases of training, one after the other, each with its own optimizer.
+
+    Args:
+        state: file of what a killed run resumes from.
+    """
 
     def __init__(
         self,
@@ -81,64 +79,67 @@ class _Curriculum:
         import torch
 
         self._model, self.state = model, state
-        self._parts = _parts(model, tokenizer, settings)
-        self._half = torch.ops.mkldnn._is_mkldnn_bf16_supported()
+        self._phases = _phases(model, tokenizer, settings)
+        self._has_bfloat16 = torch.ops.mkldnn._is_mkldnn_bf16_supported()
         self._identity = json.dumps(settings.model_dump(mode="json"), sort_keys=True)
-        state.parent.mkdir(parents=True, exist_ok=True)
 
-    def teach(self, report: Callable[[PretrainProgress], object]) -> dict[str, float]:
-        done, total = self._restored(), sum(part.steps for part in self._parts)
+    def train(self, report: Report) -> dict[str, float]:
+        """Run the remaining steps; returns final metrics."""
+        done, total = self._restore(), sum(phase.steps for phase in self._phases)
         losses: list[float] = []
-        last, samples, begun = 0.0, 0, time.perf_counter()
+        loss, samples, start = 0.0, 0, time.perf_counter()
         for number in range(done, total):
-            part, step = self._place(number)
-            losses.append(self._step(part, step))
-            samples += part.batch
+            phase, step = self._locate(number)
+            losses.append(self._step(phase, step))
+            samples += phase.batch
             if (number + 1) % _REPORT_EVERY == 0 or number + 1 == total:
-                last, pace = sum(losses) / len(losses), samples / (time.perf_counter() - begun)
-                report(PretrainProgress(number + 1, total, last, pace))
-                losses, samples, begun = [], 0, time.perf_counter()
-            if step + 1 == part.steps or (part.resumable and (step + 1) % _SAVE_EVERY == 0):
+                loss, speed = sum(losses) / len(losses), samples / (time.perf_counter() - start)
+                report(
+                    TrainingProgress(
+                        step=number + 1, total=total, loss=loss, samples_per_second=speed
+                    )
+                )
+                losses, samples, start = [], 0, time.perf_counter()
+            if step + 1 == phase.steps or (phase.resumable and (step + 1) % _SAVE_EVERY == 0):
                 self._save(number + 1)
-        return {"loss": last, "samples": float(sum(p.batch * p.steps for p in self._parts))}
+        return {"loss": loss, "samples": float(sum(p.batch * p.steps for p in self._phases))}
 
-    def _place(self, number: int) -> tuple["_Lessons", int]:
-        """The part that a step of the course belongs to, and its number in there."""
-        for part in self._parts[:-1]:
-            if number < part.steps:
-                return part, number
-            number -= part.steps
-        return self._parts[-1], number
+    def _locate(self, number: int) -> tuple["_Phase", int]:
+        """The phase of a step of the curriculum, and the step's number within it."""
+        for phase in self._phases[:-1]:
+            if number < phase.steps:
+                return phase, number
+            number -= phase.steps
+        return self._phases[-1], number
 
-    def _step(self, part: "_Lessons", step: int) -> float:
+    def _step(self, phase: "_Phase", step: int) -> float:
         import torch
 
-        for group in part.optimizer.param_groups:
-            group["lr"] = part.peak * _share_of_rate(step / part.steps)
-        with torch.autocast("cpu", torch.bfloat16, enabled=self._half):
-            loss = part.loss(step)
-        part.optimizer.zero_grad()
+        for group in phase.optimizer.param_groups:
+            group["lr"] = phase.peak * _rate_factor(step / phase.steps)
+        with torch.autocast("cpu", torch.bfloat16, enabled=self._has_bfloat16):
+            loss = phase.loss(step)
+        phase.optimizer.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(self._model.parameters(), 1.0)
-        part.optimizer.step()
+        phase.optimizer.step()
         return loss.item()
 
     def _save(self, done: int) -> None:
-        """So that a killed course goes on here, with the optimizer of the step that comes next."""
+        """Save the weights and the optimizer of the next step."""
         import torch
 
         state = {
             "identity": self._identity,
             "step": done,
             "model": self._model.state_dict(),
-            "optimizer": self._place(done)[0].optimizer.state_dict(),
+            "optimizer": self._locate(done)[0].optimizer.state_dict(),
         }
-        temporary = self.state.with_suffix(".tmp")
-        torch.save(state, temporary)
-        temporary.replace(self.state)
+        with atomic_path(self.state, self.state.with_suffix(".tmp")) as draft:
+            torch.save(state, draft)
 
-    def _restored(self) -> int:
-        """Steps done by an earlier run with the same settings."""
+    def _restore(self) -> int:
+        """Load the state of an earlier run with the same settings; returns its steps, or 0."""
         import torch
 
         if not self.state.exists():
@@ -147,62 +148,61 @@ class _Curriculum:
         if state["identity"] != self._identity:
             return 0
         self._model.load_state_dict(state["model"])
-        self._place(state["step"])[0].optimizer.load_state_dict(state["optimizer"])
+        self._locate(state["step"])[0].optimizer.load_state_dict(state["optimizer"])
         return int(state["step"])
 
 
-def _parts(
+def _phases(
     model: "Qwen3VLForConditionalGeneration",
     tokenizer: "Qwen2Tokenizer",
     settings: BaseModelSettings,
-) -> tuple["_Lessons", ...]:
-    """The parts of the course in their order."""
+) -> tuple["_Phase", ...]:
     lessons = settings.lessons
-    mixture = partial(_Mixture, model, tokenizer, peak=lessons.learning_rate)
+    mixture = partial(_MixturePhase, model, tokenizer, peak=lessons.learning_rate)
     return (
-        _SightLessons(model, settings),
-        _WordLessons(model, tokenizer, settings),
-        mixture(steps=lessons.drill_steps, sorts=_drills(lessons)),
-        mixture(steps=lessons.surprise_steps, sorts=_surprises(lessons)),
+        _VisionPhase(model, settings),
+        _ImagePhase(model, tokenizer, settings),
+        mixture(steps=lessons.drill_steps, sources=_drills(lessons)),
+        mixture(steps=lessons.surprise_steps, sources=_surprises(lessons)),
     )
 
 
-def _share_of_rate(done: float) -> float:
-    """Of the peak learning rate: linear warm-up, then a cosine down to a small rest."""
+def _rate_factor(done: float) -> float:
+    """Share of the peak learning rate: linear warm-up, then a cosine down to `_FINAL_RATE`."""
     if done < _WARM_UP:
         return done / _WARM_UP + 1e-3
-    falling = 0.5 * (1 + math.cos(math.pi * (done - _WARM_UP) / (1 - _WARM_UP)))
-    return _LAST_RATE + (1 - _LAST_RATE) * falling
+    cosine = 0.5 * (1 + math.cos(math.pi * (done - _WARM_UP) / (1 - _WARM_UP)))
+    return _FINAL_RATE + (1 - _FINAL_RATE) * cosine
 
 
-class _Lessons(ABC):
-    """A part of the course; one that is not resumable starts anew when it was interrupted.
+class _Phase(ABC):
+    """A phase of the curriculum; one that is not resumable is restarted when interrupted.
 
     Args:
         batch: samples of a step.
         peak: the highest learning rate.
-        learned: what the part's optimizer changes.
+        parameters: what the phase trains.
     """
 
     resumable = True
 
     def __init__(
-        self, batch: int, steps: int, peak: float, learned: Iterable["torch.nn.Parameter"]
+        self, batch: int, steps: int, peak: float, parameters: Iterable["torch.nn.Parameter"]
     ) -> None:
         import torch
 
         self.batch, self.steps, self.peak = batch, steps, peak
-        self.optimizer: torch.optim.Optimizer = torch.optim.AdamW(learned, weight_decay=0.01)
+        self.optimizer: torch.optim.Optimizer = torch.optim.AdamW(parameters, weight_decay=0.01)
 
     @abstractmethod
     def loss(self, step: int) -> "torch.Tensor":
-        """The loss of a step's samples, to be differentiated."""
+        """The loss of a step's samples, a scalar to differentiate."""
 
 
-class _SightLessons(_Lessons):
-    """Every cell of crowded pictures, asked of the vision tower through probes."""
+class _VisionPhase(_Phase):
+    """The vision tower alone: probes predict every cell of crowded images."""
 
-    resumable = False  # the probes are not kept
+    resumable = False  # the probes are not saved
 
     def __init__(
         self, model: "Qwen3VLForConditionalGeneration", settings: BaseModelSettings
@@ -210,19 +210,19 @@ class _SightLessons(_Lessons):
         lessons = settings.lessons
         self._tower, self._first = model.model.visual, _first_seed(lessons)
         self._probes = Probes(settings.architecture.hidden, lessons.seed)
-        learned = [*self._tower.parameters(), *self._probes.layers.parameters()]
+        parameters = [*self._tower.parameters(), *self._probes.layers.parameters()]
         peak = lessons.sight_learning_rate
-        super().__init__(lessons.sight_batch, lessons.sight_steps, peak, learned)
+        super().__init__(lessons.sight_batch, lessons.sight_steps, peak, parameters)
 
     def loss(self, step: int) -> "torch.Tensor":
-        sights = [sight(seed) for seed in _seeds(self._first, step, self.batch)]
-        pictures = pixels([sight.picture for sight in sights])
-        seen = self._tower(pictures["pixel_values"], grid_thw=pictures["image_grid_thw"])
-        return self._probes.loss([seen.pooler_output, *seen.deepstack_features], sights)
+        samples = [cell_sample(seed) for seed in _seeds(self._first, step, self.batch)]
+        inputs = pixels([sample.image for sample in samples])
+        output = self._tower(inputs["pixel_values"], grid_thw=inputs["image_grid_thw"])
+        return self._probes.loss([output.pooler_output, *output.deepstack_features], samples)
 
 
-class _WordLessons(_Lessons):
-    """Captions, comparisons and expectations, asked of the whole model."""
+class _ImagePhase(_Phase):
+    """The complete model: captions, comparisons, expectations and inspections."""
 
     def __init__(
         self,
@@ -232,39 +232,40 @@ class _WordLessons(_Lessons):
     ) -> None:
         lessons = settings.lessons
         super().__init__(lessons.batch, lessons.steps, lessons.learning_rate, model.parameters())
-        self._model, self._batches = model, SampleBatches(tokenizer)
+        self._model, self._collate = model, Collator(tokenizer)
         self._first = _first_seed(lessons)
-        self._pools: dict[int, list[Lesson]] = {}
+        self._pools: dict[int, list[TrainingSample]] = {}
 
     def loss(self, step: int) -> "torch.Tensor":
-        return self._model(**self._batches.of(self._lessons(step))).loss
+        return self._model(**self._collate(self._samples(step))).loss
 
-    def _lessons(self, step: int) -> list[Lesson]:
-        """The step's share of a pool of lessons that is sorted by length, against padding."""
-        number, place = divmod(step, _POOL)
+    def _samples(self, step: int) -> list[TrainingSample]:
+        """The step's share of a pool of samples that is sorted by length, against padding."""
+        number, position = divmod(step, _POOL)
         if number not in self._pools:
             self._pools = {number: self._pool(number)}
         order = random_by("order", number).permutation(_POOL)
-        first = int(order[place]) * self.batch
+        first = int(order[position]) * self.batch
         return self._pools[number][first : first + self.batch]
 
-    def _pool(self, number: int) -> list[Lesson]:
+    def _pool(self, number: int) -> list[TrainingSample]:
         done = number * _POOL / self.steps
         captions = next(share for end, share in _CAPTIONS if done < end)
         seeds = _seeds(self._first, number, _POOL * self.batch)
-        return sorted((lesson(seed, captions) for seed in seeds), key=self._batches.length)
+        samples = (image_sample(seed, captions) for seed in seeds)
+        return sorted(samples, key=self._collate.length)
 
 
-class _Sort(NamedTuple):
-    """Samples of one sort in every step of a mixture, by seed from `first` on."""
+class _Source(NamedTuple):
+    """Samples of one kind in every step of a mixture, by seed from `first` on."""
 
-    make: Callable[[int], Lesson]
+    make: Callable[[int], TrainingSample]
     first: int
     batch: int
 
 
-class _Mixture(_Lessons):
-    """Lessons of several sorts in every step; each sort's mean loss counts as much as another's."""
+class _MixturePhase(_Phase):
+    """Several kinds of samples in every step, each with the same weight of its mean loss."""
 
     def __init__(
         self,
@@ -272,48 +273,48 @@ class _Mixture(_Lessons):
         tokenizer: "Qwen2Tokenizer",
         steps: int,
         peak: float,
-        sorts: tuple[_Sort, ...],
+        sources: tuple[_Source, ...],
     ) -> None:
-        super().__init__(sum(sort.batch for sort in sorts), steps, peak, model.parameters())
-        self._model, self._batches, self._sorts = model, SampleBatches(tokenizer), sorts
+        super().__init__(sum(source.batch for source in sources), steps, peak, model.parameters())
+        self._model, self._collate, self._sources = model, Collator(tokenizer), sources
 
     def loss(self, step: int) -> "torch.Tensor":
         import torch
 
-        return torch.stack([self._loss(sort, step) for sort in self._sorts]).sum()
+        return torch.stack([self._loss(source, step) for source in self._sources]).sum()
 
-    def _loss(self, sort: _Sort, step: int) -> "torch.Tensor":
-        samples = [sort.make(seed) for seed in _seeds(sort.first, step, sort.batch)]
-        return self._model(**self._batches.of(samples)).loss
+    def _loss(self, source: _Source, step: int) -> "torch.Tensor":
+        samples = [source.make(seed) for seed in _seeds(source.first, step, source.batch)]
+        return self._model(**self._collate(samples)).loss
 
 
-def _drills(lessons: Lessons) -> tuple[_Sort, ...]:
-    """Phrases to compare, with lessons beside them, or the model would forget to see."""
+def _drills(lessons: PretrainingSettings) -> tuple[_Source, ...]:
+    """Drills, with image samples against forgetting to see."""
     first, half = _first_seed(lessons), lessons.batch // 2
-    told = partial(lesson, captions=_CAPTIONS[-1][1])
+    image = partial(image_sample, captions=_CAPTIONS[-1][1])
     return (
-        _Sort(drill, first, lessons.batch),
-        _Sort(reading, first, half),
-        _Sort(told, first + lessons.steps * lessons.batch, half),
+        _Source(drill_sample, first, lessons.batch),
+        _Source(reading_sample, first, half),
+        _Source(image, first + lessons.steps * lessons.batch, half),
     )
 
 
-def _surprises(lessons: Lessons) -> tuple[_Sort, ...]:
-    """Lessons with surprises, with drills beside them, or the model would forget to compare."""
+def _surprises(lessons: PretrainingSettings) -> tuple[_Source, ...]:
+    """Image samples with surprises, with drills against forgetting to compare."""
     first, half = _first_seed(lessons), lessons.batch // 2
     first += (lessons.steps + lessons.drill_steps) * lessons.batch
-    told = partial(lesson, captions=_CAPTIONS[-1][1], surprises=True)
+    image = partial(image_sample, captions=_CAPTIONS[-1][1], surprises=True)
     return (
-        _Sort(told, first, lessons.batch),
-        _Sort(drill, first, half),
-        _Sort(partial(reading, varied=True), first, lessons.batch),
+        _Source(image, first, lessons.batch),
+        _Source(drill_sample, first, half),
+        _Source(partial(reading_sample, varied=True), first, lessons.batch),
     )
 
 
-def _first_seed(lessons: Lessons) -> int:
+def _first_seed(lessons: PretrainingSettings) -> int:
     return lessons.seed * 10**9
 
 
 def _seeds(first: int, step: int, batch: int) -> range:
-    """Of a step's samples."""
+    """Seeds of a step's samples."""
     return range(first + step * batch, first + (step + 1) * batch)

@@ -1,41 +1,95 @@
-"""Driver of the critic's reinforcement: rewards, verl, its progress, and the model at the end.
+"""Job and driver of the critic's reinforcement: rewards, verl, its progress, the final model.
 
-`python -m training.grpo.driver JOB.json`. Started again it goes on from verl's
-newest whole checkpoint; what is finished is not started again.
+`python -m training.grpo.driver JOB.json`. Started again it resumes from verl's newest complete
+checkpoint, and does nothing twice.
 """
 
 import hashlib
 import os
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from statistics import fmean
 from tempfile import gettempdir
 
+from pydantic import Field
+
+from inference.backends.factory import Backends
+from inference.roles import Roles
+from schemas.yaml_config import ConfigModel
 from warehouse import Home, Journal
+from warehouse.atomic import atomic_path
 
 from ..environments import ensure_environment
-from ..launch import Driver, TrainingFailed, TrainingProgress, open_driver, why_it_ended
+from ..launch.driver import Driver, open_driver
+from ..launch.failures import TrainingFailedError, exit_reason
+from ..launch.jobs import TrainerJob, TrainingProgress
 from ..rewards import verl_client
-from ..rewards.collapse import LAST_STEPS, collapsed, judged_prompts
+from ..rewards.collapse import LAST_STEPS, find_collapse, judged_prompts
 from ..rewards.rollouts import failed_share
-from ..rewards.server import rewards_served
+from ..rewards.server import serve_rewards_in_thread
 from ..rewards.service import RewardService
+from ..trainer_output import attempt_file
 from . import checkpoint_files, data
-from .job import GrpoJob
 from .progress import Curves, GrpoLogFollower
-from .recipe import RunPaths, command, environment
+from .recipe import RunPaths, environment, training_command
+from .settings import GrpoSettings
 
 ROLLOUTS = "rollouts.jsonl"  # the journal of the reward service, in the job's folder
-_LAST = 10  # steps whose mean is a final figure
+_FINAL_STEPS = 10  # last steps whose mean is a final figure
 
 
-def main() -> None:
-    with open_driver(sys.argv) as driver:
-        GrpoRun(driver, GrpoJob.model_validate(driver.job.payload)).run()
+class RewardRoles(Backends):
+    """The backends of a profile, of which rewards need the generator and the scorer."""
+
+    def build_for_rewards(self, home: Home) -> Roles:
+        """Generator and scorer of the profile; no trained agent is loaded for a reward."""
+        agents = {"planner": "sketch", "critic": "sketch"}
+        roles = self.roles.model_copy(update=agents)
+        return self.model_copy(update={"roles": roles}).build(home)
+
+
+class GrpoJob(ConfigModel):
+    """Payload of the driver."""
+
+    parent: Path = Field(description="Checkpoint that is reinforced, in Hugging Face format")
+    data: Path = Field(description="Folder of the export for verl")
+    settings: GrpoSettings = Field(description="How")
+    root: str = Field(description="Folder or URL of the lake, where the images are")
+    # The alias is in the job files and configuration hashes of earlier versions.
+    roles: RewardRoles = Field(alias="players", description="Generator and scorer of the rewards")
+    version: str = Field(description="Version of the checkpoint that is made; names its rollouts")
+
+
+def grpo_job(
+    name: str,
+    folder: Path,
+    parent: Path,
+    data: Path,
+    settings: GrpoSettings,
+    root: str,
+    roles: RewardRoles,
+    version: str,
+) -> TrainerJob:
+    """Reinforce the critic `parent` on the export for verl in `data`; `folder` is absolute."""
+    payload = GrpoJob(
+        parent=parent.absolute(),
+        data=data.absolute(),
+        settings=settings,
+        root=root,
+        players=roles,
+        version=version,
+    )
+    return TrainerJob(
+        name=name,
+        module=__name__,
+        folder=folder,
+        payload=payload.model_dump(mode="json", by_alias=True),
+        gpus=settings.gpus,
+    )
 
 
 class GrpoRun:
@@ -45,10 +99,11 @@ class GrpoRun:
         self._driver, self._job, self._settings = driver, job, job.settings
         self._folder = driver.job.folder
         self._model = self._folder / "model"
+        self._log = self._folder / "verl.log"
         self._curves = Curves(self._folder / "progress.jsonl")
         self._collapse: str | None = None
         self._python = ensure_environment("rl", "gpu" if job.settings.gpus else "cpu", driver.log)
-        self._places = RunPaths(
+        self._paths = RunPaths(
             parent=job.parent,
             data=self._folder / data.EXPORT,
             checkpoints=self._folder / "checkpoints",
@@ -57,64 +112,57 @@ class GrpoRun:
         )
 
     def run(self) -> None:
-        """Train what is left to train, and hand over the model."""
-        total = data.length(self._job.data, self._settings)
+        """Train the remaining steps and publish the model.
+
+        Raises:
+            TrainingFailedError: verl ended with an error or too early, or too many rollouts have
+                no reward.
+        """
+        total = data.total_steps(self._job.data, self._settings)
         done = self._resume(total)
         if done < total:
             self._train(total)
-            done, _ = checkpoint_files.prepare_resume(self._places.checkpoints)
+            done, _ = checkpoint_files.prepare_resume(self._paths.checkpoints)
         if done < total:
-            self._driver.fail(f"verl ended at step {done} of {total}", self._log)
+            raise TrainingFailedError(f"verl ended at step {done} of {total}", self._log)
         if not self._model.is_dir():
             self._export(total)
-        self._driver.finish(self._model, _final(self._curves.until(total)))
-
-    @property
-    def _log(self) -> Path:
-        return self._folder / "verl.log"
+        self._driver.finish(self._model, _final_metrics(self._curves.up_to(total)))
 
     def _resume(self, total: int) -> int:
-        """The step that training goes on from; its curves so far are reported once more."""
-        done, aside = checkpoint_files.prepare_resume(self._places.checkpoints)
-        for folder in aside:
-            self._driver.log(f"a half-written checkpoint was set aside: {folder}")
+        """The step that training resumes from; the curves up to it are reported again."""
+        done, broken = checkpoint_files.prepare_resume(self._paths.checkpoints)
+        for folder in broken:
+            self._driver.log(f"a half-written checkpoint was moved to {folder}")
         if done:
             self._driver.log(f"{done} of {total} steps are done already")
-        for point in self._curves.until(done):
+        for point in self._curves.up_to(done):
             self._driver.progress(point)
         return done
 
     def _train(self, total: int) -> None:
-        """Run verl to its end.
-
-        Raises:
-            TrainingFailed: it ended with an error, or too many rollouts have no reward.
-        """
-        data.write_rows(self._job.data, self._places.data, self._settings)
-        metrics = _unused(self._folder)
-        service = self._rewards()
+        data.write_rows(self._job.data, self._paths.data, self._settings)
+        metrics = attempt_file(self._folder, "metrics", ".jsonl")  # verl empties an existing one
+        service = self._reward_service()
         follower = GrpoLogFollower(metrics, total, self._settings, service.step)
 
         def follow() -> None:
-            for point in follower.new():
+            for point in follower.new_points():
                 self._report(point, service)
 
-        with rewards_served(service) as address, _ray_folder(self._folder) as ray:
+        with serve_rewards_in_thread(service) as address, _ray_folder(self._folder) as ray:
             variables = {
-                **environment(self._settings),
                 **address.environment(),
                 "RAY_TMPDIR": str(ray),
                 "RAY_ADDRESS": "local",  # its own, also where this driver runs on a cluster's Ray
                 "VERL_FILE_LOGGER_PATH": str(metrics),
             }
-            line = command(self._python, self._settings, self._places, total)
-            code = self._driver.run_trainer(line, variables, self._log, follow)
-        if code:
-            self._driver.fail(why_it_ended(code, self._log), self._log)
+            command = training_command(self._python, self._settings, self._paths, total)
+            self._run(command, variables, follow)
 
-    def _rewards(self) -> RewardService:
+    def _reward_service(self) -> RewardService:
         home = Home(self._job.root)
-        roles = self._job.players.rewarding(home)
+        roles = self._job.roles.build_for_rewards(home)
         return RewardService(
             roles.generator,
             roles.scorer,
@@ -127,20 +175,20 @@ class GrpoRun:
     def _report(self, point: TrainingProgress, service: RewardService) -> None:
         self._curves.add(point)
         self._driver.progress(point)
-        self._tell_of_collapse(point.step, service)
+        self._log_collapse(point.step, service)
         self._stop_if_failing(point, service)
 
-    def _tell_of_collapse(self, step: int, service: RewardService) -> None:
-        """Name it in the log when it is first seen; the asset's check names what is left of it."""
+    def _log_collapse(self, step: int, service: RewardService) -> None:
+        """Log a collapse when it is first detected; the asset's check reports the final state."""
         rows = [rollout.row for rollout in service.recent(LAST_STEPS)]
-        found = collapsed(rows, self._judged_prompts)
-        if found and found != self._collapse:
-            self._driver.log(f"step {step}: the policy has collapsed, it {found}")
-        self._collapse = found
+        collapse = find_collapse(rows, self._judged_prompts)
+        if collapse and collapse != self._collapse:
+            self._driver.log(f"step {step}: the policy has collapsed, it {collapse}")
+        self._collapse = collapse
 
     @cached_property
     def _judged_prompts(self) -> dict[str, str]:
-        return judged_prompts(data.about(self._places.data))
+        return judged_prompts(data.read_extra_info(self._paths.data))
 
     def _stop_if_failing(self, point: TrainingProgress, service: RewardService) -> None:
         limit = self._settings.reward.max_failed_share
@@ -148,57 +196,47 @@ class GrpoRun:
         lost = 1 - len(rows) / (self._settings.batch * self._settings.n)
         if lost > limit:
             reason = f"{lost:.0%} of the rollouts of step {point.step} failed in verl"
-            raise TrainingFailed(f"{reason} (limit {limit:.0%})", self._log)
-        undrawn = failed_share(rollout.row for rollout in service.recent(_LAST))
-        if undrawn > limit:
-            why = next(row.error for row in reversed(rows) if row.error)
-            reason = f"{undrawn:.0%} of the drawings for rewards failed (limit {limit:.0%})"
-            raise TrainingFailed(f"{reason}, the last with: {why}", self._folder / ROLLOUTS)
+            raise TrainingFailedError(f"{reason} (limit {limit:.0%})", self._log)
+        failed = failed_share(rollout.row for rollout in service.recent(_FINAL_STEPS))
+        if failed > limit:
+            error = next(row.error for row in reversed(rows) if row.error)
+            reason = f"{failed:.0%} of the drawings for rewards failed (limit {limit:.0%})"
+            message = f"{reason}, the last with: {error}"
+            raise TrainingFailedError(message, self._folder / ROLLOUTS)
 
     def _export(self, step: int) -> None:
-        """The last checkpoint in Hugging Face format, with tokenizer and processor.
-
-        Raises:
-            TrainingFailed: verl's merger ended with an error.
-        """
+        """Write the last checkpoint in Hugging Face format, with tokenizer and processor."""
         self._driver.log("merging the checkpoint into Hugging Face format")
-        draft = self._folder / "model.partial"
-        shutil.rmtree(draft, ignore_errors=True)
-        source = checkpoint_files.actor(self._places.checkpoints, step)
-        merge = [str(self._python), "-m", "verl.model_merger", "merge", "--backend", "fsdp"]
-        where = ["--local_dir", str(source), "--target_dir", str(draft)]
-        variables = environment(self._settings)
-        code = self._driver.run_trainer([*merge, *where], variables, self._log, _nothing)
+        source = checkpoint_files.actor_folder(self._paths.checkpoints, step)
+        with atomic_path(self._model, self._folder / "model.partial") as draft:
+            merge = [str(self._python), "-m", "verl.model_merger", "merge", "--backend", "fsdp"]
+            folders = ["--local_dir", str(source), "--target_dir", str(draft)]
+            self._run([*merge, *folders], {}, lambda: None)
+            _copy_missing_files(self._job.parent, draft)
+
+    def _run(
+        self, command: list[str], variables: Mapping[str, str], follow: Callable[[], object]
+    ) -> None:
+        """One command of verl's environment, to its end."""
+        variables = {**environment(self._settings), **variables}
+        code = self._driver.run_trainer(command, variables, self._log, follow)
         if code:
-            self._driver.fail(why_it_ended(code, self._log), self._log)
-        _add_missing(self._job.parent, draft)
-        draft.rename(self._model)
+            raise TrainingFailedError(exit_reason(code, self._log), self._log)
 
 
-def _nothing() -> None:
-    """Nothing to follow."""
-
-
-def _final(points: list[TrainingProgress]) -> dict[str, float]:
-    """Mean of the last steps' figures."""
-    last = points[-_LAST:]
+def _final_metrics(points: Sequence[TrainingProgress]) -> dict[str, float]:
+    """Mean figures of the last steps."""
+    last = points[-_FINAL_STEPS:]
+    names = sorted({name for point in last for name in point.extra})
+    metrics = {name: fmean(p.extra[name] for p in last if name in p.extra) for name in names}
     rewards = [point.reward for point in last if point.reward is not None]
-    names = {name for point in last for name in point.extra}
-    values = {name: [p.extra[name] for p in last if name in p.extra] for name in sorted(names)}
-    metrics = {name: fmean(known) for name, known in values.items()}
     if rewards:
         metrics["reward"] = fmean(rewards)
     return metrics | {"steps": float(points[-1].step if points else 0)}
 
 
-def _unused(folder: Path) -> Path:
-    """A metrics file for this attempt: verl empties the one it is given."""
-    attempt = len(list(folder.glob("metrics-*.jsonl"))) + 1
-    return folder / f"metrics-{attempt}.jsonl"
-
-
-def _add_missing(parent: Path, model: Path) -> None:
-    """Small files of the parent (processor, templates) that verl does not carry over."""
+def _copy_missing_files(parent: Path, model: Path) -> None:
+    """Small files of the parent (processor, templates) that verl does not write."""
     for path in parent.glob("*.json*"):
         if not (model / path.name).exists() and "safetensors" not in path.name:
             shutil.copy2(path, model / path.name)
@@ -216,6 +254,11 @@ def _ray_folder(folder: Path) -> Iterator[Path]:
         yield path
     finally:
         shutil.rmtree(path, ignore_errors=True)
+
+
+def main() -> None:
+    with open_driver(sys.argv) as driver:
+        GrpoRun(driver, GrpoJob.model_validate(driver.job.payload)).run()
 
 
 if __name__ == "__main__":

@@ -7,8 +7,6 @@ hard links into the image store where that is possible, so they cost no space.
 import hashlib
 import os
 import re
-import secrets
-import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -21,6 +19,7 @@ import orjson
 from inference.agent_prompts import IMAGE
 from schemas import FoundryError, Table
 from warehouse import Home
+from warehouse.atomic import atomic_path
 
 from ...core.duckdb_session import arrow_batches, duckdb_session
 
@@ -116,26 +115,13 @@ def publish(path: Path, fingerprint: str, write: Callable[[Path], None]) -> bool
     """
     if fingerprint_of(path) == fingerprint:
         return False
-    temporary = path.with_name(f".{path.name}-{secrets.token_hex(4)}.tmp")
-    retired = temporary.with_suffix(".old")
     try:
-        temporary.mkdir(parents=True)
-        write(temporary)
-        if path.exists():
-            path.rename(retired)
-        temporary.rename(path)
+        with atomic_path(path) as draft:
+            draft.mkdir()
+            write(draft)
     except OSError as error:
         raise FoundryError(f"{path} cannot be written: {error.strerror or error}") from error
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
-        _restore_or_remove(path, retired)
     return True
-
-
-def _restore_or_remove(path: Path, retired: Path) -> None:
-    if retired.exists() and not path.exists():
-        retired.rename(path)
-    shutil.rmtree(retired, ignore_errors=True)
 
 
 def fingerprint_of(path: Path) -> str | None:

@@ -13,12 +13,12 @@ from warehouse import Home
 
 DIES = """
 import os, sys
-from inference.service.response_store import Kept, Library
+from inference.service.response_store import ResponseStore, StoredResponse
 from warehouse import Home
-library = Library(Home(sys.argv[1]))
-library.begin(Kept("done", "", "a cat", "in_progress", {"status": "in_progress"}, 1.0))
+library = ResponseStore(Home(sys.argv[1]))
+library.begin(StoredResponse("done", "", "a cat", "in_progress", {"status": "in_progress"}, 1.0))
 library.settle("done", {"status": "completed"})
-library.begin(Kept("cut", "", "a dog", "in_progress", {"status": "in_progress"}, 2.0, "key", "b"))
+library.begin(StoredResponse("cut", "", "a dog", "in_progress", {"status": "in_progress"}, 2.0, "key", "b"))
 os.kill(os.getpid(), 9)
 """
 
@@ -84,5 +84,5 @@ def test_a_file_that_is_no_database_is_explained(home):
     path = home.local / "service" / "library.sqlite"
     path.parent.mkdir(parents=True)
     path.write_bytes(b"not a database" * 100)
-    with pytest.raises(StorageError, match=r"library\.sqlite cannot be used"):
+    with pytest.raises(StorageError, match=r"library\.sqlite is damaged"):
         ResponseStore(home)

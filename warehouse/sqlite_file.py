@@ -1,0 +1,118 @@
+"""SQLite files of a home that several processes and threads share."""
+
+import sqlite3
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from schemas import StorageError
+
+_BUSY_SECONDS = 30
+_DAMAGED = ("SQLITE_CORRUPT", "SQLITE_NOTADB")
+
+
+class SqliteFile:
+    """A SQLite file, created by its first use; every use is one transaction.
+
+    Args:
+        migrations: SQL scripts; script N brings a file from `user_version` N to N + 1. Files
+            without a version are those of version 0, so the first script must accept both an
+            empty file and the tables that it creates.
+        fast_commits: write-ahead log, and one connection until `close`: a commit does not wait for
+            the disk, so that a power cut (but no kill) may lose the last ones.
+
+    Raises (`transaction`):
+        StorageError: the file is damaged, of a newer version, or cannot be read or written.
+    """
+
+    def __init__(self, path: Path, migrations: Sequence[str], fast_commits: bool = False) -> None:
+        self.path = path
+        self._migrations, self._fast_commits = migrations, fast_commits
+        self._lock = threading.Lock()
+        self._shared: sqlite3.Connection | None = None
+
+    @contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """A transaction that nobody else writes in; an exception rolls it back."""
+        with _storage_errors(self.path):
+            if not self._fast_commits:
+                with closing(self._connect()) as connection, _transaction(connection):
+                    yield connection
+                return
+            with self._lock:
+                self._shared = self._shared or self._connect()
+                with _transaction(self._shared):
+                    yield self._shared
+
+    def close(self) -> None:
+        """Close the connection that `fast_commits` keeps; the next use opens another."""
+        with self._lock, _storage_errors(self.path):
+            if self._shared:
+                self._shared.close()
+                self._shared = None
+
+    def _connect(self) -> sqlite3.Connection:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        connection = sqlite3.connect(
+            self.path, _BUSY_SECONDS, isolation_level=None, check_same_thread=False
+        )
+        try:
+            if self._fast_commits:
+                connection.execute("PRAGMA journal_mode = WAL")
+                connection.execute("PRAGMA synchronous = NORMAL")
+            self._migrate(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _migrate(self, connection: sqlite3.Connection) -> None:
+        newest = len(self._migrations)
+        if _version(connection) < newest:
+            with _transaction(connection):
+                for script in self._migrations[_version(connection) :]:
+                    for statement in _statements(script):
+                        connection.execute(statement)
+                connection.execute(f"PRAGMA user_version = {newest}")
+        if (version := _version(connection)) > newest:
+            raise StorageError(
+                f"{self.path} has version {version}, this code reads up to {newest}: update "
+                "Interleave Foundry, or move the file away"
+            )
+
+
+@contextmanager
+def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    connection.execute("BEGIN IMMEDIATE")
+    with connection:
+        yield
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+def _statements(script: str) -> Iterator[str]:
+    """The script's statements; `executescript` would commit the transaction first."""
+    statement = ""
+    for part in script.strip().removesuffix(";").split(";"):
+        statement += f"{part};"
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""
+
+
+@contextmanager
+def _storage_errors(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        if getattr(error, "sqlite_errorname", "").startswith(_DAMAGED):
+            raise StorageError(
+                f"{path} is damaged ({error}): move it away and start again; a new one is created, "
+                "without what this one had"
+            ) from error
+        raise StorageError(f"{path} cannot be used: {error}") from error
+    except OSError as error:
+        raise StorageError(f"{path} cannot be used: {error}") from error
