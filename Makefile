@@ -11,16 +11,19 @@ INSTALL := $(BIN)/python training/environments/installers.py
 SIZE ?= demo
 PROFILE ?= sketch
 TESTS ?= tests
+WORKERS ?= 2
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder --durations=10
 
 .DEFAULT_GOAL := help
-.PHONY: help setup cluster demo ui serve test lint bench docs
+.PHONY: help setup cluster demo ui serve test test-long lint bench docs
 
 help:
 	@echo "make demo    materialize the whole lineage on the sketch profile"
 	@echo "make ui      open Dagster on port 3000"
 	@echo "make serve   open the studio and the API on port 8030"
-	@echo "make test    run every test (TESTS=tests/warehouse for some)"
-	@echo "make lint    ruff and mypy"
+	@echo "make test    run the tests (TESTS=tests/warehouse for some)"
+	@echo "make test-long  run those that take long: whole trainings, ten thousand streams, fuzzing"
+	@echo "make lint    ruff, mypy, import-linter, and whether docs/tables.md is up to date"
 	@echo "make bench   print the numbers of docs/benchmarks.md and write bench.json"
 	@echo "make docs    write docs/tables.md from the schemas"
 	@echo "make setup   make .venv, with what the others need"
@@ -40,12 +43,17 @@ serve: .venv/core.stamp
 	@$(BIN)/interleave serve --profile $(PROFILE)
 
 test: .venv/dev.stamp
-	@$(BIN)/python -m pytest $(TESTS)
+	@$(PYTEST) -m "not long" $(TESTS)
+
+test-long: .venv/dev.stamp
+	@$(PYTEST) -m long $(TESTS)
 
 lint: .venv/dev.stamp
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-logo
+	@$(BIN)/python -m schemas.table_docs | diff -q - docs/tables.md || { echo "run make docs"; exit 1; }
 
 bench: .venv/dev.stamp
 	@$(BIN)/python -m bench

@@ -1,11 +1,24 @@
-"""Fixtures shared by all tests: a lake of one's own, and the real vLLM."""
+"""What all tests share: a home of one's own, vLLM, one torch thread, a worker for each file."""
 
+import os
 from pathlib import Path
 
 import pytest
 
 from schemas import FoundryError
 from warehouse import Home
+
+# Two workers on two cores: a torch thread each, in this process and in those that tests start.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests of a file share a worker, so that its fixtures are made once; slow files come first."""
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    for item in items:
+        if not item.get_closest_marker("xdist_group"):
+            item.add_marker(pytest.mark.xdist_group(str(item.path)))
+    items.sort(key=lambda item: item.path not in slow)
 
 
 @pytest.fixture
