@@ -34,7 +34,7 @@ from .seeded_random import KeyedRandom
 # Other ways to open a sentence, each understood just like the first.
 _VERBS: dict[str, tuple[str, ...]] = {
     "Draw": ("Draw", "Show", "Create", "Illustrate", "Paint"),
-    "Add": ("Add", "Put", "GridPlace", "Draw", "Include"),
+    "Add": ("Add", "Put", "Place", "Draw", "Include"),
     "Remove": ("Remove", "Take away", "Erase", "Delete"),
     "Move": ("Move", "Bring", "Shift"),
     "Turn": ("Turn", "Change", "Transform"),
