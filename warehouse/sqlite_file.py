@@ -2,11 +2,13 @@
 
 import sqlite3
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
 from schemas import StorageError
+
+Migration = str | Callable[[sqlite3.Connection], object]
 
 _BUSY_SECONDS = 30
 _DAMAGED = ("SQLITE_CORRUPT", "SQLITE_NOTADB")
@@ -16,9 +18,9 @@ class SqliteFile:
     """A SQLite file, created by its first use; every use is one transaction.
 
     Args:
-        migrations: SQL scripts; script N brings a file from `user_version` N to N + 1. Files
-            without a version are those of version 0, so the first script must accept both an
-            empty file and the tables that it creates.
+        migrations: SQL scripts or functions; number N brings a file from `user_version` N to
+            N + 1. Files without a version are those of version 0, so the first one must accept
+            both an empty file and the tables that it creates.
         fast_commits: write-ahead log, and one connection until `close`: a commit does not wait for
             the disk, so that a power cut (but no kill) may lose the last ones.
 
@@ -26,7 +28,9 @@ class SqliteFile:
         StorageError: the file is damaged, of a newer version, or cannot be read or written.
     """
 
-    def __init__(self, path: Path, migrations: Sequence[str], fast_commits: bool = False) -> None:
+    def __init__(
+        self, path: Path, migrations: Sequence[Migration], fast_commits: bool = False
+    ) -> None:
         self.path = path
         self._migrations, self._fast_commits = migrations, fast_commits
         self._lock = threading.Lock()
@@ -71,15 +75,22 @@ class SqliteFile:
         newest = len(self._migrations)
         if _version(connection) < newest:
             with _transaction(connection):
-                for script in self._migrations[_version(connection) :]:
-                    for statement in _statements(script):
-                        connection.execute(statement)
+                for migration in self._migrations[_version(connection) :]:
+                    _apply(migration, connection)
                 connection.execute(f"PRAGMA user_version = {newest}")
         if (version := _version(connection)) > newest:
             raise StorageError(
                 f"{self.path} has version {version}, this code reads up to {newest}: update "
                 "Interleave Foundry, or move the file away"
             )
+
+
+def _apply(migration: Migration, connection: sqlite3.Connection) -> None:
+    if callable(migration):
+        migration(connection)
+        return
+    for statement in _statements(migration):
+        connection.execute(statement)
 
 
 @contextmanager

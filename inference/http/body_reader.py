@@ -11,6 +11,9 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.types import Message
 
+from schemas import BadImageError
+from warehouse.encoded_image import ImageTooLargeError, check_upload
+
 from .errors import APIError, Model, bad_request, validate
 
 _RETRY_SECONDS = 2
@@ -112,3 +115,22 @@ def parse_json(body: bytes, model: type[Model]) -> Model:
 
 def _content_type(request: Request) -> str:
     return request.headers.get("content-type", "").lower()
+
+
+def check_image(data: bytes, param: str, max_pixels: int, decode: bool = True) -> None:
+    """Check an image of a request.
+
+    Args:
+        decode: also decode it, to find truncated files.
+
+    Raises:
+        APIError: it is not a PNG, JPEG or WebP image, or has more than `max_pixels`.
+    """
+    try:
+        check_upload(data, max_pixels, decode)
+    except ImageTooLargeError as error:
+        message = f"{param} has {error} pixels; at most {max_pixels} are taken"
+        raise bad_request(message, param, "image_too_large") from None
+    except BadImageError:
+        message = f"{param} is not a PNG, JPEG or WebP image"
+        raise bad_request(message, param, "invalid_image") from None

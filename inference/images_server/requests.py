@@ -12,14 +12,14 @@ from PIL import Image, ImageOps
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from warehouse import EncodedImage
+from warehouse.encoded_image import UPLOAD_FORMATS
 
 from ..backends.diffusers.generation_spec import GenerationSpec
 from ..backends.diffusers.sampling_params import SamplingParams
-from ..http.body_reader import BodyReader, parse_json
+from ..http.body_reader import BodyReader, check_image, parse_json
 from ..http.errors import bad_request, validate
 from .settings import ImageLimits
 
-_FORMATS = ("PNG", "JPEG", "WEBP")
 _MAX_IMAGES = 16
 _MAX_FIELDS = 64
 _BODIES_AT_ONCE = 16  # of the largest size
@@ -139,15 +139,7 @@ class ImageRequestReader:
 
     def _checked_image(self, data: bytes, name: str) -> EncodedImage:
         """Checks the header only; the replica decodes the image."""
-        try:
-            with Image.open(io.BytesIO(data), formats=_FORMATS) as header:
-                width, height = header.size
-        except Exception:  # Pillow raises errors of all kinds
-            message = f"{name} is not a PNG, JPEG or WebP image"
-            raise bad_request(message, name, "invalid_image") from None
-        if width * height > self._limits.pixels:
-            message = f"{name} has {width}x{height} pixels; at most {self._limits.pixels} are taken"
-            raise bad_request(message, name, "image_too_large")
+        check_image(data, name, self._limits.pixels, decode=False)
         return EncodedImage(data)
 
     def _checked(self, job: ImageJob) -> ImageJob:
@@ -167,7 +159,7 @@ def _to_white_mask(image: EncodedImage) -> EncodedImage:
         APIError: it cannot be decoded.
     """
     try:
-        with Image.open(io.BytesIO(image.data), formats=_FORMATS) as mask:
+        with Image.open(io.BytesIO(image.data), formats=UPLOAD_FORMATS) as mask:
             if not mask.has_transparency_data:
                 return image
             return EncodedImage.of(ImageOps.invert(mask.convert("RGBA").getchannel("A")))
