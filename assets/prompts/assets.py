@@ -1,18 +1,16 @@
-"""The prompt bank: taxonomy, vocabulary and templates of the packs, and the prompts they make.
+"""The prompt bank: taxonomy, vocabulary and templates of the packs, and prompts made from them.
 
-Where the profile has `prompts.expansion`, a model's proposals join the vocabulary; where it has
-`prompts.requests`, what users asked for joins the prompts.
+With `prompts.expansion` in the profile, terms proposed by a model join the vocabulary; with
+`prompts.requests`, users' requests join the prompts.
 """
 
-from collections import Counter
-from collections.abc import Sequence
 from itertools import groupby
 from typing import Any
 
 import dagster as dg
 
 from inference.vocabulary_engine import ASSET as EXPANSION_NAME
-from schemas import Row, Table
+from schemas import Table
 from schemas.prompts import (
     CATEGORIES,
     PROMPTS,
@@ -23,17 +21,20 @@ from schemas.prompts import (
 )
 from schemas.trajectories import MODEL_CALLS
 
-from ..core import figures
 from ..core.foundry import SHARDS, FoundryResource, run_async
-from ..core.node import Node, node, picture, sample
+from ..core.node import Node, node
 from ..core.progress import progress_of
 from . import bank, user_requests
 from .expansion.expand import expand_packs
-from .expansion.report import expansion_metadata, warning
-from .expansion.term_filter import grown
-from .pack import Pack, load_pack
-from .pack_rows import category_rows, template_rows, vocabulary_rows
-from .report import bank_report
+from .expansion.term_filter import add_accepted_terms
+from .metadata import (
+    bank_metadata,
+    expansion_metadata,
+    expansion_warning,
+    request_metadata,
+    row_sample,
+)
+from .pack import Pack, category_rows, load_pack, template_rows, vocabulary_rows
 
 
 def shard_names(pack: str, count: int) -> list[str]:
@@ -42,7 +43,7 @@ def shard_names(pack: str, count: int) -> list[str]:
 
 
 def trajectory_shards(foundry: FoundryResource, instance: dg.DagsterInstance) -> int:
-    """Shards of the told pack: those registered as partitions, at least the smallest size."""
+    """Number of shards of the profile's pack that are partitions, at least its smallest size."""
     pack = load_pack(foundry.settings.pack).name
     known = instance.get_dynamic_partitions(str(SHARDS.name))
     numbers = [int(name.rpartition("-")[2]) for name in known if name.startswith(f"{pack}-")]
@@ -50,47 +51,47 @@ def trajectory_shards(foundry: FoundryResource, instance: dg.DagsterInstance) ->
 
 
 def register_shards(foundry: FoundryResource, instance: dg.DagsterInstance, count: int) -> None:
-    """Make the first `count` shards of the told pack partitions."""
+    """Make the first `count` shards of the profile's pack partitions."""
     pack = load_pack(foundry.settings.pack).name
     instance.add_dynamic_partitions(str(SHARDS.name), shard_names(pack, count))
 
 
-def packs_of(foundry: FoundryResource) -> list[Pack]:
-    """The told pack, then those whose bank is generated beside it."""
+def load_packs(foundry: FoundryResource) -> list[Pack]:
+    """The profile's pack, then the other packs whose bank is generated."""
     names = dict.fromkeys([foundry.settings.pack, *foundry.settings.banks])
     return [load_pack(name) for name in names]
 
 
-def grown_packs(foundry: FoundryResource) -> list[Pack]:
-    """`packs_of`, with the terms that an expansion has added to them."""
-    packs = packs_of(foundry)
+def load_expanded_packs(foundry: FoundryResource) -> list[Pack]:
+    """`load_packs`, with the accepted terms of the expansion."""
+    packs = load_packs(foundry)
     if foundry.settings.prompts.expansion is None:
         return packs
     proposals = foundry.rows(VOCABULARY_PROPOSALS)
-    return [grown(pack, proposals) for pack in packs]
+    return [add_accepted_terms(pack, proposals) for pack in packs]
 
 
 def _pack_digests(foundry: FoundryResource, _instance: dg.DagsterInstance) -> object:
-    return {pack.name: pack.digest for pack in packs_of(foundry)}
+    return {pack.name: pack.digest for pack in load_packs(foundry)}
 
 
-def _sources(foundry: FoundryResource, instance: dg.DagsterInstance) -> object:
+def _pack_inputs(foundry: FoundryResource, instance: dg.DagsterInstance) -> object:
     digests = _pack_digests(foundry, instance)
-    return [digests, user_requests.ASKED] if foundry.settings.prompts.requests else digests
+    return [digests, user_requests.REQUESTS_PACK] if foundry.settings.prompts.requests else digests
 
 
-def _prompts_wanted(foundry: FoundryResource, instance: dg.DagsterInstance) -> object:
+def _prompt_inputs(foundry: FoundryResource, instance: dg.DagsterInstance) -> object:
     requests = (
         [user_requests.requests_digest(foundry.home)] if foundry.settings.prompts.requests else []
     )
     return [_pack_digests(foundry, instance), trajectory_shards(foundry, instance), *requests]
 
 
-def _expander(foundry: FoundryResource, instance: dg.DagsterInstance) -> object:
-    """Who is asked, in which words; what it is asked about, and who must understand it."""
+def _expansion_inputs(foundry: FoundryResource, instance: dg.DagsterInstance) -> object:
+    """The model and its parameters, the packs, and the worlds that must understand new terms."""
     expansion = foundry.settings.prompts.expansion
-    readers = [pack.taxonomy.reader for pack in packs_of(foundry)]
-    return [_pack_digests(foundry, instance), readers, expansion and expansion.model.identity]
+    worlds = [pack.taxonomy.reader for pack in load_packs(foundry)]
+    return [_pack_digests(foundry, instance), worlds, expansion and expansion.model.identity]
 
 
 def _pack_node(name: str, table: Table, description: str, deps: tuple[str, ...] = ()) -> Node:
@@ -101,7 +102,7 @@ def _pack_node(name: str, table: Table, description: str, deps: tuple[str, ...] 
         tables=(table,),
         deps=deps,
         sections=("pack", "banks"),
-        facts=_sources,
+        inputs=_pack_inputs,
         kinds=frozenset({"yaml", "parquet"}),
     )
 
@@ -114,7 +115,7 @@ EXPANSION = node(
     tables=(VOCABULARY_PROPOSALS,),
     ledger=(MODEL_CALLS,),
     sections=("pack", "banks", "prompts.expansion"),
-    facts=_expander,
+    inputs=_expansion_inputs,
     pool="agents",
     may_be_empty=True,
 )
@@ -129,16 +130,16 @@ PROMPT_BANK = node(
     tables=(PROMPTS,),
     deps=("taxonomy", "vocabulary", "templates", EXPANSION_NAME),
     sections=("pack", "banks", "bank"),
-    facts=_prompts_wanted,
+    inputs=_prompt_inputs,
 )
 
 
 @dg.asset(**TAXONOMY.asset_args())
 def taxonomy(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg.MaterializeResult:
-    rows = [row for pack in packs_of(foundry) for row in category_rows(pack)]
+    rows = [row for pack in load_packs(foundry) for row in category_rows(pack)]
     if foundry.settings.prompts.requests:
         rows.append(user_requests.CATEGORY)
-    return TAXONOMY.record(context, foundry, {CATEGORIES: rows}, {"sample": _sample(rows)})
+    return TAXONOMY.record(context, foundry, {CATEGORIES: rows}, row_sample(rows))
 
 
 @dg.asset(**EXPANSION.asset_args())
@@ -147,11 +148,11 @@ def vocabulary_expansion(
 ) -> dg.MaterializeResult:
     settings = foundry.settings.prompts.expansion
     if settings is None:
-        unused = {"expansion": "the profile has no `prompts.expansion`"}
-        return EXPANSION.describe(context, foundry, {VOCABULARY_PROPOSALS.name: 0}, unused)
-    expanded = run_async(expand_packs(foundry, packs_of(foundry), settings, progress_of(context)))
-    if lacking := warning(expanded):
-        context.log.warning(lacking)
+        note = {"expansion": "the profile has no `prompts.expansion`"}
+        return EXPANSION.describe(context, foundry, {VOCABULARY_PROPOSALS.name: 0}, note)
+    expanded = run_async(expand_packs(foundry, load_packs(foundry), settings, progress_of(context)))
+    if message := expansion_warning(expanded):
+        context.log.warning(message)
     tables = {VOCABULARY_PROPOSALS: expanded.proposals, MODEL_CALLS: expanded.calls}
     result = EXPANSION.record(context, foundry, tables, {})
     version = foundry.home.lake.content_hash(VOCABULARY_PROPOSALS, "all")
@@ -161,75 +162,52 @@ def vocabulary_expansion(
 
 @dg.asset(**VOCABULARY_BANKS.asset_args())
 def vocabulary(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg.MaterializeResult:
-    rows = [row for pack in grown_packs(foundry) for row in vocabulary_rows(pack)]
-    return VOCABULARY_BANKS.record(context, foundry, {VOCABULARY: rows}, {"sample": _sample(rows)})
+    rows = [row for pack in load_expanded_packs(foundry) for row in vocabulary_rows(pack)]
+    return VOCABULARY_BANKS.record(context, foundry, {VOCABULARY: rows}, row_sample(rows))
 
 
 @dg.asset(**TEMPLATE_SET.asset_args())
 def templates(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg.MaterializeResult:
-    rows = [row for pack in packs_of(foundry) for row in template_rows(pack)]
+    rows = [row for pack in load_packs(foundry) for row in template_rows(pack)]
     if foundry.settings.prompts.requests:
         rows.append(user_requests.TEMPLATE)
-    return TEMPLATE_SET.record(context, foundry, {TEMPLATES: rows}, {"sample": _sample(rows)})
+    return TEMPLATE_SET.record(context, foundry, {TEMPLATES: rows}, row_sample(rows))
 
 
 @dg.asset(**PROMPT_BANK.asset_args())
 def prompts(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg.MaterializeResult:
     register_shards(foundry, context.instance, trajectory_shards(foundry, context.instance))
     fingerprint = PROMPT_BANK.fingerprint(foundry, context.instance, None)
-    metadata: dict[str, Any] = {}
+    rows, metadata = _pack_prompts(context, foundry)
+    requests = user_requests.current_request_prompts(foundry, rows)
+    user_requests.register_request_shards(foundry, context.instance, requests)
+    rows += requests
+    for shard, members in groupby(rows, key=lambda row: row.shard):
+        foundry.home.lake.write(PROMPTS, members, shard)
+    metadata |= request_metadata(requests)
+    return PROMPT_BANK.describe(context, foundry, {PROMPTS.name: len(rows)}, metadata, fingerprint)
+
+
+def _pack_prompts(
+    context: dg.AssetExecutionContext, foundry: FoundryResource
+) -> tuple[list[PromptRow], dict[str, Any]]:
+    """Prompts of all packs, and their metadata."""
     rows: list[PromptRow] = []
-    packs = grown_packs(foundry)
+    metadata: dict[str, Any] = {}
+    packs, settings = load_expanded_packs(foundry), foundry.settings.bank
     progress = progress_of(context)
     for done, pack in enumerate(packs):
         progress.update(done, len(packs), f"packs; now {pack.name}")
-        shards = _shards_of(pack, foundry, context.instance)
-        settings = foundry.settings.bank
-        drawn = bank.draw_bank(pack, settings, shards * settings.shard_size)
-        rows += drawn.prompts
-        metadata |= _bank_metadata(pack, drawn)
+        count = _shard_count(pack, foundry, context.instance) * settings.shard_size
+        built = bank.build_bank(pack, settings, count)
+        rows += built.prompts
+        metadata |= bank_metadata(pack.name, built)
     progress.update(len(packs), len(packs), "packs")
-    requests = user_requests.current_request_prompts(foundry, rows)
-    user_requests.register_request_shards(foundry, context.instance, requests)
-    _write_shards(foundry, rows + requests)
-    metadata |= user_requests.request_metadata(requests)
-    written = {PROMPTS.name: len(rows) + len(requests)}
-    return PROMPT_BANK.describe(context, foundry, written, metadata, fingerprint)
+    return rows, metadata
 
 
-def _shards_of(pack: Pack, foundry: FoundryResource, instance: dg.DagsterInstance) -> int:
-    beside = foundry.settings.banks.get(pack.name, 0)
-    told = load_pack(foundry.settings.pack).name == pack.name
-    return max(beside, trajectory_shards(foundry, instance)) if told else beside
-
-
-def _write_shards(foundry: FoundryResource, rows: list[PromptRow]) -> None:
-    for shard, members in groupby(rows, key=lambda row: row.shard):
-        foundry.home.lake.write(PROMPTS, members, shard)
-
-
-def _bank_metadata(pack: Pack, drawn: bank.Bank) -> dict[str, Any]:
-    """Counts, balance and a sample of one pack's prompts."""
-    report = bank_report(drawn.prompts, drawn.near_duplicates)
-    spread = f"min {report.minimum}, median {report.median:g}, max {report.maximum}"
-    plot = figures.counts_by_category(_by_category(drawn.prompts), f"prompts of {pack.name}")
-    return {
-        f"{pack.name}/prompts": report.prompts,
-        f"{pack.name}/per_subcategory": spread,
-        f"{pack.name}/splits": report.splits,
-        f"{pack.name}/near_duplicates": report.near_duplicates,
-        f"{pack.name}/categories": picture(plot, f"Prompts of {pack.name} by category"),
-        f"{pack.name}/sample": dg.MetadataValue.md("\n".join(f"- {t}" for t in report.sample)),
-    }
-
-
-def _by_category(rows: list[PromptRow]) -> dict[str, Counter[str]]:
-    counts: dict[str, Counter[str]] = {}
-    for row in rows:
-        counts.setdefault(row.category, Counter())[row.subcategory] += 1
-    return counts
-
-
-def _sample(rows: Sequence[Row], count: int = 12) -> dg.MetadataValue:
-    chosen = rows[:: max(1, len(rows) // count)][:count]
-    return sample([row.model_dump() for row in chosen])
+def _shard_count(pack: Pack, foundry: FoundryResource, instance: dg.DagsterInstance) -> int:
+    shards = foundry.settings.banks.get(pack.name, 0)
+    if load_pack(foundry.settings.pack).name == pack.name:
+        return max(shards, trajectory_shards(foundry, instance))
+    return shards

@@ -1,4 +1,4 @@
-"""What must hold of the prompt bank before anything is told from it."""
+"""Blocking checks of the prompt bank, which run before anything is made from it."""
 
 from schemas.prompts import PROMPTS
 
@@ -8,13 +8,13 @@ from ..core.foundry import FoundryResource
 from .assets import EXPANSION, PROMPT_BANK, TAXONOMY, TEMPLATE_SET, VOCABULARY_BANKS
 
 
-def _splits_disjoint(foundry: FoundryResource, _shard: str | None) -> integrity.Broken:
+def _splits_disjoint(foundry: FoundryResource, _shard: str | None) -> integrity.Violations:
     """A held-out template, sub-category or combination of terms must not occur in training."""
     columns = ["pack", "subcategory", "template_id", "terms", "split"]
     return integrity.leaking_prompts(foundry.home.lake.read(PROMPTS, columns=columns))
 
 
-def _texts_distinct(foundry: FoundryResource, _shard: str | None) -> integrity.Broken:
+def _texts_distinct(foundry: FoundryResource, _shard: str | None) -> integrity.Violations:
     return integrity.repeated_texts(foundry.home.lake.read(PROMPTS, columns=["pack", "text"]))
 
 

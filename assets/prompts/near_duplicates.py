@@ -27,16 +27,21 @@ class Content(NamedTuple):
 
 
 class NearDuplicates:
-    """An index of prompts; `commonness` says how often a word is expected (unknown: always)."""
+    """An index of prompts.
 
-    def __init__(self, threshold: float, commonness: Mapping[str, float]) -> None:
+    Args:
+        threshold: Jaccard similarity (0-1) from which prompts are near-duplicates.
+        frequencies: expected uses of a word; unknown words count as the most frequent.
+    """
+
+    def __init__(self, threshold: float, frequencies: Mapping[str, float]) -> None:
         self._threshold = threshold
-        self._commonness = commonness
-        # by a word and the size of the subject
+        self._frequencies = frequencies
+        # (word, size of the subject) -> prompts
         self._index: dict[tuple[str, int], list[Content]] = defaultdict(list)
 
     def add(self, content: Content) -> bool:
-        """Adds a prompt unless it is a near-duplicate of an earlier one; says whether it did."""
+        """Add a prompt unless it is a near-duplicate of an earlier one; whether it was added."""
         prefix = self._prefix(content.subject)
         if any(self._has_similar(content, word) for word in prefix):
             return False
@@ -46,19 +51,19 @@ class NearDuplicates:
 
     def _prefix(self, words: Words) -> list[str]:
         ordered = sorted(words, key=self._rank)
-        return ordered[: len(words) - self._least(len(words)) + 1]
+        return ordered[: len(words) - self._smallest_similar(len(words)) + 1]
 
     def _rank(self, word: str) -> tuple[float, str]:
-        return self._commonness.get(word, math.inf), word
+        return self._frequencies.get(word, math.inf), word
 
-    def _least(self, size: int) -> int:
-        """The size of the smallest set that can be similar to one of `size`."""
+    def _smallest_similar(self, size: int) -> int:
+        """The size of the smallest set that can be similar to a set of `size`."""
         return math.ceil(self._threshold * size - _ROUNDING)
 
     def _has_similar(self, content: Content, word: str) -> bool:
         subject, words = content
         largest = int(len(subject) / self._threshold + _ROUNDING)
-        for size in range(self._least(len(subject)), largest + 1):
+        for size in range(self._smallest_similar(len(subject)), largest + 1):
             for other in self._index.get((word, size), ()):
                 if self._similar(subject, other.subject) and self._similar(words, other.words):
                     return True

@@ -9,7 +9,7 @@ A pack is a folder `packs/<name>/` (or any folder of that form) with
 taxonomy.yaml:
 
     title: Little world
-    reader: sketch                            # optional: who must understand terms that are added
+    reader: sketch                            # optional: the world that must understand new terms
     suffixes:                                 # optional; default: no suffix ever
       - {weight: 3}                           # no suffix, three times in five
       - {name: both, text: both visually and textually}
@@ -80,6 +80,7 @@ from pydantic import (
 )
 
 from schemas import FoundryError
+from schemas.prompts import CategoryRow, TemplateRow, VocabularyRow
 from schemas.yaml_config import ConfigModel
 
 Form = Literal["a", "the", "plural", "gerund", "third", "past"]
@@ -138,36 +139,39 @@ def slots(text: str) -> list[TemplateSlot]:
     return [piece for piece in parse(text) if isinstance(piece, TemplateSlot)]
 
 
-def _parses(text: str) -> str:
+def _check_slots(text: str) -> str:
     parse(text)
     return text
 
 
-def _has_slot(text: str) -> str:
+def _require_slot(text: str) -> str:
     if not slots(text):
         raise ValueError("a template needs at least one {slot}")
     return text
 
 
-def _tidy(text: str) -> str:
+def _check_spaces(text: str) -> str:
     if text != " ".join(text.split()):
         raise ValueError("has spaces at an end, twice in a row, or a line break")
     return text
 
 
 def _as_mapping(key: str, what: str) -> BeforeValidator:
-    def spread(value: object) -> object:
+    """Read a text as the mapping `{key: text}`."""
+
+    def to_mapping(value: object) -> object:
         if isinstance(value, str):
             return {key: value}
         if isinstance(value, (dict, BaseModel)):
             return value
         raise ValueError(f"{what} is a text or a mapping, not {value!r} (put it in quotes?)")
 
-    return BeforeValidator(spread)
+    return BeforeValidator(to_mapping)
 
 
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]*$")]
-Text = Annotated[str, Field(min_length=1), AfterValidator(_tidy), AfterValidator(_parses)]
+SingleLine = Annotated[str, AfterValidator(_check_spaces)]
+Text = Annotated[SingleLine, Field(min_length=1), AfterValidator(_check_slots)]
 
 
 class _Part(ConfigModel):
@@ -175,7 +179,7 @@ class _Part(ConfigModel):
 
 
 class Term(_Part):
-    """A term of a bank, and those of its forms that no rule gives."""
+    """A term of a bank, and its irregular forms."""
 
     term: Text = Field(description="Base form: a singular noun, or a verb phrase, verb first")
     fixed: bool = Field(False, description="No article and no plural: mass nouns and names")
@@ -192,10 +196,10 @@ class Term(_Part):
 
     @model_validator(mode="after")
     def _forms_have_the_same_slots(self) -> Self:
-        wanted = {slot.key for slot in self.slots}
+        expected = {slot.key for slot in self.slots}
         for form in get_args(Form):
             text = getattr(self, form)
-            if text is not None and {slot.key for slot in slots(text)} != wanted:
+            if text is not None and {slot.key for slot in slots(text)} != expected:
                 raise ValueError(f"form {form!r} has other slots than the term")
         return self
 
@@ -205,14 +209,14 @@ Bank = Annotated[dict[Name, TermList], Field(min_length=1)]
 
 
 class BankFile(RootModel[Annotated[dict[Name, Bank], Field(min_length=1)]]):
-    """banks/*.yaml: bank, kind, terms."""
+    """banks/*.yaml: bank -> kind -> terms."""
 
 
 class Suffix(_Part):
-    """What may follow a prompt's text."""
+    """A text that may follow a prompt."""
 
     name: Name | None = Field(None, description="Stored with the prompt; null: no suffix")
-    text: Annotated[str, AfterValidator(_tidy)] = Field("", description="What is added")
+    text: SingleLine = Field("", description="Text that is added")
     weight: float = Field(1, gt=0, description="How often, relative to the others")
     only: list[Name] | None = Field(
         None, alias="for", min_length=1, description="Templates it goes with; default: all"
@@ -241,8 +245,8 @@ class Taxonomy(_Part):
     title: str = Field(description="Name of the pack, shown to people")
     reader: Literal["sketch"] | None = Field(
         None,
-        exclude=True,  # the pack's own prompts are the same without it, and so is its digest
-        description="Who must understand the terms that an expansion adds; null: anybody does",
+        exclude=True,  # it does not change the pack's own prompts, so it is not part of the digest
+        description="World that must understand the terms that an expansion adds; null: none",
     )
     suffixes: list[Suffix] = Field(default_factory=lambda: [Suffix()], min_length=1)
     categories: dict[Name, Category] = Field(min_length=1)
@@ -251,7 +255,7 @@ class Taxonomy(_Part):
 class Template(_Part):
     """A prompt template."""
 
-    text: Annotated[Text, AfterValidator(_has_slot)] = Field(description="Text with {slots}")
+    text: Annotated[Text, AfterValidator(_require_slot)] = Field(description="Text with {slots}")
     only: list[Name] | None = Field(None, alias="for", min_length=1, description="Where it serves")
     but: list[Name] = Field(default_factory=list, alias="except", description="Where it does not")
     suffixes: bool = Field(True, description="Whether suffix variants may be added")
@@ -272,7 +276,7 @@ class TemplateFile(_Part):
 
 @dataclass(frozen=True)
 class Pack:
-    """A loaded pack: everything in it refers to something that exists."""
+    """A loaded pack, whose references are checked."""
 
     name: str
     taxonomy: Taxonomy
@@ -281,10 +285,10 @@ class Pack:
 
     @cached_property
     def digest(self) -> str:
-        """A hash of all that the pack says; comments and layout of its files do not count."""
+        """Hash of the pack's content, whatever the comments and layout of its files."""
         models = RootModel[dict[str, Bank]](self.banks), TemplateFile(templates=self.templates)
-        said = [self.name, *(m.model_dump_json() for m in (self.taxonomy, *models))]
-        return sha256("\n".join(said).encode()).hexdigest()
+        parts = [self.name, *(m.model_dump_json() for m in (self.taxonomy, *models))]
+        return sha256("\n".join(parts).encode()).hexdigest()
 
     @cached_property
     def subcategories(self) -> dict[str, SubCategory]:
@@ -311,9 +315,9 @@ class Pack:
         }
 
     def terms(self, slot: TemplateSlot, banks: list[str]) -> list[Term]:
-        """Terms that may fill a slot, where `banks` are those of its sub-category or term."""
-        named = [slot.bank] if slot.bank else banks
-        return [term for bank in named for term in self.banks.get(bank, {}).get(slot.kind, [])]
+        """Terms that may fill a slot. `banks`: the banks of its sub-category or term."""
+        names = [slot.bank] if slot.bank else banks
+        return [term for bank in names for term in self.banks.get(bank, {}).get(slot.kind, [])]
 
     def _serves(self, template: Template, sub: str) -> bool:
         names = {sub, self.category_of[sub]}
@@ -327,12 +331,49 @@ class Pack:
         return all(self.terms(slot, banks) for slot in template.slots)
 
 
+def category_rows(pack: Pack) -> list[CategoryRow]:
+    return [
+        CategoryRow(
+            pack=pack.name,
+            category=pack.category_of[name],
+            subcategory=name,
+            title=sub.title,
+            description=sub.description,
+            banks=sub.banks,
+            heldout=sub.heldout,
+        )
+        for name, sub in pack.subcategories.items()
+    ]
+
+
+def vocabulary_rows(pack: Pack) -> list[VocabularyRow]:
+    return [
+        VocabularyRow(pack=pack.name, bank=bank, kind=kind, term=term.term)
+        for bank, kinds in pack.banks.items()
+        for kind, terms in kinds.items()
+        for term in terms
+    ]
+
+
+def template_rows(pack: Pack) -> list[TemplateRow]:
+    return [
+        TemplateRow(
+            pack=pack.name,
+            template_id=template_id,
+            text=template.text,
+            subcategories=pack.serves[template_id],
+            heldout=template.heldout,
+        )
+        for template_id, template in pack.templates.items()
+    ]
+
+
 def load_pack(name_or_path: str | Path) -> Pack:
-    """The pack of a name (one of `pack_names()`) or of a folder.
+    """Load a pack by name (one of `pack_names()`) or from a folder.
 
     Raises:
-        DocumentError: a file that does not validate or names something unknown; one line
-            `file:line: key: what is wrong` per problem.
+        DocumentError: a file does not validate or names something unknown; one line
+            `file:line: key: problem` each.
         FoundryError: there is no such pack.
     """
     from .pack_loader import read_pack
@@ -341,7 +382,7 @@ def load_pack(name_or_path: str | Path) -> Pack:
 
 
 def pack_names() -> list[str]:
-    """The packs that come with the project."""
+    """Names of the packs that come with the project."""
     return [folder.name for folder in _packs()]
 
 

@@ -14,7 +14,7 @@ from .pack import Bank, BankFile, Pack, Taxonomy, Template, TemplateFile, Templa
 
 
 class Problem(NamedTuple):
-    """What is wrong, at a key of a file."""
+    """An error message for a key of a file."""
 
     path: Path
     key: KeyPath
@@ -32,10 +32,10 @@ def read_pack(folder: Path) -> Pack:
     templates = load_document(folder / "templates.yaml", TemplateFile).templates
     banks = {name: bank for file in files.values() for name, bank in file.items()}
     pack = Pack(folder.resolve().name, taxonomy, banks, templates)
-    _raise(
+    _raise_problems(
         [
             *_taxonomy_problems(folder / "taxonomy.yaml", pack),
-            *_twin_banks(files),
+            *_repeated_banks(files),
             *_bank_problems(files, pack),
             *_template_problems(folder / "templates.yaml", pack),
         ]
@@ -50,7 +50,7 @@ def _bank_files(folder: Path) -> list[Path]:
     return files
 
 
-def _raise(problems: list[Problem]) -> None:
+def _raise_problems(problems: list[Problem]) -> None:
     if problems:
         raise DocumentError("\n".join(located(*problem) for problem in problems))
 
@@ -58,19 +58,19 @@ def _raise(problems: list[Problem]) -> None:
 def _taxonomy_problems(path: Path, pack: Pack) -> Iterator[Problem]:
     yield from _subcategory_problems(path, pack)
     for index, suffix in enumerate(pack.taxonomy.suffixes):
-        for place, name in enumerate(suffix.only or []):
+        for position, name in enumerate(suffix.only or []):
             if name not in pack.templates:
-                yield Problem(path, ("suffixes", index, "for", place), f"no template {name!r}")
+                yield Problem(path, ("suffixes", index, "for", position), f"no template {name!r}")
 
 
 def _subcategory_problems(path: Path, pack: Pack) -> Iterator[Problem]:
-    seen: set[str] = set(pack.taxonomy.categories)
+    names: set[str] = set(pack.taxonomy.categories)
     for category, entry in pack.taxonomy.categories.items():
         for name, sub in entry.subcategories.items():
             key: KeyPath = ("categories", category, "subcategories", name)
-            if name in seen:
+            if name in names:
                 yield Problem(path, key, "another category or sub-category has this name")
-            seen.add(name)
+            names.add(name)
             for index, bank in enumerate(sub.banks):
                 if bank not in pack.banks:
                     yield Problem(path, (*key, "banks", index), f"no bank {bank!r}")
@@ -78,7 +78,7 @@ def _subcategory_problems(path: Path, pack: Pack) -> Iterator[Problem]:
                 yield Problem(path, key, "no template serves this sub-category")
 
 
-def _twin_banks(files: dict[Path, dict[str, Bank]]) -> Iterator[Problem]:
+def _repeated_banks(files: dict[Path, dict[str, Bank]]) -> Iterator[Problem]:
     owner: dict[str, Path] = {}
     for path, banks in files.items():
         for name in banks:
@@ -97,25 +97,27 @@ def _bank_problems(files: dict[Path, dict[str, Bank]], pack: Pack) -> Iterator[P
 def _term_problems(path: Path, key: KeyPath, terms: list[Term], pack: Pack) -> Iterator[Problem]:
     first: dict[str, int] = {}
     for index, term in enumerate(terms):
-        here = (*key, index)
+        term_key = (*key, index)
         if term.term in first:
-            yield Problem(path, here, f"{term.term!r} is also item {first[term.term]}")
+            yield Problem(path, term_key, f"{term.term!r} is also item {first[term.term]}")
         first.setdefault(term.term, index)
         for slot in term.slots:
             inner = pack.terms(slot, [str(key[0])])
             if not inner:
-                yield Problem(path, here, _nothing_for(slot, pack, f"bank {key[0]!r}"))
+                yield Problem(path, term_key, _missing_kind(slot, pack, f"bank {key[0]!r}"))
             elif any(nested.slots for nested in inner):
-                yield Problem(path, here, f"{{{slot.source}}} has terms with slots of their own")
+                yield Problem(
+                    path, term_key, f"{{{slot.source}}} has terms with slots of their own"
+                )
 
 
 def _template_problems(path: Path, pack: Pack) -> Iterator[Problem]:
-    places = set(pack.taxonomy.categories) | set(pack.subcategories)
+    known = set(pack.taxonomy.categories) | set(pack.subcategories)
     for template_id, template in pack.templates.items():
         key: KeyPath = ("templates", template_id)
         for field, names in (("for", template.only or []), ("except", template.but)):
             for index, name in enumerate(names):
-                if name not in places:
+                if name not in known:
                     unknown = f"no category or sub-category {name!r}"
                     yield Problem(path, (*key, field, index), unknown)
         problems = [*_slot_problems(path, key, template, pack)]
@@ -125,19 +127,18 @@ def _template_problems(path: Path, pack: Pack) -> Iterator[Problem]:
 
 
 def _slot_problems(path: Path, key: KeyPath, template: Template, pack: Pack) -> Iterator[Problem]:
-    here = (*key, "text")
     every_bank = list(pack.banks)
     for slot in template.slots:
         if not pack.terms(slot, every_bank):
-            yield Problem(path, here, _nothing_for(slot, pack, "any bank"))
+            yield Problem(path, (*key, "text"), _missing_kind(slot, pack, "any bank"))
     for index, name in enumerate(template.only or []):
         if name in pack.subcategories and not pack.fits(template, name):
             missing = f"the banks of {name!r} lack a kind that the text has as a slot"
             yield Problem(path, (*key, "for", index), missing)
 
 
-def _nothing_for(slot: TemplateSlot, pack: Pack, where: str) -> str:
+def _missing_kind(slot: TemplateSlot, pack: Pack, where: str) -> str:
     if slot.bank and slot.bank not in pack.banks:
         return f"slot {{{slot.source}}} names no bank of the pack"
-    place = f"bank {slot.bank!r}" if slot.bank else where
-    return f"slot {{{slot.source}}} names a kind that {place} does not have"
+    where = f"bank {slot.bank!r}" if slot.bank else where
+    return f"slot {{{slot.source}}} names a kind that {where} does not have"

@@ -1,4 +1,4 @@
-"""Settings of the prompt bank."""
+"""Settings of the prompt bank and its expansion."""
 
 from pydantic import Field
 
@@ -8,7 +8,7 @@ from schemas.yaml_config import ConfigModel
 
 
 class BankSettings(ConfigModel):
-    """How a pack's prompts are drawn. The same settings always give the same prompts."""
+    """How a pack's prompts are generated. Equal settings give equal prompts."""
 
     seed: int = Field(0, ge=0, description="Another seed gives another selection and order")
     shard_size: int = Field(100, ge=1, description="Prompts in a shard (Dagster partition)")
@@ -17,7 +17,7 @@ class BankSettings(ConfigModel):
         ge=0,
         lt=1,
         description="Share of a sub-category's prompts of split heldout, as far as its held-out "
-        "templates reach (held-out sub-categories come on top)",
+        "templates suffice; held-out sub-categories come on top",
     )
     heldout_terms: float = Field(
         0.15,
@@ -35,10 +35,10 @@ class BankSettings(ConfigModel):
 
 
 class ExpansionSettings(ConfigModel):
-    """A model proposes more terms for the vocabulary banks; what passes the checks joins them."""
+    """A model proposes terms for the vocabulary banks; those that pass the checks are added."""
 
-    backend: ExpanderBackend = Field(description="Where the model is; its endpoints and keys")
-    model: ExpanderModel = Field(description="The model, and how it is asked")
+    backend: ExpanderBackend = Field(description="Backend of the model, with endpoints and keys")
+    model: ExpanderModel = Field(description="The model and its parameters")
     terms_per_bank: int = Field(
         20, ge=1, le=200, description="New terms asked for in a bank, over all of its kinds"
     )
@@ -47,24 +47,24 @@ class ExpansionSettings(ConfigModel):
         gt=0,
         le=1,
         description="Jaccard similarity of base forms from which a proposal is a near-duplicate of "
-        "a term that the pack has",
+        "a term of the pack",
     )
     required: bool = Field(
         True,
-        description="A backend that takes no calls (a refused key, a spent budget) stops the run; "
-        "false: the hand-written banks are used. A bank whose own call fails, after all tries, "
-        "keeps its hand-written terms either way",
+        description="A backend that takes no calls (rejected key, spent budget) stops the run; "
+        "false: the hand-written banks are used. A bank whose own call fails after all retries "
+        "keeps its hand-written terms in either case",
     )
 
 
 class PromptsSettings(ConfigModel):
-    """What prompts are made of beside the packs."""
+    """Sources of prompts beside the packs."""
 
     expansion: ExpansionSettings | None = Field(
         None, description="null: the hand-written banks alone"
     )
     requests: bool = Field(
         False,
-        description="What users asked for and were told, by whichever door, becomes prompts of "
-        "split train, in shards of their own; switched off again, all that was made of it goes",
+        description="Completed requests of users, from every channel, become prompts of split "
+        "train in shards of their own; switched off again, those shards are deleted",
     )

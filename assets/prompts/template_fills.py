@@ -1,7 +1,7 @@
 """All ways to fill a template for a sub-category, in an order that looks random.
 
-A template with slots of n1, n2, ... choices has N = n1 * n2 * ... fillings. A `FillSequence` visits them
-as k -> (a * k + b) mod N with a coprime to N: every filling exactly once, in constant memory.
+A template with slots of n1, n2, ... choices has N = n1 * n2 * ... fills. A `FillSequence` visits
+them as k -> (a * k + b) mod N with a coprime to N: every fill exactly once, in constant memory.
 """
 
 import itertools
@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from random import Random
 
-from .english import inflected, sentence
+from .english import apply_form, capitalize
 from .near_duplicates import Content
 from .pack import Pack, Template, TemplateSlot, Term, parse
 
-# Function words: they tell nothing about what a prompt is about. Numbers are among them, so that
-# "in three pictures" and "in four pictures" are the same prompt.
+# Function words say nothing about a prompt's subject. Numbers are among them, so that "in three
+# pictures" and "in four pictures" are the same prompt.
 _FUNCTION_WORDS = """
 a an and are as at be but by can could do does for from has have how i if in into is it its me my of
 on or out please so some somebody someone that the their then there these they this to was what when
@@ -26,17 +26,17 @@ one two three four five six seven eight nine ten
 """
 _STOP_WORDS = frozenset(_FUNCTION_WORDS.split())
 
-# A term with two slots has hundreds of fillings: all of them would crowd out its bank's others.
-_MOST_WAYS = 60
+# A term with two slots has hundreds of fills, which would crowd out the other terms of its bank.
+_MAX_CHOICES = 60
 
 
 @cache
 def content_words(text: str) -> frozenset[str]:
-    """The words of a text that say what it is about, in lower case."""
+    """The words of a text but its function words, in lower case."""
     return frozenset(re.findall(r"[^\W_]+(?:['’][^\W_]+)?", text.lower())) - _STOP_WORDS
 
 
-def literal(text: str) -> str:
+def literal_text(text: str) -> str:
     """A text without its slots."""
     return " ".join(piece for piece in parse(text) if isinstance(piece, str))
 
@@ -50,20 +50,20 @@ class TermChoice:
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """The terms as their banks spell them."""
+        """The texts of the terms, without inflection."""
         return (self.term.term, *dict.fromkeys(term.term for _, term in self.inner))
 
     @cached_property
     def words(self) -> frozenset[str]:
-        """Content words, whatever form the term takes in a text."""
+        """Content words in their base forms."""
         inner = (content_words(term.term) for _, term in self.inner)
-        return content_words(literal(self.term.term)).union(*inner)
+        return content_words(literal_text(self.term.term)).union(*inner)
 
     def text(self, form: str | None) -> str:
         explicit = getattr(self.term, form) if form else None
         if explicit is not None:
             return self._fill(explicit)
-        return inflected(self._fill(self.term.term), form, self.term.fixed)
+        return apply_form(self._fill(self.term.term), form, self.term.fixed)
 
     def _fill(self, text: str) -> str:
         if not self.inner:
@@ -89,7 +89,7 @@ class TemplateFill:
 
     def text(self) -> str:
         pieces = parse(self.template.text)
-        return sentence(
+        return capitalize(
             "".join(
                 piece if isinstance(piece, str) else self.choices[piece.key].text(piece.form)
                 for piece in pieces
@@ -97,36 +97,36 @@ class TemplateFill:
         )
 
     def content(self) -> Content:
-        """Words of the template and of the base forms of its terms."""
+        """Content words of the template and its terms, for `NearDuplicates`."""
         subject = frozenset[str]().union(*(choice.words for choice in self.choices.values()))
-        return Content(subject, subject | content_words(literal(self.template.text)))
+        return Content(subject, subject | content_words(literal_text(self.template.text)))
 
 
 def choices(pack: Pack, slot: TemplateSlot, banks: list[str]) -> list[TermChoice]:
-    """Every choice for a slot: terms with slots of their own count once per filling of those."""
+    """Every choice for a slot; a term with slots of its own counts once per fill of those."""
     return [
         choice
         for bank in ([slot.bank] if slot.bank else banks)
         for term in pack.banks.get(bank, {}).get(slot.kind, [])
-        for choice in _expanded(pack, term, bank)
+        for choice in _choices_of_term(pack, term, bank)
     ]
 
 
-def _expanded(pack: Pack, term: Term, bank: str) -> list[TermChoice]:
+def _choices_of_term(pack: Pack, term: Term, bank: str) -> list[TermChoice]:
     inner = list({slot.key: slot for slot in term.slots}.values())
     options = [pack.terms(slot, [bank]) for slot in inner]
-    ways = [tuple(zip(inner, way, strict=True)) for way in itertools.product(*options)]
-    ways = [way for way in ways if _distinct([(slot.source, term.term) for slot, term in way])]
-    return [TermChoice(term, way) for way in ways[:: math.ceil(len(ways) / _MOST_WAYS)]]
+    fills = [tuple(zip(inner, terms, strict=True)) for terms in itertools.product(*options)]
+    fills = [fill for fill in fills if _distinct([(slot.source, t.term) for slot, t in fill])]
+    return [TermChoice(term, fill) for fill in fills[:: math.ceil(len(fills) / _MAX_CHOICES)]]
 
 
 def _distinct(filled: Sequence[tuple[str, object]]) -> bool:
-    """Slots of one source but different numbers hold different terms."""
+    """Whether slots of one source but different numbers hold different terms."""
     return len(set(filled)) == len(filled)
 
 
 class FillSequence(Iterator[TemplateFill]):
-    """Every filling of a template once, in an order set by `rng`."""
+    """Every fill of a template once, in an order set by `rng`."""
 
     def __init__(
         self,
@@ -159,7 +159,7 @@ class FillSequence(Iterator[TemplateFill]):
 
 
 def _coprime(total: int, rng: Random) -> int:
-    """A stride that visits all of range(total); large, so that neighbours differ."""
+    """A stride that visits all of range(total); large, so that successive fills differ."""
     while True:
         stride = rng.randrange(total // 4, total) or 1
         if math.gcd(stride, total) == 1:

@@ -1,15 +1,14 @@
-"""What users asked for, as prompts: with `prompts.requests` it becomes training data.
+"""Users' requests as prompts: with `prompts.requests` they become training data.
 
-Every request that was answered with a story counts, each once, but for those given with pictures
-and near-duplicates of the packs' own prompts (what is held out must stay unseen). They fill shards
-of their own, which are told, scored and trained on like any other. A prompt stays in its shard for
-as long as it counts; later ones come behind it.
+Every completed request counts once, except those with input images and near-duplicates of the
+packs' own prompts (held-out prompts must stay unseen). They fill shards of their own, which are
+planned, run and trained on like any other. A prompt stays in its shard for as long as it counts;
+later ones follow behind it.
 """
 
 from collections import Counter
 from collections.abc import Sequence
 from hashlib import sha256
-from typing import Any
 
 import dagster as dg
 
@@ -26,20 +25,24 @@ from .near_duplicates import Content, NearDuplicates
 from .settings import BankSettings
 from .template_fills import content_words
 
-ASKED = "requests"
+REQUESTS_PACK = "requests"
 """Pack, category, sub-category and template of users' requests."""
 
 CATEGORY = CategoryRow(
-    pack=ASKED,
-    category=ASKED,
-    subcategory=ASKED,
+    pack=REQUESTS_PACK,
+    category=REQUESTS_PACK,
+    subcategory=REQUESTS_PACK,
     title="Requests",
     description="What users asked for",
     banks=[],
     heldout=False,
 )
 TEMPLATE = TemplateRow(
-    pack=ASKED, template_id=ASKED, text="{request}", subcategories=[ASKED], heldout=False
+    pack=REQUESTS_PACK,
+    template_id=REQUESTS_PACK,
+    text="{request}",
+    subcategories=[REQUESTS_PACK],
+    heldout=False,
 )
 _TEXTS = """
     select text from generations where status = 'complete' and len(input_images) = 0
@@ -47,16 +50,16 @@ _TEXTS = """
 """
 
 
-def requested_texts(home: Home) -> list[str]:
-    """What was asked for and told, each text once, the first one first."""
+def completed_texts(home: Home) -> list[str]:
+    """Texts of completed requests without images, each once, in order of first use."""
     if home.lake.is_absent(GENERATIONS):
         return []
     return [row["text"] for row in run_query(home, _TEXTS).to_pylist()]
 
 
 def requests_digest(home: Home) -> str:
-    """Another one when something new was asked for."""
-    return sha256("\n\n".join(requested_texts(home)).encode()).hexdigest()[:16]
+    """Hash of the completed requests."""
+    return sha256("\n\n".join(completed_texts(home)).encode()).hexdigest()[:16]
 
 
 def request_prompts(
@@ -65,70 +68,62 @@ def request_prompts(
     others: Sequence[PromptRow],
     settings: BankSettings,
 ) -> list[PromptRow]:
-    """The prompts that texts become, in the order of their shards.
+    """Prompts of the texts, in the order of their shards.
 
     Args:
-        earlier: what they became before.
-        others: prompts of the packs, of which these are to be no near-duplicates.
+        earlier: the prompts that this function returned before.
+        others: prompts of the packs; near-duplicates of them are left out.
 
     Raises:
-        FoundryError: a pack has the name that stands for requests.
+        FoundryError: a pack has the name that is reserved for requests.
     """
-    if any(row.pack == ASKED for row in others):
-        raise FoundryError(f"a pack is named '{ASKED}', as users' requests are: rename it")
-    seen, wanted = _index([row.text for row in others], settings.near_duplicate), set(texts)
-    kept = [row for row in earlier if row.text in wanted and _is_new(row.text, seen)]
-    new = [text for text in texts if _is_new(text, seen)]
-    return kept + _placed(new, kept, settings.shard_size)
+    if any(row.pack == REQUESTS_PACK for row in others):
+        raise FoundryError(f"a pack is named '{REQUESTS_PACK}', as users' requests are: rename it")
+    index, wanted = _index([row.text for row in others], settings.near_duplicate), set(texts)
+    current = [row for row in earlier if row.text in wanted and _is_new(row.text, index)]
+    new = [text for text in texts if _is_new(text, index)]
+    return current + _assign_shards(new, current, settings.shard_size)
 
 
 def current_request_prompts(
     foundry: FoundryResource, others: Sequence[PromptRow]
 ) -> list[PromptRow]:
-    """`request_prompts` of a lake; none where the profile does not want them."""
+    """`request_prompts` of a lake; none if the profile does not use them."""
     if not foundry.settings.prompts.requests:
         return []
     earlier = [row for shard in _shards(foundry.home) for row in foundry.rows(PROMPTS, shard)]
-    return request_prompts(requested_texts(foundry.home), earlier, others, foundry.settings.bank)
+    return request_prompts(completed_texts(foundry.home), earlier, others, foundry.settings.bank)
 
 
 def register_request_shards(
-    foundry: FoundryResource, instance: dg.DagsterInstance, asked: Sequence[PromptRow]
+    foundry: FoundryResource, instance: dg.DagsterInstance, prompts: Sequence[PromptRow]
 ) -> None:
-    """Make the shards of these prompts partitions, and those of no other requests.
+    """Make the shards of these prompts partitions, and delete all other shards of requests.
 
-    What was told from others is deleted; what their calls cost stays in the ledger.
+    The rows of deleted shards go with them; only their model calls stay in the ledger.
     """
-    kept = {row.shard for row in asked}
-    for shard in set(_shards(foundry.home)) - kept:
+    shards = {row.shard for row in prompts}
+    for shard in set(_shards(foundry.home)) - shards:
         instance.delete_dynamic_partition(str(SHARDS.name), shard)
         for table in TABLES.values():
             if table.sharded and table is not MODEL_CALLS:
                 foundry.home.lake.delete(table, shard)
-    instance.add_dynamic_partitions(str(SHARDS.name), sorted(kept))
+    instance.add_dynamic_partitions(str(SHARDS.name), sorted(shards))
 
 
 def requests_without_trajectories(foundry: FoundryResource) -> int:
-    """How many prompts of these the teachers have still to tell, near-duplicates counted, too."""
+    """Number of requests that have no trajectory yet, near-duplicates included."""
     if not foundry.settings.prompts.requests:
         return 0
     lake = foundry.home.lake
-    told = sum(
+    finished = sum(
         lake.rows(TRAJECTORIES, s) for s in lake.partitions(TRAJECTORIES) if is_request_shard(s)
     )
-    return max(0, len(requested_texts(foundry.home)) - told)
+    return max(0, len(completed_texts(foundry.home)) - finished)
 
 
 def is_request_shard(shard: str) -> bool:
-    """Whether a shard holds users' requests."""
-    return shard.startswith(f"{ASKED}-")
-
-
-def request_metadata(asked: Sequence[PromptRow]) -> dict[str, Any]:
-    """Their number and a sample, where there are any."""
-    lines = [f"- {row.text}" for row in asked[:: max(1, len(asked) // 12)][:12]]
-    sample = dg.MetadataValue.md("\n".join(lines))
-    return {f"{ASKED}/prompts": len(asked), f"{ASKED}/sample": sample} if asked else {}
+    return shard.startswith(f"{REQUESTS_PACK}-")
 
 
 def _shards(home: Home) -> list[str]:
@@ -137,37 +132,39 @@ def _shards(home: Home) -> list[str]:
 
 def _index(texts: Sequence[str], threshold: float) -> NearDuplicates:
     words = Counter(word for text in texts for word in content_words(text))
-    seen = NearDuplicates(threshold, {word: float(count) for word, count in words.items()})
+    index = NearDuplicates(threshold, {word: float(count) for word, count in words.items()})
     for text in texts:
-        seen.add(_content(text))
-    return seen
+        index.add(_content(text))
+    return index
 
 
-def _is_new(text: str, seen: NearDuplicates) -> bool:
-    return bool(content_words(text)) and seen.add(_content(text))
+def _is_new(text: str, index: NearDuplicates) -> bool:
+    return bool(content_words(text)) and index.add(_content(text))
 
 
 def _content(text: str) -> Content:
     return Content(content_words(text), content_words(text))
 
 
-def _placed(texts: Sequence[str], kept: Sequence[PromptRow], size: int) -> list[PromptRow]:
-    """New prompts, in the room that the last shard has and in shards after it."""
-    last = max((row.shard for row in kept), default=shard_name(ASKED, 0))
-    number = int(last.rpartition("-")[2])
-    first = number * size + sum(row.shard == last for row in kept)
+def _assign_shards(
+    texts: Sequence[str], current: Sequence[PromptRow], size: int
+) -> list[PromptRow]:
+    """New prompts: they fill up the last shard, then shards after it."""
+    last = max((row.shard for row in current), default=shard_name(REQUESTS_PACK, 0))
+    first = int(last.rpartition("-")[2]) * size + sum(row.shard == last for row in current)
     return [
-        _prompt(text, shard_name(ASKED, place // size)) for place, text in enumerate(texts, first)
+        _prompt(text, shard_name(REQUESTS_PACK, number // size))
+        for number, text in enumerate(texts, first)
     ]
 
 
 def _prompt(text: str, shard: str) -> PromptRow:
     return PromptRow(
-        prompt_id=prompt_id(ASKED, text, []),
-        pack=ASKED,
-        category=ASKED,
-        subcategory=ASKED,
-        template_id=ASKED,
+        prompt_id=prompt_id(REQUESTS_PACK, text, []),
+        pack=REQUESTS_PACK,
+        category=REQUESTS_PACK,
+        subcategory=REQUESTS_PACK,
+        template_id=REQUESTS_PACK,
         text=text,
         terms=[],
         suffix=None,

@@ -9,8 +9,12 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
-from inference.backends.providers.prices import Price
-from inference.backends.providers.settings import ImagesSettings, ProviderSettings, RemoteModel
+from inference.backends.providers.settings import (
+    ImagesSettings,
+    Price,
+    ProviderSettings,
+    RemoteModel,
+)
 from inference.engine.ensemble import Ensemble
 from inference.roles import Backend, qualified_name
 from schemas.prompts import VOCABULARY_PROPOSALS
@@ -20,8 +24,8 @@ from warehouse import Home
 from warehouse.views import connect
 
 from ..core.foundry import FoundryResource
-from ..prompts.assets import packs_of
-from ..prompts.expansion.bank_requests import bank_briefs
+from ..prompts.assets import load_packs
+from ..prompts.expansion.bank_requests import bank_requests
 from ..prompts.user_requests import is_request_shard, requests_without_trajectories
 
 _ATTEMPTS_PER_TRAJECTORY = 9.0  # six steps with an image, half of which take a second attempt
@@ -121,7 +125,7 @@ def _expander_role(foundry: FoundryResource) -> Iterator[RoleEstimate]:
     """One call per bank, unless there are proposals already."""
     expansion = foundry.settings.prompts.expansion
     if expansion and not foundry.home.lake.partitions(VOCABULARY_PROPOSALS):
-        banks = sum(len(bank_briefs(pack, 1)) for pack in packs_of(foundry))
+        banks = sum(len(bank_requests(pack, 1)) for pack in load_packs(foundry))
         name = f"{expansion.backend}/{expansion.model.identity}"
         yield _role_estimate(foundry, "expander", name, expansion.model, banks)
 
@@ -160,7 +164,7 @@ def _usd(price: Price | None, role: Role, count: int, call: _Call) -> float | No
     if price is None:
         return None
     images = int(role == "generator")
-    cost_per_call = price.cost(round(call.input_tokens), round(call.output_tokens), pictures=images)
+    cost_per_call = price.cost(round(call.input_tokens), round(call.output_tokens), images=images)
     return count * cost_per_call
 
 

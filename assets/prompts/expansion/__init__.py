@@ -1,1 +1,1 @@
-"""New terms for vocabulary banks: what a model is asked, and what becomes of its proposals."""
+"""New terms for vocabulary banks, proposed by a model and filtered before they join a pack."""

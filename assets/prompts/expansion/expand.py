@@ -1,4 +1,4 @@
-"""A profile's packs, expanded: who is asked, and what it came to."""
+"""Asks a profile's model for new terms of every bank, and filters what it proposes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -13,13 +13,13 @@ from schemas.trajectories import ModelCallRow
 from ...core.foundry import FoundryResource
 from ..pack import Pack
 from ..settings import ExpansionSettings
-from .bank_requests import bank_briefs
+from .bank_requests import bank_requests
 from .term_filter import filter_terms
 
 
 @dataclass
-class Expanded:
-    """Proposals for all packs. `failures`: `pack/bank` (or what else) to why it got none."""
+class ExpansionResult:
+    """Proposals for all packs. `failures`: `pack/bank`, or "all banks", to the reason."""
 
     proposals: list[ProposalRow] = field(default_factory=list)
     calls: list[ModelCallRow] = field(default_factory=list)
@@ -28,27 +28,27 @@ class Expanded:
 
 async def expand_packs(
     foundry: FoundryResource, packs: Sequence[Pack], settings: ExpansionSettings, progress: Progress
-) -> Expanded:
-    """Ask for new terms of every bank of the packs, and sift them.
+) -> ExpansionResult:
+    """Ask for new terms of every bank of the packs, and filter them.
 
     Raises:
         BackendError: the backend takes no calls, and the settings require it.
     """
-    expanded = Expanded()
+    result = ExpansionResult()
     try:
         expander = foundry.settings.expander(foundry.home, settings.backend, settings.model)
     except BackendError as error:
         if settings.required:
             raise
-        expanded.failures["all banks"] = str(error)
-        return expanded
+        result.failures["all banks"] = str(error)
+        return result
     for pack in packs:
-        await _expand(expanded, foundry, pack, settings, expander, progress)
-    return expanded
+        await _expand_pack(result, foundry, pack, settings, expander, progress)
+    return result
 
 
-async def _expand(
-    expanded: Expanded,
+async def _expand_pack(
+    result: ExpansionResult,
     foundry: FoundryResource,
     pack: Pack,
     settings: ExpansionSettings,
@@ -56,8 +56,8 @@ async def _expand(
     progress: Progress,
 ) -> None:
     count = settings.terms_per_bank
-    answers = await expand_banks(
-        bank_briefs(pack, count),
+    expansion = await expand_banks(
+        bank_requests(pack, count),
         expander,
         foundry.home,
         pack.name,
@@ -65,10 +65,10 @@ async def _expand(
         settings.required,
         progress,
     )
-    expanded.calls += answers.calls
-    expanded.proposals += filter_terms(
-        pack, answers.banks, count, settings.near_duplicate, qualified_name(expander)
+    result.calls += expansion.calls
+    result.proposals += filter_terms(
+        pack, expansion.banks, count, settings.near_duplicate, qualified_name(expander)
     )
-    expanded.failures |= {
-        f"{pack.name}/{bank.bank}": bank.failure for bank in answers.banks if bank.failure
+    result.failures |= {
+        f"{pack.name}/{bank.bank}": bank.failure for bank in expansion.banks if bank.failure
     }

@@ -1,4 +1,4 @@
-"""The prompt bank: counts, balance, splits without leaks, growth, and English that agrees."""
+"""The prompt bank: counts, balance, splits without leaks, growth, and correct English."""
 
 import re
 from collections import Counter, defaultdict
@@ -6,12 +6,11 @@ from hashlib import sha256
 
 import pytest
 
-from assets.prompts.bank import draw_bank, generate_bank
-from assets.prompts.english import inflected, with_suffix
+from assets.prompts.bank import build_bank, generate_bank
+from assets.prompts.english import append_suffix, apply_form
+from assets.prompts.metadata import bank_metadata
 from assets.prompts.near_duplicates import Content, NearDuplicates
-from assets.prompts.pack import load_pack
-from assets.prompts.pack_rows import category_rows, template_rows, vocabulary_rows
-from assets.prompts.report import bank_report
+from assets.prompts.pack import category_rows, load_pack, template_rows, vocabulary_rows
 from assets.prompts.settings import BankSettings
 from schemas import FoundryError
 from schemas.prompts import CATEGORIES, PROMPTS, TEMPLATES, VOCABULARY
@@ -26,8 +25,7 @@ def pack():
 
 @pytest.fixture(scope="module")
 def bank(pack):
-    """The whole bank of 40,000."""
-    return draw_bank(pack, SETTINGS, 40_000)
+    return build_bank(pack, SETTINGS, 40_000)
 
 
 @pytest.fixture(scope="module")
@@ -48,10 +46,9 @@ def test_ids_are_pack_and_hash_of_the_text(prompts):
 
 
 def test_balanced_over_all_subcategories(prompts, pack):
-    report = bank_report(prompts)
-    assert set(report.subcategories) == set(pack.subcategories)
-    assert report.maximum - report.minimum <= 1
-    assert report.minimum <= report.median <= report.maximum
+    counts = Counter(prompt.subcategory for prompt in prompts)
+    assert set(counts) == set(pack.subcategories)
+    assert max(counts.values()) - min(counts.values()) <= 1
 
 
 def test_every_shard_has_a_hundred_prompts_of_all_subcategories_and_splits(prompts, pack):
@@ -76,7 +73,7 @@ def _by_split(prompts, key):
 
 
 def test_nothing_held_out_leaks_into_training(prompts):
-    """From the rows alone: templates, subjects and term combinations never meet training's."""
+    """Computed from the rows alone."""
     templates = _by_split(prompts, lambda p: p.template_id)
     combinations = _by_split(prompts, lambda p: tuple(sorted(p.terms)))
     subcategories = _by_split(prompts, lambda p: p.subcategory)
@@ -90,7 +87,7 @@ def test_nothing_held_out_leaks_into_training(prompts):
     )
 
 
-def test_splits_are_those_that_the_tables_announce(prompts, pack):
+def test_splits_follow_the_heldout_columns_of_the_tables(prompts, pack):
     subcategories = {row.subcategory for row in category_rows(pack) if row.heldout}
     templates = {row.template_id for row in template_rows(pack) if row.heldout}
     for prompt in prompts:
@@ -109,7 +106,7 @@ def test_suffixes_do_not_make_a_prompt_new(prompts, pack):
     assert len(bare) == len(prompts)
 
 
-def test_near_duplicates_are_gone_and_counted(bank):
+def test_near_duplicates_are_left_out_and_counted(bank):
     """Same sub-category and template, compared word by word, without the generator's own rule."""
     groups = defaultdict(list)
     for prompt in bank.prompts:
@@ -128,7 +125,7 @@ def test_the_same_settings_give_the_same_bank_and_another_seed_another(pack):
     assert len({p.text for p in first} & {p.text for p in other}) < 30
 
 
-def test_growing_never_changes_the_shards_that_were_there(pack, prompts):
+def test_growing_does_not_change_existing_prompts(pack, prompts):
     assert generate_bank(pack, SETTINGS, 700) == prompts[:700]
     assert generate_bank(pack, SETTINGS, 800)[:700] == prompts[:700]
     assert generate_bank(pack, SETTINGS, 250) == prompts[:250]
@@ -149,13 +146,15 @@ def test_terms_are_those_of_the_vocabulary(prompts, pack):
     assert {term for prompt in prompts for term in prompt.terms} <= terms
 
 
-def test_report_tells_the_bank(bank):
-    report = bank_report(bank.prompts, bank.near_duplicates)
-    assert report.prompts == report.distinct == 40_000
-    assert sum(report.categories.values()) == sum(report.splits.values()) == 40_000
-    assert len(report.categories) == 8
-    assert set(report.sample) <= {prompt.text for prompt in bank.prompts}
-    assert report.near_duplicates == bank.near_duplicates
+def test_metadata_of_the_bank(bank):
+    metadata = bank_metadata("interleave", bank)
+    assert metadata["interleave/prompts"] == 40_000
+    assert metadata["interleave/per_subcategory"] == "min 533, median 533, max 534"
+    assert sum(metadata["interleave/splits"].values()) == 40_000
+    assert metadata["interleave/near_duplicates"] == bank.near_duplicates
+    sample = metadata["interleave/sample"].value.splitlines()
+    assert len(sample) == 20
+    assert {line.removeprefix("- ") for line in sample} <= {p.text for p in bank.prompts}
 
 
 SMALL = {
@@ -166,7 +165,7 @@ SMALL = {
 }
 
 
-def test_a_pack_that_is_too_small_says_how_many_it_gives_and_what_to_extend(tmp_path):
+def test_shortage_error_names_count_and_banks_to_extend(tmp_path):
     (tmp_path / "banks").mkdir()
     for name, text in SMALL.items():
         (tmp_path / name).write_text(text)
@@ -178,7 +177,7 @@ def test_a_pack_that_is_too_small_says_how_many_it_gives_and_what_to_extend(tmp_
         assert part in str(caught.value)
 
 
-def test_a_template_for_two_holds_two_terms(tmp_path):
+def test_numbered_slots_hold_different_terms(tmp_path):
     (tmp_path / "banks").mkdir()
     for name, text in SMALL.items():
         (tmp_path / name).write_text(text)
@@ -193,16 +192,16 @@ def test_a_template_for_two_holds_two_terms(tmp_path):
 
 # --- English ------------------------------------------------------------------------------------
 
-AN_SOUNDS_LIKE_A_CONSONANT = r"(?!uni|use|eu|one|ukulele|u-)"
-A_SOUNDS_LIKE_A_VOWEL = r"(?!hour|honest|heir|x-ray)"
+VOWEL_LETTER_CONSONANT_SOUND = r"(?!uni|use|eu|one|ukulele|u-)"
+CONSONANT_LETTER_VOWEL_SOUND = r"(?!hour|honest|heir|x-ray)"
 
 
 def test_articles_agree(prompts):
     wrong = [
         prompt.text
         for prompt in prompts
-        if re.search(rf"\ba {AN_SOUNDS_LIKE_A_CONSONANT}[aeiou]", prompt.text, re.IGNORECASE)
-        or re.search(rf"\ban {A_SOUNDS_LIKE_A_VOWEL}[^aeiou\W]", prompt.text, re.IGNORECASE)
+        if re.search(rf"\ba {VOWEL_LETTER_CONSONANT_SOUND}[aeiou]", prompt.text, re.IGNORECASE)
+        or re.search(rf"\ban {CONSONANT_LETTER_VOWEL_SOUND}[^aeiou\W]", prompt.text, re.IGNORECASE)
     ]
     assert not wrong, wrong[:10]
 
@@ -223,7 +222,7 @@ def test_no_word_twice_in_a_row(prompts):
 def test_every_verb_phrase_of_the_pack_has_a_gerund(pack):
     for row in vocabulary_rows(pack):
         if row.kind == "action" and "{" not in row.term:
-            first = inflected(row.term, "gerund").split()[0]
+            first = apply_form(row.term, "gerund").split()[0]
             assert first.endswith("ing"), row.term
 
 
@@ -247,11 +246,11 @@ def test_every_verb_phrase_of_the_pack_has_a_gerund(pack):
     ],
 )
 def test_forms(phrase, form, expected):
-    assert inflected(phrase, form) == expected
+    assert apply_form(phrase, form) == expected
 
 
 def test_fixed_terms_take_no_article_and_no_plural():
-    assert {inflected("moss", form, fixed=True) for form in ("a", "the", "plural")} == {"moss"}
+    assert {apply_form("moss", form, fixed=True) for form in ("a", "the", "plural")} == {"moss"}
 
 
 @pytest.mark.parametrize(
@@ -265,27 +264,26 @@ def test_fixed_terms_take_no_article_and_no_plural():
     ],
 )
 def test_suffixes_join_the_sentence(text, suffix, expected):
-    assert with_suffix(text, suffix) == expected
+    assert append_suffix(text, suffix) == expected
 
 
-def test_near_duplicates_are_found_exactly():
-    """Against comparing every pair, on sets made to overlap."""
-    index, kept = NearDuplicates(0.8, {"x": 1.0}), []
+def test_near_duplicate_index_equals_pairwise_comparison():
+    index, added = NearDuplicates(0.8, {"x": 1.0}), []
     for i in range(400):
         subject = frozenset({str(i % 7), str(i % 5 + 10), "x", "y", "z" if i % 2 else "y"})
         content = Content(subject, subject | {str(i % 4 + 30), "show", "step"})
-        expected = not any(all(map(_at_least_four_fifths, content, other)) for other in kept)
+        expected = not any(all(map(_at_least_four_fifths, content, other)) for other in added)
         assert index.add(content) == expected
         if expected:
-            kept.append(content)
-    assert 1 < len(kept) < 400
+            added.append(content)
+    assert 1 < len(added) < 400
 
 
 def _at_least_four_fifths(one, other):
     return len(one & other) / len(one | other) >= 0.8
 
 
-def test_prompts_of_a_long_template_with_other_terms_are_not_duplicates():
+def test_other_terms_in_a_long_template_are_no_duplicates():
     rest = frozenset(["split", "word", "sequential", "parts", "exact", "same", "artistic", "style"])
     index = NearDuplicates(0.8, {})
     assert index.add(Content(frozenset({"sun"}), rest | {"sun"}))

@@ -1,4 +1,4 @@
-"""Packs load, and a broken one says which file, line and key to edit."""
+"""Packs load; errors name the file, line and key to edit."""
 
 from pathlib import Path
 
@@ -44,8 +44,8 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def broken(folder: Path, file: str, old: str, new: str) -> str:
-    """The message after `old` of a file became `new`."""
+def load_error(folder: Path, file: str, old: str, new: str) -> str:
+    """The error after `old` in a file is replaced by `new`."""
     path = folder / file
     text = path.read_text()
     assert old in text
@@ -55,13 +55,13 @@ def broken(folder: Path, file: str, old: str, new: str) -> str:
     return str(caught.value)
 
 
-def test_a_folder_of_that_form_is_a_pack(folder):
+def test_folder_with_the_files_of_a_pack_loads(folder):
     pack = load_pack(folder)
     assert pack.name == folder.name
     assert pack.serves == {"how-to": ["garden"], "growth": ["garden"]}
 
 
-def test_the_digest_follows_what_a_pack_says_not_its_layout(folder):
+def test_digest_depends_on_content_not_on_layout(folder):
     before = load_pack(folder).digest
     (folder / "taxonomy.yaml").write_text("# a comment\n" + TAXONOMY)
     assert load_pack(folder).digest == before
@@ -70,7 +70,7 @@ def test_the_digest_follows_what_a_pack_says_not_its_layout(folder):
 
 
 @pytest.mark.parametrize(
-    ("file", "old", "new", "line", "said"),
+    ("file", "old", "new", "line", "message"),
     [
         ("taxonomy.yaml", "[plants]", "[plants, rocks]", 9, "banks.1: no bank 'rocks'"),
         ("taxonomy.yaml", "banks: [plants]", "banks: []", 9, "garden.banks: "),
@@ -117,18 +117,20 @@ def test_the_digest_follows_what_a_pack_says_not_its_layout(folder):
         ("banks/plants.yaml", "- sunflower", "- @sunflower", 3, "not valid YAML"),
     ],
 )
-def test_a_broken_pack_names_file_line_and_key(folder, file, old, new, line, said):
-    problems = broken(folder, file, old, new).splitlines()
-    assert any(p.startswith(f"{folder / file}:{line}: ") and said in p for p in problems), problems
+def test_error_names_file_line_and_key(folder, file, old, new, line, message):
+    problems = load_error(folder, file, old, new).splitlines()
+    assert any(p.startswith(f"{folder / file}:{line}: ") and message in p for p in problems), (
+        problems
+    )
 
 
-def test_a_bank_of_two_files_is_refused(folder):
+def test_bank_in_two_files_is_an_error(folder):
     (folder / "banks" / "again.yaml").write_text("plants:\n  entity: [rose]\n")
     with pytest.raises(DocumentError, match=r"plants\.yaml:1: plants: again\.yaml has a bank"):
         load_pack(folder)
 
 
-def test_a_subcategory_without_templates_is_refused(folder):
+def test_subcategory_without_templates_is_an_error(folder):
     text = TAXONOMY + "      empty: {title: Empty, description: None., banks: [stones]}\n"
     (folder / "taxonomy.yaml").write_text(text)
     (folder / "banks" / "stones.yaml").write_text("stones:\n  stone: [granite]\n")
@@ -136,18 +138,18 @@ def test_a_subcategory_without_templates_is_refused(folder):
         load_pack(folder)
 
 
-def test_all_problems_of_a_file_are_told_at_once(folder):
-    message = broken(folder, "templates.yaml", "{action}", "{stroll} {climb}")
+def test_all_problems_of_a_file_are_reported_at_once(folder):
+    message = load_error(folder, "templates.yaml", "{action}", "{stroll} {climb}")
     assert "{stroll}" in message
     assert "{climb}" in message
 
 
-def test_an_unknown_pack_names_those_that_exist():
+def test_unknown_pack_lists_the_known_ones():
     with pytest.raises(FoundryError, match=r"no pack 'nonsense'; there are: .*interleave"):
         load_pack("nonsense")
 
 
-def test_a_folder_without_banks_says_so(folder):
+def test_folder_without_banks_is_an_error(folder):
     (folder / "banks" / "plants.yaml").unlink()
     with pytest.raises(DocumentError, match=r"banks: holds no \*\.yaml file"):
         load_pack(folder)
@@ -162,11 +164,11 @@ def test_slots_have_bank_kind_number_and_form():
 
 
 @pytest.mark.parametrize("name", pack_names())
-def test_packs_that_come_with_the_project_load(name):
+def test_packaged_packs_load(name):
     assert load_pack(name).subcategories
 
 
-def test_interleave_has_what_the_paper_counts():
+def test_interleave_has_the_papers_counts():
     pack = load_pack("interleave")
     both = [bank for bank, kinds in pack.banks.items() if {"entity", "action"} <= set(kinds)]
     assert len(pack.taxonomy.categories) == 8

@@ -1,4 +1,4 @@
-"""The sketchbook pack: enough requests, all of which the sketch planner can tell."""
+"""The sketchbook pack: enough requests, all of which the sketch planner can plan."""
 
 from collections import Counter
 from functools import cache
@@ -45,13 +45,13 @@ def test_three_thousand_distinct_requests_with_held_out_ones():
 
 @pytest.mark.slow
 def test_every_request_finds_the_story_of_its_subcategory():
-    book = load_catalog()
+    catalog = load_catalog()
     for row in bank():
-        assert book.choose(Reading(row.text)) is book.stories[row.subcategory], row.text
+        assert catalog.choose(Reading(row.text)) is catalog.stories[row.subcategory], row.text
 
 
 @pytest.mark.slow
-async def test_every_template_gives_plans_that_tell_what_was_asked():
+async def test_plans_of_every_template_match_the_request():
     planner = SketchPlanner()
     by_template: dict[tuple[str, str], PromptRow] = {}
     for row in bank():

@@ -1,35 +1,34 @@
-"""Proposed terms: which are accepted, why others are not, and what packs become of them."""
+"""Proposed terms: which are accepted, why others are rejected, and packs expanded by them."""
 
 import pytest
 
 from assets.prompts.bank import generate_bank
-from assets.prompts.expansion.bank_requests import bank_briefs
-from assets.prompts.expansion.term_filter import filter_terms, grown
-from assets.prompts.expansion.term_format import TermFormat
-from assets.prompts.expansion.usage import heldout_banks, uses
+from assets.prompts.expansion.bank_requests import bank_requests, heldout_banks, uses
+from assets.prompts.expansion.term_filter import add_accepted_terms, filter_terms
+from assets.prompts.expansion.term_validation import TermFormat
 from assets.prompts.pack import load_pack
 from assets.prompts.settings import BankSettings
 from inference.agent_prompts import expander_prompt
 from inference.vocabulary_engine import ExpandedBank
 from inference.vocabulary_protocol import ProposedTerm
-from tests.assets.prompts.tiny_pack import zoo
+from tests.assets.prompts.tiny_pack import tiny_pack
 
 
 @pytest.fixture(scope="module")
 def pack(tmp_path_factory):
-    return zoo(tmp_path_factory.mktemp("pack"))
+    return tiny_pack(tmp_path_factory.mktemp("pack"))
 
 
 def proposals(bank, *terms, kind="entity", countable=True):
     return ExpandedBank(bank, tuple(ProposedTerm(kind, t, countable) for t in terms), None)
 
 
-def sifted(pack, *banks, count=20):
+def filtered(pack, *banks, count=20):
     return filter_terms(pack, banks, count, 0.7, "openai/m-1")
 
 
-def one(pack, bank, term, **more):
-    (row,) = sifted(pack, proposals(bank, term, **more))
+def filter_one(pack, bank, term, **options):
+    (row,) = filtered(pack, proposals(bank, term, **options))
     return row
 
 
@@ -46,8 +45,8 @@ def one(pack, bank, term, **more):
         ("bird of prey", "bird of prey"),
     ],
 )
-def test_what_is_well_formed_and_new_is_accepted_as_the_bank_spells_it(pack, proposed, term):
-    row = one(pack, "animals", proposed)
+def test_new_terms_are_accepted_in_the_banks_spelling(pack, proposed, term):
+    row = filter_one(pack, "animals", proposed)
     assert (row.status, row.reason, row.term) == ("accepted", None, term)
     assert row.proposed == proposed
 
@@ -76,8 +75,8 @@ def test_what_is_well_formed_and_new_is_accepted_as_the_bank_spells_it(pack, pro
         ("the", "says nothing"),
     ],
 )
-def test_what_is_rejected_and_why(pack, proposed, reason):
-    row = one(pack, "animals", proposed)
+def test_reasons_of_rejection(pack, proposed, reason):
+    row = filter_one(pack, "animals", proposed)
     assert row.status == "rejected"
     assert row.reason.startswith(reason)
 
@@ -93,14 +92,14 @@ def test_what_is_rejected_and_why(pack, proposed, reason):
         ("applaud a seal", "is held out with `applaud {entity:a}` of acts.action"),
     ],
 )
-def test_verb_phrases_begin_with_a_verb_that_templates_can_inflect(pack, proposed, reason):
-    row = one(pack, "animals", proposed, kind="action")
+def test_verb_phrases_begin_with_a_verb_in_its_base_form(pack, proposed, reason):
+    row = filter_one(pack, "animals", proposed, kind="action")
     assert (row.reason or "").startswith(reason or "")
     assert (row.reason is None) == (reason is None)
 
 
 def test_proposals_are_compared_with_each_other_and_counted(pack):
-    rows = sifted(
+    rows = filtered(
         pack,
         proposals("animals", "badger", "badger", "stoat", "lynx"),
         proposals("plants", "badger", "moss"),
@@ -113,66 +112,62 @@ def test_proposals_are_compared_with_each_other_and_counted(pack):
     assert [row.number for row in rows] == [1, 2, 3, 4, 1, 2]
 
 
-def test_what_is_new_in_a_held_out_bank_is_held_out_too(pack):
-    rows = sifted(pack, proposals("animals", "unicycle bear"), proposals("acts", "unicycle"))
+def test_new_terms_of_a_held_out_bank_are_held_out(pack):
+    rows = filtered(pack, proposals("animals", "unicycle bear"), proposals("acts", "unicycle"))
     by_term = {row.term: row for row in rows}
     assert by_term["unicycle"].status == "accepted"
     assert by_term["unicycle bear"].reason == "is held out with `unicycle` of acts.entity"
 
 
 def test_kinds_that_a_bank_lacks_are_rejected(pack):
-    assert "kind" in one(pack, "animals", "badger", kind="colour").reason
+    assert "kind" in filter_one(pack, "animals", "badger", kind="colour").reason
 
 
-def test_what_cannot_be_counted_takes_no_article(pack):
-    rows = sifted(pack, proposals("plants", "moss", countable=False))
-    texts = [p.text for p in generate_bank(grown(pack, rows), BankSettings(), 45)]
+def test_uncountable_terms_take_no_article(pack):
+    rows = filtered(pack, proposals("plants", "moss", countable=False))
+    texts = [p.text for p in generate_bank(add_accepted_terms(pack, rows), BankSettings(), 45)]
     assert "Show moss" in texts
 
 
-def test_a_grown_pack_has_the_accepted_terms_and_all_that_it_had(pack):
-    rows = sifted(pack, proposals("animals", "badger", "otter"), proposals("acts", "unicycle"))
-    bigger = grown(pack, rows)
-    assert [t.term for t in bigger.banks["animals"]["entity"]][-2:] == ["penguin", "badger"]
-    assert bigger.banks["plants"] == pack.banks["plants"]
-    prompts = generate_bank(bigger, BankSettings(), 45)
+def test_expanded_pack_has_its_own_and_the_accepted_terms(pack):
+    rows = filtered(pack, proposals("animals", "badger", "otter"), proposals("acts", "unicycle"))
+    expanded = add_accepted_terms(pack, rows)
+    assert [t.term for t in expanded.banks["animals"]["entity"]][-2:] == ["penguin", "badger"]
+    assert expanded.banks["plants"] == pack.banks["plants"]
+    prompts = generate_bank(expanded, BankSettings(), 45)
     assert "badger" in {term for prompt in prompts for term in prompt.terms}
     splits = {p.split for p in prompts if "unicycle" in p.terms}
     assert splits == {"heldout_category"}
-    assert grown(pack, []).digest == pack.digest
-    assert grown(bigger, rows).digest == bigger.digest
+    assert add_accepted_terms(pack, []).digest == pack.digest
+    assert add_accepted_terms(expanded, rows).digest == expanded.digest
 
 
-def test_a_model_is_shown_the_banks_topics_and_its_plain_terms(pack):
-    briefs = {brief.bank: brief for brief in bank_briefs(pack, 7)}
-    assert set(briefs) == {"animals", "plants", "acts"}
-    text = expander_prompt(briefs["animals"]).text
+def test_request_shows_the_banks_topics_and_its_plain_terms(pack):
+    requests = {request.bank: request for request in bank_requests(pack, 7)}
+    assert set(requests) == {"animals", "plants", "acts"}
+    text = expander_prompt(requests["animals"]).text
     for part in ("Zoo: Wild animals", "- otter\n", "- brush a pony\n", "Propose 7 new terms"):
         assert part in text
     assert "{" not in text.split("<answer>")[0]
 
 
 @pytest.mark.parametrize("name", ["interleave", "sketchbook"])
-def test_hand_written_terms_have_the_form_that_is_asked_of_new_ones(name):
+def test_hand_written_terms_have_the_form_required_of_new_ones(name):
     pack = load_pack(name)
-    places = uses(pack)
-    wrong = [
-        term.term
-        for bank, kinds in pack.banks.items()
-        for kind, terms in kinds.items()
-        for shape in [TermFormat(terms, places[bank, kind])]
-        for term in terms
-        if not term.slots and (shape.fault(term.term, term.fixed) or _changed(shape, term.term))
-    ]
+    by_source = uses(pack)
+    wrong = []
+    for bank, kinds in pack.banks.items():
+        for kind, terms in kinds.items():
+            term_format = TermFormat(terms, by_source[bank, kind])
+            for term in (term for term in terms if not term.slots):
+                fault = term_format.fault(term.term, term.fixed)
+                if fault or term_format.normalize(term.term) != term.term:
+                    wrong.append(term.term)
     # A genus is no plural, and numbers are function words.
     assert wrong == {"interleave": ["Triceratops"], "sketchbook": ["three", "four", "five"]}[name]
 
 
-def _changed(shape, term):
-    return shape.normal(term) != term
-
-
-def test_held_out_banks_are_those_of_held_out_subcategories_alone(pack):
+def test_banks_of_held_out_subcategories_alone_are_held_out(pack):
     assert heldout_banks(pack) == {"acts"}
     assert {"fossils", "sleuths"} <= heldout_banks(load_pack("interleave"))
     assert "robots" not in heldout_banks(load_pack("interleave"))
@@ -190,7 +185,7 @@ def test_held_out_banks_are_those_of_held_out_subcategories_alone(pack):
         ("colors", "color", "turquoise", "names nothing"),
     ],
 )
-def test_the_sketch_world_must_be_able_to_read_a_new_term(bank, kind, term, reason):
-    row = one(load_pack("sketchbook"), bank, term, kind=kind)
+def test_sketch_world_must_understand_a_new_term(bank, kind, term, reason):
+    row = filter_one(load_pack("sketchbook"), bank, term, kind=kind)
     assert (row.reason or "").startswith(reason or "")
     assert (row.reason is None) == (reason is None)

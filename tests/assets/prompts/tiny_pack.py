@@ -1,4 +1,4 @@
-"""A pack of a few words, of which a circus is held out, and proposals for its banks."""
+"""A pack of a few words, whose sub-category `circus` is held out."""
 
 from pathlib import Path
 
@@ -38,14 +38,10 @@ _FILES = {
 }
 
 
-def write_zoo(folder: Path) -> Path:
-    """The pack's folder."""
+def tiny_pack(folder: Path) -> Pack:
+    """Write the pack below a folder and load it."""
     for name, text in _FILES.items():
-        path = folder / name
+        path = folder / "zoo" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("\n".join(line[8:] for line in text.splitlines()))
-    return folder
-
-
-def zoo(folder: Path) -> Pack:
-    return load_pack(write_zoo(folder / "zoo"))
+    return load_pack(folder / "zoo")

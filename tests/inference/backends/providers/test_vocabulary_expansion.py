@@ -12,10 +12,10 @@ import pytest
 import yaml
 
 from assets.core.foundry import FoundryResource
-from assets.prompts.assets import EXPANSION, PROMPT_BANK, grown_packs, packs_of
+from assets.prompts.assets import EXPANSION, PROMPT_BANK, load_expanded_packs, load_packs
 from assets.prompts.bank import generate_bank
 from assets.prompts.expansion.expand import expand_packs
-from assets.prompts.expansion.report import warning
+from assets.prompts.metadata import expansion_warning
 from dagster_project.instance import open_instance
 from dagster_project.run import run_lineage
 from inference.engine.progress import NullProgress
@@ -79,7 +79,7 @@ def foundry(folder, server, backend="openai", expansion=None, **profile) -> Foun
 
 def expanded(built: FoundryResource):
     settings = built.settings.prompts.expansion
-    return asyncio.run(expand_packs(built, packs_of(built), settings, NullProgress()))
+    return asyncio.run(expand_packs(built, load_packs(built), settings, NullProgress()))
 
 
 def accepted(outcome):
@@ -96,7 +96,7 @@ def test_terms_are_proposed_and_sifted_and_paid_for(backend, tmp_path):
     assert {(call.role, call.shard, call.cost_usd) for call in outcome.calls} == {
         ("expander", "zoo", 0.002)
     }
-    assert not outcome.failures and warning(outcome) is None
+    assert not outcome.failures and expansion_warning(outcome) is None
 
 
 def test_an_answer_that_cannot_be_read_is_asked_for_once_more(backend, tmp_path):
@@ -113,7 +113,7 @@ def test_a_bank_without_a_usable_answer_keeps_its_own_terms(backend, tmp_path):
         outcome = expanded(foundry(tmp_path, server, backend))
     assert accepted(outcome) == ["lilac"]
     assert list(outcome.failures) == ["zoo/animals"]
-    assert "no usable answer" in warning(outcome)
+    assert "no usable answer" in expansion_warning(outcome)
 
 
 def test_without_any_answer_the_hand_written_bank_is_used(tmp_path):
@@ -121,8 +121,8 @@ def test_without_any_answer_the_hand_written_bank_is_used(tmp_path):
         built = foundry(tmp_path, server)
     outcome = expanded(built)  # the server is gone
     assert list(outcome.failures) == ["zoo/animals", "zoo/plants"]
-    assert "hand-written terms alone in 2 banks" in warning(outcome)
-    assert [pack.digest for pack in grown_packs(built)] == [p.digest for p in packs_of(built)]
+    assert "hand-written terms alone in 2 banks" in expansion_warning(outcome)
+    assert [pack.digest for pack in load_expanded_packs(built)] == [p.digest for p in load_packs(built)]
 
 
 def test_a_refused_key_stops_the_run_unless_the_expansion_is_not_required(
@@ -136,8 +136,8 @@ def test_a_refused_key_stops_the_run_unless_the_expansion_is_not_required(
         monkeypatch.delenv("TEST_KEY")
         missing = expanded(foundry(tmp_path, server, backend, {"required": False}))
     assert len(outcome.failures) == 2 and not outcome.proposals
-    assert "wrong" not in warning(outcome)
-    assert "TEST_KEY is not set" in warning(missing)
+    assert "wrong" not in expansion_warning(outcome)
+    assert "TEST_KEY is not set" in expansion_warning(missing)
 
 
 def test_in_batch_mode_all_banks_are_one_batch(backend, tmp_path):
@@ -153,12 +153,13 @@ def test_in_batch_mode_all_banks_are_one_batch(backend, tmp_path):
 
 KILLED = """
 import asyncio, sys
-from assets.core.foundry import Foundry
-from assets.prompts.assets import packs_of
+from assets.core.foundry import FoundryResource
+from assets.prompts.assets import load_packs
 from assets.prompts.expansion.expand import expand_packs
-from inference.engine.progress import Silent
-built = Foundry(profile=sys.argv[1], root=sys.argv[2])
-asyncio.run(expand_packs(built, packs_of(built), built.settings.prompts.expansion, Silent()))
+from inference.engine.progress import NullProgress
+built = FoundryResource(profile=sys.argv[1], root=sys.argv[2])
+settings = built.settings.prompts.expansion
+asyncio.run(expand_packs(built, load_packs(built), settings, NullProgress()))
 """
 
 
@@ -213,7 +214,7 @@ def test_the_bank_follows_from_what_was_accepted(tmp_path):
             return [PROMPT_BANK.fingerprint(one, instance, None) for one in (built, plain)]
 
         def prompts(one):
-            return generate_bank(grown_packs(one)[0], one.settings.bank, 10)
+            return generate_bank(load_expanded_packs(one)[0], one.settings.bank, 10)
 
         before, hand_written = fingerprints(), prompts(plain)
         server.terms = TERMS

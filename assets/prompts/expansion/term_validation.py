@@ -1,0 +1,183 @@
+"""Whether a proposed term has the form of its kind, and whether the pack's world understands it.
+
+The form of a kind is learned from its terms and from how templates inflect them. A proposal is
+brought into that form where that cannot change its meaning (spaces, quotes, an article, an initial
+capital); other differences are reported. The world is `reader` in the pack's taxonomy.
+"""
+
+import re
+import unicodedata
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property, partial
+from itertools import islice
+from random import Random
+
+from inference.sketch_world.request_parser import Reading
+from inference.sketch_world.story_catalog import load_catalog
+
+from ..pack import Pack, Term
+from ..template_fills import FillSequence, choices, content_words
+from .bank_requests import Source, Use
+
+_MORE_CHARACTERS, _MORE_WORDS = 10, 1  # allowed beyond the longest term of the kind
+_ARTICLE = re.compile(r"(?:an?|the) ", re.IGNORECASE)
+_LIST_MARKER = re.compile(r"^(?:[-*\u2022] +|\d+[.)] *)")
+_QUOTES = "\"'\u201c\u201d\u2018`"
+_VERB_FORMS, _NOUN_FORMS = {"gerund", "third", "past"}, {"a", "plural"}
+# What may follow the noun that is inflected: `robot with a tray`.
+_PREPOSITIONS = {"of", "with", "without", "in", "on", "at", "for", "from", "to", "by", "near"}
+_AFTER_THE_NOUN = _PREPOSITIONS | {"and", "who", "that"}
+_MAX_TEMPLATES = 3  # tried per sub-category
+_MAX_FILLS = 20  # tried per template, to find one with the term
+
+WorldValidator = Callable[[Source, Term, set[Use]], str | None]
+
+
+class TermFormat:
+    """The form of one kind of one bank.
+
+    Args:
+        terms: the kind's terms, at least one of them without slots.
+    """
+
+    def __init__(self, terms: Sequence[Term], uses: set[Use]) -> None:
+        self._terms = [term for term in terms if not term.slots]
+        self._texts = [term.term for term in self._terms]
+        self._forms = {use.form for use in uses}
+
+    def normalize(self, proposed: str) -> str:
+        """The proposal as the bank would spell it."""
+        text = unicodedata.normalize("NFKC", proposed).replace("\u2019", "'")
+        text = _LIST_MARKER.sub("", " ".join(text.split())).strip(_QUOTES).rstrip(".,;:!?").strip()
+        if not any(map(_ARTICLE.match, self._texts)):
+            text = _ARTICLE.sub("", text, count=1) if _ARTICLE.match(text) else text
+        if self._capitals == "all":
+            return text.upper()
+        return text[:1].lower() + text[1:] if self._capitals == "none" else text
+
+    def is_fixed(self, countable: bool) -> bool:
+        """Whether a term of this kind takes no article and no plural."""
+        return not countable or all(term.fixed for term in self._terms)
+
+    def fault(self, term: str, fixed: bool) -> str | None:
+        """How a normalized term differs from the kind's form; None: it does not."""
+        return next(self._faults(term, fixed), None)
+
+    def _faults(self, term: str, fixed: bool) -> Iterator[str]:
+        if strange := sorted(set(term) - self._characters):
+            yield f"has {' '.join(strange)}, which no term of its kind has"
+        if not content_words(term):
+            yield "says nothing"
+        if len(term) > self._max_characters:
+            yield f"is longer than {self._max_characters} characters"
+        if len(term.split()) > self._max_words:
+            yield f"has more than {self._max_words} words"
+        if self._capitals == "none" and term != term.lower():
+            yield "has capitals, which no term of its kind has"
+        if all(map(_ARTICLE.match, self._texts)) and not _ARTICLE.match(term):
+            yield "has no article, as every term of its kind has"
+        yield from self._inflection_faults(term, fixed)
+
+    def _inflection_faults(self, term: str, fixed: bool) -> Iterator[str]:
+        if self._forms & _VERB_FORMS and not _is_base_verb(term.split()[0]):
+            yield "does not begin with a verb in its base form, which templates inflect"
+        if self._forms & _NOUN_FORMS and not fixed and _is_plural(_head_noun(term)):
+            yield "is a plural; templates write article and plural themselves"
+
+    @cached_property
+    def _characters(self) -> set[str]:
+        """Letters, and all other characters of the kind's terms."""
+        letters = {chr(code) for code in range(0x250) if chr(code).isalpha()}
+        return letters.union(" -'", *self._texts)
+
+    @property
+    def _max_characters(self) -> int:
+        return max(map(len, self._texts)) + _MORE_CHARACTERS
+
+    @property
+    def _max_words(self) -> int:
+        return max(len(text.split()) for text in self._texts) + _MORE_WORDS
+
+    @cached_property
+    def _capitals(self) -> str:
+        if all(text == text.lower() for text in self._texts):
+            return "none"
+        return "all" if all(text == text.upper() for text in self._texts) else "some"
+
+
+def _head_noun(term: str) -> str:
+    """The word that takes the plural."""
+    words = term.lower().split()
+    ends = [index for index, word in enumerate(words) if word in _AFTER_THE_NOUN and index]
+    return words[ends[0] - 1 if ends else -1]
+
+
+def _is_plural(noun: str) -> bool:
+    """Looked up in the dictionary; for unknown words its rule for nouns in `s`."""
+    from lemminflect import getAllLemmas, getLemma
+
+    lemmas = getAllLemmas(noun)
+    if not lemmas:
+        return noun.endswith("s") and noun not in getLemma(noun, "NOUN")
+    # Latin plurals in -a are ambiguous: `harmonica` is no plural of harmonicon.
+    return "NOUN" in lemmas and noun not in lemmas["NOUN"] and not noun.endswith("a")
+
+
+def _is_base_verb(word: str) -> bool:
+    """Looked up in the dictionary; unknown words may be verbs."""
+    from lemminflect import getAllLemmas
+
+    lemmas = getAllLemmas(word)
+    return word in lemmas["VERB"] if "VERB" in lemmas else not lemmas
+
+
+def world_validator(pack: Pack) -> WorldValidator:
+    """A function that says why the pack's world cannot use a term of a source, or None."""
+    return partial(_sketch_fault, pack) if pack.taxonomy.reader == "sketch" else _no_fault
+
+
+def _no_fault(_source: Source, _term: Term, _uses: set[Use]) -> None:
+    return None
+
+
+def _sketch_fault(pack: Pack, source: Source, term: Term, uses: set[Use]) -> str | None:
+    """A term must name objects that its kind names, and requests with it must fit their story."""
+    bank, kind = source
+    siblings = [_names_in(other.term) for other in pack.banks[bank][kind] if not other.slots]
+    names, known = _names_in(term.term), frozenset[str]().union(*siblings)
+    if names - known:
+        return f"names {', '.join(sorted(names - known))}, which no term of its kind does"
+    if all(siblings) and not names:
+        return "names nothing that the sketch world knows"
+    for text, story in _example_requests(pack, source, term, uses):
+        if load_catalog().choose(Reading(text)) is not load_catalog().stories[story]:
+            return f"the sketch world does not take {text!r} for {story}"
+    return None
+
+
+def _names_in(text: str) -> frozenset[str]:
+    return frozenset(f"{mention.sort} {mention.name}" for mention in Reading(text).mentions)
+
+
+def _example_requests(
+    pack: Pack, source: Source, term: Term, uses: set[Use]
+) -> Iterator[tuple[str, str]]:
+    """Some requests with the term, and the sub-category of each."""
+    bank, kind = source
+    banks = {**pack.banks, bank: {**pack.banks[bank], kind: [term]}}
+    changed = Pack(pack.name, pack.taxonomy, banks, pack.templates)
+    for sub in sorted({use.subcategory for use in uses}):
+        templates = sorted({use.template_id for use in uses if use.subcategory == sub})
+        for template_id in templates[:_MAX_TEMPLATES]:
+            if text := _example_request(changed, sub, template_id, term):
+                yield text, sub
+
+
+def _example_request(pack: Pack, sub: str, template_id: str, term: Term) -> str | None:
+    template, banks = pack.templates[template_id], pack.subcategories[sub].banks
+    options = {slot.key: choices(pack, slot, banks) for slot in template.slots}
+    if not all(options.values()):  # needs two terms of the kind, which has only one
+        return None
+    fills = FillSequence(template_id, template, options, Random(template_id))
+    with_term = (fill for fill in islice(fills, _MAX_FILLS) if term.term in fill.terms)
+    return next((fill.text() for fill in with_term), None)

@@ -1,0 +1,108 @@
+"""What Dagster shows of the assets of prompts: counts, plots and samples."""
+
+from collections import Counter
+from collections.abc import Sequence
+from statistics import median
+from typing import Any, TypeVar
+
+import dagster as dg
+
+from schemas import Row
+from schemas.prompts import PromptRow, ProposalRow
+
+from ..core import figures
+from ..core.metadata import image_metadata, model_call_costs, table_metadata
+from .bank import PromptBank
+from .expansion.expand import ExpansionResult
+from .user_requests import REQUESTS_PACK
+
+_MAX_TERMS = 60
+_MAX_CHARACTERS = 80
+
+Item = TypeVar("Item")
+
+
+def row_sample(rows: Sequence[Row], count: int = 12) -> dict[str, Any]:
+    """A few rows, taken evenly from all of them."""
+    return {"sample": table_metadata([row.model_dump() for row in _evenly(rows, count)])}
+
+
+def bank_metadata(pack: str, bank: PromptBank) -> dict[str, Any]:
+    """Counts, balance over sub-categories and a sample of one pack's prompts."""
+    prompts = bank.prompts
+    by_category: dict[str, Counter[str]] = {}
+    for row in prompts:
+        by_category.setdefault(row.category, Counter())[row.subcategory] += 1
+    counts = [count for subcategories in by_category.values() for count in subcategories.values()]
+    plot = figures.counts_by_category(by_category, f"prompts of {pack}")
+    return {
+        f"{pack}/prompts": len(prompts),
+        f"{pack}/per_subcategory": _spread(counts or [0]),
+        f"{pack}/splits": dict(Counter(row.split for row in prompts)),
+        f"{pack}/near_duplicates": bank.near_duplicates,
+        f"{pack}/categories": image_metadata(plot, f"Prompts of {pack} by category"),
+        f"{pack}/sample": _text_sample(prompts, 20),
+    }
+
+
+def request_metadata(prompts: Sequence[PromptRow]) -> dict[str, Any]:
+    """Number and a sample of users' requests; empty if there are none."""
+    if not prompts:
+        return {}
+    return {
+        f"{REQUESTS_PACK}/prompts": len(prompts),
+        f"{REQUESTS_PACK}/sample": _text_sample(prompts, 12),
+    }
+
+
+def expansion_metadata(result: ExpansionResult, version: str | None) -> dict[str, Any]:
+    """Accepted terms, rejected terms with their reasons, and costs.
+
+    Args:
+        version: content hash of the proposals.
+    """
+    by_status = Counter(row.status for row in result.proposals)
+    metadata = {
+        "version": (version or "")[:12],
+        "accepted": by_status["accepted"],
+        "rejected": by_status["rejected"],
+        "accepted_terms": _term_table(result.proposals, "accepted", "bank", "kind", "term"),
+        "rejected_terms": _term_table(result.proposals, "rejected", "bank", "proposed", "reason"),
+        **model_call_costs(result.calls),
+    }
+    if message := expansion_warning(result):
+        metadata["warning"] = dg.MetadataValue.md(message)
+    return metadata
+
+
+def expansion_warning(result: ExpansionResult) -> str | None:
+    """One line about the banks that got no new terms; None if all of them did."""
+    if not result.failures and any(row.status == "accepted" for row in result.proposals):
+        return None
+    reasons = "; ".join(f"{bank}: {why}" for bank, why in list(result.failures.items())[:3])
+    which = f"{len(result.failures)} banks" if result.failures else "all banks"
+    return (
+        f"hand-written terms alone in {which} ({reasons or 'no proposal passed the checks'}). "
+        "Materialize vocabulary_expansion again to ask for what is missing: all prompts then change"
+    )
+
+
+def _spread(counts: Sequence[int]) -> str:
+    return f"min {min(counts)}, median {median(counts):g}, max {max(counts)}"
+
+
+def _text_sample(prompts: Sequence[PromptRow], count: int) -> dg.MetadataValue:
+    return dg.MetadataValue.md("\n".join(f"- {row.text}" for row in _evenly(prompts, count)))
+
+
+def _term_table(rows: Sequence[ProposalRow], status: str, *columns: str) -> dg.MetadataValue:
+    """Some rows of a status, evenly from all banks."""
+    matching = [row for row in rows if row.status == status]
+    step = -(-len(matching) // _MAX_TERMS) or 1
+    return table_metadata(
+        [{c: str(getattr(row, c))[:_MAX_CHARACTERS] for c in columns} for row in matching[::step]]
+    )
+
+
+def _evenly(items: Sequence[Item], count: int) -> Sequence[Item]:
+    return items[:: max(1, len(items) // count)][:count]
