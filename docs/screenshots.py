@@ -56,17 +56,17 @@ def photograph_lineage(page: Page, url: str, path: Path) -> None:
 
 
 def photograph_studio(path: Path) -> None:
-    """A story that was told a moment ago, with a refused attempt unfolded."""
+    """A new story, with a rejected attempt unfolded."""
     with (
         tempfile.TemporaryDirectory() as folder,
         interleave_serve(Path(folder) / "home") as url,
         chromium(1280, 1600, scale=1.25) as page,
     ):
         page.goto(url)
-        page.get_by_label("What shall be told?").fill(ROCKET)
-        page.get_by_role("button", name="Tell the story", exact=True).click()
+        page.get_by_label("Describe what you want to see").fill(ROCKET)
+        page.get_by_role("button", name="Create the story", exact=True).click()
         page.get_by_text("The story is complete.").first.wait_for()
-        page.locator(".refused > summary").first.click()
+        page.locator(".rejected > summary").first.click()
         second = page.locator(".step").nth(1).bounding_box()
         assert second
         height = second["y"] + second["height"] + 14

@@ -1,19 +1,19 @@
-// Calls of the service, with the key where it wants one, and errors as people read them.
+// Calls of the service, with the API key where one is required; errors as readable messages.
 
-import { anotherKey, currentKey } from "./key.js";
+import { currentKey, requestKey } from "./key.js";
 
 export class ApiError extends Error {}
 
 /**
- * An answer of the service; asks for a key and tries again where that is what is missing.
- * @throws {ApiError} anything but a good answer
+ * A successful response of the service; asks the user for a key where one is missing or wrong.
+ * @throws {ApiError} any other response
  */
 export async function call(path, options = {}) {
   for (;;) {
     const key = currentKey();
-    const response = await reach(path, options, key);
+    const response = await send(path, options, key);
     if (response.ok) return response;
-    if (response.status !== 401 || !(await anotherKey(key))) throw await errorOf(response);
+    if (response.status !== 401 || !(await requestKey(key))) throw await errorOf(response);
   }
 }
 
@@ -24,7 +24,7 @@ export function post(path, body, signal) {
   return call(path, { method: "POST", headers, body: JSON.stringify(body), signal });
 }
 
-async function reach(path, options, key) {
+async function send(path, options, key) {
   const headers = { ...options.headers, ...(key ? { Authorization: `Bearer ${key}` } : {}) };
   try {
     return await fetch(path, { ...options, headers });
@@ -35,9 +35,9 @@ async function reach(path, options, key) {
 }
 
 async function errorOf(response) {
-  const wait = Number(response.headers.get("Retry-After"));
-  const later = wait ? ` Try again in ${Math.ceil(wait)} s.` : "";
-  return new ApiError((await messageOf(response)) + later);
+  const seconds = Number(response.headers.get("Retry-After"));
+  const hint = seconds ? ` Try again in ${Math.ceil(seconds)} s.` : "";
+  return new ApiError((await messageOf(response)) + hint);
 }
 
 async function messageOf(response) {
@@ -49,24 +49,24 @@ async function messageOf(response) {
   }
 }
 
-const fallback = (response) => `The service answered with an error (${response.status}).`;
+const fallback = (response) => `The service returned an error (${response.status}).`;
 
-const pictures = new Map();
+const pictures = new Map(); // sha256 -> promise of a data URI
 
-/** A stored picture as a data URI: an <img> of its own could not bring the key. */
-export function picture(sha256) {
+/** A stored picture as a data URI: the request of an <img> would not carry the API key. */
+export function loadPicture(sha256) {
   if (!pictures.has(sha256)) {
-    const loading = load(sha256);
+    const loading = fetchPicture(sha256);
     pictures.set(sha256, loading);
     loading.catch(() => pictures.delete(sha256));
   }
   return pictures.get(sha256);
 }
 
-const load = async (sha256) =>
+const fetchPicture = async (sha256) =>
   dataUri(await (await call(`studio/pictures/${encodeURIComponent(sha256)}`)).blob());
 
-/** The bytes of a file or an answer as a data URI. */
+/** The bytes of a file or a response as a data URI. */
 export function dataUri(blob) {
   return new Promise((resolve, reject) => {
     const reader = new FileReader();

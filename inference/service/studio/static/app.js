@@ -1,23 +1,23 @@
-// The page: which of its views is seen follows from the address.
+// The page: the address decides which view is shown.
 
-import { clearStage, prepareComposer } from "./composer.js";
-import { byId } from "./dom.js";
-import { showExamples } from "./examples.js";
-import { browse, close, open, prepareLibrary } from "./library.js";
+import { getJson } from "./api.js";
+import { clearStage, fillComposer, prepareComposer } from "./composer.js";
+import { byId, make } from "./dom.js";
+import { closeStory, listStories, openStory, prepareLibrary } from "./library.js";
 
 const VIEWS = {
   "view-new": { path: /^#\/$/, enter: () => {} },
-  "view-stories": { path: /^#\/stories$/, enter: () => browse() },
-  "view-story": { path: /^#\/stories\/([\w-]+)$/, enter: (id) => open(id) },
+  "view-stories": { path: /^#\/stories$/, enter: () => listStories() },
+  "view-story": { path: /^#\/stories\/([\w-]+)$/, enter: (id) => openStory(id) },
 };
 
-/** Shows the view of the address; null where that is but a place on the page. */
-function follow() {
+/** Shows the view of the address and returns it; null where the address is an anchor. */
+function showView() {
   const hash = location.hash || "#/";
-  const chosen = Object.entries(VIEWS).find(([, view]) => view.path.test(hash));
-  if (!chosen) return null;
-  const [name, view] = chosen;
-  close();
+  const match = Object.entries(VIEWS).find(([, view]) => view.path.test(hash));
+  if (!match) return null;
+  const [name, view] = match;
+  closeStory();
   for (const each of Object.keys(VIEWS)) byId(each).hidden = each !== name;
   for (const link of document.querySelectorAll("nav a")) {
     link.ariaCurrent = link.getAttribute("href") === hash ? "page" : null;
@@ -26,9 +26,28 @@ function follow() {
   return byId(name);
 }
 
+async function showExamples() {
+  const examples = await getJson("studio/static/examples.json");
+  byId("examples").replaceChildren(...examples.map(exampleItem));
+}
+
+function exampleItem({ category, title, text }) {
+  const image = make("img", {
+    src: `studio/static/examples/${category}.png`,
+    alt: "",
+    width: 96,
+    height: 96,
+    loading: "lazy",
+  });
+  const label = make("span", {}, make("span.category", {}, title), make("span.text", {}, text));
+  const button = make("button.example", { type: "button" }, image, label);
+  button.addEventListener("click", () => fillComposer({ text }));
+  return make("li", {}, button);
+}
+
 prepareComposer();
 prepareLibrary();
 showExamples();
-byId("anew").addEventListener("click", clearStage);
-addEventListener("hashchange", () => follow()?.querySelector("h1").focus());
-follow();
+byId("new-story").addEventListener("click", clearStage);
+addEventListener("hashchange", () => showView()?.querySelector("h1").focus());
+showView();

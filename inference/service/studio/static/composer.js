@@ -1,75 +1,75 @@
-// The form of a new story, and the stage on which it is told, once or twice side by side.
+// The form of a new story, and the stage on which it appears, once or twice side by side.
 
-import { byId, make, warn } from "./dom.js";
-import { givenPictures, setGiven, takePictures } from "./given.js";
-import { say } from "./news.js";
-import { chosenRules, setRules, showRules } from "./rules.js";
+import { announce } from "./announcer.js";
+import { byId, make, setAlert } from "./dom.js";
+import { generate } from "./events.js";
+import { optionForms, prepareOptions, setOptions } from "./options.js";
 import { StoryView } from "./story.js";
-import { tell } from "./telling.js";
+import { acceptUploads, setUploads, uploadedUris } from "./uploads.js";
 
 const NARROW = matchMedia("(max-width: 61.99rem)"); // the stage is below the form
 
-let running = null; // AbortController of what is being told
+let running = null; // AbortController of the generations under way
 
 export function prepareComposer() {
   const form = byId("composer");
-  showRules();
-  takePictures(form, (message) => warn(byId("composer-error"), message));
+  prepareOptions();
+  acceptUploads(form, showError);
   form.addEventListener("submit", (event) => {
     event.preventDefault();
-    if (!running) begin();
+    if (!running) submit();
   });
-  byId("request").addEventListener("keydown", sendOnEnter);
+  byId("request").addEventListener("keydown", submitOnEnter);
   byId("stop").addEventListener("click", () => running?.abort());
 }
 
 /** Fills the form, ready to be sent. */
-export function compose({ text, pictures = [], rules = {} }) {
+export function fillComposer({ text, pictures = [], options = {} }) {
   byId("request").value = text;
-  setGiven(pictures);
-  setRules(rules);
-  byId("settings").open = Object.keys(rules).length > 0;
+  setUploads(pictures);
+  setOptions(options);
+  byId("settings").open = Object.keys(options).length > 0;
   byId("request").focus();
 }
 
-/** Clears the stage, unless something is being told on it. */
+/** Clears the stage, unless something is running. */
 export function clearStage() {
   if (running) return;
   byId("stage").replaceChildren();
   byId("welcome").hidden = false;
 }
 
-function sendOnEnter(event) {
+const showError = (message) => setAlert(byId("composer-error"), message);
+
+function submitOnEnter(event) {
   if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
   event.preventDefault();
   byId("composer").requestSubmit();
 }
 
-async function begin() {
+async function submit() {
   const text = byId("request").value.trim();
-  if (!text) return warn(byId("composer-error"), "Say in words what shall be told.");
-  warn(byId("composer-error"), null);
-  const pictures = givenPictures();
-  const settings = chosenRules();
-  const views = settings.map((rules, index) =>
-    viewOf(text, pictures, rules, index, settings.length),
-  );
-  setStage(views);
-  busy(new AbortController());
+  if (!text) return showError("Describe in words what you want to see.");
+  showError(null);
+  const pictures = uploadedUris();
+  const forms = optionForms();
+  const views = forms.map((form, index) => createView(text, pictures, form, index, forms.length));
+  showViews(views);
+  setRunning(new AbortController());
   if (NARROW.matches) byId("stage").scrollIntoView({ block: "start" });
   await Promise.all(
-    views.map((view, index) => run(view, { text, pictures, rules: settings[index].get() })),
+    views.map((view, index) => run(view, { text, pictures, options: forms[index].get() })),
   );
-  busy(null);
+  setRunning(null);
 }
 
-function viewOf(text, given, rules, index, of) {
-  return of === 1
-    ? new StoryView(text, { given })
-    : new StoryView(text, { given, label: "AB"[index], rules: rules.say() });
+function createView(text, pictures, form, index, total) {
+  return total === 1
+    ? new StoryView(text, { pictures })
+    : new StoryView(text, { pictures, label: "AB"[index], options: form.describe() });
 }
 
-function setStage(views) {
+function showViews(views) {
   byId("welcome").hidden = true;
   byId("stage").replaceChildren(
     make(views.length > 1 ? "div.pair" : "div", {}, ...views.map((view) => view.element)),
@@ -79,23 +79,23 @@ function setStage(views) {
 async function run(view, request) {
   const { signal } = running;
   try {
-    for await (const event of tell(request, signal)) {
-      const words = view.note(event);
-      if (words) say(words);
+    for await (const event of generate(request, signal)) {
+      const message = view.update(event);
+      if (message) announce(message);
     }
   } catch (error) {
-    say(signal.aborted ? view.end("cancelled") : view.end("failed", error.message));
+    announce(signal.aborted ? view.end("cancelled") : view.end("failed", error.message));
   }
 }
 
-function busy(controller) {
+function setRunning(controller) {
   const stop = byId("stop");
   const send = byId("send");
   const focused = document.activeElement;
   running = controller;
   stop.hidden = !running;
   send.hidden = Boolean(running);
-  // The button that was pressed is gone: its place is taken by the other one.
+  // The button that was pressed disappears: move the focus to the other one.
   if (focused === stop) send.focus();
   if (focused === send) stop.focus();
 }

@@ -1,4 +1,4 @@
-// Making elements. What comes from outside only ever becomes text or a checked attribute.
+// Creating elements. Text from outside becomes text nodes or checked attributes, never markup.
 
 /**
  * An element with these properties and children; strings become text.
@@ -18,8 +18,8 @@ export function make(name, properties = {}, ...children) {
 
 export const byId = (id) => document.getElementById(id);
 
-/** Shows a message in an element of role alert, or hides it when there is none. */
-export function warn(element, message) {
+/** Shows a message in an element of role alert; hides the element without one. */
+export function setAlert(element, message) {
   element.textContent = message ?? "";
   element.hidden = !message;
 }
@@ -29,5 +29,5 @@ export const count = (number, noun, nouns = `${noun}s`) =>
   `${number} ${number === 1 ? noun : nouns}`;
 
 let ids = 0;
-/** An id that nothing else on the page has. */
-export const freshId = (prefix) => `${prefix}-${++ids}`;
+/** An id that no other element has. */
+export const uniqueId = (prefix) => `${prefix}-${++ids}`;

@@ -1,16 +1,16 @@
-// The buttons that save a story as a file.
+// The buttons that download a story.
 
 import { call } from "./api.js";
-import { make, warn } from "./dom.js";
+import { make, setAlert } from "./dom.js";
 
 const FORMATS = { html: "HTML page", md: "Markdown", zip: "ZIP with pictures" };
 
-/** Buttons to download a kept story. */
-export function downloads(id) {
-  const wrong = make("p.alert", { role: "alert", hidden: true });
-  const buttons = Object.entries(FORMATS).map(([ending, name]) => {
+/** Buttons that download a stored story. */
+export function downloadButtons(id) {
+  const alert = make("p.alert", { role: "alert", hidden: true });
+  const buttons = Object.entries(FORMATS).map(([extension, name]) => {
     const button = make("button.button.quiet", { type: "button" }, name);
-    button.addEventListener("click", () => save(id, ending, wrong));
+    button.addEventListener("click", () => download(id, extension, alert));
     return button;
   });
   const group = make(
@@ -19,20 +19,20 @@ export function downloads(id) {
     make("span", {}, "Download:"),
     ...buttons,
   );
-  return make("div.downloads", {}, group, wrong);
+  return make("div.downloads", {}, group, alert);
 }
 
-async function save(id, ending, wrong) {
-  warn(wrong, null);
+async function download(id, extension, alert) {
+  setAlert(alert, null);
   try {
-    const file = await (await call(`studio/stories/${encodeURIComponent(id)}.${ending}`)).blob();
-    hand(file, `story-${id}.${ending}`);
+    const response = await call(`studio/stories/${encodeURIComponent(id)}.${extension}`);
+    save(await response.blob(), `story-${id}.${extension}`);
   } catch (error) {
-    warn(wrong, error.message);
+    setAlert(alert, error.message);
   }
 }
 
-function hand(file, name) {
+function save(file, name) {
   const url = URL.createObjectURL(file);
   make("a", { href: url, download: name }).click();
   setTimeout(() => URL.revokeObjectURL(url), 60_000);

@@ -1,26 +1,26 @@
-// The API key: asked for only when the service wants one, kept in this tab only.
+// The API key: requested only when the service requires one, stored in this tab only.
 
-import { byId, warn } from "./dom.js";
+import { byId, setAlert } from "./dom.js";
 
-const PLACE = "interleave-key";
-let asking = null;
+const STORAGE_KEY = "interleave-key";
+let pending = null; // the dialog is open
 
-export const currentKey = () => sessionStorage.getItem(PLACE);
+export const currentKey = () => sessionStorage.getItem(STORAGE_KEY);
 
 /**
- * Asks for a key, unless another request has got one since `used` was refused.
- * @returns {Promise<boolean>} whether there is one to try now
+ * Asks the user for a key, unless it has changed since `used` was rejected.
+ * @returns {Promise<boolean>} whether there is a new one to try
  */
-export async function anotherKey(used) {
+export async function requestKey(used) {
   if (currentKey() !== used) return true;
-  asking ??= ask(used !== null).finally(() => (asking = null));
-  return asking;
+  pending ??= openDialog(used !== null).finally(() => (pending = null));
+  return pending;
 }
 
-function ask(refused) {
+function openDialog(rejected) {
   const dialog = byId("key-dialog");
   const field = byId("key");
-  warn(byId("key-wrong"), refused ? "The service does not know this key." : null);
+  setAlert(byId("key-error"), rejected ? "The service does not accept this key." : null);
   field.value = "";
   dialog.returnValue = "";
   byId("key-cancel").onclick = () => dialog.close();
@@ -29,10 +29,10 @@ function ask(refused) {
     dialog.addEventListener(
       "close",
       () => {
-        const given = dialog.returnValue === "use" && field.value.trim();
-        if (given) sessionStorage.setItem(PLACE, given);
+        const key = dialog.returnValue === "use" && field.value.trim();
+        if (key) sessionStorage.setItem(STORAGE_KEY, key);
         field.value = "";
-        resolve(Boolean(given));
+        resolve(Boolean(key));
       },
       { once: true },
     );

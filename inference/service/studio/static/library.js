@@ -1,61 +1,60 @@
-// Earlier stories: search them, open one.
+// Earlier stories: search, open, delete.
 
-import { call, getJson, picture } from "./api.js";
-import { compose } from "./composer.js";
+import { call, getJson, loadPicture } from "./api.js";
+import { fillComposer } from "./composer.js";
 import { byId, count, make } from "./dom.js";
+import { follow } from "./events.js";
 import { StoryView } from "./story.js";
-import { follow, replay } from "./telling.js";
 
 const dates = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
-const UNDER_WAY = new Set(["queued", "in_progress"]);
-const TYPING = 250; // milliseconds without a key: time to search
+const SEARCH_DELAY = 250; // milliseconds after the last key
 
-let following = 0;
-let latest = 0; // answers to what is no longer asked are dropped
-let typing = null;
-let watching = null; // AbortController of the story that is open
+let nextOffset = 0;
+let newestSearch = 0; // responses to earlier searches are dropped
+let searchTimer = null;
+let open = null; // AbortController of the story that is shown
 
 export function prepareLibrary() {
   byId("search").addEventListener("submit", (event) => {
     event.preventDefault();
-    browse();
+    listStories();
   });
   byId("words").addEventListener("input", () => {
-    clearTimeout(typing);
-    typing = setTimeout(browse, TYPING);
+    clearTimeout(searchTimer);
+    searchTimer = setTimeout(listStories, SEARCH_DELAY);
   });
-  byId("more").addEventListener("click", () => browse(following));
+  byId("more").addEventListener("click", () => listStories(nextOffset));
 }
 
-/** Lists the stories that the words are in, from an offset on. */
-export async function browse(offset = 0) {
-  const asked = ++latest;
+/** Lists the stories whose requests contain the search words, from an offset on. */
+export async function listStories(offset = 0) {
+  const search = ++newestSearch;
   const query = new URLSearchParams({ words: byId("words").value.trim(), offset });
   try {
-    const found = await getJson(`studio/stories?${query}`);
-    if (asked === latest) shelve(found, offset);
+    const page = await getJson(`studio/stories?${query}`);
+    if (search === newestSearch) showPage(page, offset);
   } catch (error) {
     byId("found").textContent = error.message;
   }
 }
 
-function shelve({ stories, next_offset: next }, offset) {
-  const shelf = byId("shelf");
-  if (!offset) shelf.replaceChildren();
-  const items = stories.map(spine);
-  shelf.append(...items);
-  following = next ?? 0;
+function showPage({ stories, next_offset: next }, offset) {
+  const list = byId("story-list");
+  if (!offset) list.replaceChildren();
+  const items = stories.map(storyItem);
+  list.append(...items);
+  nextOffset = next ?? 0;
   byId("more").hidden = next === null;
-  byId("found").textContent = foundWords(shelf.childElementCount, next !== null);
+  byId("found").textContent = resultText(list.childElementCount, next !== null);
   if (offset) items[0]?.querySelector("a").focus();
 }
 
-function foundWords(stories, more) {
+function resultText(stories, more) {
   if (!stories) return "No story has these words.";
   return `${count(stories, "story", "stories")}${more ? " so far" : ""}.`;
 }
 
-function spine({ id, text, created_at: created, status, cover, pictures }) {
+function storyItem({ id, text, created_at: created, status, cover, pictures }) {
   const time = new Date(created);
   const facts = make(
     "p.help",
@@ -70,67 +69,68 @@ function spine({ id, text, created_at: created, status, cover, pictures }) {
 function coverOf(sha256) {
   const image = make("img", { alt: "", width: 96, height: 96 });
   if (sha256)
-    picture(sha256).then(
+    loadPicture(sha256).then(
       (uri) => (image.src = uri),
       () => {},
     );
   return make("span.cover", {}, sha256 ? image : null);
 }
 
-/** Shows a kept story; watches it, if it is still being told. */
-export async function open(id) {
-  const { signal } = (watching = new AbortController());
-  const stage = byId("kept");
-  byId("again").hidden = byId("forget").hidden = true;
+/** Shows a stored story, or one that is still running. */
+export async function openStory(id) {
+  const { signal } = (open = new AbortController());
+  const stage = byId("stored-story");
+  byId("reuse").hidden = byId("delete").hidden = true;
   stage.replaceChildren(make("p.help", {}, "Opening …"));
   try {
-    await show(id, stage, signal);
+    await showStory(id, stage, signal);
   } catch (error) {
     if (signal.aborted) return;
     if (!stage.querySelector("article")) stage.replaceChildren();
-    complain(error);
+    showError(error);
   }
 }
 
-const complain = (error) =>
-  byId("kept").append(make("p.alert", { role: "alert" }, error.message));
+const showError = (error) =>
+  byId("stored-story").append(make("p.alert", { role: "alert" }, error.message));
 
-async function show(id, stage, signal) {
-  const kept = await getJson(`studio/stories/${encodeURIComponent(id)}`);
-  const view = new StoryView(kept.text, { given: await Promise.all(kept.given.map(picture)) });
+async function showStory(id, stage, signal) {
+  const story = await getJson(`studio/stories/${encodeURIComponent(id)}`);
+  const pictures = await Promise.all(story.given.map(loadPicture));
+  const view = new StoryView(story.text, { pictures });
   if (signal.aborted) return;
   stage.replaceChildren(view.element);
-  byId("again").hidden = byId("forget").hidden = false;
-  byId("again").onclick = () => retell(kept);
-  byId("forget").onclick = () => forget(id);
-  const events = UNDER_WAY.has(kept.status) ? follow(id, signal) : replay(kept.response);
-  for await (const event of events) view.note(event);
+  byId("reuse").hidden = byId("delete").hidden = false;
+  byId("reuse").onclick = () => reuse(story);
+  byId("delete").onclick = () => deleteStory(id);
+  for await (const event of follow(id, signal)) view.update(event);
 }
 
-/** Another view is shown: nobody looks at the story any more. */
-export const close = () => watching?.abort();
+/** Another view is shown: stop following the story. */
+export const closeStory = () => open?.abort();
 
-async function retell({ text, given, response }) {
-  const pictures = await Promise.all(given.map(named));
+/** Fills the form with the request of a story. */
+async function reuse({ text, given, response }) {
+  const pictures = await Promise.all(given.map(namedPicture));
   addEventListener(
     "hashchange",
-    () => compose({ text, pictures, rules: response.interleave.rules }),
+    () => fillComposer({ text, pictures, options: response.interleave.rules }),
     { once: true },
   );
   location.hash = "#/";
 }
 
-async function forget(id) {
-  if (!confirm("Delete this story for good?")) return;
+async function deleteStory(id) {
+  if (!confirm("Delete this story permanently?")) return;
   try {
     await call(`v1/responses/${encodeURIComponent(id)}`, { method: "DELETE" });
     location.hash = "#/stories";
   } catch (error) {
-    complain(error);
+    showError(error);
   }
 }
 
-const named = async (sha256, index) => ({
+const namedPicture = async (sha256, index) => ({
   name: `picture ${index + 1}`,
-  uri: await picture(sha256),
+  uri: await loadPicture(sha256),
 });

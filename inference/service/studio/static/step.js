@@ -1,99 +1,97 @@
-// A step of a story on the page: its picture, its words, and the attempts that were refused.
+// A step of a story on the page: its picture, its text, and its rejected attempts.
 
-import { count, freshId, make } from "./dom.js";
+import { count, make, uniqueId } from "./dom.js";
 
-const TINY = 96; // pixels across: smoothed, so small a picture would be a blur
+const TINY = 96; // pixels: pictures up to this width are enlarged without smoothing
 
 export class StepCard {
   /** @param {{number: number, name: string, words: string, draws: boolean}} step */
   constructor(step) {
     this.step = step;
-    this.attempts = new Map(); // iteration -> {drawn, verdict, item}
-    this.id = freshId("step");
+    this.attempts = new Map(); // iteration -> {drawn, verdict}, the two events
+    this.id = uniqueId("step");
     this.state = make("span.badge", {}, "Waiting");
-    this.frame = make(
-      "div.frame",
-      {},
-      make("span.number", { ariaHidden: "true" }, String(step.number)),
-    );
-    this.pages = make("ol.attempts");
-    this.summary = make("summary");
-    this.refusals = make("details.refused", { hidden: true }, this.summary, this.pages);
-    this.how = make("details.how", { hidden: true });
-    this.element = this.#page();
+    this.frame = make("div.frame", {}, this.#number());
+    this.unused = make("ol.attempts");
+    this.unusedTitle = make("summary");
+    this.unusedSection = make("details.rejected", { hidden: true }, this.unusedTitle, this.unused);
+    this.details = make("details.how", { hidden: true });
+    this.element = this.#card();
     this.thumbnail = this.#thumbnail();
-    this.#be("waiting", "Waiting");
+    this.#setState("waiting", "Waiting");
   }
 
-  /** The loop has turned to this step. */
+  /** The loop has reached this step. */
   start() {
-    if (this.step.draws) this.#be("drawing", "Drawing …");
-    else this.#be("told", "Told in words");
+    if (this.step.draws) this.#setState("drawing", "Drawing …");
+    else this.#setState("text", "Text only");
   }
 
-  drawn(event) {
+  showAttempt(event) {
     const image = make("img", {
       src: event.uri ?? "",
-      alt: this.#alt(event.iteration),
+      alt: this.#altText(event.iteration),
       decoding: "async",
     });
     this.attempts.set(event.iteration, { drawn: event, verdict: null });
-    this.#hang(image);
-    this.#be("judging", "The critic is looking …");
+    this.#showImage(image);
+    this.#setState("judging", "The critic is judging …");
   }
 
-  judged(event) {
+  showVerdict(event) {
     const attempt = this.attempts.get(event.iteration);
     attempt.verdict = event;
-    if (!event.accepted) this.#refuse(attempt);
-    const next = `Attempt ${event.iteration + 1} was refused. Drawing again …`;
-    if (!event.accepted) this.#be("drawing", next);
+    if (event.accepted) return;
+    this.#addUnused(attempt);
+    this.#setState("drawing", `Attempt ${event.iteration + 1} was rejected. Drawing again …`);
   }
 
-  /** What comes of the step is known. */
-  settled({ accepted, iteration }) {
+  /** The step has ended. `iteration`: of the attempt that is used, if any. */
+  finish({ accepted, iteration }) {
     const chosen = this.attempts.get(iteration);
     for (const attempt of this.attempts.values())
-      if (attempt !== chosen && attempt.verdict) this.#refuse(attempt);
-    if (chosen) this.#choose(chosen);
+      if (attempt !== chosen && attempt.verdict) this.#addUnused(attempt);
+    if (chosen) this.#showChosen(chosen);
     if (accepted)
-      this.#be("accepted", iteration ? `Accepted at attempt ${iteration + 1}` : "Accepted");
-    else this.#be("exhausted", chosen ? "Not accepted, but used" : "Not accepted");
+      this.#setState("accepted", iteration ? `Accepted at attempt ${iteration + 1}` : "Accepted");
+    else this.#setState("exhausted", chosen ? "Not accepted, but used" : "Not accepted");
   }
 
-  /** The story is over; a step that has not come to an end never will. */
-  leave() {
+  /** The story has ended, so that an unfinished step stays unfinished. */
+  storyEnded() {
     if (["waiting", "drawing", "judging"].includes(this.element.dataset.state))
-      this.#be("left", "Not told");
+      this.#setState("skipped", "Not finished");
   }
 
-  #page() {
+  #card() {
     const { number, name, words, draws } = this.step;
-    const tale = make(
-      "div.tale",
+    const text = make(
+      "div.step-text",
       {},
-      make("p.eyebrow", {}, make("span", {}, `Step ${number}`), this.state),
+      make("p.step-head", {}, make("span", {}, `Step ${number}`), this.state),
       make("h3", {}, name),
       make("p.words", {}, words),
-      this.how,
+      this.details,
     );
-    const parts = draws ? [this.frame, tale, this.refusals] : [tale];
+    const parts = draws ? [this.frame, text, this.unusedSection] : [text];
     return make("li.step", { id: this.id, tabIndex: -1 }, ...parts);
   }
 
   #thumbnail() {
-    const name = make("span.unseen", {}, `Step ${this.step.number}: ${this.step.name}`);
-    const number = make("span.number", { ariaHidden: "true" }, String(this.step.number));
-    const link = make("a", { href: `#${this.id}` }, number, name);
-    return make("li", {}, link);
+    const name = make("span.visually-hidden", {}, `Step ${this.step.number}: ${this.step.name}`);
+    return make("li", {}, make("a", { href: `#${this.id}` }, this.#number(), name));
   }
 
-  #be(state, words) {
+  #number() {
+    return make("span.number", { ariaHidden: "true" }, String(this.step.number));
+  }
+
+  #setState(state, label) {
     this.element.dataset.state = this.thumbnail.dataset.state = state;
-    this.state.textContent = words;
+    this.state.textContent = label;
   }
 
-  #hang(image) {
+  #showImage(image) {
     image.onload = () => image.classList.toggle("tiny", image.naturalWidth <= TINY);
     this.frame.replaceChildren(image);
     this.thumbnail
@@ -101,63 +99,61 @@ export class StepCard {
       ?.replaceWith(make("img", { src: image.src, alt: "" }));
   }
 
-  #choose({ drawn, verdict }) {
-    this.#item(drawn.iteration)?.remove();
-    this.#hang(make("img", { src: drawn.uri ?? "", alt: this.step.words || this.step.name }));
-    this.how.replaceChildren(
-      make("summary", {}, "How this picture was made"),
-      account(drawn, verdict),
+  #showChosen({ drawn, verdict }) {
+    this.#unusedItem(drawn.iteration)?.remove();
+    this.#showImage(
+      make("img", { src: drawn.uri ?? "", alt: this.step.words || this.step.name }),
     );
-    this.how.hidden = false;
-    this.#count();
+    this.details.replaceChildren(
+      make("summary", {}, "How this picture was made"),
+      attemptFacts(drawn, verdict),
+    );
+    this.details.hidden = false;
+    this.#countUnused();
   }
 
-  #refuse({ drawn, verdict }) {
-    if (this.#item(drawn.iteration)) return;
-    const heading = make(
-      "h4",
-      {},
-      `Attempt ${drawn.iteration + 1} – ${verdict.accepted ? "not needed" : "refused"}`,
-    );
+  #addUnused({ drawn, verdict }) {
+    if (this.#unusedItem(drawn.iteration)) return;
+    const reason = verdict.accepted ? "not needed" : "rejected";
+    const heading = make("h4", {}, `Attempt ${drawn.iteration + 1} – ${reason}`);
     const image = make("img", {
       src: drawn.uri ?? "",
-      alt: this.#alt(drawn.iteration),
+      alt: this.#altText(drawn.iteration),
       loading: "lazy",
     });
-    const item = make("li", {}, image, make("div", {}, heading, account(drawn, verdict)));
+    const item = make("li", {}, image, make("div", {}, heading, attemptFacts(drawn, verdict)));
     Object.assign(item.dataset, { iteration: drawn.iteration, accepted: verdict.accepted });
-    this.pages.append(item);
-    this.#count();
+    this.unused.append(item);
+    this.#countUnused();
   }
 
-  #count() {
-    const items = [...this.pages.children];
-    const kind = items.every((item) => item.dataset.accepted === "false") ? "refused" : "other";
-    this.refusals.hidden = items.length === 0;
-    this.summary.textContent = count(items.length, `${kind} attempt`);
+  #countUnused() {
+    const items = [...this.unused.children];
+    const kind = items.every((item) => item.dataset.accepted === "false") ? "rejected" : "other";
+    this.unusedSection.hidden = items.length === 0;
+    this.unusedTitle.textContent = count(items.length, `${kind} attempt`);
   }
 
-  #item(iteration) {
-    return this.pages.querySelector(`[data-iteration="${Number(iteration)}"]`);
+  #unusedItem(iteration) {
+    return this.unused.querySelector(`[data-iteration="${Number(iteration)}"]`);
   }
 
-  #alt(iteration) {
+  #altText(iteration) {
     return `Attempt ${iteration + 1} at: ${this.step.words || this.step.name}`;
   }
 }
 
-/** How an attempt was made, and what the critic said of it. */
-function account(drawn, verdict) {
+/** How an attempt was made, and the critic's reasoning about it. */
+function attemptFacts(drawn, verdict) {
   const facts = [
     ["Prompt", drawn.prompt],
     ["The critic’s reasoning", verdict?.reasoning],
     ["Rewritten prompt", verdict?.accepted ? null : verdict?.refined_prompt],
     ["Seed", String(drawn.seed)],
-  ];
-  const told = facts.filter(([, value]) => value);
+  ].filter(([, value]) => value);
   return make(
-    "dl.account",
+    "dl.facts",
     {},
-    ...told.map(([name, value]) => make("div", {}, make("dt", {}, name), make("dd", {}, value))),
+    ...facts.map(([name, value]) => make("div", {}, make("dt", {}, name), make("dd", {}, value))),
   );
 }

@@ -1,120 +1,123 @@
-// A story on the page, growing with its events.
+// A story on the page, which grows with the events of its generation.
 
 import { count, make } from "./dom.js";
-import { downloads } from "./download.js";
+import { downloadButtons } from "./download.js";
 import { StepCard } from "./step.js";
 
 const ENDINGS = {
   complete: "The story is complete.",
-  exhausted: "The story is told; the critic was not content with every picture.",
-  stopped: "The story stops here: a step was not accepted.",
-  refused: "This request cannot be told.",
+  exhausted: "The story is finished; the critic did not accept every picture.",
+  stopped: "The story ends here: a step was not accepted.",
+  refused: "This request was rejected.",
   failed: "Something went wrong.",
-  cancelled: "The story was stopped.",
-  interrupted: "The service was interrupted. Tell it again, and it goes on.",
+  cancelled: "The story was cancelled.",
+  interrupted: "The service was interrupted. Create the story again.",
 };
 
-const placeOf = ({ step, iteration }) => `Step ${step}, attempt ${iteration + 1}`;
+const attemptName = ({ step, iteration }) => `Step ${step}, attempt ${iteration + 1}`;
 
 export class StoryView {
   /**
-   * @param {string} title what was asked for
-   * @param {{label?: string, rules?: string, given?: string[]}} more label: A or B of a comparison
+   * @param {string} title the request
+   * @param {{label?: string, options?: string, pictures?: string[]}} more label: A or B of a
+   *   comparison; options: as text; pictures: URIs of those in the request
    */
-  constructor(title, { label = "", rules = "", given = [] } = {}) {
+  constructor(title, { label = "", options = "", pictures = [] } = {}) {
     this.label = label;
     this.cards = new Map(); // step number -> StepCard
     this.drawn = 0;
-    this.refused = 0;
+    this.rejected = 0;
     this.id = null;
     this.state = make("p.state", {}, "Sending …");
-    this.bar = make("progress", { ariaLabel: "Steps that are done", hidden: true });
+    this.progress = make("progress", { ariaLabel: "Finished steps", hidden: true });
     this.plan = make("details.plan", { hidden: true });
-    this.strip = make("ol");
+    this.thumbnails = make("ol");
     this.overview = make(
-      "nav.strip",
+      "nav.overview",
       { ariaLabel: `Steps of the story${label && ` ${label}`}`, hidden: true },
-      this.strip,
+      this.thumbnails,
     );
     this.steps = make("ol.steps");
-    this.foot = make("footer");
-    const heading = make("h2", {}, label ? make("span.label", {}, label) : null, title);
-    const pictures = given.map((uri, index) =>
-      make("li", {}, make("img", { src: uri, alt: `Given picture ${index + 1}` })),
-    );
-    const head = make(
-      "header",
-      {},
-      heading,
-      rules ? make("p.rules-said", {}, rules) : null,
-      pictures.length ? make("ul.given", {}, ...pictures) : null,
-      this.state,
-      this.bar,
-      this.plan,
-    );
+    this.footer = make("footer");
     this.element = make(
       "article.story",
       { ariaBusy: "true" },
-      head,
+      this.#header(title, options, pictures),
       this.overview,
       this.steps,
-      this.foot,
+      this.footer,
     );
   }
 
-  /** Takes in an event, and says in words what it means. */
-  note(event) {
-    const words = this.#noted(event);
-    if (words) this.state.textContent = words;
-    return words && (this.label ? `${this.label}: ${words}` : words);
+  /** Shows an event; returns a message about it, or null. */
+  update(event) {
+    const message = this.#apply(event);
+    if (message) this.state.textContent = message;
+    return message && (this.label ? `${this.label}: ${message}` : message);
   }
 
-  /** It ended without the service's own word. */
+  /** Ends the story without an event of the service. */
   end(status, message = null) {
-    return this.note({ type: "ended", status, message, versions: {} });
+    return this.update({ type: "ended", status, message, versions: {} });
   }
 
-  #noted(event) {
+  #header(title, options, pictures) {
+    const images = pictures.map((uri, index) =>
+      make("li", {}, make("img", { src: uri, alt: `Input picture ${index + 1}` })),
+    );
+    return make(
+      "header",
+      {},
+      make("h2", {}, this.label ? make("span.label", {}, this.label) : null, title),
+      options ? make("p.options-text", {}, options) : null,
+      images.length ? make("ul.uploads", {}, ...images) : null,
+      this.state,
+      this.progress,
+      this.plan,
+    );
+  }
+
+  #apply(event) {
     const card = this.cards.get(event.step);
     switch (event.type) {
       case "begun":
         this.id = event.id;
-        return "Waiting for its turn …";
+        return "Queued …";
       case "planning":
-        return "The planner is thinking …";
+        return "Planning …";
       case "interleave.planned":
-        return this.#planned(event);
+        return this.#showPlan(event);
       case "interleave.step.started":
         card.start();
-        if (!card.step.draws) this.bar.value += 1;
+        if (!card.step.draws) this.progress.value += 1;
         return `Step ${event.step} of ${this.cards.size}: ${card.step.name}.`;
       case "interleave.attempt.drawn":
         this.drawn += 1;
-        card.drawn(event);
-        return `${placeOf(event)}: the critic is looking.`;
+        card.showAttempt(event);
+        return `${attemptName(event)}: the critic is judging.`;
       case "interleave.attempt.judged":
-        card.judged(event);
-        if (!event.accepted) this.refused += 1;
-        return `${placeOf(event)}: ${event.accepted ? "accepted" : "refused"}.`;
+        card.showVerdict(event);
+        if (!event.accepted) this.rejected += 1;
+        return `${attemptName(event)}: ${event.accepted ? "accepted" : "rejected"}.`;
       case "interleave.step.settled":
-        card.settled(event);
-        this.bar.value += 1;
+        card.finish(event);
+        this.progress.value += 1;
         return null;
       case "ended":
-        return this.#ended(event);
+        return this.#showEnd(event);
     }
     return null;
   }
 
-  #planned({ reasoning, steps }) {
+  #showPlan({ reasoning, steps }) {
     for (const step of steps) {
       const card = new StepCard(step);
       this.cards.set(step.number, card);
       this.steps.append(card.element);
-      this.strip.append(card.thumbnail);
+      this.thumbnails.append(card.thumbnail);
     }
     this.overview.hidden = false;
-    Object.assign(this.bar, { max: steps.length, value: 0, hidden: false });
+    Object.assign(this.progress, { max: steps.length, value: 0, hidden: false });
     if (reasoning)
       this.plan.replaceChildren(
         make("summary", {}, "The planner’s reasoning"),
@@ -124,34 +127,34 @@ export class StoryView {
     return `The plan has ${count(steps.length, "step")}.`;
   }
 
-  #ended({ status, message, versions }) {
-    for (const card of this.cards.values()) card.leave();
+  #showEnd({ status, message, versions }) {
+    for (const card of this.cards.values()) card.storyEnded();
     this.element.ariaBusy = "false";
     this.element.dataset.status = status;
-    this.bar.hidden = true;
-    this.foot.replaceChildren(...this.#colophon(versions));
+    this.progress.hidden = true;
+    this.footer.replaceChildren(...this.#footerParts(versions));
     const ending = ENDINGS[status] ?? status;
-    return message ? `${ending} ${message}` : `${ending} ${this.#figures()}`;
+    return `${ending} ${message ?? this.#summary()}`;
   }
 
-  #figures() {
-    return `${count(this.drawn, "picture")} drawn, ${this.refused} refused.`;
+  #summary() {
+    return `${count(this.drawn, "picture")} drawn, ${this.rejected} rejected.`;
   }
 
-  #colophon(versions) {
-    const players = Object.entries(versions).map(([role, name]) =>
+  #footerParts(versions) {
+    const agents = Object.entries(versions).map(([role, name]) =>
       make("div", {}, make("dt", {}, role), make("dd", {}, name)),
     );
-    return [
-      this.id && this.cards.size ? downloads(this.id) : null,
-      players.length
-        ? make(
-            "details.versions",
-            {},
-            make("summary", {}, "Who made it"),
-            make("dl.account", {}, ...players),
-          )
-        : null,
-    ].filter(Boolean);
+    const models = make(
+      "details.versions",
+      {},
+      make("summary", {}, "Models"),
+      make("dl.facts", {}, ...agents),
+    );
+    const parts = [
+      this.id && this.cards.size ? downloadButtons(this.id) : null,
+      agents.length ? models : null,
+    ];
+    return parts.filter(Boolean);
   }
 }

@@ -1,0 +1,66 @@
+// Pictures of a request: chosen, dropped or pasted, and converted to data URIs.
+
+import { announce } from "./announcer.js";
+import { dataUri } from "./api.js";
+import { byId, count, make } from "./dom.js";
+
+const uploads = []; // {name, uri}
+
+export const uploadedUris = () => uploads.map(({ uri }) => uri);
+
+export function setUploads(pictures) {
+  uploads.splice(0, uploads.length, ...pictures);
+  show();
+}
+
+/** Lets the form accept pictures; `onError` is called with a message for each other file. */
+export function acceptUploads(form, onError) {
+  const input = byId("files");
+  const upload = (files) => add(files).catch((error) => onError(error.message));
+  input.addEventListener("change", () => {
+    upload([...input.files]);
+    input.value = ""; // the same file may be chosen again
+  });
+  form.addEventListener("paste", (event) => {
+    const files = [...event.clipboardData.files];
+    if (files.length) event.preventDefault();
+    upload(files);
+  });
+  form.addEventListener("dragover", (event) => {
+    event.preventDefault();
+    form.classList.add("drop-target");
+  });
+  form.addEventListener("dragleave", () => form.classList.remove("drop-target"));
+  form.addEventListener("drop", (event) => {
+    event.preventDefault();
+    form.classList.remove("drop-target");
+    upload([...event.dataTransfer.files]);
+  });
+}
+
+async function add(files) {
+  const wrong = files.find((file) => !byId("files").accept.split(",").includes(file.type));
+  if (wrong) throw new Error(`${wrong.name} is not a PNG, JPEG or WebP picture.`);
+  for (const file of files) uploads.push({ name: file.name, uri: await dataUri(file) });
+  if (files.length) announce(`${count(uploads.length, "picture")} added.`);
+  show();
+}
+
+function show() {
+  byId("uploads").replaceChildren(...uploads.map(uploadItem));
+}
+
+function uploadItem({ name, uri }, index) {
+  const remove = make(
+    "button.remove",
+    { type: "button", ariaLabel: `Remove picture ${index + 1}, ${name}` },
+    "×",
+  );
+  remove.addEventListener("click", () => {
+    uploads.splice(index, 1);
+    show();
+    announce(`Picture ${index + 1} removed.`);
+    byId("request").focus();
+  });
+  return make("li", {}, make("img", { src: uri, alt: `Picture ${index + 1}, ${name}` }), remove);
+}
