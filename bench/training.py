@@ -14,11 +14,12 @@ import yaml
 from PIL import Image
 
 from inference.engine.progress import NullProgress
-from training.base_model import packaged
+from training.base_model.driver import packaged_model
 from training.environments import ensure_environment
-from training.launch import LauncherSettings, launcher_of
-from training.sft import sft_job
-from training.sft.recipe import environment, read_recipe, rendered
+from training.launch.jobs import LauncherSettings
+from training.launch.launcher import create_launcher
+from training.sft.driver import sft_job
+from training.sft.recipe import environment, llamafactory_config, read_recipe
 from training.sft.settings import SftSettings
 
 ROWS = 256
@@ -89,7 +90,7 @@ def _row(before: str, after: str) -> dict[str, object]:
 def _bare(folder: Path, data: Path) -> float:
     folder.mkdir()
     python = ensure_environment("sft", "cpu")
-    config = rendered(SETTINGS, _parent(), data, ["critic"], folder)
+    config = llamafactory_config(SETTINGS, _parent(), data, ["critic"], folder)
     (folder / "config.yaml").write_text(yaml.safe_dump(config), "utf-8")
     variables = {**os.environ, **environment(read_recipe(SETTINGS), python, folder)}
     command = [python.with_name("llamafactory-cli"), "train", folder / "config.yaml"]
@@ -103,7 +104,7 @@ def _ours(folder: Path, data: Path) -> float:
 
     @dg.asset
     def trained(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
-        asyncio.run(launcher_of(LauncherSettings()).run(context, job, NullProgress()))
+        asyncio.run(create_launcher(LauncherSettings()).run(context, job, NullProgress()))
         return dg.MaterializeResult()
 
     with dg.DagsterInstance.ephemeral() as instance:
@@ -113,6 +114,6 @@ def _ours(folder: Path, data: Path) -> float:
 
 
 def _parent() -> Path:
-    folder = packaged()
+    folder = packaged_model()
     assert folder is not None
     return folder

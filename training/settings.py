@@ -1,4 +1,4 @@
-"""What may be set about training: one section per checkpoint, the launcher, when to train again."""
+"""Settings of training: one section per checkpoint, the launcher, when to train again."""
 
 from pydantic import Field, PositiveInt
 
@@ -6,17 +6,17 @@ from schemas.yaml_config import ConfigModel
 
 from .base_model.settings import BaseModelSettings
 from .grpo.settings import GrpoSettings
-from .launch import LauncherSettings
+from .launch.jobs import LauncherSettings
 from .sft.settings import SftSettings
 
 
 class AnswerSettings(ConfigModel):
-    """How long a trained agent's answers may be, and how large the pictures it sees."""
+    """Limits of a trained agent: length of its answers, size of its images."""
 
-    planner_tokens: int = Field(900, ge=1, description="Tokens of a plan at most")
-    critic_tokens: int = Field(300, ge=1, description="Tokens of a verdict at most")
+    planner_tokens: int = Field(900, ge=1, description="Longest plan in tokens")
+    critic_tokens: int = Field(300, ge=1, description="Longest verdict in tokens")
     image_max_pixels: int = Field(
-        96 * 96, ge=1024, description="Larger pictures are shrunk to this, as in training"
+        96 * 96, ge=1024, description="Larger images are shrunk to this, as in training"
     )
 
 
@@ -24,7 +24,8 @@ class TrainingSettings(ConfigModel):
     """Base model, planner and critic (paper, section 4.1)."""
 
     base_model: BaseModelSettings = Field(
-        default_factory=BaseModelSettings, description="What planner and critic start from"
+        default_factory=BaseModelSettings,
+        description="The model that planner and critic start from",
     )
     planner_sft: SftSettings = Field(
         default_factory=SftSettings, description="Supervised fine-tuning of the planner"
@@ -36,7 +37,7 @@ class TrainingSettings(ConfigModel):
         default_factory=GrpoSettings, description="Reinforcement of the critic"
     )
     answers: AnswerSettings = Field(
-        default_factory=AnswerSettings, description="How the trained agents are asked"
+        default_factory=AnswerSettings, description="How the trained agents are prompted"
     )
     side_by_side: bool = Field(
         False,
@@ -50,9 +51,9 @@ class TrainingSettings(ConfigModel):
         default_factory=lambda: dict.fromkeys(
             ("plan_valid", "verdict_accuracy_true", "verdict_accuracy_false"), 0.5
         ),
-        description="Held-out means below which an agent is not put in use: those who ask the "
-        "service would be worse off than with the profile's own agents",
+        description="Held-out means below which an agent is not promoted: the service would "
+        "get worse than with the profile's own agents",
     )
     retrain_after_rows: PositiveInt = Field(
-        2000, description="New training rows after which `retrain_when_grown` trains again"
+        2000, description="New training rows after which `retrain_when_grown` starts a training"
     )

@@ -9,7 +9,8 @@ import typer
 from .options import HomeOption
 
 if TYPE_CHECKING:
-    from training.serving import ServableAgent, ServerSettings
+    from training.serving.command import ServerSettings
+    from training.serving.models import ServableAgent
     from warehouse import Home
 
 _LINE_LENGTH = 100  # of vLLM's log, in the moving status line
@@ -43,7 +44,8 @@ def serve(
 ) -> None:
     """Serve a planner or critic with vLLM, which is installed on first use, until Ctrl-C."""
     from training import environments
-    from training.serving import ServerSettings, find_model
+    from training.serving.command import ServerSettings
+    from training.serving.models import find_model
     from warehouse import Home
 
     model = find_model(checkpoint, Home(home), version)
@@ -66,7 +68,8 @@ def serve_in_terminal(model: "ServableAgent", settings: "ServerSettings", home: 
     from rich.console import Console
     from rich.markup import escape
 
-    from training.serving import profile_lines, serve
+    from training.serving.profile import profile_lines
+    from training.serving.server import serve
 
     for stop in (signal.SIGINT, signal.SIGTERM):
         signal.signal(stop, signal.default_int_handler)

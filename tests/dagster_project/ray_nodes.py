@@ -11,7 +11,7 @@ from typing import Any
 import psutil
 
 from tests.helpers.ports import free_port
-from training.launch.processes import end_processes, marked
+from training.launch.processes import find_marked, terminate_processes
 
 _MARK = "INTERLEAVE_TEST_RAY_NODES"
 
@@ -85,7 +85,7 @@ def ray_nodes(count: int) -> Iterator[Nodes]:
             nodes.stop()
         finally:
             del os.environ[_MARK]
-            end_processes(lambda: marked(_MARK, folder), 5)
+            terminate_processes(lambda: find_marked(_MARK, folder), 5)
 
 
 def _descendants(node: Any) -> list[psutil.Process]:

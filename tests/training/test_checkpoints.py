@@ -4,9 +4,10 @@ import json
 
 import pytest
 
+from inference.backends.checkpoint.manifest import MANIFEST_FILE, CheckpointError
 from schemas.training import CHECKPOINTS
 from tests.helpers.checkpoint_rows import checkpoint_row
-from training.registry import ABOUT, RECORD, CheckpointRegistry, RegistryError
+from training.registry import RECORD, CheckpointRegistry
 
 NAME = "critic_rl_checkpoint"
 
@@ -15,12 +16,12 @@ NAME = "critic_rl_checkpoint"
 def registry(home):
     """Three versions, a to c, each with a folder."""
     registry = CheckpointRegistry(home)
-    for place, version in enumerate("abc"):
+    for day, version in enumerate("abc"):
         folder = registry.folder(NAME, version)
         folder.mkdir(parents=True)
-        (folder / ABOUT).write_text("{}")
-        (folder / RECORD).write_text(json.dumps({"files": [ABOUT]}))
-        registry.register(checkpoint_row(NAME, version, folder, day=place))
+        (folder / MANIFEST_FILE).write_text("{}")
+        (folder / RECORD).write_text(json.dumps({"files": [MANIFEST_FILE]}))
+        registry.register(checkpoint_row(NAME, version, folder, day=day))
     return registry
 
 
@@ -40,17 +41,17 @@ def test_the_promoted_version_replaces_the_one_before(registry):
     assert statuses(registry) == {"a": "candidate", "b": "promoted", "c": "candidate"}
 
 
-def test_rolling_back_goes_to_the_one_before_each_time(registry):
+def test_rolling_back_twice_returns_two_versions(registry):
     for version in "abc":
         registry.promote(NAME, version, "better")
     assert registry.roll_back(NAME, "bad in practice").version == "b"
     assert registry.roll_back(NAME, "this too").version == "a"
     assert statuses(registry) == {"a": "promoted", "b": "rejected", "c": "rejected"}
-    with pytest.raises(RegistryError, match="before a"):
+    with pytest.raises(CheckpointError, match="before a"):
         registry.roll_back(NAME, "and this")
 
 
-def test_what_was_rolled_back_can_be_promoted_again(registry):
+def test_a_rolled_back_version_can_be_promoted_again(registry):
     for version in "ab":
         registry.promote(NAME, version, "better")
     registry.roll_back(NAME, "a mistake")
@@ -59,7 +60,7 @@ def test_what_was_rolled_back_can_be_promoted_again(registry):
     assert registry.roll_back(NAME, "no, it was not").version == "a"
 
 
-def test_promoting_twice_is_promoting_once(registry):
+def test_promoting_the_promoted_version_changes_nothing(registry):
     registry.promote(NAME, "a", "first")
     registry.promote(NAME, "b", "better")
     registry.promote(NAME, "b", "again")
@@ -72,7 +73,7 @@ def test_a_rejected_version_leaves_the_promoted_one_in_use(registry):
     assert registry.promoted(NAME).version == "a"
 
 
-def test_the_history_says_when_and_why(registry):
+def test_the_history_has_time_and_reason(registry):
     registry.promote(NAME, "a", "first of its name")
     event = registry.history(NAME)[-1]
     assert (event.action, event.why) == ("promote", "first of its name")
@@ -87,25 +88,25 @@ def test_registering_again_keeps_the_status(registry):
 
 def test_a_promotion_that_was_killed_halfway_is_finished_by_the_next_command(registry):
     registry.promote(NAME, "a", "first")
-    registry._decide(NAME, "promote", "b", "killed after the journal, before the table")
+    registry._append_event(NAME, "promote", "b", "killed after the journal, before the table")
     assert registry.promoted(NAME).version == "b"
     registry.promote(NAME, "b", "again")
     assert statuses(registry) == {"a": "candidate", "b": "promoted", "c": "candidate"}
 
 
 def test_unknown_and_incomplete_versions_are_not_promoted(registry):
-    with pytest.raises(RegistryError, match=f"no checkpoint {NAME} z; there are: {NAME} a"):
+    with pytest.raises(CheckpointError, match=f"no checkpoint {NAME}@z in .*; there are: {NAME}@a"):
         registry.promote(NAME, "z", "typo")
-    (registry.folder(NAME, "a") / ABOUT).unlink()
-    with pytest.raises(RegistryError, match="incomplete"):
+    (registry.folder(NAME, "a") / MANIFEST_FILE).unlink()
+    with pytest.raises(CheckpointError, match="incomplete"):
         registry.promote(NAME, "a", "half of it")
     assert not registry.history(NAME)
 
 
-def test_a_checkpoint_is_whole_while_row_and_files_are_there(registry):
-    assert registry.whole(NAME, "a") and not registry.whole(NAME, "z")
-    about = registry.folder(NAME, "a") / ABOUT
+def test_a_checkpoint_is_complete_while_row_and_files_exist(registry):
+    assert registry.is_complete(NAME, "a") and not registry.is_complete(NAME, "z")
+    about = registry.folder(NAME, "a") / MANIFEST_FILE
     about.unlink()
     about.symlink_to("gone")
     registry.home.lake.delete(CHECKPOINTS, f"{NAME}-b")
-    assert not registry.whole(NAME, "a") and not registry.whole(NAME, "b")
+    assert not registry.is_complete(NAME, "a") and not registry.is_complete(NAME, "b")

@@ -1,4 +1,4 @@
-"""A tiny Qwen3-VL: the same classes as the 8 B model, with a few million parameters."""
+"""A tiny Qwen3-VL: the classes of the 8 B model, with 3.6 million parameters."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from inference.backends import torch_cpu_shim
 
 from .settings import Architecture, BaseModelSettings
-from .vocabulary import CHAT, build_tokenizer
+from .vocabulary import CHAT_TEMPLATE, build_tokenizer
 
 if TYPE_CHECKING:
     from transformers import (
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     )
 
 PATCH, MERGE = 16, 2
-_HEAD = 32
-_CONTEXT = 4096
+_HEAD_SIZE = 32
+_CONTEXT_LENGTH = 4096
 
 
 def build_untrained(folder: Path, settings: BaseModelSettings | None = None, seed: int = 0) -> None:
@@ -48,12 +48,12 @@ def build_model(
 
 
 def build_processor(sizes: Architecture, tokenizer: "Qwen2Tokenizer") -> "Qwen3VLProcessor":
-    """Pictures of at most `image_pixels`, cut into patches; a video processor is mandatory."""
+    """Cuts images of at most `image_pixels` into patches; a video processor is mandatory."""
     torch_cpu_shim.install()
     from transformers import Qwen2VLImageProcessor, Qwen3VLProcessor, Qwen3VLVideoProcessor
 
     smallest = (PATCH * MERGE) ** 2
-    pictures = Qwen2VLImageProcessor(
+    images = Qwen2VLImageProcessor(
         patch_size=PATCH,
         temporal_patch_size=2,
         merge_size=MERGE,
@@ -65,7 +65,10 @@ def build_processor(sizes: Architecture, tokenizer: "Qwen2Tokenizer") -> "Qwen3V
         size={"shortest_edge": 4 * smallest, "longest_edge": 8 * sizes.image_pixels}
     )
     return Qwen3VLProcessor(
-        image_processor=pictures, tokenizer=tokenizer, video_processor=videos, chat_template=CHAT
+        image_processor=images,
+        tokenizer=tokenizer,
+        video_processor=videos,
+        chat_template=CHAT_TEMPLATE,
     )
 
 
@@ -78,13 +81,13 @@ def _config(sizes: Architecture, tokenizer: "Qwen2Tokenizer") -> "Qwen3VLConfig"
         video_token_id=_id(tokenizer, "<|video_pad|>"),
         vision_start_token_id=_id(tokenizer, "<|vision_start|>"),
         vision_end_token_id=_id(tokenizer, "<|vision_end|>"),
-        text_config=_text(sizes, tokenizer),
-        vision_config=_vision(sizes),
+        text_config=_text_config(sizes, tokenizer),
+        vision_config=_vision_config(sizes),
     )
 
 
-def _text(sizes: Architecture, tokenizer: "Qwen2Tokenizer") -> dict[str, Any]:
-    heads = sizes.hidden // _HEAD
+def _text_config(sizes: Architecture, tokenizer: "Qwen2Tokenizer") -> dict[str, Any]:
+    heads = sizes.hidden // _HEAD_SIZE
     return {
         "vocab_size": -(-len(tokenizer) // 64) * 64,
         "hidden_size": sizes.hidden,
@@ -92,13 +95,13 @@ def _text(sizes: Architecture, tokenizer: "Qwen2Tokenizer") -> dict[str, Any]:
         "num_hidden_layers": sizes.layers,
         "num_attention_heads": heads,
         "num_key_value_heads": max(1, heads // 2),
-        "head_dim": _HEAD,
-        "max_position_embeddings": _CONTEXT,
+        "head_dim": _HEAD_SIZE,
+        "max_position_embeddings": _CONTEXT_LENGTH,
         "tie_word_embeddings": True,
         "bos_token_id": None,
         "eos_token_id": _id(tokenizer, "<|im_end|>"),
         "pad_token_id": _id(tokenizer, "<|endoftext|>"),
-        # the sections (time, height, width) must sum to half a head
+        # the sections (time, height, width) must sum to half a head's size
         "rope_parameters": {
             "rope_type": "default",
             "rope_theta": 10000.0,
@@ -108,7 +111,7 @@ def _text(sizes: Architecture, tokenizer: "Qwen2Tokenizer") -> dict[str, Any]:
     }
 
 
-def _vision(sizes: Architecture) -> dict[str, Any]:
+def _vision_config(sizes: Architecture) -> dict[str, Any]:
     return {
         "depth": sizes.vision_layers,
         "hidden_size": sizes.vision_hidden,

@@ -1,4 +1,4 @@
-"""Lessons as tensors, in Qwen's chat format."""
+"""Samples as tensors, in Qwen's chat format."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -7,15 +7,17 @@ import numpy as np
 from PIL import Image
 
 from .architecture import MERGE, PATCH
-from .pretraining_samples import MARKS, Lesson
+from .pretraining_samples import MARKS, TrainingSample
 
 if TYPE_CHECKING:
     import torch
     from transformers import Qwen2Tokenizer
 
+_IGNORED = -100  # label that the loss leaves out
 
-class SampleBatches:
-    """Lessons as padded tensors; the loss counts the answers alone."""
+
+class Collator:
+    """Makes padded tensors of samples; only answers count in the loss."""
 
     def __init__(self, tokenizer: "Qwen2Tokenizer") -> None:
         self._tokenizer = tokenizer
@@ -24,72 +26,68 @@ class SampleBatches:
         text = {token: str(tokenizer.decode([token])) for token in ids.values()}
         self._marks = {token for token, words in text.items() if words.strip(" ,.\n") in MARKS}
 
-    def of(self, lessons: Sequence[Lesson]) -> dict[str, Any]:
-        """Model inputs: ids, mask, labels of shape (lessons, length); patches of any pictures."""
+    def __call__(self, samples: Sequence[TrainingSample]) -> dict[str, Any]:
+        """Model inputs: ids, mask, labels of shape (samples, length); patches of any images."""
         import torch
 
-        turns = [self._turns(lesson) for lesson in lessons]
-        length = max(len(asked) + len(answered) for asked, answered in turns)
+        turns = [self._turns(sample) for sample in samples]
+        length = max(len(prompt) + len(answer) for prompt, answer in turns)
         ids = torch.full((len(turns), length), self._pad)
-        mask, labels = torch.zeros_like(ids), torch.full_like(ids, -100)
-        for row, (asked, answered) in enumerate(turns):
-            end = len(asked) + len(answered)
-            ids[row, :end] = torch.tensor(asked + answered)
+        mask, labels = torch.zeros_like(ids), torch.full_like(ids, _IGNORED)
+        for row, (prompt, answer) in enumerate(turns):
+            end = len(prompt) + len(answer)
+            ids[row, :end] = torch.tensor(prompt + answer)
             mask[row, :end] = 1
-            labels[row, len(asked) : end] = torch.tensor(self._learned(answered, lessons[row]))
+            labels[row, len(prompt) : end] = torch.tensor(self._labels(answer, samples[row]))
         inputs = {"input_ids": ids, "attention_mask": mask, "labels": labels}
-        if pictures := [picture for lesson in lessons for picture in lesson.pictures]:
-            inputs |= {"mm_token_type_ids": (ids == self._image).long(), **pixels(pictures)}
+        if images := [image for sample in samples for image in sample.images]:
+            inputs |= {"mm_token_type_ids": (ids == self._image).long(), **pixels(images)}
         return inputs
 
-    def _learned(self, answered: list[int], lesson: Lesson) -> list[int]:
-        """The answer, with -100 for tokens that do not count."""
-        if not lesson.marks_only:
-            return answered
-        return [token if token in self._marks else -100 for token in answered]
+    def length(self, sample: TrainingSample) -> int:
+        """Tokens of a sample."""
+        return sum(map(len, self._turns(sample)))
 
-    def length(self, lesson: Lesson) -> int:
-        """Tokens of a lesson."""
-        return sum(map(len, self._turns(lesson)))
+    def _labels(self, answer: list[int], sample: TrainingSample) -> list[int]:
+        if not sample.marks_only:
+            return answer
+        return [token if token in self._marks else _IGNORED for token in answer]
 
-    def _turns(self, lesson: Lesson) -> tuple[list[int], list[int]]:
-        """Ids of the user's turn and of the answer, in Qwen's chat format."""
-        marks = "".join(
-            f"<|vision_start|>{'<|image_pad|>' * _tokens(picture)}<|vision_end|>"
-            for picture in lesson.pictures
+    def _turns(self, sample: TrainingSample) -> tuple[list[int], list[int]]:
+        """Token ids of the user's turn and of the answer."""
+        images = "".join(
+            f"<|vision_start|>{'<|image_pad|>' * _visual_tokens(image)}<|vision_end|>"
+            for image in sample.images
         )
-        word = "\nGoal" if lesson.pictures else "Request"
-        question = f"{word}: {lesson.question}" if lesson.question else ""
-        asked = f"<|im_start|>user\n{marks}{question}<|im_end|>\n<|im_start|>assistant\n"
-        answered = f"{lesson.answer}<|im_end|>"
-        return self._ids(asked), self._ids(answered)
+        label = "\nGoal" if sample.images else "Request"
+        question = f"{label}: {sample.question}" if sample.question else ""
+        prompt = f"<|im_start|>user\n{images}{question}<|im_end|>\n<|im_start|>assistant\n"
+        return self._ids(prompt), self._ids(f"{sample.answer}<|im_end|>")
 
     def _ids(self, text: str) -> list[int]:
         return list(self._tokenizer(text)["input_ids"])
 
 
-def _tokens(picture: Image.Image) -> int:
-    """Visual tokens of a picture."""
+def _visual_tokens(image: Image.Image) -> int:
     side = PATCH * MERGE
-    return (picture.width // side) * (picture.height // side)
+    return (image.width // side) * (image.height // side)
 
 
-def pixels(pictures: Sequence[Image.Image]) -> "dict[str, torch.Tensor]":
+def pixels(images: Sequence[Image.Image]) -> "dict[str, torch.Tensor]":
     """Patches as Qwen's image processor cuts them: (all patches, channels x 2 frames x 16 x 16)."""
     import torch
 
-    cut = [_patches(picture) for picture in pictures]
-    grids = [(1, p.height // PATCH, p.width // PATCH) for p in pictures]
+    grids = [(1, image.height // PATCH, image.width // PATCH) for image in images]
     return {
-        "pixel_values": torch.from_numpy(np.concatenate(cut)),
+        "pixel_values": torch.from_numpy(np.concatenate([_patches(image) for image in images])),
         "image_grid_thw": torch.tensor(grids),
     }
 
 
-def _patches(picture: Image.Image) -> np.ndarray:
-    pixels = np.asarray(picture, dtype=np.float32).transpose(2, 0, 1) / 127.5 - 1
-    channels, rows, columns = 3, picture.height // PATCH, picture.width // PATCH
-    frames = np.broadcast_to(pixels, (2, *pixels.shape))
+def _patches(image: Image.Image) -> np.ndarray:
+    values = np.asarray(image, dtype=np.float32).transpose(2, 0, 1) / 127.5 - 1
+    channels, rows, columns = 3, image.height // PATCH, image.width // PATCH
+    frames = np.broadcast_to(values, (2, *values.shape))
     blocks = frames.reshape(
         2, channels, rows // MERGE, MERGE, PATCH, columns // MERGE, MERGE, PATCH
     )

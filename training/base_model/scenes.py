@@ -1,7 +1,7 @@
-"""Random stages of the sketch world: scenes, edits in words, and scenes after them.
+"""Random edits of the sketch world: a scene, edits in words, and the scene after them.
 
-Nothing here comes from the prompt bank: things, colours, places and edits are drawn by chance, so
-the lessons know no story.
+Nothing comes from the prompt bank: objects, colours, places and edits are random, so that
+pretraining has seen no story.
 """
 
 from collections.abc import Sequence
@@ -32,111 +32,115 @@ from inference.sketch_world.scene import (
 from inference.sketch_world.scene_edits import carry_out
 from inference.sketch_world.seeded_random import KeyedRandom, happens, pick, random_by
 
-_MOST_THINGS = 6
+_MAX_THINGS = 6
+_EDIT_COUNTS = (1, 1, 2, 2, 3)
+# Rates of samples
 _FROM_SCRATCH = 0.25
-_EDITS = (1, 1, 2, 2, 3)
+_BLANK_PAIR = 0.12
 _MISTAKE = 0.5
-_FLAW = 0.25
-_BLANK = 0.12
-_CHANGING = 0.25
 _SURPRISE = 0.6
-_SURPRISING = 0.5
-_APPEARING = 0.06
+_FLAW = 0.25
+# Rates of cells
+_PAIR_CHANGE = 0.25
+_SURPRISE_CHANGE = 0.5
+_NEW_THING = 0.06
 
 
 class EditSample:
-    """What there was, what was asked for and what came of it; everything by `seed`.
+    """A scene, the requested scene and the actual result of an edit, by `seed`.
 
     Args:
-        surprises: what came of it mostly differs from what was asked for, in many places.
+        surprises: the result mostly differs from the request, in many cells.
     """
 
     def __init__(self, seed: int, surprises: bool = False) -> None:
         self._rng = random_by("stage", seed)
-        self._chance = KeyedRandom(f"stage {seed}")
+        self._keyed_random = KeyedRandom(f"stage {seed}")
         self.before = None if happens(self._rng, _FROM_SCRATCH) else _scene(self._rng, 1)
         self._edits = _edits(self.before, self._rng)
-        self.wanted = _carried_out(self._edits, self.before or Scene())
-        surprised = surprises and happens(self._rng, _SURPRISE)
-        changed = _changed(self.wanted, self._rng, _SURPRISING) if surprised else None
-        self.after = changed or self._outcome()
+        self.target = _carry_out_all(self._edits, self.before or Scene())
+        if surprises and happens(self._rng, _SURPRISE):
+            self.after = _change(self.target, self._rng, _SURPRISE_CHANGE)
+        else:
+            self.after = self._edit_result()
         self.flaws = _flaws(self.after, self._rng)
 
     @cached_property
     def goal(self) -> str:
-        """The edits in words: a prompt that can be read in one way only."""
-        tell = self._chance.happens
-        manner = PromptStyle(
+        """The edits in words: an unambiguous prompt."""
+        chance = self._keyed_random.happens
+        style = PromptStyle(
             places=True,
-            colours=tell(0.6, "colours"),
-            keep=self.before is not None and tell(0.35, "keep"),
-            relations=tell(0.3, "relations"),
+            colours=chance(0.6, "colours"),
+            keep=self.before is not None and chance(0.35, "keep"),
+            relations=chance(0.3, "relations"),
         )
-        return word(self._edits, self.before, manner, self._chance, settled=True)
+        return word(self._edits, self.before, style, self._keyed_random, settled=True)
 
-    def _outcome(self) -> Scene:
-        """The wanted scene, or one with a mistake."""
+    def _edit_result(self) -> Scene:
+        """The target, or a scene with a mistake."""
         if not happens(self._rng, _MISTAKE):
-            return self.wanted
+            return self.target
         before = self.before or Scene()
         if self.before and happens(self._rng, 0.4):
-            return collateral(before, self.wanted, self._rng)
+            return collateral(before, self.target, self._rng)
         return _with_a_mistake(self._edits, before, self._rng)
 
 
 class EditPair:
-    """Two pictures of one place, between which several things may have changed; by `seed`."""
+    """Two scenes, of which the second changes some objects of the first; by `seed`."""
 
     def __init__(self, seed: int) -> None:
         rng = random_by("pair", seed)
-        self.before = None if happens(rng, _BLANK) else _scene(rng, 1)
-        self.after = _changed(self.before, rng, _CHANGING) if self.before else _scene(rng, 0)
+        self.before = None if happens(rng, _BLANK_PAIR) else _scene(rng, 1)
+        self.after = _change(self.before, rng, _PAIR_CHANGE) if self.before else _scene(rng, 0)
         self.flaws = _flaws(self.after, rng)
 
 
-def _changed(scene: Scene, rng: np.random.Generator, share: float) -> Scene:
-    """The scene with a share of its things, a free cell or its background changed by chance."""
+def _change(scene: Scene, rng: np.random.Generator, share: float) -> Scene:
+    """The scene with a share of its objects, free cells or its background changed."""
     cells = {
-        cell: altered(thing, rng) if happens(rng, share) else thing
+        cell: altered_thing(thing, rng) if happens(rng, share) else thing
         for cell, thing in scene.cells.items()
     }
-    new = {cell: anything(rng) for cell in scene.free_cells() if happens(rng, _APPEARING)}
-    elsewhere = happens(rng, share / 2)
-    background = pick(rng, BACKGROUNDS) if elsewhere else scene.background
-    kept = {cell: thing for cell, thing in cells.items() if thing is not None}
-    return Scene(background, kept | new)
+    new = {cell: random_thing(rng) for cell in scene.free_cells() if happens(rng, _NEW_THING)}
+    background = pick(rng, BACKGROUNDS) if happens(rng, share / 2) else scene.background
+    present = {cell: thing for cell, thing in cells.items() if thing is not None}
+    return Scene(background, present | new)
 
 
-def altered(thing: Thing | None, rng: np.random.Generator) -> Thing | None:
-    """Nothing, or something else that may share its kind or its colour (by chance even both)."""
+def altered_thing(thing: Thing | None, rng: np.random.Generator) -> Thing | None:
+    """Nothing, or an object that may share the kind or the colour (rarely both)."""
     if thing is None:
-        return anything(rng)
+        return random_thing(rng)
     kind, others = KINDS[thing.kind], list(KINDS.values())
     recoloured = Thing(kind.name, pick(rng, kind.colours))
-    alike = [other for other in others if thing.colour in other.colours]
-    return pick(rng, [None, recoloured, Thing(pick(rng, alike).name, thing.colour), anything(rng)])
+    same_colour = Thing(
+        pick(rng, [other for other in others if thing.colour in other.colours]).name, thing.colour
+    )
+    return pick(rng, [None, recoloured, same_colour, random_thing(rng)])
 
 
-def _carried_out(edits: Sequence[Edit], before: Scene) -> Scene:
+def _carry_out_all(edits: Sequence[Edit], before: Scene) -> Scene:
     """The scene after exact edits, one after the other."""
     return carry_out(Command(tuple(edits)), before, lambda _, options: options[0]).scene
 
 
 def _with_a_mistake(edits: Sequence[Edit], before: Scene, rng: np.random.Generator) -> Scene:
-    """The scene after edits of which one went wrong or was not done at all."""
+    """The scene after edits of which one was wrong or not done."""
     number = int(rng.integers(len(edits)))
-    scene = _carried_out(edits[:number], before)
-    return _carried_out(edits[number + 1 :], _spoilt(edits[number], scene, rng) or scene)
+    scene = _carry_out_all(edits[:number], before)
+    return _carry_out_all(edits[number + 1 :], _wrong_edit(edits[number], scene, rng) or scene)
 
 
 def _scene(rng: np.random.Generator, fewest: int) -> Scene:
-    count = int(rng.integers(fewest, _MOST_THINGS + 1))
+    count = int(rng.integers(fewest, _MAX_THINGS + 1))
     cells = rng.permutation(9)[:count]
-    return Scene(pick(rng, BACKGROUNDS), {int(cell): anything(rng) for cell in cells})
+    return Scene(pick(rng, BACKGROUNDS), {int(cell): random_thing(rng) for cell in cells})
 
 
-def anything(rng: np.random.Generator) -> Thing:
-    """Anything the world can draw, rather often in its usual colour."""
+def random_thing(rng: np.random.Generator) -> Thing:
+    """A random object, in its usual colour in at least 40 % of cases."""
     kind = KINDS[pick(rng, list(KINDS))]
     usual = happens(rng, 0.4)
     return Thing(kind.name, kind.colours[0] if usual else pick(rng, kind.colours))
@@ -148,9 +152,9 @@ def _edits(before: Scene | None, rng: np.random.Generator) -> list[Edit]:
         scene = _scene(rng, 0)
         return [creation(Scene(scene.background, dict(list(scene.cells.items())[:4])))]
     edits: list[Edit] = []
-    for _ in range(pick(rng, _EDITS)):
+    for _ in range(pick(rng, _EDIT_COUNTS)):
         edits.append(_edit(before, rng))
-        before = _carried_out(edits[-1:], before)
+        before = _carry_out_all(edits[-1:], before)
     return edits
 
 
@@ -166,7 +170,7 @@ def _target(scene: Scene, rng: np.random.Generator) -> Target:
 
 
 def _add(scene: Scene, rng: np.random.Generator) -> Edit:
-    thing = anything(rng)
+    thing = random_thing(rng)
     return Add(thing.kind, thing.colour, GridPlace(cell=pick(rng, scene.free_cells())))
 
 
@@ -181,7 +185,7 @@ def _recolour(scene: Scene, rng: np.random.Generator) -> Edit:
 
 
 def _replace(scene: Scene, rng: np.random.Generator) -> Edit:
-    target, thing = _target(scene, rng), anything(rng)
+    target, thing = _target(scene, rng), random_thing(rng)
     if thing.kind == target.kind:
         return _add(scene, rng)
     return Replace(target, thing.kind, thing.colour)
@@ -195,31 +199,31 @@ def _set_background(scene: Scene, rng: np.random.Generator) -> Edit:
     return SetBackground(pick(rng, [name for name in BACKGROUNDS if name != scene.background]))
 
 
-def _spoilt(edit: Edit, before: Scene, rng: np.random.Generator) -> Scene | None:
-    """The scene after the edit went wrong in one way; None: it was not done at all."""
+def _wrong_edit(edit: Edit, before: Scene, rng: np.random.Generator) -> Scene | None:
+    """The scene after the edit with one mistake; None: it was not done."""
     if isinstance(edit, Create):
-        return _spoilt_creation(edit, rng)
-    ways = (
+        return _wrong_creation(edit, rng)
+    mistakes = (
         wrong_kind(edit, rng),
         wrong_colour(edit, rng),
-        wrong_place(edit, _cells(edit), before, rng),
+        wrong_place(edit, _target_cells(edit), before, rng),
     )
-    possible = [way for way in ways if way is not None]
-    return _carried_out([pick(rng, possible)], before) if possible else None
+    possible = [mistake for mistake in mistakes if mistake is not None]
+    return _carry_out_all([pick(rng, possible)], before) if possible else None
 
 
-def _spoilt_creation(edit: Create, rng: np.random.Generator) -> Scene:
-    scene = _carried_out([edit], Scene())
+def _wrong_creation(edit: Create, rng: np.random.Generator) -> Scene:
+    scene = _carry_out_all([edit], Scene())
     if not scene.cells or happens(rng, 0.2):
         return Scene(pick(rng, BACKGROUNDS), scene.cells)
     cell = pick(rng, sorted(scene.cells))
     if happens(rng, 0.3):
         return scene.with_cell(cell, None)
-    return scene.with_cell(cell, anything(rng))
+    return scene.with_cell(cell, random_thing(rng))
 
 
-def _cells(edit: Edit) -> set[int]:
-    """Where the edit would be right."""
+def _target_cells(edit: Edit) -> set[int]:
+    """The cells that an exact edit changes."""
     match edit:
         case Add(place=place) | Move(place=place):
             return {place.cell} if place.cell is not None else set()

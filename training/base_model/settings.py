@@ -1,4 +1,4 @@
-"""What may be set about the base model."""
+"""Settings of the base model."""
 
 from typing import Literal
 
@@ -17,26 +17,28 @@ class Architecture(ConfigModel):
     vision_layers: int = Field(2, ge=1, description="Layers of the vision tower")
     vocabulary: int = Field(2048, ge=512, description="Entries that the BPE is trained to")
     image_pixels: int = Field(
-        96 * 96, description="Pixels of a picture at most; a visual token covers 32 x 32"
+        96 * 96, description="Largest image in pixels; a visual token covers 32 x 32"
     )
 
 
-class Lessons(ConfigModel):
-    """How the tiny model is taught to see and to read, before it is anybody's agent."""
+class PretrainingSettings(ConfigModel):
+    """Pretraining of the tiny model: to see and to read, before it is fine-tuned as an agent."""
 
     sight_steps: int = Field(1200, ge=0, description="Optimizer steps of the vision tower alone")
-    sight_batch: int = Field(64, ge=1, description="Pictures per step of these")
+    sight_batch: int = Field(64, ge=1, description="Images per step of these")
     sight_learning_rate: float = Field(2e-3, gt=0, description="Their peak learning rate")
     steps: int = Field(2400, ge=1, description="Optimizer steps of the whole model")
     batch: int = Field(32, ge=1, description="Samples per step of these")
     learning_rate: float = Field(1e-3, gt=0, description="Their peak learning rate")
     drill_steps: int = Field(
-        600, ge=0, description="Optimizer steps of drills, with readings and lessons beside them"
+        600, ge=0, description="Optimizer steps of drills, mixed with readings and image samples"
     )
     surprise_steps: int = Field(
-        1200, ge=0, description="Optimizer steps of lessons whose outcome mostly surprises"
+        1200,
+        ge=0,
+        description="Optimizer steps of image samples whose result mostly differs from the request",
     )
-    seed: int = Field(0, description="Weights, lessons and their order follow from it")
+    seed: int = Field(0, description="Seed of weights, samples and their order")
     threads: int = Field(2, ge=1, description="CPU threads")
 
 
@@ -45,12 +47,14 @@ class BaseModelSettings(ConfigModel):
 
     source: Literal["packaged", "train", "huggingface"] = Field(
         "packaged",
-        description="packaged: the tiny model shipped with the project; train: teach one from "
-        "scratch, as the shipped one was; huggingface: a model by id or path",
+        description="packaged: the tiny model shipped with the project; train: pretrain one "
+        "from scratch, as the shipped one was; huggingface: a model by id or path",
     )
     model: str | None = Field(None, description="huggingface: id or path of the model")
-    revision: str | None = Field(None, description="huggingface: commit that is meant")
+    revision: str | None = Field(None, description="huggingface: commit of the model")
     architecture: Architecture = Field(
         default_factory=Architecture, description="Sizes of the tiny model"
     )
-    lessons: Lessons = Field(default_factory=Lessons, description="How the tiny model is taught")
+    lessons: PretrainingSettings = Field(
+        default_factory=PretrainingSettings, description="How the tiny model is pretrained"
+    )

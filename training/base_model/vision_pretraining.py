@@ -1,8 +1,8 @@
-"""The first lessons: what is in each cell of a picture, told to the vision tower alone.
+"""Pretraining of the vision tower alone: probes classify every cell of an image.
 
-Captions alone teach shapes slowly, since a word of them says little about a picture. Here every
-visual token is asked at once for its cell's kind, colour, flaw and background, through linear
-probes that are thrown away afterwards, so the language model finds it all said plainly.
+Captions alone teach shapes slowly, since each of their words says little about an image. Here
+linear probes predict from every visual token its cell's kind, colour, flaw and background. They are
+discarded afterwards: the tokens then encode all of it linearly for the language model.
 """
 
 from collections.abc import Sequence
@@ -16,39 +16,39 @@ from inference.sketch_world.renderer import Flaws
 from inference.sketch_world.scene import Scene
 from inference.sketch_world.seeded_random import happens, pick, random_by
 
-from .pretraining_samples import FLAWS, picture
-from .scenes import anything
+from .pretraining_samples import FLAWS, render_sample
+from .scenes import random_thing
 
 if TYPE_CHECKING:
     import torch
 
-_TAKEN = 0.7
-_FLAW = 0.15
-_NOTHING = 0  # index of "nothing here" among kinds and colours
+_OCCUPIED = 0.7  # share of cells
+_FLAW = 0.15  # share of crooked, and of blemished cells
+_NOTHING = 0  # index of an empty cell among kinds and colours
 
 
 @dataclass(frozen=True)
 class CellSample:
-    """A picture and, for each of its nine cells, an index per question."""
+    """An image and the class indices of its nine cells."""
 
-    picture: Image.Image
+    image: Image.Image
     kinds: tuple[int, ...]
     colours: tuple[int, ...]
     flaws: tuple[int, ...]
     background: int
 
 
-def sight(seed: int) -> CellSample:
-    """A crowded picture by seed."""
+def cell_sample(seed: int) -> CellSample:
+    """A crowded image by seed."""
     rng = random_by("sight", seed)
-    cells = {cell: anything(rng) for cell in range(9) if happens(rng, _TAKEN)}
+    cells = {cell: random_thing(rng) for cell in range(9) if happens(rng, _OCCUPIED)}
     scene = Scene(pick(rng, BACKGROUNDS), cells)
     crooked = [cell for cell in cells if happens(rng, _FLAW)]
     blemished = [c for c in range(9) if c not in crooked and happens(rng, _FLAW)]
     flaws = Flaws(crooked, blemished, seed)
     kinds, colours = list(KINDS), list(COLOURS)
     return CellSample(
-        picture(scene, flaws, seed),
+        render_sample(scene, flaws, seed),
         tuple(1 + kinds.index(cells[c].kind) if c in cells else _NOTHING for c in range(9)),
         tuple(1 + colours.index(cells[c].colour) if c in cells else _NOTHING for c in range(9)),
         tuple(1 if c in crooked else 2 if c in blemished else 0 for c in range(9)),
@@ -70,34 +70,34 @@ class Probes:
             )
 
     def loss(
-        self, tokens: "Sequence[torch.Tensor]", sights: Sequence[CellSample]
+        self, tokens: "Sequence[torch.Tensor]", samples: Sequence[CellSample]
     ) -> "torch.Tensor":
-        """Mean cross entropy over cells and questions, summed over both kinds of tokens.
+        """Mean cross entropy over cells, summed over classifications and both kinds of tokens.
 
         Args:
-            tokens: two tensors of shape (9 x pictures, width).
+            tokens: two tensors of shape (9 x images, width).
         """
         import torch
 
-        answers = _answers(sights)
+        classes = _classes(samples)
         losses = [
-            torch.nn.functional.cross_entropy(scores.float(), answer)
+            torch.nn.functional.cross_entropy(scores.float(), indices)
             for layer, features in zip(self.layers, tokens, strict=True)
-            for scores, answer in zip(
-                layer(features).split(self._sizes, dim=1), answers, strict=True
+            for scores, indices in zip(
+                layer(features).split(self._sizes, dim=1), classes, strict=True
             )
         ]
         return torch.stack(losses).sum()
 
 
-def _answers(sights: Sequence[CellSample]) -> "list[torch.Tensor]":
-    """Indices of kinds, colours, flaws and backgrounds, each of shape (9 x pictures,)."""
+def _classes(samples: Sequence[CellSample]) -> "list[torch.Tensor]":
+    """Indices of kinds, colours, flaws and backgrounds, each of shape (9 x images,)."""
     import torch
 
     columns = (
-        [index for sight in sights for index in sight.kinds],
-        [index for sight in sights for index in sight.colours],
-        [index for sight in sights for index in sight.flaws],
-        [sight.background for sight in sights for _ in range(9)],
+        [index for sample in samples for index in sample.kinds],
+        [index for sample in samples for index in sample.colours],
+        [index for sample in samples for index in sample.flaws],
+        [sample.background for sample in samples for _ in range(9)],
     )
     return [torch.tensor(column) for column in columns]

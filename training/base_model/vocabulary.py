@@ -1,7 +1,7 @@
 """The tiny model's tokenizer: a byte-level BPE trained on the world's text.
 
-It has the special tokens of Qwen3-VL, so that every tool takes it for one. Set phrases of the
-agents' answers are single tokens: a tiny model then spends its steps on what varies.
+It has the special tokens of Qwen3-VL, so that every tool accepts it. Fixed phrases of the agents'
+answers are single tokens, so that a tiny model spends its decoding steps on what varies.
 """
 
 import json
@@ -13,7 +13,7 @@ from inference.agent_prompts.formatting import PLAN_KEY, REFINE_KEY, SUCCESS_KEY
 from inference.sketch_world.object_catalog import COLOURS, PLACES
 from inference.sketch_world.story_catalog import load_catalog
 
-from .pretraining_samples import FLAWS, request_words, written
+from .pretraining_samples import FLAWS, request_words, sample_texts
 
 if TYPE_CHECKING:
     from transformers import Qwen2Tokenizer
@@ -23,7 +23,7 @@ SPECIAL = (
     *("<|box_start|>", "<|box_end|>", "<|quad_start|>", "<|quad_end|>", "<|vision_start|>"),
     *("<|vision_end|>", "<|vision_pad|>", "<|image_pad|>", "<|video_pad|>"),
 )
-# Plain tokens, which survive `skip_special_tokens`.
+# Ordinary tokens, which `skip_special_tokens` does not remove.
 THINKING = ("<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>")
 TAGS = ("<think>", "</think>", "<answer>", "</answer>")
 SCAFFOLD = (
@@ -58,7 +58,7 @@ PHRASES = (
     "The step failed.",
     " Keep everything else unchanged.",
 )
-CHAT = (
+CHAT_TEMPLATE = (
     "{%- for m in messages %}{{- '<|im_start|>' + m.role + '\\n' }}"
     "{%- if m.content is string %}{{- m.content }}{%- else %}{%- for c in m.content %}"
     "{%- if c.type == 'image' %}{{- '<|vision_start|><|image_pad|><|vision_end|>' }}"
@@ -67,14 +67,14 @@ CHAT = (
     "{%- endfor %}{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}"
 )
 _SAMPLES = 4000
-_EMPHASIS = 60
+_REQUEST_WORD_COUNT = 60
 
 
 def build_tokenizer(entries: int) -> "Qwen2Tokenizer":
     """A tokenizer with `entries` BPE entries, trained on the world's text."""
     from transformers import Qwen2Tokenizer
 
-    vocabulary, merges = _trained(entries)
+    vocabulary, merges = _train_bpe(entries)
     tokenizer = Qwen2Tokenizer(
         vocab=vocabulary,
         merges=list(merges),  # type: ignore[arg-type]  # pairs, as tokenizer.json has them
@@ -85,12 +85,12 @@ def build_tokenizer(entries: int) -> "Qwen2Tokenizer":
     )
     tokenizer.add_special_tokens({"additional_special_tokens": list(SPECIAL)})
     tokenizer.add_tokens([*THINKING, *TAGS, *SCAFFOLD, *PHRASES])
-    tokenizer.chat_template = CHAT
+    tokenizer.chat_template = CHAT_TEMPLATE
     return tokenizer
 
 
 @cache
-def _trained(entries: int) -> tuple[dict[str, int], tuple[tuple[str, str], ...]]:
+def _train_bpe(entries: int) -> tuple[dict[str, int], tuple[tuple[str, str], ...]]:
     """Entries and merges of a byte-level BPE that splits text as Qwen's does."""
     from tokenizers import Tokenizer, models, pre_tokenizers, trainers
     from transformers import Qwen2Tokenizer
@@ -107,14 +107,14 @@ def _trained(entries: int) -> tuple[dict[str, int], tuple[tuple[str, str], ...]]
 
 
 def _request_words() -> Iterator[str]:
-    """Words in which people ask, which the world itself has few of: as often as its own words."""
+    """Words of requests, repeated to be as frequent as the world's own words."""
     for word in request_words():
         yield f"{word.capitalize()} {word}"
-        yield f" {word}" * _EMPHASIS
+        yield f" {word}" * _REQUEST_WORD_COUNT
 
 
 def world_text() -> Iterator[str]:
-    """Sentences of the world: its stories with their slots filled, and commands of all sorts."""
+    """Sentences of the world: its stories with filled slots, request words, texts of samples."""
     for story in load_catalog().stories.values():
         for values, _ in zip(story.fillings(), range(40), strict=False):
             for step in story.told(values):
@@ -124,4 +124,4 @@ def world_text() -> Iterator[str]:
     yield " ".join(COLOURS)
     yield from _request_words()
     for number in range(_SAMPLES):
-        yield from written(number)
+        yield from sample_texts(number)

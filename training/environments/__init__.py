@@ -1,4 +1,4 @@
-"""One pinned environment for each trainer and for vLLM, made on first use."""
+"""One pinned virtual environment for each trainer and for vLLM, installed on first use."""
 
 from .environments import Hardware, Purpose, ensure_environment, environment_of, gpus
 

@@ -1,20 +1,19 @@
 """verl's metrics and the reward service's rollouts as progress, one point a step."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-import orjson
-
 from warehouse import Journal
 
-from ..launch import TrainingProgress
-from ..rewards.rollouts import Rollout, summary
+from ..launch.jobs import TrainingProgress
+from ..rewards.rollouts import Rollout, summarize
+from ..trainer_output import LogFollower
 from .settings import GrpoSettings
 
-_RECENT = 20  # steps whose duration foretells the rest
-# What a curve is called, and verl's name for it.
+_SPEED_STEPS = 20  # newest steps whose median duration predicts the remaining time
+# Name of a curve -> verl's metric.
 _EXTRA = {
     "entropy": "actor/entropy_loss",
     "kl": "actor/kl_loss",
@@ -29,11 +28,11 @@ _EXTRA = {
 }
 
 
-class GrpoLogFollower:
+class GrpoLogFollower(LogFollower):
     """Reads verl's metrics file as it grows.
 
     Args:
-        rollouts: the rewarded rollouts of a step.
+        rollouts: the rewarded rollouts of a step; none where another process rewarded them.
     """
 
     def __init__(
@@ -43,47 +42,34 @@ class GrpoLogFollower:
         settings: GrpoSettings,
         rollouts: Callable[[int], list[Rollout]],
     ) -> None:
-        self._metrics, self._total, self._settings = metrics, total, settings
-        self._rollouts = rollouts
-        self._read = 0
+        super().__init__(metrics)
+        self._total, self._settings, self._rollouts = total, settings, rollouts
         self._seconds: list[float] = []
 
-    def new(self) -> Iterator[TrainingProgress]:
-        """The steps that have ended since the last call."""
-        if not self._metrics.is_file():
-            return
-        with self._metrics.open("rb") as stream:
-            stream.seek(self._read)
-            lines = [line for line in stream if line.endswith(b"\n")]
-        for line in lines:
-            self._read += len(line)
-            record = orjson.loads(line)
-            yield self._progress(record["step"], record["data"])
-
-    def _progress(self, step: int, data: dict[str, Any]) -> TrainingProgress:
-        seconds = float(data["timing_s/step"])
+    def _point(self, record: dict[str, Any]) -> TrainingProgress:
+        step, metrics = record["step"], record["data"]
+        seconds = float(metrics["timing_s/step"])
         self._seconds.append(seconds)
-        left = (self._total - step) * median(self._seconds[-_RECENT:])
-        numbers = {name: data.get(key) for name, key in _EXTRA.items()}
-        known = {name: float(number) for name, number in numbers.items() if number is not None}
+        values = {name: metrics.get(key) for name, key in _EXTRA.items()}
+        extra = {name: float(value) for name, value in values.items() if value is not None}
         rollouts = self._rollouts(step)
         return TrainingProgress(
             step=step,
             total=self._total,
-            loss=data.get("actor/pg_loss"),
-            reward=summary(rollouts).reward if rollouts else None,
-            learning_rate=data.get("actor/lr"),
+            loss=metrics.get("actor/pg_loss"),
+            reward=summarize(rollouts).reward if rollouts else None,
+            learning_rate=metrics.get("actor/lr"),
             samples_per_second=self._settings.batch * self._settings.n / seconds,
-            seconds_left=left,
-            extra=known | _rewards(rollouts, seconds),
+            seconds_left=(self._total - step) * median(self._seconds[-_SPEED_STEPS:]),
+            extra=extra | _reward_figures(rollouts, seconds),
         )
 
 
-def _rewards(rollouts: list[Rollout], seconds: float) -> dict[str, float]:
-    """What the rewards of a step say; none where it was rewarded by another process."""
+def _reward_figures(rollouts: list[Rollout], seconds: float) -> dict[str, float]:
+    """Figures of a step's rewards."""
     if not rollouts:
         return {}
-    step = summary(rollouts)
+    step = summarize(rollouts)
     return {
         "masked_share": step.masked / step.rollouts,
         "malformed_share": step.malformed / step.rollouts,
@@ -95,7 +81,7 @@ def _rewards(rollouts: list[Rollout], seconds: float) -> dict[str, float]:
 
 
 class Curves:
-    """The points of a run, kept beside its checkpoints, so that a resumed one has all of them."""
+    """The points of a run in a journal beside its checkpoints, from which a resumed run goes on."""
 
     def __init__(self, path: Path) -> None:
         self._journal = Journal(path)
@@ -103,8 +89,8 @@ class Curves:
     def add(self, point: TrainingProgress) -> None:
         self._journal.append(point.model_dump(mode="json", exclude_none=True))
 
-    def until(self, step: int) -> list[TrainingProgress]:
-        """Every step up to this one once, as it was trained last."""
+    def up_to(self, step: int) -> list[TrainingProgress]:
+        """Every step up to this one once, as of the last attempt that trained it."""
         points = (TrainingProgress.model_validate(r) for r in self._journal.records())
         last = {point.step: point for point in points if point.step <= step}
         return [last[number] for number in sorted(last)]

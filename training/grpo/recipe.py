@@ -26,13 +26,15 @@ class RunPaths:
     reward_function: Path
 
 
-def command(python: Path, settings: GrpoSettings, places: RunPaths, steps: int) -> list[str]:
-    """The training command; `steps` is the whole length of the run, resumed or not."""
-    return [str(python), "-m", "verl.trainer.main_ppo", *overrides(settings, places, steps)]
+def training_command(
+    python: Path, settings: GrpoSettings, paths: RunPaths, steps: int
+) -> list[str]:
+    """The training command; `steps` counts the complete run, resumed or not."""
+    return [str(python), "-m", "verl.trainer.main_ppo", *overrides(settings, paths, steps)]
 
 
 def environment(settings: GrpoSettings) -> dict[str, str]:
-    """Environment of the trainer that does not depend on where it runs."""
+    """Environment variables of the trainer that do not depend on the job."""
     modules = (MASKING,) if settings.gpus else (CPU, MASKING)
     common = {
         "PYTHONPATH": str(PLUGINS),
@@ -48,17 +50,17 @@ def environment(settings: GrpoSettings) -> dict[str, str]:
         "OMP_WAIT_POLICY": "PASSIVE",  # idle threads sleep: trainer and rollouts share the cores
         "ROLLOUT_THREADS": str(settings.rollout_threads),
     }
-    # Ray narrows OMP_NUM_THREADS to a worker's CPUs unless it is set; verl picks the platform here.
+    # Ray sets OMP_NUM_THREADS to a worker's CPUs unless it is set; VERL_PLATFORM picks the plugin.
     return common | threads | {"VERL_PLATFORM": "cpu", "HF_HUB_OFFLINE": "1"}
 
 
-def overrides(settings: GrpoSettings, places: RunPaths, steps: int) -> list[str]:
+def overrides(settings: GrpoSettings, paths: RunPaths, steps: int) -> list[str]:
     """Hydra overrides, one `key=value` each."""
     engine = _gpu(settings) if settings.gpus else _cpu(settings)
-    groups = (_algorithm(settings), _data(settings, places), _model(places), _actor(settings))
-    rest = (_rollout(settings), _run(settings, places, steps), engine)
+    groups = (_algorithm(settings), _data(settings, paths), _model(paths), _actor(settings))
+    rest = (_rollout(settings), _run(settings, paths, steps), engine)
     pairs = {key: value for group in (*groups, *rest) for key, value in group.items()}
-    return [f"{key}={_hydra(value)}" for key, value in pairs.items()]
+    return [f"{key}={_hydra_value(value)}" for key, value in pairs.items()]
 
 
 def _algorithm(settings: GrpoSettings) -> dict[str, Any]:
@@ -69,10 +71,10 @@ def _algorithm(settings: GrpoSettings) -> dict[str, Any]:
     }
 
 
-def _data(settings: GrpoSettings, places: RunPaths) -> dict[str, Any]:
+def _data(settings: GrpoSettings, paths: RunPaths) -> dict[str, Any]:
     return {
-        "data.train_files": places.data,
-        "data.val_files": places.data,
+        "data.train_files": paths.data,
+        "data.val_files": paths.data,
         "data.val_max_samples": 1,
         "data.image_key": "images",
         "data.train_batch_size": settings.batch,
@@ -81,13 +83,13 @@ def _data(settings: GrpoSettings, places: RunPaths) -> dict[str, Any]:
         "data.filter_overlong_prompts": False,
         "data.truncation": "error",
         "data.image_patch_size": 16,
-        "data.shuffle": False,  # the rows are written in the order they are trained on
+        "data.shuffle": False,  # `write_rows` has put them in order
         "data.dataloader_num_workers": 0,
     }
 
 
-def _model(places: RunPaths) -> dict[str, Any]:
-    return {f"{_MODEL}.path": places.parent}
+def _model(paths: RunPaths) -> dict[str, Any]:
+    return {f"{_MODEL}.path": paths.parent}
 
 
 def _actor(settings: GrpoSettings) -> dict[str, Any]:
@@ -126,10 +128,10 @@ def _rollout(settings: GrpoSettings) -> dict[str, Any]:
     }
 
 
-def _run(settings: GrpoSettings, places: RunPaths, steps: int) -> dict[str, Any]:
+def _run(settings: GrpoSettings, paths: RunPaths, steps: int) -> dict[str, Any]:
     return {
-        "hydra.run.dir": places.hydra,
-        "reward.custom_reward_function.path": places.reward_function,
+        "hydra.run.dir": paths.hydra,
+        "reward.custom_reward_function.path": paths.reward_function,
         "reward.custom_reward_function.name": "compute_score",
         "reward.reward_manager.name": "masking",
         "trainer.project_name": "interleave",
@@ -144,7 +146,7 @@ def _run(settings: GrpoSettings, places: RunPaths, steps: int) -> dict[str, Any]
         "trainer.save_freq": settings.save_every,
         "trainer.max_actor_ckpt_to_keep": 2,
         "trainer.resume_mode": "auto",
-        "trainer.default_local_dir": places.checkpoints,
+        "trainer.default_local_dir": paths.checkpoints,
         "+ray_kwargs.ray_init.include_dashboard": False,
     }
 
@@ -207,8 +209,8 @@ def _cpu(settings: GrpoSettings) -> dict[str, Any]:
     return one | single | mixed | ray | server | model | bypass
 
 
-def _hydra(value: Any) -> str:
-    """A value in Hydra's grammar; text is quoted, since paths may hold any character."""
+def _hydra_value(value: Any) -> str:
+    """A value in Hydra's grammar; paths are quoted, since they may have any character."""
     if isinstance(value, bool):
         return str(value)
     if isinstance(value, list):

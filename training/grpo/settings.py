@@ -1,4 +1,4 @@
-"""How the critic is reinforced: GRPO's own numbers, and those of the machine it runs on."""
+"""Settings of GRPO: the algorithm's, and those of the machine it runs on."""
 
 from math import gcd
 from typing import Any, Literal
@@ -11,9 +11,9 @@ from ..rewards.settings import RewardSettings
 
 Recipe = Literal["sketch", "paper"]
 
-# What the paper says (section 4.1, and the published code: 8 GPUs, Qwen3-VL-8B) where a profile is
-# silent. The defaults below are the sketch's, for a few million parameters on a CPU.
-PAPER: dict[str, Any] = {
+# Defaults of the recipe `paper` (section 4.1, and the published code: 8 GPUs, Qwen3-VL-8B). The
+# fields' own are the sketch's, for a few million parameters on a CPU.
+_PAPER: dict[str, Any] = {
     "learning_rate": 2e-6,
     "prompt_length": 16384,
     "response_length": 4096,
@@ -26,7 +26,7 @@ PAPER: dict[str, Any] = {
 
 
 class GrpoSettings(ConfigModel):
-    """GRPO (paper section 4.1). A field that is not given is the recipe's."""
+    """GRPO (paper, section 4.1). A field that is not set is the recipe's."""
 
     recipe: Recipe = Field("sketch", description="sketch: CPU, tiny model; paper: Qwen3-VL-8B")
     n: int = Field(8, ge=2, description="Rollouts of a prompt: the group that is compared")
@@ -70,10 +70,10 @@ class GrpoSettings(ConfigModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _follow_recipe(cls, given: Any) -> Any:
-        """What is not given is the paper's, where that recipe is named."""
-        paper = isinstance(given, dict) and given.get("recipe") == "paper"
-        return PAPER | given if paper else given
+    def _fill_from_recipe(cls, values: Any) -> Any:
+        """Fields that are not set are the paper's, where that recipe is named."""
+        paper = isinstance(values, dict) and values.get("recipe") == "paper"
+        return _PAPER | values if paper else values
 
     @model_validator(mode="after")
     def _updates_fit(self) -> "GrpoSettings":
@@ -83,5 +83,5 @@ class GrpoSettings(ConfigModel):
 
     @property
     def pass_size(self) -> int:
-        """Sequences of a pass: `micro_batch`, made to divide a device's share of an update."""
+        """Sequences of a pass: the greatest that divides `micro_batch` and a device's update."""
         return gcd(self.micro_batch, self.mini_batch * self.n // max(self.gpus, 1) or 1)

@@ -1,13 +1,38 @@
-"""What goes to a trainer's driver and what comes back."""
+"""The launcher's settings, what goes to a trainer's driver, and what comes back."""
 
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, PositiveFloat, model_validator
 
 from schemas.yaml_config import ConfigModel
+from warehouse.atomic import atomic_write
 
 JOB_FILE = "job.json"
+
+
+class LauncherSettings(ConfigModel):
+    """Trainers on this machine, or as jobs of a Ray cluster that shares its file system."""
+
+    kind: Literal["local", "ray"] = Field(default="local", description="Local process or Ray job")
+    address: str | None = Field(
+        default=None, description="Ray's job server, such as http://head:8265; null: local"
+    )
+    python: str | None = Field(
+        default=None, description="Python with this package on the cluster; null: this one's path"
+    )
+    grace_seconds: PositiveFloat = Field(
+        default=10.0, le=14.0, description="Between TERM and KILL when a run is terminated"
+    )
+    log_seconds: float = Field(
+        default=10.0, ge=0, description="Least time between two progress lines in Dagster's log"
+    )
+
+    @model_validator(mode="after")
+    def _has_an_address(self) -> "LauncherSettings":
+        if self.kind == "ray" and not self.address:
+            raise ValueError("kind ray needs an address, such as http://head:8265")
+        return self
 
 
 class TrainerJob(ConfigModel):
@@ -24,17 +49,14 @@ class TrainerJob(ConfigModel):
     )
 
     def write(self) -> Path:
-        """Put `job.json` (without the environment) into the folder, which is made."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        """Write `job.json` (without the environment) to the folder, which is created."""
         path = self.folder / JOB_FILE
-        draft = path.with_suffix(".partial")
-        draft.write_text(self.model_dump_json(indent=2, exclude={"environment"}), "utf-8")
-        draft.replace(path)
+        atomic_write(path, self.model_dump_json(indent=2, exclude={"environment"}))
         return path
 
 
 class TrainingProgress(ConfigModel):
-    """How far a training is; also a point of its curves."""
+    """Progress of a training; also a point of its curves."""
 
     step: int = Field(description="Optimizer steps done, of the whole training")
     total: int = Field(description="Optimizer steps of the whole training")
@@ -53,18 +75,18 @@ class TrainingProgress(ConfigModel):
             "{:.3g} samples/s": self.samples_per_second,
             "{:.0f} s left": self.seconds_left,
         }
-        return ", ".join(form.format(value) for form, value in parts.items() if value is not None)
+        return ", ".join(text.format(value) for text, value in parts.items() if value is not None)
 
 
 class TrainingFinished(ConfigModel):
-    """The last message of a training that went well."""
+    """The last message of a training that succeeded."""
 
     model: Path = Field(description="Folder in Hugging Face format")
     metrics: dict[str, float] = Field(description="Final figures")
 
 
 class TrainingFailure(ConfigModel):
-    """The last message of a training that did not."""
+    """The last message of a training that failed."""
 
     reason: str = Field(description="What went wrong and what to do, in one line")
     log: Path | None = Field(default=None, description="The log that says more")
@@ -79,9 +101,7 @@ class Message(ConfigModel):
     failed: TrainingFailure | None = Field(default=None, description="There will be no model")
 
 
-class TrainingOutcome(ConfigModel):
+class TrainingOutcome(TrainingFinished):
     """What a finished training leaves."""
 
-    metrics: dict[str, float] = Field(description="Final figures")
     curves: list[TrainingProgress] = Field(description="Progress by step, each step once")
-    model: Path = Field(description="Folder in Hugging Face format")

@@ -1,7 +1,7 @@
-"""All processes of a training, also those that left its process group, and their end.
+"""All processes of a training, also those that left its process group, and how to end them.
 
 Ray's daemons start sessions of their own, so a signal to a group misses them. But every process
-inherits its parent's environment: a variable set on the first one marks all that come of it.
+inherits its parent's environment: a variable set on the first one marks all its descendants.
 """
 
 import os
@@ -21,17 +21,18 @@ _POLL_SECONDS = 0.05
 _KILL_ROUNDS = 3
 
 
-def marked(mark: str, value: str) -> list[psutil.Process]:
+def find_marked(mark: str, value: str) -> list[psutil.Process]:
     """Processes with a variable of that value, and their descendants; never this process."""
-    found = {process.pid: process for process in _carrying(mark, value)}
+    found = {process.pid: process for process in _with_variable(mark, value)}
     for process in list(found.values()):
-        found |= {child.pid: child for child in _descendants(process)}
+        with suppress(psutil.Error):
+            found |= {child.pid: child for child in process.children(recursive=True)}
     found.pop(os.getpid(), None)
     return list(found.values())
 
 
-def end_processes(find: Callable[[], list[psutil.Process]], grace: float) -> None:
-    """TERM what `find` returns, then KILL what is still there after `grace` seconds.
+def terminate_processes(find: Callable[[], list[psutil.Process]], grace: float) -> None:
+    """TERM what `find` returns, then KILL what is still alive after `grace` seconds.
 
     An interruption while waiting goes straight to KILL.
     """
@@ -41,8 +42,8 @@ def end_processes(find: Callable[[], list[psutil.Process]], grace: float) -> Non
         _wait(known, grace)
     finally:
         for _ in range(_KILL_ROUNDS):
-            # A child may have lost its mark and its parent: it is known from before.
-            known = [process for process in {*known, *find()} if _alive(process)]
+            # A child may have lost its mark and its parent: `known` still has it.
+            known = [process for process in {*known, *find()} if _is_alive(process)]
             _signal(known, psutil.Process.kill)
             _wait(known, _KILL_SECONDS)
 
@@ -54,28 +55,22 @@ def _signal(processes: Iterable[psutil.Process], send: Callable[[psutil.Process]
 
 
 def _wait(processes: Iterable[psutil.Process], seconds: float) -> None:
-    """Until none is alive. Whose child one is stays the one to reap it, so its code is not lost."""
+    """Until none is alive. Does not reap them: exit codes stay for their parents."""
     deadline = time.monotonic() + seconds
-    while any(_alive(process) for process in processes) and time.monotonic() < deadline:
+    while any(_is_alive(process) for process in processes) and time.monotonic() < deadline:
         time.sleep(_POLL_SECONDS)
 
 
-def _alive(process: psutil.Process) -> bool:
-    """A zombie is over: only its parent, or a container's init, can take it away."""
+def _is_alive(process: psutil.Process) -> bool:
+    """A zombie is not: only its parent, or a container's init, can remove it."""
     with suppress(psutil.Error):
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     return False
 
 
-def _carrying(mark: str, value: str) -> Iterator[psutil.Process]:
+def _with_variable(name: str, value: str) -> Iterator[psutil.Process]:
     for process in psutil.process_iter():
         # Other users' processes cannot be read; finished ones are gone.
         with suppress(psutil.Error, OSError):
-            if process.environ().get(mark) == value:
+            if process.environ().get(name) == value:
                 yield process
-
-
-def _descendants(process: psutil.Process) -> list[psutil.Process]:
-    with suppress(psutil.Error):
-        return process.children(recursive=True)
-    return []

@@ -1,6 +1,6 @@
-"""Keep a driver: start it in a session of its own, and see that nothing of it stays behind.
+"""Start a driver in a session of its own, and end all of its processes.
 
-The local launcher keeps drivers itself; on a cluster's node this module is the job's command,
+The local launcher supervises drivers itself; on a cluster's node this module is the job's command,
 `python -m training.launch.supervisor MODULE JOB_FILE GRACE_SECONDS`.
 """
 
@@ -14,8 +14,8 @@ from pathlib import Path
 
 import psutil
 
-from .driver import DRIVER_LOG, LEASH, exit_on_signal
-from .processes import JOB_MARK, end_processes, marked
+from .driver import DRIVER_LOG, PARENT_PIPE, exit_on_signal
+from .processes import JOB_MARK, find_marked, terminate_processes
 
 
 @contextmanager
@@ -30,14 +30,13 @@ def supervised_driver(
         grace: seconds between TERM and KILL.
     """
     folder = file.parent
-    end_processes(lambda: marked(JOB_MARK, str(folder)), grace)
+    terminate_processes(lambda: find_marked(JOB_MARK, str(folder)), grace)
     with (folder / DRIVER_LOG).open("ab") as log:
-        # Standard input is the leash: it ends when this process does, however it dies.
         driver = subprocess.Popen(
             [sys.executable, "-m", module, str(file)],
             cwd=folder,
-            env={**os.environ, **variables, JOB_MARK: str(folder), LEASH: "1"},
-            stdin=subprocess.PIPE,
+            env={**os.environ, **variables, JOB_MARK: str(folder), PARENT_PIPE: "1"},
+            stdin=subprocess.PIPE,  # ends when this process does, however it dies
             stdout=log,
             stderr=log,
             start_new_session=True,
@@ -45,14 +44,14 @@ def supervised_driver(
     try:
         yield driver
     finally:
-        end_processes(lambda: _all_of(driver.pid, folder), grace)
+        terminate_processes(lambda: _all_processes(driver.pid, folder), grace)
         driver.communicate()
 
 
-def _all_of(session: int, folder: Path) -> list[psutil.Process]:
+def _all_processes(session: int, folder: Path) -> list[psutil.Process]:
     """Everything in the driver's session, and everything marked as the job's."""
     members = [process for process in psutil.process_iter() if _session_of(process) == session]
-    return [*{*members, *marked(JOB_MARK, str(folder))}]
+    return [*{*members, *find_marked(JOB_MARK, str(folder))}]
 
 
 def _session_of(process: psutil.Process) -> int | None:
@@ -63,7 +62,7 @@ def _session_of(process: psutil.Process) -> int | None:
 
 
 def main(argv: list[str]) -> int:
-    """Keep a driver to its end; its exit code, a signal's as 128 and its number."""
+    """Supervise a driver to its end; returns its exit code, a signal's as 128 plus its number."""
     signal.signal(signal.SIGTERM, exit_on_signal)
     module, file, grace = argv
     with supervised_driver(module, Path(file), {}, float(grace)) as driver:

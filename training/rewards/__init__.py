@@ -1,1 +1,1 @@
-"""What an answer of the critic is worth: rules, a service that draws and scores, its client."""
+"""Rewards of the critic's answers: formulas, a service that redraws and scores, its client."""

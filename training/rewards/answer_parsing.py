@@ -1,4 +1,4 @@
-"""Reading what the policy wrote: tolerant where the reference is, strict about the two keys."""
+"""Parses the policy's answers: tolerant where the reference is, strict about the two keys."""
 
 import re
 from dataclasses import dataclass
@@ -19,15 +19,15 @@ class ParsedAnswer:
 
 
 def parse_answer(text: str) -> ParsedAnswer | None:
-    """The answer in a turn of the critic, or None where it is malformed.
+    """The answer in a turn of the critic; None where it is malformed.
 
-    As the reference reads it: blanks around `<`, `>` and `/` do not count (inside the prompt
-    neither), `<think>` may be missing, and JSON is repaired. `<answer>` must be there, the verdict
+    As the reference parses it: white space around `<`, `>` and `/` is removed (also inside the
+    prompt), `<think>` may be missing, and JSON is repaired. `<answer>` must be there, the verdict
     must be a boolean and the prompt a string.
     """
     content = _AROUND_TAGS.sub(r"\1", text).rpartition("</think>")[2]
-    found = _ANSWER.search(content)
-    answer = _repaired(found[1]) if found else None
+    match = _ANSWER.search(content)
+    answer = _load_json(match[1]) if match else None
     if not isinstance(answer, dict):
         return None
     verdict, refined = answer.get(SUCCESS_KEY), answer.get(REFINE_KEY)
@@ -36,7 +36,7 @@ def parse_answer(text: str) -> ParsedAnswer | None:
     return ParsedAnswer(verdict, refined.strip())
 
 
-def _repaired(text: str) -> Any:
+def _load_json(text: str) -> Any:
     import json_repair
 
     try:

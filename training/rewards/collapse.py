@@ -1,7 +1,7 @@
-"""A policy that has given up judging, told from its rollouts.
+"""Detects from its rollouts that a policy has collapsed.
 
-GRPO can end in a policy that says the same whatever it sees: every answer of a group is alike, all
-advantages are zero, and training goes on without learning, its loss as calm as ever.
+GRPO can end in a policy that gives the same answer to every input: all answers of a group are
+equal, all advantages are zero, and training continues without learning, at an inconspicuous loss.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,26 +9,26 @@ from typing import Any
 
 from schemas.training import RolloutRow
 
-LAST_STEPS = 5  # whose rollouts tell
-_ENOUGH = 16  # rollouts of a kind, below which nothing is said about it
-_ALL = 0.98  # what counts as "everything"
+LAST_STEPS = 5  # steps whose rollouts are examined
+_MIN_ROLLOUTS = 16  # of a kind; fewer show nothing
+_ALL = 0.98  # share that counts as "everything"
 
 
-def collapsed(
+def find_collapse(
     rollouts: Iterable[RolloutRow], previous_prompts: Mapping[str, str] | None = None
 ) -> str | None:
-    """The name of the collapse that the rollouts of the last steps show; None: none.
+    """The kind of collapse that the rollouts of the last steps show; None: none.
 
     Args:
-        previous_prompts: row_id to the prompt that made the judged picture, where known: repeating
-            it is no refinement either.
+        previous_prompts: row_id -> prompt of the judged image, where known: repeating it is no
+            refinement either.
     """
     rows = list(rollouts)
     if _share([row.verdict is None for row in rows]) >= _ALL:
         return "never answers in the form asked for"
-    if _says(True, rows):
+    if _always_says(True, rows):
         return "accepts everything"
-    if _says(False, rows):
+    if _always_says(False, rows):
         return "rejects everything"
     if _never_refines(rows, previous_prompts or {}):
         return "never refines"
@@ -36,12 +36,12 @@ def collapsed(
 
 
 def judged_prompts(rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """Row of `critic_rl` -> prompt that made the picture which it judges."""
+    """Id of a row of `critic_rl` -> prompt of the image that it judges."""
     return {row["row_id"]: row["rewritten_prompt"] or row["origin_prompt"] for row in rows}
 
 
-def _says(verdict: bool, rows: Sequence[RolloutRow]) -> bool:
-    """Whether it is the one verdict, above all where it is wrong: some steps are all good."""
+def _always_says(verdict: bool, rows: Sequence[RolloutRow]) -> bool:
+    """Whether it is the only verdict, also where it is wrong: all images of a step may be good."""
     answers = [row for row in rows if row.verdict is not None]
     wrong = [row.verdict == verdict for row in answers if row.truth != verdict]
     return _share(wrong) >= _ALL and _share([row.verdict == verdict for row in answers]) >= _ALL
@@ -57,4 +57,4 @@ def _repeats(row: RolloutRow, previous: Mapping[str, str]) -> bool:
 
 
 def _share(flags: Sequence[bool]) -> float:
-    return sum(flags) / len(flags) if len(flags) >= _ENOUGH else 0.0
+    return sum(flags) / len(flags) if len(flags) >= _MIN_ROLLOUTS else 0.0

@@ -1,4 +1,4 @@
-"""Drawing a rewritten prompt and grading the picture: bounded, in time, each request once."""
+"""Draws rewritten prompts and grades the images: bounded, with a timeout, each request once."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-from inference.engine.ensemble import graded
+from inference.engine.ensemble import score_with
 from inference.engine.hashing import stable_hash
 from inference.engine.retry import RetryingCaller
 from inference.roles import Generator, Score, Scorer, qualified_name
@@ -20,11 +20,12 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Redraw:
-    """What a picture is wanted of.
+class RedrawRequest:
+    """An image to generate.
 
-    `origin` is the sha256 of the picture it starts from; a white canvas there means from scratch,
-    as in the loop. `goal` is the plan's prompt of the step, which the picture is graded against.
+    Attributes:
+        origin: sha256 of the image to edit; a white canvas means from scratch, as in the loop.
+        goal: the plan's prompt of the step, which the image is graded against.
     """
 
     origin: str
@@ -33,18 +34,18 @@ class Redraw:
 
 
 @dataclass(frozen=True)
-class Redrawn:
-    """The sha256 of the new picture, and its grades."""
+class RedrawResult:
+    """The sha256 of the new image, and its grades."""
 
     image: str
     grades: Grades
 
 
 class RedrawCache:
-    """Draws and scores on behalf of all rollouts.
+    """Draws and scores for all rollouts.
 
-    Rollouts that ask for the same picture share one drawing, while it is under way and after. A
-    failure is shared by those who wait for it, and tried anew for whoever asks later.
+    Equal requests share one image, while it is being drawn and after. A failure is shared by those
+    that wait for it; later requests try again.
     """
 
     def __init__(
@@ -53,62 +54,62 @@ class RedrawCache:
         self._generator, self._scorer, self._images = generator, scorer, images
         self._seed = settings.seed
         self._caller = RetryingCaller(settings.limits)
-        self._tasks: dict[str, asyncio.Task[Redrawn]] = {}
+        self._tasks: dict[str, asyncio.Task[RedrawResult]] = {}
 
-    async def of(self, redraw: Redraw) -> Redrawn:
-        """The picture and its grades.
+    async def get(self, request: RedrawRequest) -> RedrawResult:
+        """The image and its grades.
 
         Raises:
-            Exception: whatever generator, scorer or image store could not do, in its own words.
+            Exception: any error of generator, scorer or image store.
         """
-        key = self._key(redraw)
+        key = self._key(request)
         task = self._tasks.get(key)
         if task is None:
-            task = self._tasks[key] = asyncio.create_task(self._make(redraw))
+            task = self._tasks[key] = asyncio.create_task(self._draw_and_grade(request))
             task.add_done_callback(partial(self._forget_failure, key))
         return await asyncio.shield(task)
 
     async def close(self) -> None:
-        """Give up what is under way."""
-        under_way = [task for task in self._tasks.values() if not task.done()]
-        for task in under_way:
+        """Cancel the images that are being drawn."""
+        pending = [task for task in self._tasks.values() if not task.done()]
+        for task in pending:
             task.cancel()
-        await asyncio.gather(*under_way, return_exceptions=True)
+        await asyncio.gather(*pending, return_exceptions=True)
 
-    async def _make(self, redraw: Redraw) -> Redrawn:
-        before = await asyncio.to_thread(self._origin, redraw.origin)
+    async def _draw_and_grade(self, request: RedrawRequest) -> RedrawResult:
+        before = await asyncio.to_thread(self._load_origin, request.origin)
         sources = (before,) if before else ()
-        draw = partial(self._generator.generate, redraw.prompt, sources, self._seed)
-        picture = await self._called("generator", draw)
-        image = await asyncio.to_thread(self._images.put, picture)
+        draw = partial(self._generator.generate, request.prompt, sources, self._seed)
+        image = await self._call("generator", draw)
+        sha256 = await asyncio.to_thread(self._images.put, image)
 
         async def grade(scorer: Scorer) -> Score:
-            return await self._called("scorer", partial(scorer.score, before, picture, redraw.goal))
+            return await self._call("scorer", partial(scorer.score, before, image, request.goal))
 
-        score = (await graded(self._scorer, grade)).answer
-        return Redrawn(image, Grades(score.semantics, score.quality))
+        score = (await score_with(self._scorer, grade)).score
+        return RedrawResult(sha256, Grades(score.semantics, score.quality))
 
-    async def _called(self, role: Role, ask: Callable[[], Awaitable[T]]) -> T:
-        effort = await self._caller.call(role, ask)
-        if effort.error is not None:
-            raise effort.error
-        assert effort.answer is not None  # the caller checks what comes back
-        return effort.answer
+    async def _call(self, role: Role, function: Callable[[], Awaitable[T]]) -> T:
+        outcome = await self._caller.call(role, function)
+        if outcome.error is not None:
+            raise outcome.error
+        assert outcome.answer is not None  # RetryingCaller has checked it
+        return outcome.answer
 
-    def _origin(self, sha256: str) -> EncodedImage | None:
-        picture = self._images.get(sha256)
-        return None if is_white(picture) else picture
+    def _load_origin(self, sha256: str) -> EncodedImage | None:
+        image = self._images.get(sha256)
+        return None if is_blank_canvas(image) else image
 
-    def _key(self, redraw: Redraw) -> str:
-        who = qualified_name(self._generator), qualified_name(self._scorer)
-        return stable_hash(who, redraw.origin, redraw.goal, redraw.prompt, self._seed)
+    def _key(self, request: RedrawRequest) -> str:
+        backends = qualified_name(self._generator), qualified_name(self._scorer)
+        return stable_hash(backends, request.origin, request.goal, request.prompt, self._seed)
 
-    def _forget_failure(self, key: str, task: asyncio.Task[Redrawn]) -> None:
+    def _forget_failure(self, key: str, task: asyncio.Task[RedrawResult]) -> None:
         if task.cancelled() or task.exception():
             del self._tasks[key]
 
 
-def is_white(picture: EncodedImage) -> bool:
-    """Whether it is the white canvas that stands for "nothing yet" in training rows."""
-    colours = picture.image.getcolors(maxcolors=1)
+def is_blank_canvas(encoded: EncodedImage) -> bool:
+    """Whether it is the white canvas that training rows have for the image before the first."""
+    colours = encoded.image.getcolors(maxcolors=1)
     return colours is not None and colours[0][1] == (255, 255, 255)

@@ -1,4 +1,4 @@
-"""Rollouts after their reward: the journal's lines, the table's rows, what a step came to."""
+"""Rewarded rollouts: lines of the journal, rows of the table, summaries of steps."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
@@ -16,10 +16,10 @@ from warehouse import Journal
 
 @dataclass(frozen=True)
 class Rollout:
-    """A row of the table, and when it was asked for and answered (seconds since the epoch).
+    """A row of the table, and when its reward was requested and sent (seconds since the epoch).
 
-    `attempt` tells apart the processes that trained one run: a step that a killed one had begun is
-    sampled again by the next.
+    `attempt` identifies the process: a step that a killed one had begun is sampled again by the
+    next.
     """
 
     row: RolloutRow
@@ -29,13 +29,13 @@ class Rollout:
 
     def record(self) -> dict[str, Any]:
         """The journal's line."""
-        about = {"received_at": self.received_at, "answered_at": self.answered_at}
-        return {"attempt": self.attempt, **about, "row": self.row.model_dump(mode="json")}
+        times = {"received_at": self.received_at, "answered_at": self.answered_at}
+        return {"attempt": self.attempt, **times, "row": self.row.model_dump(mode="json")}
 
 
 @dataclass(frozen=True)
 class StepSummary:
-    """A training step in numbers; means are over the rollouts that have the part."""
+    """Figures of a training step; means are over the rollouts that have the part."""
 
     rollouts: int
     masked: int
@@ -48,17 +48,17 @@ class StepSummary:
     waiting_seconds: float
 
     def metrics(self) -> dict[str, float]:
-        """As curves and logs take them."""
+        """By name, for curves and logs."""
         return {f"reward/{name}": float(value) for name, value in asdict(self).items()}
 
 
 def rollout_rows(journal: Path) -> list[RolloutRow]:
-    """Every rollout that training saw, in the order of their rewards.
+    """Every rollout that training used, in the order of their rewards.
 
-    A step that was sampled again after an interruption counts once, as it was last.
+    Of a step that was sampled again after an interruption, only the last sample counts.
 
     Raises:
-        FoundryError: a line is not of this version's making.
+        FoundryError: a line has not the form of this version.
     """
     rollouts = read_rollouts(journal)
     last = {rollout.row.step: rollout.attempt for rollout in rollouts}
@@ -74,14 +74,14 @@ def read_rollouts(journal: Path) -> list[Rollout]:
     """The lines of a journal; none where there is no file.
 
     Raises:
-        FoundryError: a line is not of this version's making.
+        FoundryError: a line has not the form of this version.
     """
     records = enumerate(Journal(journal).records(), start=1)
     return [_rollout(record, f"{journal}:{number}") for number, record in records]
 
 
-def summary(rollouts: Sequence[Rollout]) -> StepSummary:
-    """What the rollouts of a step came to."""
+def summarize(rollouts: Sequence[Rollout]) -> StepSummary:
+    """The figures of a step's rollouts."""
     rows = [rollout.row for rollout in rollouts]
     return StepSummary(
         rollouts=len(rows),
@@ -97,21 +97,21 @@ def summary(rollouts: Sequence[Rollout]) -> StepSummary:
 
 
 def waiting_seconds(rollouts: Sequence[Rollout]) -> float:
-    """How long a step waited for rewards alone.
+    """Seconds that a step waited for rewards alone.
 
-    A rollout asks for its reward when it has been generated; after the last has asked, there is
-    nothing left for rewards to overlap with.
+    A rollout requests its reward when it has been generated; after the last request, no generation
+    overlaps with rewards.
     """
     if not rollouts:
         return 0.0
-    last_asked = max(rollout.received_at for rollout in rollouts)
-    return max(rollout.answered_at for rollout in rollouts) - last_asked
+    last_request = max(rollout.received_at for rollout in rollouts)
+    return max(rollout.answered_at for rollout in rollouts) - last_request
 
 
 def failed_share(rows: Iterable[RolloutRow]) -> float:
-    """Share of the drawings that failed; 0 where nothing was drawn."""
-    drawn = [row.status == "masked" for row in rows if row.status == "masked" or row.image]
-    return fmean(drawn) if drawn else 0.0
+    """Share of the redrawn images that failed; 0 where none was requested."""
+    failed = [row.status == "masked" for row in rows if row.status == "masked" or row.image]
+    return fmean(failed) if failed else 0.0
 
 
 def _mean(values: Iterable[float | None]) -> float:
@@ -125,6 +125,6 @@ def _rollout(record: dict[str, Any], where: str) -> Rollout:
         return Rollout(row, record["attempt"], record["received_at"], record["answered_at"])
     except (KeyError, ValidationError) as error:
         raise FoundryError(
-            f"{where}: not a rollout as this version writes it; move the file away, and the run's "
-            "training starts a new one"
+            f"{where}: not a rollout of this version; move the file away, and the run's training "
+            "starts a new one"
         ) from error

@@ -1,8 +1,7 @@
-"""The reward of a rollout, computed as soon as the rollout is there, so that drawing overlaps with
-generation.
+"""Computes the reward of a rollout as soon as it is there: drawing overlaps with generation.
 
-Rollouts are independent: each has its own request, its own try and its own line in the journal, so
-that whatever happens to one never reaches another.
+Each rollout has a request, an error handler and a line in the journal of its own, so that a
+failure never affects another one.
 """
 
 import time
@@ -20,30 +19,30 @@ from schemas.yaml_config import ConfigModel
 from warehouse import ImageStore, Journal
 
 from .answer_parsing import ParsedAnswer, parse_answer
-from .redraw_cache import Redraw, RedrawCache, Redrawn
+from .redraw_cache import RedrawCache, RedrawRequest, RedrawResult
 from .reward import (
     Grades,
     RewardParts,
     accuracy_reward,
     format_reward,
-    is_drawn,
+    needs_image,
+    neutral_step_reward,
     step_reward,
-    total,
-    undrawn_reward,
+    total_reward,
 )
 from .rollouts import Rollout
 from .settings import RewardSettings
 
-_STEPS_KEPT = 64  # in memory; the journal keeps all
+_STEPS_IN_MEMORY = 64  # the journal has all
 
 
 class RowState(ConfigModel):
-    """What the policy was shown, as a row of `critic_rl` has it, and the truth about it."""
+    """What the policy was shown, as in a row of `critic_rl`, and its ground truth."""
 
     origin_prompt: str = Field(description="The plan's prompt for the step")
-    rewritten_prompt: str = Field(description="What made the picture; empty: the plan's prompt")
-    origin_image: str = Field(description="sha256 of the picture before, or the white canvas")
-    evaluation: Evaluation = Field(description="Ground truth of the picture that was judged")
+    rewritten_prompt: str = Field(description="Prompt of the image; empty: the plan's prompt")
+    origin_image: str = Field(description="sha256 of the image before, or of the white canvas")
+    evaluation: Evaluation = Field(description="Ground truth of the judged image")
 
     @property
     def previous_prompt(self) -> str:
@@ -55,20 +54,20 @@ class RowState(ConfigModel):
 
 
 class RewardRequest(ConfigModel):
-    """A rollout that wants its reward."""
+    """The request for a rollout's reward."""
 
     step: int = Field(ge=1, description="Training step, 1-based")
     row_id: str = Field(description="Row of critic_rl: the rollout's group")
-    response: str = Field(description="What the policy answered")
-    state: RowState = Field(description="What it answered to")
+    response: str = Field(description="The policy's answer")
+    state: RowState = Field(description="What the policy was shown")
 
 
-class _Outcome(NamedTuple):
-    """What became of a rollout."""
+class _RolloutResult(NamedTuple):
+    """A rollout's status and the parts of its reward."""
 
     status: RolloutStatus
     parts: RewardParts
-    redrawn: Redrawn | None = None
+    redraw: RedrawResult | None = None
     error: str | None = None
 
 
@@ -77,7 +76,7 @@ class RewardService:
 
     Args:
         run: version of the checkpoint that is being trained.
-        journal: every rollout gets a line; `rollouts.rollout_rows` reads them.
+        journal: gets a line for every rollout; `rollouts.rollout_rows` reads them.
     """
 
     def __init__(
@@ -93,7 +92,7 @@ class RewardService:
         self._run, self._journal = run, journal
         self._redraws = RedrawCache(generator, scorer, images, settings)
         self._attempt = datetime.now(UTC).isoformat()
-        self._places: Counter[tuple[int, str]] = Counter()
+        self._samples: Counter[tuple[int, str]] = Counter()
         self._steps: dict[int, list[Rollout]] = {}
 
     async def reward(self, request: RewardRequest) -> RolloutRow:
@@ -102,13 +101,13 @@ class RewardService:
         Raises:
             StorageError: the journal cannot be written.
         """
-        place = self._place(request)
+        sample = self._next_sample(request)
         received, start = time.time(), time.perf_counter()
         answer = parse_answer(request.response)
-        outcome = await self._outcome(answer, request.state)
+        result = await self._grade(answer, request.state)
         seconds = time.perf_counter() - start
-        row = self._row(request, place, answer, outcome, seconds)
-        self._keep(Rollout(row, self._attempt, received, received + seconds))
+        row = self._row(request, sample, answer, result, seconds)
+        self._store(Rollout(row, self._attempt, received, received + seconds))
         return row
 
     def step(self, number: int) -> list[Rollout]:
@@ -121,73 +120,73 @@ class RewardService:
         return [rollout for number in newest for rollout in self._steps[number]]
 
     async def close(self) -> None:
-        """Give up what is under way, let go of the journal."""
+        """Cancel pending drawings and close the journal."""
         await self._redraws.close()
         self._journal.close()
 
-    async def _outcome(self, answer: ParsedAnswer | None, state: RowState) -> _Outcome:
+    async def _grade(self, answer: ParsedAnswer | None, state: RowState) -> _RolloutResult:
         form = self.settings.form
         if answer is None:
-            return _Outcome("malformed", RewardParts(format_reward(answer)))
+            return _RolloutResult("malformed", RewardParts(format_reward(answer)))
         truth = state.evaluation.success
         parts = RewardParts(format_reward(answer), accuracy_reward(answer.verdict, truth, form))
         if "step" in self.settings.without:
-            return _Outcome("scored", parts)
-        if not is_drawn(answer.verdict, truth, form):
-            return _scored(parts, undrawn_reward(form))
+            return _RolloutResult("scored", parts)
+        if not needs_image(answer.verdict, truth, form):
+            return _scored(parts, neutral_step_reward(form))
         try:
-            redrawn = await self._redraws.of(_redraw(answer, state))
-        except Exception as error:  # of generator, scorer or image store: this one rollout's
-            return _Outcome("masked", RewardParts(parts.format), error=summarize_error(error))
-        return _scored(parts, step_reward(state.grades, redrawn.grades, form), redrawn)
+            redraw = await self._redraws.get(_redraw_request(answer, state))
+        except Exception as error:  # of generator, scorer or image store
+            return _RolloutResult("masked", RewardParts(parts.format), error=summarize_error(error))
+        return _scored(parts, step_reward(state.grades, redraw.grades, form), redraw)
 
     def _row(
         self,
         request: RewardRequest,
-        place: int,
+        sample: int,
         answer: ParsedAnswer | None,
-        outcome: _Outcome,
+        result: _RolloutResult,
         seconds: float,
     ) -> RolloutRow:
-        parts = outcome.parts
-        masked = outcome.status == "masked"
+        parts = result.parts
+        masked = result.status == "masked"
         return RolloutRow(
-            rollout_id=f"{self._run}/{request.step}/{request.row_id}/{place}",
+            rollout_id=f"{self._run}/{request.step}/{request.row_id}/{sample}",
             run=self._run,
             step=request.step,
             row_id=request.row_id,
             response=request.response,
-            status=outcome.status,
+            status=result.status,
             verdict=answer.verdict if answer else None,
             refined_prompt=answer.refined_prompt if answer else None,
             truth=request.state.evaluation.success,
-            image=outcome.redrawn.image if outcome.redrawn else None,
+            image=result.redraw.image if result.redraw else None,
             format=parts.format,
             accuracy=parts.accuracy,
             step_reward=parts.step,
-            reward=None if masked else total(parts, self.settings),
+            reward=None if masked else total_reward(parts, self.settings),
             seconds=seconds,
-            error=outcome.error,
+            error=result.error,
         )
 
-    def _place(self, request: RewardRequest) -> int:
-        """Rollouts of a group are numbered as they come."""
+    def _next_sample(self, request: RewardRequest) -> int:
+        """Number of a rollout in its group, in the order of arrival."""
         key = (request.step, request.row_id)
-        self._places[key] += 1
-        return self._places[key] - 1
+        self._samples[key] += 1
+        return self._samples[key] - 1
 
-    def _keep(self, rollout: Rollout) -> None:
+    def _store(self, rollout: Rollout) -> None:
         self._journal.append(rollout.record())
         self._steps.setdefault(rollout.row.step, []).append(rollout)
-        for old in sorted(self._steps)[:-_STEPS_KEPT]:
+        for old in sorted(self._steps)[:-_STEPS_IN_MEMORY]:
             del self._steps[old]
 
 
-def _scored(parts: RewardParts, step: float, redrawn: Redrawn | None = None) -> _Outcome:
-    return _Outcome("scored", RewardParts(parts.format, parts.accuracy, step), redrawn)
+def _scored(parts: RewardParts, step: float, redraw: RedrawResult | None = None) -> _RolloutResult:
+    return _RolloutResult("scored", RewardParts(parts.format, parts.accuracy, step), redraw)
 
 
-def _redraw(answer: ParsedAnswer, state: RowState) -> Redraw:
-    """What to draw; without a new prompt the one before once more, as the reference does."""
+def _redraw_request(answer: ParsedAnswer, state: RowState) -> RedrawRequest:
+    """What to draw: the new prompt, or without one the previous prompt, as the reference does."""
     prompt = answer.refined_prompt or state.previous_prompt
-    return Redraw(state.origin_image, state.origin_prompt, prompt)
+    return RedrawRequest(state.origin_image, state.origin_prompt, prompt)

@@ -1,4 +1,4 @@
-"""What may be set about rewards and the service that computes them."""
+"""Settings of rewards and of the service that computes them."""
 
 from typing import Literal
 
@@ -12,7 +12,7 @@ Part = Literal["accuracy", "step"]
 
 
 class RewardSettings(ConfigModel):
-    """The reward of an answer, and how hard generator and scorer are worked for it."""
+    """The reward of an answer, and the load it puts on generator and scorer."""
 
     form: Form = Field(
         "paper",
@@ -25,7 +25,7 @@ class RewardSettings(ConfigModel):
     without: tuple[Part, ...] = Field(
         (),
         max_length=1,
-        description="Ablation: a part that is left out, its weight given to the other",
+        description="Ablation: a part that is left out; the other gets its weight",
     )
     seed: int = Field(0, ge=0, description="Seed of every drawing (reference: 0)")
     concurrency: int = Field(4, ge=1, description="Drawings under way at once")
@@ -41,14 +41,14 @@ class RewardSettings(ConfigModel):
 
     @property
     def accuracy_weight(self) -> float:
-        """Alpha, or all or nothing where the other part or this one is left out."""
+        """Alpha; 1 or 0 where the other part or this one is left out."""
         if "step" in self.without:
             return 1.0
         return 0.0 if "accuracy" in self.without else self.alpha
 
     @property
     def limits(self) -> Limits:
-        """The same in the words of `inference.tries.Caller`."""
+        """The same for `RetryingCaller`."""
         return Limits(
             generator=self.concurrency,
             agents=self.scorings,

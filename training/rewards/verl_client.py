@@ -1,12 +1,12 @@
-"""The reward function that verl loads by path: asks the reward service of the training run.
+"""The reward function that verl loads by path; a client of the training run's reward service.
 
-A standalone file for the trainer's environment: nothing but the standard library and aiohttp, which
-comes with Ray. verl treats an exception as the failure of a whole group, and wants the same keys
-from every sample, so whatever goes wrong ends in the same numbers, masked.
+A standalone file for the trainer's environment: it needs only the standard library and aiohttp,
+which comes with Ray. An exception would fail the rollout's group in verl, which also expects the
+same keys for every sample: any error gives the same numbers, with `masked` 1.
 
-Of verl 0.9 it uses: `solution_str`, decoded without special tokens; `ground_truth` and `extra_info`
-as in the Parquet row; `extra_info["global_steps"]`, added by the rollout server: how many updates
-the weights had seen that wrote the answer.
+Of verl 0.9 it uses `solution_str`, decoded without special tokens, `ground_truth` and `extra_info`
+of the Parquet row, and `extra_info["global_steps"]`, which the rollout server adds: the number of
+updates before the weights that wrote the answer.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from typing import Any
 import aiohttp
 
 _LOG = logging.getLogger(__name__)
-_TIMEOUT_SECONDS = 3600.0  # the service has its own, per drawing; this one outlasts a long queue
+_TIMEOUT_SECONDS = 3600.0  # longer than a long queue; the service limits each drawing
 _TRIES = 3
 _STATE = ("origin_prompt", "rewritten_prompt", "origin_image")
 _TRUTH = ("success", "semantics", "quality")
@@ -32,7 +32,9 @@ async def compute_score(
 ) -> dict[str, float]:
     """The reward of one answer and its parts, as numbers; `masked` 1: leave it out of its group."""
     try:
-        return _numbers(await _ask(_request(solution_str, ground_truth, extra_info or {})))
+        return _numbers(
+            await _post_with_retries(_request(solution_str, ground_truth, extra_info or {}))
+        )
     except Exception as error:
         _LOG.warning("no reward, the rollout is masked: %s: %s", type(error).__name__, error)
         return _numbers({"status": "masked"})
@@ -51,15 +53,15 @@ def _request(
     }
 
 
-async def _ask(request: dict[str, Any]) -> dict[str, Any]:
-    for tries_left in reversed(range(_TRIES)):
+async def _post_with_retries(request: dict[str, Any]) -> dict[str, Any]:
+    for retries in reversed(range(_TRIES)):
         try:
             return await _post(request)
-        except aiohttp.ClientConnectorError:  # it never arrived: nothing is counted twice
-            if not tries_left:
+        except aiohttp.ClientConnectorError:  # it did not arrive, so that no rollout counts twice
+            if not retries:
                 raise
             await asyncio.sleep(1)
-    raise AssertionError("the last try returns or raises")
+    raise AssertionError("unreachable: the last try returns or raises")
 
 
 async def _post(request: dict[str, Any]) -> dict[str, Any]:

@@ -1,13 +1,22 @@
-"""Driver of a server: vLLM for as long as whoever started it is there.
+"""Job and driver of a server: runs vLLM for as long as the process that started it.
 
 `python -m training.serving.driver JOB.json`; its exit code is vLLM's.
 """
 
 import sys
 
-from ..launch import open_driver
-from ..launch.driver import DRIVER_LOG
-from .job import ServerJob
+from pydantic import Field
+
+from schemas.yaml_config import ConfigModel
+
+from ..launch.driver import DRIVER_LOG, open_driver
+
+
+class ServerJob(ConfigModel):
+    """Payload of the driver."""
+
+    command: list[str] = Field(description="vLLM's command line")
+    variables: dict[str, str] = Field(description="Variables beside those of this process")
 
 
 def main() -> None:

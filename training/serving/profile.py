@@ -1,7 +1,6 @@
 """The lines of a profile with which the `openai` backend asks a server."""
 
 import os
-import socket
 from typing import Any
 
 import yaml
@@ -11,9 +10,8 @@ from inference.backends.checkpoint.manifest import AgentRole, CheckpointError, M
 from .command import ServerSettings
 from .models import ServableAgent
 
-# vLLM reads the key that it asks for from this variable.
+# vLLM reads the API key that it requires from this variable.
 KEY_VARIABLE = "VLLM_API_KEY"
-_EVERYWHERE = ("0.0.0.0", "::", "")
 _PROMPTS: dict[AgentRole, tuple[str, ...]] = {
     "planner": ("planner_text", "planner_interleaved"),
     "critic": ("critic",),
@@ -21,33 +19,28 @@ _PROMPTS: dict[AgentRole, tuple[str, ...]] = {
 
 
 def profile_lines(model: ServableAgent, settings: ServerSettings) -> str:
-    """YAML: the section `openai` of a profile, with every role that the model plays."""
-    where = {"model": model.name, "endpoints": [_endpoint(settings)]}
-    agents = {role: where | how for role, how in _asked(model).items()}
-    document = {"openai": agents}
-    return yaml.dump(document, Dumper=_Plain, sort_keys=False, default_flow_style=None, width=100)
-
-
-def url_of(settings: ServerSettings) -> str:
-    """Base URL of a server, for clients."""
-    host = socket.gethostname() if settings.host in _EVERYWHERE else settings.host
-    return f"http://{f'[{host}]' if ':' in host else host}:{settings.port}/v1"
+    """YAML: the section `openai` of a profile, with every role of the model."""
+    endpoint = {"model": model.name, "endpoints": [_endpoint(settings)]}
+    agents = {role: endpoint | prompting for role, prompting in _prompting(model).items()}
+    return yaml.dump(
+        {"openai": agents}, Dumper=_PlainDumper, sort_keys=False, default_flow_style=None, width=100
+    )
 
 
 def _endpoint(settings: ServerSettings) -> dict[str, Any]:
     key = {"key": KEY_VARIABLE} if os.environ.get(KEY_VARIABLE) else {}
-    return {"url": url_of(settings), **key, "concurrency": settings.at_once}
+    return {"url": settings.url, **key, "concurrency": settings.concurrency}
 
 
-def _asked(model: ServableAgent) -> dict[AgentRole, dict[str, Any]]:
-    """By role, how it is asked: as it was trained to be, or else for JSON by our schemas."""
+def _prompting(model: ServableAgent) -> dict[AgentRole, dict[str, Any]]:
+    """Role -> its prompts: those of its training, or for foreign models JSON by our schemas."""
     if model.manifest is None:
         return {role: {"form": "schema"} for role in _PROMPTS}
     manifest = model.manifest
-    return {role: _trained(role, manifest) for role in _PROMPTS if _plays(manifest, role)}
+    return {role: _trained_prompting(role, manifest) for role in _PROMPTS if _plays(manifest, role)}
 
 
-def _trained(role: AgentRole, manifest: Manifest) -> dict[str, Any]:
+def _trained_prompting(role: AgentRole, manifest: Manifest) -> dict[str, Any]:
     prompts = manifest.agent_prompts.items()
     return {
         "form": "tags",
@@ -60,14 +53,14 @@ def _trained(role: AgentRole, manifest: Manifest) -> dict[str, Any]:
 
 def _plays(manifest: Manifest, role: AgentRole) -> bool:
     try:
-        manifest.check_plays(role)
+        manifest.check_role(role)
     except CheckpointError:
         return False
     return True
 
 
-class _Plain(yaml.SafeDumper):
-    """Without anchors: the roles of a model say the same about where it is."""
+class _PlainDumper(yaml.SafeDumper):
+    """Without anchors, though the roles of a model share their endpoint."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True

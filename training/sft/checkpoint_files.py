@@ -1,46 +1,42 @@
-"""LLaMA-Factory's checkpoints on disk: which are whole, which one training goes on from.
+"""LLaMA-Factory's checkpoints on disk: which are complete, which one training resumes from.
 
-It writes weights, optimizer and chance first, then `trainer_state.json`, then the processor, into
-`checkpoint-N`; a process killed in between leaves a part of that. The newest one is what it goes
-on from by itself, so the parts have to be out of its way.
+It writes weights, optimizer and random state first, then `trainer_state.json`, then the processor,
+into `checkpoint-N`; a process killed in between leaves a part of that. LLaMA-Factory itself resumes
+from the newest folder, so half-written ones must be moved away.
 """
 
 import json
 import re
 import shutil
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+from ..trainer_output import checkpoints_by_step, quarantine_incomplete
 
 _NAME = re.compile(r"checkpoint-(\d+)")
 _STATE = "trainer_state.json"
 _PROCESSOR = "processor_config.json"
-# What of a checkpoint is the model.
-_OF_A_MODEL = {".safetensors", ".json", ".jinja", ".txt"}
+_MODEL_SUFFIXES = {".safetensors", ".json", ".jinja", ".txt"}
 
 
 def prepare_resume(checkpoints: Path) -> tuple[Path | None, list[Path]]:
-    """The newest whole checkpoint, and where half-written ones were set aside (`*.broken`)."""
-    aside = [_set_aside(folder) for folder in half_written(checkpoints)]
-    return max(_saved(checkpoints), key=step_of, default=None), aside
-
-
-def half_written(checkpoints: Path) -> list[Path]:
-    """Checkpoints of which something is missing."""
-    return [folder for folder in _saved(checkpoints) if not is_complete(folder)]
+    """The newest complete checkpoint, and where half-written ones were moved (`*.broken`)."""
+    broken = quarantine_incomplete(checkpoints, _NAME, is_complete)
+    complete = list(checkpoints_by_step(checkpoints, _NAME).values())
+    return (complete[-1] if complete else None), broken
 
 
 def is_complete(folder: Path) -> bool:
-    """Whether everything that training needs to go on is there, complete."""
+    """Whether every file that resuming needs is there, complete."""
     archives = [*folder.rglob("*.pt"), *folder.rglob("*.pth")]
     weights = list(folder.glob("*.safetensors"))
     return (
-        _json(folder / _STATE).get("global_step") == step_of(folder)
-        and bool(_json(folder / _PROCESSOR))
+        _read_json(folder / _STATE).get("global_step") == step_of(folder)
+        and bool(_read_json(folder / _PROCESSOR))
         and _has_optimizer(folder)
-        and {path.name for path in weights} >= _shards(folder)
-        and all(map(_is_whole_safetensors, weights))
+        and {path.name for path in weights} >= _weight_files(folder)
+        and all(map(_is_complete_safetensors, weights))
         and all(map(zipfile.is_zipfile, archives))
     )
 
@@ -52,31 +48,16 @@ def step_of(folder: Path) -> int:
 
 
 def is_final(folder: Path) -> bool:
-    """Whether no step is left to do after a whole checkpoint."""
-    return step_of(folder) >= int(_json(folder / _STATE)["max_steps"])
+    """Whether no step follows a complete checkpoint."""
+    return step_of(folder) >= int(_read_json(folder / _STATE)["max_steps"])
 
 
 def copy_model(checkpoint: Path, model: Path) -> None:
-    """Put the model of a checkpoint, without what only its training needs, into a new folder."""
+    """Copy a checkpoint's model, without what only training needs, into a new folder."""
     model.mkdir(parents=True)
     for path in sorted(checkpoint.iterdir()):
-        if path.suffix in _OF_A_MODEL and path.name != _STATE:
+        if path.suffix in _MODEL_SUFFIXES and path.name != _STATE:
             shutil.copy2(path, model / path.name)
-
-
-def _saved(checkpoints: Path) -> list[Path]:
-    folders = checkpoints.iterdir() if checkpoints.is_dir() else ()
-    return sorted(folder for folder in folders if _NAME.fullmatch(folder.name))
-
-
-def _set_aside(folder: Path) -> Path:
-    return folder.rename(next(path for path in _free_names(folder) if not path.exists()))
-
-
-def _free_names(folder: Path) -> Iterator[Path]:
-    yield folder.with_name(f"{folder.name}.broken")
-    for number in range(2, 1_000_000):
-        yield folder.with_name(f"{folder.name}.broken-{number}")
 
 
 def _has_optimizer(folder: Path) -> bool:
@@ -87,16 +68,16 @@ def _has_optimizer(folder: Path) -> bool:
     return (folder / "optimizer.pt").is_file() and (folder / "scheduler.pt").is_file()
 
 
-def _shards(folder: Path) -> set[str]:
-    """Names of the files that hold the weights: of all of them, of shards, or of adapters."""
-    index = _json(folder / "model.safetensors.index.json")
+def _weight_files(folder: Path) -> set[str]:
+    """Names of the files with the weights: all shards, or the one file, or the adapters'."""
+    index = _read_json(folder / "model.safetensors.index.json")
     if index:
         return set(index["weight_map"].values())
     adapter = (folder / "adapter_config.json").exists()
     return {"adapter_model.safetensors" if adapter else "model.safetensors"}
 
 
-def _is_whole_safetensors(path: Path) -> bool:
+def _is_complete_safetensors(path: Path) -> bool:
     """Whether a file is as long as its header says."""
     with path.open("rb") as stream:
         length = int.from_bytes(stream.read(8), "little")
@@ -110,8 +91,8 @@ def _is_whole_safetensors(path: Path) -> bool:
     return path.stat().st_size == 8 + length + max(ends, default=0)
 
 
-def _json(path: Path) -> dict[str, Any]:
-    """A JSON object; empty where there is none, or half of one."""
+def _read_json(path: Path) -> dict[str, Any]:
+    """A JSON object; empty where the file is missing or cut off."""
     try:
         content = json.loads(path.read_bytes())
     except (OSError, ValueError):

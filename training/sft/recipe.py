@@ -1,4 +1,4 @@
-"""From a recipe and what a profile changes in it to the YAML that LLaMA-Factory reads."""
+"""From a recipe and a profile's changes to it to the YAML that LLaMA-Factory reads."""
 
 import os
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from .settings import SftSettings
 RECIPES = Path(__file__).parent / "recipes"
 CONFIG = "config.yaml"
 CHECKPOINTS = "checkpoints"
-_SAME_NAME = {
+_OPTION_NAMES = {
     "max_steps": "max_steps",
     "learning_rate": "learning_rate",
     "cutoff_len": "cutoff_len",
@@ -40,7 +40,7 @@ class SftRecipe(ConfigModel):
         """Forward passes of a device per optimizer step.
 
         Raises:
-            FoundryError: the batch cannot be shared out evenly.
+            FoundryError: the batch cannot be divided evenly.
         """
         at_once = self.batch_per_device * max(1, self.gpus)
         if self.batch % at_once:
@@ -52,12 +52,12 @@ class SftRecipe(ConfigModel):
 
 
 def read_recipe(settings: SftSettings) -> SftRecipe:
-    """The recipe of some settings, with what they change in it.
+    """The recipe of the settings, with their changes to it.
 
     Raises:
         DocumentError: the recipe's file cannot be read or is not of this form.
     """
-    path = _path(settings)
+    path = _recipe_path(settings)
     recipe = load_document(path, SftRecipe)
     changes = {
         name: value
@@ -67,22 +67,22 @@ def read_recipe(settings: SftSettings) -> SftRecipe:
     if settings.batch and not settings.batch_per_device:
         share = settings.batch // max(1, changes.get("gpus", recipe.gpus))
         changes["batch_per_device"] = max(1, min(recipe.batch_per_device, share))
-    options = recipe.options | _changed(settings)
+    options = recipe.options | _changed_options(settings)
     if isinstance(plan := options.get("deepspeed"), str):
         options["deepspeed"] = str(path.parent / plan)
     return recipe.model_copy(update={**changes, "options": options})
 
 
 def recipe_content(settings: SftSettings) -> dict[str, Any]:
-    """What the recipe's file says, without what the settings change in it.
+    """The content of the recipe's file, without the settings' changes.
 
     Raises:
         DocumentError: the file cannot be read or is not of this form.
     """
-    return load_document(_path(settings), SftRecipe).model_dump(mode="json")
+    return load_document(_recipe_path(settings), SftRecipe).model_dump(mode="json")
 
 
-def rendered(
+def llamafactory_config(
     settings: SftSettings, parent: Path | str, data: Path, datasets: Sequence[str], folder: Path
 ) -> dict[str, Any]:
     """The configuration of LLaMA-Factory for one training.
@@ -90,7 +90,7 @@ def rendered(
     Args:
         parent: folder of the model that is trained, or its id on the Hugging Face hub.
         data: folder of an export for LLaMA-Factory.
-        folder: where the training works.
+        folder: the training's working folder.
     """
     recipe = read_recipe(settings)
     return {
@@ -115,7 +115,7 @@ def environment(recipe: SftRecipe, python: Path, folder: Path) -> dict[str, str]
     devices = {"FORCE_TORCHRUN": "1", "NPROC_PER_NODE": str(recipe.gpus)}
     return {
         "OMP_NUM_THREADS": str(recipe.threads),
-        "OMP_WAIT_POLICY": "PASSIVE",  # idle threads sleep: those that read rows need the cores
+        "OMP_WAIT_POLICY": "PASSIVE",  # idle threads sleep: the data loader needs the cores
         "HF_DATASETS_CACHE": str(folder / "cache"),
         "PATH": os.pathsep.join([str(python.parent), os.environ.get("PATH", os.defpath)]),
         **(devices if recipe.gpus else {"FORCE_TORCHRUN": "0", "CUDA_VISIBLE_DEVICES": ""}),
@@ -123,7 +123,7 @@ def environment(recipe: SftRecipe, python: Path, folder: Path) -> dict[str, str]
 
 
 def _cpu_has_bfloat16() -> bool:
-    """Whether this processor multiplies bfloat16 itself; others would only pretend to."""
+    """Whether this processor multiplies bfloat16 in hardware; others emulate it slowly."""
     try:
         flags = Path("/proc/cpuinfo").read_text("utf-8")
     except OSError:
@@ -131,12 +131,12 @@ def _cpu_has_bfloat16() -> bool:
     return "avx512_bf16" in flags or "amx_bf16" in flags
 
 
-def _path(settings: SftSettings) -> Path:
+def _recipe_path(settings: SftSettings) -> Path:
     if isinstance(settings.recipe, Path):
         return settings.recipe
     return RECIPES / f"{settings.recipe}.yaml"
 
 
-def _changed(settings: SftSettings) -> dict[str, Any]:
-    named = {theirs: getattr(settings, ours) for ours, theirs in _SAME_NAME.items()}
-    return {name: value for name, value in named.items() if value is not None} | settings.options
+def _changed_options(settings: SftSettings) -> dict[str, Any]:
+    values = {option: getattr(settings, name) for name, option in _OPTION_NAMES.items()}
+    return {name: value for name, value in values.items() if value is not None} | settings.options

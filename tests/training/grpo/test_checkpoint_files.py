@@ -1,11 +1,11 @@
-"""What is left of a killed run, and where it goes on."""
+"""What a killed run leaves, and where it resumes."""
 
 import zipfile
 from pathlib import Path
 
 import pytest
 
-from training.grpo.checkpoint_files import actor, prepare_resume
+from training.grpo.checkpoint_files import actor_folder, prepare_resume
 
 PARTS = ("model", "optim", "extra")
 
@@ -28,24 +28,24 @@ def tracker(root: Path) -> Path:
     return root / "latest_checkpointed_iteration.txt"
 
 
-def test_nothing_is_there_yet(tmp_path):
+def test_without_checkpoints_it_starts_at_zero(tmp_path):
     assert prepare_resume(tmp_path / "checkpoints") == (0, [])
 
 
-def test_the_newest_whole_one_is_taken_up(tmp_path):
+def test_resumes_from_the_newest_complete_checkpoint(tmp_path):
     checkpoint(tmp_path, 2)
     checkpoint(tmp_path, 10)
     tracker(tmp_path).write_text("2")
     assert prepare_resume(tmp_path) == (10, [])
     assert tracker(tmp_path).read_text() == "10"
-    assert actor(tmp_path, 10) == tmp_path / "global_step_10" / "actor"
+    assert actor_folder(tmp_path, 10) == tmp_path / "global_step_10" / "actor"
 
 
-@pytest.mark.parametrize("lost", ["data.pt", "actor/optim_world_size_1_rank_0.pt"])
+@pytest.mark.parametrize("file", ["data.pt", "actor/optim_world_size_1_rank_0.pt"])
 @pytest.mark.parametrize("half", [False, True])
-def test_a_half_written_one_is_set_aside(tmp_path, lost, half):
+def test_a_half_written_checkpoint_is_moved_away(tmp_path, file, half):
     checkpoint(tmp_path, 4)
-    broken = checkpoint(tmp_path, 6) / lost
+    broken = checkpoint(tmp_path, 6) / file
     broken.write_bytes(broken.read_bytes()[:60]) if half else broken.unlink()
     assert prepare_resume(tmp_path) == (4, [tmp_path / "global_step_6.broken"])
     assert not (tmp_path / "global_step_6").exists()
@@ -53,13 +53,13 @@ def test_a_half_written_one_is_set_aside(tmp_path, lost, half):
     assert prepare_resume(tmp_path) == (4, [])
 
 
-def test_the_same_step_may_break_twice(tmp_path):
+def test_broken_checkpoints_of_one_step_get_different_names(tmp_path):
     for name in ("global_step_3.broken", "global_step_3.broken-2"):
         (checkpoint(tmp_path, 3) / "data.pt").unlink()
         assert prepare_resume(tmp_path) == (0, [tmp_path / name])
 
 
-def test_a_tracker_of_nothing_is_removed(tmp_path):
+def test_the_tracker_of_a_missing_checkpoint_is_removed(tmp_path):
     (checkpoint(tmp_path, 3) / "data.pt").unlink()
     tracker(tmp_path).write_text("")
     prepare_resume(tmp_path)

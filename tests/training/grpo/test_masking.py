@@ -1,4 +1,4 @@
-"""Masked rollouts leave their group."""
+"""Masked rollouts do not count in their group."""
 
 import math
 from runpy import run_path
@@ -23,24 +23,24 @@ def advantages(rewards: list[float], groups: list[str]) -> list[float]:
     return result[:, 0].tolist()
 
 
-def test_groups_are_compared_with_themselves():
-    found = advantages([1.0, 0.0, 5.0, 7.0], ["a", "a", "b", "b"])
+def test_rollouts_are_compared_within_their_group():
+    result = advantages([1.0, 0.0, 5.0, 7.0], ["a", "a", "b", "b"])
     half = math.sqrt(0.5)
-    assert found == pytest.approx([half, -half, -half, half], abs=1e-4)
+    assert result == pytest.approx([half, -half, -half, half], abs=1e-4)
 
 
 def test_a_masked_rollout_changes_nothing_for_the_others():
     without = advantages([1.0, 0.0, 0.5], ["a"] * 3)
-    with_it = advantages([1.0, math.nan, 0.0, 0.5], ["a"] * 4)
-    assert with_it[1] == 0.0
-    assert [with_it[0], *with_it[2:]] == without
+    with_masked = advantages([1.0, math.nan, 0.0, 0.5], ["a"] * 4)
+    assert with_masked[1] == 0.0
+    assert [with_masked[0], *with_masked[2:]] == without
 
 
 def test_groups_may_be_interleaved():
-    found = advantages([1.0, 5.0, 0.0, math.nan], ["a", "b", "a", "b"])
-    assert found == pytest.approx([math.sqrt(0.5), 0.0, -math.sqrt(0.5), 0.0], abs=1e-4)
+    result = advantages([1.0, 5.0, 0.0, math.nan], ["a", "b", "a", "b"])
+    assert result == pytest.approx([math.sqrt(0.5), 0.0, -math.sqrt(0.5), 0.0], abs=1e-4)
 
 
 @pytest.mark.parametrize("rewards", [[math.nan] * 3, [0.7, math.nan, math.nan], [0.3, 0.3, 0.3]])
-def test_a_group_without_a_difference_teaches_nothing(rewards):
+def test_a_group_without_a_difference_has_no_advantages(rewards):
     assert advantages(rewards, ["a"] * 3) == [0.0, 0.0, 0.0]

@@ -1,4 +1,4 @@
-"""verl's metrics as progress, and curves that outlive a killed run."""
+"""verl's metrics as progress, and curves that survive a killed run."""
 
 import json
 
@@ -6,7 +6,7 @@ import pytest
 
 from training.grpo.progress import Curves, GrpoLogFollower
 from training.grpo.settings import GrpoSettings
-from training.launch import TrainingProgress
+from training.launch.jobs import TrainingProgress
 
 
 def line(step: int, seconds: float = 8.0) -> str:
@@ -26,31 +26,31 @@ def follower(metrics):
 
 
 def test_nothing_before_the_first_step(follower, metrics):
-    assert list(follower.new()) == []
+    assert list(follower.new_points()) == []
     metrics.write_text(line(1)[:-5])
-    assert list(follower.new()) == []
+    assert list(follower.new_points()) == []
 
 
 def test_every_step_is_reported_once(follower, metrics):
     metrics.write_text(line(1) + line(2)[:20])
-    assert [point.step for point in follower.new()] == [1]
+    assert [point.step for point in follower.new_points()] == [1]
     metrics.write_text(line(1) + line(2) + line(3))
-    assert [point.step for point in follower.new()] == [2, 3]
-    assert list(follower.new()) == []
+    assert [point.step for point in follower.new_points()] == [2, 3]
+    assert list(follower.new_points()) == []
 
 
-def test_a_point_says_how_it_goes(follower, metrics):
+def test_a_point_has_speed_time_left_and_figures(follower, metrics):
     metrics.write_text(line(4, seconds=2.0))
-    (point,) = follower.new()
+    (point,) = follower.new_points()
     assert (point.step, point.total, point.loss, point.learning_rate) == (4, 10, 0.5, 1e-5)
     assert (point.samples_per_second, point.seconds_left) == (4.0, 12.0)
     assert point.extra == {"entropy": 1.5, "seconds": 2.0}
 
 
-def test_curves_have_every_step_once(tmp_path):
+def test_curves_have_every_step_once_as_trained_last(tmp_path):
     curves = Curves(tmp_path / "progress.jsonl")
     for step, loss in ((1, 0.9), (2, 0.8), (3, 0.7), (2, 0.6)):  # killed after 3, resumed at 1
         curves.add(TrainingProgress(step=step, total=5, loss=loss))
     curves.close()
-    found = Curves(tmp_path / "progress.jsonl").until(2)
-    assert [(point.step, point.loss) for point in found] == [(1, 0.9), (2, 0.6)]
+    points = Curves(tmp_path / "progress.jsonl").up_to(2)
+    assert [(point.step, point.loss) for point in points] == [(1, 0.9), (2, 0.6)]

@@ -13,7 +13,7 @@ from PIL import Image
 
 from assets.core.profile import load_profile
 from training.base_model.architecture import build_untrained
-from training.grpo import RewardRoles, grpo_job
+from training.grpo.driver import RewardRoles, grpo_job
 from training.grpo.settings import GrpoSettings
 from training.launch.jobs import Message, TrainerJob
 from warehouse import EncodedImage, Home

@@ -6,7 +6,8 @@ from typing import Any
 
 import dagster as dg
 
-from training.launch import LauncherSettings, TrainerJob, TrainingOutcome, launcher_of
+from training.launch.jobs import LauncherSettings, TrainerJob, TrainingOutcome
+from training.launch.launcher import create_launcher
 
 HERE = Path(__file__).parent
 THREE_STEPS = """
@@ -60,7 +61,7 @@ def launch_all(
 
     @dg.asset
     def trained(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
-        launcher = launcher_of(settings or LauncherSettings(log_seconds=0))
+        launcher = create_launcher(settings or LauncherSettings(log_seconds=0))
 
         async def run() -> None:
             found.extend(await asyncio.gather(*(launcher.run(context, j, heard) for j in jobs)))

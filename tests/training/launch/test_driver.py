@@ -9,7 +9,8 @@ import pytest
 from pydantic import ValidationError
 
 from tests.training.launch.launch_helpers import THREE_STEPS, toy_job
-from training.launch import LauncherSettings, TrainingProgress, why_it_ended
+from training.launch.failures import exit_reason
+from training.launch.jobs import LauncherSettings, TrainingProgress
 
 
 def test_a_driver_started_by_hand_prints_its_messages(tmp_path):
@@ -34,15 +35,15 @@ def test_a_driver_started_by_hand_prints_its_messages(tmp_path):
         (3, "step 4\n", "exit code 3"),
     ],
 )
-def test_why_it_ended_is_one_line(tmp_path, code, log, said):
+def test_exit_reason_is_one_line(tmp_path, code, log, said):
     path = tmp_path / "trainer.log"
     path.write_text(log)
-    line = why_it_ended(code, path)
+    line = exit_reason(code, path)
     assert said in line and "\n" not in line
 
 
 def test_a_log_that_is_not_there_is_no_problem(tmp_path):
-    assert why_it_ended(2, tmp_path / "none") == "it ended with exit code 2"
+    assert exit_reason(2, tmp_path / "none") == "it ended with exit code 2"
 
 
 def test_progress_is_a_short_note():

@@ -14,8 +14,9 @@ import pytest
 
 from schemas import FoundryError
 from tests.training.launch.launch_helpers import THREE_STEPS, Heard, launch, launch_all, toy_job
-from training.launch import LauncherSettings, TrainingFailed
-from training.launch.processes import JOB_MARK, marked
+from training.launch.failures import TrainingFailedError
+from training.launch.jobs import LauncherSettings
+from training.launch.processes import JOB_MARK, find_marked
 
 HERE = Path(__file__).parent
 # Ignores TERM and has a child in a session of its own that does so, too.
@@ -31,7 +32,7 @@ time.sleep(600)
 
 
 def left(folder: Path) -> list[psutil.Process]:
-    return marked(JOB_MARK, str(folder))
+    return find_marked(JOB_MARK, str(folder))
 
 
 def wait_for(path: Path) -> None:
@@ -80,7 +81,7 @@ while not pathlib.Path("../stubborn/pids").exists():
 raise SystemExit(1)
 """
     jobs = [toy_job(tmp_path / "stubborn", STUBBORN), toy_job(tmp_path / "fails", fails)]
-    with pytest.raises(TrainingFailed, match="exit code 1"):
+    with pytest.raises(TrainingFailedError, match="exit code 1"):
         launch_all(jobs, Heard(), LauncherSettings(grace_seconds=0.5))
     assert gone([int(pid) for pid in (tmp_path / "stubborn" / "pids").read_text().split()])
     assert not left(tmp_path / "stubborn")
@@ -88,7 +89,7 @@ raise SystemExit(1)
 
 def test_a_crash_is_one_line_with_the_trainers_log(tmp_path):
     code = "raise ValueError('the template has no images')"
-    with pytest.raises(TrainingFailed) as raised:
+    with pytest.raises(TrainingFailedError) as raised:
         launch(toy_job(tmp_path, code))
     said = str(raised.value)
     assert "\n" not in said
@@ -98,31 +99,31 @@ def test_a_crash_is_one_line_with_the_trainers_log(tmp_path):
 
 def test_a_killed_trainer_is_said_to_lack_memory(tmp_path):
     code = "import os; os.kill(os.getpid(), 9)"
-    with pytest.raises(TrainingFailed, match="killed, most likely by the system for lack of"):
+    with pytest.raises(TrainingFailedError, match="killed, most likely by the system for lack of"):
         launch(toy_job(tmp_path, code))
 
 
 def test_a_killed_driver_is_noticed_and_its_trainer_ended(tmp_path):
     code = "import os, time; os.kill(os.getppid(), 9); time.sleep(600)"
-    with pytest.raises(TrainingFailed, match="killed, most likely") as raised:
+    with pytest.raises(TrainingFailedError, match="killed, most likely") as raised:
         launch(toy_job(tmp_path, code))
     assert "driver.log" in str(raised.value)
     assert not left(tmp_path)
 
 
 def test_ending_without_a_word_is_a_failure(tmp_path):
-    with pytest.raises(TrainingFailed, match="ended without a model"):
+    with pytest.raises(TrainingFailedError, match="ended without a model"):
         launch(toy_job(tmp_path, "", silent=True))
 
 
 def test_a_model_that_is_not_there_is_a_failure(tmp_path):
-    with pytest.raises(TrainingFailed, match="no model in"):
+    with pytest.raises(TrainingFailedError, match="no model in"):
         launch(toy_job(tmp_path, "", no_model=True))
 
 
 def test_a_driver_that_does_not_start_is_a_failure(tmp_path):
     job = toy_job(tmp_path, "").model_copy(update={"module": "no_such_driver"})
-    with pytest.raises(TrainingFailed, match="exit code 1"):
+    with pytest.raises(TrainingFailedError, match="exit code 1"):
         launch(job)
 
 
@@ -157,7 +158,7 @@ import sys
 from pathlib import Path
 sys.path.insert(0, {here!r})
 from tests.training.launch.launch_helpers import launch, toy_job
-from training.launch import LauncherSettings
+from training.launch.jobs import LauncherSettings
 launch(toy_job(Path({folder!r}), {code!r}), LauncherSettings(grace_seconds=1))
 """
 

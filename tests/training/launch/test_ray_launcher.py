@@ -16,8 +16,9 @@ import pytest
 from schemas import FoundryError
 from tests.helpers.ports import free_port
 from tests.training.launch.launch_helpers import THREE_STEPS, launch, toy_job
-from training.launch import LauncherSettings, TrainingFailed
-from training.launch.processes import JOB_MARK, end_processes, marked
+from training.launch.failures import TrainingFailedError
+from training.launch.jobs import LauncherSettings
+from training.launch.processes import JOB_MARK, find_marked, terminate_processes
 
 CLUSTER_MARK = "INTERLEAVE_TEST_RAY"
 
@@ -39,7 +40,7 @@ def cluster() -> Iterator[LauncherSettings]:
                 kind="ray", address=f"http://127.0.0.1:{port}", grace_seconds=5, log_seconds=0
             )
         finally:
-            end_processes(lambda: marked(CLUSTER_MARK, mark), 5)
+            terminate_processes(lambda: find_marked(CLUSTER_MARK, mark), 5)
             shutil.rmtree(folder, ignore_errors=True)
     forget_tokens()
 
@@ -93,16 +94,16 @@ def test_a_training_as_a_ray_job(cluster, tmp_path):
 
 @pytest.mark.slow
 def test_a_crash_of_a_ray_job_is_one_line(cluster, tmp_path):
-    with pytest.raises(TrainingFailed, match="ValueError: the template has no images"):
+    with pytest.raises(TrainingFailedError, match="ValueError: the template has no images"):
         launch(toy_job(tmp_path, "raise ValueError('the template has no images')"), cluster)
 
 
 @pytest.mark.slow
 def test_a_driver_killed_in_a_ray_job_is_noticed(cluster, tmp_path):
     code = "import os, time; os.kill(os.getppid(), 9); time.sleep(600)"
-    with pytest.raises(TrainingFailed, match="training toy failed: it was killed"):
+    with pytest.raises(TrainingFailedError, match="training toy failed: it was killed"):
         launch(toy_job(tmp_path, code), cluster)
-    assert not marked(JOB_MARK, str(tmp_path))
+    assert not find_marked(JOB_MARK, str(tmp_path))
 
 
 @pytest.mark.slow
@@ -111,7 +112,7 @@ def test_an_interrupted_run_stops_its_ray_job(cluster, tmp_path):
     threading.Thread(target=interrupt_when, args=(tmp_path / "started",), daemon=True).start()
     with pytest.raises(BaseException, match=r"^$|[Ii]nterrupt"):
         launch(toy_job(tmp_path, code), cluster)
-    assert not marked(JOB_MARK, str(tmp_path))
+    assert not find_marked(JOB_MARK, str(tmp_path))
 
 
 def interrupt_when(path: Path) -> None:

@@ -3,7 +3,9 @@
 import json
 import sys
 
-from training.launch import TrainingProgress, open_driver, why_it_ended
+from training.launch.driver import open_driver
+from training.launch.failures import TrainingFailedError, exit_reason
+from training.launch.jobs import TrainingProgress
 
 
 def main() -> None:
@@ -23,7 +25,7 @@ def main() -> None:
         if payload.get("silent"):
             return
         if code:
-            driver.fail(why_it_ended(code, log), log)
+            raise TrainingFailedError(exit_reason(code, log), log)
         if not payload.get("no_model"):
             (folder / "model").mkdir(exist_ok=True)
         driver.finish(folder / "model", {"loss": 0.25})

@@ -1,4 +1,4 @@
-"""What the policy writes, in all the ways in which it goes wrong."""
+"""Answers of the policy, well-formed, sloppy and malformed."""
 
 import pytest
 from hypothesis import given
@@ -9,7 +9,7 @@ from inference.roles import Verdict
 from training.rewards.answer_parsing import ParsedAnswer, parse_answer
 
 BODY = '{"previous_step_success": false, "refine_prompt": "a red cat"}'
-READ = ParsedAnswer(False, "a red cat")
+PARSED = ParsedAnswer(False, "a red cat")
 
 
 @pytest.mark.parametrize(
@@ -29,8 +29,8 @@ READ = ParsedAnswer(False, "a red cat")
         '<answer>{"previous_step_success": false, "refine_prompt": " a red cat "}</answer>',
     ],
 )
-def test_what_can_be_read(text):
-    assert parse_answer(text) == READ
+def test_sloppy_answers_are_parsed(text):
+    assert parse_answer(text) == PARSED
 
 
 @pytest.mark.parametrize(
@@ -53,23 +53,23 @@ def test_what_can_be_read(text):
         "<answer>" + "9" * 5000,
     ],
 )
-def test_what_is_malformed(text):
+def test_malformed_answers_are_none(text):
     assert parse_answer(text) is None
 
 
-def test_blanks_around_brackets_and_slashes_are_taken_out_of_the_prompt_too():
+def test_white_space_around_brackets_and_slashes_is_removed_from_the_prompt_too():
     text = '<answer>{"previous_step_success": false, "refine_prompt": "a cat / dog"}</answer>'
     assert parse_answer(text) == ParsedAnswer(False, "a cat/dog")
 
 
 @given(st.booleans(), st.text("abc \n\"'{}[],.:äπ猫", max_size=40), st.text(max_size=40))
-def test_what_our_own_writer_writes_is_read(accepted, prompt, reasoning):
-    written = critic_answer(Verdict(accepted, prompt, reasoning))
-    assert parse_answer(written) == ParsedAnswer(accepted, "" if accepted else prompt.strip())
+def test_answers_of_our_formatter_are_parsed(accepted, prompt, reasoning):
+    text = critic_answer(Verdict(accepted, prompt, reasoning))
+    assert parse_answer(text) == ParsedAnswer(accepted, "" if accepted else prompt.strip())
 
 
 @given(st.text(), st.text("<>/answer{}[]\"':,truefals previous_step_success refine_prompt"))
-def test_whatever_is_written_reading_never_fails(noise, likely):
+def test_parsing_never_raises(noise, likely):
     for text in (noise, f"<answer>{noise}", f"<answer>{likely}</answer>"):
-        found = parse_answer(text)
-        assert found is None or isinstance(found, ParsedAnswer)
+        answer = parse_answer(text)
+        assert answer is None or isinstance(answer, ParsedAnswer)

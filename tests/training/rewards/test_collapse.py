@@ -1,9 +1,9 @@
-"""Policies that have given up, and those that only look like it."""
+"""Collapsed policies, and those that only look like it."""
 
 import pytest
 
 from schemas.training import RolloutRow
-from training.rewards.collapse import collapsed
+from training.rewards.collapse import find_collapse
 
 
 def rollout(verdict, truth, refined=None, row="row-1"):
@@ -44,8 +44,8 @@ def policy(judge, refine=lambda n: f"better {n}", count=100):
         (policy(lambda n, truth: None), "never answers in the form asked for"),
     ],
 )
-def test_collapses_are_named(rollouts, name):
-    assert collapsed(rollouts, {"row-1": "as before"}) == name
+def test_collapses_are_detected(rollouts, name):
+    assert find_collapse(rollouts, {"row-1": "as before"}) == name
 
 
 @pytest.mark.parametrize(
@@ -71,5 +71,5 @@ def test_collapses_are_named(rollouts, name):
         "none",
     ],
 )
-def test_what_is_no_collapse(rollouts):
-    assert collapsed(rollouts, {"row-1": "as before"}) is None
+def test_other_policies_are_not_collapsed(rollouts):
+    assert find_collapse(rollouts, {"row-1": "as before"}) is None

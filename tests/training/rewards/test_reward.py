@@ -11,10 +11,10 @@ from training.rewards.reward import (
     RewardParts,
     accuracy_reward,
     format_reward,
-    is_drawn,
+    needs_image,
+    neutral_step_reward,
     step_reward,
-    total,
-    undrawn_reward,
+    total_reward,
 )
 from training.rewards.settings import RewardSettings
 
@@ -24,7 +24,7 @@ GRADES = st.builds(Grades, st.floats(0, 10), st.floats(0, 10))
 
 def test_the_worked_example_of_the_issue():
     parts = RewardParts(format=0.1, accuracy=-0.3, step=0.5)
-    assert total(parts, RewardSettings(alpha=0.2)) == pytest.approx(0.22)
+    assert total_reward(parts, RewardSettings(alpha=0.2)) == pytest.approx(0.22)
 
 
 def test_the_paper_is_the_default():
@@ -46,15 +46,15 @@ def test_accuracy(verdict, truth, paper, code):
 
 @pytest.mark.parametrize("verdict", [True, False])
 @pytest.mark.parametrize("truth", [True, False])
-def test_the_paper_draws_what_the_policy_rejects_and_the_code_what_is_bad(verdict, truth):
-    assert is_drawn(verdict, truth, "paper") == (not verdict)
-    assert is_drawn(verdict, truth, "code") == (not truth)
+def test_the_paper_redraws_rejections_and_the_code_bad_images(verdict, truth):
+    assert needs_image(verdict, truth, "paper") == (not verdict)
+    assert needs_image(verdict, truth, "code") == (not truth)
 
 
-def test_nothing_drawn_is_nothing_gained():
+def test_the_neutral_step_is_no_gain():
     same = Grades(6.0, 7.0)
     for form in ("paper", "code"):
-        assert step_reward(same, same, form) == undrawn_reward(form)
+        assert step_reward(same, same, form) == neutral_step_reward(form)
 
 
 def test_the_papers_step_is_the_gain_in_overall_score():
@@ -70,53 +70,53 @@ def test_the_codes_step_grades_semantics_and_quality_apart():
     assert gained == pytest.approx(0.75 * semantics + 0.25 * quality)
 
 
-def test_the_codes_whole_reward_is_the_published_one():
+def test_the_codes_reward_is_the_published_one():
     accuracy, semantics, quality = 1.0, 0.8, 0.3
     step = step_reward(Grades(2, 9), Grades(8, 5), "code")
     published = 0.5 + 0.5 * (0.2 * accuracy + 0.6 * semantics + 0.2 * quality)
-    assert total(RewardParts(1, accuracy, step), RewardSettings(form="code")) == pytest.approx(
-        published
-    )
+    assert total_reward(
+        RewardParts(1, accuracy, step), RewardSettings(form="code")
+    ) == pytest.approx(published)
 
 
 def test_the_code_gives_an_accepted_good_picture_its_published_maximum():
-    parts = RewardParts(1, accuracy_reward(True, True, "code"), undrawn_reward("code"))
-    assert total(parts, RewardSettings(form="code")) == pytest.approx(0.8)
+    parts = RewardParts(1, accuracy_reward(True, True, "code"), neutral_step_reward("code"))
+    assert total_reward(parts, RewardSettings(form="code")) == pytest.approx(0.8)
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.2, 0.7, 1.0])
 def test_alpha_weighs_accuracy_against_step(alpha):
-    reward = total(RewardParts(1, -1, 1), RewardSettings(alpha=alpha))
+    reward = total_reward(RewardParts(1, -1, 1), RewardSettings(alpha=alpha))
     assert reward == pytest.approx(0.5 + 0.5 * (1 - 2 * alpha))
 
 
 @pytest.mark.parametrize(("left_out", "reward"), [("step", 0.0), ("accuracy", 0.75)])
-def test_what_an_ablation_leaves_out_gives_its_weight_to_the_other(left_out, reward):
+def test_an_ablated_part_gives_its_weight_to_the_other(left_out, reward):
     settings = RewardSettings(without=(left_out,))
-    assert total(RewardParts(1, -1, 0.5), settings) == pytest.approx(reward)
+    assert total_reward(RewardParts(1, -1, 0.5), settings) == pytest.approx(reward)
 
 
-def test_leaving_out_both_leaves_nothing_to_learn():
+def test_ablating_both_parts_is_an_error():
     with pytest.raises(ValidationError):
         RewardSettings(without=("step", "accuracy"))
 
 
 @pytest.mark.parametrize("settings", [RewardSettings(), RewardSettings(form="code")])
 def test_a_malformed_answer_has_its_format_part_only(settings):
-    assert total(RewardParts(format_reward(None)), settings) == 0
+    assert total_reward(RewardParts(format_reward(None)), settings) == 0
 
 
 @given(FORMS, st.booleans(), st.booleans(), GRADES, GRADES, st.floats(0, 1))
-def test_rewards_stay_between_0_and_1_and_no_answer_is_worth_less_than_a_malformed_one(
+def test_rewards_stay_between_0_and_1_and_above_a_malformed_answers(
     form, verdict, truth, before, after, alpha
 ):
     step = step_reward(before, after, form)
     parts = RewardParts(1, accuracy_reward(verdict, truth, form), step)
-    reward = total(parts, RewardSettings(form=form, alpha=alpha))
+    reward = total_reward(parts, RewardSettings(form=form, alpha=alpha))
     assert -1e-9 <= reward <= 1 + 1e-9
 
 
 @given(FORMS, GRADES, GRADES, GRADES)
-def test_a_better_picture_is_never_worth_less(form, before, one, other):
+def test_a_better_image_never_has_a_lower_reward(form, before, one, other):
     worse = Grades(min(one.semantics, other.semantics), min(one.quality, other.quality))
     assert step_reward(before, one, form) >= step_reward(before, worse, form) - 1e-9

@@ -13,7 +13,7 @@ import pytest
 from tests.training.rewards.reward_world import EXACT, QUICK, answer
 from training import rewards
 from training.rewards.rollouts import rollout_rows
-from training.rewards.server import rewards_served, serve_rewards
+from training.rewards.server import serve_rewards, serve_rewards_in_thread
 from warehouse import Home
 
 CLIENT = Path(rewards.__file__).parent / "verl_client.py"
@@ -132,7 +132,7 @@ async def test_leaving_does_not_wait_for_a_hanging_draw(world, connect):
 
 
 def test_a_caller_without_an_event_loop_is_served_from_a_thread(world, connect):
-    with rewards_served(world.service()) as address:
+    with serve_rewards_in_thread(world.service()) as address:
         call = verl_call(world, answer(False, EXACT))
         got = asyncio.run(connect(address)(**call))
     assert got["score"] > 0.5

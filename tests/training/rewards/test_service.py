@@ -16,7 +16,7 @@ from training.rewards.rollouts import (
     read_rollouts,
     rollout_rows,
     rollouts_table,
-    summary,
+    summarize,
     waiting_seconds,
 )
 from training.rewards.settings import RewardSettings
@@ -202,7 +202,7 @@ async def test_a_step_in_numbers(world):
     service = world.service()
     texts = [answer(True), "?", answer(False, "refuse"), answer(False, EXACT)]
     await rewards(world, service, texts)
-    numbers = summary(service.recent(1))
+    numbers = summarize(service.recent(1))
     assert (numbers.rollouts, numbers.masked, numbers.malformed) == (4, 1, 1)
     assert numbers.accepted == pytest.approx(1 / 3) and numbers.accuracy == -0.5
     assert failed_share(rollout.row for rollout in service.recent(5)) == 0.5
@@ -222,7 +222,7 @@ async def test_what_a_step_waited_is_what_nothing_overlapped(world):
 async def test_nothing_ever_read_is_an_empty_journal(tmp_path):
     assert read_rollouts(tmp_path / "none.jsonl") == []
     assert rollouts_table(tmp_path / "none.jsonl").num_rows == 0
-    assert summary([]).rollouts == 0 and failed_share([]) == 0
+    assert summarize([]).rollouts == 0 and failed_share([]) == 0
 
 
 async def test_a_member_of_an_ensemble_is_tried_again_without_the_others(world):

@@ -13,9 +13,9 @@ import pytest
 
 from tests.helpers.ports import free_port
 from tests.training.serving.toy_serving import serve_toy, toy_command, toy_python
-from training.launch.processes import JOB_MARK, marked
+from training.launch.processes import JOB_MARK, find_marked
 from training.serving import server
-from training.serving.server import ServerFailed, newest_line
+from training.serving.server import ServerFailedError, newest_line
 
 HERE = Path(__file__).parent
 
@@ -23,7 +23,7 @@ HERE = Path(__file__).parent
 @pytest.fixture(autouse=True)
 def _toy(monkeypatch):
     monkeypatch.setattr(server, "vllm_command", toy_command)
-    monkeypatch.setattr(server, "python_of", toy_python)
+    monkeypatch.setattr(server, "ensure_environment", toy_python)
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def folder_of(home, port):
 
 
 def left(home, port):
-    return marked(JOB_MARK, str(folder_of(home, port)))
+    return find_marked(JOB_MARK, str(folder_of(home, port)))
 
 
 def pids_of(home, port):
@@ -62,7 +62,7 @@ def test_it_answers_when_it_is_there_and_is_gone_afterwards(home, port):
 
 
 def test_one_that_does_not_start_is_one_line_with_its_log(home, port):
-    with pytest.raises(ServerFailed) as raised, serve_toy(home, port, "dies"):
+    with pytest.raises(ServerFailedError) as raised, serve_toy(home, port, "dies"):
         pass
     said = str(raised.value)
     assert "ValueError: these weights are not for me" in said and "\n" not in said
@@ -71,19 +71,19 @@ def test_one_that_does_not_start_is_one_line_with_its_log(home, port):
 
 
 def test_the_cause_is_the_engines_where_it_was_the_engine(home, port):
-    with pytest.raises(ServerFailed, match=r"ended with a\.b\.LoadError: too short \(log"):
+    with pytest.raises(ServerFailedError, match=r"ended with a\.b\.LoadError: too short \(log"):
         serve_toy(home, port, "engine dies").__enter__()
 
 
 def test_one_that_dies_later_is_noticed(home, port):
     with serve_toy(home, port) as running:
         psutil.Process(pids_of(home, port)[0]).kill()
-        with pytest.raises(ServerFailed, match=r"was killed, most likely.*--max-length"):
+        with pytest.raises(ServerFailedError, match=r"was killed, most likely.*--max-length"):
             running.wait()
 
 
 def test_the_log_is_of_this_start_alone(home, port):
-    with pytest.raises(ServerFailed), serve_toy(home, port, "dies"):
+    with pytest.raises(ServerFailedError), serve_toy(home, port, "dies"):
         pass
     with serve_toy(home, port) as running:
         assert "ValueError" not in running.log.read_text()
@@ -93,7 +93,7 @@ def test_a_port_in_use_is_one_line(home, port):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", port))
         taken.listen()
-        with pytest.raises(ServerFailed, match=rf"port {port}.*in use.*--port"):
+        with pytest.raises(ServerFailedError, match=rf"port {port}.*in use.*--port"):
             serve_toy(home, port).__enter__()
 
 
@@ -102,7 +102,7 @@ def test_a_second_server_leaves_one_that_is_starting_alone(home, port):
         # As long as the first does not listen yet, only their lock is in the way of the second.
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(server, "_check_free", lambda settings: None)
-            with pytest.raises(ServerFailed, match="in use"):
+            with pytest.raises(ServerFailedError, match="in use"):
                 serve_toy(home, port).__enter__()
         assert first.process.poll() is None
 
@@ -110,7 +110,7 @@ def test_a_second_server_leaves_one_that_is_starting_alone(home, port):
 def test_gpus_that_are_not_there_are_one_line(home, monkeypatch):
     monkeypatch.setattr(server, "gpus", lambda: 1)
     settings = server.ServerSettings(gpus=2)
-    with pytest.raises(ServerFailed, match=r"1 GPUs here, not 2.*--gpus 0"):
+    with pytest.raises(ServerFailedError, match=r"1 GPUs here, not 2.*--gpus 0"):
         server.serve(server.ServableAgent("m", "m"), settings, home, str).__enter__()
 
 
@@ -135,10 +135,11 @@ import sys, time
 sys.path.insert(0, {here!r})
 from tests.training.serving.toy_serving import play_toy, serve_toy
 from dagster_project.cli.agents import serve_in_terminal
-from training.serving import ServedModel, ServerSettings
+from training.serving.command import ServerSettings
+from training.serving.models import ServableAgent
 from warehouse import Home
 play_toy()
-model = ServedModel("toy", "toy")
+model = ServableAgent("toy", "toy")
 serve_in_terminal(model, ServerSettings(port={port}, flags=({manner!r},)), Home({home!r}))
 """
 

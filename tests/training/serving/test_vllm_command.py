@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from inference.backends.checkpoint.manifest import Manifest
-from training.serving import ServableAgent, ServerSettings
-from training.serving.command import vllm_command, vllm_variables
+from training.serving.command import ServerSettings, vllm_command, vllm_variables
+from training.serving.models import ServableAgent
 
 PARSER = Path(__file__).with_name("parse_flags.py")
 CRITIC = Manifest(
@@ -19,7 +19,7 @@ CRITIC = Manifest(
     image_max_pixels=96 * 96,
     max_new_tokens={"critic": 300},
 )
-TRAINED = ServableAgent("critic_rl_checkpoint@a", "/c/a", manifest=CRITIC, longest=4096)
+TRAINED = ServableAgent("critic_rl_checkpoint@a", "/c/a", manifest=CRITIC, context_length=4096)
 FOREIGN = ServableAgent("Qwen/Qwen3-VL-8B-Instruct", "Qwen/Qwen3-VL-8B-Instruct", "main")
 ON_CPU, ON_GPUS = ServerSettings(), ServerSettings(gpus=2, host="0.0.0.0", port=8001)
 
@@ -73,11 +73,11 @@ def test_models_of_others_keep_their_own_manner():
 
 
 @pytest.mark.parametrize(
-    ("longest", "asked", "length"),
+    ("context_length", "asked", "length"),
     [(4096, None, "4096"), (262_144, None, "32768"), (None, None, "32768"), (4096, 1000, "1000")],
 )
-def test_a_question_is_as_long_as_it_may_be(longest, asked, length):
-    model = ServableAgent("m", "/m", longest=longest)
+def test_a_question_is_as_long_as_it_may_be(context_length, asked, length):
+    model = ServableAgent("m", "/m", context_length=context_length)
     assert flags_of(model, ServerSettings(max_length=asked))["max-model-len"] == length
 
 

@@ -5,7 +5,10 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from training.serving import ServableAgent, ServerSettings, VllmServer, serve, server
+from training.serving import server
+from training.serving.command import ServerSettings
+from training.serving.models import ServableAgent
+from training.serving.server import VllmServer, serve
 from warehouse import Home
 
 TOY = str(Path(__file__).with_name("toy_server.py"))
@@ -22,7 +25,7 @@ def toy_python(*_: object) -> Path:
 def serve_toy(
     home: Home, port: int, *flags: str, starting: Callable[[str], object] = str
 ) -> AbstractContextManager[VllmServer]:
-    """Call it where `vllm_command` and `python_of` are the toy's: see `play_toy`."""
+    """Call it where `vllm_command` and `ensure_environment` are the toy's: see `play_toy`."""
     settings = ServerSettings(port=port, flags=flags)
     return serve(ServableAgent("toy", "toy"), settings, home, str, starting)
 

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from PIL import Image
 
-from training.sft import SftSettings, sft_job
+from training.sft.driver import sft_job
+from training.sft.settings import SftSettings
 
 COLOURS = ("red", "green", "blue", "black")
 

@@ -1,4 +1,4 @@
-"""Which checkpoints are whole, and what becomes of the others."""
+"""Which checkpoints are complete, and what happens to the others."""
 
 import json
 import zipfile
@@ -24,7 +24,7 @@ def archive(path):
 
 @pytest.fixture
 def checkpoints(tmp_path):
-    """Two whole checkpoints, of ten steps and of the last twenty."""
+    """Two complete checkpoints, of ten steps and of the last twenty."""
     for step in (10, 20):
         folder = tmp_path / f"checkpoint-{step}"
         folder.mkdir()
@@ -38,17 +38,17 @@ def checkpoints(tmp_path):
     return tmp_path
 
 
-def cut(path):
+def truncate(path):
     path.write_bytes(path.read_bytes()[:-20])
 
 
-def test_the_newest_whole_one_is_taken_up(checkpoints):
-    newest, aside = checkpoint_files.prepare_resume(checkpoints)
+def test_resumes_from_the_newest_complete_checkpoint(checkpoints):
+    newest, broken = checkpoint_files.prepare_resume(checkpoints)
     assert newest == checkpoints / "checkpoint-20"
-    assert not aside and checkpoint_files.is_final(newest)
+    assert not broken and checkpoint_files.is_final(newest)
 
 
-def test_nothing_is_taken_up_where_nothing_is(tmp_path):
+def test_without_checkpoints_nothing_is_resumed(tmp_path):
     assert checkpoint_files.prepare_resume(tmp_path / "none") == (None, [])
 
 
@@ -62,34 +62,34 @@ def test_nothing_is_taken_up_where_nothing_is(tmp_path):
         "scheduler.pt",
     ],
 )
-@pytest.mark.parametrize("harm", ["cut", "lost"])
-def test_a_half_written_one_is_set_aside(checkpoints, name, harm):
+@pytest.mark.parametrize("damage", ["truncated", "missing"])
+def test_a_half_written_checkpoint_is_moved_away(checkpoints, name, damage):
     path = checkpoints / "checkpoint-20" / name
-    if harm == "cut" and path.suffix == ".json":
+    if damage == "truncated" and path.suffix == ".json":
         path.write_text(path.read_text()[:5])
-    elif harm == "cut":
-        cut(path)
+    elif damage == "truncated":
+        truncate(path)
     else:
         path.unlink()
-    newest, aside = checkpoint_files.prepare_resume(checkpoints)
+    newest, broken = checkpoint_files.prepare_resume(checkpoints)
     assert newest == checkpoints / "checkpoint-10"
-    assert aside == [checkpoints / "checkpoint-20.broken"] and aside[0].is_dir()
+    assert broken == [checkpoints / "checkpoint-20.broken"] and broken[0].is_dir()
     assert not checkpoint_files.is_final(newest)
 
 
-def test_random_states_are_looked_at(checkpoints):
-    cut(checkpoints / "checkpoint-20" / "rng_state.pth")
-    assert checkpoint_files.half_written(checkpoints) == [checkpoints / "checkpoint-20"]
+def test_random_states_must_be_complete(checkpoints):
+    truncate(checkpoints / "checkpoint-20" / "rng_state.pth")
+    assert not checkpoint_files.is_complete(checkpoints / "checkpoint-20")
 
 
-def test_an_older_one_that_was_being_deleted_is_set_aside_too(checkpoints):
+def test_a_partly_deleted_older_checkpoint_is_moved_away_too(checkpoints):
     (checkpoints / "checkpoint-10" / "config.json").unlink()
     (checkpoints / "checkpoint-10" / "model.safetensors").unlink()
-    newest, aside = checkpoint_files.prepare_resume(checkpoints)
-    assert newest == checkpoints / "checkpoint-20" and len(aside) == 1
+    newest, broken = checkpoint_files.prepare_resume(checkpoints)
+    assert newest == checkpoints / "checkpoint-20" and len(broken) == 1
 
 
-def test_earlier_ones_set_aside_are_kept(checkpoints):
+def test_earlier_broken_checkpoints_are_not_overwritten(checkpoints):
     (checkpoints / "checkpoint-20.broken").mkdir()
     (checkpoints / "checkpoint-20" / "optimizer.pt").unlink()
     assert checkpoint_files.prepare_resume(checkpoints)[1] == [
@@ -107,7 +107,7 @@ def test_shards_that_the_index_names_must_be_there(checkpoints):
     assert checkpoint_files.is_complete(folder)
 
 
-def test_deepspeed_keeps_its_optimizer_in_a_folder(checkpoints):
+def test_deepspeed_has_its_optimizer_in_a_folder(checkpoints):
     folder = checkpoints / "checkpoint-20"
     (folder / "optimizer.pt").unlink()
     (folder / "latest").write_text("global_step20")
@@ -115,11 +115,11 @@ def test_deepspeed_keeps_its_optimizer_in_a_folder(checkpoints):
     (folder / "global_step20").mkdir()
     archive(folder / "global_step20" / "zero_pp_rank_0_optim_states.pt")
     assert checkpoint_files.is_complete(folder)
-    cut(folder / "global_step20" / "zero_pp_rank_0_optim_states.pt")
+    truncate(folder / "global_step20" / "zero_pp_rank_0_optim_states.pt")
     assert not checkpoint_files.is_complete(folder)
 
 
-def test_a_model_is_without_what_only_training_needs(checkpoints, tmp_path):
+def test_a_copied_model_has_no_training_state(checkpoints, tmp_path):
     checkpoint_files.copy_model(checkpoints / "checkpoint-20", tmp_path / "model")
     names = {path.name for path in (tmp_path / "model").iterdir()}
     assert names == {"model.safetensors", "config.json", "processor_config.json", "tokenizer.json"}

@@ -10,8 +10,8 @@ import yaml
 from tests.training.sft.sft_world import Training, settings, write_export
 from training.base_model.architecture import build_untrained
 from training.environments import ensure_environment
-from training.sft import SftSettings
-from training.sft.recipe import rendered
+from training.sft.recipe import llamafactory_config
+from training.sft.settings import SftSettings
 
 pytestmark = pytest.mark.slow
 PARSER = Path(__file__).parent / "parse_config.py"
@@ -104,9 +104,9 @@ def test_a_crash_is_one_line_with_the_log(tmp_path, parent, data):
 
 @pytest.mark.parametrize("recipe", ["sketch", "paper", "lora"])
 def test_llamafactory_accepts_every_recipe(recipe, tmp_path, data):
-    """Its own parser, in its environment, on the configuration as it is rendered."""
+    """Its own parser, in its environment, on the configuration as it is llamafactory_config."""
     how = SftSettings(recipe=recipe)
-    config = rendered(how, "Qwen/Qwen3-VL-8B-Instruct", data, ["critic_sft"], tmp_path)
+    config = llamafactory_config(how, "Qwen/Qwen3-VL-8B-Instruct", data, ["critic_sft"], tmp_path)
     understood = parsed(tmp_path / "config.yaml", config)
     assert understood["epochs"] == config["num_train_epochs"]
     assert understood["learning_rate"] == config["learning_rate"]
@@ -123,7 +123,7 @@ def test_llamafactory_accepts_every_recipe(recipe, tmp_path, data):
 def test_llamafactory_rejects_what_it_does_not_know(tmp_path, data):
     """So that the test above can fail."""
     how = SftSettings(options={"freeze_vision_towers": True})
-    config = rendered(how, "base", data, ["critic_sft"], tmp_path)
+    config = llamafactory_config(how, "base", data, ["critic_sft"], tmp_path)
     with pytest.raises(subprocess.CalledProcessError) as error:
         parsed(tmp_path / "config.yaml", config)
     assert "freeze_vision_towers" in error.value.stderr

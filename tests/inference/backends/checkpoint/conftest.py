@@ -4,10 +4,10 @@ import shutil
 
 import pytest
 
-from inference.backends.checkpoint.manifest import FILE
+from inference.backends.checkpoint.manifest import MANIFEST_FILE
 from tests.inference.backends.checkpoint.tiny_agents import BOTH, always_the_same, learn_by_heart
-from training.base_model import packaged
 from training.base_model.architecture import build_untrained
+from training.base_model.driver import packaged_model
 from training.base_model.settings import Architecture, BaseModelSettings
 
 SMALL = BaseModelSettings(architecture=Architecture(hidden=96, layers=2, vision_hidden=64))
@@ -18,7 +18,7 @@ def untrained(tmp_path_factory):
     """A checkpoint with random weights."""
     folder = tmp_path_factory.mktemp("checkpoints") / "untrained"
     build_untrained(folder, SMALL)
-    (folder / FILE).write_text(BOTH.model_dump_json())
+    (folder / MANIFEST_FILE).write_text(BOTH.model_dump_json())
     return folder
 
 
@@ -26,8 +26,8 @@ def untrained(tmp_path_factory):
 def shipped(tmp_path_factory):
     """The base model as an agent: unlike random weights it minds where a word stands."""
     folder = tmp_path_factory.mktemp("checkpoints") / "shipped"
-    shutil.copytree(packaged(), folder)
-    (folder / FILE).write_text(BOTH.model_dump_json())
+    shutil.copytree(packaged_model(), folder)
+    (folder / MANIFEST_FILE).write_text(BOTH.model_dump_json())
     return folder
 
 

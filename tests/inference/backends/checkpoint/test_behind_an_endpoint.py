@@ -16,8 +16,9 @@ from inference.backends.providers.settings import OpenAISettings
 from inference.roles import PlanRequest
 from tests.inference.backends.checkpoint.tiny_agents import BOTH, PROMPTS
 from tests.inference.scripted_world import picture
-from training.serving import ServableAgent, ServerSettings, profile_lines
-from training.serving.command import TEMPLATE
+from training.serving.command import TEMPLATE, ServerSettings
+from training.serving.models import ServableAgent
+from training.serving.profile import profile_lines
 from warehouse import EncodedImage
 
 PLAN = '<think></think><answer>{"execution_plan": [{"step_number": 1}]}</answer>'

@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ from schemas import FoundryError
 
 from . import supervisor
 from .jobs import TrainerJob
-from .launcher import Launcher, Running
+from .launcher import ExitCode, Launcher
 
 if TYPE_CHECKING:
     from ray.job_submission import JobSubmissionClient
@@ -27,8 +28,10 @@ class RayLauncher(Launcher):
     """Submits drivers as Ray jobs."""
 
     @contextmanager
-    def start(self, job: TrainerJob, file: Path, variables: Mapping[str, str]) -> Iterator[Running]:
-        """The driver's job. One that a killed run of the same job left is stopped first.
+    def start(
+        self, job: TrainerJob, file: Path, variables: Mapping[str, str]
+    ) -> Iterator[ExitCode]:
+        """The driver's Ray job. One that a killed run of the same job left is stopped first.
 
         Raises:
             FoundryError: Ray is not installed, or its job server does not answer.
@@ -44,7 +47,7 @@ class RayLauncher(Launcher):
             metadata={"name": job.name},
         )
         try:
-            yield _Job(client, name)
+            yield partial(_exit_code, client, name)
         finally:
             _stop(client, name)
 
@@ -54,13 +57,13 @@ class RayLauncher(Launcher):
         return shlex.join([python, "-m", supervisor.__name__, job.module, str(file), grace])
 
     def _variables(self, variables: Mapping[str, str]) -> dict[str, str]:
-        # Ray's own KILL is to come after the keeper has ended everything.
+        # Ray's own KILL must come after the supervisor has ended everything.
         wait = int(self.settings.grace_seconds + _CLEAN_UP_SECONDS)
         return {**variables, "RAY_JOB_STOP_WAIT_TIME_S": str(wait)}
 
 
 def _submission_id(job: TrainerJob) -> str:
-    """The same for every attempt at a job, so that a left-over one is found."""
+    """The same for every attempt at a job, so that a leftover one is found."""
     return f"interleave-{hashlib.sha256(str(job.folder).encode()).hexdigest()[:16]}"
 
 
@@ -74,7 +77,7 @@ def _client(address: str) -> "JobSubmissionClient":
         return JobSubmissionClient(address)
     except AuthenticationError as error:
         raise FoundryError(
-            f"the Ray job server at {address} refuses our token: set RAY_AUTH_MODE=token and "
+            f"the Ray job server at {address} rejects our token: set RAY_AUTH_MODE=token and "
             "RAY_AUTH_TOKEN (or RAY_AUTH_TOKEN_PATH) as on the cluster"
         ) from error
     except (ConnectionError, RuntimeError) as error:
@@ -97,14 +100,8 @@ def _stop(client: "JobSubmissionClient", name: str) -> None:
         client.delete_job(name)
 
 
-class _Job(Running):
-    def __init__(self, client: "JobSubmissionClient", name: str) -> None:
-        self._client, self._name = client, name
-
-    def code(self) -> int | None:
-        info = self._client.get_job_info(self._name)
-        if not info.status.is_terminal():
-            return None
-        if info.status == "SUCCEEDED":
-            return 0
-        return info.driver_exit_code or 1
+def _exit_code(client: "JobSubmissionClient", name: str) -> int | None:
+    info = client.get_job_info(name)
+    if not info.status.is_terminal():
+        return None
+    return 0 if info.status == "SUCCEEDED" else info.driver_exit_code or 1
