@@ -1,29 +1,29 @@
 """The planner-critic loop over one plan (InterleaveThinker, section 3.1).
 
-    I_0 = the last input picture, or none
-    C   = the input pictures, if `conditioning` is `all`
+    I_0 = the last input image, or none
+    C   = the input images, if `conditioning` is `all`
     for every step i of the plan:
         r_0 = the step's prompt
         for t = 0 .. T_max - 1:
             I   = generator(r_t, I_{i-1})             # with `all`: generator(r_t, C)
             accepted, r_{t+1} = critic(I_{i-1}, I, goal = r_0, made by = r_t; "" at t = 0)
             if accepted: break
-        I_i = the accepted picture, or what `on_exhausted` says; it joins C
+        I_i = the accepted image, or what `on_exhausted` says; it joins C
 
-With several candidates each attempt draws that many pictures of one prompt, and the first that is
-accepted counts. The loop is an event stream: it decides, and leaves it to its listeners to write
-rows or to show a user what is going on.
+With several candidates each attempt draws that many images of one prompt, and the first accepted
+one counts. The loop only decides and yields events; listeners write rows or show them to a user.
 """
 
-from collections.abc import AsyncGenerator, Sequence
+import asyncio
+from collections.abc import AsyncGenerator, Coroutine, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
+from typing import Any, TypeVar
 
 from warehouse import EncodedImage
 
 from .engine.calls import CallSite, ModelCalls
-from .engine.gather_or_cancel import gather_or_cancel
 from .engine.hashing import attempt_seed
 from .events import (
     AttemptJudged,
@@ -47,54 +47,56 @@ from .roles import (
 from .settings import LoopSettings
 from .speculation import DrawKey, SpeculativeDraw
 
+T = TypeVar("T")
+
 
 @dataclass(frozen=True)
 class PlannedRequest:
-    """A request and its plan, ready to be told."""
+    """A request, its plan and its input images."""
 
     prompt_id: str
     plan: Plan
-    inputs: tuple[EncodedImage, ...] = ()
+    images: tuple[EncodedImage, ...] = ()
 
 
 @dataclass(frozen=True)
 class Loop:
-    """One run of the loop.
+    """One run of the loop over one plan.
 
-    Iterating `events()` raises what its calls raise: `UnusableAnswerError`, `CallFailed`.
+    Iterating `events()` raises what its calls raise: `UnusableAnswerError`, `CallFailedError`.
 
     Args:
-        candidates: pictures drawn (and judged) at once for each prompt of a step.
-        ahead: draw the next step's first picture while the critic looks at this one's, where the
-            generator has nothing better to do; the story stays the same.
+        candidates: images drawn (and judged) at once for each prompt of a step.
+        draw_ahead: draw the next step's first image while the critic judges this one's, where a
+            generator slot is free; the trajectory stays the same.
     """
 
-    story: PlannedRequest
+    request: PlannedRequest
     calls: ModelCalls
     settings: LoopSettings
     candidates: int = 1
-    ahead: bool = False
+    draw_ahead: bool = False
 
     async def events(self) -> AsyncGenerator[Event, None]:
-        """Tell the story."""
-        check_plan(self.story.plan, self.settings.max_steps)
-        ahead = SpeculativeDraw(self._may_draw_ahead)
+        """Run the plan."""
+        check_plan(self.request.plan, self.settings.max_steps)
+        speculation = SpeculativeDraw(self._may_draw_ahead)
         try:
-            async for event in self._told(ahead):
+            async for event in self._run(speculation):
                 yield event
         finally:
-            await ahead.close()
+            await speculation.close()
 
-    async def _told(self, ahead: SpeculativeDraw) -> AsyncGenerator[Event, None]:
-        pictures = list(self.story.inputs)
+    async def _run(self, speculation: SpeculativeDraw) -> AsyncGenerator[Event, None]:
+        images = list(self.request.images)
         exhausted = False
-        for step in self.story.plan.steps:
+        for step in self.request.plan.steps:
             yield StepStarted(step)
             if step.prompt is None:
                 yield TextEmitted(step, step.auxiliary_text or step.instruction or "")
                 continue
             attempts = []
-            async for event in self._attempts(step, step.prompt, pictures, ahead):
+            async for event in self._attempts(step, step.prompt, images, speculation):
                 yield event
                 if isinstance(event, AttemptJudged):
                     attempts.append(event)
@@ -102,94 +104,98 @@ class Loop:
             if chosen:
                 yield StepAccepted(step, chosen)
             else:
-                exhausted, chosen = True, await self._choose(step.prompt, attempts)
+                exhausted, chosen = True, await self._choose_rejected(step.prompt, attempts)
                 yield StepExhausted(step, chosen)
             if chosen is None:
-                yield TrajectoryFinished("stopped", ahead.wasted)
+                yield TrajectoryFinished("stopped", speculation.wasted_draws)
                 return
-            pictures.append(chosen.draw.image)
-        yield TrajectoryFinished("exhausted" if exhausted else "complete", ahead.wasted)
+            images.append(chosen.draw.image)
+        yield TrajectoryFinished("exhausted" if exhausted else "complete", speculation.wasted_draws)
 
     async def _attempts(
         self,
         step: PlanStep,
         goal: str,
-        pictures: Sequence[EncodedImage],
-        ahead: SpeculativeDraw,
+        images: Sequence[EncodedImage],
+        speculation: SpeculativeDraw,
     ) -> AsyncGenerator[ImageGenerated | AttemptJudged, None]:
-        """Draw, judge and refine until a picture is accepted or T_max is reached."""
+        """Draw, judge and refine until an image is accepted or T_max is reached."""
         prompt = goal
         for attempt in range(self.settings.t_max):
-            drawn = await self._candidates(step, attempt, prompt, pictures, ahead)
-            self._draw_ahead(step, [*pictures, drawn[0].image], ahead)
-            for each in drawn:
-                yield each
-            judged = await gather_or_cancel(*(self._judge(each, goal, attempt) for each in drawn))
-            for verdict in judged:
+            draws = await self._draw_candidates(step, attempt, prompt, images, speculation)
+            self._start_next_step(step, [*images, draws[0].image], speculation)
+            for draw in draws:
+                yield draw
+            verdicts = await _gather_or_cancel(
+                *(self._judge(each, goal, attempt) for each in draws)
+            )
+            for verdict in verdicts:
                 yield verdict
-            if any(each.verdict.accepted for each in judged):
+            if any(each.verdict.accepted for each in verdicts):
                 return
-            prompt = next(filter(None, map(_refined, judged)), prompt)
+            prompt = next(filter(None, map(_refined_prompt, verdicts)), prompt)
             if attempt + 1 < self.settings.t_max:
-                ahead.give_up()
+                speculation.discard()
 
-    async def _candidates(
+    async def _draw_candidates(
         self,
         step: PlanStep,
         attempt: int,
         prompt: str,
-        pictures: Sequence[EncodedImage],
-        ahead: SpeculativeDraw,
+        images: Sequence[EncodedImage],
+        speculation: SpeculativeDraw,
     ) -> Sequence[ImageGenerated]:
-        """The pictures of one attempt; `iteration` counts them through the whole step."""
-        if attempt == 0 and (drawn := await ahead.take(self._draw_key(step, pictures))):
-            return [drawn]
+        """The images of one attempt; `iteration` counts them over the attempts of the step."""
+        if attempt == 0 and (draw := await speculation.take(self._draw_key(step, images))):
+            return [draw]
         first = attempt * self.candidates
-        numbers = range(first, first + self.candidates)
-        return await gather_or_cancel(
-            *(self._draw(step, number, prompt, pictures) for number in numbers)
+        return await _gather_or_cancel(
+            *(self._draw(step, first + n, prompt, images) for n in range(self.candidates))
         )
 
     async def _draw(
-        self, step: PlanStep, iteration: int, prompt: str, pictures: Sequence[EncodedImage]
+        self, step: PlanStep, iteration: int, prompt: str, images: Sequence[EncodedImage]
     ) -> ImageGenerated:
-        place = self._place(step, iteration)
-        seed = attempt_seed(self.settings.seed, self.story.prompt_id, step.step_number, iteration)
-        picture, call = await self.calls.generate(place, prompt, self._shown(pictures), seed)
-        source = pictures[-1] if pictures else None
-        return ImageGenerated(step, iteration, prompt, seed, source, picture, call)
+        site = self._site(step, iteration)
+        seed = attempt_seed(self.settings.seed, self.request.prompt_id, step.step_number, iteration)
+        image, call = await self.calls.generate(site, prompt, self._conditioning(images), seed)
+        source = images[-1] if images else None
+        return ImageGenerated(step, iteration, prompt, seed, source, image, call)
 
-    def _draw_ahead(
-        self, step: PlanStep, pictures: Sequence[EncodedImage], ahead: SpeculativeDraw
+    def _start_next_step(
+        self, step: PlanStep, images: Sequence[EncodedImage], speculation: SpeculativeDraw
     ) -> None:
-        """Begin the next step's first picture as if the newest one had been accepted."""
-        later = (each for each in self.story.plan.steps if each.step_number > step.step_number)
-        following = next((each for each in later if each.prompt is not None), None)
+        """Start the next step's first draw as if the newest image had been accepted."""
+        steps = self.request.plan.steps
+        remaining = (each for each in steps if each.step_number > step.step_number)
+        following = next((each for each in remaining if each.prompt is not None), None)
         if following and following.prompt is not None:
-            draw = partial(self._draw, following, 0, following.prompt, pictures)
-            ahead.begin(self._draw_key(following, pictures), draw)
+            draw = partial(self._draw, following, 0, following.prompt, images)
+            speculation.start(self._draw_key(following, images), draw)
 
     def _may_draw_ahead(self) -> bool:
-        return self.ahead and self.candidates == 1 and self.calls.generator_is_idle()
+        return self.draw_ahead and self.candidates == 1 and self.calls.generator_is_idle()
 
-    def _draw_key(self, step: PlanStep, pictures: Sequence[EncodedImage]) -> DrawKey:
-        return step.step_number, tuple(picture.sha256 for picture in self._shown(pictures))
+    def _draw_key(self, step: PlanStep, images: Sequence[EncodedImage]) -> DrawKey:
+        return step.step_number, tuple(image.sha256 for image in self._conditioning(images))
 
-    def _shown(self, pictures: Sequence[EncodedImage]) -> Sequence[EncodedImage]:
-        """What the generator looks at, of the story's pictures so far."""
-        most = max_reference_images(self.calls.roles.generator)
+    def _conditioning(self, images: Sequence[EncodedImage]) -> Sequence[EncodedImage]:
+        """Those of the trajectory's images so far that the generator gets."""
+        limit = max_reference_images(self.calls.roles.generator)
         if self.settings.conditioning == "last":
-            most = 1
-        return tuple(pictures if most is None else pictures[-most:])
+            limit = 1
+        return tuple(images if limit is None else images[-limit:])
 
-    async def _judge(self, drawn: ImageGenerated, goal: str, attempt: int) -> AttemptJudged:
-        place = self._place(drawn.step, drawn.iteration)
-        rewritten = drawn.prompt if attempt else ""
-        verdict, call = await self.calls.judge(place, drawn.source, drawn.image, goal, rewritten)
-        return AttemptJudged(drawn, verdict, call)
+    async def _judge(self, draw: ImageGenerated, goal: str, attempt: int) -> AttemptJudged:
+        site = self._site(draw.step, draw.iteration)
+        rewritten = draw.prompt if attempt else ""
+        verdict, call = await self.calls.judge(site, draw.source, draw.image, goal, rewritten)
+        return AttemptJudged(draw, verdict, call)
 
-    async def _choose(self, goal: str, attempts: list[AttemptJudged]) -> AttemptJudged | None:
-        """What to go on with when every attempt was rejected."""
+    async def _choose_rejected(
+        self, goal: str, attempts: list[AttemptJudged]
+    ) -> AttemptJudged | None:
+        """The attempt to continue from when all were rejected."""
         match self.settings.on_exhausted:
             case "last":
                 return attempts[-1]
@@ -199,37 +205,33 @@ class Loop:
                 grades = [await self._grade(goal, attempt.draw) for attempt in attempts]
                 return attempts[grades.index(max(grades))]
 
-    async def _grade(self, goal: str, drawn: ImageGenerated) -> float:
-        place = self._place(drawn.step, drawn.iteration)
-        return (await self.calls.score(place, drawn.source, drawn.image, goal)).answer.overall
+    async def _grade(self, goal: str, draw: ImageGenerated) -> float:
+        site = self._site(draw.step, draw.iteration)
+        return (await self.calls.score(site, draw.source, draw.image, goal)).score.overall
 
-    def _place(self, step: PlanStep, iteration: int) -> CallSite:
-        return CallSite(self.story.prompt_id, step.step_number, iteration)
-
-
-def _refined(judged: AttemptJudged) -> str:
-    return judged.verdict.refined_prompt.strip()
+    def _site(self, step: PlanStep, iteration: int) -> CallSite:
+        return CallSite(self.request.prompt_id, step.step_number, iteration)
 
 
 def check_conditioning(settings: LoopSettings, generator: Generator) -> None:
-    """Refuse a generator that would ignore all but the last of the pictures it is shown.
+    """Reject a generator that would ignore all but the last of its input images.
 
     Raises:
-        BackendError: it would.
+        BackendError: `conditioning` is `all`, and the generator takes one image.
     """
     if settings.conditioning == "all" and max_reference_images(generator) == 1:
         raise BackendError(
-            f"`loop.conditioning: all` needs a generator that looks at several pictures, and "
-            f"{qualified_name(generator)} looks at the last one only: set it to last, or name another "
-            "generator (`interleave generator list` shows those that can: references)"
+            "`loop.conditioning: all` needs a generator that takes several images, and "
+            f"{qualified_name(generator)} takes the last one only: set it to last, or choose "
+            "another generator (`interleave generator list` shows those that can: references)"
         )
 
 
 def check_plan(plan: Plan, max_steps: int) -> None:
-    """Refuse what cannot be a story.
+    """Reject a plan that the loop cannot run.
 
     Raises:
-        BadAnswer: no steps, too many, or numbers that do not rise.
+        UnusableAnswerError: no steps, too many, or numbers that do not rise.
     """
     numbers = [step.step_number for step in plan.steps]
     if not numbers:
@@ -238,5 +240,19 @@ def check_plan(plan: Plan, max_steps: int) -> None:
         raise UnusableAnswerError(
             f"the plan has {len(numbers)} steps, more than max_steps = {max_steps}"
         )
-    if any(later <= earlier for earlier, later in pairwise(numbers)):
+    if any(following <= number for number, following in pairwise(numbers)):
         raise UnusableAnswerError(f"the plan's step numbers do not rise: {numbers}")
+
+
+def _refined_prompt(judged: AttemptJudged) -> str:
+    return judged.verdict.refined_prompt.strip()
+
+
+async def _gather_or_cancel(*work: Coroutine[Any, Any, T]) -> list[T]:
+    """The results in order. When one raises, the others are cancelled and awaited."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(each) for each in work]
+    except BaseExceptionGroup as errors:
+        raise errors.exceptions[0] from None
+    return [task.result() for task in tasks]

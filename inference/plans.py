@@ -1,4 +1,4 @@
-"""Plans as the loop follows them, and as the `plans` table keeps them."""
+"""Conversion between plans and rows of the `plans` table."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -11,20 +11,18 @@ from .engine.hashing import stable_hash
 from .roles import Plan, PlanStep
 
 
-class Subject(Protocol):
-    """What a story is told of: a prompt of the bank, or a user's request."""
+class PromptRef(Protocol):
+    """Where rows belong: a prompt of the bank, or a user's request."""
 
     @property
-    def prompt_id(self) -> str:
-        """Its id."""
+    def prompt_id(self) -> str: ...
 
     @property
-    def shard(self) -> str:
-        """Where its rows belong."""
+    def shard(self) -> str: ...
 
 
-def plan_rows(prompt: Subject, plan: Plan, planner: str) -> list[PlanRow]:
-    """A row per step; the plan's id covers prompt, planner and every word of the plan."""
+def plan_rows(prompt: PromptRef, plan: Plan, planner: str) -> list[PlanRow]:
+    """A row per step; the plan's id is a hash of prompt, planner and all texts of the steps."""
     plan_id = stable_hash("plan", prompt.prompt_id, planner, [asdict(step) for step in plan.steps])
     return [
         PlanRow(
@@ -40,7 +38,7 @@ def plan_rows(prompt: Subject, plan: Plan, planner: str) -> list[PlanRow]:
 
 
 def plan_from_rows(rows: Sequence[PlanRow]) -> Plan:
-    """The plan that `plan_rows` took apart. `rows` are the steps of one plan, in any order."""
+    """The plan of `plan_rows`. `rows` are the steps of one plan, in any order."""
     fields = PlanStep.__dataclass_fields__
     steps = [
         PlanStep(**{name: getattr(row, name) for name in fields})
@@ -49,8 +47,8 @@ def plan_from_rows(rows: Sequence[PlanRow]) -> Plan:
     return Plan(tuple(steps), rows[0].reasoning)
 
 
-def by_prompt(rows: Iterable[PlanRow]) -> dict[str, list[PlanRow]]:
-    """Every prompt's plan; the table holds one per prompt."""
+def group_by_prompt(rows: Iterable[PlanRow]) -> dict[str, list[PlanRow]]:
+    """Rows by prompt; the table has one plan per prompt."""
     plans: dict[str, list[PlanRow]] = defaultdict(list)
     for row in rows:
         plans[row.prompt_id].append(row)

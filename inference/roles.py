@@ -1,7 +1,7 @@
-"""The four roles of the loop and what passes between them.
+"""The four roles of the loop and the values that pass between them.
 
-A profile binds each role to a backend; the loop knows only these Protocols. Pictures travel as
-`EncodedImage` (encoded bytes and their hash), so that nothing is decoded or encoded without need.
+A profile binds each role to a backend; the loop knows only these Protocols. Images travel as
+`EncodedImage` (encoded bytes and their hash), so that none is decoded or encoded without need.
 """
 
 import math
@@ -15,7 +15,7 @@ from warehouse import EncodedImage
 
 @dataclass(frozen=True)
 class PlanRequest:
-    """What a user asks for: text, where `<image>` may stand for the given pictures."""
+    """What a user asks for. In `text`, `<image>` may stand for one of `images`."""
 
     text: str
     images: tuple[EncodedImage, ...] = ()
@@ -23,7 +23,7 @@ class PlanRequest:
 
 @dataclass(frozen=True)
 class PlanStep:
-    """A step of a plan. `prompt` None: a text-only step, `auxiliary_text` is its answer."""
+    """A step of a plan. `prompt` None: a text-only step, whose text is `auxiliary_text`."""
 
     step_number: int
     step_name: str
@@ -70,7 +70,7 @@ class Score:
 
 
 class Backend(Protocol):
-    """Every role's backend says who it is; both enter request hashes and the call ledger."""
+    """Every backend names itself and its model; both enter request hashes and the call ledger."""
 
     @property
     def backend(self) -> str:
@@ -82,13 +82,13 @@ class Backend(Protocol):
 
 
 def uses_batch_api(backend: Backend) -> bool:
-    """Whether its calls wait in batches for hours: then they need no slots, and all begin."""
-    return bool(getattr(backend, "patient", False))
+    """Whether its calls wait in batches for hours: they take no slots, and all begin at once."""
+    return bool(getattr(backend, "uses_batch_api", False))
 
 
 def max_reference_images(generator: Backend) -> int | None:
-    """How many pictures a generator looks at. 1: only the last; None: as many as it is given."""
-    limit: int | None = getattr(generator, "references", 1)
+    """How many images the generator takes. 1: only the last one; None: no limit."""
+    limit: int | None = getattr(generator, "max_reference_images", 1)
     return limit
 
 
@@ -98,7 +98,7 @@ class Planner(Backend, Protocol):
         """Write the steps that answer a request.
 
         Raises:
-            BadAnswer: no plan can be made of this request.
+            UnusableAnswerError: the answer is not a plan, now or on a retry.
         """
 
 
@@ -107,12 +107,12 @@ class Generator(Backend, Protocol):
     async def generate(
         self, prompt: str, images: Sequence[EncodedImage], seed: int
     ) -> EncodedImage:
-        """Draw; without `images` text-to-image, with them an edit of the last one.
+        """Text-to-image without `images`, else an edit of the last one.
 
-        A generator that looks at the others, too, says so: see `max_reference_images`.
+        A generator that takes the others too has the attribute `max_reference_images`.
 
         Raises:
-            BadAnswer: this prompt or picture cannot be drawn, now or later.
+            UnusableAnswerError: no image of this prompt or these images, now or on a retry.
         """
 
 
@@ -124,7 +124,7 @@ class Critic(Backend, Protocol):
         """Accept `after` or rewrite the prompt.
 
         Args:
-            before: the picture it was drawn from; None: drawn from scratch.
+            before: the image that was edited; None: text-to-image.
             instruction: the plan's prompt for the step, which states the goal.
             prompt: the rewritten prompt that made `after`; empty when it was the plan's own.
         """
@@ -139,15 +139,15 @@ class Scorer(Backend, Protocol):
 
 
 class UnusableAnswerError(Exception):
-    """A backend's final refusal or unusable answer to one request: quarantine it, go on."""
+    """A backend's refusal or unusable answer to one request, which a retry would not change."""
 
 
 class RetryableError(Exception):
-    """A backend's word that the same request may succeed later: rate limit, overload, outage."""
+    """The same request may succeed later: rate limit, overload, outage."""
 
 
 class BackendError(FoundryError):
-    """No call of a backend can succeed until somebody acts: the run stops, journals are kept."""
+    """No call of a backend can succeed until a user acts: the run stops, journals are stored."""
 
 
 @dataclass(frozen=True)
@@ -161,5 +161,5 @@ class Roles:
 
 
 def qualified_name(backend: Backend) -> str:
-    """`backend/model`, as the tables' planner, generator, critic and scorer columns spell it."""
+    """`backend/model`, as in the tables' planner, generator, critic and scorer columns."""
     return f"{backend.backend}/{backend.model}"

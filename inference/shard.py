@@ -1,7 +1,7 @@
-"""The three engines: plan, tell and score the prompts of one shard.
+"""The three engines: plan, run and score the prompts of one shard.
 
 Each runs on one event loop, makes its calls through the shard's journal, and can be killed at any
-moment and started again: finished calls are found, the rest is made, the rows come out the same.
+time and run again: finished calls are found, the others made, the rows come out the same.
 """
 
 import asyncio
@@ -28,21 +28,21 @@ from schemas.trajectories import (
 from warehouse import EncodedImage, Home
 
 from .engine.calls import CallSite, ModelCalls
-from .engine.ensemble import EnsembleScore, MemberScore
+from .engine.ensemble import MemberScore
 from .engine.progress import NullProgress, Progress
 from .engine.worker_pool import WorkerPool, WorkResult, quarantine_reason
 from .loop import Loop, PlannedRequest, check_plan
-from .plans import by_prompt, plan_from_rows, plan_rows
+from .plans import group_by_prompt, plan_from_rows, plan_rows
 from .roles import PlanRequest, Roles, Score, UnusableAnswerError, qualified_name, uses_batch_api
 from .settings import Limits, LoopSettings
 from .trajectory_recorder import TrajectoryRecorder
 
 R = TypeVar("R", bound=Row)
-D = TypeVar("D")
+T = TypeVar("T")
 
 
 class _Tables:
-    """Rows by table. Its repr is short: asyncio formats a task's whole result on every run."""
+    """Rows by table. Its repr is short because asyncio formats the result of every run."""
 
     def __repr__(self) -> str:
         counts = ", ".join(f"{len(rows)} {table}" for table, rows in vars(self).items())
@@ -51,7 +51,7 @@ class _Tables:
 
 @dataclass(frozen=True, repr=False)
 class PlannedShard(_Tables):
-    """What planning a shard came to."""
+    """The plans of a shard."""
 
     plans: list[PlanRow]
     calls: list[ModelCallRow]
@@ -60,7 +60,7 @@ class PlannedShard(_Tables):
 
 @dataclass(frozen=True, repr=False)
 class ShardResult(_Tables):
-    """What telling a shard's stories came to."""
+    """The trajectories of a shard and their attempts."""
 
     trajectories: list[TrajectoryRow]
     attempts: list[AttemptRow]
@@ -70,10 +70,7 @@ class ShardResult(_Tables):
 
 @dataclass(frozen=True, repr=False)
 class ScoredShard(_Tables):
-    """A shard's scores. A prompt that was set aside has none at all, rather than some.
-
-    `members` are what the members of an ensemble said.
-    """
+    """The scores of a shard, none for a quarantined prompt. `members`: those of an ensemble."""
 
     scores: list[ScoreRow]
     members: list[MemberScoreRow]
@@ -92,20 +89,20 @@ async def plan_shard(
     """Have a plan written for every prompt of one shard.
 
     Raises:
-        FoundryError: too many prompts were set aside, or the lake cannot be written.
+        FoundryError: too many prompts were quarantined, or the lake cannot be written.
     """
-    rows = rows_of(PromptRow, prompts)
+    rows = _as_rows(PromptRow, prompts)
     if not rows:
         return PlannedShard([], [], [])
     shard = rows[0].shard
     with ModelCalls(home, "plans", shard, roles, limits) as calls:
         workers = len(rows) if uses_batch_api(roles.planner) else limits.in_flight
-        crew = WorkerPool(shard, workers, limits.failure_share, progress or NullProgress())
-        planned = await crew.each(rows, _Planning(calls, settings))
+        pool = WorkerPool(shard, workers, limits.failure_share, progress or NullProgress())
+        results = await pool.map(_Planning(calls, settings), rows)
         return PlannedShard(
-            plans=[row for outcome in planned for row in outcome.rows],
+            plans=[row for result in results for row in result.rows],
             calls=calls.ledger(),
-            quarantine=_quarantined(planned),
+            quarantine=_quarantined(results),
         )
 
 
@@ -121,24 +118,24 @@ async def run_shard(
 ) -> ShardResult:
     """Run the planner-critic loop over every prompt of a shard.
 
-    A prompt without a plan becomes a quarantined trajectory. `plans` holds one plan a prompt.
+    A prompt without a plan becomes a quarantined trajectory. `plans` has one plan per prompt.
 
     Raises:
-        FoundryError: too many prompts were set aside, or the lake cannot be written.
+        FoundryError: too many prompts were quarantined, or the lake cannot be written.
     """
-    plans_by_prompt = by_prompt(rows_of(PlanRow, plans))
+    plan_of = group_by_prompt(_as_rows(PlanRow, plans))
     with ModelCalls(home, "trajectories", shard, roles, limits) as calls:
-        crew = WorkerPool(shard, limits.in_flight, limits.failure_share, progress or NullProgress())
-        told = await crew.each(
-            rows_of(PromptRow, prompts),
-            _TrajectoryWork(calls, settings, plans_by_prompt),
-            size=lambda prompt: len(plans_by_prompt.get(prompt.prompt_id, [])),
+        pool = WorkerPool(shard, limits.in_flight, limits.failure_share, progress or NullProgress())
+        results = await pool.map(
+            _TrajectoryRun(calls, settings, plan_of),
+            _as_rows(PromptRow, prompts),
+            size=lambda prompt: len(plan_of.get(prompt.prompt_id, [])),
         )
         return ShardResult(
-            trajectories=[outcome.trajectory for outcome in told],
-            attempts=[row for outcome in told for row in outcome.rows],
+            trajectories=[result.trajectory for result in results],
+            attempts=[row for result in results for row in result.rows],
             calls=calls.ledger(),
-            quarantine=_quarantined(told),
+            quarantine=_quarantined(results),
         )
 
 
@@ -154,58 +151,58 @@ async def score_shard(
 ) -> ScoredShard:
     """Score every attempt of a shard against its step's plan prompt.
 
-    Scores that `on_exhausted: best` already asked for are taken from the loop's journal.
+    Scores that `on_exhausted: best` asked for are taken from the loop's journal.
 
     Raises:
-        FoundryError: too many prompts were set aside, or the lake cannot be written.
+        FoundryError: too many prompts were quarantined, or the lake cannot be written.
     """
-    goals = _goals(rows_of(TrajectoryRow, trajectories), rows_of(PlanRow, plans))
-    chains = _by_trajectory(rows_of(AttemptRow, attempts))
-    with ModelCalls(home, "scores", shard, roles, limits, lender="trajectories") as calls:
+    goals = _goals(_as_rows(TrajectoryRow, trajectories), _as_rows(PlanRow, plans))
+    chains = _by_trajectory(_as_rows(AttemptRow, attempts))
+    with ModelCalls(home, "scores", shard, roles, limits, fallback_journal="trajectories") as calls:
         workers = len(chains) if uses_batch_api(roles.scorer) else limits.in_flight
-        crew = WorkerPool(shard, workers, limits.failure_share, progress or NullProgress())
-        scored = await crew.each(chains, _Scoring(calls, goals), size=len)
-        rows = [row for outcome in scored for row in outcome.rows]
+        pool = WorkerPool(shard, workers, limits.failure_share, progress or NullProgress())
+        results = await pool.map(_Scoring(calls, goals), chains, size=len)
+        rows = [row for result in results for row in result.rows]
         return ScoredShard(
             scores=[row.score for row in rows],
             members=[member for row in rows for member in row.members],
             calls=calls.ledger(),
-            quarantine=_quarantined(scored),
+            quarantine=_quarantined(results),
         )
 
 
-def rows_of(kind: type[R], rows: Iterable[R] | pa.Table) -> list[R]:
-    """Rows as objects, whether they come from code or from the lake."""
+def _as_rows(kind: type[R], rows: Iterable[R] | pa.Table) -> list[R]:
+    """Row objects, also of a table read from the lake."""
     if isinstance(rows, pa.Table):
         return [kind.model_validate(row) for row in rows.to_pylist()]
     return list(rows)
 
 
 @dataclass(frozen=True)
-class _Done(Generic[D]):
-    """What came of one prompt."""
-
-    rows: list[D]
+class _PromptResult(Generic[T]):
+    rows: list[T]
     quarantine: QuarantineRow | None
 
 
 @dataclass(frozen=True)
-class _TrajectoryResult(_Done[AttemptRow]):
+class _TrajectoryResult(_PromptResult[AttemptRow]):
     trajectory: TrajectoryRow
 
 
 @dataclass(frozen=True)
 class _Planning:
+    """From a prompt to its plan."""
+
     calls: ModelCalls
     settings: LoopSettings
 
-    async def __call__(self, prompt: PromptRow) -> _Done[PlanRow]:
+    async def __call__(self, prompt: PromptRow) -> _PromptResult[PlanRow]:
         rows: list[PlanRow] = []
         reason = await quarantine_reason(self._plan(prompt, rows))
-        return _Done(rows, _quarantine(prompt, "plans", reason))
+        return _PromptResult(rows, _quarantine(prompt, "plans", reason))
 
     async def _plan(self, prompt: PromptRow, rows: list[PlanRow]) -> None:
-        images = await _inputs(self.calls, prompt)
+        images = await _input_images(self.calls, prompt)
         request = PlanRequest(prompt.text, images)
         plan = (await self.calls.plan(CallSite(prompt.prompt_id), request)).answer
         check_plan(plan, self.settings.max_steps)
@@ -213,101 +210,100 @@ class _Planning:
 
 
 @dataclass(frozen=True)
-class _TrajectoryWork:
+class _TrajectoryRun:
+    """From a prompt and its plan to a trajectory."""
+
     calls: ModelCalls
     settings: LoopSettings
-    plans: dict[str, list[PlanRow]]
+    plan_of: dict[str, list[PlanRow]]
 
     async def __call__(self, prompt: PromptRow) -> _TrajectoryResult:
-        plan = self.plans.get(prompt.prompt_id, [])
+        plan = self.plan_of.get(prompt.prompt_id, [])
         plan_id = plan[0].plan_id if plan else None
-        record = TrajectoryRecorder(prompt, plan_id, self.calls.roles, self.settings)
-        reason = await quarantine_reason(self._tell(prompt, plan, record))
+        recorder = TrajectoryRecorder(prompt, plan_id, self.calls.roles, self.settings)
+        reason = await quarantine_reason(self._run(prompt, plan, recorder))
         return _TrajectoryResult(
-            record.attempts(),
+            recorder.attempts(),
             _quarantine(prompt, "trajectories", reason),
-            record.trajectory(reason),
+            recorder.trajectory(reason),
         )
 
-    async def _tell(
-        self, prompt: PromptRow, plan: list[PlanRow], record: TrajectoryRecorder
+    async def _run(
+        self, prompt: PromptRow, plan: list[PlanRow], recorder: TrajectoryRecorder
     ) -> None:
         if not plan:
             raise UnusableAnswerError("it has no plan")
-        story = PlannedRequest(
-            prompt.prompt_id, plan_from_rows(plan), await _inputs(self.calls, prompt)
-        )
-        async with aclosing(Loop(story, self.calls, self.settings).events()) as events:
+        images = await _input_images(self.calls, prompt)
+        request = PlannedRequest(prompt.prompt_id, plan_from_rows(plan), images)
+        async with aclosing(Loop(request, self.calls, self.settings).events()) as events:
             async for event in events:
-                record.note(event)
+                recorder.note(event)
 
 
 @dataclass(frozen=True)
-class _Scored:
-    """The rows of one attempt."""
-
+class _AttemptScores:
     score: ScoreRow
     members: list[MemberScoreRow]
-
-    @classmethod
-    def of(cls, attempt: AttemptRow, graded: EnsembleScore, scorer: str) -> "_Scored":
-        members = [_member_row(attempt, opinion) for opinion in graded.opinions]
-        return cls(_score_row(attempt, graded.answer, scorer), members)
 
 
 @dataclass(frozen=True)
 class _Scoring:
+    """From the attempts of a trajectory to their scores."""
+
     calls: ModelCalls
     goals: dict[tuple[str, int], str]
 
-    async def __call__(self, chain: list[AttemptRow]) -> _Done[_Scored]:
-        rows: list[_Scored] = []
-        reason = await quarantine_reason(self._score(chain, rows))
-        return _Done([] if reason else rows, _quarantine(chain[0], "scores", reason))
+    async def __call__(self, chain: list[AttemptRow]) -> _PromptResult[_AttemptScores]:
+        rows: list[_AttemptScores] = []
+        reason = await quarantine_reason(self._score_all(chain, rows))
+        return _PromptResult([] if reason else rows, _quarantine(chain[0], "scores", reason))
 
-    async def _score(self, chain: list[AttemptRow], rows: list[_Scored]) -> None:
+    async def _score_all(self, chain: list[AttemptRow], rows: list[_AttemptScores]) -> None:
         if uses_batch_api(self.calls.roles.scorer):  # all at once, to wait in one batch
-            rows.extend(await asyncio.gather(*map(self._graded, chain)))
+            rows.extend(await asyncio.gather(*map(self._score, chain)))
             return
-        rows.extend([await self._graded(attempt) for attempt in chain])
+        rows.extend([await self._score(attempt) for attempt in chain])
 
-    async def _graded(self, attempt: AttemptRow) -> _Scored:
+    async def _score(self, attempt: AttemptRow) -> _AttemptScores:
         goal = self.goals.get((attempt.trajectory_id, attempt.step_number))
         if goal is None:
-            raise UnusableAnswerError(f"no plan says what step {attempt.step_number} was to draw")
+            raise UnusableAnswerError(f"step {attempt.step_number} has no prompt in the plan")
         source, image = attempt.source_image, attempt.image
-        before = await self.calls.picture(source) if source else None
-        after = await self.calls.picture(image)
-        place = CallSite(attempt.prompt_id, attempt.step_number, attempt.iteration)
-        graded = await self.calls.score(place, before, after, goal)
-        return _Scored.of(attempt, graded, qualified_name(self.calls.roles.scorer))
+        before = await self.calls.image(source) if source else None
+        after = await self.calls.image(image)
+        site = CallSite(attempt.prompt_id, attempt.step_number, attempt.iteration)
+        result = await self.calls.score(site, before, after, goal)
+        return _AttemptScores(
+            score=ScoreRow(
+                **_attempt_key(attempt),
+                **_grades(result.score),
+                scorer=qualified_name(self.calls.roles.scorer),
+            ),
+            members=[_member_row(attempt, member) for member in result.members],
+        )
 
 
-async def _inputs(calls: ModelCalls, prompt: PromptRow) -> tuple[EncodedImage, ...]:
-    """The pictures given with a request, decoded once so that a broken one is found here."""
-    pictures = [await calls.picture(sha256) for sha256 in prompt.input_images]
-    for picture in pictures:
-        _ = picture.image
-    return tuple(pictures)
+async def _input_images(calls: ModelCalls, prompt: PromptRow) -> tuple[EncodedImage, ...]:
+    """A request's images, decoded once so that a broken one is an error here."""
+    images = [await calls.image(sha256) for sha256 in prompt.input_images]
+    for image in images:
+        _ = image.image
+    return tuple(images)
 
 
-def _score_row(attempt: AttemptRow, score: Score, scorer: str) -> ScoreRow:
-    return ScoreRow(**_place(attempt), **_grades(score), scorer=scorer)
-
-
-def _member_row(attempt: AttemptRow, opinion: MemberScore) -> MemberScoreRow:
-    member = opinion.member
+def _member_row(attempt: AttemptRow, result: MemberScore) -> MemberScoreRow:
+    member = result.member
     return MemberScoreRow(
-        **_place(attempt),
-        **(_grades(opinion.score) if opinion.score else dict.fromkeys(GRADES)),
+        **_attempt_key(attempt),
+        **(_grades(result.score) if result.score else dict.fromkeys(GRADES)),
         member=member.name,
         scorer=qualified_name(member.scorer),
         weight=member.weight,
-        refusal=opinion.refusal,
+        refusal=result.refusal,
     )
 
 
-def _place(attempt: AttemptRow) -> dict[str, Any]:
+def _attempt_key(attempt: AttemptRow) -> dict[str, Any]:
     return attempt.model_dump(
         include={"trajectory_id", "prompt_id", "shard", "step_number", "iteration"}
     )
@@ -320,8 +316,8 @@ def _grades(score: Score) -> dict[str, Any]:
 def _goals(
     trajectories: Sequence[TrajectoryRow], plans: Sequence[PlanRow]
 ) -> dict[tuple[str, int], str]:
-    """What each step of each trajectory was to draw: the prompt of its plan's step."""
-    steps = by_prompt(plans)
+    """The goal of each step of each trajectory: the prompt of its plan's step."""
+    steps = group_by_prompt(plans)
     return {
         (trajectory.trajectory_id, step.step_number): step.prompt
         for trajectory in trajectories
@@ -337,11 +333,13 @@ def _by_trajectory(attempts: Sequence[AttemptRow]) -> list[list[AttemptRow]]:
     return list(chains.values())
 
 
-def _quarantine(of: PromptRow | AttemptRow, stage: str, reason: str | None) -> QuarantineRow | None:
+def _quarantine(
+    row: PromptRow | AttemptRow, stage: str, reason: str | None
+) -> QuarantineRow | None:
     if reason is None:
         return None
-    return QuarantineRow(prompt_id=of.prompt_id, shard=of.shard, stage=stage, reason=reason)
+    return QuarantineRow(prompt_id=row.prompt_id, shard=row.shard, stage=stage, reason=reason)
 
 
-def _quarantined(outcomes: Sequence[WorkResult]) -> list[QuarantineRow]:
-    return [outcome.quarantine for outcome in outcomes if outcome.quarantine]
+def _quarantined(results: Sequence[WorkResult]) -> list[QuarantineRow]:
+    return [result.quarantine for result in results if result.quarantine]

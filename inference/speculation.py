@@ -1,8 +1,7 @@
-"""Drawing ahead: the next step's first picture, while the critic still looks at this one.
+"""Speculative draws: the next step's first image, while the critic still judges this one's.
 
-If the critic accepts, the picture is there at once; if not, it is thrown away. What is drawn ahead
-has the prompt, the pictures and the seed that it would have had later, so that the story is the
-same with and without.
+If the critic accepts, the image is used; if not, it is discarded. A speculative draw has the
+prompt, images and seed of the later one, so that the trajectory is the same with and without.
 """
 
 import asyncio
@@ -11,53 +10,53 @@ from typing import Any
 
 from .events import ImageGenerated
 
-# What a draw follows from: step, and the pictures it is shown.
+# What a draw depends on: step number, and the sha256 of the generator's input images.
 DrawKey = tuple[int, tuple[str, ...]]
 
 
 class SpeculativeDraw:
-    """At most one draw that nobody has asked for yet.
+    """At most one generator call ahead of the verdict.
 
     Args:
-        has_room: whether the generator has nothing better to do.
+        has_free_slot: whether the call would delay no other one.
     """
 
-    def __init__(self, has_room: Callable[[], bool]) -> None:
-        self._has_room = has_room
+    def __init__(self, has_free_slot: Callable[[], bool]) -> None:
+        self._has_free_slot = has_free_slot
         self._key: DrawKey | None = None
         self._task: asyncio.Task[ImageGenerated] | None = None
-        self._dropped: list[asyncio.Task[ImageGenerated]] = []
+        self._discarded: list[asyncio.Task[ImageGenerated]] = []
 
     @property
-    def wasted(self) -> int:
+    def wasted_draws(self) -> int:
         """Draws that were begun and not needed."""
-        return len(self._dropped)
+        return len(self._discarded)
 
-    def begin(self, key: DrawKey, draw: Callable[[], Coroutine[Any, Any, ImageGenerated]]) -> None:
-        """Draw ahead, unless the generator is busy."""
-        if self._has_room():
+    def start(self, key: DrawKey, draw: Callable[[], Coroutine[Any, Any, ImageGenerated]]) -> None:
+        """Begin a draw, unless the generator is busy."""
+        if self._has_free_slot():
             self._key, self._task = key, asyncio.create_task(draw())
 
     async def take(self, key: DrawKey) -> ImageGenerated | None:
-        """What was drawn ahead, if it is what is needed now; else it is given up.
+        """The result of the speculative draw, if its key is `key`; else it is discarded.
 
         Raises what the draw raised.
         """
         if self._task and self._key == key:
-            drawn = await self._task
+            draw = await self._task
             self._task = None
-            return drawn
-        self.give_up()
+            return draw
+        self.discard()
         return None
 
-    def give_up(self) -> None:
-        """Throw away what is drawn ahead, if anything is."""
+    def discard(self) -> None:
+        """Cancel the speculative draw, if there is one."""
         if self._task:
             self._task.cancel()
-            self._dropped.append(self._task)
+            self._discarded.append(self._task)
             self._task = None
 
     async def close(self) -> None:
-        """End what is still being drawn for nobody; no call goes on after this."""
-        self.give_up()
-        await asyncio.gather(*self._dropped, return_exceptions=True)
+        """Discard, and wait until no call is under way."""
+        self.discard()
+        await asyncio.gather(*self._discarded, return_exceptions=True)

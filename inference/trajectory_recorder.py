@@ -1,4 +1,4 @@
-"""The listener that turns a story's events into rows of `trajectories` and `attempts`."""
+"""Turns the events of a trajectory into rows of `trajectories` and `attempts`."""
 
 from schemas.trajectories import AttemptRow, TrajectoryRow, TrajectoryStatus
 
@@ -11,22 +11,21 @@ from .events import (
     TextEmitted,
     TrajectoryFinished,
 )
-from .plans import Subject
+from .plans import PromptRef
 from .roles import Roles, qualified_name
 from .settings import LoopSettings
 
 
 class TrajectoryRecorder:
-    """One run of the loop, as far as it got.
+    """The rows of one trajectory, as far as it got.
 
-    The trajectory's id covers the plan, every loop setting and the models that take part, so that
-    other settings make another trajectory and the same ones the same; a `run` of its own makes
-    each telling another one.
+    Its id is a hash of the plan, all loop settings and the models that take part: the same inputs
+    make the same trajectory. With a `run` the id is different for every run.
     """
 
     def __init__(
         self,
-        prompt: Subject,
+        prompt: PromptRef,
         plan_id: str | None,
         roles: Roles,
         settings: LoopSettings,
@@ -35,21 +34,21 @@ class TrajectoryRecorder:
         self.prompt, self.plan_id, self.settings = prompt, plan_id, settings
         self.generator, self.critic = qualified_name(roles.generator), qualified_name(roles.critic)
         scorer = qualified_name(roles.scorer) if settings.on_exhausted == "best" else None
-        players = [self.generator, self.critic, scorer]
-        facts = [prompt.prompt_id, plan_id, settings.model_dump(), players]
-        self.trajectory_id = stable_hash("trajectory", *facts, *([run] if run else []))
+        models = [self.generator, self.critic, scorer]
+        inputs = [prompt.prompt_id, plan_id, settings.model_dump(), models]
+        self.trajectory_id = stable_hash("trajectory", *inputs, *([run] if run else []))
         self._attempts: dict[tuple[int, int], AttemptRow] = {}
         self._status: TrajectoryStatus = "quarantined"
         self._steps = 0
 
     def note(self, event: Event) -> None:
-        """Take in the next event."""
+        """Add the next event."""
         match event:
             case AttemptJudged():
-                row = self._attempt(event, chosen=False)
+                row = self._row(event, chosen=False)
                 self._attempts[row.step_number, row.iteration] = row
             case StepAccepted(chosen=chosen) | StepExhausted(chosen=AttemptJudged() as chosen):
-                row = self._attempt(chosen, chosen=True)
+                row = self._row(chosen, chosen=True)
                 self._attempts[row.step_number, row.iteration] = row
                 self._steps += 1
             case TextEmitted():
@@ -58,7 +57,7 @@ class TrajectoryRecorder:
                 self._status = status
 
     def attempts(self) -> list[AttemptRow]:
-        """Every judged attempt, those of a story that failed later included."""
+        """Every judged attempt, those of a trajectory that failed later included."""
         return list(self._attempts.values())
 
     def trajectory(self, error: str | None) -> TrajectoryRow:
@@ -75,24 +74,24 @@ class TrajectoryRecorder:
             error=error,
         )
 
-    def _attempt(self, judged: AttemptJudged, chosen: bool) -> AttemptRow:
-        drawn, verdict = judged.draw, judged.verdict
+    def _row(self, attempt: AttemptJudged, chosen: bool) -> AttemptRow:
+        draw, verdict = attempt.draw, attempt.verdict
         return AttemptRow(
             trajectory_id=self.trajectory_id,
             prompt_id=self.prompt.prompt_id,
             shard=self.prompt.shard,
-            step_number=drawn.step.step_number,
-            iteration=drawn.iteration,
-            prompt=drawn.prompt,
-            source_image=drawn.source.sha256 if drawn.source else None,
-            image=drawn.image.sha256,
-            seed=drawn.seed,
+            step_number=draw.step.step_number,
+            iteration=draw.iteration,
+            prompt=draw.prompt,
+            source_image=draw.source.sha256 if draw.source else None,
+            image=draw.image.sha256,
+            seed=draw.seed,
             accepted=verdict.accepted,
             chosen=chosen,
             refined_prompt="" if verdict.accepted else verdict.refined_prompt,
             reasoning=verdict.reasoning,
             generator=self.generator,
             critic=self.critic,
-            generator_seconds=drawn.call.seconds,
-            critic_seconds=judged.call.seconds,
+            generator_seconds=draw.call.seconds,
+            critic_seconds=attempt.call.seconds,
         )

@@ -1,6 +1,6 @@
-"""The engine of vocabulary expansion: one call a bank, through the journal of its pack.
+"""Vocabulary expansion: one call per bank, through the journal of its pack.
 
-Like those of `shard.py` it can be killed at any moment and started again: finished calls are found.
+Like the engines of `shard.py` it can be killed at any time and run again: finished calls are found.
 """
 
 from collections.abc import Sequence
@@ -15,15 +15,15 @@ from .engine.retry import summarize_error
 from .engine.worker_pool import WorkerPool, quarantine_reason
 from .roles import BackendError, uses_batch_api
 from .settings import Limits
-from .vocabulary_protocol import BankBrief, Expander, ProposedTerm
+from .vocabulary_protocol import BankRequest, Expander, ProposedTerm
 
 ASSET = "vocabulary_expansion"
-_ALL_MAY_FAIL = 1.0  # a bank that nothing was proposed for keeps what it has
+_ALL_MAY_FAIL = 1.0  # a bank without proposals stays as it is
 
 
 @dataclass(frozen=True)
 class ExpandedBank:
-    """What was proposed for a bank; `failure`: why nothing was."""
+    """The terms proposed for a bank; `failure`: why there are none."""
 
     bank: str
     terms: tuple[ProposedTerm, ...]
@@ -33,14 +33,14 @@ class ExpandedBank:
 
 @dataclass(frozen=True)
 class Expansion:
-    """What was proposed for the banks of a pack, and the calls that it took."""
+    """The terms proposed for the banks of a pack, and the calls made."""
 
     banks: list[ExpandedBank]
     calls: list[ModelCallRow]
 
 
 async def expand_banks(
-    briefs: Sequence[BankBrief],
+    requests: Sequence[BankRequest],
     expander: Expander,
     home: Home,
     pack: str,
@@ -48,38 +48,38 @@ async def expand_banks(
     required: bool = True,
     progress: Progress | None = None,
 ) -> Expansion:
-    """Have terms proposed for every bank of one pack.
+    """Ask for new terms of every bank of one pack.
 
     Args:
-        required: a backend that takes no calls is an error; else its banks just fail.
+        required: a backend that takes no calls is an error; else only its banks fail.
 
     Raises:
         BackendError: see `required`; calls under way were finished.
         FoundryError: the journal cannot be written.
     """
     with ExpanderCalls(home, ASSET, pack, limits) as calls:
-        workers = len(briefs) if uses_batch_api(expander) else limits.agents
-        crew = WorkerPool(pack, workers, _ALL_MAY_FAIL, progress or NullProgress())
-        banks = await crew.each(briefs, _Expanding(calls, expander, required))
+        workers = len(requests) if uses_batch_api(expander) else limits.agents
+        pool = WorkerPool(pack, workers, _ALL_MAY_FAIL, progress or NullProgress())
+        banks = await pool.map(_BankExpansion(calls, expander, required), requests)
         return Expansion(banks, calls.ledger())
 
 
 @dataclass(frozen=True)
-class _Expanding:
+class _BankExpansion:
     calls: ExpanderCalls
     expander: Expander
     required: bool
 
-    async def __call__(self, brief: BankBrief) -> ExpandedBank:
+    async def __call__(self, request: BankRequest) -> ExpandedBank:
         terms: list[ProposedTerm] = []
         try:
-            failure = await quarantine_reason(self._expand(brief, terms))
+            failure = await quarantine_reason(self._expand(request, terms))
         except BackendError as error:
             if self.required:
                 raise
             failure = summarize_error(error)
-        return ExpandedBank(brief.bank, tuple(terms), failure)
+        return ExpandedBank(request.bank, tuple(terms), failure)
 
-    async def _expand(self, brief: BankBrief, terms: list[ProposedTerm]) -> None:
-        proposals = (await self.calls.expand(CallSite(brief.bank), self.expander, brief)).answer
-        terms.extend(proposals.terms)
+    async def _expand(self, request: BankRequest, terms: list[ProposedTerm]) -> None:
+        result = await self.calls.expand(CallSite(request.bank), self.expander, request)
+        terms.extend(result.answer.terms)

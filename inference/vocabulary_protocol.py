@@ -1,4 +1,4 @@
-"""Who proposes new terms for a vocabulary bank, and what is asked of it."""
+"""The role that proposes new terms for a vocabulary bank, and the values that pass."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -15,20 +15,20 @@ class Topic:
 
 
 @dataclass(frozen=True)
-class KindBrief:
-    """A kind of terms that a bank has, and those that it has already."""
+class TermKind:
+    """A kind of terms of a bank, with the present ones."""
 
     name: str
     terms: tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class BankBrief:
-    """A bank to be expanded. `count`: new terms wanted, over all of its kinds."""
+class BankRequest:
+    """A bank to be expanded. `count`: new terms requested, over all of its kinds."""
 
     bank: str
     topics: tuple[Topic, ...]
-    kinds: tuple[KindBrief, ...]
+    kinds: tuple[TermKind, ...]
     count: int
 
 
@@ -48,9 +48,9 @@ class Proposals:
 
 
 class Expander(Backend, Protocol):
-    async def expand(self, brief: BankBrief) -> Proposals:
+    async def expand(self, request: BankRequest) -> Proposals:
         """Propose terms that a bank does not have.
 
         Raises:
-            BadAnswer: nothing can be made of what the model answers.
+            UnusableAnswerError: the model's answer has no terms in it.
         """

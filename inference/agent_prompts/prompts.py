@@ -3,7 +3,7 @@
 import re
 
 from ..roles import PlanRequest
-from ..vocabulary_protocol import BankBrief
+from ..vocabulary_protocol import BankRequest
 from .templates import RenderedPrompt, escape_tags, insert_image_tags, render
 
 CRITIC, PLANNER_TEXT, PLANNER_INTERLEAVED = "critic", "planner-text", "planner-interleaved"
@@ -35,9 +35,9 @@ def scorer_prompt(instruction: str, name: str = SCORER) -> RenderedPrompt:
     return render(name, instruction=escape_tags(instruction))
 
 
-def expander_prompt(brief: BankBrief, name: str = EXPANDER) -> RenderedPrompt:
+def expander_prompt(request: BankRequest, name: str = EXPANDER) -> RenderedPrompt:
     """The question to the expander about a vocabulary bank."""
-    return render(name, **vars(brief))
+    return render(name, **vars(request))
 
 
 def planner_turn(request: PlanRequest, text_name: str, interleaved_name: str) -> RenderedPrompt:

@@ -1,4 +1,4 @@
-"""Questions from many coroutines, gathered into batches that one thread works through."""
+"""Batches items from many coroutines and works through them in one thread."""
 
 import asyncio
 import threading
@@ -8,106 +8,108 @@ from functools import partial
 from typing import Generic, TypeVar
 from weakref import WeakKeyDictionary
 
-Asked = TypeVar("Asked")
-Answered = TypeVar("Answered")
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
-Work = Callable[[Sequence[Asked], Callable[[], bool]], Sequence[Answered | Exception]]
+Work = Callable[[Sequence[Item], Callable[[], bool]], Sequence[Result | Exception]]
 
 
-class Batcher(Generic[Asked, Answered]):
-    """Calls `work` with at most `most` items at once, never twice at the same time in one loop.
+class Batcher(Generic[Item, Result]):
+    """Calls `work` with at most `max_items` items, one batch at a time per event loop.
 
-    Items that arrive while it works form the next batch. An event loop has a queue of its own, so
-    one batcher serves loops that come and go.
+    Items that arrive during a batch form the next one. Every event loop has its own queue, so one
+    batcher can serve several loops, one after another.
 
     Args:
-        work: answers items, each with a result or the exception its asker gets; it runs in a
-            thread, and may stop early once the function it is given returns true.
-        gather_seconds: how long the first item waits for company.
-        kind: items of one batch are of one kind; by default all are.
+        work: returns a result or an exception for each item; it runs in a thread, and may stop
+            early once the function that it is given returns true.
+        gather_seconds: how long the first item waits for others.
+        group_by: items of one batch have the same key; by default all have.
     """
 
     def __init__(
         self,
-        work: "Work[Asked, Answered]",
-        most: int,
+        work: "Work[Item, Result]",
+        max_items: int,
         gather_seconds: float,
-        kind: Callable[[Asked], object] = lambda item: None,
+        group_by: Callable[[Item], object] = lambda item: None,
     ) -> None:
-        self._make_queue = partial(_Queue, work, most, gather_seconds, kind)
-        self._queues: WeakKeyDictionary[asyncio.AbstractEventLoop, _Queue[Asked, Answered]] = (
+        self._create_queue = partial(_Queue, work, max_items, gather_seconds, group_by)
+        self._queues: WeakKeyDictionary[asyncio.AbstractEventLoop, _Queue[Item, Result]] = (
             WeakKeyDictionary()
         )
 
-    async def ask(self, item: Asked) -> Answered:
+    async def submit(self, item: Item) -> Result:
+        """The item's result. Raises the exception that `work` returned for it, or raised."""
         loop = asyncio.get_running_loop()
         if loop not in self._queues:
-            self._queues[loop] = self._make_queue()
-        return await self._queues[loop].ask(item)
+            self._queues[loop] = self._create_queue()
+        return await self._queues[loop].submit(item)
 
 
-class _Queue(Generic[Asked, Answered]):
-    """The questions of one event loop."""
+class _Queue(Generic[Item, Result]):
+    """The items of one event loop."""
 
     def __init__(
         self,
-        work: "Work[Asked, Answered]",
-        most: int,
+        work: "Work[Item, Result]",
+        max_items: int,
         gather_seconds: float,
-        kind: Callable[[Asked], object],
+        group_by: Callable[[Item], object],
     ) -> None:
-        self._work, self._most, self._gather, self._kind = work, most, gather_seconds, kind
-        self._waiting: deque[tuple[Asked, asyncio.Future[Answered]]] = deque()
+        self._work, self._max_items = work, max_items
+        self._gather_seconds, self._group_by = gather_seconds, group_by
+        self._pending: deque[tuple[Item, asyncio.Future[Result]]] = deque()
         self._worker: asyncio.Task[None] | None = None
 
-    async def ask(self, item: Asked) -> Answered:
+    async def submit(self, item: Item) -> Result:
         future = asyncio.get_running_loop().create_future()
-        self._waiting.append((item, future))
+        self._pending.append((item, future))
         if self._worker is None or self._worker.done():
             self._worker = asyncio.create_task(self._run())
         return await future
 
     async def _run(self) -> None:
-        await asyncio.sleep(self._gather)
-        while batch := self._next():
-            await self._serve(batch)
+        await asyncio.sleep(self._gather_seconds)
+        while batch := self._next_batch():
+            await self._process(batch)
 
-    def _next(self) -> list[tuple[Asked, "asyncio.Future[Answered]"]]:
-        """The oldest question to which an answer is still awaited, and the next of its kind."""
-        batch: list[tuple[Asked, asyncio.Future[Answered]]] = []
-        later: deque[tuple[Asked, asyncio.Future[Answered]]] = deque()
-        for item, future in self._waiting:
+    def _next_batch(self) -> list[tuple[Item, "asyncio.Future[Result]"]]:
+        """The oldest item that was not cancelled, and the next ones with the same key."""
+        batch: list[tuple[Item, asyncio.Future[Result]]] = []
+        remaining: deque[tuple[Item, asyncio.Future[Result]]] = deque()
+        for item, future in self._pending:
             if future.done():
                 continue
-            fits = len(batch) < self._most and self._alike(item, batch)
-            (batch if fits else later).append((item, future))
-        self._waiting = later
+            fits = not batch or (
+                len(batch) < self._max_items and self._group_by(item) == self._group_by(batch[0][0])
+            )
+            (batch if fits else remaining).append((item, future))
+        self._pending = remaining
         return batch
 
-    def _alike(self, item: Asked, batch: list[tuple[Asked, "asyncio.Future[Answered]"]]) -> bool:
-        return not batch or self._kind(item) == self._kind(batch[0][0])
+    async def _process(self, batch: list[tuple[Item, "asyncio.Future[Result]"]]) -> None:
+        cancelled = threading.Event()
 
-    async def _serve(self, batch: list[tuple[Asked, "asyncio.Future[Answered]"]]) -> None:
-        given_up = threading.Event()
-
-        def nobody_waits() -> bool:
-            return given_up.is_set() or all(future.done() for _, future in batch)
+        def is_abandoned() -> bool:
+            return cancelled.is_set() or all(future.done() for _, future in batch)
 
         items = [item for item, _ in batch]
+        results: Sequence[Result | Exception]
         try:
-            answers = await asyncio.to_thread(self._work, items, nobody_waits)
+            results = await asyncio.to_thread(self._work, items, is_abandoned)
         except Exception as error:  # of the whole batch, such as a lack of memory
-            answers = [error] * len(batch)
+            results = [error] * len(batch)
         finally:
-            given_up.set()
-        for (_, future), answer in zip(batch, answers, strict=True):
-            _settle(future, answer)
+            cancelled.set()
+        for (_, future), result in zip(batch, results, strict=True):
+            _resolve(future, result)
 
 
-def _settle(future: "asyncio.Future[Answered]", answer: Answered | Exception) -> None:
+def _resolve(future: "asyncio.Future[Result]", result: Result | Exception) -> None:
     if future.done():
         return
-    if isinstance(answer, Exception):
-        future.set_exception(answer)
+    if isinstance(result, Exception):
+        future.set_exception(result)
     else:
-        future.set_result(answer)
+        future.set_result(result)

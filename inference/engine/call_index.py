@@ -1,4 +1,4 @@
-"""The calls a journal knows to be finished: what a rerun need not, and must not, make again."""
+"""The finished calls of a journal: those that a rerun must not make again."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from warehouse import AnyJournal
 
 
 class CallKey(NamedTuple):
-    """Which call of which prompt, and a hash of everything its answer may depend on."""
+    """Prompt, step, iteration and role of a call, and a hash of all that its answer depends on."""
 
     prompt_id: str
     step_number: int | None
@@ -25,8 +25,8 @@ class CallKey(NamedTuple):
 class JournaledCall:
     """A journal line: one finished model call.
 
-    With an `answer` it succeeded; `refused` it was answered for good, unusably. With neither it
-    failed in a way that may pass, and a rerun makes it again.
+    It succeeded (`answer`) or failed for good (`refused`: the answer was unusable). With neither
+    it failed in a way that may pass, and a rerun makes it again.
     """
 
     call: ModelCallRow
@@ -41,20 +41,21 @@ class JournaledCall:
         )
 
     @property
-    def settled(self) -> bool:
+    def is_final(self) -> bool:
         return self.refused or self.answer is not None
 
     def record(self) -> dict[str, Any]:
+        """The line's JSON object."""
         call = self.call.model_dump(mode="json")
         return {"call": call, "answer": self.answer, "refused": self.refused}
 
 
 class CallIndex:
-    """Journal lines by key. Lines of other settings have other keys and are never met."""
+    """Journal lines by key. Lines of other settings have other keys and are never found."""
 
     def __init__(self) -> None:
-        self._settled: dict[CallKey, JournaledCall] = {}
-        self._lines: dict[CallKey, int] = {}
+        self._final: dict[CallKey, JournaledCall] = {}
+        self._counts: dict[CallKey, int] = {}
         self._ledger: dict[str, ModelCallRow] = {}
 
     @classmethod
@@ -62,31 +63,31 @@ class CallIndex:
         """Index a journal's lines.
 
         Raises:
-            FoundryError: a line is not of this version's making.
+            FoundryError: a line is not a model call as this version writes it.
         """
-        finished = cls()
-        for line in _parsed(journal):
-            finished.add(line)
-        return finished
+        index = cls()
+        for line in _parse(journal):
+            index.add(line)
+        return index
 
     def add(self, line: JournaledCall) -> None:
-        self._lines[line.key] = self.rounds(line.key) + 1
+        self._counts[line.key] = self.count(line.key) + 1
         self._ledger[line.call.call_id] = line.call
-        if line.settled:
-            self._settled[line.key] = line
+        if line.is_final:
+            self._final[line.key] = line
 
     def find(self, key: CallKey) -> JournaledCall | None:
-        return self._settled.get(key)
+        return self._final.get(key)
 
-    def rounds(self, key: CallKey) -> int:
-        """How often the call was journaled before; more than 0 without an answer: it failed."""
-        return self._lines.get(key, 0)
+    def count(self, key: CallKey) -> int:
+        """Lines of this call; more than 0 where `find` has nothing: it failed before."""
+        return self._counts.get(key, 0)
 
     def ledger(self) -> list[ModelCallRow]:
         return list(self._ledger.values())
 
 
-def _parsed(journal: AnyJournal) -> Iterator[JournaledCall]:
+def _parse(journal: AnyJournal) -> Iterator[JournaledCall]:
     for number, record in enumerate(journal.records(), start=1):
         try:
             call = ModelCallRow.model_validate(record["call"])
@@ -94,5 +95,5 @@ def _parsed(journal: AnyJournal) -> Iterator[JournaledCall]:
         except (KeyError, ValidationError) as error:
             raise FoundryError(
                 f"{journal.path}:{number}: not a model call as this version writes it; move the "
-                "file away to make its calls anew"
+                "file away to make its calls again"
             ) from error

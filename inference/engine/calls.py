@@ -1,14 +1,13 @@
-"""The one way any model is called: looked up in the shard's journal, else made and journaled.
+"""All model calls go through here: looked up in the shard's journal, else made and journaled.
 
 A unit of work is one finished model call. It is journaled under its prompt, step, iteration, role
-and a hash of the request, so that after a crash the same code runs again, finds what was finished
-and calls only for the rest. A picture is stored before the line that names it, and a line is one
-write: whatever moment a process dies at, a line that exists is true.
+and a hash of the request, so that after a crash the same code runs again, finds the finished calls
+and makes only the others. An image is stored before the line that names it, and a line is one
+write, so every line is true whenever a process is killed.
 
 Every line becomes a `model_calls` row, failed calls and those of earlier settings included: they
-were paid for. A replay adds none, the row stays that of the call that was made, so a table built
-again is the same table. `cached` is true only where one asset was answered from another's journal;
-such a row costs nothing.
+were paid for. A replay adds none, so a rebuilt table is the same. `cached` is true only where one
+asset was answered from another's journal; such a row costs nothing.
 """
 
 import asyncio
@@ -36,21 +35,21 @@ from ..roles import (
     uses_batch_api,
 )
 from ..settings import Limits
-from ..vocabulary_protocol import BankBrief, Expander, Proposals
+from ..vocabulary_protocol import BankRequest, Expander, Proposals
 from .call_index import CallIndex, CallKey, JournaledCall
-from .ensemble import EnsembleScore, graded
+from .ensemble import EnsembleScore, score_with
 from .hashing import stable_hash
-from .retry import ANSWERS, CallFailedError, CallOutcome, RetryingCaller, summarize_error
+from .retry import ANSWER_TYPES, CallFailedError, CallOutcome, RetryingCaller, summarize_error
 
 T = TypeVar("T")
 
 _TEXT_ANSWERS: dict[Role, TypeAdapter[Any]] = {
-    role: TypeAdapter(kind) for role, kind in ANSWERS.items() if kind is not EncodedImage
+    role: TypeAdapter(kind) for role, kind in ANSWER_TYPES.items() if kind is not EncodedImage
 }
 
 
 class CallSite(NamedTuple):
-    """Where in a shard a call belongs."""
+    """Prompt, step and iteration that a call is made for."""
 
     prompt_id: str
     step_number: int | None = None
@@ -58,7 +57,7 @@ class CallSite(NamedTuple):
 
 
 class CallResult(NamedTuple, Generic[T]):
-    """An answer, and the ledger row of the call that gave it in this run or an earlier one."""
+    """An answer, and the ledger row of the call that gave it, in this run or an earlier one."""
 
     answer: T
     call: ModelCallRow
@@ -66,31 +65,37 @@ class CallResult(NamedTuple, Generic[T]):
 
 @dataclass(frozen=True)
 class _Request(Generic[T]):
-    """A call to be made. `content` is all that the answer may depend on, as JSON."""
+    """A call to be made.
+
+    Args:
+        content: all that the answer depends on, as JSON.
+        images: number of images sent and received.
+        send: makes the call.
+    """
 
     role: Role
     backend: Backend
-    place: CallSite
+    site: CallSite
     content: dict[str, Any]
     images: int
-    ask: Callable[[], Awaitable[T]]
+    send: Callable[[], Awaitable[T]]
 
 
 def request_hash(role: Role, backend: Backend, content: dict[str, Any]) -> str:
-    """Hash of who is asked for what: backend, model, texts, image hashes, seed."""
+    """Hash of role, backend, model and content: texts, image hashes, seed."""
     return stable_hash(role, backend.backend, backend.model, content)
 
 
 class JournaledCalls:
-    """Calls made on behalf of one shard of one asset; a context manager that owns its journal.
+    """Calls for one shard of one asset; a context manager that owns its journal.
 
-    Every call raises `UnusableAnswerError` for a final refusal and `CallFailedError` when no try succeeded; errors
-    of lake and journal (a full disk) pass through as they are.
+    Every call raises `UnusableAnswerError` when its answer is final and unusable, and
+    `CallFailedError` when no try succeeded; errors of lake and journal (a full disk) pass through.
 
     Args:
-        lender: an asset whose journal of the same shard is consulted too, so that (say) a score
-            that the loop already asked for is not paid for twice.
-        limits: or the pools of calls that several journals share.
+        fallback_journal: an asset whose journal of the same shard is read too, so that (say) a
+            score that the loop asked for is not paid for twice.
+        limits: or a caller that several journals share.
     """
 
     def __init__(
@@ -99,22 +104,22 @@ class JournaledCalls:
         asset: str,
         shard: str,
         limits: Limits | RetryingCaller,
-        lender: str | None = None,
+        fallback_journal: str | None = None,
     ) -> None:
         self._asset, self._shard = asset, shard
         self._images = home.images
         self._caller = limits if isinstance(limits, RetryingCaller) else RetryingCaller(limits)
         self._journal = home.journal(asset, shard)
-        self._lender = home.journal(lender, shard) if lender else None
-        self._finished = self._lent = CallIndex()
-        self._asking: WeakValueDictionary[CallKey, asyncio.Lock] = WeakValueDictionary()
+        self._fallback = home.journal(fallback_journal, shard) if fallback_journal else None
+        self._index = self._fallback_index = CallIndex()
+        self._locks: WeakValueDictionary[CallKey, asyncio.Lock] = WeakValueDictionary()
 
     def __enter__(self) -> Self:
-        """Become the journal's only writer, then read what is finished."""
+        """Become the journal's only writer, then read its finished calls."""
         self._journal.__enter__()
         try:
-            self._finished = CallIndex.read(self._journal)
-            self._lent = CallIndex.read(self._lender) if self._lender else CallIndex()
+            self._index = CallIndex.read(self._journal)
+            self._fallback_index = CallIndex.read(self._fallback) if self._fallback else CallIndex()
         except BaseException:
             self._journal.close()
             raise
@@ -123,61 +128,62 @@ class JournaledCalls:
     def __exit__(self, *error: object) -> None:
         self._journal.close()
 
-    async def picture(self, sha256: str) -> EncodedImage:
-        """A stored picture. Raises `BadImageError` when it is missing or not what it was."""
+    async def image(self, sha256: str) -> EncodedImage:
+        """A stored image. Raises `BadImageError` when it is missing or damaged."""
         return await asyncio.to_thread(self._images.get, sha256)
 
     def ledger(self) -> list[ModelCallRow]:
         """A row per call ever made for this shard, in the order in which they finished."""
-        return self._finished.ledger()
+        return self._index.ledger()
 
     async def _call(self, request: _Request[T]) -> CallResult[T]:
         digest = request_hash(request.role, request.backend, request.content)
-        key = CallKey(*request.place, request.role, digest)
-        async with self._asking.setdefault(key, asyncio.Lock()):  # the same at once: paid once
-            return await self._finished_or_made(request, key)
+        key = CallKey(*request.site, request.role, digest)
+        lock = self._locks.setdefault(key, asyncio.Lock())
+        async with lock:  # equal calls at the same time are made once
+            return await self._find_or_make(request, key)
 
-    async def _finished_or_made(self, request: _Request[T], key: CallKey) -> CallResult[T]:
-        line = self._finished.find(key) or await self._borrow(key)
+    async def _find_or_make(self, request: _Request[T], key: CallKey) -> CallResult[T]:
+        line = self._index.find(key) or await self._copy_from_fallback(key)
         if line is None:
             return await self._make(request, key)
         if line.answer is None:
-            raise _failure(line)
+            raise _error_of(line)
         try:
-            return CallResult(cast(T, await self._restored(line)), line.call)
-        except BadImageError:  # the picture was deleted since: the call is owed again
+            return CallResult(cast(T, await self._load_answer(line)), line.call)
+        except BadImageError:  # the image was deleted since: make the call again
             return await self._make(request, key)
 
     async def _make(self, request: _Request[T], key: CallKey) -> CallResult[T]:
-        patient = uses_batch_api(request.backend)
-        effort = await self._caller.call(request.role, request.ask, patient)
-        line = await _to_the_end(self._keep(request, key, effort))
-        if effort.error:
-            raise _failure(line) from effort.error
-        return CallResult(cast(T, effort.answer), line.call)
+        unlimited = uses_batch_api(request.backend)
+        outcome = await self._caller.call(request.role, request.send, unlimited)
+        line = await _finish_when_cancelled(self._store(request, key, outcome))
+        if outcome.error:
+            raise _error_of(line) from outcome.error
+        return CallResult(cast(T, outcome.answer), line.call)
 
-    async def _keep(
-        self, request: _Request[T], key: CallKey, effort: CallOutcome[T]
+    async def _store(
+        self, request: _Request[T], key: CallKey, outcome: CallOutcome[T]
     ) -> JournaledCall:
-        stored = await self._stored(request.role, effort)
-        refused = isinstance(effort.error, UnusableAnswerError)
-        return await self._record(JournaledCall(self._row(request, key, effort), stored, refused))
+        answer = await self._store_answer(request.role, outcome)
+        refused = isinstance(outcome.error, UnusableAnswerError)
+        return await self._append(JournaledCall(self._row(request, key, outcome), answer, refused))
 
-    async def _borrow(self, key: CallKey) -> JournaledCall | None:
-        lent = self._lent.find(key)
-        if lent is None:
+    async def _copy_from_fallback(self, key: CallKey) -> JournaledCall | None:
+        source = self._fallback_index.find(key)
+        if source is None:
             return None
         free = {"input_tokens": None, "output_tokens": None, "cost_usd": 0.0, "seconds": 0.0}
         own = {"asset": self._asset, "call_id": self._call_id(key), "cached": True, "retries": 0}
-        call = lent.call.model_copy(update=free | own)
-        return await self._record(JournaledCall(call, lent.answer, lent.refused))
+        call = source.call.model_copy(update=free | own)
+        return await self._append(JournaledCall(call, source.answer, source.refused))
 
-    async def _record(self, line: JournaledCall) -> JournaledCall:
+    async def _append(self, line: JournaledCall) -> JournaledCall:
         await self._journal.add(line.record())
-        self._finished.add(line)
+        self._index.add(line)
         return line
 
-    def _row(self, request: _Request[T], key: CallKey, effort: CallOutcome[T]) -> ModelCallRow:
+    def _row(self, request: _Request[T], key: CallKey, outcome: CallOutcome[T]) -> ModelCallRow:
         return ModelCallRow(
             call_id=self._call_id(key),
             asset=self._asset,
@@ -185,36 +191,37 @@ class JournaledCalls:
             **key._asdict(),
             backend=request.backend.backend,
             model=request.backend.model,
-            input_tokens=effort.usage.input_tokens,
-            output_tokens=effort.usage.output_tokens,
-            cost_usd=effort.usage.cost_usd,
+            input_tokens=outcome.usage.input_tokens,
+            output_tokens=outcome.usage.output_tokens,
+            cost_usd=outcome.usage.cost_usd,
             images=request.images,
-            seconds=effort.seconds,
+            seconds=outcome.seconds,
             cached=False,
-            retries=max(effort.tries - 1, 0) + effort.usage.retries,
-            error=summarize_error(effort.error) if effort.error else None,
-            started_at=effort.started_at,
+            retries=max(outcome.tries - 1, 0) + outcome.usage.retries,
+            error=summarize_error(outcome.error) if outcome.error else None,
+            started_at=outcome.started_at,
         )
 
     def _call_id(self, key: CallKey) -> str:
-        return stable_hash(self._asset, self._shard, *key, self._finished.rounds(key))
+        return stable_hash(self._asset, self._shard, *key, self._index.count(key))
 
-    async def _stored(self, role: Role, effort: CallOutcome[T]) -> dict[str, Any] | None:
-        """The answer as its line holds it; bytes that are no picture become the call's error."""
-        if effort.error:
+    async def _store_answer(self, role: Role, outcome: CallOutcome[T]) -> dict[str, Any] | None:
+        """The answer as JSON, its image stored; an image that cannot be decoded is an error."""
+        if outcome.error:
             return None
-        if not isinstance(effort.answer, EncodedImage):
-            return cast(dict[str, Any], _TEXT_ANSWERS[role].dump_python(effort.answer, mode="json"))
+        if not isinstance(outcome.answer, EncodedImage):
+            adapter = _TEXT_ANSWERS[role]
+            return cast(dict[str, Any], adapter.dump_python(outcome.answer, mode="json"))
         try:
-            return {"image": await asyncio.to_thread(self._images.put, effort.answer)}
+            return {"image": await asyncio.to_thread(self._images.put, outcome.answer)}
         except BadImageError as error:
-            effort.error = UnusableAnswerError(str(error))
+            outcome.error = UnusableAnswerError(str(error))
             return None
 
-    async def _restored(self, line: JournaledCall) -> object:
+    async def _load_answer(self, line: JournaledCall) -> object:
         answer = line.answer or {}
         if line.call.role == "generator":
-            return await self.picture(answer["image"])
+            return await self.image(answer["image"])
         return _TEXT_ANSWERS[line.call.role].validate_python(answer)
 
 
@@ -228,32 +235,32 @@ class ModelCalls(JournaledCalls):
         shard: str,
         roles: Roles,
         limits: Limits | RetryingCaller,
-        lender: str | None = None,
+        fallback_journal: str | None = None,
     ) -> None:
-        super().__init__(home, asset, shard, limits, lender)
+        super().__init__(home, asset, shard, limits, fallback_journal)
         self.roles = roles
 
     def generator_is_idle(self) -> bool:
-        """Whether a picture could be drawn at once without keeping another one waiting."""
-        return self._caller.has_room("generator")
+        """Whether a generator call could begin at once without delaying another one."""
+        return self._caller.has_free_slot("generator")
 
-    async def plan(self, place: CallSite, request: PlanRequest) -> CallResult[Plan]:
+    async def plan(self, site: CallSite, request: PlanRequest) -> CallResult[Plan]:
         planner, images = self.roles.planner, _hashes(request.images)
         content = {"text": request.text, "images": images}
-        count, ask = len(images), partial(planner.plan, request)
-        return await self._call(_Request("planner", planner, place, content, count, ask))
+        count, send = len(images), partial(planner.plan, request)
+        return await self._call(_Request("planner", planner, site, content, count, send))
 
     async def generate(
-        self, place: CallSite, prompt: str, images: Sequence[EncodedImage], seed: int
+        self, site: CallSite, prompt: str, images: Sequence[EncodedImage], seed: int
     ) -> CallResult[EncodedImage]:
         generator = self.roles.generator
         content = {"prompt": prompt, "images": _hashes(images), "seed": seed}
-        count, ask = len(images) + 1, partial(generator.generate, prompt, images, seed)
-        return await self._call(_Request("generator", generator, place, content, count, ask))
+        count, send = len(images) + 1, partial(generator.generate, prompt, images, seed)
+        return await self._call(_Request("generator", generator, site, content, count, send))
 
     async def judge(
         self,
-        place: CallSite,
+        site: CallSite,
         before: EncodedImage | None,
         after: EncodedImage,
         instruction: str,
@@ -261,36 +268,36 @@ class ModelCalls(JournaledCalls):
     ) -> CallResult[Verdict]:
         critic, images = self.roles.critic, _hashes((before, after))
         content = {"images": images, "instruction": instruction, "prompt": prompt}
-        count, ask = _count(images), partial(critic.judge, before, after, instruction, prompt)
-        return await self._call(_Request("critic", critic, place, content, count, ask))
+        count, send = _count(images), partial(critic.judge, before, after, instruction, prompt)
+        return await self._call(_Request("critic", critic, site, content, count, send))
 
     async def score(
-        self, place: CallSite, before: EncodedImage | None, after: EncodedImage, instruction: str
+        self, site: CallSite, before: EncodedImage | None, after: EncodedImage, instruction: str
     ) -> EnsembleScore:
-        """The attempt's grades; each member of an ensemble is a call of its own."""
+        """The attempt's score; each member of an ensemble is called and journaled separately."""
         images = _hashes((before, after))
         content = {"images": images, "instruction": instruction}
 
-        async def ask(scorer: Scorer) -> Score:
-            score = partial(scorer.score, before, after, instruction)
-            request = _Request("scorer", scorer, place, content, _count(images), score)
+        async def call(scorer: Scorer) -> Score:
+            send = partial(scorer.score, before, after, instruction)
+            request = _Request("scorer", scorer, site, content, _count(images), send)
             return (await self._call(request)).answer
 
-        return await graded(self.roles.scorer, ask)
+        return await score_with(self.roles.scorer, call)
 
 
 class ExpanderCalls(JournaledCalls):
     """Calls that ask for new terms of vocabulary banks."""
 
     async def expand(
-        self, place: CallSite, expander: Expander, brief: BankBrief
+        self, site: CallSite, expander: Expander, request: BankRequest
     ) -> CallResult[Proposals]:
-        content, ask = asdict(brief), partial(expander.expand, brief)
-        return await self._call(_Request("expander", expander, place, content, 0, ask))
+        content, send = asdict(request), partial(expander.expand, request)
+        return await self._call(_Request("expander", expander, site, content, 0, send))
 
 
-async def _to_the_end(work: Coroutine[Any, Any, T]) -> T:
-    """Await `work` even when cancelled: an answer that was paid for is kept first."""
+async def _finish_when_cancelled(work: Coroutine[Any, Any, T]) -> T:
+    """Await `work` to its end even when cancelled, so that a paid answer is stored."""
     task = asyncio.ensure_future(work)
     try:
         return await asyncio.shield(task)
@@ -307,9 +314,9 @@ def _count(hashes: Sequence[str | None]) -> int:
     return sum(image is not None for image in hashes)
 
 
-def _failure(line: JournaledCall) -> Exception:
+def _error_of(line: JournaledCall) -> Exception:
     call = line.call
-    where = "" if call.step_number is None else f" at step {call.step_number}"
+    step = "" if call.step_number is None else f" at step {call.step_number}"
     tries = f" after {call.retries + 1} tries" if call.retries else ""
-    message = f"{call.role} {call.backend}/{call.model} failed{where}{tries}: {call.error}"
+    message = f"{call.role} {call.backend}/{call.model} failed{step}{tries}: {call.error}"
     return UnusableAnswerError(message) if line.refused else CallFailedError(message)

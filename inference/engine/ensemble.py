@@ -1,8 +1,8 @@
-"""Several scorers as one: every attempt is graded by each, and the grades' weighted means count.
+"""Several scorers as one: each scores every attempt, and the score is their weighted mean.
 
-A member's refusal (`UnusableAnswerError`) leaves it out of one attempt's means. Whatever else goes wrong
-with a member is the attempt's error, once the other members are done: each is asked by a call of
-its own, so that what they answered is kept.
+A member whose answer is unusable (`UnusableAnswerError`) is left out of that attempt's mean. Any
+other error of a member is the attempt's error, raised once the other members are done: each member
+is called and journaled separately, so that their answers are stored.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from .hashing import stable_hash
 from .retry import summarize_error
 
 MemberBackend = Literal["sketch", "editscore", "openai", "gemini"]
-Ask = Callable[[Scorer], Awaitable[Score]]
+ScorerCall = Callable[[Scorer], Awaitable[Score]]
 
 
 class EnsembleSettings(ConfigModel):
@@ -42,7 +42,7 @@ class Member:
 
 @dataclass(frozen=True)
 class MemberScore:
-    """What a member said of an attempt: a score, or why there is none."""
+    """A member's score of an attempt, or why there is none."""
 
     member: Member
     score: Score | None
@@ -51,14 +51,14 @@ class MemberScore:
 
 @dataclass(frozen=True)
 class EnsembleScore:
-    """An attempt's score, and the opinions that it is the mean of, where there are several."""
+    """An attempt's score, and for an ensemble the scores that it is the mean of."""
 
-    answer: Score
-    opinions: tuple[MemberScore, ...] = ()
+    score: Score
+    members: tuple[MemberScore, ...] = ()
 
 
 class Ensemble:
-    """Scorers with weights; see `Scorer` in `inference/roles.py`."""
+    """Scorers with weights; implements `Scorer` of `inference/roles.py`."""
 
     backend = "ensemble"
 
@@ -67,68 +67,65 @@ class Ensemble:
 
     @property
     def model(self) -> str:
-        """Members and weights, and a hash of the models behind them."""
-        shares = "+".join(f"{member.name}*{member.weight:g}" for member in self.members)
-        behind = [(qualified_name(member.scorer), member.weight) for member in self.members]
-        return f"{shares}-{stable_hash(behind)[:8]}"
+        """Members and weights, and a hash of their models."""
+        weights = "+".join(f"{member.name}*{member.weight:g}" for member in self.members)
+        models = [(qualified_name(member.scorer), member.weight) for member in self.members]
+        return f"{weights}-{stable_hash(models)[:8]}"
 
     @property
-    def patient(self) -> bool:
-        """Whether a member's calls wait in batches for hours."""
+    def uses_batch_api(self) -> bool:
+        """Whether a member uses a batch API."""
         return any(uses_batch_api(member.scorer) for member in self.members)
 
     async def score(
         self, before: EncodedImage | None, after: EncodedImage, instruction: str
     ) -> Score:
-        graded = await self.ask(lambda scorer: scorer.score(before, after, instruction))
-        return graded.answer
+        return (await self.call(lambda scorer: scorer.score(before, after, instruction))).score
 
-    async def ask(self, ask: Ask) -> EnsembleScore:
-        """Have every member asked, at the same time.
-
-        Args:
-            ask: how one scorer is asked.
+    async def call(self, call: ScorerCall) -> EnsembleScore:
+        """The scores of all members, called concurrently, and their mean.
 
         Raises:
-            BadAnswer: no member has a score.
+            UnusableAnswerError: no member has a score.
         """
-        asked = [ask(member.scorer) for member in self.members]
-        answers = await asyncio.gather(*asked, return_exceptions=True)
+        calls = [call(member.scorer) for member in self.members]
+        answers = await asyncio.gather(*calls, return_exceptions=True)
         failures = [a for a in answers if isinstance(a, BaseException) and _is_failure(a)]
         if failures:
             raise min(failures, key=lambda failure: not isinstance(failure, BackendError))
-        opinions = tuple(
-            _opinion(member, answer) for member, answer in zip(self.members, answers, strict=True)
+        scores = tuple(
+            _member_score(member, answer)
+            for member, answer in zip(self.members, answers, strict=True)
         )
-        return EnsembleScore(_mean(opinions), opinions)
+        return EnsembleScore(_mean(scores), scores)
 
 
-async def graded(scorer: Scorer, ask: Ask) -> EnsembleScore:
-    """A scorer's word on an attempt; an ensemble's members are asked each by itself."""
+async def score_with(scorer: Scorer, call: ScorerCall) -> EnsembleScore:
+    """An attempt's score, with one `call` per member of an ensemble."""
     if isinstance(scorer, Ensemble):
-        return await scorer.ask(ask)
-    return EnsembleScore(await ask(scorer))
+        return await scorer.call(call)
+    return EnsembleScore(await call(scorer))
 
 
 def _is_failure(error: BaseException) -> bool:
     return not isinstance(error, UnusableAnswerError)
 
 
-def _opinion(member: Member, answer: Score | BaseException) -> MemberScore:
+def _member_score(member: Member, answer: Score | BaseException) -> MemberScore:
     if isinstance(answer, BaseException):
         return MemberScore(member, None, summarize_error(answer))
     return MemberScore(member, answer)
 
 
-def _mean(opinions: Sequence[MemberScore]) -> Score:
+def _mean(scores: Sequence[MemberScore]) -> Score:
     """The weighted mean of each of the four grades, over the members that gave them."""
-    given = [(vars(o.score), o.member.weight) for o in opinions if o.score is not None]
-    if not given:
-        raise UnusableAnswerError("; ".join(str(opinion.refusal) for opinion in opinions))
-    total = sum(weight for _, weight in given)
+    weighted = [(vars(each.score), each.member.weight) for each in scores if each.score is not None]
+    if not weighted:
+        raise UnusableAnswerError("; ".join(str(each.refusal) for each in scores))
+    total = sum(weight for _, weight in weighted)
     return Score(
         **{
-            grade: sum(grades[grade] * weight for grades, weight in given) / total
-            for grade in given[0][0]
+            grade: sum(grades[grade] * weight for grades, weight in weighted) / total
+            for grade in weighted[0][0]
         }
     )

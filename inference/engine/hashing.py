@@ -5,7 +5,7 @@ from typing import Any
 
 import orjson
 
-_SEED_BITS = 31  # what every generator takes, those with signed 32-bit seeds included
+_SEED_BITS = 31  # fits every generator, those with signed 32-bit seeds included
 
 
 def stable_hash(*parts: Any) -> str:
@@ -15,9 +15,9 @@ def stable_hash(*parts: Any) -> str:
 
 
 def attempt_seed(seed: int, prompt_id: str, step_number: int, iteration: int) -> int:
-    """The seed of one draw.
+    """The seed of one generator call.
 
-    A step's seeds are consecutive from a hashed start, so that no retry repeats an earlier one.
+    Seeds of a step are consecutive from a hashed start, so that no retry repeats an earlier one.
     """
     start = int(stable_hash("seed", seed, prompt_id, step_number), 16)
     return (start + iteration) % 2**_SEED_BITS

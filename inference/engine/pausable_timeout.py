@@ -1,7 +1,7 @@
-"""The slot and the time of one try of a call.
+"""The slot and the timeout of one try of a call.
 
-What a try waits for that is not the model counts neither as its time nor as delay, and another
-call has its slot meanwhile.
+While a try waits for something other than the model, its timeout is paused and its slot is free
+for another call.
 """
 
 import asyncio
@@ -12,91 +12,91 @@ from time import perf_counter
 
 
 class Slot:
-    """A place among the calls under way at once; `None`: there is no limit to them."""
+    """One of the calls that may run at once; `pool` None: there is no limit."""
 
     def __init__(self, pool: asyncio.Semaphore | None) -> None:
         self._pool = pool
-        self._held = False
+        self._is_held = False
 
     async def __aenter__(self) -> None:
-        await self.take()
+        await self.acquire()
 
     async def __aexit__(self, *_error: object) -> None:
-        self.give_back()
+        self.release()
 
-    async def take(self) -> None:
+    async def acquire(self) -> None:
         if self._pool:
             await self._pool.acquire()
-            self._held = True
+            self._is_held = True
 
-    def give_back(self) -> None:
-        if self._pool and self._held:
+    def release(self) -> None:
+        if self._pool and self._is_held:
             self._pool.release()
-            self._held = False
+            self._is_held = False
 
 
 class PausableTimeout:
-    """Runs while a try is with the model, and ends it when it is late.
+    """Cancels a try that is with the model for longer than `limit` seconds.
 
-    `seconds`: how long it ran so far.
+    `seconds`: the time with the model so far, without pauses.
     """
 
     def __init__(self, limit: float, slot: Slot) -> None:
         self.seconds = 0.0
         self._limit = limit
         self._slot = slot
-        self._since = 0.0
+        self._resumed_at = 0.0
         self._timeout = asyncio.timeout(None)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """The try itself.
+        """Around the try.
 
         Raises:
-            TimeoutError: it took longer than the limit; it was cancelled, and its slot is free.
+            TimeoutError: the try took longer than the limit; it was cancelled and its slot is free.
         """
         token = _current.set(self)
         try:
             async with self._timeout:
-                self._run()
+                self._resume()
                 yield
         except TimeoutError as error:
             if self._timeout.expired():
                 raise TimeoutError(f"no answer within {self._limit:g} s") from error
             raise
         finally:
-            self._stop()
+            self._add_elapsed()
             _current.reset(token)
 
     @asynccontextmanager
-    async def stopped(self) -> AsyncIterator[None]:
-        self._stop()
+    async def paused(self) -> AsyncIterator[None]:
+        self._add_elapsed()
         self._timeout.reschedule(None)
-        self._slot.give_back()
+        self._slot.release()
         try:
             yield
-            await self._slot.take()
+            await self._slot.acquire()
         finally:
-            self._run()
+            self._resume()
 
-    def _run(self) -> None:
-        self._since = perf_counter()
-        left = self._limit - self.seconds
-        self._timeout.reschedule(asyncio.get_running_loop().time() + left)
+    def _resume(self) -> None:
+        self._resumed_at = perf_counter()
+        remaining = self._limit - self.seconds
+        self._timeout.reschedule(asyncio.get_running_loop().time() + remaining)
 
-    def _stop(self) -> None:
-        self.seconds += perf_counter() - self._since
+    def _add_elapsed(self) -> None:
+        self.seconds += perf_counter() - self._resumed_at
 
 
-_current: ContextVar[PausableTimeout | None] = ContextVar("clock", default=None)
+_current: ContextVar[PausableTimeout | None] = ContextVar("timeout", default=None)
 
 
 @asynccontextmanager
 async def pause_timeout() -> AsyncIterator[None]:
-    """Around whatever a backend waits for that is not the model; stops the try's clock."""
-    clock = _current.get()
-    if clock is None:  # a backend used by hand
+    """Pauses the current try's timeout while a backend waits for something but the model."""
+    timeout = _current.get()
+    if timeout is None:  # outside `RetryingCaller`
         yield
         return
-    async with clock.stopped():
+    async with timeout.paused():
         yield

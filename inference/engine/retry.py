@@ -1,4 +1,4 @@
-"""Making one call of a model: a slot of its pool, a timeout per try, retries with jitter."""
+"""Makes one call of a model: a slot of its pool, a timeout per try, retries with jitter."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -17,11 +17,11 @@ from ..roles import BackendError, Plan, RetryableError, Score, UnusableAnswerErr
 from ..settings import Limits
 from ..vocabulary_protocol import Proposals
 from .pausable_timeout import PausableTimeout, Slot
-from .usage import Usage, metered
+from .usage import Usage, collect_usage
 
 T = TypeVar("T")
 
-ANSWERS: dict[Role, type] = {
+ANSWER_TYPES: dict[Role, type] = {
     "planner": Plan,
     "generator": EncodedImage,
     "critic": Verdict,
@@ -29,19 +29,19 @@ ANSWERS: dict[Role, type] = {
     "expander": Proposals,
 }
 _TRANSIENT = (RetryableError, TimeoutError, ConnectionError)
-_LONGEST_WAIT_SECONDS = 60
-_LONGEST_REASON = 300
+_MAX_WAIT_SECONDS = 60
+_MAX_ERROR_CHARACTERS = 300
 
 
 class CallFailedError(Exception):
-    """A call that got no answer; a rerun makes it again. The message says whose and why."""
+    """A call without an answer, which a rerun makes again. The message has backend and reason."""
 
 
 @dataclass
 class CallOutcome(Generic[T]):
-    """What a call came to: an answer or a final error, and what its tries took.
+    """An answer or a final error, and what the tries took.
 
-    `seconds` is the time spent with the model over all tries, without any waiting for a slot.
+    `seconds` is the time with the model over all tries, without waiting for a slot.
     """
 
     started_at: datetime = field(default_factory=lambda: datetime.now(UTC))
@@ -53,74 +53,80 @@ class CallOutcome(Generic[T]):
 
 
 class RetryingCaller:
-    """Bounded concurrency: one pool for the generator, one for planner, critic and scorer."""
+    """Bounds concurrency: one pool of slots for the generator, one for all other roles."""
 
     def __init__(self, limits: Limits) -> None:
-        self._timeout = limits.call_timeout_seconds
-        self._generator = asyncio.Semaphore(limits.generator)
-        self._agents = asyncio.Semaphore(limits.agents)
+        self._timeout_seconds = limits.call_timeout_seconds
+        self._generator_slots = asyncio.Semaphore(limits.generator)
+        self._agent_slots = asyncio.Semaphore(limits.agents)
         self._retrying = AsyncRetrying(
             retry=retry_if_exception_type(_TRANSIENT),
             stop=stop_after_attempt(limits.tries),
-            wait=wait_random_exponential(limits.backoff_seconds, _LONGEST_WAIT_SECONDS),
+            wait=wait_random_exponential(limits.backoff_seconds, _MAX_WAIT_SECONDS),
             reraise=True,
         )
 
     async def call(
-        self, role: Role, ask: Callable[[], Awaitable[T]], patient: bool = False
+        self, role: Role, send: Callable[[], Awaitable[T]], unlimited: bool = False
     ) -> CallOutcome[T]:
-        """Try until there is an answer, an error that will not pass, or no try left.
+        """Try until there is an answer, an error that is not transient, or no try left.
 
         Args:
-            patient: a call that waits in a batch takes no slot.
+            send: makes the call.
+            unlimited: take no slot, for a call that waits in a batch.
 
         Raises:
-            BackendError: neither this call nor any other can succeed.
+            BackendError: no call of this backend can succeed.
         """
-        effort: CallOutcome[T] = CallOutcome()
-        retrying = self._retrying.copy()  # tenacity keeps a call's state on the object
-        with metered(effort.usage):
+        outcome: CallOutcome[T] = CallOutcome()
+        retrying = self._retrying.copy()  # tenacity stores a call's state on the object
+        with collect_usage(outcome.usage):
             try:
-                effort.answer = await retrying(self._try, role, ask, effort, patient)
+                outcome.answer = await retrying(self._try, role, send, outcome, unlimited)
             except BackendError:
                 raise
-            except Exception as error:  # whatever a backend raises is this one call's failure
-                effort.error = error
-        return effort
+            except Exception as error:  # whatever a backend raises fails this call alone
+                outcome.error = error
+        return outcome
 
     async def _try(
-        self, role: Role, ask: Callable[[], Awaitable[T]], effort: CallOutcome[T], patient: bool
+        self,
+        role: Role,
+        send: Callable[[], Awaitable[T]],
+        outcome: CallOutcome[T],
+        unlimited: bool,
     ) -> T:
-        slot = Slot(None if patient else self._pool(role))
+        slot = Slot(None if unlimited else self._slots(role))
         async with slot:
-            effort.tries += 1
-            clock = PausableTimeout(self._timeout, slot)
+            outcome.tries += 1
+            timeout = PausableTimeout(self._timeout_seconds, slot)
             try:
-                async with clock.running():
-                    answer = await ask()
+                async with timeout.running():
+                    answer = await send()
             finally:
-                effort.seconds += clock.seconds
-            return _checked(role, answer)
+                outcome.seconds += timeout.seconds
+            return _check(role, answer)
 
-    def has_room(self, role: Role) -> bool:
+    def has_free_slot(self, role: Role) -> bool:
         """Whether a call could begin at once."""
-        return not self._pool(role).locked()
+        return not self._slots(role).locked()
 
-    def _pool(self, role: Role) -> asyncio.Semaphore:
-        return self._generator if role == "generator" else self._agents
+    def _slots(self, role: Role) -> asyncio.Semaphore:
+        return self._generator_slots if role == "generator" else self._agent_slots
 
 
 def summarize_error(error: BaseException) -> str:
-    """An error as a table can hold it."""
-    text = " ".join(str(error).split())[:_LONGEST_REASON]
+    """An error in one line of limited length, as tables store it."""
+    text = " ".join(str(error).split())[:_MAX_ERROR_CHARACTERS]
     if isinstance(error, UnusableAnswerError | CallFailedError | FoundryError) and text:
-        return text  # messages that were written to be read
+        return text  # messages written for users
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
-def _checked(role: Role, answer: T) -> T:
-    if not isinstance(answer, ANSWERS[role]):
-        raise TypeError(f"answered with {type(answer).__name__}, not {ANSWERS[role].__name__}")
+def _check(role: Role, answer: T) -> T:
+    if not isinstance(answer, ANSWER_TYPES[role]):
+        expected = ANSWER_TYPES[role].__name__
+        raise TypeError(f"answered with {type(answer).__name__}, not {expected}")
     if isinstance(answer, Score):
         _check_grades(answer)
     return answer

@@ -1,4 +1,4 @@
-"""What a call cost, as its backend reports it from inside the call."""
+"""Tokens and cost of a call, as its backend reports them from inside the call."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +11,7 @@ _Number = TypeVar("_Number", int, float)
 
 @dataclass
 class Usage:
-    """Running totals of one call, failed tries included; None: the backend never said."""
+    """Totals of one call, failed tries included; None: the backend reported nothing."""
 
     input_tokens: int | None = None
     output_tokens: int | None = None
@@ -29,24 +29,22 @@ def report_usage(
     cost_usd: float | None = None,
     retries: int = 0,
 ) -> None:
-    """Called by a backend during a call: add to the call's row in the ledger.
+    """Add to the ledger row of the current call; outside `collect_usage` it does nothing.
 
     Args:
-        retries: requests that the backend made again by itself.
-
-    Outside a call (a backend used by hand) it does nothing.
+        retries: requests that the backend itself repeated.
     """
     usage = _current.get()
     if usage is None:
         return
-    usage.input_tokens = _plus(usage.input_tokens, input_tokens)
-    usage.output_tokens = _plus(usage.output_tokens, output_tokens)
-    usage.cost_usd = _plus(usage.cost_usd, cost_usd)
+    usage.input_tokens = _add(usage.input_tokens, input_tokens)
+    usage.output_tokens = _add(usage.output_tokens, output_tokens)
+    usage.cost_usd = _add(usage.cost_usd, cost_usd)
     usage.retries += retries
 
 
 @contextmanager
-def metered(usage: Usage) -> Iterator[None]:
+def collect_usage(usage: Usage) -> Iterator[None]:
     """Collect in `usage` what is reported within the block."""
     token = _current.set(usage)
     try:
@@ -55,7 +53,7 @@ def metered(usage: Usage) -> Iterator[None]:
         _current.reset(token)
 
 
-def _plus(total: _Number | None, more: _Number | None) -> _Number | None:
-    if more is None:
+def _add(total: _Number | None, amount: _Number | None) -> _Number | None:
+    if amount is None:
         return total
-    return more if total is None else total + more
+    return amount if total is None else total + amount

@@ -1,4 +1,4 @@
-"""Work on the prompts of a shard: so many at once, the bad ones set aside, the rest finished."""
+"""Works on the prompts of a shard concurrently; bad ones are quarantined, the rest finished."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -11,15 +11,15 @@ from ..roles import BackendError
 from .progress import Progress
 from .retry import summarize_error
 
-_REASONS_SHOWN = 3
+_REASONS_IN_MESSAGE = 3
 
 
 class WorkResult(Protocol):
-    """What work on one prompt came to."""
+    """The result of the work on one prompt."""
 
     @property
     def quarantine(self) -> QuarantineRow | None:
-        """Why the prompt was set aside, if it was."""
+        """Why the prompt was quarantined, if it was."""
 
 
 Item = TypeVar("Item")
@@ -31,44 +31,44 @@ class WorkerPool:
 
     Args:
         workers: prompts worked on at once.
-        failure_share: share of set-aside prompts above which the shard is given up, at once:
-            calls that can no longer be of use are not made. What is finished stays journaled.
+        failure_share: share of quarantined prompts above which the shard fails at once, so that no
+            useless calls are made. Finished calls stay journaled.
     """
 
     def __init__(self, shard: str, workers: int, failure_share: float, progress: Progress) -> None:
-        self._shard, self._workers, self._share = shard, workers, failure_share
+        self._shard, self._workers, self._failure_share = shard, workers, failure_share
         self._progress = progress
         self._done, self._total = 0, 0
-        self._aside: list[QuarantineRow] = []
-        self._stop: BackendError | None = None
+        self._quarantined: list[QuarantineRow] = []
+        self._backend_error: BackendError | None = None
 
-    async def each(
+    async def map(
         self,
-        items: Sequence[Item],
         work: Callable[[Item], Awaitable[Result]],
+        items: Sequence[Item],
         size: Callable[[Item], int] = lambda item: 1,
     ) -> list[Result]:
-        """Results in the order of `items`; the longest work begins first, for a short tail.
+        """Results in the order of `items`; the largest items begin first.
 
         Raises:
-            FoundryError: too many prompts were set aside, or the lake cannot be written.
+            FoundryError: too many prompts were quarantined, or the lake cannot be written.
             BackendError: a backend takes no more calls; those under way were finished.
         """
         self._total = len(items)
         results: dict[int, Result] = {}
         queue = iter(sorted(enumerate(items), key=lambda entry: -size(entry[1])))
-        self._tell()
+        self._report()
         try:
             async with asyncio.TaskGroup() as group:
                 for _ in range(min(self._workers, len(items))):
-                    group.create_task(self._worker(queue, work, results))
+                    group.create_task(self._run_worker(queue, work, results))
         except BaseExceptionGroup as errors:
             raise _first(errors) from None
-        if self._stop:
-            raise self._stop
+        if self._backend_error:
+            raise self._backend_error
         return [results[number] for number in range(len(items))]
 
-    async def _worker(
+    async def _run_worker(
         self,
         queue: Iterator[tuple[int, Item]],
         work: Callable[[Item], Awaitable[Result]],
@@ -77,39 +77,37 @@ class WorkerPool:
         for number, item in queue:
             try:
                 results[number] = await work(item)
-            except BackendError as error:  # the others will meet it too, each in its own time
-                self._stop = error
-            if self._stop:
+            except BackendError as error:  # the other workers stop after their current item
+                self._backend_error = error
+            if self._backend_error:
                 return
             self._done += 1
-            self._note(results[number].quarantine)
-            self._tell()
+            self._note_quarantine(results[number].quarantine)
+            self._report()
 
-    def _note(self, quarantine: QuarantineRow | None) -> None:
+    def _note_quarantine(self, quarantine: QuarantineRow | None) -> None:
         if quarantine is None:
             return
-        self._aside.append(quarantine)
-        if len(self._aside) > self._share * self._total:
-            raise FoundryError(self._complaint())
+        self._quarantined.append(quarantine)
+        if len(self._quarantined) > self._failure_share * self._total:
+            raise FoundryError(self._failure_message())
 
-    def _tell(self) -> None:
-        note = f"{len(self._aside)} set aside" if self._aside else ""
+    def _report(self) -> None:
+        note = f"{len(self._quarantined)} quarantined" if self._quarantined else ""
         self._progress.update(self._done, self._total, note)
 
-    def _complaint(self) -> str:
-        share = len(self._aside) / self._total
-        reasons = "; ".join(
-            f"{row.prompt_id}: {row.reason}" for row in self._aside[:_REASONS_SHOWN]
-        )
+    def _failure_message(self) -> str:
+        rows = self._quarantined
+        reasons = "; ".join(f"{row.prompt_id}: {row.reason}" for row in rows[:_REASONS_IN_MESSAGE])
         return (
-            f"{self._aside[0].stage} of {self._shard}: {len(self._aside)} of {self._total} prompts "
-            f"set aside ({share:.0%}, failure_share allows {self._share:.0%}): {reasons}. "
-            "Finished calls are kept: remove the cause and run again"
+            f"{rows[0].stage} of {self._shard}: {len(rows)} of {self._total} prompts quarantined "
+            f"({len(rows) / self._total:.0%}, failure_share allows {self._failure_share:.0%}): "
+            f"{reasons}. Finished calls are stored: fix the cause and run again"
         )
 
 
 async def quarantine_reason(work: Awaitable[None]) -> str | None:
-    """Do one prompt's work; None, or in one line why the prompt must be set aside.
+    """Do one prompt's work; None, or in one line why the prompt must be quarantined.
 
     Raises:
         FoundryError: the lake cannot be written, which is not the prompt's fault.
@@ -120,7 +118,7 @@ async def quarantine_reason(work: Awaitable[None]) -> str | None:
         return summarize_error(error)
     except FoundryError:
         raise
-    except Exception as error:  # a bug met by one prompt must not cost the others theirs
+    except Exception as error:  # a bug that one prompt meets must not fail the others
         return summarize_error(error)
     return None
 

@@ -62,14 +62,14 @@ class Replica:
         self._name = f"{socket.gethostname()}:{os.getpid()}"
         self._model = model.load(device, batch)
         self._batcher: Batcher[_BatchItem, DrawnImage] = Batcher(
-            self._draw_batch, batch, gather_seconds, kind=lambda item: item.shape
+            self._draw_batch, batch, gather_seconds, group_by=lambda item: item.shape
         )
 
     async def draw(self, spec: GenerationSpec) -> DrawResult:
         """One image, in a batch with others of its shape; skipped when cancelled in time."""
         try:
             shape = await asyncio.to_thread(spec.shape)  # decodes all input images
-            return await self._batcher.ask(_BatchItem(spec, shape))
+            return await self._batcher.submit(_BatchItem(spec, shape))
         except (UnusableAnswerError, BadImageError, ImageExceedsMemory) as error:
             return DrawRejected(str(error))
 

@@ -223,7 +223,7 @@ async def test_defect_5_the_callers_input_pictures_are_left_alone(home):
         story = PlannedRequest("p1", plan("a", "b"), tuple(pictures))
         async for _ in Loop(story, calls, LoopSettings()).events():
             pass
-    assert story.inputs == (picture("input"),)
+    assert story.images == (picture("input"),)
 
 
 async def test_defect_1_reasoning_of_plans_and_verdicts_is_kept(home):
@@ -290,7 +290,7 @@ STEPS = ("Draw a cat", "Add a hat", None, "Add a dog")
 
 
 class SeesSeveral(ScriptedGenerator):
-    references: int | None = None
+    max_reference_images: int | None = None
 
 
 def shown(backends):
@@ -316,7 +316,7 @@ async def test_with_all_it_is_shown_the_storys_pictures_so_far_without_rejected_
 
 async def test_as_many_as_it_takes_the_newest(home):
     generator = SeesSeveral()
-    generator.references = 2
+    generator.max_reference_images = 2
     backends = roles(generator=generator)
     _, attempts = await tell(home, backends, *STEPS, conditioning="all")
     cat, hat, _ = (attempt.image for attempt in attempts)
@@ -346,5 +346,5 @@ async def test_who_never_set_it_keeps_journals_and_ids(home):
 def test_a_generator_that_would_ignore_pictures_is_refused():
     check_conditioning(LoopSettings(), ScriptedGenerator())
     check_conditioning(LoopSettings(conditioning="all"), SeesSeveral())
-    with pytest.raises(BackendError, match=r"scripted/1 looks at the last one only"):
+    with pytest.raises(BackendError, match=r"scripted/1 takes the last one only"):
         check_conditioning(LoopSettings(conditioning="all"), ScriptedGenerator())

@@ -100,7 +100,7 @@ async def test_a_shard_fails_only_above_the_set_share(home, tmp_path):
     with pytest.raises(FoundryError) as caught:
         await run(Home(tmp_path / "other"), roles(generator=failing("p1", "p2", "p3")))
     message = str(caught.value)
-    assert "trajectories of test-0000: 3 of 10 prompts set aside (30%" in message
+    assert "trajectories of test-0000: 3 of 10 prompts quarantined (30%" in message
     assert "allows 20%" in message
     assert "p1: generator scripted/1 failed at step 1: cannot draw this" in message
     assert "\n" not in message
@@ -215,7 +215,7 @@ async def test_progress_counts_prompts_and_those_set_aside(home):
     await run(home, roles(generator=failing("p3")), progress=watcher)
     assert watcher.seen[0] == (0, 10, "")
     assert [done for done, _, _ in watcher.seen] == list(range(11))
-    assert watcher.seen[-1] == (10, 10, "1 set aside")
+    assert watcher.seen[-1] == (10, 10, "1 quarantined")
 
 
 async def test_a_cancelled_shard_carries_on_where_it_was(home, tmp_path):

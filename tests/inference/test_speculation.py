@@ -56,9 +56,9 @@ def moody(rate, steps):
 
 async def told(home, backends, *prompts, generators=4, **options):
     settings = LoopSettings(
-        **{k: v for k, v in options.items() if k not in ("ahead", "candidates")}
+        **{k: v for k, v in options.items() if k not in ("draw_ahead", "candidates")}
     )
-    more = {k: v for k, v in options.items() if k in ("ahead", "candidates")}
+    more = {k: v for k, v in options.items() if k in ("draw_ahead", "candidates")}
     limits = Limits(generator=generators, backoff_seconds=0)
     name = f"s{len(list(home.local.rglob('*.jsonl')))}"
     with ModelCalls(home, "generations", name, backends, limits) as calls:
@@ -89,7 +89,7 @@ async def test_the_story_is_the_same_drawn_ahead_or_not(home, rule, rate):
     runs = []
     for ahead in (False, True):
         backends = roles(generator=SlowGenerator(), critic=SlowCritic(verdicts=moody(rate, 12)))
-        options = {"ahead": ahead, "on_exhausted": rule, "t_max": 3}
+        options = {"draw_ahead": ahead, "on_exhausted": rule, "t_max": 3}
         runs.append(await told(home, backends, *prompts, **options))
     plain, fast = runs
     assert story(plain) == story(fast) and attempts(plain) == attempts(fast)
@@ -99,7 +99,7 @@ async def test_the_story_is_the_same_drawn_ahead_or_not(home, rule, rate):
 async def test_a_refused_candidates_draw_is_thrown_away_and_counted(home):
     generator = SlowGenerator()
     critic = SlowCritic(verdicts={"a": [reject("a2"), ACCEPT]})
-    events = await told(home, roles(generator=generator, critic=critic), "a", "b", ahead=True)
+    events = await told(home, roles(generator=generator, critic=critic), "a", "b", draw_ahead=True)
     assert events[-1] == TrajectoryFinished("complete", wasted_draws=1)
     assert generator.begun == 4 and len(attempts(events)) == 3
 
@@ -107,7 +107,7 @@ async def test_a_refused_candidates_draw_is_thrown_away_and_counted(home):
 async def test_a_text_only_step_between_is_no_hindrance(home):
     generator, critic = SlowGenerator(), SlowCritic()
     backends = roles(generator=generator, critic=critic)
-    events = await told(home, backends, "a", None, "b", ahead=True)
+    events = await told(home, backends, "a", None, "b", draw_ahead=True)
     assert events[-1] == TrajectoryFinished("complete", 0) and generator.begun == 2
 
 
@@ -117,7 +117,7 @@ async def test_nothing_is_drawn_ahead_by_a_busy_generator(home):
     backends = roles(generator=generator, critic=critic)
     limits = Limits(generator=1, backoff_seconds=0)
     with ModelCalls(home, "generations", "busy", backends, limits) as calls:
-        loop = Loop(PlannedRequest("p1", plan("a", "b")), calls, LoopSettings(), ahead=True)
+        loop = Loop(PlannedRequest("p1", plan("a", "b")), calls, LoopSettings(), draw_ahead=True)
         other = asyncio.create_task(hold(calls))
         events = [event async for event in loop.events()]
         other.cancel()
@@ -136,7 +136,7 @@ async def test_a_story_given_up_leaves_no_draw_behind(home):
     generator = SlowGenerator()
     with ModelCalls(home, "generations", "left", roles(generator=generator), Limits()) as calls:
         events = Loop(
-            PlannedRequest("p", plan("a", "b")), calls, LoopSettings(), ahead=True
+            PlannedRequest("p", plan("a", "b")), calls, LoopSettings(), draw_ahead=True
         ).events()
         async for event in events:
             if isinstance(event, ImageGenerated):
@@ -151,10 +151,10 @@ async def test_a_bad_draw_ahead_matters_only_if_it_is_needed(home):
             raise UnusableAnswerError("cannot be drawn")
 
     with pytest.raises(UnusableAnswerError):
-        await told(home, roles(generator=SlowGenerator(fail=fail)), "a", "b", ahead=True)
+        await told(home, roles(generator=SlowGenerator(fail=fail)), "a", "b", draw_ahead=True)
     critic = SlowCritic(verdicts={"a": [reject("a2"), reject("a3")]})
     backends = roles(generator=SlowGenerator(fail=fail), critic=critic)
-    options = {"ahead": True, "t_max": 2, "on_exhausted": "stop"}
+    options = {"draw_ahead": True, "t_max": 2, "on_exhausted": "stop"}
     assert (await told(home, backends, "a", "b", **options))[-1].status == "stopped"
 
 

@@ -20,7 +20,7 @@ async def test_questions_are_gathered_into_batches_of_at_most_so_many():
     batches = []
     batcher = Batcher(upper(batches), 3, 0.001)
     names = ["a", "b", "c", "d", "e", "f", "g"]
-    assert await asyncio.gather(*map(batcher.ask, names)) == [name.upper() for name in names]
+    assert await asyncio.gather(*map(batcher.submit, names)) == [name.upper() for name in names]
     assert batches == [["a", "b", "c"], ["d", "e", "f"], ["g"]]
 
 
@@ -33,9 +33,9 @@ async def test_what_arrives_during_a_batch_forms_the_next():
         return upper(batches)(items, given_up)
 
     batcher = Batcher(work, 8, 0)
-    first = asyncio.create_task(batcher.ask("a"))
+    first = asyncio.create_task(batcher.submit("a"))
     await asyncio.to_thread(running.wait)
-    others = [asyncio.create_task(batcher.ask(name)) for name in "bcd"]
+    others = [asyncio.create_task(batcher.submit(name)) for name in "bcd"]
     await asyncio.sleep(0)
     go_on.set()
     assert await asyncio.gather(first, *others) == ["A", "B", "C", "D"]
@@ -44,15 +44,15 @@ async def test_what_arrives_during_a_batch_forms_the_next():
 
 async def test_a_batch_is_of_one_kind_and_nobody_is_overtaken_for_long():
     batches = []
-    batcher = Batcher(upper(batches), 3, 0.001, kind=len)
+    batcher = Batcher(upper(batches), 3, 0.001, group_by=len)
     names = ["a", "bb", "c", "dd", "e", "f", "gg"]
-    assert await asyncio.gather(*map(batcher.ask, names)) == [name.upper() for name in names]
+    assert await asyncio.gather(*map(batcher.submit, names)) == [name.upper() for name in names]
     assert batches == [["a", "c", "e"], ["bb", "dd", "gg"], ["f"]]
 
 
 async def test_an_error_reaches_its_own_asker_alone():
     batcher = Batcher(upper([]), 8, 0)
-    answers = await asyncio.gather(*map(batcher.ask, ["a", "bad", "c"]), return_exceptions=True)
+    answers = await asyncio.gather(*map(batcher.submit, ["a", "bad", "c"]), return_exceptions=True)
     assert [answers[0], answers[2]] == ["A", "C"]
     assert isinstance(answers[1], ValueError)
 
@@ -67,9 +67,9 @@ async def test_an_error_of_the_whole_batch_reaches_all_and_the_next_batch_works(
         return items
 
     batcher = Batcher(work, 8, 0)
-    failed = await asyncio.gather(batcher.ask("a"), batcher.ask("b"), return_exceptions=True)
+    failed = await asyncio.gather(batcher.submit("a"), batcher.submit("b"), return_exceptions=True)
     assert [type(error) for error in failed] == [MemoryError, MemoryError]
-    assert await batcher.ask("c") == "c"
+    assert await batcher.submit("c") == "c"
 
 
 async def test_work_is_told_when_nobody_waits_any_more():
@@ -83,7 +83,7 @@ async def test_work_is_told_when_nobody_waits_any_more():
         return items
 
     batcher = Batcher(work, 8, 0)
-    asker = asyncio.create_task(batcher.ask("a"))
+    asker = asyncio.create_task(batcher.submit("a"))
     await asyncio.to_thread(running.wait)
     asker.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -94,7 +94,7 @@ async def test_work_is_told_when_nobody_waits_any_more():
 async def test_cancelled_questions_are_not_worked_on():
     batches = []
     batcher = Batcher(upper(batches), 8, 0.05)
-    kept, dropped = (asyncio.create_task(batcher.ask(name)) for name in "ab")
+    kept, dropped = (asyncio.create_task(batcher.submit(name)) for name in "ab")
     await asyncio.sleep(0)
     dropped.cancel()
     assert await kept == "A"
@@ -103,4 +103,4 @@ async def test_cancelled_questions_are_not_worked_on():
 
 def test_one_batcher_serves_loops_that_come_and_go():
     batcher = Batcher(upper([]), 8, 0)
-    assert [asyncio.run(batcher.ask(name)) for name in "ab"] == ["A", "B"]
+    assert [asyncio.run(batcher.submit(name)) for name in "ab"] == ["A", "B"]

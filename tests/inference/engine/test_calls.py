@@ -145,12 +145,12 @@ async def test_after_the_last_try_the_call_has_failed_and_a_rerun_owes_it(home):
     generator = Flaky(*[RetryableError("busy")] * 3)
     error, ledger = await draw(home, generator)
     assert isinstance(error, CallFailedError)
-    message = "generator scripted/1 failed at step 1 after 3 tries: TryLater: busy"
+    message = "generator scripted/1 failed at step 1 after 3 tries: RetryableError: busy"
     assert str(error) == message
-    assert [(row.retries, row.error) for row in ledger] == [(2, "TryLater: busy")]
+    assert [(row.retries, row.error) for row in ledger] == [(2, "RetryableError: busy")]
     answer, ledger = await draw(home, generator)
     assert isinstance(answer, EncodedImage)
-    assert [row.error for row in ledger] == ["TryLater: busy", None]
+    assert [row.error for row in ledger] == ["RetryableError: busy", None]
     assert len({row.call_id for row in ledger}) == 2
 
 
@@ -197,7 +197,7 @@ async def test_an_answer_of_the_wrong_type_fails_the_call(home):
             return None
 
     error, _ = await draw(home, Mute())
-    assert "TypeError: answered with NoneType, not Picture" in str(error)
+    assert "TypeError: answered with NoneType, not EncodedImage" in str(error)
 
 
 async def test_a_truncated_picture_is_a_bad_answer(home):
@@ -319,11 +319,11 @@ async def test_another_assets_answer_is_borrowed_and_costs_nothing(home):
         paid_call = calls.ledger()[0]
     for _ in range(2):
         with model_calls(
-            home, roles(scorer=scorer), asset="scores", lender="trajectories"
+            home, roles(scorer=scorer), asset="scores", fallback_journal="trajectories"
         ) as calls:
             lent = await calls.score(PLACE, None, picture(), "a cat")
             row = calls.ledger()[0]
-        assert lent.answer == paid.answer
+        assert lent.score == paid.score
         assert (row.cached, row.asset, row.cost_usd, row.seconds) == (True, "scores", 0, 0)
         assert row.call_id != paid_call.call_id
     assert len(scorer.calls) == 1

@@ -74,10 +74,10 @@ async def test_a_refusal_is_left_out_of_the_mean(home):
     result, _ = await graded(
         home, ensemble(scorer("a", UnusableAnswerError("no cat here")), scorer("b", 6))
     )
-    assert result.answer == Score(6, 10, 6, 10)
-    refused, given = result.opinions
+    assert result.score == Score(6, 10, 6, 10)
+    refused, given = result.members
     assert refused.score is None and refused.refusal.endswith("no cat here")
-    assert given.score == result.answer and given.refusal is None
+    assert given.score == result.score and given.refusal is None
 
 
 async def test_when_all_refuse_there_is_no_score(home):
@@ -105,7 +105,7 @@ async def test_a_finished_call_is_not_made_again_when_another_member_failed(home
     error, _ = await graded(home, ensemble(sound, ill))
     assert isinstance(error, CallFailedError | BackendError)
     result, _ = await graded(home, ensemble(sound, ill))
-    assert result.answer == Score(7, 10, 7, 10)
+    assert result.score == Score(7, 10, 7, 10)
     assert (len(sound.calls), len(ill.calls)) == (1, 2)
 
 
@@ -113,7 +113,7 @@ async def test_a_refusal_is_not_asked_for_again(home):
     sound, ill = scorer("a", 4), scorer("b", UnusableAnswerError("no"))
     first, _ = await graded(home, ensemble(sound, ill))
     again, _ = await graded(home, ensemble(sound, ill))
-    assert again.answer == first.answer
+    assert again.score == first.score
     assert (len(sound.calls), len(ill.calls)) == (1, 1)
 
 
@@ -132,7 +132,7 @@ async def test_a_slow_member_does_not_undo_what_others_finished(home):
         with pytest.raises(asyncio.CancelledError):
             await task
     result, _ = await graded(home, ensemble(sound, scorer("b", 8)))
-    assert result.answer.edit_success == 7
+    assert result.score.edit_success == 7
     assert len(sound.calls) == 1
 
 
@@ -140,7 +140,7 @@ async def test_a_new_member_costs_only_its_own_calls(home):
     sound = scorer("a", 4)
     await graded(home, sound)
     result, _ = await graded(home, ensemble(sound, scorer("b", 8)))
-    assert result.answer.edit_success == 7
+    assert result.score.edit_success == 7
     assert len(sound.calls) == 1
 
 
