@@ -1,15 +1,19 @@
-"""A small profile and a real Dagster instance to materialize it with."""
+"""A small profile, a real Dagster instance to materialize it with, and a lake to start from."""
 
+import os
+import shutil
 import socket
 import subprocess
 import sys
 import textwrap
 import time
+from pathlib import Path
 
 import pytest
 
 from assets.core.foundry import FoundryResource
 from dagster_project.instance import open_instance
+from dagster_project.run import run_lineage
 from tests.helpers.ports import free_port
 
 BUCKET = "interleave-lake"
@@ -41,6 +45,36 @@ def instance(foundry, monkeypatch):
     monkeypatch.delenv("DAGSTER_HOME", raising=False)
     with open_instance(foundry.home) as instance:
         yield instance
+
+
+@pytest.fixture(scope="session")
+def sample(tmp_path_factory):
+    """The folder of a lake with one shard and everything made from it; made once a worker."""
+    folder = tmp_path_factory.mktemp("sample")
+    path = folder / "tiny.yaml"
+    path.write_text(textwrap.dedent(TINY_PROFILE))
+    foundry = FoundryResource(profile=str(path), root=str(folder / "lake"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("DAGSTER_HOME", raising=False)
+        with open_instance(foundry.home) as instance:
+            run_lineage(foundry, instance, shards=1)
+    return folder / "lake"
+
+
+@pytest.fixture
+def sampled(sample, foundry):
+    """`foundry`, whose lake is a copy of the sample; ask for it before `instance`."""
+    copy_lake(sample, Path(foundry.root))
+    return foundry
+
+
+def copy_lake(source: Path, target: Path) -> None:
+    """Images, which never change, are linked; all else is copied."""
+
+    def copy(file, copied):
+        return os.link(file, copied) if file.endswith(".png") else shutil.copy2(file, copied)
+
+    shutil.copytree(source, target, copy_function=copy)
 
 
 @pytest.fixture

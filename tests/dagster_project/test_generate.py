@@ -86,7 +86,7 @@ def test_a_story_is_told_step_by_step_and_written_where_it_says(generate, desk, 
     page = desk / "story.html"
     assert str(page) in lines[5] and page.read_text().count('<img src="data:image/png') >= 4
     row = rows(home).iloc[0]
-    assert (row.text, row.status, row.steps, row.door) == (SNOWMAN, "complete", 4, "command")
+    assert (row.text, row.status, row.steps, row.channel) == (SNOWMAN, "complete", 4, "command")
 
 
 def test_a_second_story_leaves_the_first_alone(generate, desk):

@@ -1,4 +1,4 @@
-"""Commands that are killed or interrupted, files that get lost: the next run sets it right."""
+"""Commands that are killed or interrupted, files that get lost: the next run repairs them."""
 
 import os
 import shutil
@@ -24,14 +24,14 @@ pytestmark = pytest.mark.slow
 INTERLEAVE = [sys.executable, "-m", "dagster_project.cli.app"]
 
 
-def in_background():
-    """What a script's shell does for `interleave run &`."""
+def ignore_sigint():
+    """As shells start `interleave run &`."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 @pytest.fixture(params=[None], ids=[""])
 def started(foundry, request):
-    """A command telling two shards in two processes, at the moment when both are at work."""
+    """A command that processes two shards in two processes, once both have started."""
     where = ["--profile", foundry.profile, "--home", foundry.root]
     journals = Path(foundry.root, "journals", "trajectories")
     process = subprocess.Popen(
@@ -51,7 +51,7 @@ def started(foundry, request):
     process.wait()
 
 
-def all_end(processes):
+def all_exit(processes):
     _, alive = psutil.wait_procs(processes, timeout=20)
     return not alive
 
@@ -59,7 +59,7 @@ def all_end(processes):
 def test_workers_end_with_a_killed_command_and_the_next_run_finishes(foundry, started):
     workers = psutil.Process(started.pid).children(recursive=True)
     started.kill()
-    assert len(workers) >= 2 and all_end(workers)
+    assert len(workers) >= 2 and all_exit(workers)
     with open_instance(foundry.home) as instance:
         run_lineage(foundry, instance, shards=2)
         assert all(run.is_finished for run in instance.get_runs())
@@ -72,72 +72,70 @@ def test_workers_end_with_a_killed_command_and_the_next_run_finishes(foundry, st
     assert foundry.home.lake.partitions(SCORES) == ["sketchbook-0000", "sketchbook-0001"]
 
 
-@pytest.mark.parametrize("started", [None, in_background], indirect=True)
+@pytest.mark.parametrize("started", [None, ignore_sigint], indirect=True)
 def test_term_ends_the_command_and_its_workers(started):
     workers = psutil.Process(started.pid).children(recursive=True)
     started.terminate()
-    assert started.wait(timeout=20) != 0 and all_end(workers)
+    assert started.wait(timeout=20) != 0 and all_exit(workers)
 
 
 def test_ctrl_c_ends_the_command_and_its_workers_quietly(started):
     workers = psutil.Process(started.pid).children(recursive=True)
     os.killpg(started.pid, signal.SIGINT)
-    assert started.wait(timeout=20) != 0 and all_end(workers)
+    assert started.wait(timeout=20) != 0 and all_exit(workers)
     assert "Traceback" not in started.stderr.read()
 
 
 @dg.job
-def nothing():
-    """A job to have runs of."""
+def empty_job():
+    """A job to create runs of."""
 
 
 @pytest.mark.parametrize("status", [dg.DagsterRunStatus.NOT_STARTED, dg.DagsterRunStatus.STARTED])
-def test_runs_of_dead_processes_are_closed_and_those_of_living_ones_are_not(foundry, status):
+def test_runs_of_dead_processes_are_closed_and_those_of_live_ones_are_not(foundry, status):
     with open_instance(foundry.home) as instance:
-        dead = instance.create_run_for_job(nothing, status=status, tags={RUNNER_TAG: "gone"})
-        ours = instance.create_run_for_job(nothing, status=status, tags={RUNNER_TAG: RUNNER})
+        dead = instance.create_run_for_job(empty_job, status=status, tags={RUNNER_TAG: "gone"})
+        ours = instance.create_run_for_job(empty_job, status=status, tags={RUNNER_TAG: RUNNER})
         with open_instance(foundry.home) as other:
             assert other.get_run_by_id(dead.run_id).status == dg.DagsterRunStatus.FAILURE
             assert other.get_run_by_id(ours.run_id).status == status
 
 
-def test_what_is_lost_or_damaged_is_made_again(foundry, instance):
-    run_lineage(foundry, instance, shards=1)
-    lake, kept = foundry.home.lake, foundry.home.lake.content_hash(CRITIC_SFT)
+def test_what_is_lost_or_damaged_is_made_again(sampled, instance):
+    lake, before = sampled.home.lake, sampled.home.lake.content_hash(CRITIC_SFT)
 
     lake.delete(CRITIC_SFT, "all")
     Path(lake.write(SCORES, [], "sketchbook-0000").url).write_bytes(b"no Parquet")
-    shutil.rmtree(foundry.home.exports / "verl")
+    shutil.rmtree(sampled.home.exports / "verl")
 
-    run_lineage(foundry, instance, shards=1)
-    assert lake.content_hash(CRITIC_SFT) == kept
+    run_lineage(sampled, instance, shards=1)
+    assert lake.content_hash(CRITIC_SFT) == before
     assert lake.rows(SCORES) > 25
-    assert (foundry.home.exports / "verl" / "critic_rl.parquet").is_file()
-    assert not run_lineage(foundry, instance, shards=1).materialized
+    assert (sampled.home.exports / "verl" / "critic_rl.parquet").is_file()
+    assert not run_lineage(sampled, instance, shards=1).materialized
 
 
-def test_a_damaged_table_is_one_line_and_a_lost_picture_is_drawn_again(foundry, instance):
-    run_lineage(foundry, instance, shards=1)
-    lake = foundry.home.lake
+def test_a_damaged_table_is_one_line_and_a_lost_image_is_drawn_again(sampled, instance):
+    lake = sampled.home.lake
     attempts = lake.read(ATTEMPTS)
-    lost = Path(foundry.home.images.url(attempts["image"][0].as_py()))
+    lost = Path(sampled.home.images.url(attempts["image"][0].as_py()))
     lost.unlink()
-    run_lineage(foundry, instance, shards=1, select=["trajectories"], force=True)
-    run_lineage(foundry, instance, shards=1)
+    run_lineage(sampled, instance, shards=1, select=["trajectories"], force=True)
+    run_lineage(sampled, instance, shards=1)
     assert lost.is_file() and lake.read(ATTEMPTS)["image"].equals(attempts["image"])
 
     steps = Path(lake.glob(STEPS).replace("*/part-*", "all/part-0"))
-    whole = steps.read_bytes()
-    steps.write_bytes(whole[:40] + bytes(400) + whole[440:])
+    intact = steps.read_bytes()
+    steps.write_bytes(intact[:40] + bytes(400) + intact[440:])
     lake.delete(CRITIC_SFT, "all")
     with pytest.raises(StorageError, match=r"steps.*delete that file"):
-        run_lineage(foundry, instance, shards=1)
+        run_lineage(sampled, instance, shards=1)
     steps.unlink()
-    run_lineage(foundry, instance, shards=1)
-    assert steps.read_bytes() == whole
+    run_lineage(sampled, instance, shards=1)
+    assert steps.read_bytes() == intact
 
 
-def test_a_storage_of_dagster_that_cannot_be_used_is_one_line(profile, tmp_path):
+def test_an_unusable_dagster_storage_is_one_line(profile, tmp_path):
     home = Home(tmp_path / "lake")
     (home.dagster / "history").mkdir(parents=True)
     (home.dagster / "history" / "runs.db").write_bytes(b"not a database" * 100)

@@ -16,7 +16,7 @@ from dagster_project.instance import open_instance
 from dagster_project.run import run_lineage
 from schemas.trajectories import MODEL_CALLS, SCORES, TRAJECTORIES
 from tests.dagster_project.ray_nodes import ray_nodes
-from tests.inference.backends.providers.faulty_provider import KEY, Weather, provider
+from tests.inference.backends.providers.faulty_provider import KEY, FaultSchedule, provider
 
 pytestmark = pytest.mark.slow
 
@@ -47,7 +47,7 @@ def machines(bucket, tmp_path, monkeypatch):
     monkeypatch.setenv("INTERLEAVE_LEASE_SECONDS", "6")
     monkeypatch.setenv("INTERLEAVE_LOCAL", str(tmp_path / "local"))
     monkeypatch.delenv("DAGSTER_HOME", raising=False)
-    with provider(Weather(latency=0.4)) as server, ray_nodes(3) as nodes:
+    with provider(FaultSchedule(latency=0.4)) as server, ray_nodes(3) as nodes:
         profile = tmp_path / "many-machines.yaml"
         values = {"stories": STORIES, "agents": AGENTS, "shards": SHARDS}
         text = PROFILE.format(provider=server.url, ray=nodes.address, **values)

@@ -10,7 +10,7 @@ import yaml
 from PIL import Image
 
 from tests.inference.backends.providers.faulty_provider import KEY, provider
-from tests.inference.service.running_service import SNOWMAN, until
+from tests.inference.service.running_service import SNOWMAN, wait_until
 from tests.inference.service.serve_command import serving
 from warehouse import Home, query
 
@@ -76,7 +76,7 @@ def test_it_is_ready_while_its_models_answer(profile_at, home):
             _, client = open_now.enter_context(serving(home.root, "--profile", profile))
             ready = f"{str(client.base_url).removesuffix('v1/')}ready"
             assert httpx.get(ready).json()["ready"]
-        until(lambda: httpx.get(ready).status_code == 503)
+        wait_until(lambda: httpx.get(ready).status_code == 503)
         reason = httpx.get(ready).json()["error"]["message"]
         assert reason.startswith(f"planner: {server.url}") and "no answer" in reason
         assert KEY not in reason

@@ -7,7 +7,7 @@ import pytest
 
 from assets.core.foundry import SHARDS, FoundryResource
 from assets.core.node import NODES
-from dagster_project import jobs
+from dagster_project import jobs, schedules
 from dagster_project.definitions import ASSETS, CHECKS, defs
 from dagster_project.instance import open_instance
 from dagster_project.run import QUIET, run_lineage
@@ -20,35 +20,35 @@ from warehouse import refresh_views
 
 pytestmark = pytest.mark.slow
 
+SHARD_STAGES = [
+    "taxonomy",
+    "vocabulary",
+    "vocabulary_expansion",
+    "templates",
+    "prompts",
+    "plans",
+    "trajectories",
+    "scores",
+]
 
-def test_a_run_makes_everything_and_a_second_one_nothing(foundry, instance):
-    first = run_lineage(foundry, instance, shards=1)
-    assert len(first.materialized) == len(select_nodes([], foundry.settings)) and not first.reused
 
-    refresh_views(foundry.home)
+def test_a_run_makes_everything_and_a_second_one_nothing(sampled, instance):
+    refresh_views(sampled.home)
     counts = query(
         "select (select count(*) from attempts) as attempts, (select count(*) from scores) as "
         "scores, (select count(*) from critic_sft) as sft, (select count(*) from planner_sft) as "
         "plans",
-        foundry.home,
+        sampled.home,
     ).iloc[0]
     assert counts.attempts > 25 and counts.scores == counts.attempts
     assert counts.sft > 0 and counts.plans > 0
 
-    second = run_lineage(foundry, instance, shards=1)
-    assert not second.materialized and len(second.reused) == len(first.materialized)
+    second = run_lineage(sampled, instance, shards=1)
+    assert not second.materialized
+    assert len(second.reused) == len(select_nodes([], sampled.settings))
 
 
-def test_growing_the_bank_tells_only_the_new_shard(foundry, instance):
-    run_lineage(foundry, instance, shards=1)
-    grown = run_lineage(foundry, instance, shards=2)
-    told = [name for name in grown.materialized if name.startswith("trajectories")]
-    assert told == ["trajectories[sketchbook-0001]"]
-    assert "trajectories[sketchbook-0000]" in grown.reused
-    assert {"steps", "critic_sft"} <= set(grown.materialized)
-
-
-def test_a_failed_blocking_check_stops_the_run_and_is_not_taken_for_done(foundry, instance):
+def test_a_failed_blocking_check_stops_the_run_and_does_not_count_as_done(foundry, instance):
     run_lineage(foundry, instance, shards=1, select=["taxonomy", "vocabulary", "templates"])
     foundry.home.lake.write(TEMPLATES, [], "all")
     for _first_and_second in range(2):
@@ -57,17 +57,15 @@ def test_a_failed_blocking_check_stops_the_run_and_is_not_taken_for_done(foundry
     assert not foundry.home.lake.partitions(PLANS)
 
 
-def test_a_missing_picture_fails_its_check(foundry, instance):
-    bank = ["taxonomy", "vocabulary", "templates", "prompts"]
-    run_lineage(foundry, instance, shards=1, select=[*bank, "plans", "trajectories"])
-    picture = foundry.home.lake.read(ATTEMPTS)["image"][0].as_py()
-    Path(foundry.home.images.url(picture)).unlink()
+def test_a_missing_image_fails_its_check(sampled, instance):
+    image = sampled.home.lake.read(ATTEMPTS)["image"][0].as_py()
+    Path(sampled.home.images.url(image)).unlink()
     result = dg.materialize(
         [*ASSETS, *CHECKS],
         selection=dg.AssetSelection.checks_for_assets("trajectories"),
         tags={"dagster/partition": "sketchbook-0000"},
         instance=instance,
-        resources={"foundry": foundry},
+        resources={"foundry": sampled},
         run_config=QUIET,
         raise_on_error=False,
     )
@@ -76,12 +74,12 @@ def test_a_missing_picture_fails_its_check(foundry, instance):
 
 
 def test_the_schedule_grows_the_bank_by_a_new_shard(foundry, instance):
-    told = dg.AssetMaterialization("scores", partition="sketchbook-0000")
-    instance.report_runless_asset_event(told)
-    for _previewed_then_real in range(2):
-        foundry_here = {"foundry": foundry}
-        with dg.build_schedule_context(instance=instance, resources=foundry_here) as context:
-            assert jobs.grow_bank(context).partition_key == "sketchbook-0001"
+    scored = dg.AssetMaterialization("scores", partition="sketchbook-0000")
+    instance.report_runless_asset_event(scored)
+    for _preview_then_tick in range(2):
+        resources = {"foundry": foundry}
+        with dg.build_schedule_context(instance=instance, resources=resources) as context:
+            assert schedules.grow_bank(context).partition_key == "sketchbook-0001"
     assert instance.get_dynamic_partitions(str(SHARDS.name)) == ["sketchbook-0001"]
 
 
@@ -109,13 +107,18 @@ def _requested(instance, expected, cursor=None):
     return ticked.cursor
 
 
-def test_shards_told_at_the_same_time_are_those_told_one_by_one(foundry, instance, tmp_path):
-    outcome = run_lineage(foundry, instance, shards=2, jobs=2)
-    assert {f"scores[sketchbook-000{n}]" for n in (0, 1)} <= set(outcome.materialized)
+def test_growing_the_bank_processes_only_the_new_shard_whose_rows_equal_those_of_parallel_ones(
+    sampled, instance, tmp_path
+):
+    grown = run_lineage(sampled, instance, shards=2)
+    new = [name for name in grown.materialized if name.startswith("trajectories")]
+    assert new == ["trajectories[sketchbook-0001]"]
+    assert "trajectories[sketchbook-0000]" in grown.reused
+    assert {"steps", "critic_sft"} <= set(grown.materialized)
 
-    alone = FoundryResource(profile=foundry.profile, root=str(tmp_path / "alone"))
-    with open_instance(alone.home) as other:
-        run_lineage(alone, other, shards=2, jobs=1)
-    assert foundry.home.lake.content_hash(
-        SCORES, "sketchbook-0001"
-    ) == alone.home.lake.content_hash(SCORES, "sketchbook-0001")
+    parallel = FoundryResource(profile=sampled.profile, root=str(tmp_path / "parallel"))
+    with open_instance(parallel.home) as other:
+        result = run_lineage(parallel, other, shards=2, jobs=2, select=SHARD_STAGES)
+    assert {f"scores[sketchbook-000{n}]" for n in (0, 1)} <= set(result.materialized)
+    hashes = [one.home.lake.content_hash(SCORES, "sketchbook-0001") for one in (sampled, parallel)]
+    assert hashes[0] == hashes[1]

@@ -1,4 +1,4 @@
-"""`prompts.requests`: what users asked for is told again by the teachers, and trained on."""
+"""`prompts.requests`: users' requests become prompts of the training data."""
 
 import asyncio
 from pathlib import Path
@@ -21,22 +21,22 @@ SHARD = "requests-0000"
 
 
 @pytest.fixture
-def willing(tmp_path, profile, foundry):
+def with_requests(tmp_path, profile, sampled):
     """The same lake, with a profile that trains on requests."""
     content = yaml.safe_load(Path(profile).read_text()) | {"prompts": {"requests": True}}
-    path = tmp_path / "willing.yaml"
+    path = tmp_path / "with_requests.yaml"
     path.write_text(yaml.safe_dump(content))
-    return FoundryResource(profile=str(path), root=foundry.root)
+    return FoundryResource(profile=str(path), root=sampled.root)
 
 
-def ask(foundry, *texts):
-    async def told():
-        async with GenerationRunner(foundry.home, foundry.settings.limits) as teller:
+def generate(foundry, *texts):
+    async def run():
+        async with GenerationRunner(foundry.home, foundry.settings.limits) as runner:
             for text in texts:
-                async for _ in teller.run(GenerationRequest(text), ResolvedRoles(foundry.roles)):
+                async for _ in runner.run(GenerationRequest(text), ResolvedRoles(foundry.roles)):
                     pass
 
-    asyncio.run(told())
+    asyncio.run(run())
 
 
 def trained_on(foundry):
@@ -46,28 +46,28 @@ def trained_on(foundry):
     return set(texts.text)
 
 
-def test_a_request_becomes_training_data_where_it_may(foundry, willing, instance):
-    ask(foundry, SNOWMAN, "quantum chromodynamics")
-    run_lineage(foundry, instance, shards=1)
-    assert SNOWMAN not in trained_on(foundry)
+def test_requests_become_training_data_where_the_profile_says_so(sampled, with_requests, instance):
+    generate(sampled, SNOWMAN, "quantum chromodynamics")
+    run_lineage(sampled, instance, shards=1)
+    assert SNOWMAN not in trained_on(sampled)
 
-    assert (estimate(foundry, 1).trajectories, estimate(willing, 1).trajectories) == (0, 1)
-    made = run_lineage(willing, instance, shards=1).materialized
-    assert {"prompts", f"plans[{SHARD}]", f"scores[{SHARD}]", "planner_sft"} <= set(made)
-    assert "plans[sketchbook-0000]" not in made
-    assert SNOWMAN in trained_on(willing)
-    asked = query("select text, split from prompts where pack = 'requests'", willing.home)
-    assert asked.values.tolist() == [[SNOWMAN, "train"]]
-    assert not run_lineage(willing, instance, shards=1).materialized
-    assert estimate(willing, 2).trajectories == 25
+    assert (estimate(sampled, 1).trajectories, estimate(with_requests, 1).trajectories) == (0, 1)
+    materialized = run_lineage(with_requests, instance, shards=1).materialized
+    assert {"prompts", f"plans[{SHARD}]", f"scores[{SHARD}]", "planner_sft"} <= set(materialized)
+    assert "plans[sketchbook-0000]" not in materialized
+    assert SNOWMAN in trained_on(with_requests)
+    prompts = query("select text, split from prompts where pack = 'requests'", with_requests.home)
+    assert prompts.values.tolist() == [[SNOWMAN, "train"]]
+    assert not run_lineage(with_requests, instance, shards=1).materialized
+    assert estimate(with_requests, 2).trajectories == 25
 
-    ask(willing, "Draw a red house beside a tree, then a yellow sun")
-    made = run_lineage(willing, instance, shards=1).materialized
-    assert f"plans[{SHARD}]" in made and "plans[sketchbook-0000]" not in made
+    generate(with_requests, "Draw a red house beside a tree, then a yellow sun")
+    materialized = run_lineage(with_requests, instance, shards=1).materialized
+    assert f"plans[{SHARD}]" in materialized and "plans[sketchbook-0000]" not in materialized
 
-    run_lineage(foundry, instance, shards=1)
-    assert SNOWMAN not in trained_on(foundry)
+    run_lineage(sampled, instance, shards=1)
+    assert SNOWMAN not in trained_on(sampled)
     assert SHARD not in instance.get_dynamic_partitions(str(SHARDS.name))
-    left = "select count(*) from {} where shard = 'requests-0000'"
-    assert query(left.format("attempts"), foundry.home).iat[0, 0] == 0
-    assert query(left.format("model_calls"), foundry.home).iat[0, 0] > 0
+    count = "select count(*) from {} where shard = 'requests-0000'"
+    assert query(count.format("attempts"), sampled.home).iat[0, 0] == 0
+    assert query(count.format("model_calls"), sampled.home).iat[0, 0] > 0
