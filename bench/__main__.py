@@ -1,8 +1,8 @@
-"""`make bench`: every measurement in a process of its own, printed, and kept for comparison.
+"""`make bench`: runs every benchmark in its own process, prints and stores the numbers.
 
 Writes `bench.json` (name -> value; numbers of modules that are not measured now stay) and, once all
-are there, the table of `docs/benchmarks.md`. Nothing is asserted: the numbers are for people,
-measured side by side on one machine.
+are known, the table of `docs/benchmarks.md`. Nothing is asserted: numbers are to be compared on one
+machine.
 """
 
 import importlib
@@ -18,7 +18,7 @@ from rich.table import Table
 
 MODULES = (
     "engine",
-    "telling",
+    "speculation",
     "service",
     "prompts",
     "curation",
@@ -27,7 +27,7 @@ MODULES = (
     "images_server",
     "training",
 )
-DOCUMENT, KEPT = Path("docs/benchmarks.md"), Path("bench.json")
+DOCUMENT, VALUES = Path("docs/benchmarks.md"), Path("bench.json")
 
 
 def main() -> None:
@@ -39,16 +39,16 @@ def main() -> None:
         console.print(f"[dim]measuring {name} ...")
         values |= _measure(name)
     _print(console, values)
-    known = _measured_before() | values
-    KEPT.write_text(json.dumps(known, indent=2) + "\n", "utf-8")
+    known = _load_values() | values
+    VALUES.write_text(json.dumps(known, indent=2) + "\n", "utf-8")
     if set(_meanings()) <= set(known):
         DOCUMENT.write_text(_document(known), "utf-8")
 
 
-def _measured_before() -> dict[str, float]:
-    """Numbers of modules that were measured by themselves, as far as they still mean something."""
-    kept = json.loads(KEPT.read_text("utf-8")) if KEPT.exists() else {}
-    return {name: kept[name] for name in _meanings() if name in kept}
+def _load_values() -> dict[str, float]:
+    """Numbers of earlier runs whose names are still in use."""
+    stored = json.loads(VALUES.read_text("utf-8")) if VALUES.exists() else {}
+    return {name: stored[name] for name in _meanings() if name in stored}
 
 
 def _measure(name: str) -> dict[str, float]:
@@ -66,16 +66,16 @@ def _print(console: Console, values: dict[str, float]) -> None:
     meanings = _meanings()
     grid = Table("measure", "value", "wanted", "what it is", box=None, header_style="bold")
     for name, value in values.items():
-        what, wanted = meanings.get(name, ("", ""))
-        grid.add_row(name, f"{value:,.3g}" if value < 1000 else f"{value:,.0f}", wanted, what)
+        what, target = meanings.get(name, ("", ""))
+        grid.add_row(name, f"{value:,.3g}" if value < 1000 else f"{value:,.0f}", target, what)
     console.print(grid)
 
 
 def _document(values: dict[str, float]) -> str:
     meanings = _meanings()
     rows = [
-        f"| `{name}` | {values[name]:,.4g} | {wanted} | {what} |"
-        for name, (what, wanted) in meanings.items()
+        f"| `{name}` | {values[name]:,.4g} | {target} | {what} |"
+        for name, (what, target) in meanings.items()
     ]
     machine = f"{os.cpu_count()} cores, Python {platform.python_version()}"
     return "\n".join(

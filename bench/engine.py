@@ -1,7 +1,7 @@
-"""The engine's numbers: how busy it keeps the generator, what it costs itself, and its memory.
+"""The engine: utilisation of the generator, own CPU time per attempt, and memory.
 
-Models are simulated: they take their time, and answer with tiny pictures. The generator is a server
-with four slots that queues what comes in while they are taken. Run: `python -m bench.engine`.
+Models are simulated: they take a set time and answer with tiny images. The generator is a server
+with four slots and a queue. Run: `python -m bench.engine`.
 """
 
 import asyncio
@@ -46,12 +46,12 @@ _PNG = _tiny_png()
 
 MEANING = {
     "engine_generator_utilisation": (
-        f"draws a second relative to what {SLOTS} slots of a 50 ms generator allow, critic 150 ms, "
-        f"{SLOTS} draws under way",
+        f"draws per second, relative to {SLOTS} slots of a 50 ms generator; critic 150 ms, "
+        f"{SLOTS} concurrent draws",
         ">= 0.95",
     ),
     "engine_generator_utilisation_queued": (
-        f"the same with {QUEUED} draws under way, so that the generator's own queue is never empty",
+        f"the same with {QUEUED} concurrent draws, so that the generator's queue is never empty",
         "",
     ),
     "engine_sequential_utilisation": ("the same of a sequential loop per slot", "0.25"),
@@ -59,14 +59,14 @@ MEANING = {
         "CPU of engine, journal and image store per attempt, without drawing",
         "<= 3",
     ),
-    "engine_resume_ms_per_attempt": ("CPU per attempt to find a finished shard finished", ""),
+    "engine_resume_ms_per_attempt": ("CPU per attempt of rerunning a finished shard", ""),
     "engine_memory_mb_after_1000_prompts": ("resident memory after 10 shards", ""),
     "engine_memory_mb_after_10000_prompts": ("resident memory after 100 shards", "the same"),
 }
 
 
 class Server:
-    """Slots that take a set time each, and a queue before them; it keeps its own time."""
+    """Slots that take a set time per call, with a queue."""
 
     def __init__(self, slots: int, seconds: float) -> None:
         self._seconds = seconds
@@ -81,7 +81,7 @@ class Server:
 
 @dataclass(frozen=True)
 class Simulated:
-    """Plays every role in a set time; rejects every third first attempt."""
+    """Every role in a set time; the critic rejects every third first attempt."""
 
     server: Server
     critic_seconds: float
@@ -95,7 +95,7 @@ class Simulated:
         self, prompt: str, images: Sequence[EncodedImage], seed: int
     ) -> EncodedImage:
         await self.server.serve()
-        # Decoders ignore what follows the end of a PNG: other bytes, the same picture.
+        # Decoders ignore bytes after the end of a PNG: different bytes, the same pixels.
         return EncodedImage(_PNG + f"{prompt} {seed}".encode())
 
     async def judge(
@@ -119,19 +119,19 @@ def _timed() -> Simulated:
     return Simulated(Server(SLOTS, GENERATOR_SECONDS), CRITIC_SECONDS)
 
 
-def generator_utilisation(under_way: int) -> float:
-    """Draws per second, relative to what the generator's slots alone allow."""
-    limits = Limits(generator=under_way, agents=_agents_needed())
-    actor = _timed()
+def generator_utilisation(concurrent: int) -> float:
+    """Draws per second, relative to the generator's maximum."""
+    limits = Limits(generator=concurrent, agents=_concurrent_verdicts())
+    model = _timed()
     with tempfile.TemporaryDirectory() as folder:
         start = time.perf_counter()
-        result = _run_in(Home(folder), actor, "busy", BUSY_PROMPTS, limits)
+        result = _run_in(Home(folder), model, "busy", BUSY_PROMPTS, limits)
         seconds = time.perf_counter() - start
     return len(result.attempts) * GENERATOR_SECONDS / SLOTS / seconds
 
 
 def sequential_utilisation() -> float:
-    """The same of the reference's way: each slot draws, then waits for the verdict."""
+    """The same of the reference's loop: each slot draws, then waits for the verdict."""
     start = time.perf_counter()
     asyncio.run(_sequential(_timed()))
     return SEQUENTIAL_STEPS * GENERATOR_SECONDS / (time.perf_counter() - start)
@@ -144,7 +144,7 @@ def overhead_milliseconds() -> float:
 
 
 def resume_milliseconds() -> float:
-    """CPU time per attempt of finding a finished shard finished."""
+    """CPU time per attempt of rerunning a finished shard."""
     with tempfile.TemporaryDirectory() as folder:
         _cpu_milliseconds(Home(folder))
         return _cpu_milliseconds(Home(folder))
@@ -164,15 +164,15 @@ def memory_megabytes() -> tuple[float, float]:
 
 def measure() -> dict[str, float]:
     """Every number by name."""
-    early, late = memory_megabytes()
+    memory_first, memory_last = memory_megabytes()
     return {
         "engine_generator_utilisation": generator_utilisation(SLOTS),
         "engine_generator_utilisation_queued": generator_utilisation(QUEUED),
         "engine_sequential_utilisation": sequential_utilisation(),
         "engine_overhead_ms_per_attempt": overhead_milliseconds(),
         "engine_resume_ms_per_attempt": resume_milliseconds(),
-        "engine_memory_mb_after_1000_prompts": early,
-        "engine_memory_mb_after_10000_prompts": late,
+        "engine_memory_mb_after_1000_prompts": memory_first,
+        "engine_memory_mb_after_10000_prompts": memory_last,
     }
 
 
@@ -182,24 +182,24 @@ def _cpu_milliseconds(home: Home) -> float:
     return 1000 * (time.process_time() - start) / len(result.attempts)
 
 
-async def _sequential(actor: Simulated) -> None:
-    """One slot's loop; the others do the same beside it."""
-    picture = None
+async def _sequential(model: Simulated) -> None:
+    """The loop of one slot."""
+    image = None
     for step in range(SEQUENTIAL_STEPS):
-        drawn = await actor.generate(f"step {step}", (), step)
-        await actor.judge(picture, drawn, f"step {step}", "")
-        picture = drawn
+        following = await model.generate(f"step {step}", (), step)
+        await model.judge(image, following, f"step {step}", "")
+        image = following
 
 
-def _agents_needed() -> int:
-    """Verdicts under way at once when every slot always draws, and some to spare."""
+def _concurrent_verdicts() -> int:
+    """Concurrent verdicts when every slot is always busy, with some to spare."""
     return round(SLOTS * CRITIC_SECONDS / GENERATOR_SECONDS) + SLOTS
 
 
 def _run_in(
-    home: Home, actor: Simulated, shard: str, count: int, limits: Limits, steps: int = STEPS
+    home: Home, model: Simulated, shard: str, count: int, limits: Limits, steps: int = STEPS
 ) -> ShardResult:
-    roles = Roles(actor, actor, actor, actor)
+    roles = Roles(model, model, model, model)
     prompts = [_prompt(shard, number) for number in range(count)]
     plans = [row for prompt in prompts for row in _plan_rows(prompt, steps)]
     return asyncio.run(run_shard(prompts, plans, roles, home, shard, LoopSettings(), limits))

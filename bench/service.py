@@ -173,26 +173,25 @@ def serve_simulated() -> None:
     profile, home = load_profile("sketch"), Home.from_env()
     settings = ServiceSettings.model_validate({"port": 0, "logs": {"level": "warning"}})
     limits = profile.limits.model_copy(update={"generator": 64, "agents": 64})
-    serve(home, _Players(), profile.loop, limits, settings, _say)
+    serve(home, _SimulatedAgents(), profile.loop, limits, settings, _say)
 
 
-class _Players:
-    """Casts simulated players for everybody; see `bench/telling.py`."""
+class _SimulatedAgents:
+    """Resolves every request to simulated roles; see `bench/speculation.py`."""
 
-    async def __aenter__(self) -> "_Players":
+    async def __aenter__(self) -> "_SimulatedAgents":
+        from bench.speculation import Simulated
         from inference.generation.agent_resolver import ResolvedRoles
         from inference.roles import Roles
 
-        from .telling import Simulated
-
-        player: Any = Simulated(seconds=0.05, steps=4, planner_seconds=0)
-        self._cast = ResolvedRoles(Roles(player, player, player, player))
+        model: Any = Simulated(seconds=0.05, steps=4, planner_seconds=0)
+        self._roles = ResolvedRoles(Roles(model, model, model, model))
         return self
 
     async def __aexit__(self, *error: object) -> None: ...
 
-    async def cast(self, critic: str | None = None) -> Any:
-        return self._cast
+    async def resolve(self, critic: str | None = None) -> Any:
+        return self._roles
 
 
 def _say(line: str) -> None:

@@ -1,4 +1,4 @@
-"""Latency of a single request: drawing ahead of verdicts beside the sequential loop."""
+"""Latency of a single request: speculative draws beside the sequential loop."""
 
 import asyncio
 import random
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from PIL import Image
 
-from inference.events import AttemptJudged, PlanReady
+from inference.events import AttemptJudged, PlanReady, TrajectoryFinished
 from inference.generation.agent_resolver import ResolvedRoles
 from inference.generation.requests import GenerationOptions, GenerationRequest
 from inference.generation.runner import GenerationRunner
@@ -17,34 +17,34 @@ from inference.roles import Plan, PlanRequest, PlanStep, Roles, Score, Verdict
 from inference.settings import Limits
 from warehouse import EncodedImage, Home
 
-STEPS, STORIES = 25, 8
+STEPS, REQUESTS = 25, 8
 SECONDS = 0.1  # of the generator, and of the critic
 PLANNER_SECONDS = 0.05
 ACCEPTANCE = 0.8
 
 MEANING = {
     "telling_acceptance": (
-        f"share of pictures accepted, {STORIES} stories of {STEPS} steps, one after the other; "
+        f"share of images accepted, {REQUESTS} requests of {STEPS} steps, one after the other; "
         f"generator and critic take {SECONDS * 1000:.0f} ms each",
         "0.8",
     ),
     "telling_ratio_ideal": (
-        "time of a story with perfect overlap, relative to the sequential loop's: each attempt "
-        "costs a verdict, each refusal a draw more",
+        "time of a request with perfect overlap, relative to the sequential loop's: each attempt "
+        "costs a verdict, each rejection a draw more",
         "",
     ),
     "telling_ratio": (
-        "time of a story drawn ahead, relative to the sequential loop's",
+        "time of a request with speculative draws, relative to the sequential loop's",
         "<= 1.1 x ideal",
     ),
-    "telling_wasted_draws_per_story": ("draws begun ahead and not needed", ""),
+    "telling_wasted_draws_per_story": ("speculative draws per request that were not needed", ""),
     "telling_first_event_ms": ("from the planner's answer to the first event, median", "<= 50"),
 }
 
 
 @dataclass
 class Simulated:
-    """Every role at a fixed pace; a critic that accepts at random, the same for every run."""
+    """Every role at a fixed pace; the critic accepts at random, the same in every run."""
 
     seconds: float = SECONDS
     planner_seconds: float = PLANNER_SECONDS
@@ -80,46 +80,49 @@ class Simulated:
 
 
 @dataclass
-class Told:
-    """What a story took: seconds behind its plan, attempts, refusals, draws not needed."""
+class RequestTimes:
+    """Seconds from the plan to the end and to the first event, and counts of one request."""
 
     seconds: float
     attempts: int
-    refusals: int
-    wasted: int
+    rejections: int
+    wasted_draws: int
     first_event: float
 
 
 def measure() -> dict[str, float]:
     """Every number by name."""
-    plain = [asyncio.run(_told(seed, draw_ahead=False)) for seed in range(STORIES)]
-    ahead = [asyncio.run(_told(seed, draw_ahead=True)) for seed in range(STORIES)]
-    attempts, refusals = sum(t.attempts for t in ahead), sum(t.refusals for t in ahead)
-    # The first picture and the last verdict of a story overlap with nothing.
-    perfect = SECONDS * (attempts + refusals + STORIES)
+    plain = [asyncio.run(_run(seed, draw_ahead=False)) for seed in range(REQUESTS)]
+    ahead = [asyncio.run(_run(seed, draw_ahead=True)) for seed in range(REQUESTS)]
+    attempts, rejections = sum(t.attempts for t in ahead), sum(t.rejections for t in ahead)
+    # The first draw and the last verdict of a request overlap with nothing.
+    perfect = SECONDS * (attempts + rejections + REQUESTS)
     sequential = SECONDS * 2 * attempts
     return {
-        "telling_acceptance": 1 - refusals / attempts,
+        "telling_acceptance": 1 - rejections / attempts,
         "telling_ratio_ideal": perfect / sequential,
         "telling_ratio": sum(t.seconds for t in ahead) / sum(t.seconds for t in plain),
-        "telling_wasted_draws_per_story": sum(t.wasted for t in ahead) / STORIES,
-        "telling_first_event_ms": 1000 * sorted(t.first_event for t in ahead)[STORIES // 2],
+        "telling_wasted_draws_per_story": sum(t.wasted_draws for t in ahead) / REQUESTS,
+        "telling_first_event_ms": 1000 * sorted(t.first_event for t in ahead)[REQUESTS // 2],
     }
 
 
-async def _told(seed: int, draw_ahead: bool) -> Told:
-    player = Simulated()
-    rules = GenerationOptions(seed=seed, t_max=20, draw_ahead=draw_ahead)
-    request = GenerationRequest("a long story", rules=rules)
-    verdicts, first_event = [], 0.0
+async def _run(seed: int, draw_ahead: bool) -> RequestTimes:
+    model = Simulated()
+    roles = ResolvedRoles(Roles(model, model, model, model))
+    options = GenerationOptions(seed=seed, t_max=20, draw_ahead=draw_ahead)
+    request = GenerationRequest("a plan of many steps", options=options)
+    verdicts: list[bool] = []
+    first_event, wasted_draws = 0.0, 0
     with tempfile.TemporaryDirectory() as folder:
-        async with GenerationRunner(Home(folder), Limits()) as teller:
-            cast = ResolvedRoles(Roles(player, player, player, player))
-            async for event in teller.tell(request, cast):
-                if isinstance(event, PlanReady):
-                    first_event = time.perf_counter() - player.planned_at
-                if isinstance(event, AttemptJudged):
-                    verdicts.append(event.verdict.accepted)
-            seconds = time.perf_counter() - player.planned_at
-    wasted = getattr(event, "wasted_draws", 0)
-    return Told(seconds, len(verdicts), verdicts.count(False), wasted, first_event)
+        async with GenerationRunner(Home(folder), Limits()) as runner:
+            async for event in runner.run(request, roles):
+                match event:
+                    case PlanReady():
+                        first_event = time.perf_counter() - model.planned_at
+                    case AttemptJudged(verdict=verdict):
+                        verdicts.append(verdict.accepted)
+                    case TrajectoryFinished():
+                        wasted_draws = event.wasted_draws
+            seconds = time.perf_counter() - model.planned_at
+    return RequestTimes(seconds, len(verdicts), verdicts.count(False), wasted_draws, first_event)
