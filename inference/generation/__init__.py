@@ -1,1 +1,1 @@
-"""The loop's one door for users' requests: asset, command line and service are its listeners."""
+"""A user's request: which agents run it, the run, its rows, its event log and its files."""

@@ -1,4 +1,4 @@
-"""Who plays in a story: the checkpoints in use, or whom the profile names."""
+"""Chooses the agents of a request: promoted checkpoints, or the profile's own."""
 
 import asyncio
 import logging
@@ -13,12 +13,12 @@ from warehouse import Home
 from ..backends.checkpoint.checkpoint_refs import newest, promoted
 from ..backends.checkpoint.manifest import AgentRole
 from ..backends.factory import Backends
-from ..backends.providers.health_check import trouble
+from ..backends.health_check import first_failure
 from ..roles import BackendError, Roles, qualified_name
 
 Agents = Literal["auto", "promoted", "profile"]
 
-_LOOK_SECONDS, _PATIENCE_SECONDS = 2.0, 2.0
+_POLL_SECONDS, _HEALTH_CHECK_SECONDS = 2.0, 2.0
 _CRITICS = {"rl": "critic_rl_checkpoint", "sft": "critic_sft_checkpoint"}
 
 _log = logging.getLogger(__name__)
@@ -26,111 +26,111 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ResolvedRoles:
-    """The players of one story; they stay the same to its end."""
+    """The roles of one generation; they stay the same until it ends."""
 
     roles: Roles
 
     @property
     def names(self) -> dict[str, str]:
-        """Role -> backend, model and version, as every answer says them."""
+        """Role -> backend, model and version."""
         roles = self.roles
-        played = {"planner": roles.planner, "generator": roles.generator, "critic": roles.critic}
-        return {role: qualified_name(player) for role, player in played.items()}
+        backends = {"planner": roles.planner, "generator": roles.generator, "critic": roles.critic}
+        return {role: qualified_name(backend) for role, backend in backends.items()}
 
 
 class AgentResolver(Protocol):
-    """Chooses the players of a request."""
+    """Chooses the roles of a request."""
 
-    async def cast(self, critic: str | None = None) -> ResolvedRoles:
-        """The players of now.
+    async def resolve(self, critic: str | None = None) -> ResolvedRoles:
+        """The roles that are current now.
 
         Args:
-            critic: see `StoryRequest`.
+            critic: see `GenerationRequest`.
 
         Raises:
-            FoundryError: there is no such critic, or a player cannot be had.
+            FoundryError: there is no such critic, or a backend is unavailable.
         """
 
     async def check(self) -> None:
-        """See that the players of now can answer.
+        """Check that the backends of the current roles answer.
 
         Raises:
-            FoundryError: one cannot, as far as was seen a few seconds ago.
+            FoundryError: one does not; the result of a check is reused for a few seconds.
         """
 
 
 @dataclass(frozen=True)
 class _Choice:
-    """Agents by `name@version`; None: the profile's own."""
+    """Checkpoints as `name@version`; None: the profile's own agent."""
 
     planner: str | None = None
     critic: str | None = None
 
 
 class PromotedAgentResolver:
-    """The planner and critic in use, and the profile's generator.
+    """The promoted planner and critic, and the profile's generator.
 
-    A context manager. A newly promoted checkpoint is loaded beside the one in use and takes its
-    place for the requests that come later; those under way keep theirs.
+    A context manager. A newly promoted checkpoint is loaded while the earlier one stays in use;
+    requests that start afterwards get the new one.
 
     Args:
-        agents: whose words count: `promoted` checkpoints, the `profile`'s own agents; `auto`:
-            promoted ones where both a planner and a critic were promoted, else the profile's own.
+        agents: `promoted` checkpoints, the `profile`'s own agents, or `auto`: promoted ones where
+            both a planner and a critic were promoted, else the profile's own.
 
     Raises:
-        FoundryError: on entering: nothing was promoted, or what the profile names is not there.
+        FoundryError: on entering: nothing was promoted, or a backend of the profile is unavailable.
     """
 
     def __init__(self, backends: Backends, home: Home, agents: Agents = "auto") -> None:
         self._backends, self._home, self._agents = backends, home, agents
-        self._players: dict[tuple[AgentRole, str], Any] = {}
-        self._checking, self._check_again = asyncio.Lock(), 0.0
-        self._trouble: str | None = None
+        self._loaded: dict[tuple[AgentRole, str], Any] = {}
+        self._check_lock, self._next_check = asyncio.Lock(), 0.0
+        self._failure: str | None = None
 
     async def __aenter__(self) -> Self:
-        self._own = await asyncio.to_thread(self._backends.build, self._home)
-        self._chosen = await asyncio.to_thread(self._choose)
-        self._in_use = await asyncio.to_thread(self._prepared, self._chosen)
-        self._watching = asyncio.create_task(self._watch())
+        self._profile_roles = await asyncio.to_thread(self._backends.build, self._home)
+        self._choice = await asyncio.to_thread(self._choose)
+        self._current = await asyncio.to_thread(self._load, self._choice)
+        self._poll_task = asyncio.create_task(self._poll())
         return self
 
     async def __aexit__(self, *error: object) -> None:
-        self._watching.cancel()
+        self._poll_task.cancel()
         with suppress(asyncio.CancelledError):
-            await self._watching
+            await self._poll_task
 
-    async def cast(self, critic: str | None = None) -> ResolvedRoles:
+    async def resolve(self, critic: str | None = None) -> ResolvedRoles:
         """See `AgentResolver`."""
         if critic is None:
-            return self._in_use
+            return self._current
         return await asyncio.to_thread(self._with_critic, critic)
 
     async def check(self) -> None:
         """See `AgentResolver`."""
-        async with self._checking:
-            if monotonic() > self._check_again:
-                self._trouble = await asyncio.to_thread(
-                    trouble, self._backends, self._in_use.names, _PATIENCE_SECONDS
+        async with self._check_lock:
+            if monotonic() > self._next_check:
+                self._failure = await asyncio.to_thread(
+                    first_failure, self._backends, self._current.names, _HEALTH_CHECK_SECONDS
                 )
-                self._check_again = monotonic() + _LOOK_SECONDS
-        if self._trouble:
-            raise BackendError(self._trouble)
+                self._next_check = monotonic() + _POLL_SECONDS
+        if self._failure:
+            raise BackendError(self._failure)
 
-    async def _watch(self) -> None:
+    async def _poll(self) -> None:
         while True:
-            await asyncio.sleep(_LOOK_SECONDS)
+            await asyncio.sleep(_POLL_SECONDS)
             try:
-                await self._look()
+                await self._update()
             except FoundryError as error:
-                _log.warning("the players stay as they are: %s", error)
+                _log.warning("the agents in use are not replaced: %s", error)
 
-    async def _look(self) -> None:
-        """Take over what was promoted meanwhile, once it is loaded."""
+    async def _update(self) -> None:
+        """Switch to newly promoted checkpoints once they are loaded."""
         choice = await asyncio.to_thread(self._choose)
-        if choice != self._chosen:
-            self._in_use = await asyncio.to_thread(self._prepared, choice)
-            self._chosen = choice
-            _log.info("new players: %s", self._in_use.names)
+        if choice != self._choice:
+            self._current = await asyncio.to_thread(self._load, choice)
+            self._choice = choice
+            _log.info("new agents: %s", self._current.names)
 
     def _choose(self) -> _Choice:
         if self._agents == "profile":
@@ -152,32 +152,31 @@ class PromotedAgentResolver:
                 f"no critic {critic} here: leave it out for the one in use, or train one of "
                 f"{', '.join(_CRITICS)} with `interleave run`"
             )
-        return self._prepared(replace(self._chosen, critic=reference))
+        return self._load(replace(self._choice, critic=reference))
 
-    def _prepared(self, choice: _Choice) -> ResolvedRoles:
-        """The cast of a choice, loaded."""
-        roles = self._own
+    def _load(self, choice: _Choice) -> ResolvedRoles:
+        roles = self._profile_roles
         if choice.planner:
-            roles = replace(roles, planner=self._player("planner", choice.planner))
+            roles = replace(roles, planner=self._agent("planner", choice.planner))
         if choice.critic:
-            roles = replace(roles, critic=self._player("critic", choice.critic))
+            roles = replace(roles, critic=self._agent("critic", choice.critic))
         return ResolvedRoles(roles)
 
-    def _player(self, role: AgentRole, reference: str) -> Any:
+    def _agent(self, role: AgentRole, reference: str) -> Any:
         from ..backends.checkpoint.agents import checkpoint_agents
 
         key = role, reference
-        if key not in self._players:
+        if key not in self._loaded:
             settings = self._backends.checkpoint.model_copy(update={role: reference})
-            player = checkpoint_agents([role], settings, self._home)[role]
-            player.load()
-            self._forget_others_of(key)
-            self._players[key] = player
-        return self._players[key]
+            agent = checkpoint_agents([role], settings, self._home)[role]
+            agent.load()
+            self._drop_other_versions(key)
+            self._loaded[key] = agent
+        return self._loaded[key]
 
-    def _forget_others_of(self, key: tuple[AgentRole, str]) -> None:
-        """Let go of other versions of a checkpoint; a story under way keeps its own."""
+    def _drop_other_versions(self, key: tuple[AgentRole, str]) -> None:
+        """Release other versions of a checkpoint; running generations hold their own reference."""
         role, name = key[0], key[1].partition("@")[0]
-        for other in list(self._players):
+        for other in list(self._loaded):
             if (other[0], other[1].partition("@")[0]) == (role, name):
-                del self._players[other]
+                del self._loaded[other]

@@ -1,4 +1,4 @@
-"""Users' files: the pictures that they give, and the story that they get."""
+"""Users' files: images and requests that are read, and the sequence that is written."""
 
 import os
 from contextlib import suppress
@@ -15,68 +15,70 @@ from .html_export import generation_html, generation_images, generation_markdown
 FORMATS = (".html", ".md", ".zip")
 
 
-def read_bytes(where: str | Path) -> bytes:
-    """A user's file, by path or fsspec URL.
+def read_bytes(location: str | Path) -> bytes:
+    """The content of a file, by path or fsspec URL.
 
     Raises:
         StorageError: it cannot be read.
     """
     import fsspec
 
-    with storage_errors("opened", where):
-        if "://" not in str(where):
-            return Path(where).read_bytes()
-        with fsspec.open(str(where), "rb") as file:
+    with storage_errors("opened", location):
+        if "://" not in str(location):
+            return Path(location).read_bytes()
+        with fsspec.open(str(location), "rb") as file:
             return bytes(file.read())
 
 
-def version_of(where: str) -> str | None:
-    """Another one when a file, by path or fsspec URL, was replaced; None: it cannot be seen."""
+def file_version(location: str) -> str | None:
+    """A string that changes when the file (path or fsspec URL) is replaced; None: not available."""
     import fsspec
 
     with suppress(OSError, ValueError, ImportError):
-        storage, path = fsspec.core.url_to_fs(where)
+        storage, path = fsspec.core.url_to_fs(location)
         return str(storage.ukey(path))
     return None
 
 
-def read_picture(where: str | Path) -> EncodedImage:
-    """A picture that a user gives, by path or fsspec URL.
+def read_image(location: str | Path) -> EncodedImage:
+    """An image file, by path or fsspec URL.
 
     Raises:
-        FoundryError: it cannot be read, or is none.
+        FoundryError: it cannot be read, or is not an image.
     """
-    picture = EncodedImage(read_bytes(where))
+    image = EncodedImage(read_bytes(location))
     try:
-        _ = picture.image
+        _ = image.image
     except BadImageError as error:
-        raise FoundryError(f"{where} is no picture that can be read, as PNG or JPEG are") from error
-    return picture
+        raise FoundryError(f"{location} is not a readable image such as PNG or JPEG") from error
+    return image
 
 
-def output_file(wanted: Path | None) -> Path:
-    """Where a story will go, found out before it costs anything.
+def output_file(path: Path | None) -> Path:
+    """The absolute path of an output file, checked before a request is run.
 
     Args:
-        wanted: None: `story.html` in the working directory, numbered if there is one already.
+        path: None: `story.html` in the working directory, with a number if that exists.
 
     Raises:
-        FoundryError: it is of no format that we write, or cannot be written there.
+        FoundryError: its format is unknown, or it cannot be written.
     """
-    path = (wanted or _unused(Path("story.html"))).absolute()
+    path = (path or _unused(Path("story.html"))).absolute()
     if path.suffix.lower() not in FORMATS:
         raise FoundryError(f"{path.name} is of no known format: end it in {' or '.join(FORMATS)}")
     if path.is_dir():
         raise FoundryError(f"{path} is a folder: name a file in it")
     if not path.parent.is_dir():
-        raise FoundryError(f"there is no folder {path.parent}: make it, or name another")
+        raise FoundryError(f"there is no folder {path.parent}: create it, or name another")
     if not os.access(path if path.exists() else path.parent, os.W_OK):
         raise FoundryError(f"{path} cannot be written: no permission")
     return path
 
 
-def write_generation(story: GenerationState, path: Path) -> None:
-    """Write a story in the format that the name says; pictures of Markdown get a folder beside it.
+def write_generation(generation: GenerationState, path: Path) -> None:
+    """Write a generation in the format of the file's suffix.
+
+    Markdown gets a folder with the images beside it, `<name>-pictures`.
 
     Raises:
         FoundryError: it cannot be written.
@@ -84,21 +86,21 @@ def write_generation(story: GenerationState, path: Path) -> None:
     try:
         match path.suffix.lower():
             case ".zip":
-                path.write_bytes(generation_zip(story))
+                path.write_bytes(generation_zip(generation))
             case ".md":
-                _write_markdown(story, path)
+                _write_markdown(generation, path)
             case _:
-                path.write_text(generation_html(story), "utf-8")
+                path.write_text(generation_html(generation), "utf-8")
     except OSError as error:
         raise FoundryError(f"{path} cannot be written: {error.strerror or error}") from error
 
 
-def _write_markdown(story: GenerationState, path: Path) -> None:
+def _write_markdown(generation: GenerationState, path: Path) -> None:
     folder = path.with_name(f"{path.stem}-pictures")
     folder.mkdir(exist_ok=True)
-    for name, picture in generation_images(story).items():
-        (folder / name).write_bytes(picture.data)
-    path.write_text(generation_markdown(story, folder.name), "utf-8")
+    for name, image in generation_images(generation).items():
+        (folder / name).write_bytes(image.data)
+    path.write_text(generation_markdown(generation, folder.name), "utf-8")
 
 
 def _unused(path: Path) -> Path:

@@ -1,8 +1,8 @@
-"""Where finished requests go: partitions of the lake that views show and the lineage skips.
+"""Writes the rows of finished requests to partitions of the lake that are not Dagster's.
 
-Rows are collected and written every few seconds, a file a table, so that a busy service does not
-fill the lake with small files. What a crash takes is still in the request's journal: the same
-request told again costs nothing and is written then.
+Rows are buffered and written every few seconds, a file per table, so that a busy service does not
+fill the lake with small files. After a crash the buffered rows are lost, but not the request's
+journal: the same request again repeats no call and writes its rows.
 """
 
 import asyncio
@@ -23,10 +23,10 @@ from warehouse import Home, Lake
 from warehouse.lake import REQUESTS
 from warehouse.storage import safe_name
 
-TOLD = (GENERATIONS, PLANS, TRAJECTORIES, ATTEMPTS, MODEL_CALLS)
+TABLES = (GENERATIONS, PLANS, TRAJECTORIES, ATTEMPTS, MODEL_CALLS)
 """Tables with rows of requests."""
 
-# Where what was said and drawn is, and what names it; the ledger says only what was spent.
+# Tables with content, and the column by which it is erased; the ledger of calls stays.
 _ERASABLE = {
     GENERATIONS: "generation_id",
     PLANS: "plan_id",
@@ -35,106 +35,121 @@ _ERASABLE = {
 }
 
 _FLUSH_SECONDS = 2.0
-_REQUESTS_A_PAGE = 250
+_REQUESTS_PER_PARTITION = 250
 
 _log = logging.getLogger(__name__)
 
 
 class PendingPartition:
-    """A partition in the making. `dirty`: it has rows that are not in the lake yet."""
+    """A partition that still takes rows.
+
+    Args:
+        name: of its own; None: the hour and a random suffix.
+
+    Attributes:
+        dirty: it has rows that are not in the lake yet.
+    """
 
     def __init__(self, name: str | None = None) -> None:
-        self.hour = _hour()
-        self.partition = REQUESTS + (name or f"{self.hour}-{secrets.token_hex(4)}")
+        self._hour = _hour()
+        self.partition = REQUESTS + (name or f"{self._hour}-{secrets.token_hex(4)}")
         self.rows: dict[Table, list[Row]] = defaultdict(list)
         self.dirty = False
 
     @property
-    def over(self) -> bool:
-        """Long enough, or of an hour that has passed."""
-        return len(self.rows[GENERATIONS]) >= _REQUESTS_A_PAGE or self.hour != _hour()
+    def is_full(self) -> bool:
+        """Whether it has enough requests, or its hour has passed."""
+        too_many = len(self.rows[GENERATIONS]) >= _REQUESTS_PER_PARTITION
+        return too_many or self._hour != _hour()
 
     def add(self, rows: Mapping[Table, Sequence[Row]]) -> None:
+        """Add the rows of a request."""
         for table, added in rows.items():
             self.rows[table] += [row.model_copy(update={"shard": self.partition}) for row in added]
         self.dirty = True
 
-    def drop(self, told: GenerationRow) -> None:
+    def erase(self, request: GenerationRow) -> None:
+        """Remove the content of a request."""
         for table, column in _ERASABLE.items():
-            gone = getattr(told, column)
-            self.rows[table] = [row for row in self.rows[table] if getattr(row, column) != gone]
+            value = getattr(request, column)
+            self.rows[table] = [row for row in self.rows[table] if getattr(row, column) != value]
         self.dirty = True
 
 
 class GenerationSink(Protocol):
-    """Takes in the rows of finished requests."""
+    """Takes the rows of finished requests."""
 
-    def add(self, rows: Mapping[Table, Sequence[Row]], own: str | None = None) -> None:
-        """Take in the rows of a request; under a name of its `own` if it may be told again."""
+    def add(self, rows: Mapping[Table, Sequence[Row]], replaceable_id: str | None = None) -> None:
+        """Take the rows of a request.
 
-    async def forget(self, own: str) -> None:
-        """Forget the rows under a request's own name: it is told again."""
+        Args:
+            replaceable_id: the request's id if it may be resumed: its rows get a partition of
+                their own, which `discard` deletes.
+        """
+
+    async def discard(self, generation_id: str) -> None:
+        """Delete the rows that a request's earlier, unfinished run added under its id."""
 
     async def erase(self, generation_id: str) -> None:
-        """Take out what a request said and was told, at the next `flush`; what it cost stays."""
+        """Delete the content of a request with the next `flush`; its calls stay."""
 
     async def flush(self) -> None:
-        """Have the lake hold what is to be there."""
+        """Write everything that is buffered."""
 
-    async def run(self) -> None:
-        """Do the same every now and then, until cancelled."""
+    async def flush_periodically(self) -> None:
+        """Flush every few seconds until cancelled."""
 
 
 class BufferSink:
-    """Rows for somebody who writes those of many requests at once."""
+    """Collects the rows of many requests in memory, for a caller that writes them itself."""
 
     def __init__(self) -> None:
         self.requests: list[Mapping[Table, Sequence[Row]]] = []
 
-    def add(self, rows: Mapping[Table, Sequence[Row]], own: str | None = None) -> None:
+    def add(self, rows: Mapping[Table, Sequence[Row]], replaceable_id: str | None = None) -> None:
         """See `GenerationSink`."""
         self.requests.append(rows)
 
-    async def forget(self, own: str) -> None:
-        """Nothing: who writes them replaces earlier ones."""
+    async def discard(self, generation_id: str) -> None:
+        """Does nothing: the caller replaces earlier rows."""
 
     async def erase(self, generation_id: str) -> None:
-        """Nothing: who writes them takes out what is not asked for any more."""
+        """Does nothing: the caller decides which rows it writes."""
 
     async def flush(self) -> None:
-        """Nothing: they are kept for who asked for them."""
+        """Does nothing."""
 
-    async def run(self) -> None:
-        """Nothing, likewise."""
+    async def flush_periodically(self) -> None:
+        """Does nothing."""
 
 
 class LakeSink:
-    """Rows on their way to the lake; one a process."""
+    """Writes rows to the lake; one per process."""
 
     def __init__(self, home: Home) -> None:
-        self._home, self._writing = home, asyncio.Lock()
-        self._pages = [PendingPartition()]
+        self._home, self._write_lock = home, asyncio.Lock()
+        self._pending = [PendingPartition()]
 
-    def add(self, rows: Mapping[Table, Sequence[Row]], own: str | None = None) -> None:
-        """See `GenerationSink`; what is taken in is written by the next `flush`."""
-        if own:
-            self._pages.insert(0, PendingPartition(own))
-            self._pages[0].add(rows)
+    def add(self, rows: Mapping[Table, Sequence[Row]], replaceable_id: str | None = None) -> None:
+        """See `GenerationSink`; the next `flush` writes them."""
+        if replaceable_id:
+            self._pending.insert(0, PendingPartition(replaceable_id))
+            self._pending[0].add(rows)
             return
-        if self._pages[-1].over:
-            self._pages.append(PendingPartition())
-        self._pages[-1].add(rows)
+        if self._pending[-1].is_full:
+            self._pending.append(PendingPartition())
+        self._pending[-1].add(rows)
 
-    async def forget(self, own: str) -> None:
+    async def discard(self, generation_id: str) -> None:
         """See `GenerationSink`.
 
         Raises:
-            StorageError: they could not be deleted.
+            StorageError: the rows could not be deleted.
         """
-        partition = REQUESTS + own
-        async with self._writing:
-            self._pages = [page for page in self._pages if page.partition != partition]
-            for table in TOLD:
+        partition = REQUESTS + generation_id
+        async with self._write_lock:
+            self._pending = [each for each in self._pending if each.partition != partition]
+            for table in TABLES:
                 await asyncio.to_thread(self._home.lake.delete, table, partition)
 
     async def erase(self, generation_id: str) -> None:
@@ -143,72 +158,71 @@ class LakeSink:
         Raises:
             StorageError: the lake cannot be read or written.
         """
-        async with self._writing:
-            if told := self._waiting(generation_id):
-                page, row = told
-                page.drop(row)
+        async with self._write_lock:
+            if pending := self._find_pending(generation_id):
+                partition, request = pending
+                partition.erase(request)
             else:
-                await asyncio.to_thread(_erase, self._home, generation_id)
+                await asyncio.to_thread(_erase_from_lake, self._home, generation_id)
 
     async def flush(self) -> None:
-        """Write what is new.
+        """See `GenerationSink`.
 
         Raises:
-            StorageError: it could not be written; it is kept, and tried again next time.
+            StorageError: they could not be written; the next flush tries again.
         """
-        async with self._writing:
-            for page in [page for page in self._pages if page.dirty]:
-                await self._write(page)
-            self._pages = [page for page in self._pages[:-1] if page.dirty] + self._pages[-1:]
+        async with self._write_lock:
+            for partition in [each for each in self._pending if each.dirty]:
+                await self._write(partition)
+            unfinished = [each for each in self._pending[:-1] if each.dirty]
+            self._pending = unfinished + self._pending[-1:]
 
-    async def run(self) -> None:
-        """Flush every few seconds until cancelled."""
+    async def flush_periodically(self) -> None:
+        """See `GenerationSink`."""
         while True:
             await asyncio.sleep(_FLUSH_SECONDS)
             try:
                 await self.flush()
             except StorageError as error:
-                _log.warning("requests cannot be archived yet: %s", error)
+                _log.warning("rows of requests cannot be written yet: %s", error)
 
-    def _waiting(self, generation_id: str) -> tuple[PendingPartition, GenerationRow] | None:
-        """A request whose page is not over, and its page."""
-        for page in self._pages:
-            for row in page.rows[GENERATIONS]:
+    def _find_pending(self, generation_id: str) -> tuple[PendingPartition, GenerationRow] | None:
+        for partition in self._pending:
+            for row in partition.rows[GENERATIONS]:
                 if isinstance(row, GenerationRow) and row.generation_id == generation_id:
-                    return page, row
+                    return partition, row
         return None
 
-    async def _write(self, page: PendingPartition) -> None:
-        page.dirty = False
-        rows = {table: list(added) for table, added in page.rows.items()}
+    async def _write(self, partition: PendingPartition) -> None:
+        partition.dirty = False
+        rows = {table: list(added) for table, added in partition.rows.items()}
         try:
-            await asyncio.to_thread(self._store, page.partition, rows)
+            await asyncio.to_thread(self._store, partition.partition, rows)
         except BaseException:
-            page.dirty = True
+            partition.dirty = True
             raise
 
     def _store(self, partition: str, rows: Mapping[Table, Sequence[Row]]) -> None:
         for table, added in rows.items():
-            _put(self._home.lake, table, added, partition)
+            _replace_rows(self._home.lake, table, added, partition)
 
 
-def _erase(home: Home, generation_id: str) -> None:
-    """Take a request out of the partition that it is in."""
+def _erase_from_lake(home: Home, generation_id: str) -> None:
     from warehouse.sql import run_query
 
     if home.lake.is_absent(GENERATIONS):
         return
     name = safe_name(generation_id, "request")
     found = run_query(home, f"select * from generations where generation_id = '{name}'")
-    for told in map(GenerationRow.model_validate, found.to_pylist()):
+    for request in map(GenerationRow.model_validate, found.to_pylist()):
         for table, column in _ERASABLE.items():
-            gone = getattr(told, column)
-            if gone is not None:  # what had no plan has no rows there
-                rows = home.lake.read(table, [told.shard], where=pc.field(column) != gone)
-                _put(home.lake, table, rows, told.shard)
+            value = getattr(request, column)
+            if value is not None:  # a request without a plan has no rows in `plans`
+                rows = home.lake.read(table, [request.shard], where=pc.field(column) != value)
+                _replace_rows(home.lake, table, rows, request.shard)
 
 
-def _put(lake: Lake, table: Table, rows: Sequence[Row] | pa.Table, partition: str) -> None:
+def _replace_rows(lake: Lake, table: Table, rows: Sequence[Row] | pa.Table, partition: str) -> None:
     if len(rows):
         lake.write(table, rows, partition)
     else:

@@ -1,4 +1,4 @@
-"""The listener that keeps a story as people look at it, while it is being told and afterwards."""
+"""The listener that collects a generation's events into steps, attempts and images."""
 
 from dataclasses import dataclass, field
 
@@ -6,7 +6,6 @@ from warehouse import EncodedImage
 
 from ..events import (
     AttemptJudged,
-    Event,
     ImageGenerated,
     PlanReady,
     StepAccepted,
@@ -17,78 +16,75 @@ from ..events import (
     TrajectoryFinished,
 )
 from ..roles import Plan, PlanStep, Verdict
+from .event_log import Ending, RunEvent, RunTerminated
 
 
 @dataclass
 class AttemptState:
-    """A picture drawn for a step, and once the critic has looked at it, its verdict."""
+    """A generated image; `verdict` is None until the critic has judged it."""
 
     draw: ImageGenerated
     verdict: Verdict | None = None
 
     @property
-    def picture(self) -> EncodedImage:
+    def image(self) -> EncodedImage:
+        """The generated image."""
         return self.draw.image
 
 
 @dataclass
 class StepState:
-    """A step as far as it got. `over`: what comes of it is settled."""
+    """A step so far. `finished`: its text was emitted, an attempt accepted, or all rejected."""
 
     step: PlanStep
     attempts: list[AttemptState] = field(default_factory=list)
     chosen: AttemptState | None = None
-    over: bool = False
+    finished: bool = False
 
     @property
-    def words(self) -> str:
-        """What the reader is told beside the picture, or instead of one."""
+    def text(self) -> str:
+        """What the reader sees beside the image, or instead of one."""
         return self.step.auxiliary_text or self.step.instruction or ""
 
     @property
-    def refused(self) -> list[AttemptState]:
-        """Judged attempts that the story did not go on with."""
+    def unused_attempts(self) -> list[AttemptState]:
+        """Judged attempts that were not chosen."""
         return [each for each in self.attempts if each.verdict and each is not self.chosen]
 
 
 @dataclass
 class GenerationState:
-    """What a story has come to. `ending`: None while it is being told."""
+    """A generation so far. `ending`: its last event; None while it runs."""
 
     text: str
-    given: tuple[EncodedImage, ...] = ()
+    input_images: tuple[EncodedImage, ...] = ()
     plan: Plan | None = None
     steps: list[StepState] = field(default_factory=list)
-    ending: TrajectoryFinished | TrajectoryFailed | None = None
+    ending: Ending | None = None
 
     @property
-    def pictures(self) -> list[EncodedImage]:
-        """The story's pictures, in order."""
-        return [step.chosen.picture for step in self.steps if step.chosen]
+    def images(self) -> list[EncodedImage]:
+        """The chosen images of the steps, in order."""
+        return [step.chosen.image for step in self.steps if step.chosen]
 
-    def note(self, event: Event) -> None:
-        """Take in the next event."""
+    def note(self, event: RunEvent) -> None:
+        """Add the next event."""
         match event:
             case PlanReady(plan=plan):
                 self.plan = plan
             case StepStarted(step=step):
                 self.steps.append(StepState(step))
             case TextEmitted():
-                self.steps[-1].over = True
+                self.steps[-1].finished = True
             case ImageGenerated():
                 self.steps[-1].attempts.append(AttemptState(event))
             case AttemptJudged(draw=draw, verdict=verdict):
                 self._attempt(draw).verdict = verdict
-            case StepAccepted(chosen=chosen):
-                self._settle(chosen)
-            case StepExhausted(chosen=exhausted):
-                self._settle(exhausted)
-            case TrajectoryFinished() | TrajectoryFailed():
+            case StepAccepted(chosen=chosen) | StepExhausted(chosen=chosen):
+                self.steps[-1].chosen = self._attempt(chosen.draw) if chosen else None
+                self.steps[-1].finished = True
+            case TrajectoryFinished() | TrajectoryFailed() | RunTerminated():
                 self.ending = event
-
-    def _settle(self, chosen: AttemptJudged | None) -> None:
-        self.steps[-1].chosen = self._attempt(chosen.draw) if chosen else None
-        self.steps[-1].over = True
 
     def _attempt(self, draw: ImageGenerated) -> AttemptState:
         return next(each for each in self.steps[-1].attempts if each.draw == draw)

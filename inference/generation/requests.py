@@ -1,4 +1,4 @@
-"""What a user asks for, and by which rules it is told."""
+"""A user's request, and the options it runs with."""
 
 import re
 import secrets
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pydantic import Field, ValidationError
 
 from schemas import FoundryError
-from schemas.generations import Door
+from schemas.generations import Channel
 from warehouse import EncodedImage
 
 from ..engine.hashing import stable_hash
@@ -18,19 +18,19 @@ _PLACEHOLDER = re.compile("<image>", re.IGNORECASE)
 
 
 class GenerationOptions(LoopSettings):
-    """Rules of the loop for one request."""
+    """Loop settings of one request."""
 
     candidates: int = Field(
         1,
         ge=1,
         le=16,
-        description="Pictures drawn for each prompt of a step; the first that the "
-        "critic accepts counts",
+        description="Images generated for each prompt of a step; the first that the critic "
+        "accepts is chosen",
     )
     draw_ahead: bool = Field(
         True,
-        description="Draw the next step while the critic still looks at this one, where the "
-        "generator has nothing better to do; the story stays the same",
+        description="Generate the next step's image while the critic still judges this one, where "
+        "the generator is idle; the result is the same",
     )
 
 
@@ -39,60 +39,56 @@ class GenerationRequest:
     """A request.
 
     Args:
-        pictures: given with it; `<image>` in the text may stand for each, in order.
-        critic: how strict a critic: `rl` or `sft`, the checkpoint of that training; None: the one
-            in use.
-        generation_id: unique; the same again goes on where the first one was interrupted.
-        key: the requester's own name for it.
+        images: given with the text; `<image>` in it may stand for each, in order.
+        critic: `rl` or `sft`, the checkpoint of that training; None: the current one.
+        generation_id: unique; a request with the id of an interrupted one continues it.
+        key: the client's own name for the request.
     """
 
     text: str
-    pictures: tuple[EncodedImage, ...] = ()
-    rules: GenerationOptions = field(default_factory=GenerationOptions)
+    images: tuple[EncodedImage, ...] = ()
+    options: GenerationOptions = field(default_factory=GenerationOptions)
     critic: str | None = None
-    door: Door = "command"
-    generation_id: str = field(default_factory=lambda: new_id())
+    channel: Channel = "command"
+    generation_id: str = field(default_factory=lambda: secrets.token_hex(16))
     key: str | None = None
 
     @property
     def prompt_id(self) -> str:
-        """Equal for equal words and pictures, so that equal seeds draw the same story."""
-        return prompt_id_of(self.text, [picture.sha256 for picture in self.pictures])
+        """Equal for equal text and images, so that equal seeds give equal results."""
+        return prompt_id_of(self.text, [image.sha256 for image in self.images])
 
 
-def options_of(usual: LoopSettings, changes: Mapping[str, object]) -> GenerationOptions:
-    """The rules of a request: a profile's, with what the request changes.
+def override_options(defaults: LoopSettings, changes: Mapping[str, object]) -> GenerationOptions:
+    """A profile's loop settings with a request's changes.
 
     Raises:
-        FoundryError: a change names no rule, or has a value that no rule can have.
+        FoundryError: a change names no option, or its value is invalid.
     """
     try:
-        return GenerationOptions.model_validate({**usual.model_dump(), **changes})
+        return GenerationOptions.model_validate({**defaults.model_dump(), **changes})
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         name = ".".join(map(str, first["loc"]))
         raise FoundryError(f"{name}: {first['msg']}, not {first['input']!r}") from error
 
 
-def check_text(text: str, pictures: int) -> None:
-    """Refuse a text that says nothing, or speaks of more pictures than are given with it.
+def check_text(text: str, images: int) -> None:
+    """Check that a request's text is not empty and has at most `images` placeholders.
 
     Raises:
-        FoundryError: it does.
+        FoundryError: it is empty, or has more `<image>` than there are images.
     """
     if not text.strip():
-        raise FoundryError("the request is empty: say in words what to tell")
-    named = len(_PLACEHOLDER.findall(text))
-    if named > pictures:
-        given = "1 picture is" if pictures == 1 else f"{pictures or 'no'} pictures are"
-        raise FoundryError(f"the text has {named} <image>, and {given} given: give one for each")
+        raise FoundryError("the request is empty: describe what you want to see")
+    placeholders = len(_PLACEHOLDER.findall(text))
+    if placeholders > images:
+        number = "1 image is" if images == 1 else f"{images or 'no'} images are"
+        raise FoundryError(
+            f"the text has {placeholders} <image>, and {number} given: give one for each"
+        )
 
 
-def prompt_id_of(text: str, given: Sequence[str]) -> str:
-    """The id of words and pictures (their sha256)."""
-    return stable_hash("request", text, list(given))
-
-
-def new_id() -> str:
-    """An id for a request."""
-    return secrets.token_hex(16)
+def prompt_id_of(text: str, image_hashes: Sequence[str]) -> str:
+    """The id of a text and the sha256 of its images."""
+    return stable_hash("request", text, list(image_hashes))

@@ -1,13 +1,23 @@
-"""The listener that turns a request's events into rows of the lake."""
+"""Rows of the lake for a user's request, whether it ran to its end or its process was killed."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from time import monotonic
+from typing import Any
 
 from schemas import Row, Table
-from schemas.generations import GENERATIONS, GenerationRow, GenerationStatus
-from schemas.trajectories import ATTEMPTS, MODEL_CALLS, PLANS, TRAJECTORIES, ModelCallRow, PlanRow
+from schemas.generations import GENERATIONS, Channel, GenerationRow, GenerationStatus
+from schemas.trajectories import (
+    ATTEMPTS,
+    LOOP_ROLES,
+    MODEL_CALLS,
+    PLANS,
+    TRAJECTORIES,
+    ModelCallRow,
+    PlanRow,
+    Role,
+)
 
 from ..engine.hashing import stable_hash
 from ..events import Event, PlanReady, TrajectoryFailed, TrajectoryFinished
@@ -15,7 +25,7 @@ from ..plans import plan_rows
 from ..roles import Plan, qualified_name
 from ..trajectory_recorder import TrajectoryRecorder
 from .agent_resolver import ResolvedRoles
-from .requests import GenerationRequest
+from .requests import GenerationOptions, GenerationRequest, prompt_id_of
 
 Rows = dict[Table, Sequence[Row]]
 
@@ -27,36 +37,37 @@ class _Subject:
 
 
 class GenerationRowRecorder:
-    """One request, as far as it got; cancelled unless an event says otherwise."""
+    """The listener that makes a request's rows; its status is `cancelled` until it has ended."""
 
-    def __init__(self, request: GenerationRequest, cast: ResolvedRoles) -> None:
-        self._request, self._cast = request, cast
+    def __init__(self, request: GenerationRequest, roles: ResolvedRoles) -> None:
+        self._request, self._roles = request, roles
         self._subject = _Subject(request.prompt_id, request.generation_id)
         self._plans: list[PlanRow] = []
-        self._told = self._trajectory(None)
+        self._trajectory = self._trajectory_recorder(None)
         self._status: GenerationStatus = "cancelled"
         self._error: str | None = None
-        self._wasted = 0
-        self._started_at, self._begun = datetime.now(UTC), monotonic()
+        self._wasted_draws = 0
+        self._started_at, self._start = datetime.now(UTC), monotonic()
 
     def note(self, event: Event) -> None:
-        """Take in the next event."""
+        """Add the next event."""
         match event:
             case PlanReady(plan=plan):
                 self._plans = self._plan_rows(plan)
-                self._told = self._trajectory(self._plans[0].plan_id if self._plans else None)
-            case TrajectoryFinished(status=status, wasted_draws=wasted):
-                self._wasted = wasted
+                plan_id = self._plans[0].plan_id if self._plans else None
+                self._trajectory = self._trajectory_recorder(plan_id)
+            case TrajectoryFinished(status=status, wasted_draws=wasted_draws):
+                self._wasted_draws = wasted_draws
                 self._status = "failed" if status == "quarantined" else status
-                self._told.note(event)
+                self._trajectory.note(event)
             case TrajectoryFailed(reason=reason, refused=refused):
                 self._status, self._error = "refused" if refused else "failed", reason
             case _:
-                self._told.note(event)
+                self._trajectory.note(event)
 
     @property
-    def may_go_on(self) -> bool:
-        """Whether the requester may ask for the same request again, to have it finished."""
+    def may_be_resumed(self) -> bool:
+        """Whether the client may send the same request again to have it finished."""
         return self._request.key is not None and self._status in ("failed", "cancelled")
 
     def rows(self, calls: Sequence[ModelCallRow]) -> Rows:
@@ -64,59 +75,106 @@ class GenerationRowRecorder:
         return {
             GENERATIONS: [self._generation(calls)],
             PLANS: self._plans,
-            TRAJECTORIES: [self._told.trajectory(self._error)],
-            ATTEMPTS: self._told.attempts(),
+            TRAJECTORIES: [self._trajectory.trajectory(self._error)],
+            ATTEMPTS: self._trajectory.attempts(),
             MODEL_CALLS: calls,
         }
 
     def _plan_rows(self, plan: Plan) -> list[PlanRow]:
-        """Rows under an id of this request's own: others may get the same plan."""
-        rows = plan_rows(self._subject, plan, qualified_name(self._cast.roles.planner))
-        own = {"plan_id": stable_hash("plan", self._request.generation_id)}
-        return [row.model_copy(update=own) for row in rows]
+        """Rows with an id of this request: other requests may get the same plan."""
+        rows = plan_rows(self._subject, plan, qualified_name(self._roles.roles.planner))
+        plan_id = stable_hash("plan", self._request.generation_id)
+        return [row.model_copy(update={"plan_id": plan_id}) for row in rows]
 
-    def _trajectory(self, plan_id: str | None) -> TrajectoryRecorder:
+    def _trajectory_recorder(self, plan_id: str | None) -> TrajectoryRecorder:
         return TrajectoryRecorder(
             self._subject,
             plan_id,
-            self._cast.roles,
-            self._request.rules,
+            self._roles.roles,
+            self._request.options,
             run=self._request.generation_id,
         )
 
     def _generation(self, calls: Sequence[ModelCallRow]) -> GenerationRow:
-        request, rules, told = self._request, self._request.rules, self._told
-        trajectory = told.trajectory(self._error)
+        request, trajectory = self._request, self._trajectory.trajectory(self._error)
+        attempts = self._trajectory.attempts()
         return GenerationRow(
             generation_id=request.generation_id,
             shard=self._subject.shard,
-            door=request.door,
+            channel=request.channel,
             request_key=request.key,
             text=request.text,
-            input_images=[picture.sha256 for picture in request.pictures],
+            input_images=[image.sha256 for image in request.images],
             prompt_id=request.prompt_id,
             plan_id=trajectory.plan_id,
             trajectory_id=trajectory.trajectory_id,
             status=self._status,
             error=self._error,
-            **self._cast.names,
-            t_max=rules.t_max,
-            on_exhausted=rules.on_exhausted,
-            conditioning=rules.conditioning,
-            candidates=rules.candidates,
-            seed=rules.seed,
+            **self._roles.names,
+            **_option_columns(request.options),
             steps=trajectory.steps,
             attempts=trajectory.attempts,
-            wasted_draws=self._wasted,
-            images=[attempt.image for attempt in told.attempts() if attempt.chosen],
+            wasted_draws=self._wasted_draws,
+            images=[attempt.image for attempt in attempts if attempt.chosen],
             cost_usd=total_cost(calls),
-            seconds=monotonic() - self._begun,
+            seconds=monotonic() - self._start,
             started_at=self._started_at,
         )
 
 
+@dataclass(frozen=True)
+class InterruptedRequest:
+    """What is known of a request whose process was killed; see `GenerationRequest`.
+
+    Args:
+        input_images: sha256 of its images.
+    """
+
+    generation_id: str
+    text: str
+    input_images: tuple[str, ...]
+    options: GenerationOptions
+    channel: Channel
+    key: str | None
+    started_at: datetime
+
+
+def interrupted_rows(request: InterruptedRequest, calls: Sequence[ModelCallRow]) -> Rows:
+    """The request's row, and those of the calls in its journal."""
+    names: dict[Role, str] = {call.role: f"{call.backend}/{call.model}" for call in calls}
+    row = GenerationRow(
+        generation_id=request.generation_id,
+        shard=request.generation_id,
+        channel=request.channel,
+        request_key=request.key,
+        text=request.text,
+        input_images=list(request.input_images),
+        prompt_id=prompt_id_of(request.text, request.input_images),
+        plan_id=None,
+        trajectory_id=stable_hash("interrupted", request.generation_id),
+        status="interrupted",
+        error="the process was stopped before it was finished",
+        **{role: names.get(role) for role in LOOP_ROLES if role != "scorer"},
+        **_option_columns(request.options),
+        steps=0,
+        attempts=sum(call.role == "generator" for call in calls),
+        wasted_draws=0,
+        images=[],
+        cost_usd=total_cost(calls),
+        seconds=sum(call.seconds for call in calls),
+        started_at=request.started_at,
+    )
+    return {GENERATIONS: [row], MODEL_CALLS: calls}
+
+
 def total_cost(calls: Sequence[ModelCallRow]) -> float | None:
-    """What calls cost, in USD; None: some are not priced."""
+    """Cost of calls in USD; None: some have no price."""
     prices = [call.cost_usd for call in calls]
     known = [price for price in prices if price is not None]
     return sum(known) if len(known) == len(prices) else None
+
+
+def _option_columns(options: GenerationOptions) -> dict[str, Any]:
+    """The options that are columns of `generations`."""
+    names = ("t_max", "on_exhausted", "conditioning", "candidates", "seed")
+    return {name: getattr(options, name) for name in names}

@@ -1,4 +1,4 @@
-"""From a request to its events, every call journaled and every row kept."""
+"""Runs a user's request: yields its events, journals its calls and hands its rows to a sink."""
 
 import asyncio
 import logging
@@ -17,86 +17,91 @@ from ..roles import PlanRequest, UnusableAnswerError
 from ..settings import Limits
 from .agent_resolver import ResolvedRoles
 from .generation_sink import GenerationSink, LakeSink
-from .recovery import InterruptedRequest, interrupted_rows
 from .requests import GenerationRequest
-from .row_recorder import GenerationRowRecorder
+from .row_recorder import GenerationRowRecorder, InterruptedRequest, interrupted_rows
 
 ASSET = "generations"
+BUG = TrajectoryFailed("internal error; the log has the details", refused=False)
 
 _log = logging.getLogger(__name__)
 
 
 class GenerationRunner:
-    """Tells stories, many at a time, whose calls share one generator pool and one of agents.
+    """Runs many requests concurrently; their calls share one generator pool and one of agents.
 
-    A context manager: what was told is in the lake when it ends.
+    A context manager: the rows of finished requests are in the lake when it ends.
 
     Args:
-        archive: where the rows go, if not to partitions of the requests' own.
+        sink: takes the rows; None: a `LakeSink`.
     """
 
-    def __init__(self, home: Home, limits: Limits, archive: GenerationSink | None = None) -> None:
+    def __init__(self, home: Home, limits: Limits, sink: GenerationSink | None = None) -> None:
         self._home, self._caller = home, RetryingCaller(limits)
-        self._archive = archive or LakeSink(home)
+        self._sink = sink or LakeSink(home)
 
     async def __aenter__(self) -> "GenerationRunner":
-        self._flushing = asyncio.create_task(self._archive.run())
+        self._flush_task = asyncio.create_task(self._sink.flush_periodically())
         return self
 
     async def __aexit__(self, *error: object) -> None:
-        self._flushing.cancel()
-        await self._archive.flush()
+        self._flush_task.cancel()
+        await self._sink.flush()
 
-    async def tell(
-        self, request: GenerationRequest, cast: ResolvedRoles
+    async def run(
+        self, request: GenerationRequest, roles: ResolvedRoles
     ) -> AsyncGenerator[Event, None]:
-        """The events of a request, `Finished` or `TrajectoryFailed` last; closed early, it is cancelled.
+        """The events of a request, the last one `TrajectoryFinished` or `TrajectoryFailed`.
 
-        The same `generation_id` again, with the same players, finds what was finished before; its
-        rows take the place of the earlier ones.
+        Closing the generator early cancels the request. A request with the `generation_id` of an
+        earlier one and the same roles reuses its finished calls, and its rows replace the earlier
+        ones.
 
         Raises:
-            StorageError: the lake cannot be written, or another process tells this request.
+            StorageError: the lake cannot be written, or another process runs this request.
         """
-        record = GenerationRowRecorder(request, cast)
-        async with self._calls(request, cast) as calls:
+        recorder = GenerationRowRecorder(request, roles)
+        async with self._model_calls(request, roles) as calls:
             if calls.ledger():
-                await self._archive.forget(request.generation_id)
+                await self._sink.discard(request.generation_id)
             try:
                 async with aclosing(self._events(request, calls)) as events:
                     async for event in events:
-                        record.note(event)
+                        recorder.note(event)
                         yield event
             finally:
-                own = request.generation_id if record.may_go_on else None
-                self._archive.add(record.rows(calls.ledger()), own)
+                replaceable_id = request.generation_id if recorder.may_be_resumed else None
+                self._sink.add(recorder.rows(calls.ledger()), replaceable_id)
 
-    def keep_interrupted(self, request: InterruptedRequest) -> None:
-        """Take in what a killed process left of a request that it told."""
+    def record_interrupted(self, request: InterruptedRequest) -> None:
+        """Write the rows of a request whose process was killed."""
         calls = CallIndex.read(self._home.journal(ASSET, request.generation_id)).ledger()
-        own = request.generation_id if request.key else None
-        self._archive.add(interrupted_rows(request, calls), own)
+        replaceable_id = request.generation_id if request.key else None
+        self._sink.add(interrupted_rows(request, calls), replaceable_id)
 
     async def erase(self, generation_id: str) -> None:
-        """Forget what a request that is over said and was told; what it cost is kept.
+        """Delete the content of a finished request; its calls stay in the ledger.
 
-        What the lake has of it goes with the next `flush`, at the latest.
+        Rows in the lake are deleted by the next `flush` at the latest.
 
         Raises:
             StorageError: the lake cannot be read or written.
         """
-        await self._archive.erase(generation_id)
+        await self._sink.erase(generation_id)
         await asyncio.to_thread(self._home.journal(ASSET, generation_id).remove)
 
     async def flush(self) -> None:
-        """Have the lake hold everything that is over."""
-        await self._archive.flush()
+        """Write the rows of all finished requests to the lake.
+
+        Raises:
+            StorageError: the lake cannot be written; the rows are kept for the next flush.
+        """
+        await self._sink.flush()
 
     async def _events(
         self, request: GenerationRequest, calls: ModelCalls
     ) -> AsyncGenerator[Event, None]:
         try:
-            async with aclosing(self._told(request, calls)) as events:
+            async with aclosing(self._plan_and_loop(request, calls)) as events:
                 async for event in events:
                     yield event
         except (UnusableAnswerError, BadImageError) as error:
@@ -104,30 +109,35 @@ class GenerationRunner:
         except (CallFailedError, FoundryError) as error:
             yield TrajectoryFailed(summarize_error(error), refused=False)
         except Exception:
-            _log.exception("request %s met a bug", request.generation_id)
-            yield TrajectoryFailed("something went wrong here; the log says what", refused=False)
+            _log.exception("unexpected error in request %s", request.generation_id)
+            yield BUG
 
-    async def _told(
+    async def _plan_and_loop(
         self, request: GenerationRequest, calls: ModelCalls
     ) -> AsyncGenerator[Event, None]:
-        for picture in request.pictures:
-            await asyncio.to_thread(self._home.images.put, picture)
-        question = PlanRequest(request.text, request.pictures)
-        planned = await calls.plan(CallSite(request.prompt_id), question)
+        for image in request.images:
+            await asyncio.to_thread(self._home.images.put, image)
+        plan_request = PlanRequest(request.text, request.images)
+        planned = await calls.plan(CallSite(request.prompt_id), plan_request)
         yield PlanReady(planned.answer, planned.call)
-        story = PlannedRequest(request.prompt_id, planned.answer, request.pictures)
-        rules = request.rules
-        loop = Loop(story, calls, rules, rules.candidates, rules.draw_ahead)
+        options = request.options
+        loop = Loop(
+            PlannedRequest(request.prompt_id, planned.answer, request.images),
+            calls,
+            options,
+            options.candidates,
+            options.draw_ahead,
+        )
         async with aclosing(loop.events()) as events:
             async for event in events:
                 yield event
 
     @asynccontextmanager
-    async def _calls(
-        self, request: GenerationRequest, cast: ResolvedRoles
+    async def _model_calls(
+        self, request: GenerationRequest, roles: ResolvedRoles
     ) -> AsyncIterator[ModelCalls]:
-        calls = ModelCalls(self._home, ASSET, request.generation_id, cast.roles, self._caller)
-        await asyncio.to_thread(calls.__enter__)  # a lake far away takes its time
+        calls = ModelCalls(self._home, ASSET, request.generation_id, roles.roles, self._caller)
+        await asyncio.to_thread(calls.__enter__)  # reads the journal, which may be remote
         try:
             yield calls
         finally:

@@ -1,45 +1,118 @@
-"""The service's endpoints: OpenAI's, and those for operators."""
+"""A service of a home: its parts, and the application with its routes."""
 
 import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Any
 
-from fastapi import FastAPI, Query, Request, Response
+from fastapi import FastAPI, Response
 
-from schemas import FoundryError
+from schemas import FoundryError, StorageError
+from warehouse import Home
+from warehouse.file_lock import exclusive_lock
 
+from ..generation.agent_resolver import AgentResolver
+from ..generation.event_log import RunEvent
+from ..generation.runner import GenerationRunner
 from ..http.auth import AuthMiddleware, Keys, is_health_path
+from ..http.body_reader import BodyReader
 from ..http.errors import APIError, install_error_handlers
-from .chat.protocol import ChatRequest
-from .handlers import Handlers, owner_of
+from ..settings import Limits, LoopSettings
+from .chat.router import add_chat_routes
+from .chat.serving import ChatServing
+from .logs import GenerationLog
+from .metrics import ServiceMetrics
 from .middleware import ConnectionCounter, RequestContextMiddleware
-from .openapi import describe, gives, takes
-from .request_options import MODELS
-from .request_parsing import critic_of
-from .responses.protocol import ResponsesRequest
-from .service import Service
-from .studio.pages import studio_router
+from .openapi import describe_response, install_openapi
+from .protocol import MODELS, critic_of
+from .request_manager import RequestManager
+from .request_parsing import RequestParser
+from .response_store import ResponseStore
+from .responses.router import add_responses_routes
+from .responses.serving import ResponsesServing
+from .responses.streaming_events import warm_up
+from .run import GenerationRun
+from .serving import owner_of
+from .settings import ServiceSettings
+from .studio.router import studio_router
 
-if TYPE_CHECKING:
-    from openai.types import Model
-
-_SOON_SECONDS = 5
+_RETRY_SECONDS = 5
 _READY_SECONDS = 10
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Service:
+    """The parts of a service; see `open_service`."""
+
+    home: Home
+    store: ResponseStore
+    resolver: AgentResolver
+    manager: RequestManager
+    metrics: ServiceMetrics
+    defaults: LoopSettings
+    settings: ServiceSettings
+
+
+@asynccontextmanager
+async def open_service(
+    home: Home,
+    resolver: AgentResolver,
+    defaults: LoopSettings,
+    limits: Limits,
+    settings: ServiceSettings,
+) -> AsyncIterator[Service]:
+    """A service that runs requests until the context ends.
+
+    The requests of a killed service are marked as interrupted.
+
+    Args:
+        defaults: settings of the loop, where a request does not set them.
+
+    Raises:
+        StorageError: another service uses this home, or it cannot be written.
+    """
+    lock = home.local / "service" / "lock"
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    in_use = f"another service uses {home.root}: stop it, or give this one another home"
+    with exclusive_lock(lock, StorageError(in_use)):
+        await asyncio.to_thread(warm_up)
+        store, metrics = ResponseStore(home), ServiceMetrics()
+        log = GenerationLog(settings.logs.prompts)
+
+        def watch(run: GenerationRun, event: RunEvent) -> None:
+            metrics.record(run, event)
+            log.record(run, event)
+
+        async with GenerationRunner(home, limits) as runner:
+            manager = RequestManager(home, store, runner, resolver, settings, watch)
+            if interrupted := manager.recover():
+                _log.warning("%d requests were interrupted by the last stop", interrupted)
+            try:
+                yield Service(home, store, resolver, manager, metrics, defaults, settings)
+            finally:
+                await manager.close(0, hurry=lambda: True)
+        store.close()
 
 
 def make_app(service: Service, keys: Keys) -> FastAPI:
-    """The application of a service that is open.
+    """The application of an open service.
 
     Args:
-        keys: what callers have to know.
+        keys: of which a request needs one; none: it needs none.
     """
-    # Pages of documentation would load scripts from elsewhere.
+    settings = service.settings
+    # FastAPI's pages of documentation would load scripts from other hosts.
     app = FastAPI(docs_url=None, redoc_url=None, version="1")
-    connections = ConnectionCounter(service.settings.connections)
+    connections = ConnectionCounter(settings.connections)
     app.add_middleware(
         AuthMiddleware,
         keys=keys,
-        max_bytes=service.settings.limits.bytes,
+        max_bytes=settings.limits.bytes,
         is_public=_is_public,
         local_only=True,
     )
@@ -47,84 +120,59 @@ def make_app(service: Service, keys: Keys) -> FastAPI:
         RequestContextMiddleware, connections=connections, count=service.metrics.count_response
     )
     install_error_handlers(app)
-    _add_stories(app, Handlers(service.home, service.desk, service.usual, service.settings))
-    _add_models(app)
-    _add_operations(app, service, connections)
-    app.include_router(studio_router(service.home, service.library, owner_of))
-    describe(app, keys.required)
+    bodies = BodyReader(settings.limits.bodies, settings.limits.read_seconds)
+    parser = RequestParser(service.defaults, settings.limits)
+    parts = (service.manager, parser, bodies, settings)
+    add_responses_routes(app, ResponsesServing(*parts))
+    add_chat_routes(app, ChatServing(*parts))
+    _add_models_routes(app)
+    _add_operations_routes(app, service, connections)
+    app.include_router(studio_router(service.home, service.store, owner_of))
+    install_openapi(app, keys.required)
     return app
 
 
-def _add_stories(app: FastAPI, doors: Handlers) -> None:
-    story, chat = gives("StoryResponse", stream=True), gives("StoryChat", stream=True)
-
-    @app.post("/v1/responses", responses=story, openapi_extra=takes(ResponsesRequest))
-    async def create_response(request: Request) -> Response:
-        return await doors.create(request)
-
-    @app.get("/v1/responses/{response_id}", responses=story)
-    async def retrieve_response(
-        request: Request,
-        response_id: str,
-        stream: bool = False,
-        starting_after: Annotated[int, Query(ge=-1, le=2**31)] = -1,
-    ) -> Response:
-        return await doors.retrieve(request, response_id, stream, starting_after)
-
-    @app.delete("/v1/responses/{response_id}", responses=gives("Deleted"))
-    async def delete_response(request: Request, response_id: str) -> dict[str, Any]:
-        return await doors.delete(request, response_id)
-
-    @app.post("/v1/responses/{response_id}/cancel", responses=gives("StoryResponse"))
-    async def cancel_response(request: Request, response_id: str) -> Response:
-        return await doors.cancel(request, response_id)
-
-    @app.post("/v1/chat/completions", responses=chat, openapi_extra=takes(ChatRequest))
-    async def create_chat_completion(request: Request) -> Response:
-        return await doors.chat(request)
-
-
-def _add_models(app: FastAPI) -> None:
-    @app.get("/v1/models", responses=gives("ModelList"))
+def _add_models_routes(app: FastAPI) -> None:
+    @app.get("/v1/models", responses=describe_response("ModelList"))
     async def list_models() -> dict[str, Any]:
-        return {"object": "list", "data": [_model(name).model_dump() for name in MODELS]}
+        return {"object": "list", "data": [_model(name) for name in MODELS]}
 
-    @app.get("/v1/models/{name}", responses=gives("Model"))
+    @app.get("/v1/models/{name}", responses=describe_response("Model"))
     async def retrieve_model(name: str) -> dict[str, Any]:
         critic_of(name)
-        return _model(name).model_dump()
+        return _model(name)
 
 
-def _add_operations(app: FastAPI, service: Service, connections: ConnectionCounter) -> None:
-    @app.get("/health", responses=gives("Alive"))
+def _add_operations_routes(app: FastAPI, service: Service, connections: ConnectionCounter) -> None:
+    @app.get("/health", responses=describe_response("Alive"))
     async def health() -> dict[str, str]:
         return {"status": "alive"}
 
-    @app.get("/ready", responses=gives("Ready"))
+    @app.get("/ready", responses=describe_response("Ready"))
     async def ready() -> dict[str, Any]:
         return {"ready": True, "versions": await _versions(service)}
 
     @app.get("/metrics", include_in_schema=False)
     async def metrics() -> Response:
-        return service.metrics.response(service.desk.queue, connections.open)
+        return service.metrics.response(service.manager.queue, connections.open)
 
 
 async def _versions(service: Service) -> dict[str, str]:
+    """Role -> backend, model and version, once all of them answer."""
     try:
-        if service.desk.queue.closed:
+        if service.manager.queue.closed:
             raise FoundryError("the service is being stopped")
         async with asyncio.timeout(_READY_SECONDS):
-            await service.casting.check()
-            return (await service.casting.cast(None)).names
+            await service.resolver.check()
+            return (await service.resolver.resolve()).names
     except (FoundryError, TimeoutError) as error:
-        reason = str(error) or "no players were found in time"
-        raise APIError(
-            HTTPStatus.SERVICE_UNAVAILABLE, reason, "not_ready", retry_after=_SOON_SECONDS
-        ) from None
+        reason = str(error) or f"the models did not answer within {_READY_SECONDS} seconds"
+        status = HTTPStatus.SERVICE_UNAVAILABLE
+        raise APIError(status, reason, "not_ready", retry_after=_RETRY_SECONDS) from None
 
 
 def _is_public(path: str) -> bool:
-    """Paths that need no key: the studio's page has none before somebody types it in."""
+    """Whether a path needs no key; the studio's page asks for one."""
     return (
         is_health_path(path)
         or path in ("/", "/favicon.ico", "/openapi.json")
@@ -132,7 +180,8 @@ def _is_public(path: str) -> bool:
     )
 
 
-def _model(name: str) -> "Model":
+def _model(name: str) -> dict[str, Any]:
     from openai.types import Model
 
-    return Model(id=name, object="model", created=0, owned_by="interleave-foundry")
+    model = Model(id=name, object="model", created=0, owned_by="interleave-foundry")
+    return model.model_dump()

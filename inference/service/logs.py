@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from .lifecycle import RunEvent, RunStarted
+from ..generation.event_log import RunEvent, RunStarted
 from .run import GenerationRun
 from .settings import LogSettings
 
@@ -75,20 +75,20 @@ class GenerationLog:
         """Log the next event of a request, if it is the first or the last."""
         fields: dict[str, Any] = {"response_id": run.id, "owner": run.owner}
         if isinstance(event, RunStarted):
-            prompt = {"text": run.wish.story.text} if self._prompts else {}
+            prompt = {"text": run.request.text} if self._prompts else {}
             log_event("generation started", **fields, versions=event.versions, **prompt)
         elif run.ending:
-            answer = run.answer()
-            record = answer.record()
-            reason = {"error": answer.reason} if self._prompts and answer.reason else {}
+            builder = run.build_response()
+            steps = builder.state.steps
+            error = {"error": builder.error} if self._prompts and builder.error else {}
             log_event(
                 "generation ended",
                 **fields,
-                status=answer.status,
-                steps=len(record["steps"]),
-                attempts=sum(len(step["attempts"]) for step in record["steps"]),
-                wasted_draws=record["wasted_draws"],
-                **reason,
+                status=builder.status,
+                steps=len(builder.state.plan.steps if builder.state.plan else ()),
+                attempts=sum(len(step.attempts) for step in steps),
+                wasted_draws=builder.wasted_draws,
+                **error,
             )
 
 

@@ -17,9 +17,9 @@ from ..events import (
     TrajectoryFailed,
     TrajectoryFinished,
 )
+from ..generation.event_log import Ending, RunEvent, RunStarted, RunTerminated
 from ..http.admission import AdmissionQueue
 from ..http.metrics import SECONDS, MetricsRegistry
-from .lifecycle import Ending, RunEvent, RunStarted, RunTerminated
 from .run import GenerationRun
 
 
@@ -55,7 +55,7 @@ class ServiceMetrics(MetricsRegistry):
         """Count the next event of a request."""
         match event:
             case RunStarted():
-                self._queue_seconds.observe(monotonic() - run.began)
+                self._queue_seconds.observe(monotonic() - run.start)
             case StepStarted():
                 self._step_started[run] = monotonic()
             case PlanReady(call=call) | ImageGenerated(call=call):
@@ -80,7 +80,7 @@ class ServiceMetrics(MetricsRegistry):
 
     def _record_call(self, call: ModelCallRow, run: GenerationRun) -> None:
         """Count a call, unless an earlier run of this request made it."""
-        if call.started_at < run.came_at:
+        if call.started_at < run.received_at:
             return
         self._call_seconds.labels(call.role, call.backend).observe(call.seconds)
         self._tokens.labels(call.role, "input").inc(call.input_tokens or 0)
@@ -88,7 +88,7 @@ class ServiceMetrics(MetricsRegistry):
         self._cost.labels(call.role).inc(call.cost_usd or 0)
 
     def _record_end(self, run: GenerationRun, ending: Ending) -> None:
-        self._requests.labels(run.answer().status).inc()
-        self._request_seconds.observe(monotonic() - run.began)
+        self._requests.labels(run.build_response().status).inc()
+        self._request_seconds.observe(monotonic() - run.start)
         if isinstance(ending, TrajectoryFinished):
             self._wasted.inc(ending.wasted_draws)

@@ -1,6 +1,6 @@
-"""The OpenAPI document: requests as they are read, answers by the official client's classes."""
+"""The OpenAPI document: our request models, and responses in the classes of OpenAI's client."""
 
-from typing import Any
+from typing import Any, Literal
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
@@ -8,8 +8,7 @@ from pydantic import BaseModel, create_model
 from pydantic.json_schema import models_json_schema
 
 from .chat.protocol import ChatRequest
-from .responses import response_models
-from .responses.protocol import ResponsesRequest
+from .responses.protocol import GenerationModel, ResponsesRequest
 
 Json = dict[str, Any]
 
@@ -19,7 +18,7 @@ _DESCRIPTION = (
     "Stories in pictures and text. Speaks OpenAI's Responses and chat APIs; the field and the "
     "events `interleave` are its own."
 )
-# Of each event of a stream; `data` is JSON, but for the `[DONE]` that ends a chat's.
+# Of each event of a stream; `data` is JSON, except for the `[DONE]` that ends a chat's.
 _EVENT = {
     "type": "object",
     "required": ["data"],
@@ -27,36 +26,79 @@ _EVENT = {
 }
 
 
-def describe(app: FastAPI, secured: bool) -> None:
-    """Have an application serve its document at /openapi.json.
+class ErrorModel(BaseModel):
+    """Why a request failed."""
+
+    message: str
+    type: str
+    param: str | None
+    code: str | None
+
+
+class ErrorBody(BaseModel):
+    """The body of an error."""
+
+    error: ErrorModel
+
+
+class ModelList(BaseModel):
+    """The served models."""
+
+    object: Literal["list"]
+    data: list[dict[str, Any]]
+
+
+class Deleted(BaseModel):
+    """A response that was deleted."""
+
+    id: str
+    object: Literal["response"]
+    deleted: Literal[True]
+
+
+class Alive(BaseModel):
+    """The process runs."""
+
+    status: Literal["alive"]
+
+
+class Ready(BaseModel):
+    """Requests can be answered."""
+
+    ready: Literal[True]
+    versions: dict[str, str]
+
+
+def install_openapi(app: FastAPI, has_keys: bool) -> None:
+    """Serve an application's document at /openapi.json.
 
     Args:
-        secured: API keys are required.
+        has_keys: API keys are required.
     """
 
     def document() -> Json:
         if app.openapi_schema is None:
-            app.openapi_schema = _document(app, secured)
+            app.openapi_schema = _document(app, has_keys)
         return app.openapi_schema
 
     app.openapi = document  # type: ignore[method-assign]
 
 
-def takes(model: type[BaseModel]) -> Json:
-    """What a route that reads its body by itself says of it."""
+def describe_body(model: type[BaseModel]) -> Json:
+    """The document's part on the body of a route that parses it without FastAPI."""
     content = {"application/json": {"schema": _ref(model.__name__)}}
     return {"requestBody": {"required": True, "content": content}}
 
 
-def gives(name: str, stream: bool = False) -> dict[int | str, Json]:
-    """What a route answers. `name`: of a schema."""
-    content: Json = {"application/json": {"schema": _ref(name)}}
+def describe_response(schema: str, stream: bool = False) -> dict[int | str, Json]:
+    """The document's part on what a route answers. `schema`: its name."""
+    content: Json = {"application/json": {"schema": _ref(schema)}}
     if stream:
         content["text/event-stream"] = {"schema": _EVENT}
-    problem = {"application/json": {"schema": _ref(response_models.ErrorBody.__name__)}}
+    error = {"application/json": {"schema": _ref(ErrorBody.__name__)}}
     return {
-        200: {"description": "As asked for", "content": content},
-        "default": {"description": "Refused", "content": problem},
+        200: {"description": "As requested", "content": content},
+        "default": {"description": "An error", "content": error},
     }
 
 
@@ -64,45 +106,29 @@ def _ref(name: str) -> Json:
     return {"$ref": _REF.format(model=name)}
 
 
-def _document(app: FastAPI, secured: bool) -> Json:
+def _document(app: FastAPI, has_keys: bool) -> Json:
     document = get_openapi(
         title=_TITLE, version=app.version, description=_DESCRIPTION, routes=app.routes
     )
     components = document.setdefault("components", {})
     components.setdefault("schemas", {}).update(_schemas())
-    if secured:
+    if has_keys:
         components["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
         document["security"] = [{"key": []}]
     return document
 
 
 def _schemas() -> Json:
-    models = [(model, "validation") for model in (*_requests(), *_answers())]
-    _, schema = models_json_schema(models, ref_template=_REF)  # type: ignore[arg-type]
-    found: Json = schema["$defs"]
-    return found
-
-
-def _requests() -> tuple[type[BaseModel], ...]:
-    return ResponsesRequest, ChatRequest
-
-
-def _answers() -> tuple[type[BaseModel], ...]:
     from openai.types import Model
     from openai.types.chat import ChatCompletion
     from openai.types.responses import Response
 
-    story = create_model(
-        "StoryResponse", __base__=Response, interleave=(response_models.GenerationModel, ...)
-    )
-    chat = create_model(
-        "StoryChat", __base__=ChatCompletion, interleave=(response_models.GenerationModel, ...)
-    )
-    ours = (
-        response_models.ErrorBody,
-        response_models.ModelList,
-        response_models.Deleted,
-        response_models.Alive,
-        response_models.Ready,
-    )
-    return story, chat, Model, *ours
+    interleave = (GenerationModel, ...)
+    response = create_model("StoryResponse", __base__=Response, interleave=interleave)
+    chat = create_model("StoryChat", __base__=ChatCompletion, interleave=interleave)
+    requests = (ResponsesRequest, ChatRequest)
+    answers = (response, chat, Model, ErrorBody, ModelList, Deleted, Alive, Ready)
+    models = [(model, "validation") for model in (*requests, *answers)]
+    _, schema = models_json_schema(models, ref_template=_REF)  # type: ignore[arg-type]
+    definitions: Json = schema["$defs"]
+    return definitions

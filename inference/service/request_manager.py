@@ -1,13 +1,13 @@
-"""Takes wishes in, has them told, and keeps what came of them."""
+"""Queues requests, runs them and stores their events; finds them again when they have ended."""
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from contextlib import ExitStack, aclosing, suppress
+from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import partial
 from http import HTTPStatus
-from typing import Any
 from weakref import WeakValueDictionary
 
 from schemas import FoundryError
@@ -16,236 +16,206 @@ from warehouse import Home
 from ..engine.retry import summarize_error
 from ..events import TrajectoryFailed
 from ..generation.agent_resolver import AgentResolver, ResolvedRoles
-from ..generation.generation_record import stored_events
-from ..generation.recovery import InterruptedRequest
-from ..generation.requests import GenerationOptions
-from ..generation.runner import GenerationRunner
+from ..generation.event_log import RunEvent, RunStarted, RunTerminated, dump_events
+from ..generation.requests import GenerationOptions, GenerationRequest
+from ..generation.row_recorder import InterruptedRequest
+from ..generation.runner import BUG, GenerationRunner
+from ..http.admission import AdmissionQueue
 from ..http.errors import APIError
 from ..loop import check_conditioning
-from .admission import AdmissionQueue
-from .lifecycle import (
-    CANCELLED,
-    STOPPED,
-    RunEvent,
-    RunStarted,
-    RunTerminated,
-    deadline_exceeded,
-    is_resumable,
-)
-from .request_parsing import ParsedRequest
+from .request_parsing import ParsedRequest, RequestEcho
 from .response_store import ResponseStore, StoredResponse
-from .responses.response_builder import RequestEcho, ResponseBuilder, as_json
-from .run import GenerationRun
+from .run import CANCELLED, STOPPED, GenerationRun, deadline_exceeded
 from .settings import ServiceSettings
 
-Json = dict[str, Any]
-# Hears of what happens: a run, and its next event.
+# Called with every event of every request.
 Watcher = Callable[[GenerationRun, RunEvent], object]
 
-_LOOK_SECONDS = 0.05
+_POLL_SECONDS = 0.05
 
 _log = logging.getLogger(__name__)
 
 
 class RequestManager:
-    """Requests under way, and those that are over.
+    """Requests that wait or run, and those that are stored.
 
     Args:
-        watch: hears every event of every request.
+        watch: called with every event of every request.
     """
 
     def __init__(
         self,
         home: Home,
-        library: ResponseStore,
-        teller: GenerationRunner,
-        casting: AgentResolver,
+        store: ResponseStore,
+        runner: GenerationRunner,
+        resolver: AgentResolver,
         settings: ServiceSettings,
         watch: Watcher,
     ) -> None:
-        self._home, self._library, self._teller, self._casting = home, library, teller, casting
+        self._home, self._store, self._runner, self._resolver = home, store, runner, resolver
         self._deadline, self._watch = settings.deadline_seconds, watch
-        self.queue = AdmissionQueue(settings)
+        self.queue = AdmissionQueue(settings.running, settings.waiting, settings.per_key)
         self._runs: dict[str, GenerationRun] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._keys: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
+        self._key_locks: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
 
     def recover(self) -> int:
-        """Settle what a killed service left unfinished; how many requests that was."""
-        left = self._library.unsettled()
-        for kept in left:
-            asked = RequestEcho.of(kept.response)
-            self._teller.keep_interrupted(_interrupted(asked, kept))
-            answer = ResponseBuilder(asked)
-            answer.note(STOPPED)
-            self._library.settle(kept.id, as_json(answer), resumable=True)
-        return len(left)
+        """Mark the requests of a killed service as interrupted; how many there were."""
+        interrupted = self._store.unsettled()
+        for stored in interrupted:
+            self._runner.record_interrupted(_interrupted_request(stored))
+            self._store.settle(stored.id, STOPPED.status, dump_events([STOPPED]), resumable=True)
+        return len(interrupted)
 
     async def open(
-        self, wish: ParsedRequest, owner: str, key: str | None, body: str
-    ) -> "GenerationRun | StoredResponse":
-        """Begin to tell a wish; or what became of the same one, where it came under a key before.
+        self, parsed: ParsedRequest, owner: str, key: str | None, body_hash: str
+    ) -> GenerationRun:
+        """Start a request, or return the one that was sent earlier under the same key.
 
         Args:
-            key: the requester's own name for it (idempotency key).
-            body: hash of what was sent.
+            key: the client's idempotency key.
+            body_hash: of the request's body.
 
         Raises:
-            Refusal: there is no place for it, or the key stands for another request.
+            APIError: the queue is full, or the key belongs to another request.
         """
         if key is None:
-            return await self._begin(wish, owner, None, body)
-        async with self._keys.setdefault((owner, key), asyncio.Lock()):
-            return await self._joined(wish, owner, key, body)
+            return await self._start(parsed, owner, None, body_hash)
+        async with self._key_locks.setdefault((owner, key), asyncio.Lock()):
+            return await self._open_keyed(parsed.with_key(key), owner, key, body_hash)
 
-    def run(self, response_id: str, owner: str) -> GenerationRun | None:
-        """A request under way."""
-        run = self._runs.get(response_id)
-        return run if run and run.owner == owner else None
-
-    def kept(self, response_id: str, owner: str) -> StoredResponse | None:
-        """A request that is over."""
-        return self._library.get(response_id, owner)
-
-    def response(self, response_id: str, owner: str) -> Json | None:
-        """The Response of a request, over or not, without the bytes of pictures."""
-        if run := self.run(response_id, owner):
-            return as_json(run.answer())
-        kept = self.kept(response_id, owner)
-        return kept.response if kept else None
-
-    def retold(self, kept: StoredResponse) -> Iterator[RunEvent]:
-        """The events of a request that is over, as they came.
+    async def find(self, response_id: str, owner: str) -> GenerationRun | None:
+        """A request of an owner, whether it has ended or not.
 
         Raises:
-            BadImageError: one of its pictures is not there any more.
+            StorageError: the store cannot be read.
         """
-        record = kept.response["interleave"]
-        if record["versions"]:
-            yield RunStarted(record["versions"])
-        for event in stored_events(kept.response, self._home):
-            if isinstance(event, TrajectoryFailed) and record["status"] in (
-                "cancelled",
-                "interrupted",
-            ):
-                yield RunTerminated(record["status"], event.reason, resumable=False)
-            else:
-                yield event
+        if run := self._running(response_id, owner):
+            return run
+        stored = await asyncio.to_thread(self._store.get, response_id, owner)
+        if run := self._running(response_id, owner):  # it has been resumed meanwhile
+            return run
+        return GenerationRun.restore(stored, self._home.images) if stored else None
 
-    async def cancel(self, response_id: str, owner: str) -> bool:
-        """End a request, and wait until its work has stopped; False: it is not under way."""
-        run = self.run(response_id, owner)
-        if run is None:
-            return False
-        run.cancel(CANCELLED)
-        await run.settled.wait()
-        return True
+    async def cancel(self, response_id: str, owner: str) -> None:
+        """End a request if it waits or runs, and return when its work has stopped."""
+        if run := self._running(response_id, owner):
+            run.cancel(CANCELLED)
+            await run.settled.wait()
 
     async def delete(self, response_id: str, owner: str) -> bool:
-        """Forget a request, which is ended first; False: there is none."""
+        """Cancel a request and delete its content; False: the owner has no such request.
+
+        Raises:
+            StorageError: the store or the lake cannot be written.
+        """
         await self.cancel(response_id, owner)
-        kept = await asyncio.to_thread(self._library.get, response_id, owner)
-        if kept is None:
+        stored = await asyncio.to_thread(self._store.get, response_id, owner)
+        if stored is None:
             return False
-        await self._teller.erase(RequestEcho.of(kept.response).generation_id)
-        await self._teller.flush()
-        return await asyncio.to_thread(self._library.delete, response_id, owner)
+        await self._runner.erase(stored.request["generation_id"])
+        await self._runner.flush()
+        return await asyncio.to_thread(self._store.delete, response_id, owner)
 
     async def close(self, grace_seconds: float, hurry: Callable[[], bool]) -> None:
-        """Take nothing more; let what is under way finish in time, else hand it back.
+        """Reject new requests, wait for the running ones, and interrupt those that are too slow.
 
         Args:
-            hurry: whether to stop waiting.
+            hurry: whether to stop waiting; asked again and again.
         """
         self.queue.closed = True
         loop = asyncio.get_running_loop()
-        until = loop.time() + grace_seconds
-        while self._runs and loop.time() < until and not hurry():
-            await asyncio.sleep(_LOOK_SECONDS)
-        left = list(self._runs.values())
-        for run in left:
+        deadline = loop.time() + grace_seconds
+        while self._runs and loop.time() < deadline and not hurry():
+            await asyncio.sleep(_POLL_SECONDS)
+        remaining = list(self._runs.values())
+        for run in remaining:
             run.cancel(STOPPED)
-        for run in left:
+        for run in remaining:
             await run.settled.wait()
 
-    async def _joined(
-        self, wish: ParsedRequest, owner: str, key: str, body: str
-    ) -> "GenerationRun | StoredResponse":
+    def _running(self, response_id: str, owner: str) -> GenerationRun | None:
+        run = self._runs.get(response_id)
+        return run if run and run.owner == owner else None
+
+    async def _open_keyed(
+        self, parsed: ParsedRequest, owner: str, key: str, body_hash: str
+    ) -> GenerationRun:
         running = next((r for r in self._runs.values() if (r.owner, r.key) == (owner, key)), None)
-        if running and running.ending is None and running.cut is None:
-            _check_same(running.body, body)
+        if running and running.ending is None and running.termination is None:
+            _check_same_body(running.body_hash, body_hash)
             return running
         if running:
             await running.settled.wait()
-        kept = await asyncio.to_thread(self._library.keyed, owner, key)
-        if kept is None:
-            return await self._begin(wish, owner, key, body)
-        _check_same(kept.body, body)
-        if not kept.resumable:
-            return kept
-        record = kept.response["interleave"]
-        again = wish.named(record["generation_id"], kept.response["created_at"])
-        return await self._begin(again, owner, key, body)
+        stored = await asyncio.to_thread(self._store.by_key, owner, key)
+        if stored is None:
+            return await self._start(parsed, owner, key, body_hash)
+        _check_same_body(stored.body_hash, body_hash)
+        if not stored.resumable:
+            return GenerationRun.restore(stored, self._home.images)
+        resumed = parsed.resume(RequestEcho(**stored.request))
+        return await self._start(resumed, owner, key, body_hash)
 
-    async def _begin(
-        self, wish: ParsedRequest, owner: str, key: str | None, body: str
+    async def _start(
+        self, parsed: ParsedRequest, owner: str, key: str | None, body_hash: str
     ) -> GenerationRun:
-        run = GenerationRun(wish.under(key), owner, key, body)
-        place = ExitStack()
-        place.enter_context(self.queue.place(owner))
+        run = GenerationRun(parsed.echo, owner, parsed.background, key, body_hash)
+        admission = ExitStack()
+        admission.enter_context(self.queue.admit(owner))
         self._runs[run.id] = run
         try:
-            await asyncio.to_thread(self._library.begin, _stored(run))
+            await asyncio.to_thread(self._store.begin, _stored_response(run))
         except BaseException:
-            self._forget(run, place)
+            self._remove(run, admission)
             raise
-        task = asyncio.create_task(self._work(run, place))
+        task = asyncio.create_task(self._work(run, parsed, admission))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return run
 
-    async def _work(self, run: GenerationRun, place: ExitStack) -> None:
-        """From its place in the queue to its place in the library."""
+    async def _work(self, run: GenerationRun, parsed: ParsedRequest, admission: ExitStack) -> None:
+        """From the queue to the store."""
         try:
-            run.begin()
-            await self._tell(run)
+            run.attach_task()
+            await self._wait_and_generate(run, parsed.generation)
         except asyncio.CancelledError:
-            self._note(run, run.cut or STOPPED)
+            self._note(run, run.termination or STOPPED)
         finally:
-            await _whatever_comes(partial(self._settle, run))
-            self._forget(run, place)
+            await _finish_despite_cancellation(partial(self._settle, run, parsed.store))
+            self._remove(run, admission)
 
-    async def _tell(self, run: GenerationRun) -> None:
+    async def _wait_and_generate(self, run: GenerationRun, request: GenerationRequest) -> None:
         try:
-            async with asyncio.timeout(self._deadline), self.queue.turn():
-                if cast := await self._cast(run):
-                    await self._told(run, cast)
+            async with asyncio.timeout(self._deadline), self.queue.slot():
+                if roles := await self._resolve_roles(run, request):
+                    await self._generate(run, request, roles)
         except TimeoutError:
             self._note(run, deadline_exceeded(self._deadline))
         except FoundryError as error:
             self._note(run, TrajectoryFailed(summarize_error(error), refused=False))
         except Exception:
-            _log.exception("request %s met a bug", run.id)
-            self._note(
-                run, TrajectoryFailed("something went wrong here; the log says what", refused=False)
-            )
+            _log.exception("unexpected error in request %s", run.id)
+            self._note(run, BUG)
 
-    async def _cast(self, run: GenerationRun) -> ResolvedRoles | None:
-        """The players; None: the request asks for what is not to be had."""
-        story = run.wish.story
+    async def _resolve_roles(
+        self, run: GenerationRun, request: GenerationRequest
+    ) -> ResolvedRoles | None:
+        """The roles; None: the request asks for something that is not available here."""
         try:
-            cast = await self._casting.cast(story.critic)
-            check_conditioning(story.rules, cast.roles.generator)
+            roles = await self._resolver.resolve(request.critic)
+            check_conditioning(request.options, roles.roles.generator)
         except FoundryError as error:
-            if story.critic is None and story.rules.conditioning == "last":
+            if request.critic is None and request.options.conditioning == "last":
                 raise
             self._note(run, TrajectoryFailed(summarize_error(error), refused=True))
             return None
-        return cast
+        return roles
 
-    async def _told(self, run: GenerationRun, cast: ResolvedRoles) -> None:
-        self._note(run, RunStarted(cast.names))
-        async with aclosing(self._teller.tell(run.wish.story, cast)) as events:
+    async def _generate(
+        self, run: GenerationRun, request: GenerationRequest, roles: ResolvedRoles
+    ) -> None:
+        self._note(run, RunStarted(roles.names))
+        async with aclosing(self._runner.run(request, roles)) as events:
             async for event in events:
                 self._note(run, event)
 
@@ -254,63 +224,72 @@ class RequestManager:
             run.note(event)
             self._watch(run, event)
 
-    async def _settle(self, run: GenerationRun) -> None:
+    async def _settle(self, run: GenerationRun, store: bool) -> None:
+        """Store the response, or delete what must not be stored."""
+        resumable = _is_resumable(run)
         try:
-            ending = run.ending
-            resumable = ending is not None and is_resumable(ending)
-            if run.wish.store or resumable:
-                response = as_json(run.answer())
-                await asyncio.to_thread(self._library.settle, run.id, response, resumable)
+            if store or resumable:
+                status, log = run.build_response().status, dump_events(run.events)
+                await asyncio.to_thread(self._store.settle, run.id, status, log, resumable)
             else:
-                await asyncio.to_thread(self._library.delete, run.id, run.owner)
-                await self._teller.erase(run.wish.story.generation_id)
+                await asyncio.to_thread(self._store.delete, run.id, run.owner)
+                await self._runner.erase(run.request.generation_id)
         except FoundryError as error:
-            _log.error("response %s could not be kept: %s", run.id, error)
+            _log.error("response %s could not be stored: %s", run.id, error)
 
-    def _forget(self, run: GenerationRun, place: ExitStack) -> None:
-        place.close()
+    def _remove(self, run: GenerationRun, admission: ExitStack) -> None:
+        admission.close()
         self._runs.pop(run.id, None)
         run.settled.set()
 
 
-def _interrupted(asked: RequestEcho, kept: StoredResponse) -> InterruptedRequest:
+def _is_resumable(run: GenerationRun) -> bool:
+    """Whether another run may get further."""
+    match run.ending:
+        case RunTerminated(resumable=resumable):
+            return resumable
+        case TrajectoryFailed(refused=refused):
+            return not refused
+    return False
+
+
+def _interrupted_request(stored: StoredResponse) -> InterruptedRequest:
+    request = RequestEcho(**stored.request)
     return InterruptedRequest(
-        asked.generation_id,
-        asked.text,
-        asked.given,
-        GenerationOptions.model_validate(asked.rules),
+        request.generation_id,
+        request.text,
+        tuple(request.input_images),
+        GenerationOptions.model_validate(request.options),
         "service",
-        kept.key,
-        datetime.fromtimestamp(kept.created_at, UTC),
+        stored.key,
+        datetime.fromtimestamp(stored.created_at, UTC),
     )
 
 
-def _stored(run: GenerationRun) -> StoredResponse:
-    """As it is kept while it runs."""
-    response = as_json(run.answer())
+def _stored_response(run: GenerationRun) -> StoredResponse:
+    """The row of a request that has not ended."""
     return StoredResponse(
         run.id,
         run.owner,
-        run.wish.story.text,
-        response["status"],
-        response,
-        response["created_at"],
-        run.key,
-        run.body,
+        run.request.text,
+        "queued",
+        asdict(run.request),
+        created_at=run.request.fields["created_at"],
+        key=run.key,
+        body_hash=run.body_hash,
     )
 
 
-def _check_same(before: str | None, body: str) -> None:
-    if before != body:
+def _check_same_body(earlier: str | None, body_hash: str) -> None:
+    if earlier != body_hash:
         raise APIError(
             HTTPStatus.UNPROCESSABLE_ENTITY,
-            "this Idempotency-Key stands for another request; use a new one",
+            "this Idempotency-Key belongs to another request; use a new one",
             "idempotency_key_reused",
         )
 
 
-async def _whatever_comes(work: Callable[[], Awaitable[None]]) -> None:
-    """Finish even when cancelled meanwhile."""
+async def _finish_despite_cancellation(work: Callable[[], Awaitable[None]]) -> None:
     task = asyncio.ensure_future(work())
     while not task.done():
         with suppress(asyncio.CancelledError):

@@ -1,161 +1,132 @@
-"""From a request's body to a story to be told."""
+"""From a request's content to a `GenerationRequest`, and what its response repeats of it."""
 
-import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from http import HTTPStatus
 from typing import Any
 
-from schemas import BadImageError
-from warehouse import EncodedImage, Home
+from warehouse import EncodedImage
 
-from ..generation.requests import GenerationOptions, GenerationRequest
-from ..http.errors import APIError, bad_request
+from ..generation.requests import GenerationRequest
+from ..http.errors import bad_request
 from ..settings import LoopSettings
-from .chat.protocol import ChatRequest
-from .content import ConversationTurn, ImageRef, composed, current_turn
 from .image_inputs import load_images
-from .request_options import MODELS, RequestOptions
-from .responses.protocol import ResponsesRequest
-from .responses.response_builder import RequestEcho
+from .protocol import (
+    ConversationTurn,
+    ImageRef,
+    RequestOptions,
+    compose_text,
+    critic_of,
+    current_turn,
+)
 from .settings import RequestLimits
 
 Json = dict[str, Any]
-# A Response by its id, if there is one of the one who asks.
-Find = Callable[[str], Json | None]
+
+RESPONSE_PREFIX = "resp_"
+
+
+@dataclass(frozen=True)
+class RequestEcho:
+    """What a response repeats of its request; stored as JSON with the response.
+
+    Args:
+        input_images: sha256 of the images given with the request.
+        options: its `GenerationOptions`.
+        fields: fields of the API's request that its response repeats.
+    """
+
+    generation_id: str
+    text: str
+    input_images: Sequence[str]
+    options: Json
+    fields: Json
+
+    @property
+    def response_id(self) -> str:
+        return f"{RESPONSE_PREFIX}{self.generation_id}"
+
+    def message_id(self, step_number: int) -> str:
+        return f"msg_{self.generation_id}_{step_number}"
+
+    def image_id(self, step_number: int) -> str:
+        return f"ig_{self.generation_id}_{step_number}"
 
 
 @dataclass(frozen=True)
 class ParsedRequest:
-    """A request, checked.
+    """A valid request.
 
     Args:
-        background: it goes on when nobody listens.
-        store: it is kept when it is over.
+        fields: see `RequestEcho`.
+        background: it continues when the client disconnects.
+        store: its response is stored when it has ended.
     """
 
-    story: GenerationRequest
-    echoed: Json
+    generation: GenerationRequest
+    fields: Json
     background: bool = False
     store: bool = True
 
     @property
-    def asked(self) -> RequestEcho:
-        """What its Response says of it."""
-        story = self.story
-        given = tuple(picture.sha256 for picture in story.pictures)
-        rules = story.rules.model_dump()
-        return RequestEcho(story.generation_id, story.text, given, rules, self.echoed)
+    def echo(self) -> RequestEcho:
+        generation = self.generation
+        return RequestEcho(
+            generation.generation_id,
+            generation.text,
+            tuple(image.sha256 for image in generation.images),
+            generation.options.model_dump(),
+            self.fields,
+        )
 
-    def under(self, key: str | None) -> "ParsedRequest":
-        """The same wish under the requester's own name for it."""
-        return replace(self, story=replace(self.story, key=key))
+    def with_key(self, key: str) -> "ParsedRequest":
+        """The same request with the client's idempotency key."""
+        return replace(self, generation=replace(self.generation, key=key))
 
-    def named(self, generation_id: str, created_at: float) -> "ParsedRequest":
-        """The same wish as a request that was begun before."""
-        story = replace(self.story, generation_id=generation_id)
-        return replace(self, story=story, echoed=self.echoed | {"created_at": created_at})
+    def resume(self, earlier: RequestEcho) -> "ParsedRequest":
+        """The same request, to continue an earlier one."""
+        generation = replace(self.generation, generation_id=earlier.generation_id)
+        fields = self.fields | {"created_at": earlier.fields["created_at"]}
+        return replace(self, generation=generation, fields=fields)
 
 
 class RequestParser:
-    """Reads requests by the rules of a profile and the limits of a service."""
+    """Checks requests against a service's limits and fills in a profile's defaults."""
 
-    def __init__(self, home: Home, usual: LoopSettings, limits: RequestLimits) -> None:
-        self._home, self._usual, self._limits = home, usual, limits
+    def __init__(self, defaults: LoopSettings, limits: RequestLimits) -> None:
+        self._defaults, self._limits = defaults, limits
 
-    async def of_responses(self, asked: ResponsesRequest, find: Find, now: int) -> ParsedRequest:
-        """A wish for a Response.
+    async def parse(
+        self,
+        turns: Sequence[ConversationTurn],
+        model: str | None,
+        options: RequestOptions,
+        param: str,
+        previous_images: tuple[EncodedImage, ...] = (),
+    ) -> GenerationRequest:
+        """The request of a conversation.
+
+        Args:
+            param: the API's field that has the conversation, for error messages.
+            previous_images: of the response that the request continues.
 
         Raises:
-            Refusal: it cannot be fulfilled.
+            APIError: the model is unknown, the text is empty or too long, an option exceeds a
+                limit, or an image is unusable.
         """
-        if asked.background and asked.store is False:
-            raise bad_request("what runs in the background has to be stored", "store")
-        previous = asked.previous_response_id
-        before = () if previous is None else await self._before(previous, find)
-        settings = asked.interleave or RequestOptions()
-        story = await self._story(asked.turns(), before, asked.model, settings, "input")
-        echoed = {
-            "created_at": now,
-            "model": asked.model or next(iter(MODELS)),
-            "background": bool(asked.background),
-            "instructions": asked.instructions,
-            "metadata": asked.metadata or {},
-            "previous_response_id": previous,
-            "store": asked.store is not False,
-        }
-        return ParsedRequest(story, echoed, bool(asked.background), asked.store is not False)
-
-    async def of_chat(self, asked: ChatRequest, now: int) -> ParsedRequest:
-        """A wish for a chat's next message; `of_responses` says the rest."""
-        settings = asked.interleave or RequestOptions()
-        if asked.seed is not None and settings.seed is None:
-            settings = settings.model_copy(update={"seed": asked.seed})
-        story = await self._story(asked.turns(), (), asked.model, settings, "messages")
-        echoed = {
-            "created_at": now,
-            "model": asked.model or next(iter(MODELS)),
-            "background": False,
-            "metadata": asked.metadata or {},
-        }
-        return ParsedRequest(story, echoed)
-
-    async def _story(
-        self,
-        turns: list[ConversationTurn],
-        before: tuple[EncodedImage, ...],
-        model: str | None,
-        settings: RequestOptions,
-        param: str,
-    ) -> GenerationRequest:
         critic = critic_of(model)
-        rules: GenerationOptions = settings.rules(self._usual, self._limits)
-        pieces = current_turn(turns)
-        text = composed(pieces, len(before))
-        if not any(isinstance(piece, str) and piece.strip() for piece in pieces):
-            raise bad_request("say what to tell: there are no words in it", param)
+        generation_options = options.generation_options(self._defaults, self._limits)
+        content = current_turn(turns)
+        text = compose_text(content, len(previous_images))
+        if not any(isinstance(part, str) and part.strip() for part in content):
+            raise bad_request("the request has no words: describe what you want to see", param)
         if len(text) > self._limits.text:
             raise bad_request(
-                f"the text has {len(text)} characters; at most {self._limits.text} are taken",
+                f"the text has {len(text)} characters; at most {self._limits.text} are allowed",
                 param,
                 "string_above_max_length",
             )
-        sights = [piece for piece in pieces if isinstance(piece, ImageRef)]
-        pictures = (*before, *await load_images(sights, self._limits))
-        return GenerationRequest(text, pictures, rules, settings.critic or critic, "service")
-
-    async def _before(self, response_id: str, find: Find) -> tuple[EncodedImage, ...]:
-        """The last picture of an earlier story; none where it was words alone."""
-        response = find(response_id)
-        if response is None:
-            raise bad_request(
-                f"there is no response {response_id}",
-                "previous_response_id",
-                "previous_response_not_found",
-            )
-        if response["status"] in ("queued", "in_progress"):
-            raise bad_request(f"{response_id} is not over yet", "previous_response_id")
-        steps = response["interleave"]["steps"]
-        return await asyncio.to_thread(self._last_picture, steps)
-
-    def _last_picture(self, steps: list[Mapping[str, Any]]) -> tuple[EncodedImage, ...]:
-        names = [step["picture"] for step in steps if step["picture"]]
-        try:
-            return tuple(map(self._home.images.get, names[-1:]))
-        except BadImageError:
-            message = "its last picture is not there any more"
-            raise bad_request(message, "previous_response_id") from None
-
-
-def critic_of(model: str | None) -> str | None:
-    """The critic that a model's name means.
-
-    Raises:
-        Refusal: no model has that name.
-    """
-    name = model or next(iter(MODELS))
-    if name not in MODELS:
-        known = ", ".join(MODELS)
-        message = f"no model {name} here: there are {known}"
-        raise APIError(HTTPStatus.NOT_FOUND, message, "model_not_found", "model")
-    return MODELS[name]
+        refs = [part for part in content if isinstance(part, ImageRef)]
+        images = (*previous_images, *await load_images(refs, self._limits))
+        return GenerationRequest(
+            text, images, generation_options, options.critic or critic, "service"
+        )

@@ -1,23 +1,25 @@
-"""Earlier requests and what came of them: one SQLite file below the home.
+"""Requests and the events of their generations: one SQLite file below the home.
 
-It holds no picture bytes, only their names in `home.images`. Whatever moment the process dies at,
-what was begun and what was settled is there; what was neither settled nor is running any more was
-interrupted.
+Images are stored by sha256 in `home.images`. A row is written when a request begins and when it is
+settled; after a kill, rows that are not settled are those that were interrupted.
 """
 
+import sqlite3
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
 import orjson
 
 from warehouse import Home
 from warehouse.sqlite_file import SqliteFile
 
-_COLUMNS = "id, owner, created_at, text, status, response, key, body, resumable"
-_MIGRATIONS = (
-    """
+from .legacy_responses import convert_response
+
+_COLUMNS = "id, owner, created_at, text, status, request, events, key, body, resumable"
+# Version 1, which stored the Response as it was sent.
+_CREATE_TABLE = """
     CREATE TABLE IF NOT EXISTS responses (
         id TEXT PRIMARY KEY,
         owner TEXT NOT NULL,
@@ -33,38 +35,39 @@ _MIGRATIONS = (
     );
     CREATE INDEX IF NOT EXISTS newest ON responses (owner, created_at);
     CREATE UNIQUE INDEX IF NOT EXISTS keyed ON responses (owner, key) WHERE key IS NOT NULL;
-    """,
-)
+"""
 
 
 @dataclass(frozen=True)
 class StoredResponse:
-    """A request and its response.
+    """A request and what came of it.
 
     Args:
-        owner: id of who asked, derived from the API key; empty where none is needed.
+        owner: id of the client's API key; empty where none is needed.
+        text: the request's text.
+        status: of the generation, such as `complete`; `queued` until the request is settled.
+        request: its `RequestEcho` as JSON.
+        events: the log of its generation; empty until the request is settled.
         created_at: seconds since 1970.
-        text: what was asked for.
-        status: the Response's own, such as `in_progress` or `completed`.
-        response: the Response as JSON, without the bytes of pictures.
-        key: the requester's own name for it (idempotency key).
-        body: hash of what was sent under that key.
-        resumable: the same request under the same key goes on with it.
+        key: the client's idempotency key.
+        body_hash: of the body that was sent under that key.
+        resumable: the same request under the same key continues it.
     """
 
     id: str
     owner: str
     text: str
     status: str
-    response: dict[str, Any]
+    request: dict[str, Any]
+    events: bytes = b""
     created_at: float = field(default_factory=time.time)
     key: str | None = None
-    body: str | None = None
+    body_hash: str | None = None
     resumable: bool = False
 
 
 class ResponseStore:
-    """Every request of a home's service; safe to use from several threads.
+    """The requests of a home's service; safe to use from several threads.
 
     Args:
         home: the file is `service/library.sqlite` in its local folder.
@@ -74,86 +77,109 @@ class ResponseStore:
     """
 
     def __init__(self, home: Home) -> None:
+        def store_events(connection: sqlite3.Connection) -> None:
+            _replace_responses_by_events(connection, home)
+
         path = home.local / "service" / "library.sqlite"
-        self._file = SqliteFile(path, _MIGRATIONS, fast_commits=True)
+        self._file = SqliteFile(path, (_CREATE_TABLE, store_events), fast_commits=True)
         with self._file.transaction():
-            pass  # a file that cannot be used is found before the first request
+            pass  # creates or converts the file, or raises before the first request
 
     def get(self, response_id: str, owner: str) -> StoredResponse | None:
-        """A response, if there is one of that owner."""
-        return self._one("id = ? AND owner = ?", response_id, owner)
+        """A response of an owner."""
+        return self._select_one("id = ? AND owner = ?", response_id, owner)
 
-    def keyed(self, owner: str, key: str) -> StoredResponse | None:
-        """The response that an owner asked for under a key of their own."""
-        return self._one("owner = ? AND key = ?", owner, key)
+    def by_key(self, owner: str, key: str) -> StoredResponse | None:
+        """The response to an owner's request with an idempotency key."""
+        return self._select_one("owner = ? AND key = ?", owner, key)
 
     def search(
         self, owner: str, words: str = "", limit: int = 20, offset: int = 0
     ) -> list[StoredResponse]:
-        """An owner's responses whose request has all of these words, newest first."""
-        looked_for = words.casefold().split()
-        condition = " AND ".join(["owner = ?", *["instr(words, ?) > 0"] * len(looked_for)])
-        return self._all(
+        """An owner's responses whose request contains all words, newest first."""
+        terms = words.casefold().split()
+        condition = " AND ".join(["owner = ?", *["instr(words, ?) > 0"] * len(terms)])
+        return self._select(
             f"{condition} ORDER BY created_at DESC, id LIMIT ? OFFSET ?",
-            *(owner, *looked_for, limit, offset),
+            *(owner, *terms, limit, offset),
         )
 
-    def begin(self, kept: StoredResponse) -> None:
-        """Take in a request that is about to run, or runs again."""
-        values = (*_values(kept), kept.text.casefold(), 0)
-        self._write(
+    def begin(self, stored: StoredResponse) -> None:
+        """Add a request that is about to run, or to run again."""
+        values = (*_values(stored), stored.text.casefold(), 0)
+        self._execute(
             f"INSERT OR REPLACE INTO responses ({_COLUMNS}, words, settled) "
             f"VALUES ({', '.join('?' * len(values))})",
             values,
         )
 
-    def settle(
-        self, response_id: str, response: Mapping[str, Any], resumable: bool = False
-    ) -> None:
-        """Take in how a request ended."""
-        self._write(
-            "UPDATE responses SET status = ?, response = ?, resumable = ?, settled = 1 "
-            "WHERE id = ?",
-            (response["status"], orjson.dumps(response), resumable, response_id),
+    def settle(self, response_id: str, status: str, events: bytes, resumable: bool = False) -> None:
+        """Store how a request ended."""
+        self._execute(
+            "UPDATE responses SET status = ?, events = ?, resumable = ?, settled = 1 WHERE id = ?",
+            (status, events, resumable, response_id),
         )
 
     def delete(self, response_id: str, owner: str) -> bool:
-        """Forget a response; False: there is none of that owner."""
-        condition = "DELETE FROM responses WHERE id = ? AND owner = ?"
-        return self._write(condition, (response_id, owner)) > 0
+        """Delete a response; False: the owner has no such response."""
+        statement = "DELETE FROM responses WHERE id = ? AND owner = ?"
+        return self._execute(statement, (response_id, owner)) > 0
 
     def unsettled(self) -> list[StoredResponse]:
-        """What was begun and has not ended; after a restart, what was interrupted."""
-        return self._all("settled = 0 ORDER BY created_at")
+        """Requests that were begun and not settled, oldest first."""
+        return self._select("settled = 0 ORDER BY created_at")
 
     def close(self) -> None:
-        """No method may be called after this."""
+        """Close the file; no method may be called afterwards."""
         self._file.close()
 
-    def _one(self, condition: str, *values: object) -> StoredResponse | None:
-        return next(iter(self._all(condition, *values)), None)
+    def _select_one(self, condition: str, *values: object) -> StoredResponse | None:
+        return next(iter(self._select(condition, *values)), None)
 
-    def _all(self, condition: str, *values: object) -> list[StoredResponse]:
+    def _select(self, condition: str, *values: object) -> list[StoredResponse]:
         query = f"SELECT {_COLUMNS} FROM responses WHERE {condition}"
         with self._file.transaction() as connection:
-            return [_stored(row) for row in connection.execute(query, values)]
+            return [_from_row(row) for row in connection.execute(query, values)]
 
-    def _write(self, statement: str, values: Sequence[object]) -> int:
-        """How many rows it changed."""
+    def _execute(self, statement: str, values: Sequence[object]) -> int:
+        """Number of rows that it changed."""
         with self._file.transaction() as connection:
             return connection.execute(statement, values).rowcount
 
 
-def _values(kept: StoredResponse) -> tuple[object, ...]:
+def _replace_responses_by_events(connection: sqlite3.Connection, home: Home) -> None:
+    """From version 1 to 2."""
+    connection.execute("ALTER TABLE responses ADD COLUMN request BLOB")
+    connection.execute("ALTER TABLE responses ADD COLUMN events BLOB")
+    for (name,) in connection.execute("SELECT id FROM responses").fetchall():
+        query = "SELECT response FROM responses WHERE id = ?"
+        response = orjson.loads(connection.execute(query, (name,)).fetchone()[0])
+        converted = convert_response(response, home.images)
+        connection.execute(
+            "UPDATE responses SET status = ?, request = ?, events = ? WHERE id = ?",
+            (converted.status, orjson.dumps(converted.request), converted.events, name),
+        )
+    connection.execute("ALTER TABLE responses DROP COLUMN response")
+
+
+def _values(stored: StoredResponse) -> tuple[object, ...]:
     """In the order of `_COLUMNS`."""
-    response = orjson.dumps(kept.response)
-    what = (kept.id, kept.owner, kept.created_at, kept.text, kept.status, response)
-    return (*what, kept.key, kept.body, kept.resumable)
+    owner = (stored.id, stored.owner, stored.created_at, stored.text, stored.status)
+    content = (orjson.dumps(stored.request), stored.events)
+    return (*owner, *content, stored.key, stored.body_hash, stored.resumable)
 
 
-def _stored(row: tuple[Any, ...]) -> StoredResponse:
-    response_id, owner, created_at, text, status, response, key, body, resumable = row
-    parsed = cast(dict[str, Any], orjson.loads(response))
+def _from_row(row: tuple[Any, ...]) -> StoredResponse:
+    name, owner, created_at, text, status, request, events, key, body_hash, resumable = row
     return StoredResponse(
-        response_id, owner, text, status, parsed, created_at, key, body, bool(resumable)
+        id=name,
+        owner=owner,
+        text=text,
+        status=status,
+        request=orjson.loads(request),
+        events=events,
+        created_at=created_at,
+        key=key,
+        body_hash=body_hash,
+        resumable=bool(resumable),
     )

@@ -1,109 +1,175 @@
-"""A request under way: it keeps its events for whoever listens, from the first one on."""
+"""A generation as the service sees it: its request, its events so far, and who follows them."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from http import HTTPStatus
 from time import monotonic
 
-from ..events import TrajectoryFailed, TrajectoryFinished
-from .lifecycle import ABANDONED, Ending, RunEvent, RunTerminated
-from .request_parsing import ParsedRequest
+from warehouse import ImageStore
+
+from ..events import ImageGenerated, TrajectoryFailed
+from ..generation.event_log import Ending, RunEvent, RunTerminated, load_events
+from ..http.errors import APIError
+from .request_parsing import RequestEcho
+from .response_store import StoredResponse
 from .responses.response_builder import ResponseBuilder
+
+CANCELLED = RunTerminated("cancelled", "it was cancelled", resumable=False)
+ABANDONED = RunTerminated("cancelled", "the client disconnected")
+STOPPED = RunTerminated("interrupted", "the service was stopped before it was finished")
+
+_RETRY_SECONDS = 5
+
+
+def deadline_exceeded(seconds: float) -> RunTerminated:
+    """The ending of a generation that took longer than `seconds`."""
+    return RunTerminated("interrupted", f"it was not finished in {seconds:g} seconds")
 
 
 class GenerationRun:
-    """What has happened so far; several may follow it, each at their own pace.
+    """A generation that waits, runs or has ended; several clients may follow it.
 
-    Where it does not run in the background, it is cancelled when the last listener leaves.
+    Unless it runs in the background, it is cancelled when the last client stops following.
 
     Args:
-        key: the requester's own name for it.
-        body: hash of what was sent.
+        owner: id of the client's API key.
+        key: the client's idempotency key.
+        body_hash: of the request's body.
+
+    Attributes:
+        settled: set when its work has stopped and its response is stored.
+        termination: why it is being ended, before its task has stopped.
     """
 
-    def __init__(self, wish: ParsedRequest, owner: str, key: str | None, body: str) -> None:
-        self.wish, self.owner, self.key, self.body = wish, owner, key, body
-        self.asked = wish.asked
-        self.came_at, self.began = datetime.now(UTC), monotonic()
+    def __init__(
+        self,
+        request: RequestEcho,
+        owner: str = "",
+        background: bool = False,
+        key: str | None = None,
+        body_hash: str | None = None,
+    ) -> None:
+        self.request, self.owner, self.background = request, owner, background
+        self.key, self.body_hash = key, body_hash
+        self.received_at, self.start = datetime.now(UTC), monotonic()
         self.events: list[RunEvent] = []
         self.settled = asyncio.Event()
-        self._news = asyncio.Event()
-        self._listeners = 0
+        self.termination: RunTerminated | None = None
+        self._new_event = asyncio.Event()
+        self._followers = 0
         self._task: asyncio.Task[object] | None = None
-        self.cut: RunTerminated | None = None
+
+    @classmethod
+    def restore(cls, stored: StoredResponse, images: ImageStore) -> "GenerationRun":
+        """A stored generation, to which no event will be added.
+
+        Raises:
+            StorageError: its events cannot be read.
+        """
+        run = cls(RequestEcho(**stored.request), stored.owner)
+        run.events = load_events(stored.events, images)
+        run.settled.set()
+        return run
 
     @property
     def id(self) -> str:
-        return self.asked.response_id
+        """Id of its response."""
+        return self.request.response_id
 
     @property
     def ending(self) -> Ending | None:
         """The last event; None while there may be more."""
         last = self.events[-1] if self.events else None
-        return (
-            last
-            if isinstance(last, TrajectoryFinished | TrajectoryFailed | RunTerminated)
-            else None
-        )
+        return last if isinstance(last, Ending) else None
 
     def note(self, event: RunEvent) -> None:
-        """Keep the next event, and tell everybody; nothing comes after an ending."""
+        """Add the next event and wake the followers; nothing may follow an ending."""
         self.events.append(event)
-        self._news.set()
-        self._news = asyncio.Event()
+        self._new_event.set()
+        self._new_event = asyncio.Event()
 
-    async def follow(self, ping_seconds: float | None = None) -> AsyncIterator[RunEvent | None]:
-        """The events from the first to the last; None where there was no news for so long."""
+    async def follow(self) -> AsyncIterator[RunEvent]:
+        """The events from the first to the last, as they happen."""
         position = 0
         while True:
             while position < len(self.events):
                 yield self.events[position]
                 position += 1
-            if self.ending:
+            if self.ending or self.settled.is_set():
                 return
-            try:
-                await asyncio.wait_for(self._news.wait(), ping_seconds)
-            except TimeoutError:
-                yield None
+            await self._new_event.wait()
 
-    async def over(self) -> Ending:
-        """Its ending, once there is one."""
-        while self.ending is None:
-            await self._news.wait()
-        return self.ending
+    async def wait_ended(self) -> None:
+        """Return when it has ended.
 
-    def answer(self) -> ResponseBuilder:
-        """What it has come to."""
-        answer = ResponseBuilder(self.asked)
+        Raises:
+            APIError: there is no sequence; see `failure`.
+        """
+        async for _ in self.follow():
+            pass
+        if failure := self.failure():
+            raise failure
+
+    def failure(self) -> APIError | None:
+        """Its ending as an error; None: there is a sequence, or it was cancelled."""
+        reason = self.build_response().error
+        match self.ending:
+            case TrajectoryFailed(refused=True):
+                return APIError(HTTPStatus.BAD_REQUEST, reason, "invalid_prompt")
+            case TrajectoryFailed():
+                # Calls have been retried already: the client need not retry.
+                status = HTTPStatus.INTERNAL_SERVER_ERROR
+                return APIError(status, reason, "server_error", retry=False)
+            case RunTerminated(status="interrupted") as ending if ending == STOPPED:
+                status = HTTPStatus.SERVICE_UNAVAILABLE
+                return APIError(status, reason, "interrupted", retry_after=_RETRY_SECONDS)
+            case RunTerminated(status="interrupted"):
+                return APIError(HTTPStatus.GATEWAY_TIMEOUT, reason, "interrupted", retry=False)
+        return None
+
+    def build_response(self) -> ResponseBuilder:
+        """Its response so far."""
+        builder = ResponseBuilder(self.request)
         for event in self.events:
-            answer.note(event)
-        return answer
+            builder.note(event)
+        return builder
+
+    def load_images(self) -> None:
+        """Read the images of stored events, which are read when first used otherwise.
+
+        Raises:
+            BadImageError: one is missing or damaged.
+        """
+        for event in self.events:
+            if isinstance(event, ImageGenerated):
+                _ = event.image.data
 
     @contextmanager
-    def attended(self) -> Iterator[None]:
-        """While somebody listens."""
-        self._listeners += 1
+    def followed(self) -> Iterator[None]:
+        """A client follows it while the context is open."""
+        self._followers += 1
         try:
             yield
         finally:
-            self._listeners -= 1
-            if not self._listeners and not self.wish.background:
+            self._followers -= 1
+            if not self._followers and not self.background:
                 self.cancel(ABANDONED)
 
-    def begin(self) -> None:
-        """The task that tells it is this one.
+    def attach_task(self) -> None:
+        """Make the current task the one that `cancel` cancels.
 
         Raises:
-            CancelledError: it was cancelled before.
+            CancelledError: it has been cancelled already.
         """
         self._task = asyncio.current_task()
-        if self.cut:
+        if self.termination:
             raise asyncio.CancelledError
 
-    def cancel(self, why: RunTerminated) -> None:
-        """End it, unless it has ended; `settled` is set when its work has stopped."""
-        if self.ending is None and self.cut is None:
-            self.cut = why
+    def cancel(self, termination: RunTerminated) -> None:
+        """End it unless it has ended; its work has stopped when `settled` is set."""
+        if self.ending is None and self.termination is None:
+            self.termination = termination
             if self._task:
                 self._task.cancel()

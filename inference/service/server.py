@@ -14,10 +14,9 @@ from ..generation.agent_resolver import AgentResolver
 from ..http.auth import Keys, load_keys
 from ..http.server import HTTPServer, listening_socket, shutdown_signals
 from ..settings import Limits, LoopSettings
-from .app import make_app
+from .app import make_app, open_service
 from .logs import log_as_json
 from .request_manager import RequestManager
-from .service import open_service
 from .settings import ServiceSettings
 
 KEYS = "INTERLEAVE_SERVICE_KEYS"
@@ -65,7 +64,7 @@ async def _serve(
         agents as resolver,
         open_service(home, resolver, defaults, limits, settings) as service,
     ):
-        server = ServiceServer(make_app(service, keys), service.desk, settings)
+        server = ServiceServer(make_app(service, keys), service.manager, settings)
         report("ready")
         await server.serve(sockets=[listener])
         report("stopped")

@@ -1,7 +1,7 @@
 """What `POST /v1/chat/completions` takes.
 
-Pictures come and go as data URIs: in parts `image_url`, and in the Markdown of earlier answers
-(`![name](data:image/png;base64,...)`), which clients send back as they got them.
+Images are data URIs: in parts `image_url`, and in the Markdown of earlier answers
+(`![name](data:image/png;base64,...)`), which clients send back as they received them.
 """
 
 import re
@@ -9,41 +9,45 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from ..content import ConversationTurn, ImageRef, Piece, Role
-from ..request_options import RequestOptions
-from ..responses.protocol import Metadata
+from ..protocol import (
+    MAX_ITEMS,
+    ContentPart,
+    ConversationTurn,
+    ImageRef,
+    Metadata,
+    RequestOptions,
+    RequestPart,
+    Role,
+)
 
-_MOST_ITEMS = 1000
-# Bounded, so that no text makes it look at the same letters again and again.
-_PICTURE = re.compile(r"!\[[^\]\n]{0,300}\]\((data:image/[a-z]{1,10};base64,[A-Za-z0-9+/=]+)\)")
+# Bounded, so that matching takes linear time.
+_MARKDOWN_IMAGE = re.compile(
+    r"!\[[^\]\n]{0,300}\]\((data:image/[a-z]{1,10};base64,[A-Za-z0-9+/=]+)\)"
+)
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True, strict=True)
-
-
-class ImageAddress(_Part):
-    """Where a picture is: PNG, JPEG or WebP."""
+class ImageAddress(RequestPart):
+    """An image: PNG, JPEG or WebP."""
 
     url: str = Field(description="`data:image/png;base64,...`")
 
 
-class ChatText(_Part):
-    """Words."""
+class ChatText(RequestPart):
+    """Text."""
 
     type: Literal["text"]
     text: str
 
 
-class ChatImage(_Part):
-    """A picture."""
+class ChatImage(RequestPart):
+    """An image."""
 
     type: Literal["image_url"]
     image_url: ImageAddress
 
 
-class ChatRefusal(_Part):
-    """An earlier answer that was none."""
+class ChatRefusal(RequestPart):
+    """The refusal in an earlier answer."""
 
     type: Literal["refusal"]
     refusal: str
@@ -52,25 +56,25 @@ class ChatRefusal(_Part):
 ChatPart = Annotated[ChatText | ChatImage | ChatRefusal, Field(discriminator="type")]
 
 
-class ChatMessage(_Part):
-    """What a side says."""
+class ChatMessage(RequestPart):
+    """A message of the conversation."""
 
     role: Role
-    content: str | Annotated[list[ChatPart], Field(max_length=_MOST_ITEMS)] | None = None
+    content: str | Annotated[list[ChatPart], Field(max_length=MAX_ITEMS)] | None = None
 
 
-class StreamOptions(_Part):
-    """What a stream has beside the answer."""
+class StreamOptions(RequestPart):
+    """What a stream contains besides the message."""
 
     include_usage: bool | None = None
 
 
 class ChatRequest(BaseModel):
-    """A request for a story, as one more message of a conversation."""
+    """A request for the next message of a conversation."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
-    messages: list[ChatMessage] = Field(min_length=1, max_length=_MOST_ITEMS)
+    messages: list[ChatMessage] = Field(min_length=1, max_length=MAX_ITEMS)
     model: str | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
@@ -80,7 +84,7 @@ class ChatRequest(BaseModel):
     store: bool | None = None
     interleave: RequestOptions | None = None
 
-    # Taken, and of no meaning here.
+    # Accepted, without effect.
     frequency_penalty: float | None = None
     logit_bias: dict[str, Any] | None = None
     logprobs: bool | None = None
@@ -104,7 +108,7 @@ class ChatRequest(BaseModel):
     verbosity: str | None = None
 
     def turns(self) -> list[ConversationTurn]:
-        """What was said, in order."""
+        """The conversation, in order."""
         numbered = enumerate(self.messages)
         return [_turn(message, f"messages.{number}") for number, message in numbered]
 
@@ -113,25 +117,26 @@ def _turn(message: ChatMessage, param: str) -> ConversationTurn:
     if message.content is None:
         return ConversationTurn(message.role, ())
     if isinstance(message.content, str):
-        return ConversationTurn(message.role, tuple(_told(message.content, f"{param}.content")))
-    pieces: list[Piece] = []
+        content = _split_images(message.content, f"{param}.content")
+        return ConversationTurn(message.role, tuple(content))
+    parts: list[ContentPart] = []
     for number, part in enumerate(message.content):
-        pieces += _pieces(part, f"{param}.content.{number}")
-    return ConversationTurn(message.role, tuple(pieces))
+        parts += _content(part, f"{param}.content.{number}")
+    return ConversationTurn(message.role, tuple(parts))
 
 
-def _pieces(part: ChatText | ChatImage | ChatRefusal, param: str) -> list[Piece]:
+def _content(part: ChatText | ChatImage | ChatRefusal, param: str) -> list[ContentPart]:
     match part:
         case ChatImage(image_url=address):
             return [ImageRef(address.url, param)]
         case ChatText(text=text):
-            return _told(text, param)
+            return _split_images(text, param)
         case ChatRefusal(refusal=refusal):
             return [refusal]
 
 
-def _told(text: str, param: str) -> list[Piece]:
-    """A text's words and pictures, in order."""
-    split = _PICTURE.split(text)  # every second one is an address
-    pieces = [ImageRef(part, param) if odd % 2 else part for odd, part in enumerate(split)]
-    return [piece for piece in pieces if piece]
+def _split_images(text: str, param: str) -> list[ContentPart]:
+    """The words and images of Markdown, in order."""
+    split = _MARKDOWN_IMAGE.split(text)  # every second part is a data URI
+    parts = [ImageRef(part, param) if odd % 2 else part for odd, part in enumerate(split)]
+    return [part for part in parts if part]

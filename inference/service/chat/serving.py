@@ -1,92 +1,131 @@
-"""A story as the message of a chat: words in Markdown, pictures in it as data URIs."""
+"""What the endpoint of the chat API does: a generation as one message.
+
+Text is Markdown; images are data URIs in it.
+"""
 
 import base64
 import re
-from collections.abc import AsyncIterator, Iterable, Iterator
+import time
+from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
+from fastapi import Request, Response
+
 from ...events import StepAccepted, StepExhausted, StepStarted
+from ...generation.event_log import RunEvent
 from ...generation.generation_state import StepState
-from ...http.errors import APIError
-from ..error_mapping import problem_of
-from ..lifecycle import Ending, RunEvent
-from ..responses.response_builder import RequestEcho, ResponseBuilder
+from ..protocol import DEFAULT_MODEL, RequestOptions
+from ..request_parsing import ParsedRequest, RequestEcho
+from ..responses.response_builder import ResponseBuilder
+from ..run import GenerationRun
+from ..serving import JSON, GenerationServing, parse_body
 from ..sse import encode_event
+from .protocol import ChatRequest
 
 if TYPE_CHECKING:
     from openai.types import CompletionUsage
     from openai.types.chat import ChatCompletion
 
 Json = dict[str, Any]
-Finish = Literal["stop", "length"]
+FinishReason = Literal["stop", "length"]
 
 _DONE = b"data: [DONE]\n\n"
-_NOT_IN_NAMES = re.compile(r"[\[\]()\\\n]")
+_NOT_IN_ALT_TEXT = re.compile(r"[\[\]()\\\n]")
+_MAX_TITLE_LENGTH = 200
 
 
-def completion(asked: RequestEcho, events: Iterable[RunEvent]) -> "ChatCompletion":
-    """The whole message."""
+class ChatServing(GenerationServing):
+    """Creates chat completions."""
+
+    async def create(self, request: Request) -> Response:
+        """Start a request; answer with its stream, or with the message when it has ended."""
+        body = await self.read_body(request)
+        asked = await parse_body(body, ChatRequest)
+        run = await self.open(await self._parse(asked), request, body)
+        if asked.stream:
+            with_usage = bool(asked.stream_options and asked.stream_options.include_usage)
+            return await self.stream(run, _chunks(run, with_usage))
+        await self.wait_ended(run, request)
+        await self.load_images(run)
+        return Response(_completion(run).model_dump_json(exclude_unset=True), media_type=JSON)
+
+    async def _parse(self, request: ChatRequest) -> ParsedRequest:
+        options = request.interleave or RequestOptions()
+        if request.seed is not None and options.seed is None:
+            options = options.model_copy(update={"seed": request.seed})
+        generation = await self.parser.parse(request.turns(), request.model, options, "messages")
+        fields = {
+            "created_at": int(time.time()),
+            "model": request.model or DEFAULT_MODEL,
+            "background": False,
+            "metadata": request.metadata or {},
+        }
+        return ParsedRequest(generation, fields)
+
+
+def _completion(run: GenerationRun) -> "ChatCompletion":
+    """The message of a run that has ended."""
     from openai.types.chat import ChatCompletion, ChatCompletionMessage
     from openai.types.chat.chat_completion import Choice
 
-    answer = ResponseBuilder(asked)
-    pieces = [piece for event in events for piece in _pieces(answer, event)]
-    message = ChatCompletionMessage(role="assistant", content="".join(pieces).strip())
+    builder = ResponseBuilder(run.request)
+    parts = [part for event in run.events for part in _markdown(builder, event)]
+    message = ChatCompletionMessage(role="assistant", content="".join(parts).strip())
     return ChatCompletion(
-        id=_id(asked),
+        id=_id(run.request),
         object="chat.completion",
-        created=_created(asked),
-        model=asked.echoed["model"],
-        choices=[Choice(index=0, message=message, finish_reason=_finish(answer))],
-        usage=_usage(answer),
-        interleave=answer.record(),
+        created=_created(run.request),
+        model=run.request.fields["model"],
+        choices=[Choice(index=0, message=message, finish_reason=_finish_reason(builder))],
+        usage=_usage(builder),
+        interleave=builder.interleave(),
     )
 
 
-async def chunks(
-    asked: RequestEcho, events: AsyncIterator[RunEvent], with_usage: bool
-) -> AsyncIterator[bytes]:
-    """The message in parts, as the story is told; an error, if it cannot be, ends it."""
-    answer = ResponseBuilder(asked)
-    yield encode_event(_chunk(asked, {"role": "assistant", "content": ""}))
-    async for event in events:
-        for piece in _pieces(answer, event):
-            yield encode_event(_chunk(asked, {"content": piece}))
-        if isinstance(event, Ending) and (problem := problem_of(event, answer.reason)):
-            yield _broken(problem)
-            return
-    yield encode_event(_chunk(asked, {}, _finish(answer), interleave=answer.record()))
+async def _chunks(run: GenerationRun, with_usage: bool) -> AsyncIterator[bytes]:
+    """The message in parts, as they are generated; an error is the last one."""
+    request, builder = run.request, ResponseBuilder(run.request)
+    yield encode_event(_chunk(request, {"role": "assistant", "content": ""}))
+    async for event in run.follow():
+        for part in _markdown(builder, event):
+            yield encode_event(_chunk(request, {"content": part}))
+    if failure := run.failure():
+        yield encode_event({"error": failure.error})
+        return
+    finish = _finish_reason(builder)
+    yield encode_event(_chunk(request, {}, finish, interleave=builder.interleave()))
     if with_usage:
-        usage = _usage(answer)
-        yield encode_event(_chunk(asked, None, usage=usage.model_dump() if usage else None))
+        usage = _usage(builder)
+        yield encode_event(_chunk(request, None, usage=usage.model_dump() if usage else None))
     yield _DONE
 
 
-def _pieces(answer: ResponseBuilder, event: RunEvent) -> Iterator[str]:
+def _markdown(builder: ResponseBuilder, event: RunEvent) -> Iterator[str]:
     """What the next event adds to the message."""
-    answer.note(event)
+    builder.note(event)
     match event:
         case StepStarted():
-            yield f"{_words(answer.story.steps[-1])}\n\n"
+            yield f"{_step_text(builder.state.steps[-1])}\n\n"
         case StepAccepted(chosen=chosen) | StepExhausted(chosen=chosen):
             if chosen:
-                told = answer.story.steps[-1]
-                picture = base64.b64encode(chosen.draw.image.data).decode()
-                mime = chosen.draw.image.mime
-                yield f"![{_name(told)}](data:{mime};base64,{picture})\n\n"
+                image = chosen.draw.image
+                data = base64.b64encode(image.data).decode()
+                title = _title(builder.state.steps[-1])
+                yield f"![{title}](data:{image.mime};base64,{data})\n\n"
 
 
-def _words(told: StepState) -> str:
-    title = f"**{_name(told)}**"
-    return f"{title}\n\n{told.words}" if told.words else title
+def _step_text(step: StepState) -> str:
+    title = f"**{_title(step)}**"
+    return f"{title}\n\n{step.text}" if step.text else title
 
 
-def _name(told: StepState) -> str:
-    return " ".join(_NOT_IN_NAMES.sub(" ", told.step.step_name).split())[:200] or "Picture"
+def _title(step: StepState) -> str:
+    title = " ".join(_NOT_IN_ALT_TEXT.sub(" ", step.step.step_name).split())
+    return title[:_MAX_TITLE_LENGTH] or "Picture"
 
 
 def _chunk(
-    asked: RequestEcho, delta: Json | None, finish: Finish | None = None, **more: object
+    request: RequestEcho, delta: Json | None, finish: FinishReason | None = None, **more: object
 ) -> Json:
     from openai.types.chat import ChatCompletionChunk
     from openai.types.chat.chat_completion_chunk import Choice, ChoiceDelta
@@ -95,36 +134,32 @@ def _chunk(
         [] if delta is None else [Choice(index=0, delta=ChoiceDelta(**delta), finish_reason=finish)]
     )
     chunk = ChatCompletionChunk(
-        id=_id(asked),
+        id=_id(request),
         object="chat.completion.chunk",
-        created=_created(asked),
-        model=asked.echoed["model"],
+        created=_created(request),
+        model=request.fields["model"],
         choices=choices,
     )
     return chunk.model_dump(mode="json", exclude_unset=True) | more
 
 
-def _broken(problem: APIError) -> bytes:
-    return encode_event({"error": problem.error})
+def _id(request: RequestEcho) -> str:
+    return f"chatcmpl-{request.generation_id}"
 
 
-def _id(asked: RequestEcho) -> str:
-    return f"chatcmpl-{asked.generation_id}"
+def _created(request: RequestEcho) -> int:
+    return int(request.fields["created_at"])
 
 
-def _created(asked: RequestEcho) -> int:
-    return int(asked.echoed["created_at"])
+def _finish_reason(builder: ResponseBuilder) -> FinishReason:
+    """`length`: it stopped before its last step."""
+    return "length" if builder.status in ("stopped", "cancelled") else "stop"
 
 
-def _finish(answer: ResponseBuilder) -> Finish:
-    """`length`: it stopped where a step's pictures had all been refused."""
-    return "length" if answer.status in ("stopped", "cancelled") else "stop"
-
-
-def _usage(answer: ResponseBuilder) -> "CompletionUsage | None":
+def _usage(builder: ResponseBuilder) -> "CompletionUsage | None":
     from openai.types import CompletionUsage
 
-    usage = answer.response().usage
+    usage = builder.response().usage
     if usage is None:
         return None
     return CompletionUsage(

@@ -1,101 +1,98 @@
-"""What `POST /v1/responses` takes: OpenAI's fields and one of ours, `interleave`."""
+"""What `POST /v1/responses` takes, and the field `interleave` of what it answers."""
 
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 
-from ..content import ConversationTurn, ImageRef, Piece, Role
-from ..request_options import RequestOptions
+from ..protocol import (
+    MAX_ITEMS,
+    ContentPart,
+    ConversationTurn,
+    ImageRef,
+    Metadata,
+    RequestOptions,
+    RequestPart,
+    Role,
+)
 
-_LONGEST = 200_000  # of a text; the service's own limit is a setting
-_MOST_ITEMS = 1000
-
-Metadata = dict[Annotated[str, Field(max_length=64)], Annotated[str, Field(max_length=512)]]
+_MAX_LENGTH = 200_000  # of a text; the service's own limit is a setting
 
 
-class _Item(BaseModel):
-    """A part of the input; what we do not know of it has no meaning here."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True, strict=True)
-
-
-class InputText(_Item):
-    """Words."""
+class InputText(RequestPart):
+    """Text."""
 
     type: Literal["input_text", "output_text", "text"]
-    text: str = Field(max_length=_LONGEST)
+    text: str = Field(max_length=_MAX_LENGTH)
 
 
-class InputImage(_Item):
-    """A picture, as a data URI: PNG, JPEG or WebP."""
+class InputImage(RequestPart):
+    """An image as a data URI: PNG, JPEG or WebP."""
 
     type: Literal["input_image"]
     image_url: str = Field(description="`data:image/png;base64,...`")
 
 
-class Refused(_Item):
-    """An earlier answer that was none."""
+class InputRefusal(RequestPart):
+    """The refusal in an earlier answer."""
 
     type: Literal["refusal"]
-    refusal: str = Field(max_length=_LONGEST)
+    refusal: str = Field(max_length=_MAX_LENGTH)
 
 
-Part = Annotated[InputText | InputImage | Refused, Field(discriminator="type")]
+Part = Annotated[InputText | InputImage | InputRefusal, Field(discriminator="type")]
 
 
-class InputMessage(_Item):
-    """What a side says; an answer that was given earlier may be sent back as it came."""
+class InputMessage(RequestPart):
+    """A message; earlier answers may be sent back as they were received."""
 
     type: Literal["message"] = "message"
     role: Role
     content: (
-        Annotated[str, Field(max_length=_LONGEST)]
-        | Annotated[list[Part], Field(max_length=_MOST_ITEMS)]
+        Annotated[str, Field(max_length=_MAX_LENGTH)]
+        | Annotated[list[Part], Field(max_length=MAX_ITEMS)]
     )
 
 
-class PictureCall(_Item):
-    """A picture of an earlier answer, sent back as it came."""
+class InputImageCall(RequestPart):
+    """An image of an earlier answer, sent back as it was received."""
 
     type: Literal["image_generation_call"]
-    result: str | None = Field(None, description="The picture in base64")
+    result: str | None = Field(None, description="The image in base64")
 
 
-def _kind(item: Any) -> str:
+def _item_type(item: Any) -> str:
     kind = item.get("type") if isinstance(item, dict) else None
     return kind if isinstance(kind, str) else "message"
 
 
 Item = Annotated[
-    Annotated[InputMessage, Tag("message")] | Annotated[PictureCall, Tag("image_generation_call")],
-    Discriminator(_kind),
+    Annotated[InputMessage, Tag("message")]
+    | Annotated[InputImageCall, Tag("image_generation_call")],
+    Discriminator(_item_type),
 ]
 
 
 class ResponsesRequest(BaseModel):
-    """A request for a story.
-
-    A field of another name is an error: a misspelt one would be ignored in silence.
-    """
+    """A request for an interleaved sequence; unknown fields are an error."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     input: (
-        Annotated[str, Field(min_length=1, max_length=_LONGEST)]
-        | Annotated[list[Item], Field(min_length=1, max_length=_MOST_ITEMS)]
+        Annotated[str, Field(min_length=1, max_length=_MAX_LENGTH)]
+        | Annotated[list[Item], Field(min_length=1, max_length=MAX_ITEMS)]
     )
     model: str | None = Field(None, description="`interleave`, `interleave-rl`, `interleave-sft`")
-    instructions: str | None = Field(None, max_length=_LONGEST)
+    instructions: str | None = Field(None, max_length=_MAX_LENGTH)
     previous_response_id: str | None = Field(
-        None, description="Go on from the last picture of this response"
+        None, description="Go on from the last image of this response"
     )
     stream: bool | None = None
-    background: bool | None = Field(None, description="Answer at once, and go on without us")
-    store: bool | None = Field(None, description="False: forget the response once it is sent")
+    background: bool | None = Field(None, description="Answer at once, and run without the client")
+    store: bool | None = Field(None, description="False: delete the response once it is sent")
     metadata: Metadata | None = Field(None, max_length=16)
     interleave: RequestOptions | None = None
 
-    # Taken, and of no meaning here.
+    # Accepted, without effect.
     conversation: None = None
     include: list[str] | None = None
     max_output_tokens: int | None = None
@@ -117,30 +114,82 @@ class ResponsesRequest(BaseModel):
     user: str | None = None
 
     def turns(self) -> list[ConversationTurn]:
-        """What was said, in order."""
-        said = [ConversationTurn("system", (self.instructions,))] if self.instructions else []
+        """The conversation, in order."""
+        turns = [ConversationTurn("system", (self.instructions,))] if self.instructions else []
         if isinstance(self.input, str):
-            return [*said, ConversationTurn("user", (self.input,))]
-        return said + [_turn(item, f"input.{number}") for number, item in enumerate(self.input)]
+            return [*turns, ConversationTurn("user", (self.input,))]
+        return turns + [_turn(item, f"input.{number}") for number, item in enumerate(self.input)]
 
 
-def _turn(item: InputMessage | PictureCall, param: str) -> ConversationTurn:
-    if isinstance(item, PictureCall):
-        shown = (ImageRef(f"data:image/png;base64,{item.result}", param),) if item.result else ()
-        return ConversationTurn("assistant", shown)
+class AttemptModel(BaseModel):
+    """A generated image of a step, and the critic's verdict; null: not judged yet."""
+
+    iteration: int
+    prompt: str
+    seed: int
+    picture: str = Field(description="sha256 of the image")
+    seconds: float = Field(description="Of the generator's call")
+    accepted: bool | None
+    reasoning: str | None
+    refined_prompt: str | None
+
+
+class StepModel(BaseModel):
+    """A step of the plan."""
+
+    number: int
+    name: str
+    words: str = Field(description="Its text")
+    prompt: str | None = Field(description="null: text only")
+    begun: bool
+    picture: str | None = Field(description="sha256 of the chosen image")
+    iteration: int | None = Field(description="Of the chosen attempt")
+    accepted: bool | None
+    attempts: list[AttemptModel]
+
+
+class GenerationModel(BaseModel):
+    """How a sequence was made: the field `interleave` of a response."""
+
+    generation_id: str
+    status: Literal[
+        "queued",
+        "in_progress",
+        "complete",
+        "exhausted",
+        "stopped",
+        "refused",
+        "failed",
+        "cancelled",
+        "interrupted",
+    ]
+    error: str | None
+    versions: dict[str, str] = Field(description="planner, generator and critic that made it")
+    rules: dict[str, Any] = Field(description="Options of the loop")
+    wasted_draws: int = Field(description="Images that were generated ahead and not needed")
+    text: str
+    given: list[str] = Field(description="sha256 of the images given with the request")
+    reasoning: str = Field(description="Of the planner")
+    steps: list[StepModel]
+
+
+def _turn(item: InputMessage | InputImageCall, param: str) -> ConversationTurn:
+    if isinstance(item, InputImageCall):
+        image = (ImageRef(f"data:image/png;base64,{item.result}", param),) if item.result else ()
+        return ConversationTurn("assistant", image)
     if isinstance(item.content, str):
         return ConversationTurn(item.role, (item.content,))
     parts = enumerate(item.content)
     return ConversationTurn(
-        item.role, tuple(_piece(part, f"{param}.content.{n}") for n, part in parts)
+        item.role, tuple(_content(part, f"{param}.content.{n}") for n, part in parts)
     )
 
 
-def _piece(part: InputText | InputImage | Refused, param: str) -> Piece:
+def _content(part: InputText | InputImage | InputRefusal, param: str) -> ContentPart:
     match part:
         case InputImage(image_url=url):
             return ImageRef(url, param)
         case InputText(text=text):
             return text
-        case Refused(refusal=refusal):
+        case InputRefusal(refusal=refusal):
             return refusal

@@ -1,20 +1,19 @@
-"""A request's Response, at any moment of its story.
+"""A generation's Response at any moment, in the classes of OpenAI's client.
 
-Built from the official client's own classes, so that its shape is theirs; `interleave` is our one
-field more. Pictures are left out and filled in when it is sent (`pictures_in.py`).
+The field `interleave` is ours. Images are left out; `streaming_events.encode_json` fills them in
+when the Response is sent.
 """
 
-import time
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from schemas.trajectories import ModelCallRow
 from warehouse import EncodedImage
 
 from ...events import AttemptJudged, ImageGenerated, PlanReady, TrajectoryFailed, TrajectoryFinished
-from ...generation.generation_record import generation_record
-from ...generation.generation_state import GenerationState, StepState
-from ..lifecycle import RunEvent, RunStarted, RunTerminated
+from ...generation.event_log import RunEvent, RunStarted, RunTerminated
+from ...generation.generation_state import AttemptState, GenerationState, StepState
+from ...roles import PlanStep
+from ..request_parsing import RequestEcho
 
 if TYPE_CHECKING:
     from openai.types.responses import (
@@ -27,16 +26,11 @@ if TYPE_CHECKING:
     )
     from openai.types.responses.response_output_item import ImageGenerationCall
 
-RESPONSE = "resp_"
-_ECHOED = (
-    "background",
-    "created_at",
-    "instructions",
-    "metadata",
-    "model",
-    "previous_response_id",
-    "store",
-)
+Json = dict[str, Any]
+
+RESUME_HINT = "; send it again under the same Idempotency-Key to go on"
+
+# Status of a generation -> the API's.
 _STATUS: "dict[str, ResponseStatus]" = {
     "queued": "queued",
     "in_progress": "in_progress",
@@ -48,196 +42,199 @@ _STATUS: "dict[str, ResponseStatus]" = {
     "failed": "failed",
     "interrupted": "failed",
 }
-_AGAIN = "; send it again under the same Idempotency-Key to go on"
-
-Json = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class RequestEcho:
-    """What a Response says of its request.
-
-    Args:
-        echoed: fields of the request that the Response repeats.
-        given: sha256 of the pictures given with it.
-    """
-
-    generation_id: str
-    text: str
-    given: tuple[str, ...]
-    rules: Json
-    echoed: Json = field(default_factory=lambda: {"created_at": int(time.time())})
-
-    @classmethod
-    def of(cls, response: Json) -> "RequestEcho":
-        """What was asked for, from the Response to it."""
-        record = response["interleave"]
-        echoed = {name: response[name] for name in _ECHOED if name in response}
-        given = tuple(record["given"])
-        return cls(record["generation_id"], record["text"], given, record["rules"], echoed)
-
-    @property
-    def response_id(self) -> str:
-        return f"{RESPONSE}{self.generation_id}"
-
-    def message_id(self, step_number: int) -> str:
-        return f"msg_{self.generation_id}_{step_number}"
-
-    def picture_id(self, step_number: int) -> str:
-        return f"ig_{self.generation_id}_{step_number}"
 
 
 class ResponseBuilder:
-    """The listener that keeps a Response up to date."""
+    """The listener that keeps a Response up to date.
 
-    def __init__(self, asked: RequestEcho) -> None:
-        self.asked, self.story = asked, GenerationState(asked.text)
-        self.status, self.reason = "queued", ""
+    Attributes:
+        status: of the generation, as in the table `generations`, or `queued` or `in_progress`.
+        error: why there is no sequence; empty: there is no error.
+        wasted_draws: images that were generated ahead and not needed.
+    """
+
+    def __init__(self, request: RequestEcho) -> None:
+        self.request, self.state = request, GenerationState(request.text)
+        self.status, self.error = "queued", ""
         self._versions: dict[str, str] = {}
-        self._wasted = 0
+        self.wasted_draws = 0
         self._tokens: list[tuple[int, int]] = []
 
     def note(self, event: RunEvent) -> None:
-        """Take in the next event."""
+        """Add the next event."""
         match event:
             case RunStarted(versions=versions):
                 self._versions, self.status = versions, "in_progress"
-                return
             case RunTerminated(status=status, reason=reason, resumable=resumable):
-                self.status, self.reason = status, reason + (_AGAIN if resumable else "")
-                return
+                self.status, self.error = status, reason + (RESUME_HINT if resumable else "")
             case PlanReady(call=call) | ImageGenerated(call=call) | AttemptJudged(call=call):
-                self._count(call)
-            case TrajectoryFinished(status=status, wasted_draws=wasted):
-                self.status, self._wasted = status, wasted
+                self._count_tokens(call)
+            case TrajectoryFinished(status=status, wasted_draws=wasted_draws):
+                self.status, self.wasted_draws = status, wasted_draws
             case TrajectoryFailed(reason=reason, refused=refused):
-                self.status, self.reason = "refused" if refused else "failed", reason
-        self.story.note(event)
+                self.status, self.error = "refused" if refused else "failed", reason
+        self.state.note(event)
 
     @property
-    def over(self) -> bool:
+    def has_ended(self) -> bool:
         return self.status not in ("queued", "in_progress")
 
     def response(self) -> "Response":
-        """Everything so far."""
+        """The Response so far, without the bytes of images."""
         from openai.types.responses import Response
 
         return Response(
-            id=self.asked.response_id,
+            id=self.request.response_id,
             object="response",
             status=_STATUS[self.status],
-            output=self._items(),
+            output=self._output(),
             parallel_tool_calls=False,
             tool_choice="auto",
             tools=[],
             usage=self._usage(),
-            **self._problem(),
-            **self.asked.echoed,
-            interleave=self.record(),
+            **self._error_fields(),
+            **self.request.fields,
+            interleave=self.interleave(),
         )
 
-    def record(self) -> Json:
-        """The field `interleave`."""
+    def to_json(self) -> Json:
+        """`response` as JSON."""
+        return self.response().model_dump(mode="json", exclude_unset=True)
+
+    def interleave(self) -> Json:
+        """The field `interleave`: planned steps, attempts and verdicts; see `GenerationModel`."""
+        plan = self.state.plan
+        states = {each.step.step_number: each for each in self.state.steps}
         return {
-            "generation_id": self.asked.generation_id,
+            "generation_id": self.request.generation_id,
             "status": self.status,
-            "error": self.reason or None,
+            "error": self.error or None,
             "versions": self._versions,
-            "rules": self.asked.rules,
-            "wasted_draws": self._wasted,
-            **generation_record(self.story),
-            "given": list(self.asked.given),
+            "rules": self.request.options,
+            "wasted_draws": self.wasted_draws,
+            "text": self.request.text,
+            "given": list(self.request.input_images),
+            "reasoning": plan.reasoning if plan else "",
+            "steps": [
+                _step(step, states.get(step.step_number)) for step in (plan.steps if plan else ())
+            ],
         }
 
-    def pictures(self) -> dict[str, EncodedImage]:
-        """The story's pictures, by id of their items."""
+    def images(self) -> dict[str, EncodedImage]:
+        """The chosen images, by id of their items."""
         return {
-            self.asked.picture_id(each.step.step_number): each.chosen.picture
-            for each in self.story.steps
+            self.request.image_id(each.step.step_number): each.chosen.image
+            for each in self.state.steps
             if each.chosen
         }
 
-    def message(self, told: StepState) -> "ResponseOutputMessage":
-        """The item of a step's words."""
+    def message_item(self, step: StepState) -> "ResponseOutputMessage":
+        """The output item of a step's text."""
         from openai.types.responses import ResponseOutputMessage
 
         return ResponseOutputMessage(
-            id=self.asked.message_id(told.step.step_number),
+            id=self.request.message_id(step.step.step_number),
             type="message",
             role="assistant",
             status="completed",
-            content=[text_part(told.words)],
+            content=[text_part(step.text)],
         )
 
-    def picture(self, told: StepState) -> "ImageGenerationCall":
-        """The item of a step's picture."""
+    def image_item(self, step: StepState) -> "ImageGenerationCall":
+        """The output item of a step's image."""
         from openai.types.responses.response_output_item import ImageGenerationCall
 
         return ImageGenerationCall(
-            id=self.asked.picture_id(told.step.step_number),
+            id=self.request.image_id(step.step.step_number),
             type="image_generation_call",
-            status=self._picture_status(told),
+            status=self._image_status(step),
             result=None,
         )
 
-    def _picture_status(
-        self, told: StepState
+    def _image_status(
+        self, step: StepState
     ) -> Literal["in_progress", "completed", "generating", "failed"]:
-        if told.over or self.over:
-            return "completed" if told.chosen else "failed"
-        return "generating" if told.attempts else "in_progress"
+        if step.finished or self.has_ended:
+            return "completed" if step.chosen else "failed"
+        return "generating" if step.attempts else "in_progress"
 
-    def _items(self) -> "list[ResponseOutputItem]":
+    def _output(self) -> "list[ResponseOutputItem]":
         items: list[ResponseOutputItem] = []
-        for told in self.story.steps:
-            if told.words:
-                items.append(self.message(told))
-            if told.step.prompt is not None:
-                items.append(self.picture(told))
+        for step in self.state.steps:
+            if step.text:
+                items.append(self.message_item(step))
+            if step.step.prompt is not None:
+                items.append(self.image_item(step))
         return items
 
-    def _problem(self) -> Json:
+    def _error_fields(self) -> Json:
         from openai.types.responses import ResponseError
         from openai.types.responses.response import IncompleteDetails
 
         if self.status == "stopped":
-            # None of the API's own reasons fits: a step's pictures were all refused.
+            # None of the API's reasons fits: all attempts at a step were rejected.
             return {"incomplete_details": IncompleteDetails(reason=None), "error": None}
         if _STATUS[self.status] != "failed":
             return {"incomplete_details": None, "error": None}
         code: Literal["invalid_prompt", "server_error"]
         code = "invalid_prompt" if self.status == "refused" else "server_error"
-        error = ResponseError(code=code, message=self.reason)
+        error = ResponseError(code=code, message=self.error)
         return {"incomplete_details": None, "error": error}
 
-    def _count(self, call: ModelCallRow) -> None:
+    def _count_tokens(self, call: ModelCallRow) -> None:
         if call.input_tokens is not None or call.output_tokens is not None:
             self._tokens.append((call.input_tokens or 0, call.output_tokens or 0))
 
     def _usage(self) -> "ResponseUsage | None":
-        """Tokens of all calls; None: no model counts them."""
+        """Tokens of all calls; None: no backend counts them."""
         from openai.types.responses import ResponseUsage
         from openai.types.responses.response_usage import InputTokensDetails, OutputTokensDetails
 
         if not self._tokens:
             return None
-        read, written = map(sum, zip(*self._tokens, strict=True))
+        input_tokens, output_tokens = map(sum, zip(*self._tokens, strict=True))
         return ResponseUsage(
-            input_tokens=read,
+            input_tokens=input_tokens,
             input_tokens_details=InputTokensDetails(cached_tokens=0, cache_write_tokens=0),
-            output_tokens=written,
+            output_tokens=output_tokens,
             output_tokens_details=OutputTokensDetails(reasoning_tokens=0),
-            total_tokens=read + written,
+            total_tokens=input_tokens + output_tokens,
         )
 
 
 def text_part(text: str) -> "ResponseOutputText":
-    """Words as the content of a message."""
+    """Text as the content of a message."""
     from openai.types.responses import ResponseOutputText
 
     return ResponseOutputText(type="output_text", text=text, annotations=[])
 
 
-def as_json(answer: ResponseBuilder) -> Json:
-    """An answer's Response as it is kept and sent, but for the bytes of pictures."""
-    return answer.response().model_dump(mode="json", exclude_unset=True)
+def _step(step: PlanStep, state: StepState | None) -> Json:
+    state = state or StepState(step)
+    chosen = state.chosen
+    without_choice = False if state.finished and step.prompt is not None else None
+    return {
+        "number": step.step_number,
+        "name": step.step_name,
+        "words": state.text,
+        "prompt": step.prompt,
+        "begun": state.finished or bool(state.attempts),
+        "picture": chosen.image.sha256 if chosen else None,
+        "iteration": chosen.draw.iteration if chosen else None,
+        "accepted": chosen.verdict.accepted if chosen and chosen.verdict else without_choice,
+        "attempts": [_attempt(attempt) for attempt in state.attempts],
+    }
+
+
+def _attempt(attempt: AttemptState) -> Json:
+    draw, verdict = attempt.draw, attempt.verdict
+    return {
+        "iteration": draw.iteration,
+        "prompt": draw.prompt,
+        "seed": draw.seed,
+        "picture": draw.image.sha256,
+        "seconds": draw.call.seconds,
+        "accepted": verdict.accepted if verdict else None,
+        "reasoning": verdict.reasoning if verdict else None,
+        "refined_prompt": verdict.refined_prompt if verdict else None,
+    }

@@ -1,1 +1,1 @@
-"""The page at `/`: tell stories, watch them come about, look up earlier ones."""
+"""The studio: the page at `/` on which users create stories, watch them and find earlier ones."""

@@ -1,4 +1,4 @@
-"""A told story as the files that people keep: HTML, Markdown, ZIP."""
+"""Generations as HTML, Markdown and ZIP."""
 
 import base64
 import io
@@ -29,69 +29,72 @@ from warehouse import EncodedImage, Home
 EVIL = "<script>alert('x')</script>"
 
 
-async def told(tmp_path, written: Plan, verdicts=None, request=None, **rules) -> GenerationState:
-    """What comes of a plan whose pictures get these verdicts."""
+async def generate(
+    tmp_path, written: Plan, verdicts=None, request=None, **options
+) -> GenerationState:
+    """The generation of a plan whose images get these verdicts."""
     request = request or GenerationRequest(
-        "How a cat gets its hat", rules=GenerationOptions(**rules)
+        "How a cat gets its hat", options=GenerationOptions(**options)
     )
     planner = ScriptedPlanner(answer=lambda _: written)
-    cast = ResolvedRoles(roles(planner=planner, critic=ScriptedCritic(verdicts=verdicts or {})))
-    story = GenerationState(request.text, request.pictures)
-    async with GenerationRunner(Home(tmp_path), Limits(backoff_seconds=0, tries=1)) as teller:
-        async for event in teller.tell(request, cast):
-            story.note(event)
-    return story
+    critic = ScriptedCritic(verdicts=verdicts or {})
+    resolved = ResolvedRoles(roles(planner=planner, critic=critic))
+    state = GenerationState(request.text, request.images)
+    async with GenerationRunner(Home(tmp_path), Limits(backoff_seconds=0, tries=1)) as runner:
+        async for event in runner.run(request, resolved):
+            state.note(event)
+    return state
 
 
 @pytest.fixture
 async def cat(tmp_path) -> GenerationState:
-    """Two pictures, one refused before the second, and words at the end."""
+    """Two images, one rejected attempt before the second, and text at the end."""
     verdicts = {"add a hat": [reject("add a RED hat")]}
-    return await told(tmp_path, plan("draw a cat", "add a hat", None), verdicts)
+    return await generate(tmp_path, plan("draw a cat", "add a hat", None), verdicts)
 
 
-def test_a_page_tells_the_story_and_what_was_refused(cat):
+def test_a_page_shows_steps_and_rejected_attempts(cat):
     page = Page(generation_html(cat))
     for words in ("How a cat gets its hat", "words 1", "words 2", "words 3", "Complete"):
         assert words in page.text
-    assert "1 refused attempt" in page.text
+    assert "1 rejected attempt" in page.text
     for words in ("add a hat", "not as asked", "add a RED hat", "because"):
         assert words in page.text
     assert [image["alt"] for image in page.images] == ["words 1", "words 2", "Attempt 1 at step 2"]
 
 
-def test_a_page_is_one_file_with_its_pictures_inside(cat):
+def test_a_page_is_one_file_with_its_images_inside(cat):
     page = Page(generation_html(cat))
     assert page.links and all(link.startswith("data:image/png;base64,") for link in page.links)
-    assert base64.b64decode(page.links[0].split(",")[1]) == cat.pictures[0].data
+    assert base64.b64decode(page.links[0].split(",")[1]) == cat.images[0].data
     assert not {"script", "link", "iframe"} & set(page.tags)
 
 
 async def test_texts_of_users_and_models_are_escaped(tmp_path):
     step = PlanStep(1, EVIL, EVIL, "draw a cat", f'" onerror="{EVIL}')
     verdicts = {"draw a cat": [Verdict(False, EVIL, EVIL)]}
-    story = await told(tmp_path, Plan((step,), EVIL), verdicts, GenerationRequest(EVIL))
-    page = Page(generation_html(story))
+    state = await generate(tmp_path, Plan((step,), EVIL), verdicts, GenerationRequest(EVIL))
+    page = Page(generation_html(state))
     assert "script" not in page.tags and page.text.count(EVIL) >= 6
     assert not any("onerror" in image for image in page.images)
-    assert "<script" not in generation_markdown(story).replace("\\<", "")
+    assert "<script" not in generation_markdown(state).replace("\\<", "")
 
 
-async def test_given_pictures_are_shown_as_png_whatever_they_were(tmp_path):
+async def test_input_images_are_shown_as_png(tmp_path):
     buffer = io.BytesIO()
     Image.new("RGB", (8, 8), "red").save(buffer, "JPEG")
     request = GenerationRequest(
         "Go on from <image>", (picture("first"), EncodedImage(buffer.getvalue()))
     )
-    story = await told(tmp_path, plan("draw a cat"), request=request)
-    page = Page(generation_html(story))
+    state = await generate(tmp_path, plan("draw a cat"), request=request)
+    page = Page(generation_html(state))
     assert "Go on from [picture 2]" in page.text
     assert [image["alt"] for image in page.images][:2] == ["Given picture 1", "Given picture 2"]
     assert all(link.startswith("data:image/png") for link in page.links)
-    assert "![Given picture 2](pictures/given-02.png)" in generation_markdown(story)
+    assert "![Given picture 2](pictures/given-02.png)" in generation_markdown(state)
 
 
-def test_markdown_names_every_picture_of_the_zip(cat):
+def test_the_zip_has_every_image_of_the_markdown(cat):
     with zipfile.ZipFile(io.BytesIO(generation_zip(cat))) as archive:
         names = set(archive.namelist())
         shown = archive.read("pictures/step-02.png")
@@ -105,11 +108,11 @@ def test_markdown_names_every_picture_of_the_zip(cat):
         "pictures/step-02-attempt-01.png",
     }
     assert all(f"]({name})" in markdown for name in pictures)
-    assert shown == cat.pictures[1].data
+    assert shown == cat.images[1].data
     assert generation_zip(cat) == generation_zip(cat)
 
 
-def test_markdown_tells_the_story(cat):
+def test_markdown_has_steps_and_rejected_attempts(cat):
     markdown = generation_markdown(cat, "")
     assert markdown.startswith(
         "# How a cat gets its hat\n\n## 1\\. step 1\n\n![words 1](step-01.png)"
@@ -125,29 +128,31 @@ def test_markdown_tells_the_story(cat):
         ("   indented\n===", "indented  \n\\==="),
     ],
 )
-def test_words_stay_words_in_markdown(words, shown):
-    answer = StepState(PlanStep(1, "Answer", None, None, words), over=True)
+def test_text_is_escaped_in_markdown(words, shown):
+    answer = StepState(PlanStep(1, "Answer", None, None, words), finished=True)
     assert f"## 1\\. Answer\n\n{shown}\n\n*" in generation_markdown(
         GenerationState("x", steps=[answer])
     )
 
 
-async def test_a_story_that_stops_says_where(tmp_path):
+async def test_a_stopped_generation_says_where(tmp_path):
     verdicts = {"draw a cat": [reject("draw a big cat")] * 2}
-    story = await told(tmp_path, plan("draw a cat", "b"), verdicts, t_max=2, on_exhausted="stop")
-    page = Page(generation_html(story))
+    state = await generate(
+        tmp_path, plan("draw a cat", "b"), verdicts, t_max=2, on_exhausted="stop"
+    )
+    page = Page(generation_html(state))
     assert "No attempt was accepted, and the story stopped here." in page.text
-    assert "2 refused attempts" in page.text and len(page.images) == 2
+    assert "2 rejected attempts" in page.text and len(page.images) == 2
 
 
-async def test_candidates_that_were_not_needed_are_not_called_refused(tmp_path):
-    story = await told(tmp_path, plan("draw a cat"), candidates=2)
-    page = Page(generation_html(story))
+async def test_accepted_candidates_are_not_called_rejected(tmp_path):
+    state = await generate(tmp_path, plan("draw a cat"), candidates=2)
+    page = Page(generation_html(state))
     assert "1 other attempt" in page.text and "accepted and not needed" in page.text
-    assert "not used" in generation_markdown(story) and "refused" not in page.text
+    assert "not used" in generation_markdown(state) and "rejected" not in page.text
 
 
-def test_a_story_without_steps_says_why():
-    story = GenerationState("Nothing", ending=TrajectoryFailed("nothing to draw", refused=True))
-    assert "Refused: nothing to draw" in Page(generation_html(story)).text
+def test_a_generation_without_steps_says_why():
+    state = GenerationState("Nothing", ending=TrajectoryFailed("nothing to draw", refused=True))
+    assert "Refused: nothing to draw" in Page(generation_html(state)).text
     assert "Not finished" in Page(generation_html(GenerationState("Nothing"))).text

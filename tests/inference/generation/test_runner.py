@@ -1,4 +1,4 @@
-"""Users' requests through the one door: events, rows, journals, what the lineage sees of them."""
+"""Users' requests: their events, rows, journals, and how they are resumed and interrupted."""
 
 import asyncio
 from datetime import UTC, datetime
@@ -9,8 +9,8 @@ from inference.events import ImageGenerated, PlanReady, TrajectoryFailed, Trajec
 from inference.generation.agent_resolver import ResolvedRoles
 from inference.generation.generation_sink import LakeSink
 from inference.generation.generation_state import GenerationState
-from inference.generation.recovery import InterruptedRequest
 from inference.generation.requests import GenerationOptions, GenerationRequest
+from inference.generation.row_recorder import InterruptedRequest
 from inference.generation.runner import GenerationRunner
 from inference.roles import BackendError, UnusableAnswerError
 from inference.settings import Limits
@@ -39,25 +39,26 @@ def two_steps(request):
     return plan("draw a cat", "add a hat")
 
 
-def players(**given):
-    return ResolvedRoles(roles(**({"planner": ScriptedPlanner(answer=two_steps)} | given)))
+def resolved(**replaced):
+    return ResolvedRoles(roles(**({"planner": ScriptedPlanner(answer=two_steps)} | replaced)))
 
 
-async def told(home, cast, request=None):
-    async with GenerationRunner(home, LIMITS) as teller:
-        return [event async for event in teller.tell(request or GenerationRequest("a cat"), cast)]
+async def run(home, resolved_roles, request=None):
+    request = request or GenerationRequest("a cat")
+    async with GenerationRunner(home, LIMITS) as runner:
+        return [event async for event in runner.run(request, resolved_roles)]
 
 
 def generations(home):
     return query("select * from generations order by started_at", home)
 
 
-async def test_a_story_is_events_and_rows(home):
+async def test_a_request_is_events_and_rows(home):
     critic = ScriptedCritic(verdicts={"add a hat": [reject("add a RED hat")]})
-    events = await told(home, players(critic=critic), GenerationRequest("a cat", key="mine"))
+    events = await run(home, resolved(critic=critic), GenerationRequest("a cat", key="mine"))
     assert isinstance(events[0], PlanReady) and isinstance(events[-1], TrajectoryFinished)
     row = generations(home).iloc[0]
-    assert (row.status, row.steps, row.attempts, row.door) == ("complete", 2, 3, "command")
+    assert (row.status, row.steps, row.attempts, row.channel) == ("complete", 2, 3, "command")
     assert (row.request_key, row.text, row.wasted_draws) == ("mine", "a cat", 0)
     joined = query(
         "select step_number, iteration, a.prompt, p.instruction from generations "
@@ -75,7 +76,7 @@ async def test_a_story_is_events_and_rows(home):
 
 
 async def test_views_show_requests_and_the_lineage_does_not_see_them(home):
-    await told(home, players())
+    await run(home, resolved())
     assert home.lake.partitions(ATTEMPTS) == [] and not home.lake.read(ATTEMPTS).num_rows
     assert len(query("from attempts", home)) == 2
     with connect(home, read_only=False, requests=False) as connection:
@@ -83,11 +84,9 @@ async def test_views_show_requests_and_the_lineage_does_not_see_them(home):
 
 
 async def test_equal_requests_are_told_alike_and_kept_apart(home):
-    first = await told(home, players(), GenerationRequest("a cat"))
-    second = await told(home, players(), GenerationRequest("a cat"))
-    pictures = [
-        [e.image for e in run if isinstance(e, ImageGenerated)] for run in (first, second)
-    ]
+    first = await run(home, resolved(), GenerationRequest("a cat"))
+    second = await run(home, resolved(), GenerationRequest("a cat"))
+    pictures = [[e.image for e in run if isinstance(e, ImageGenerated)] for run in (first, second)]
     assert pictures[0] == pictures[1]
     unique = query(
         "select count(distinct trajectory_id) t, count(distinct plan_id) p from plans "
@@ -97,9 +96,11 @@ async def test_equal_requests_are_told_alike_and_kept_apart(home):
     assert (unique.t, unique.p) == (2, 2)
 
 
-async def test_another_seed_is_another_story(home):
+async def test_another_seed_gives_other_draws(home):
     runs = [
-        await told(home, players(), GenerationRequest("a cat", rules=GenerationOptions(seed=seed)))
+        await run(
+            home, resolved(), GenerationRequest("a cat", options=GenerationOptions(seed=seed))
+        )
         for seed in (1, 2)
     ]
     assert len({e.seed for run in runs for e in run if isinstance(e, ImageGenerated)}) == 4
@@ -114,28 +115,28 @@ async def test_the_same_request_again_repeats_no_finished_call(home):
 
     request = GenerationRequest("a cat")
     planner = ScriptedPlanner(answer=two_steps)
-    events = await told(home, players(planner=planner, generator=Dies()), request)
+    events = await run(home, resolved(planner=planner, generator=Dies()), request)
     assert isinstance(events[-1], TrajectoryFailed) and not events[-1].refused
     generator = ScriptedGenerator()
-    events = await told(home, players(planner=planner, generator=generator), request)
+    events = await run(home, resolved(planner=planner, generator=generator), request)
     assert isinstance(events[-1], TrajectoryFinished)
     assert len(planner.calls) == 1 and [call[0] for call in generator.calls] == ["add a hat"]
 
 
-async def test_a_request_told_again_has_one_row_and_its_calls_count_once(home):
+async def test_a_resumed_request_has_one_row_and_its_calls_count_once(home):
     def fail(prompt):
         if prompt == "add a hat":
             raise ConnectionError("gone")
 
     request = GenerationRequest("a cat", key="mine")
-    async with GenerationRunner(home, LIMITS) as teller:
+    async with GenerationRunner(home, LIMITS) as runner:
         for _ in range(2):
-            cast = players(generator=ScriptedGenerator(fail=fail))
-            async for _ in teller.tell(request, cast):
+            resolved_roles = resolved(generator=ScriptedGenerator(fail=fail))
+            async for _ in runner.run(request, resolved_roles):
                 pass
-            await teller.flush()
+            await runner.flush()
             assert generations(home).status.tolist() == ["failed"]
-        async for _ in teller.tell(request, players()):
+        async for _ in runner.run(request, resolved()):
             pass
     assert generations(home).status.tolist() == ["complete"]
     sums = "select count(*) n, count(distinct call_id) ids, count(error) failed from model_calls"
@@ -144,29 +145,29 @@ async def test_a_request_told_again_has_one_row_and_its_calls_count_once(home):
     assert len(query("from attempts", home)) == 2
 
 
-async def test_what_a_killed_process_paid_for_is_kept(home):
-    request = GenerationRequest("a cat", key="mine", door="service")
+async def test_a_killed_request_keeps_its_calls(home):
+    request = GenerationRequest("a cat", key="mine", channel="service")
     async with GenerationRunner(home, LIMITS) as killed:
-        killed._archive.add = lambda *rows: None  # as if it had not come to that
-        async for event in killed.tell(request, players()):
+        killed._sink.add = lambda *rows: None  # as if it were killed before
+        async for event in killed.run(request, resolved()):
             if isinstance(event, ImageGenerated):
                 break
-    left = InterruptedRequest(
+    interrupted = InterruptedRequest(
         request.generation_id,
         request.text,
         (),
-        request.rules,
+        request.options,
         "service",
         "mine",
         datetime.now(UTC),
     )
-    async with GenerationRunner(home, LIMITS) as teller:
-        teller.keep_interrupted(left)
-        await teller.flush()
+    async with GenerationRunner(home, LIMITS) as runner:
+        runner.record_interrupted(interrupted)
+        await runner.flush()
         row = generations(home).iloc[0]
-        assert (row.status, row.door, row.planner) == ("interrupted", "service", "scripted/1")
+        assert (row.status, row.channel, row.planner) == ("interrupted", "service", "scripted/1")
         assert row.prompt_id == request.prompt_id and len(query("from model_calls", home)) >= 2
-        async for _ in teller.tell(request, players()):
+        async for _ in runner.run(request, resolved()):
             pass
     assert generations(home).status.tolist() == ["complete"]
     calls = query("select count(*) n, count(distinct call_id) ids from model_calls", home).iloc[0]
@@ -185,77 +186,77 @@ async def test_a_failure_is_the_last_event_and_a_row(home, error, status, refuse
     def fail(request):
         raise error
 
-    events = await told(home, players(planner=ScriptedPlanner(answer=fail)))
+    events = await run(home, resolved(planner=ScriptedPlanner(answer=fail)))
     assert isinstance(events[-1], TrajectoryFailed) and events[-1].refused == refused
     row = generations(home).iloc[0]
     assert (row.status, row.steps) == (status, 0) and row.error == events[-1].reason
 
 
-async def test_a_broken_picture_is_refused(home):
-    events = await told(
-        home, players(), GenerationRequest("on from here", (EncodedImage(b"no picture"),))
+async def test_an_image_that_cannot_be_decoded_is_refused(home):
+    events = await run(
+        home, resolved(), GenerationRequest("on from here", (EncodedImage(b"no picture"),))
     )
     assert events[-1].refused and "cannot be decoded" in events[-1].reason
 
 
-async def test_who_no_longer_listens_cancels(home):
-    async with GenerationRunner(home, LIMITS) as teller:
-        events = teller.tell(GenerationRequest("a cat"), players())
+async def test_closing_the_events_cancels(home):
+    async with GenerationRunner(home, LIMITS) as runner:
+        events = runner.run(GenerationRequest("a cat"), resolved())
         async for event in events:
             if isinstance(event, ImageGenerated):
                 break
         await events.aclose()
-        assert len(asyncio.all_tasks()) == 2  # this one, and the one that flushes
+        assert len(asyncio.all_tasks()) == 2  # this test and the flush task
     assert generations(home).status.tolist() == ["cancelled"]
 
 
-async def test_given_pictures_are_kept(home):
-    given = picture("given")
-    await told(home, players(), GenerationRequest("on from here", (given,)))
-    assert generations(home).input_images.iloc[0].tolist() == [given.sha256]
-    assert home.images.get(given.sha256) == given
+async def test_input_images_are_stored(home):
+    image = picture("given")
+    await run(home, resolved(), GenerationRequest("on from here", (image,)))
+    assert generations(home).input_images.iloc[0].tolist() == [image.sha256]
+    assert home.images.get(image.sha256) == image
 
 
-async def test_a_story_so_far_is_what_people_look_at(home):
+async def test_events_add_up_to_the_state_of_a_generation(home):
     critic = ScriptedCritic(verdicts={"add a hat": [reject("add a RED hat")]})
-    story = GenerationState("a cat")
-    for event in await told(home, players(critic=critic)):
-        story.note(event)
-    assert [step.words for step in story.steps] == ["words 1", "words 2"]
-    assert [len(step.refused) for step in story.steps] == [0, 1]
-    assert len(story.pictures) == 2 and story.ending.status == "complete"
+    state = GenerationState("a cat")
+    for event in await run(home, resolved(critic=critic)):
+        state.note(event)
+    assert [step.text for step in state.steps] == ["words 1", "words 2"]
+    assert [len(step.unused_attempts) for step in state.steps] == [0, 1]
+    assert len(state.images) == 2 and state.ending.status == "complete"
 
 
-async def test_pages_of_the_archive_turn(home, monkeypatch):
-    monkeypatch.setattr("inference.generation.generation_sink._REQUESTS_A_PAGE", 2)
-    async with GenerationRunner(home, LIMITS) as teller:
+async def test_the_sink_starts_a_partition_when_one_is_full(home, monkeypatch):
+    monkeypatch.setattr("inference.generation.generation_sink._REQUESTS_PER_PARTITION", 2)
+    async with GenerationRunner(home, LIMITS) as runner:
         for number in range(5):
-            async for _ in teller.tell(GenerationRequest(f"cat {number}"), players()):
+            async for _ in runner.run(GenerationRequest(f"cat {number}"), resolved()):
                 pass
             if number % 2:
-                await teller.flush()
+                await runner.flush()
     counts = query("select shard, count(*) n from generations group by shard", home)
     assert sorted(counts.n) == [1, 2, 2]
     files = list((home.local / "lake" / "generations").glob("_requests-*"))
     assert len(files) == 3
 
 
-async def test_an_archive_that_cannot_be_written_keeps_its_rows(home, monkeypatch):
-    archive, failing = LakeSink(home), [True]
+async def test_rows_that_cannot_be_written_are_kept(home, monkeypatch):
+    sink, failing = LakeSink(home), [True]
     write = home.lake.write
 
-    def full_disk(*given):
+    def full_disk(*arguments):
         if failing:
             raise OSError("no space left")
-        return write(*given)
+        return write(*arguments)
 
     monkeypatch.setattr(home.lake, "write", full_disk)
-    async with GenerationRunner(home, LIMITS) as teller:
-        teller._archive = archive
-        async for _ in teller.tell(GenerationRequest("a cat"), players()):
+    async with GenerationRunner(home, LIMITS) as runner:
+        runner._sink = sink
+        async for _ in runner.run(GenerationRequest("a cat"), resolved()):
             pass
         with pytest.raises(OSError, match="no space"):
-            await archive.flush()
+            await sink.flush()
         failing.clear()
-    await archive.flush()
+    await sink.flush()
     assert len(query("from generations", home)) == 1 and GENERATIONS.name == "generations"

@@ -2,13 +2,13 @@
 
 import pytest
 
-from tests.inference.service.running_service import running
+from tests.inference.service.running_service import running_service
 from warehouse import Home
 
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory):
-    with running(Home(tmp_path_factory.mktemp("service"))) as it:
+    with running_service(Home(tmp_path_factory.mktemp("service"))) as it:
         yield it
 
 

@@ -1,4 +1,4 @@
-"""A service in a thread, on a free port, told by the sketch world's teachers or by others."""
+"""A service in a thread, on a free port, with the sketch world's agents or with others."""
 
 import asyncio
 import base64
@@ -18,9 +18,8 @@ from inference.generation.agent_resolver import ResolvedRoles
 from inference.http.auth import Keys
 from inference.http.server import listening_socket
 from inference.roles import BackendError, Roles
-from inference.service.app import make_app
+from inference.service.app import Service, make_app, open_service
 from inference.service.server import ServiceServer
-from inference.service.service import Service, open_service
 from inference.service.settings import ServiceSettings
 from schemas import FoundryError
 from warehouse import EncodedImage, Home
@@ -30,12 +29,12 @@ HOUSE = "A red house beside a tree"
 
 
 @dataclass
-class Players:
-    """Casts the same players for everybody; knows no other critic."""
+class FixedResolver:
+    """Resolves every request to the same roles; knows no other critic."""
 
     roles: Roles
 
-    async def cast(self, critic: str | None = None) -> ResolvedRoles:
+    async def resolve(self, critic: str | None = None) -> ResolvedRoles:
         if critic:
             raise BackendError(f"no critic {critic} here")
         return ResolvedRoles(self.roles)
@@ -44,16 +43,16 @@ class Players:
         pass
 
 
-class Gate:
-    """Holds back whoever asks, until it is opened."""
+class Barrier:
+    """Blocks calls until it is opened."""
 
     def __init__(self) -> None:
-        self.go_on, self.waiting, self.cancelled = threading.Event(), 0, 0
+        self.opened, self.waiting, self.cancelled = threading.Event(), 0, 0
 
-    async def passed(self) -> None:
+    async def wait(self) -> None:
         self.waiting += 1
         try:
-            while not self.go_on.is_set():
+            while not self.opened.is_set():
                 await asyncio.sleep(0.01)
         except asyncio.CancelledError:
             self.cancelled += 1
@@ -62,41 +61,41 @@ class Gate:
             self.waiting -= 1
 
 
-class HeldPlanner:
-    """Plans when the gate is open."""
+class BlockedPlanner:
+    """Plans when the barrier is open."""
 
-    def __init__(self, planner: Any, gate: Gate) -> None:
-        self._planner, self._gate = planner, gate
+    def __init__(self, planner: Any, barrier: Barrier) -> None:
+        self._planner, self._barrier = planner, barrier
         self.backend, self.model = planner.backend, planner.model
 
     async def plan(self, request):
-        await self._gate.passed()
+        await self._barrier.wait()
         return await self._planner.plan(request)
 
 
-class CountedGenerator:
-    """Draws, counts, and perhaps only so many pictures before the gate has to be open."""
+class CountingGenerator:
+    """Records its calls; after `free` of them it waits at the barrier."""
 
-    references = 1
+    max_reference_images = 1
 
-    def __init__(self, generator: Any, gate: Gate | None = None, free: int = 0) -> None:
-        self._generator, self._gate, self._free = generator, gate, free
+    def __init__(self, generator: Any, barrier: Barrier | None = None, free: int = 0) -> None:
+        self._generator, self._barrier, self._free = generator, barrier, free
         self.backend, self.model, self.calls = generator.backend, generator.model, []
 
     async def generate(self, prompt, images, seed):
-        if self._gate and len(self.calls) >= self._free:
-            await self._gate.passed()
+        if self._barrier and len(self.calls) >= self._free:
+            await self._barrier.wait()
         self.calls.append((prompt, seed))
         return await self._generator.generate(prompt, images, seed)
 
 
-def sketched(home: Home, **others) -> Roles:
-    """The sketch world's players, some of them replaced."""
-    return replace(load_profile("sketch").build(home), **others)
+def sketch_roles(home: Home, **replaced) -> Roles:
+    """The sketch world's roles, some of them replaced."""
+    return replace(load_profile("sketch").build(home), **replaced)
 
 
 @dataclass(frozen=True)
-class Running:
+class RunningService:
     """A running service."""
 
     url: str
@@ -125,18 +124,18 @@ class Running:
 
 
 @contextmanager
-def running(
+def running_service(
     home: Home, roles: Roles | None = None, keys: tuple[str, ...] = (), **settings
-) -> Iterator[Running]:
-    """A service, stopped at the end as TERM stops it."""
+) -> Iterator[RunningService]:
+    """A service, stopped at the end as SIGTERM stops it."""
     profile = load_profile("sketch")
-    players = Players(roles or profile.build(home))
+    resolver = FixedResolver(roles or profile.build(home))
     started: Future[tuple[Service, ServiceServer]] = Future()
 
     async def main(door) -> None:
         chosen = ServiceSettings(**{"grace_seconds": 0} | settings)
-        async with open_service(home, players, profile.loop, profile.limits, chosen) as service:
-            server = ServiceServer(make_app(service, Keys(keys)), service.desk, chosen)
+        async with open_service(home, resolver, profile.loop, profile.limits, chosen) as service:
+            server = ServiceServer(make_app(service, Keys(keys)), service.manager, chosen)
             started.set_result((service, server))
             await server.serve(sockets=[door])
 
@@ -152,30 +151,32 @@ def running(
         thread.start()
         service, server = started.result(60)
         try:
-            yield Running(address, service, server)
+            yield RunningService(address, service, server)
         finally:
             server.should_exit = True
             thread.join()
 
 
-def decoded(text: str) -> EncodedImage:
-    """A picture in base64."""
+def decode_image(text: str) -> EncodedImage:
+    """An image in base64."""
     return EncodedImage(base64.b64decode(text))
 
 
-def pictures_of(response) -> list[EncodedImage]:
-    """A response's pictures, in order."""
+def images_of(response) -> list[EncodedImage]:
+    """A response's images, in order."""
     return [
-        decoded(item.result) for item in response.output if item.type == "image_generation_call"
+        decode_image(item.result)
+        for item in response.output
+        if item.type == "image_generation_call"
     ]
 
 
-def data_uri(picture: EncodedImage) -> str:
-    return f"data:{picture.mime};base64,{base64.b64encode(picture.data).decode()}"
+def data_uri(image: EncodedImage) -> str:
+    return f"data:{image.mime};base64,{base64.b64encode(image.data).decode()}"
 
 
 def error_of(response: httpx.Response, status: int) -> dict[str, Any]:
-    """An error in OpenAI's shape, and nothing of our code in it."""
+    """The error of a response, in OpenAI's shape and without details of our code."""
     assert response.status_code == status, response.text
     error = response.json()["error"]
     assert set(error) == {"message", "type", "param", "code"}
@@ -183,9 +184,9 @@ def error_of(response: httpx.Response, status: int) -> dict[str, Any]:
     return error
 
 
-def until(met: Callable[[], object], seconds: float = 60) -> None:
-    """Wait for something, for long on a machine that has much to do."""
+def wait_until(condition: Callable[[], object], seconds: float = 60) -> None:
+    """Wait for a condition, with much time for a busy machine."""
     deadline = time.monotonic() + seconds
-    while not met():
-        assert time.monotonic() < deadline, "it did not come about"
+    while not condition():
+        assert time.monotonic() < deadline, "the condition was not met in time"
         time.sleep(0.02)

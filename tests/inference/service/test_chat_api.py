@@ -1,83 +1,87 @@
-"""The chat API, for clients that know nothing else."""
+"""The chat API, with the official client."""
 
 import re
 
 import openai
 import pytest
 
-from tests.inference.service.running_service import HOUSE, SNOWMAN, data_uri, decoded, pictures_of
+from tests.inference.service.running_service import (
+    HOUSE,
+    SNOWMAN,
+    data_uri,
+    decode_image,
+    images_of,
+)
 
-_PICTURE = re.compile(r"!\[([^\]]+)\]\(data:image/png;base64,([^)]+)\)")
-
-
-def asked(*content, role="user"):
-    return [{"role": role, "content": part} for part in content]
-
-
-def pictures_in(text):
-    return [decoded(data) for _, data in _PICTURE.findall(text)]
+_MARKDOWN_IMAGE = re.compile(r"!\[([^\]]+)\]\(data:image/png;base64,([^)]+)\)")
 
 
-def test_a_story_is_markdown_with_pictures(client):
-    completion = client.chat.completions.create(model="interleave", messages=asked(SNOWMAN))
+def user(content):
+    return {"role": "user", "content": content}
+
+
+def images_in(text):
+    return [decode_image(data) for _, data in _MARKDOWN_IMAGE.findall(text)]
+
+
+def test_a_message_is_markdown_with_images(client):
+    completion = client.chat.completions.create(model="interleave", messages=[user(SNOWMAN)])
     choice = completion.choices[0]
     assert choice.finish_reason == "stop" and choice.message.role == "assistant"
-    assert pictures_in(choice.message.content) == pictures_of(
-        client.responses.create(input=SNOWMAN)
-    )
-    assert all(name.strip() for name, _ in _PICTURE.findall(choice.message.content))
+    assert images_in(choice.message.content) == images_of(client.responses.create(input=SNOWMAN))
+    assert all(name.strip() for name, _ in _MARKDOWN_IMAGE.findall(choice.message.content))
     steps = completion.interleave["steps"]
     assert all(step["words"] in choice.message.content for step in steps)
 
 
-def test_a_stream_adds_up_to_the_same(client):
-    whole = client.chat.completions.create(model="interleave", messages=asked(HOUSE))
+def test_a_stream_adds_up_to_the_message(client):
+    completion = client.chat.completions.create(model="interleave", messages=[user(HOUSE)])
     stream = client.chat.completions.create(
         model="interleave",
-        messages=asked(HOUSE),
+        messages=[user(HOUSE)],
         stream=True,
         stream_options={"include_usage": True},
     )
     chunks = list(stream)
-    told = "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
-    assert told.strip() == whole.choices[0].message.content
+    content = "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
+    assert content.strip() == completion.choices[0].message.content
     assert [chunk.choices[0].finish_reason for chunk in chunks if chunk.choices][-1] == "stop"
     assert chunks[0].choices[0].delta.role == "assistant" and not chunks[-1].choices
 
 
-def test_pictures_as_content_parts(client):
-    shown = pictures_in(
-        client.chat.completions.create(model="interleave", messages=asked(HOUSE))
+def test_images_as_content_parts(client):
+    image = images_in(
+        client.chat.completions.create(model="interleave", messages=[user(HOUSE)])
         .choices[0]
         .message.content
     )[-1]
     parts = [
         {"type": "text", "text": "Describe this picture in words"},
-        {"type": "image_url", "image_url": {"url": data_uri(shown)}},
+        {"type": "image_url", "image_url": {"url": data_uri(image)}},
     ]
-    completion = client.chat.completions.create(model="interleave", messages=asked(parts))
+    completion = client.chat.completions.create(model="interleave", messages=[user(parts)])
     assert "house" in completion.choices[0].message.content
-    assert not pictures_in(completion.choices[0].message.content)
+    assert not images_in(completion.choices[0].message.content)
 
 
-def test_a_conversation_goes_on_from_its_last_picture(client):
-    first = client.chat.completions.create(model="interleave", messages=asked(HOUSE))
+def test_a_conversation_continues_from_its_last_image(client):
+    first = client.chat.completions.create(model="interleave", messages=[user(HOUSE)])
     answer = first.choices[0].message
-    messages = [*asked(HOUSE), answer, *asked("Add a yellow sun")]
+    messages = [user(HOUSE), answer, user("Add a yellow sun")]
     second = client.chat.completions.create(model="interleave", messages=messages)
-    assert second.interleave["given"] == [pictures_in(answer.content)[-1].sha256]
+    assert second.interleave["given"] == [images_in(answer.content)[-1].sha256]
     assert second.interleave["text"] == "<image>\nAdd a yellow sun"
 
 
-def test_errors_of_chats(client):
+def test_errors(client):
     with pytest.raises(openai.BadRequestError, match="nothing to draw"):
-        client.chat.completions.create(model="interleave", messages=asked("zzz"))
-    stream = client.chat.completions.create(model="interleave", messages=asked("zzz"), stream=True)
+        client.chat.completions.create(model="interleave", messages=[user("zzz")])
+    stream = client.chat.completions.create(model="interleave", messages=[user("zzz")], stream=True)
     with pytest.raises(openai.APIError, match="nothing to draw"):
         list(stream)
     with pytest.raises(openai.BadRequestError, match="no words"):
-        client.chat.completions.create(model="interleave", messages=asked(" "))
+        client.chat.completions.create(model="interleave", messages=[user(" ")])
     with pytest.raises(openai.BadRequestError, match="messages"):
         client.chat.completions.create(model="interleave", messages=[])
     with pytest.raises(openai.NotFoundError):
-        client.chat.completions.create(model="gpt-9", messages=asked(HOUSE))
+        client.chat.completions.create(model="gpt-9", messages=[user(HOUSE)])

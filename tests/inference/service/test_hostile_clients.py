@@ -1,4 +1,4 @@
-"""Slow, broken and hostile clients: they get an answer in the API's shape, others get theirs."""
+"""Slow, broken and hostile clients get errors in the API's shape; others are still served."""
 
 import base64
 import http.server
@@ -20,8 +20,8 @@ from tests.inference.service.running_service import (
     SNOWMAN,
     data_uri,
     error_of,
-    running,
-    until,
+    running_service,
+    wait_until,
 )
 from warehouse import EncodedImage
 
@@ -30,13 +30,13 @@ CHAT = "/v1/chat/completions"
 JSON = {"Content-Type": "application/json"}
 
 
-def with_picture(url):
+def with_image(url):
     parts = [{"type": "input_text", "text": "Describe"}, {"type": "input_image", "image_url": url}]
     return {"input": [{"role": "user", "content": parts}]}
 
 
 def png(width, height, rows=b""):
-    """A PNG that says to be of some size, with as much of it as is given."""
+    """A PNG whose header has this size, with these compressed rows."""
 
     def chunk(kind, data):
         body = kind + data
@@ -89,7 +89,7 @@ def png(width, height, rows=b""):
     ],
     ids=lambda body: body[:40].decode("latin-1"),
 )
-def test_what_is_no_request_is_a_400(service, body):
+def test_invalid_requests_are_rejected(service, body):
     error = error_of(service.post(PATH, content=body, headers=JSON), 400)
     assert error["type"] == "invalid_request_error"
 
@@ -105,55 +105,57 @@ def test_what_is_no_request_is_a_400(service, body):
     ],
     ids=lambda body: body[:50].decode(),
 )
-def test_what_is_no_chat_is_a_400(service, body):
+def test_invalid_chat_requests_are_rejected(service, body):
     error_of(service.post(CHAT, content=body, headers=JSON), 400)
 
 
 @pytest.mark.parametrize(
-    ("url", "why"),
+    ("url", "reason"),
     [
         ("data:image/png;base64,!!!!", "not base64"),
         ("data:image/png;base64,AAA", "not base64"),
         ("data:image/png,AAAA", "not in base64"),
         ("data:", "not in base64"),
         ("data:image/png;base64,", "is empty"),
-        ("data:text/plain;base64,aGVsbG8=", "no PNG, JPEG or WebP"),
+        ("data:text/plain;base64,aGVsbG8=", "not a PNG, JPEG or WebP"),
         ("file:///etc/passwd", "as a data URI"),
         ("/etc/passwd", "as a data URI"),
         ("ftp://127.0.0.1/x", "as a data URI"),
-        ("http://127.0.0.1/x.png", "fetches no pictures"),
-        ("HTTPS://example.com/x.png", "fetches no pictures"),
+        ("http://127.0.0.1/x.png", "does not fetch images"),
+        ("HTTPS://example.com/x.png", "does not fetch images"),
     ],
 )
-def test_what_is_no_picture_is_a_400(service, url, why):
-    error = error_of(service.post(PATH, json=with_picture(url)), 400)
-    assert why in error["message"] and error["param"] == "input.0.content.1"
+def test_invalid_images_are_rejected(service, url, reason):
+    error = error_of(service.post(PATH, json=with_image(url)), 400)
+    assert reason in error["message"] and error["param"] == "input.0.content.1"
 
 
-def test_bombs_are_not_decoded(service):
-    """Pictures that claim a size, or have one that a few bytes unfold to."""
+def test_decompression_bombs_are_not_decoded(service):
+    """Images whose header claims a size, or whose few bytes expand to it."""
     for data in (png(2**31 - 1, 2**31 - 1), png(60_000, 60_000), png(30_000, 30_000, b"x" * 99)):
-        bomb = service.post(PATH, json=with_picture(data_uri(EncodedImage(data))))
+        bomb = service.post(PATH, json=with_image(data_uri(EncodedImage(data))))
         assert error_of(bomb, 400)["code"] == "image_too_large"
-    truncated = service.post(PATH, json=with_picture(data_uri(EncodedImage(png(64, 64, b"x")))))
+    truncated = service.post(PATH, json=with_image(data_uri(EncodedImage(png(64, 64, b"x")))))
     assert error_of(truncated, 400)["code"] == "invalid_image"
 
 
-def test_limits_on_pictures(home):
+def test_limits_on_images(home):
     small = data_uri(EncodedImage.white((64, 64)))
-    with running(home, limits={"pictures": 2, "picture_bytes": 5000, "bytes": 100_000}) as service:
+    with running_service(
+        home, limits={"pictures": 2, "picture_bytes": 5000, "bytes": 100_000}
+    ) as service:
         many = [{"type": "input_image", "image_url": small}] * 3
-        asked = [{"role": "user", "content": [{"type": "input_text", "text": "Describe"}, *many]}]
-        error = error_of(service.post(PATH, json={"input": asked}), 400)
+        turns = [{"role": "user", "content": [{"type": "input_text", "text": "Describe"}, *many]}]
+        error = error_of(service.post(PATH, json={"input": turns}), 400)
         assert error["code"] == "too_many_images" and error["param"] == "input.0.content.3"
         noise = base64.b64encode(png(64, 64) + bytes(6000)).decode()
-        large = service.post(PATH, json=with_picture(f"data:image/png;base64,{noise}"))
+        large = service.post(PATH, json=with_image(f"data:image/png;base64,{noise}"))
         assert error_of(large, 400)["code"] == "image_file_too_large"
         body = service.post(PATH, content=b"x" * 100_001, headers=JSON)
         assert error_of(body, 413)["code"] == "request_too_large"
 
 
-def test_a_hundred_megabytes_are_refused(service):
+def test_a_body_of_a_hundred_megabytes_is_rejected(service):
     def body():
         yield b'{"input": "'
         for _ in range(100):
@@ -173,8 +175,11 @@ def half_sent(service, length=1000, sent=b'{"input": '):
         yield connection
 
 
-def test_half_sent_bodies_are_given_up(home):
-    with running(home, limits={"read_seconds": 0.3}) as service, half_sent(service) as connection:
+def test_half_sent_bodies_time_out(home):
+    with (
+        running_service(home, limits={"read_seconds": 0.3}) as service,
+        half_sent(service) as connection,
+    ):
         answer = b""
         while b'"error"' not in answer:
             part = connection.recv(65_536)
@@ -184,9 +189,9 @@ def test_half_sent_bodies_are_given_up(home):
 
 
 @pytest.mark.parametrize("before", [b"", b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"])
-def test_half_sent_heads_are_given_up(home, before):
-    """Also after a whole request on the same connection."""
-    with running(home, limits={"read_seconds": 0.3}) as service:
+def test_half_sent_heads_time_out(home, before):
+    """Also after a complete request on the same connection."""
+    with running_service(home, limits={"read_seconds": 0.3}) as service:
         port = int(service.url.rpartition(":")[2])
         with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
             connection.sendall(before + b"GET /health HTTP/1.1\r\nHost:")
@@ -195,45 +200,45 @@ def test_half_sent_heads_are_given_up(home, before):
         assert service.get("/health").status_code == 200
 
 
-def test_half_sent_bodies_keep_nobody_waiting(home):
-    with running(home) as service, ExitStack() as stack:
+def test_half_sent_bodies_do_not_block_others(home):
+    with running_service(home) as service, ExitStack() as stack:
         for _ in range(50):
             stack.enter_context(half_sent(service))
-        until(lambda: service.metrics()["interleave_service_connections"] > 50)
+        wait_until(lambda: service.metrics()["interleave_service_connections"] > 50)
         assert service.client().responses.create(input=HOUSE).status == "completed"
         stack.close()
-        until(lambda: service.metrics()["interleave_service_connections"] == 1)
+        wait_until(lambda: service.metrics()["interleave_service_connections"] == 1)
 
 
-def test_all_bodies_together_are_bounded(home):
+def test_the_size_of_all_bodies_is_bounded(home):
     limits = {"bodies": 50_000, "bytes": 40_000}
-    with running(home, limits=limits) as service, half_sent(service, 40_000, b"x" * 30_000):
-        until(lambda: service.metrics()["interleave_service_connections"] > 1)
+    with running_service(home, limits=limits) as service, half_sent(service, 40_000, b"x" * 30_000):
+        wait_until(lambda: service.metrics()["interleave_service_connections"] > 1)
         refused = service.post(PATH, content=b"y" * 30_000, headers=JSON)
         assert error_of(refused, 429)["code"] == "queue_full"
         assert service.client().responses.create(input=HOUSE).status == "completed"
 
 
-def test_too_many_streams_are_refused_politely(home):
-    with running(home, connections=20) as service, ExitStack() as stack:
+def test_too_many_connections_are_rejected_with_retry_after(home):
+    with running_service(home, connections=20) as service, ExitStack() as stack:
         for _ in range(20):
             stack.enter_context(half_sent(service))
 
-        def crowded():
+        def is_rejected():
             return service.get("/health").status_code == 429
 
-        until(crowded)
+        wait_until(is_rejected)
         refused = service.post(PATH, json={"input": HOUSE})
         assert error_of(refused, 429)["code"] == "too_many_connections"
         assert refused.headers["retry-after"]
         stack.close()
-        until(lambda: service.get("/health").status_code == 200)
+        wait_until(lambda: service.get("/health").status_code == 200)
         assert service.client().responses.create(input=HOUSE).status == "completed"
 
 
-def test_who_does_not_read_is_left(home):
-    """A stream whose client takes nothing is closed; its story and others go on."""
-    with running(home, stalled_seconds=0.3) as service:
+def test_a_client_that_does_not_read_is_disconnected(home):
+    """Its stream is closed; other requests are still served."""
+    with running_service(home, stalled_seconds=0.3) as service:
         port = int(service.url.rpartition(":")[2])
         with socket.socket() as connection:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
@@ -241,9 +246,9 @@ def test_who_does_not_read_is_left(home):
             body = json.dumps({"input": SNOWMAN, "stream": True}).encode()
             head = f"POST {PATH} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
             connection.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
-            until(lambda: service.service.library.search(""))
-            until(lambda: not service.service.desk._runs)
-            until(lambda: service.metrics()["interleave_service_connections"] == 1)
+            wait_until(lambda: service.service.store.search(""))
+            wait_until(lambda: not service.service.manager._runs)
+            wait_until(lambda: service.metrics()["interleave_service_connections"] == 1)
         assert service.client().responses.create(input=HOUSE).status == "completed"
 
 
@@ -266,36 +271,36 @@ def test_who_does_not_read_is_left(home):
         ("2002:7f00:1::", False),
     ],
 )
-def test_private_addresses_are_known(address, public):
+def test_private_addresses_are_recognised(address, public):
     assert is_public(ip_address(address)) == public
 
 
-class Elsewhere(http.server.BaseHTTPRequestHandler):
-    """A server that has a picture, a lot of bytes, and ways to other places."""
+class ImageServer(http.server.BaseHTTPRequestHandler):
+    """Serves an image, a large file, and redirects."""
 
     def do_GET(self):
-        to = {"/private": f"http://127.0.0.2:{self.server.server_port}/picture",
+        location = {"/private": f"http://127.0.0.2:{self.server.server_port}/picture",
               "/numeric": f"http://2130706434:{self.server.server_port}/picture",
               "/file": "file:///etc/passwd", "/round": "/round"}.get(self.path)  # fmt: skip
-        if to:
+        if location:
             self.send_response(302)
-            self.send_header("Location", to)
+            self.send_header("Location", location)
             self.end_headers()
             return
-        self.server.served.append(self.headers["Host"])
+        self.server.requested_hosts.append(self.headers["Host"])
         self.send_response(200)
         self.end_headers()
         data = EncodedImage.white((64, 64)).data
         self.wfile.write(data if self.path == "/picture" else bytes(10_000))
 
     def log_message(self, *given):
-        """Nothing."""
+        """Stay quiet."""
 
 
 @pytest.fixture
-def elsewhere():
-    server = http.server.ThreadingHTTPServer(("0.0.0.0", 0), Elsewhere)
-    server.served = []
+def image_server():
+    server = http.server.ThreadingHTTPServer(("0.0.0.0", 0), ImageServer)
+    server.requested_hosts = []
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     yield server
@@ -304,54 +309,55 @@ def elsewhere():
     server.server_close()
 
 
-def only_one(address):
-    """As if 127.0.0.1 were somewhere in the world, and the rest of this machine private."""
+def allow_one(address):
+    """As if 127.0.0.1 were public, and the other addresses of this machine private."""
     return str(address) == "127.0.0.1"
 
 
-async def test_pictures_from_elsewhere(elsewhere):
-    at = f"http://127.0.0.1:{elsewhere.server_port}"
+async def test_images_are_fetched_from_public_addresses(image_server):
+    address = f"http://127.0.0.1:{image_server.server_port}"
     assert (
-        await fetch_image(f"{at}/picture", "p", 9000, only_one) == EncodedImage.white((64, 64)).data
+        await fetch_image(f"{address}/picture", "p", 9000, allow_one)
+        == EncodedImage.white((64, 64)).data
     )
-    for path, why in [
+    for path, reason in [
         ("/private", "not public"),
         ("/numeric", "cannot be fetched"),
         ("/file", "not public"),
         ("/round", "cannot be fetched"),
         ("/much", "more than 9000 bytes"),
     ]:
-        with pytest.raises(APIError, match=why):
-            await fetch_image(at + path, "p", 9000, only_one)
-    hosts = {host.rpartition(":")[0] for host in elsewhere.served}
+        with pytest.raises(APIError, match=reason):
+            await fetch_image(address + path, "p", 9000, allow_one)
+    hosts = {host.rpartition(":")[0] for host in image_server.requested_hosts}
     assert hosts == {"127.0.0.1"}
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "[::1]", "0x7f.1", "127.1", "0"])
-async def test_this_machine_is_never_asked(elsewhere, host):
+async def test_the_own_machine_is_never_fetched_from(image_server, host):
     with pytest.raises(APIError):
-        await fetch_image(f"http://{host}:{elsewhere.server_port}/picture", "p", 9000)
-    assert not elsewhere.served
+        await fetch_image(f"http://{host}:{image_server.server_port}/picture", "p", 9000)
+    assert not image_server.requested_hosts
 
 
-def test_addresses_are_asked_only_where_a_setting_says_so(home, elsewhere):
-    with running(home, limits={"remote_pictures": True}) as service:
-        url = f"http://127.0.0.1:{elsewhere.server_port}/picture"
-        error = error_of(service.post(PATH, json=with_picture(url)), 400)
-        assert "not public" in error["message"] and not elsewhere.served
+def test_a_service_fetches_from_public_addresses_only(home, image_server):
+    with running_service(home, limits={"remote_pictures": True}) as service:
+        url = f"http://127.0.0.1:{image_server.server_port}/picture"
+        error = error_of(service.post(PATH, json=with_image(url)), 400)
+        assert "not public" in error["message"] and not image_server.requested_hosts
 
 
 @pytest.mark.parametrize(
     "path",
     ["/v1/responses/..%2f..%2fetc", "/v1/responses/%00", "/v1/responses/' or 1=1", "/nothing"],
 )
-def test_ids_are_only_ids(service, path):
+def test_ids_cannot_be_paths(service, path):
     error_of(service.get(path), 404)
 
 
-def test_methods_and_parameters(service):
-    several = httpx.options(service.url + "/v1/responses/x")
-    assert error_of(several, 405) and several.headers["allow"] == "DELETE, GET"
+def test_invalid_methods_and_parameters(service):
+    response = httpx.options(service.url + "/v1/responses/x")
+    assert error_of(response, 405) and response.headers["allow"] == "DELETE, GET"
     error = service.get("/v1/chat/completions")
     assert error_of(error, 405) and error.headers["allow"] == "POST"
     error_of(service.get("/v1/responses/x?stream=perhaps"), 400)

@@ -1,13 +1,13 @@
-"""The OpenAPI document: true of the routes, and of what they answer."""
+"""The OpenAPI document agrees with the routes and their answers."""
 
-from inference.service.responses.response_models import GenerationModel
-from tests.inference.service.running_service import HOUSE, until
+from inference.service.responses.protocol import GenerationModel
+from tests.inference.service.running_service import HOUSE, wait_until
 
 
-def test_the_document_is_true(service):
+def test_the_document_has_every_route_and_schema(service):
     document = service.get("/openapi.json").json()
-    ours = {path for path in document["paths"] if not path.startswith("/studio/")}
-    assert ours == {
+    paths = {path for path in document["paths"] if not path.startswith("/studio/")}
+    assert paths == {
         "/v1/responses",
         "/v1/responses/{response_id}",
         "/v1/responses/{response_id}/cancel",
@@ -19,29 +19,31 @@ def test_the_document_is_true(service):
     }
     schemas = document["components"]["schemas"]
 
-    def referred(node):
+    def references(node):
         if isinstance(node, dict):
             if "$ref" in node:
                 yield node["$ref"].rpartition("/")[2]
             for value in node.values():
-                yield from referred(value)
+                yield from references(value)
         if isinstance(node, list):
             for value in node:
-                yield from referred(value)
+                yield from references(value)
 
-    assert set(referred(document)) <= set(schemas)
+    assert set(references(document)) <= set(schemas)
     assert schemas["StoryResponse"]["properties"]["interleave"]
 
 
-def test_answers_are_of_the_documents_shapes(client):
-    """Every field that is described is there, and no other."""
-    for asked in (HOUSE, "zzz"):
-        response = client.responses.create(input=asked, background=True)
-        until(
+def test_answers_have_the_documented_fields(client):
+    """Every documented field, and no other."""
+    for text in (HOUSE, "zzz"):
+        response = client.responses.create(input=text, background=True)
+        wait_until(
             lambda r=response: (
                 client.responses.retrieve(r.id).status not in ("queued", "in_progress")
             )
         )
-        for story in (response.interleave, client.responses.retrieve(response.id).interleave):
-            described = GenerationModel.model_validate(story)
-            assert described.model_dump() == story
+        for interleave in (
+            response.interleave,
+            client.responses.retrieve(response.id).interleave,
+        ):
+            assert GenerationModel.model_validate(interleave).model_dump() == interleave

@@ -1,4 +1,4 @@
-"""What the service keeps of requests, through kills and from several threads."""
+"""The store of responses: kills, threads, owners, search, and files of older versions."""
 
 import os
 import subprocess
@@ -11,76 +11,79 @@ from inference.service.response_store import ResponseStore, StoredResponse
 from schemas import StorageError
 from warehouse import Home
 
-DIES = """
+KILLED = """
 import os, sys
 from inference.service.response_store import ResponseStore, StoredResponse
 from warehouse import Home
-library = ResponseStore(Home(sys.argv[1]))
-library.begin(StoredResponse("done", "", "a cat", "in_progress", {"status": "in_progress"}, 1.0))
-library.settle("done", {"status": "completed"})
-library.begin(StoredResponse("cut", "", "a dog", "in_progress", {"status": "in_progress"}, 2.0, "key", "b"))
+store = ResponseStore(Home(sys.argv[1]))
+store.begin(StoredResponse("done", "", "a cat", "queued", {}, created_at=1.0))
+store.settle("done", "complete", b"{}")
+store.begin(
+    StoredResponse("cut", "", "a dog", "queued", {}, created_at=2.0, key="key", body_hash="b")
+)
 os.kill(os.getpid(), 9)
 """
 
 
 @pytest.fixture
-def library(home):
-    library = ResponseStore(home)
-    yield library
-    library.close()
+def store(home):
+    store = ResponseStore(home)
+    yield store
+    store.close()
 
 
-def kept(name, text="a cat", owner="", **more):
-    return StoredResponse(name, owner, text, "in_progress", {"status": "in_progress"}, **more)
+def stored(name, text="a cat", owner="", **more):
+    return StoredResponse(name, owner, text, "queued", {}, **more)
 
 
-def test_what_was_begun_and_settled_survives_a_kill(tmp_path):
-    done = subprocess.run([sys.executable, "-c", DIES, str(tmp_path)], env=os.environ)
-    assert done.returncode == -9
-    library = ResponseStore(Home(tmp_path))
-    assert library.get("done", "").status == "completed"
-    (cut,) = library.unsettled()
-    assert (cut.id, cut.key, cut.body, cut.created_at) == ("cut", "key", "b", 2.0)
+def test_rows_survive_a_kill(tmp_path):
+    process = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path)], env=os.environ)
+    assert process.returncode == -9
+    store = ResponseStore(Home(tmp_path))
+    done = store.get("done", "")
+    assert (done.status, done.events) == ("complete", b"{}")
+    (cut,) = store.unsettled()
+    assert (cut.id, cut.key, cut.body_hash, cut.created_at) == ("cut", "key", "b", 2.0)
 
 
-def test_owners_see_their_own_only(library):
-    library.begin(kept("mine", owner="me", key="k"))
-    library.begin(kept("yours", owner="you", key="k"))
-    assert library.get("mine", "you") is None and library.get("mine", "me").id == "mine"
-    assert library.keyed("you", "k").id == "yours"
-    assert [each.id for each in library.search("me")] == ["mine"]
-    assert not library.delete("mine", "you") and library.delete("mine", "me")
-    assert library.get("mine", "me") is None
+def test_owners_see_only_their_own(store):
+    store.begin(stored("mine", owner="me", key="k"))
+    store.begin(stored("yours", owner="you", key="k"))
+    assert store.get("mine", "you") is None and store.get("mine", "me").id == "mine"
+    assert store.by_key("you", "k").id == "yours"
+    assert [each.id for each in store.search("me")] == ["mine"]
+    assert not store.delete("mine", "you") and store.delete("mine", "me")
+    assert store.get("mine", "me") is None
 
 
-def test_words_are_found_whatever_their_case(library):
+def test_search_ignores_case_and_wildcards(store):
     for number, text in enumerate(["Grow a FLOWER", "a flower in a Straße", "100% of a_b"]):
-        library.begin(kept(str(number), text, created_at=float(number)))
-    found = {words: [each.id for each in library.search("", words)] for words in
+        store.begin(stored(str(number), text, created_at=float(number)))
+    found = {words: [each.id for each in store.search("", words)] for words in
              ("flower", "STRASSE flower", "%", "a_b", "a%b", "tree")}  # fmt: skip
     assert found == {"flower": ["1", "0"], "STRASSE flower": ["1"], "%": ["2"], "a_b": ["2"],
                      "a%b": [], "tree": []}  # fmt: skip
-    assert [each.id for each in library.search("", limit=1, offset=1)] == ["1"]
+    assert [each.id for each in store.search("", limit=1, offset=1)] == ["1"]
 
 
-def test_a_request_taken_up_again_is_the_same_row(library):
-    library.begin(kept("one", key="k"))
-    library.settle("one", {"status": "incomplete"}, resumable=True)
-    again = library.keyed("", "k")
-    assert again.resumable and again.status == "incomplete"
-    library.begin(again)
-    assert [each.id for each in library.unsettled()] == ["one"]
-    assert len(library.search("")) == 1
+def test_a_resumed_request_is_the_same_row(store):
+    store.begin(stored("one", key="k"))
+    store.settle("one", "cancelled", b"", resumable=True)
+    again = store.by_key("", "k")
+    assert again.resumable and again.status == "cancelled"
+    store.begin(again)
+    assert [each.id for each in store.unsettled()] == ["one"]
+    assert len(store.search("")) == 1
 
 
-def test_threads_share_it(library):
+def test_threads_share_a_store(store):
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda n: library.begin(kept(str(n))), range(200)))
-        list(pool.map(lambda n: library.settle(str(n), {"status": "completed"}), range(200)))
-    assert len(library.search("", limit=500)) == 200 and not library.unsettled()
+        list(pool.map(lambda n: store.begin(stored(str(n))), range(200)))
+        list(pool.map(lambda n: store.settle(str(n), "complete", b""), range(200)))
+    assert len(store.search("", limit=500)) == 200 and not store.unsettled()
 
 
-def test_a_file_that_is_no_database_is_explained(home):
+def test_a_damaged_file_is_an_error(home):
     path = home.local / "service" / "library.sqlite"
     path.parent.mkdir(parents=True)
     path.write_bytes(b"not a database" * 100)

@@ -1,4 +1,4 @@
-"""The Responses API, asked by the official client as it comes."""
+"""The Responses API, with the official client."""
 
 import openai
 import pytest
@@ -9,41 +9,39 @@ from tests.inference.service.running_service import (
     HOUSE,
     SNOWMAN,
     data_uri,
-    decoded,
-    pictures_of,
-    running,
-    until,
+    decode_image,
+    images_of,
+    running_service,
+    wait_until,
 )
 from warehouse import query
 
-STANDARD = "response."
-TABLES_OF_A_STORY = ("generations", "plans", "trajectories", "attempts", "model_calls")
-ONLY_THE_LEDGER = {"model_calls"}
+TABLES = ("generations", "plans", "trajectories", "attempts", "model_calls")
+LEDGER_ONLY = {"model_calls"}
 
 
-def streamed(client, **asked):
-    with client.responses.create(stream=True, **asked) as stream:
+def stream_events(client, **request):
+    with client.responses.create(stream=True, **request) as stream:
         return list(stream)
 
 
-def test_a_story_is_words_and_pictures_in_turn(service, client):
+def test_a_response_is_text_and_images_in_turn(service, client):
     response = client.responses.create(model="interleave", input=SNOWMAN, metadata={"a": "b"})
     assert response.status == "completed" and response.error is None
     assert [item.type for item in response.output] == ["message", "image_generation_call"] * 4
     assert response.output_text and response.metadata == {"a": "b"}
-    assert all(picture.image.size for picture in pictures_of(response))
-    story = response.interleave
-    assert story["status"] in ("complete", "exhausted") and len(story["steps"]) == 4
-    assert set(story["versions"]) == {"planner", "generator", "critic"}
-    assert [step["picture"] for step in story["steps"]] == [
-        picture.sha256 for picture in pictures_of(response)
+    assert all(image.image.size for image in images_of(response))
+    interleave = response.interleave
+    assert interleave["status"] in ("complete", "exhausted") and len(interleave["steps"]) == 4
+    assert set(interleave["versions"]) == {"planner", "generator", "critic"}
+    assert [step["picture"] for step in interleave["steps"]] == [
+        image.sha256 for image in images_of(response)
     ]
-    again = client.responses.retrieve(response.id)
-    assert again == response
+    assert client.responses.retrieve(response.id) == response
 
 
-def test_a_stream_is_the_apis_own_events(client):
-    events = streamed(client, input=SNOWMAN, model="interleave")
+def test_a_stream_has_the_events_of_the_api(client):
+    events = stream_events(client, input=SNOWMAN, model="interleave")
     assert [event.sequence_number for event in events] == list(range(len(events)))
     kinds = [event.type for event in events]
     assert kinds[:3] == ["response.created", "response.queued", "response.in_progress"]
@@ -57,36 +55,36 @@ def test_a_stream_is_the_apis_own_events(client):
     assert "".join(deltas) == last.output_text
 
 
-def test_standard_events_are_of_the_clients_own_types(client):
-    """An event that the client does not know comes as some other class: none of the API's does."""
-    for event in streamed(client, input=HOUSE):
-        if event.type.startswith(STANDARD):
+def test_events_of_the_api_have_the_clients_own_types(client):
+    """The client parses unknown events as another class."""
+    for event in stream_events(client, input=HOUSE):
+        if event.type.startswith("response."):
             assert type(event).__name__.startswith("Response"), event
             type(event).model_validate(event.model_dump())
 
 
-def test_every_attempt_is_shown_and_judged(client):
-    """Over some stories, so that some attempts are refused."""
-    refused = 0
+def test_every_attempt_has_an_image_and_a_verdict(client):
+    """With several seeds, so that some attempts are rejected."""
+    rejected = 0
     for seed in range(6):
-        events = streamed(client, input=SNOWMAN, extra_body={"interleave": {"seed": seed}})
-        drawn = [event for event in events if event.type == "interleave.attempt.drawn"]
-        judged = [event for event in events if event.type == "interleave.attempt.judged"]
+        events = stream_events(client, input=SNOWMAN, extra_body={"interleave": {"seed": seed}})
+        draws = [event for event in events if event.type == "interleave.attempt.drawn"]
+        verdicts = [event for event in events if event.type == "interleave.attempt.judged"]
         partial = [event for event in events if event.type.endswith("partial_image")]
-        assert len(drawn) == len(judged) == len(partial)
-        for shown, said in zip(partial, drawn, strict=True):
-            assert said.sequence_number == shown.sequence_number + 1
-            assert (shown.item_id, shown.partial_image_index) == (said.item_id, said.iteration)
-            assert decoded(shown.partial_image_b64).sha256 == said.picture
-        refused += sum(not event.accepted for event in judged)
+        assert len(draws) == len(verdicts) == len(partial)
+        for image, draw in zip(partial, draws, strict=True):
+            assert draw.sequence_number == image.sequence_number + 1
+            assert (image.item_id, image.partial_image_index) == (draw.item_id, draw.iteration)
+            assert decode_image(image.partial_image_b64).sha256 == draw.picture
+        rejected += sum(not event.accepted for event in verdicts)
         settled = [event for event in events if event.type == "interleave.step.settled"]
         assert len(settled) == 4
-    assert refused
+    assert rejected
 
 
-def test_the_same_request_is_told_alike(client):
+def test_equal_requests_with_equal_seeds_give_equal_images(client):
     first, second = (client.responses.create(input=SNOWMAN) for _ in range(2))
-    assert first.id != second.id and pictures_of(first) == pictures_of(second)
+    assert first.id != second.id and images_of(first) == images_of(second)
     other = client.responses.create(input=SNOWMAN, extra_body={"interleave": {"seed": 9}})
     seeds = [_seeds(response) for response in (first, second, other)]
     assert seeds[0] == seeds[1] and not set(seeds[0]) & set(seeds[2])
@@ -97,78 +95,71 @@ def _seeds(response):
     return [attempt["seed"] for step in steps for attempt in step["attempts"]]
 
 
-def test_what_is_over_streams_again_from_where_the_client_was(client):
-    events = streamed(client, input=HOUSE)
+def test_a_stored_response_streams_the_same_events_again(client):
+    events = stream_events(client, input=HOUSE)
     again = list(client.responses.retrieve(events[0].response.id, stream=True))
-    assert [_told(event) for event in again] == [_told(event) for event in events]
+    assert again == events
     rest = list(client.responses.retrieve(events[0].response.id, stream=True, starting_after=5))
     assert [event.sequence_number for event in rest] == [e.sequence_number for e in events[6:]]
 
 
-def _told(event):
-    """Seconds of a verdict are in the ledger only."""
-    told = event.model_dump()
-    told.pop("seconds", None)
-    return told
-
-
-def test_the_clients_own_accumulation_works(client):
+def test_the_client_accumulates_a_stream(client):
     with client.responses.stream(model="interleave", input=HOUSE) as stream:
         for _ in stream:
             pass
         final = stream.get_final_response()
-    assert final.status == "completed" and pictures_of(final)
+    assert final.status == "completed" and images_of(final)
 
 
-def test_in_the_background(client):
+def test_a_background_request_is_polled(client):
     response = client.responses.create(input=SNOWMAN, background=True)
     assert response.status in ("queued", "in_progress")
     while response.status in ("queued", "in_progress"):
         response = client.responses.retrieve(response.id)
-    assert response.status == "completed" and len(pictures_of(response)) == 4
+    assert response.status == "completed" and len(images_of(response)) == 4
 
 
-def test_a_story_goes_on_from_an_earlier_one(client):
+def test_a_request_continues_an_earlier_response(client):
     first = client.responses.create(input="A red house beside a tree")
     second = client.responses.create(
         input="Add a yellow sun", previous_response_id=first.id, instructions="Keep it simple."
     )
     assert second.previous_response_id == first.id and second.instructions == "Keep it simple."
-    assert second.interleave["given"] == [pictures_of(first)[-1].sha256]
+    assert second.interleave["given"] == [images_of(first)[-1].sha256]
     assert second.interleave["text"].count("<image>") == 1
-    assert pictures_of(second)
+    assert images_of(second)
 
 
-def test_pictures_and_words_in_turn(client):
-    shown = pictures_of(client.responses.create(input=HOUSE))[-1]
-    asked = [
+def test_content_of_text_and_images_in_turn(client):
+    image = images_of(client.responses.create(input=HOUSE))[-1]
+    content = [
         {"type": "input_text", "text": "Describe this picture in words:"},
-        {"type": "input_image", "image_url": data_uri(shown), "detail": "auto"},
+        {"type": "input_image", "image_url": data_uri(image), "detail": "auto"},
         {"type": "input_text", "text": "What is in it?"},
     ]
-    response = client.responses.create(input=[{"role": "user", "content": asked}])
+    response = client.responses.create(input=[{"role": "user", "content": content}])
     assert [item.type for item in response.output] == ["message"]
     assert "house" in response.output_text and "tree" in response.output_text
     text = response.interleave["text"]
     assert text == "Describe this picture in words:\n<image>\nWhat is in it?"
 
 
-def test_an_answer_sent_back_is_what_the_story_goes_on_from(client):
+def test_a_conversation_continues_from_its_last_image(client):
     first = client.responses.create(input="A red house beside a tree")
-    said = [{"role": "user", "content": "A red house beside a tree"}]
-    answered = [item.model_dump(exclude_unset=True) for item in first.output]
+    question = {"role": "user", "content": "A red house beside a tree"}
+    answer = [item.model_dump(exclude_unset=True) for item in first.output]
     second = client.responses.create(
-        input=[*said, *answered, {"role": "user", "content": "Add a yellow sun"}]
+        input=[question, *answer, {"role": "user", "content": "Add a yellow sun"}]
     )
-    assert second.interleave["given"] == [pictures_of(first)[-1].sha256]
+    assert second.interleave["given"] == [images_of(first)[-1].sha256]
     assert second.interleave["text"] == "<image>\nAdd a yellow sun"
 
 
-def test_rules_of_a_request(client):
-    rules = {"t_max": 1, "on_exhausted": "stop", "draw_ahead": False, "seed": 3}
+def test_options_of_a_request(client):
+    options = {"t_max": 1, "on_exhausted": "stop", "draw_ahead": False, "seed": 3}
     for seed in range(20):
         response = client.responses.create(
-            input=SNOWMAN, extra_body={"interleave": rules | {"seed": seed}}
+            input=SNOWMAN, extra_body={"interleave": options | {"seed": seed}}
         )
         if response.status != "completed":
             break
@@ -177,24 +168,24 @@ def test_rules_of_a_request(client):
     assert response.interleave["rules"]["t_max"] == 1
 
 
-def test_a_long_story_is_told_where_it_may_be_long(home):
+def test_a_long_plan_needs_max_steps(home):
     prompts = [f"draw scene {number}" for number in range(60)]
-    players = roles(planner=ScriptedPlanner(answer=lambda _: plan(*prompts)))
-    with running(home, players) as service:
-        ask = service.client().responses.create
-        response = ask(input="a long story", extra_body={"interleave": {"max_steps": 60}})
+    scripted = roles(planner=ScriptedPlanner(answer=lambda _: plan(*prompts)))
+    with running_service(home, scripted) as service:
+        create = service.client().responses.create
+        response = create(input="a long story", extra_body={"interleave": {"max_steps": 60}})
         with pytest.raises(openai.BadRequestError, match="60 steps, more than max_steps = 50"):
-            ask(input="a long story")
-    assert response.status == "completed" and len(pictures_of(response)) == 60
+            create(input="a long story")
+    assert response.status == "completed" and len(images_of(response)) == 60
 
 
-def test_errors_are_the_clients_own(client):
-    with pytest.raises(openai.BadRequestError, match="nothing to draw") as refused:
+def test_errors_have_the_clients_own_classes(client):
+    with pytest.raises(openai.BadRequestError, match="nothing to draw") as error:
         client.responses.create(input="zzz")
-    assert refused.value.code == "invalid_prompt"
-    with pytest.raises(openai.NotFoundError, match="no model gpt-9 here") as unknown:
+    assert error.value.code == "invalid_prompt"
+    with pytest.raises(openai.NotFoundError, match="no model gpt-9 here") as error:
         client.responses.create(model="gpt-9", input=HOUSE)
-    assert unknown.value.code == "model_not_found"
+    assert error.value.code == "model_not_found"
     with pytest.raises(openai.NotFoundError, match="there is no response resp_none"):
         client.responses.retrieve("resp_none")
     with pytest.raises(openai.BadRequestError, match="no response resp_none"):
@@ -203,16 +194,16 @@ def test_errors_are_the_clients_own(client):
         client.responses.create(model="interleave-rl", input=HOUSE)
     with pytest.raises(openai.BadRequestError, match=r"interleave\.t_max: at most 20 here"):
         client.responses.create(input=HOUSE, extra_body={"interleave": {"t_max": 21}})
-    with pytest.raises(openai.BadRequestError, match="no field is called inptu here"):
+    with pytest.raises(openai.BadRequestError, match="unknown field inptu"):
         client.responses.create(input=HOUSE, extra_body={"inptu": 1})
 
 
-def test_a_refusal_in_a_stream_is_its_last_event(client):
-    events = streamed(client, input="zzz")
+def test_an_error_is_the_last_event_of_a_stream(client):
+    events = stream_events(client, input="zzz")
     assert events[-1].type == "response.failed"
     assert events[-1].response.error.code == "invalid_prompt"
-    kept = client.responses.retrieve(events[-1].response.id)
-    assert kept.status == "failed" and "nothing to draw" in kept.error.message
+    stored = client.responses.retrieve(events[-1].response.id)
+    assert stored.status == "failed" and "nothing to draw" in stored.error.message
 
 
 def test_models(client):
@@ -223,38 +214,38 @@ def test_models(client):
         client.models.retrieve("gpt-9")
 
 
-@pytest.mark.parametrize("archived", [False, True])
-def test_what_is_deleted_is_gone(service, client, archived):
-    text = f"Draw a yellow sun, {'long' if archived else 'not long'} ago"
+@pytest.mark.parametrize("flushed", [False, True])
+def test_deleting_leaves_only_the_ledger(service, client, flushed):
+    text = f"Draw a yellow sun, flushed: {flushed}"
     response = client.responses.create(input=text)
-    if archived:
-        until(lambda: text in texts_kept(service))
+    if flushed:
+        wait_until(lambda: text in stored_texts(service))
     client.responses.delete(response.id)
-    assert is_gone(client, response)
-    assert rows_about(service, text) == ONLY_THE_LEDGER
+    assert is_deleted(client, response)
+    assert tables_with_rows(service, text) == LEDGER_ONLY
 
 
-def test_what_is_not_to_be_stored_is_not(service, client):
+def test_store_false_leaves_only_the_ledger(service, client):
     text = "Draw a yellow sun for nobody else"
     response = client.responses.create(input=text, store=False)
-    until(lambda: is_gone(client, response))
-    until(lambda: rows_about(service, text) == ONLY_THE_LEDGER)
+    wait_until(lambda: is_deleted(client, response))
+    wait_until(lambda: tables_with_rows(service, text) == LEDGER_ONLY)
 
 
-def test_what_an_earlier_service_told_can_be_deleted(home):
+def test_responses_of_an_earlier_service_can_be_deleted(home):
     texts = ["Draw a yellow sun, once", "Draw a yellow sun, twice"]
-    with running(home) as service:
-        gone, _ = (service.client().responses.create(input=text) for text in texts)
+    with running_service(home) as service:
+        deleted, _ = (service.client().responses.create(input=text) for text in texts)
         refused = service.client().responses.create(input="zzz", background=True)
-    with running(home) as service:
+    with running_service(home) as service:
         service.client().responses.delete(refused.id)
-        service.client().responses.delete(gone.id)
-        assert texts_kept(service) == [texts[1]]
-        assert rows_about(service, texts[0]) == ONLY_THE_LEDGER
-        assert rows_about(service, texts[1]) == set(TABLES_OF_A_STORY)
+        service.client().responses.delete(deleted.id)
+        assert stored_texts(service) == [texts[1]]
+        assert tables_with_rows(service, texts[0]) == LEDGER_ONLY
+        assert tables_with_rows(service, texts[1]) == set(TABLES)
 
 
-def is_gone(client, response):
+def is_deleted(client, response):
     try:
         client.responses.retrieve(response.id)
     except openai.NotFoundError:
@@ -262,16 +253,16 @@ def is_gone(client, response):
     return False
 
 
-def texts_kept(service):
+def stored_texts(service):
     return query("select text from generations", service.service.home).text.tolist()
 
 
-def rows_about(service, text):
-    """The tables that have rows about a request."""
+def tables_with_rows(service, text):
+    """Tables with rows of a request."""
     where = f"where prompt_id = '{prompt_id_of(text, [])}'"
     return {
         table
-        for table in TABLES_OF_A_STORY
+        for table in TABLES
         if query(f"select 1 from {table} {where}", service.service.home).size
     }
 
@@ -279,7 +270,7 @@ def rows_about(service, text):
 async def test_the_asynchronous_client(service):
     async with service.async_client() as client:
         response = await client.responses.create(input=HOUSE)
-        assert pictures_of(response)
+        assert images_of(response)
         stream = await client.responses.create(input=HOUSE, stream=True)
         kinds = [event.type async for event in stream]
         assert kinds[-1] == "response.completed"
@@ -288,14 +279,14 @@ async def test_the_asynchronous_client(service):
             await client.responses.create(input="zzz")
 
 
-def test_a_request_is_a_row(service, client):
+def test_a_request_is_a_row_of_generations(service, client):
     response = client.responses.create(input=HOUSE)
-    wanted = f"generation_id = '{response.interleave['generation_id']}'"
+    condition = f"generation_id = '{response.interleave['generation_id']}'"
 
     def rows():
         return query(
-            f"select door, status, text from generations where {wanted}", service.service.home
+            f"select channel, status, text from generations where {condition}", service.service.home
         ).values.tolist()
 
-    until(rows)
+    wait_until(rows)
     assert rows() == [["service", response.interleave["status"], HOUSE]]

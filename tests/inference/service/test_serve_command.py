@@ -13,22 +13,22 @@ from tests.inference.service.running_service import HOUSE, SNOWMAN
 from tests.inference.service.serve_command import serving
 
 
-def finished(home, generation_id):
+def journaled_calls(home, generation_id):
     with suppress(FileNotFoundError):
         return CallIndex.read(home.journal("generations", generation_id)).ledger()
     return []
 
 
-def test_a_killed_service_goes_on_under_the_same_key(home):
-    """What was running is marked; a retry makes no finished call again."""
-    asked = {
+def test_a_retry_continues_after_a_kill(home):
+    """The running request is marked as interrupted; a retry repeats no finished call."""
+    request = {
         "input": SNOWMAN,
         "stream": True,
         "extra_headers": {"Idempotency-Key": "mine"},
         "extra_body": {"interleave": {"draw_ahead": False, "seed": 4}},
     }
     with serving(home.root) as (process, client):
-        stream = client.responses.create(**asked)
+        stream = client.responses.create(**request)
         for event in stream:
             if event.type == "response.created":
                 response_id = event.response.id
@@ -36,22 +36,23 @@ def test_a_killed_service_goes_on_under_the_same_key(home):
                 process.send_signal(signal.SIGKILL)
                 break
         process.wait()
-    before = finished(home, response_id.removeprefix("resp_"))
+    before = journaled_calls(home, response_id.removeprefix("resp_"))
     assert before
     with serving(home.root) as (process, client):
-        left = client.responses.retrieve(response_id)
-        assert left.status == "failed" and "stopped before" in left.error.message
-        assert left.interleave["status"] == "interrupted"
-        events = list(client.responses.create(**asked))
+        interrupted = client.responses.retrieve(response_id)
+        assert interrupted.status == "failed"
+        assert "stopped before" in interrupted.error.message
+        assert interrupted.interleave["status"] == "interrupted"
+        events = list(client.responses.create(**request))
         assert events[-1].type == "response.completed"
         assert events[0].response.id == response_id
-        after = finished(home, response_id.removeprefix("resp_"))
+        after = journaled_calls(home, response_id.removeprefix("resp_"))
     ids = [call.call_id for call in after]
     assert ids[: len(before)] == [call.call_id for call in before]
     assert len({(call.role, call.request_hash) for call in after}) == len(ids)
 
 
-def test_told_to_end_it_ends_quietly(home):
+def test_sigterm_stops_it_without_errors(home):
     with serving(home.root) as (process, client):
         assert client.responses.create(input=HOUSE).status == "completed"
         process.send_signal(signal.SIGTERM)
@@ -59,7 +60,7 @@ def test_told_to_end_it_ends_quietly(home):
     assert process.returncode == 0 and "Traceback" not in errors and "stopped" in errors
 
 
-def test_what_cannot_be_served_is_one_line(home):
+def test_an_invalid_command_is_one_line_of_error(home):
     command = [sys.executable, "-m", "dagster_project.cli.app", "serve"]
     for options, message in [
         (["--host", "0.0.0.0"], "set INTERLEAVE_SERVICE_KEYS"),
@@ -75,7 +76,7 @@ def test_what_cannot_be_served_is_one_line(home):
         assert done.stderr.startswith("error: ") and done.stderr.count("\n") == 1
 
 
-def test_profiles_say_how_to_serve():
+def test_settings_come_from_the_profile():
     settings = load_profile("sketch").service
     assert settings.host == "127.0.0.1" and not settings.limits.remote_pictures
     with pytest.raises(ValueError, match="frozen"):

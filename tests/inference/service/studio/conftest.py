@@ -1,19 +1,19 @@
-"""A service with a studio, and a page of it."""
+"""A service, and the studio in a browser."""
 
 import pytest
 
-from tests.inference.service.running_service import running
-from tests.inference.service.studio.studio_page import visitor
+from tests.inference.service.running_service import running_service
+from tests.inference.service.studio.studio_page import open_page
 from warehouse import Home
 
 
 @pytest.fixture(scope="module")
 def studio(tmp_path_factory):
-    with running(Home(tmp_path_factory.mktemp("studio"))) as service:
+    with running_service(Home(tmp_path_factory.mktemp("studio"))) as service:
         yield service.url
 
 
 @pytest.fixture
 def page(studio):
-    with visitor(studio) as page:
+    with open_page(studio) as page:
         yield page

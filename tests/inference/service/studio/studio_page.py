@@ -1,4 +1,4 @@
-"""Visits to the studio by a person with a browser."""
+"""The studio in a browser, for tests."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,41 +15,41 @@ BROWSER = [
     pytest.mark.slow,
     pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here: install Debian's `chromium`"),
 ]
-SNOWMAN = "Show in 4 pictures how to build a snowman"  # 3 refused attempts with the usual seed
+SNOWMAN = "Show in 4 pictures how to build a snowman"  # 3 rejected attempts with the default seed
 
 
 @contextmanager
-def visitor(url: str, *size: int, **options: object) -> Iterator[Page]:
-    """A page that is open at a view, and has nothing to complain of when it is closed."""
+def open_page(url: str, *size: int, **options: object) -> Iterator[Page]:
+    """The studio at an address; fails on errors and messages in its console (but 401)."""
     with chromium(*size, **options) as page:
-        complaints = []
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("console", lambda said: complaints.append(said.text))
+        messages = []
+        page.on("pageerror", lambda error: messages.append(str(error)))
+        page.on("console", lambda message: messages.append(message.text))
         page.goto(url)
         expect(page.get_by_role("button", name="Science")).to_be_attached()
         yield page
-        assert [each for each in complaints if "401" not in each] == []
+        assert [each for each in messages if "401" not in each] == []
 
 
 def request_field(page: Page) -> Locator:
-    return page.get_by_label("What shall be told?")
+    return page.get_by_label("Describe what you want to see")
 
 
-def tell(page: Page, text: str) -> Locator:
-    """Have a request told to its end; its story."""
+def create(page: Page, text: str) -> Locator:
+    """Submit a request and wait for the end of its story, which is returned."""
     request_field(page).fill(text)
     request_field(page).press("Enter")
-    return over(page)
+    return finished_story(page)
 
 
-def over(page: Page) -> Locator:
+def finished_story(page: Page) -> Locator:
     story = page.get_by_role("article")
     expect(story).to_have_attribute("aria-busy", "false")
     return story
 
 
-def pictures_seen(story: Locator) -> list[str]:
-    """Texts of the story's own pictures, all of which can be seen."""
+def picture_texts(story: Locator) -> list[str]:
+    """Alternative texts of the story's pictures, all of which must be decodable."""
     images = story.locator(".frame img")
     for image in images.all():
         assert image.evaluate("image => image.decode().then(() => image.naturalWidth)") > 90

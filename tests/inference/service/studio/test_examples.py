@@ -1,17 +1,17 @@
-"""The page's examples: one for each category of the sketchbook, and a story each."""
+"""The page's examples: one for each category of the sketchbook, which the sketch world can draw."""
 
 import json
 
 import pytest
+from inference.service.studio.router import STATIC_FOLDER
 
 from assets.prompts.pack import load_pack
 from inference.roles import PlanRequest
-from inference.service.studio.files import FOLDER
 from inference.sketch_world.planner import SketchPlanner
 from inference.sketch_world.request_parser import Reading
 from inference.sketch_world.story_catalog import load_catalog
 
-EXAMPLES = json.loads((FOLDER / "examples.json").read_text())
+EXAMPLES = json.loads((STATIC_FOLDER / "examples.json").read_text())
 
 
 def test_every_category_has_an_example():
@@ -22,8 +22,8 @@ def test_every_category_has_an_example():
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example["category"])
-async def test_an_example_can_be_told(example):
+async def test_example_has_a_plan_a_story_and_an_image(example):
     plan = await SketchPlanner().plan(PlanRequest(example["text"]))
     assert len([step for step in plan.steps if step.prompt]) >= 4
     assert load_catalog().choose(Reading(example["text"])), "things to draw, but no story"
-    assert (FOLDER / "examples" / f"{example['category']}.png").is_file()
+    assert (STATIC_FOLDER / "examples" / f"{example['category']}.png").is_file()

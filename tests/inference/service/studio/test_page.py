@@ -1,4 +1,4 @@
-"""The studio as a person uses it, on the real service: tell, watch, unfold, download, search."""
+"""The studio on the real service: create, watch, unfold, download, search, delete."""
 
 import base64
 import re
@@ -9,15 +9,21 @@ from playwright.sync_api import Page, expect
 
 from assets.core.profile import load_profile
 from inference.sketch_world.settings import SketchSettings
-from tests.inference.service.running_service import CountedGenerator, Gate, running, sketched, until
+from tests.inference.service.running_service import (
+    Barrier,
+    CountingGenerator,
+    running_service,
+    sketch_roles,
+    wait_until,
+)
 from tests.inference.service.studio.studio_page import (
     BROWSER,
     SNOWMAN,
-    over,
-    pictures_seen,
+    create,
+    finished_story,
+    open_page,
+    picture_texts,
     request_field,
-    tell,
-    visitor,
 )
 from warehouse import Home
 
@@ -26,50 +32,52 @@ pytestmark = BROWSER
 ANIMATIONS = "document.getAnimations().length"
 
 
-def test_a_request_is_told_step_by_step_and_said_in_words(page):
-    story = tell(page, SNOWMAN)
+def test_steps_appear_and_are_announced(page):
+    story = create(page, SNOWMAN)
     steps = story.locator(".step")
     expect(steps).to_have_count(4)
     words = story.locator(".words").all_text_contents()
-    assert words[0] == "Roll a big ball of snow." and pictures_seen(story) == words
+    assert words[0] == "Roll a big ball of snow." and picture_texts(story) == words
     expect(story.get_by_text("Accepted", exact=True)).to_have_count(2)
-    expect(story.get_by_text("The story is complete. 7 pictures drawn, 3 refused.")).to_be_visible()
-    expect(page.locator("#news")).to_have_text(re.compile("The story is complete"))
+    expect(
+        story.get_by_text("The story is complete. 7 pictures drawn, 3 rejected.")
+    ).to_be_visible()
+    expect(page.locator("#announcements")).to_have_text(re.compile("The story is complete"))
     expect(story.get_by_role("navigation").get_by_role("link")).to_have_text(
         [re.compile(f"Step {number}: ") for number in range(1, 5)]
     )
-    expect(page.get_by_role("button", name="Tell the story", exact=True)).to_be_visible()
+    expect(page.get_by_role("button", name="Create the story", exact=True)).to_be_visible()
 
 
 @pytest.mark.parametrize("category", ["Embodied manipulation", "Image description"])
-def test_an_example_is_a_click_away(page, category):
+def test_example_fills_the_form(page, category):
     example = page.get_by_role("button", name=category)
     text = example.locator(".text").text_content()
     example.click()
     expect(request_field(page)).to_have_value(text)
     page.keyboard.press("Control+Enter")
-    expect(over(page).get_by_role("heading", name=text)).to_be_visible()
+    expect(finished_story(page).get_by_role("heading", name=text)).to_be_visible()
     page.get_by_role("link", name="New story").click()
     expect(example).to_be_visible()
 
 
-def test_refused_attempts_unfold_with_the_critics_reasoning(page):
-    step = tell(page, SNOWMAN).locator(".step").nth(2)
+def test_rejected_attempts_unfold_with_the_critics_reasoning(page):
+    step = create(page, SNOWMAN).locator(".step").nth(2)
     reasoning = step.get_by_text("The step failed.")
     expect(reasoning).to_be_hidden()
-    step.get_by_text("1 refused attempt").click()
+    step.get_by_text("1 rejected attempt").click()
     expect(reasoning).to_be_visible()
     for fact in ("Prompt", "The critic’s reasoning", "Rewritten prompt"):
-        expect(step.locator(".refused dt").get_by_text(fact, exact=True)).to_be_visible()
-    refused = step.get_by_role("img", name=re.compile("Attempt 1 at: Put everything together"))
+        expect(step.locator(".rejected dt").get_by_text(fact, exact=True)).to_be_visible()
+    rejected = step.get_by_role("img", name=re.compile("Attempt 1 at: Put everything together"))
     chosen = step.locator(".frame img")
-    assert refused.get_attribute("src") != chosen.get_attribute("src")
+    assert rejected.get_attribute("src") != chosen.get_attribute("src")
     step.get_by_text("How this picture was made").click()
     expect(step.locator(".how dd").first).to_be_visible()
 
 
-def test_a_story_is_downloaded_and_read(page, tmp_path):
-    story = tell(page, SNOWMAN)
+def test_downloads_are_readable(page, tmp_path):
+    story = create(page, SNOWMAN)
     files = {}
     for name in ("HTML page", "Markdown", "ZIP with pictures"):
         with page.expect_download() as download:
@@ -86,42 +94,42 @@ def test_a_story_is_downloaded_and_read(page, tmp_path):
     assert "story.html" in names and len([name for name in names if name.endswith(".png")]) == 7
 
 
-def test_earlier_stories_are_searched_opened_and_told_again(page):
-    tell(page, "Draw the life cycle of an orange butterfly")
-    words = tell(page, SNOWMAN).locator(".words").all_text_contents()
+def test_earlier_stories_are_searched_opened_and_reused(page):
+    create(page, "Draw the life cycle of an orange butterfly")
+    words = create(page, SNOWMAN).locator(".words").all_text_contents()
     page.get_by_role("link", name="Earlier stories").click()
     expect(page.get_by_role("heading", name="Earlier stories")).to_be_focused()
-    shelf = page.get_by_role("list", name="Stories")
-    expect(shelf.get_by_role("link", name="butterfly")).to_have_count(1)
-    page.get_by_label("Search their requests").fill("SNOWMAN pictures")
-    expect(shelf.get_by_role("link", name="butterfly")).to_have_count(0)
-    cover = shelf.locator("img").first
+    stories = page.get_by_role("list", name="Stories")
+    expect(stories.get_by_role("link", name="butterfly")).to_have_count(1)
+    page.get_by_label("Search requests").fill("SNOWMAN pictures")
+    expect(stories.get_by_role("link", name="butterfly")).to_have_count(0)
+    cover = stories.locator("img").first
     expect(cover).to_have_attribute("src", re.compile("^data:image/png"))
-    shelf.get_by_role("link", name=SNOWMAN).first.click()
-    kept = over(page)
-    assert kept.locator(".words").all_text_contents() == words == pictures_seen(kept)
-    expect(kept.locator(".refused:visible")).to_have_count(2)
-    page.get_by_role("button", name="Tell it again").click()
+    stories.get_by_role("link", name=SNOWMAN).first.click()
+    stored = finished_story(page)
+    assert stored.locator(".words").all_text_contents() == words == picture_texts(stored)
+    expect(stored.locator(".rejected:visible")).to_have_count(2)
+    page.get_by_role("button", name="Use this request again").click()
     expect(request_field(page)).to_have_value(SNOWMAN)
     page.get_by_role("link", name="Earlier stories").click()
-    page.get_by_label("Search their requests").fill("no such words")
+    page.get_by_label("Search requests").fill("no such words")
     expect(page.get_by_text("No story has these words.")).to_be_visible()
 
 
-def test_a_story_is_deleted_once_that_is_confirmed(page):
+def test_story_is_deleted_after_confirmation(page):
     text = "Draw a red house beside a tree, just for now"
-    tell(page, text)
+    create(page, text)
     page.get_by_role("link", name="Earlier stories").click()
-    shelf = page.get_by_role("list", name="Stories")
-    shelf.get_by_role("link", name=text).click()
-    over(page)
+    stories = page.get_by_role("list", name="Stories")
+    stories.get_by_role("link", name=text).click()
+    finished_story(page)
     page.once("dialog", lambda dialog: dialog.dismiss())
     page.get_by_role("button", name="Delete").click()
     page.once("dialog", lambda dialog: dialog.accept())
     page.get_by_role("button", name="Delete").click()
     expect(page.get_by_role("heading", name="Earlier stories")).to_be_focused()
     expect(page.locator("#found")).to_have_text(re.compile("stor(y|ies)"))
-    expect(shelf.get_by_role("link", name=text)).to_have_count(0)
+    expect(stories.get_by_role("link", name=text)).to_have_count(0)
 
 
 def test_two_settings_are_compared_side_by_side(page):
@@ -134,48 +142,48 @@ def test_two_settings_are_compared_side_by_side(page):
             re.compile("T_max")
         )
     request_field(page).fill(SNOWMAN)
-    page.get_by_role("button", name="Tell the story", exact=True).click()
-    left, right = (page.get_by_role("article").nth(number) for number in (0, 1))
-    expect(left.get_by_text("4 pictures drawn, 1 refused.")).to_be_visible()
-    expect(right.get_by_text("7 pictures drawn, 3 refused.")).to_be_visible()
-    expect(left.get_by_text("attempts per step: 1")).to_be_visible()
-    expect(left.get_by_text("Not accepted, but used")).to_be_visible()
-    a, b = left.bounding_box(), right.bounding_box()
+    page.get_by_role("button", name="Create the story", exact=True).click()
+    first, second = (page.get_by_role("article").nth(number) for number in (0, 1))
+    expect(first.get_by_text("4 pictures drawn, 1 rejected.")).to_be_visible()
+    expect(second.get_by_text("7 pictures drawn, 3 rejected.")).to_be_visible()
+    expect(first.get_by_text("attempts per step: 1")).to_be_visible()
+    expect(first.get_by_text("Not accepted, but used")).to_be_visible()
+    a, b = first.bounding_box(), second.bounding_box()
     assert a["x"] + a["width"] <= b["x"] and a["y"] == b["y"]
 
 
-def test_a_story_is_watched_while_it_is_told_and_stopped(tmp_path):
-    home, gate = Home(tmp_path), Gate()
-    held = CountedGenerator(sketched(home).generator, gate, free=2)
+def test_running_story_is_followed_and_cancelled(tmp_path):
+    home, barrier = Home(tmp_path), Barrier()
+    held = CountingGenerator(sketch_roles(home).generator, barrier, free=2)
     with (
-        running(home, sketched(home, generator=held)) as service,
-        visitor(service.url) as page,
+        running_service(home, sketch_roles(home, generator=held)) as service,
+        open_page(service.url) as page,
     ):
         request_field(page).fill(SNOWMAN)
-        page.get_by_role("button", name="Tell the story", exact=True).click()
+        page.get_by_role("button", name="Create the story", exact=True).click()
         steps = page.locator(".step")
         expect(steps.nth(1).get_by_text("Accepted")).to_be_visible()
         expect(steps.nth(2).get_by_text("Drawing …")).to_be_visible()
         expect(steps.nth(3).get_by_text("Waiting")).to_be_visible()
-        expect(page.locator("#news")).to_have_text("Step 3 of 4: The snowman.")
-        expect(page.get_by_role("progressbar", name="Steps that are done")).to_have_js_property(
+        expect(page.locator("#announcements")).to_have_text("Step 3 of 4: The snowman.")
+        expect(page.get_by_role("progressbar", name="Finished steps")).to_have_js_property(
             "value", 2
         )
         assert page.evaluate(ANIMATIONS) > 0
         page.emulate_media(reduced_motion="reduce")
-        assert page.evaluate(ANIMATIONS) == 0, "not everybody wants things to move"
-        _look_at_it_from_elsewhere(page)
+        assert page.evaluate(ANIMATIONS) == 0, "prefers-reduced-motion is ignored"
+        _follow_in_another_tab(page)
         page.get_by_role("button", name="Stop").click()
-        expect(over(page).get_by_text("The story was stopped.")).to_be_visible()
-        expect(steps.nth(2).get_by_text("Not told")).to_be_visible()
-        expect(page.get_by_role("button", name="Tell the story", exact=True)).to_be_focused()
-        until(lambda: gate.cancelled and not gate.waiting)
+        expect(finished_story(page).get_by_text("The story was cancelled.")).to_be_visible()
+        expect(steps.nth(2).get_by_text("Not finished")).to_be_visible()
+        expect(page.get_by_role("button", name="Create the story", exact=True)).to_be_focused()
+        wait_until(lambda: barrier.cancelled and not barrier.waiting)
         page.get_by_role("link", name="Earlier stories").click()
         expect(page.get_by_role("listitem").filter(has_text=SNOWMAN)).to_contain_text("cancelled")
 
 
-def _look_at_it_from_elsewhere(page: Page) -> None:
-    """Another tab opens the story while it is told."""
+def _follow_in_another_tab(page: Page) -> None:
+    """Open the running story in a second tab."""
     tab = page.context.browser.new_page()
     tab.goto(page.url.partition("#")[0] + "#/stories")
     tab.get_by_role("link", name=SNOWMAN).click()
@@ -183,20 +191,20 @@ def _look_at_it_from_elsewhere(page: Page) -> None:
     tab.close()
 
 
-def test_given_pictures_are_described(page, tmp_path):
-    story = tell(page, "A red house beside a tree")
+def test_uploaded_picture_is_described(page, tmp_path):
+    story = create(page, "A red house beside a tree")
     picture = tmp_path / "house.png"
     last = story.locator(".frame img").last
     data = last.get_attribute("src").partition(",")[2]
     picture.write_bytes(base64.b64decode(data))
     page.get_by_label("Add pictures").set_input_files([picture, picture])
-    given = page.get_by_role("list", name="Pictures given with the request")
-    expect(given.get_by_role("img")).to_have_count(2)
-    given.get_by_role("button", name="Remove picture 2, house.png").click()
-    expect(given.get_by_role("img")).to_have_count(1)
-    described = tell(page, "Describe the picture")
+    uploads = page.get_by_role("list", name="Pictures of the request")
+    expect(uploads.get_by_role("img")).to_have_count(2)
+    uploads.get_by_role("button", name="Remove picture 2, house.png").click()
+    expect(uploads.get_by_role("img")).to_have_count(1)
+    described = create(page, "Describe the picture")
     expect(described.get_by_text(re.compile("The picture shows .* red house"))).to_be_visible()
-    expect(described.get_by_role("img", name="Given picture 1")).to_be_visible()
+    expect(described.get_by_role("img", name="Input picture 1")).to_be_visible()
     expect(described.locator(".frame")).to_have_count(0)
 
 
@@ -221,43 +229,43 @@ def test_pictures_are_pasted_and_dropped(page, way):
     expect(page.get_by_role("img", name="Picture 1, black.png")).to_be_visible()
 
 
-def test_what_is_no_picture_is_refused_in_words(page, tmp_path):
+def test_other_files_are_rejected_with_a_message(page, tmp_path):
     notes = tmp_path / "notes.txt"
     notes.write_text("no picture")
     page.get_by_label("Add pictures").set_input_files(notes)
-    expect(page.get_by_role("alert")).to_contain_text("notes.txt is no picture")
+    expect(page.get_by_role("alert")).to_contain_text("notes.txt is not a PNG")
 
 
-def test_a_request_that_cannot_be_told_says_why(page):
-    story = tell(page, "hello")
-    expect(story).to_contain_text("This request cannot be told.")
+def test_rejected_request_has_a_reason(page):
+    story = create(page, "hello")
+    expect(story).to_contain_text("This request was rejected.")
     expect(story).to_contain_text("name a story")
 
 
-def test_a_setting_that_cannot_be_kept_says_why(page):
+def test_impossible_setting_has_a_reason(page):
     page.get_by_text("Settings", exact=True).click()
     settings = page.get_by_role("group", name="Settings of the story")
-    settings.get_by_label("Steps at most").fill("2")
-    expect(tell(page, SNOWMAN)).to_contain_text("4 steps, more than max_steps = 2")
+    settings.get_by_label("Maximum number of steps").fill("2")
+    expect(create(page, SNOWMAN)).to_contain_text("4 steps, more than max_steps = 2")
     page.get_by_role("link", name="New story").click()
-    settings.get_by_label("Steps at most").fill("")
+    settings.get_by_label("Maximum number of steps").fill("")
     settings.get_by_label("What the generator sees").select_option(label="all pictures so far")
-    expect(tell(page, SNOWMAN)).to_contain_text("needs a generator that looks at several pictures")
+    expect(create(page, SNOWMAN)).to_contain_text("needs a generator that takes several images")
 
 
-def test_a_tiny_picture_stays_sharp(tmp_path):
+def test_tiny_picture_is_not_smoothed(tmp_path):
     home = Home(tmp_path)
     small = load_profile("sketch").model_copy(update={"sketch": SketchSettings(picture_size=96)})
-    with running(home, small.build(home)) as service, visitor(service.url) as page:
-        image = tell(page, "A red house").locator(".frame img").first
+    with running_service(home, small.build(home)) as service, open_page(service.url) as page:
+        image = create(page, "A red house").locator(".frame img").first
         expect(image).to_have_css("image-rendering", "pixelated")
         box = image.bounding_box()
         assert (box["width"], box["height"]) == (192, 192)
 
 
-def test_markup_of_a_request_is_shown_as_it_is(page):
+def test_markup_in_a_request_is_escaped(page):
     text = "A red house <img src=x onerror=alert(1)> beside a <b>tree</b>"
-    story = tell(page, text)
+    story = create(page, text)
     expect(story.get_by_role("heading", name=text)).to_be_visible()
     page.get_by_role("link", name="Earlier stories").click()
     expect(page.get_by_role("link", name=text)).to_be_visible()

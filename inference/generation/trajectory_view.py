@@ -1,0 +1,150 @@
+"""A trajectory as pages, Markdown and contact sheets show it, whether stored or just generated."""
+
+from dataclasses import dataclass
+
+from warehouse import EncodedImage
+
+from ..events import TrajectoryFailed
+from .event_log import Ending, RunTerminated
+from .generation_state import AttemptState, GenerationState, StepState
+
+_ENDINGS = {
+    "complete": "Complete",
+    "exhausted": "Complete, though not every picture was accepted",
+    "stopped": "Stopped where no picture was accepted",
+    "quarantined": "Quarantined",
+}
+
+
+@dataclass(frozen=True)
+class AttemptView:
+    """A generated image of a step, with the critic's verdict.
+
+    Args:
+        overall: the scorer's grade, 0-10; None: not scored.
+        number: 1-based, counts the attempts of the step.
+    """
+
+    image: EncodedImage
+    prompt: str
+    accepted: bool
+    chosen: bool
+    reasoning: str
+    refined_prompt: str
+    overall: float | None = None
+    number: int = 1
+
+    @property
+    def rejected(self) -> bool:
+        """Whether the critic rejected it and it was not used."""
+        return not self.accepted and not self.chosen
+
+
+@dataclass(frozen=True)
+class StepView:
+    """A plan step; a text-only one has no attempts. `finished`: nothing is missing."""
+
+    number: int
+    name: str
+    caption: str
+    attempts: tuple[AttemptView, ...]
+    finished: bool = True
+
+    @property
+    def chosen(self) -> AttemptView | None:
+        """The attempt whose image the next step started from; None: there is no image."""
+        return next((attempt for attempt in self.attempts if attempt.chosen), None)
+
+    @property
+    def rejected(self) -> tuple[AttemptView, ...]:
+        """Attempts that the critic rejected and that were not used."""
+        return tuple(attempt for attempt in self.attempts if attempt.rejected)
+
+    @property
+    def unused(self) -> tuple[AttemptView, ...]:
+        """All attempts but the chosen one; accepted ones are candidates that were not needed."""
+        return tuple(attempt for attempt in self.attempts if not attempt.chosen)
+
+
+@dataclass(frozen=True)
+class TrajectoryView:
+    """A trajectory with its request, plan steps and judged attempts.
+
+    Args:
+        ending: how it ended, in words; empty: not shown.
+        failed: it ended with an error, or has not ended.
+    """
+
+    trajectory_id: str
+    request: str
+    category: str
+    subcategory: str
+    status: str
+    reasoning: str
+    input_images: tuple[EncodedImage, ...]
+    steps: tuple[StepView, ...]
+    ending: str = ""
+    failed: bool = False
+
+    @property
+    def images(self) -> list[EncodedImage]:
+        """The chosen images, in order."""
+        return [step.chosen.image for step in self.steps if step.chosen]
+
+    @property
+    def rejections(self) -> int:
+        """Number of rejected attempts."""
+        return sum(len(step.rejected) for step in self.steps)
+
+
+def generation_view(state: GenerationState) -> TrajectoryView:
+    """A user's generation so far."""
+    return TrajectoryView(
+        trajectory_id="generation",
+        request=state.text,
+        category="",
+        subcategory="",
+        status=getattr(state.ending, "status", "in_progress"),
+        reasoning=state.plan.reasoning if state.plan else "",
+        input_images=state.input_images,
+        steps=tuple(map(_step_view, state.steps)),
+        ending=_ending_text(state.ending),
+        failed=state.ending is None or isinstance(state.ending, TrajectoryFailed | RunTerminated),
+    )
+
+
+def _step_view(state: StepState) -> StepView:
+    judged = (each for each in state.attempts if each.verdict)
+    return StepView(
+        number=state.step.step_number,
+        name=state.step.step_name,
+        caption=state.text,
+        attempts=tuple(_attempt_view(each, each is state.chosen) for each in judged),
+        finished=state.finished,
+    )
+
+
+def _attempt_view(state: AttemptState, chosen: bool) -> AttemptView:
+    verdict = state.verdict
+    assert verdict, "only judged attempts are shown"
+    return AttemptView(
+        image=state.image,
+        prompt=state.draw.prompt,
+        accepted=verdict.accepted,
+        chosen=chosen,
+        reasoning=verdict.reasoning,
+        refined_prompt=verdict.refined_prompt,
+        number=state.draw.iteration + 1,
+    )
+
+
+def _ending_text(ending: Ending | None) -> str:
+    match ending:
+        case None:
+            return "Not finished"
+        case TrajectoryFailed(reason=reason, refused=True):
+            return f"Refused: {reason}"
+        case TrajectoryFailed(reason=reason) | RunTerminated(reason=reason):
+            return f"Failed: {reason}"
+        case finished:
+            return _ENDINGS[finished.status]

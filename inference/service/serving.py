@@ -1,0 +1,119 @@
+"""What the endpoints of both APIs do with a request: read it, open it, stream its events."""
+
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from http import HTTPStatus
+from typing import TypeVar
+
+from fastapi import Request, Response
+from pydantic import BaseModel
+
+from schemas import BadImageError
+
+from ..http.body_reader import BodyReader, parse_json
+from ..http.disconnect import run_while_connected
+from ..http.errors import APIError, bad_request
+from .request_manager import RequestManager
+from .request_parsing import ParsedRequest, RequestParser
+from .run import GenerationRun
+from .settings import ServiceSettings
+from .sse import EventStream
+
+Model = TypeVar("Model", bound=BaseModel)
+
+JSON = "application/json"
+_MAX_KEY_LENGTH = 255
+_THREAD_BYTES = 200_000  # larger bodies are parsed in a thread
+
+
+class GenerationServing:
+    """The base of both APIs' endpoints."""
+
+    def __init__(
+        self,
+        manager: RequestManager,
+        parser: RequestParser,
+        bodies: BodyReader,
+        settings: ServiceSettings,
+    ) -> None:
+        self.manager, self.parser, self.settings = manager, parser, settings
+        self._bodies = bodies
+
+    async def read_body(self, request: Request) -> bytes:
+        """The body of a request for which there is room in the queue.
+
+        Raises:
+            APIError: there is none, or the body is too large, too slow or no JSON.
+            ClientDisconnect: the client disconnected.
+        """
+        if not request.headers.get("idempotency-key"):  # else it may be stored, which needs no room
+            self.manager.queue.check(owner_of(request))
+        return await self._bodies.read_json(request)
+
+    async def open(self, parsed: ParsedRequest, request: Request, body: bytes) -> GenerationRun:
+        """See `RequestManager.open`."""
+        key = request.headers.get("idempotency-key") or None
+        if key and len(key) > _MAX_KEY_LENGTH:
+            raise bad_request(f"the Idempotency-Key has more than {_MAX_KEY_LENGTH} characters")
+        body_hash = await asyncio.to_thread(_hash, request.url.path, body) if key else ""
+        return await self.manager.open(parsed, owner_of(request), key, body_hash)
+
+    async def stream(self, run: GenerationRun, chunks: AsyncIterator[bytes]) -> Response:
+        """A stream of server-sent events, which keeps the run alive while it is read.
+
+        Raises:
+            APIError: an image of a stored generation is missing.
+        """
+        await self.load_images(run)
+        settings = self.settings
+        return EventStream(chunks, run.followed(), settings.ping_seconds, settings.stalled_seconds)
+
+    async def wait_ended(self, run: GenerationRun, request: Request) -> None:
+        """Return when a run has ended with a sequence.
+
+        Raises:
+            APIError: it ended with an error.
+            ClientDisconnect: the client disconnected before.
+        """
+        with run.followed():
+            await run_while_connected(request, run.wait_ended())
+
+    async def load_images(self, run: GenerationRun) -> None:
+        """Read all images of a stored generation.
+
+        Raises:
+            APIError: one is missing.
+        """
+        with missing_images_are_gone():
+            await asyncio.to_thread(run.load_images)
+
+
+def owner_of(request: Request) -> str:
+    """Id of the request's API key; empty where none is needed."""
+    return str(request.state.owner)
+
+
+async def parse_body(body: bytes, model: type[Model]) -> Model:
+    """The request in a body.
+
+    Raises:
+        APIError: it is no JSON, or not of the model's form.
+    """
+    if len(body) > _THREAD_BYTES:
+        return await asyncio.to_thread(parse_json, body, model)
+    return parse_json(body, model)
+
+
+@contextmanager
+def missing_images_are_gone() -> Iterator[None]:
+    """Answer with status 410 where an image of a stored generation is missing."""
+    try:
+        yield
+    except BadImageError:
+        raise APIError(HTTPStatus.GONE, "an image of this response is missing") from None
+
+
+def _hash(path: str, body: bytes) -> str:
+    return hashlib.sha256(path.encode() + b"\n" + body).hexdigest()

@@ -1,0 +1,81 @@
+"""The event log: what is loaded from it are the events that were emitted."""
+
+import pytest
+
+from inference.events import AttemptJudged, ImageGenerated
+from inference.generation.agent_resolver import ResolvedRoles
+from inference.generation.event_log import (
+    LazyImage,
+    RunStarted,
+    RunTerminated,
+    dump_events,
+    load_events,
+)
+from inference.generation.generation_state import GenerationState
+from inference.generation.requests import GenerationOptions, GenerationRequest
+from inference.generation.runner import GenerationRunner
+from inference.settings import Limits
+from schemas import BadImageError, StorageError
+from tests.inference.scripted_world import (
+    ScriptedCritic,
+    ScriptedPlanner,
+    picture,
+    plan,
+    reject,
+    roles,
+)
+
+OPTIONS = GenerationOptions(t_max=2, candidates=2, on_exhausted="stop")
+
+
+async def generate(home) -> tuple[GenerationRequest, list]:
+    """A generation whose second step has no accepted attempt."""
+    rejections = {"add a hat": [reject("add a RED hat")] * 2 + [reject("no")] * 2}
+    planner = ScriptedPlanner(answer=lambda _: plan("draw a cat", "add a hat", "add a bird"))
+    resolved = ResolvedRoles(roles(planner=planner, critic=ScriptedCritic(verdicts=rejections)))
+    request = GenerationRequest("a cat", (picture("given"),), OPTIONS)
+    async with GenerationRunner(home, Limits(backoff_seconds=0, tries=1)) as runner:
+        return request, [event async for event in runner.run(request, resolved)]
+
+
+def state_of(request, events) -> GenerationState:
+    state = GenerationState(request.text, request.images)
+    for event in events:
+        state.note(event)
+    return state
+
+
+async def test_events_are_loaded_as_they_were_emitted(home):
+    request, events = await generate(home)
+    started = RunStarted({"planner": "scripted/1"})
+    terminated = RunTerminated("interrupted", "the service was stopped")
+    events = [started, *events[:-1], terminated]
+    loaded = load_events(dump_events(events), home.images)
+    assert loaded == events
+    assert state_of(request, loaded) == state_of(request, events)
+    images = [event.image for event in loaded if isinstance(event, ImageGenerated)]
+    assert len(images) == 6 and all(image.image.size == (2, 2) for image in images)
+
+
+async def test_a_log_that_ends_between_a_draw_and_its_verdict(home):
+    request, events = await generate(home)
+    first_verdict = next(n for n, e in enumerate(events) if isinstance(e, AttemptJudged))
+    loaded = load_events(dump_events(events[:first_verdict]), home.images)
+    (step,) = state_of(request, loaded).steps
+    assert not step.finished and step.chosen is None
+    assert [attempt.verdict for attempt in step.attempts] == [None, None]
+
+
+async def test_image_bytes_are_read_when_they_are_used(home):
+    image = LazyImage(home.images, picture("cat").sha256)
+    assert image == picture("cat") and picture("cat") == image and image != picture("dog")
+    with pytest.raises(BadImageError, match="is missing"):
+        _ = image.data
+    home.images.put(picture("cat"))
+    assert image.data == picture("cat").data and hash(image) == hash(picture("cat"))
+
+
+@pytest.mark.parametrize("log", [b"{", b'{"event": "Other"}\n', b'{"event": "RunStarted"}\n'])
+def test_a_damaged_log_is_an_error(home, log):
+    with pytest.raises(StorageError, match="a stored event cannot be read"):
+        load_events(log, home.images)
