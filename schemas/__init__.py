@@ -1,4 +1,4 @@
-"""What a row is. Every table of the lake, by name; imports nothing else of ours."""
+"""The tables of the lake: row models, Arrow schemas, errors. Imports no other package of ours."""
 
 from . import curation, generations, prompts, training, trajectories
 from .base import ForeignKey, Row, Table
@@ -6,8 +6,8 @@ from .errors import BadImageError, DocumentError, FoundryError, SchemaMismatchEr
 
 TABLES: dict[str, Table] = {
     table.name: table
-    for room in (prompts, trajectories, curation, training, generations)
-    for table in vars(room).values()
+    for module in (prompts, trajectories, curation, training, generations)
+    for table in vars(module).values()
     if isinstance(table, Table)
 }
 

@@ -1,7 +1,7 @@
-"""What a table is: one pydantic row model, from which everything else follows.
+"""Tables and their rows.
 
 Parquet schemas, asset checks, DuckDB views, Dagster column metadata and `docs/tables.md` are all
-derived from the `Table` objects in this room; a column is described once, on its field.
+derived from the `Table` objects of this package; a column is described once, on its field.
 """
 
 import types
@@ -40,10 +40,15 @@ class ForeignKey:
 
 @dataclass(frozen=True)
 class Table:
-    """A lake table: its row model, key, references and schema version.
+    """A table of the lake.
 
-    `version` is raised whenever a stored column changes its meaning, name or type.
-    `sharded` tables have one partition per shard; the others have the single partition `all`.
+    Args:
+        key: columns whose values identify a row.
+        version: schema version, raised when a stored column changes its meaning, name or type.
+        sharded: one partition per shard, else the single partition `all`.
+        references: foreign keys, checked by asset checks.
+        renamed: (old, new) names of columns that `version` renamed. With them, partitions of the
+            version before are read, under the new names.
     """
 
     name: str
@@ -52,24 +57,31 @@ class Table:
     version: int = 1
     sharded: bool = False
     references: tuple[ForeignKey, ...] = ()
+    renamed: tuple[tuple[str, str], ...] = ()
 
     @property
     def description(self) -> str:
+        """The docstring of the row model in one line."""
         return " ".join((self.row.__doc__ or "").split())
 
     @property
     def columns(self) -> dict[str, FieldInfo]:
+        """The row model's fields by column name."""
         return self.row.model_fields
 
     @cached_property
     def arrow_schema(self) -> pa.Schema:
-        """The Parquet schema: name and version in its metadata, a description on every field."""
+        """The Parquet schema; its metadata has table name and version, its fields descriptions.
+
+        Raises:
+            TypeError: a column is of a type that has no Arrow form here.
+        """
         fields = _arrow_fields(self.row)
         metadata = {"interleave.table": self.name, "interleave.version": str(self.version)}
         return pa.schema(fields, metadata=metadata)
 
     def to_arrow(self, rows: typing.Iterable[Row]) -> pa.Table:
-        """Validated rows as one Arrow table with exactly this table's schema."""
+        """Rows as an Arrow table of `arrow_schema`."""
         return pa.Table.from_pylist([row.model_dump() for row in rows], schema=self.arrow_schema)
 
 
@@ -102,6 +114,6 @@ def _unwrap_optional(annotation: object) -> tuple[object, bool]:
     if typing.get_origin(annotation) in (typing.Union, types.UnionType):
         inner = [a for a in typing.get_args(annotation) if a is not type(None)]
         if len(inner) != 1:
-            raise TypeError(f"a column is of one type or null, not {annotation!r}")
+            raise TypeError(f"a column has one type, or that type or null, not {annotation!r}")
         return inner[0], True
     return annotation, False

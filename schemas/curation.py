@@ -22,13 +22,13 @@ class ChatMessageRow(Row):
 class Evaluation(Row):
     """Ground truth of a critic RL row, as the reward reads it."""
 
-    success: bool = Field(description="Whether the edited picture fulfils the instruction")
-    semantics: float = Field(description="0-10, of the edited picture")
-    quality: float = Field(description="0-10, of the edited picture")
+    success: bool = Field(description="Whether the edited image fulfils the instruction")
+    semantics: float = Field(description="0-10, of the edited image")
+    quality: float = Field(description="0-10, of the edited image")
 
 
 class StepRow(Row):
-    """A step's chain of attempts after filtering: the unit that is kept, dropped and split."""
+    """A step with its attempts after filtering: the unit that filters and splits work on."""
 
     trajectory_id: str = Field(description="Trajectory of the step")
     prompt_id: str = Field(description="Prompt of the trajectory")
@@ -44,13 +44,13 @@ class StepRow(Row):
     kept: bool = Field(description="False when a filter rule dropped it")
     drop_reason: str | None = Field(description="Name of the rule that dropped it")
     split: TrainSplit | None = Field(
-        description="sft (its prompt's variance, by default the mean over kept steps, at most θ) "
-        "or rl (above), so that a prompt is on one side; null: dropped or of a held-out prompt"
+        description="sft: variance of its prompt (by default the mean over kept steps) at most θ; "
+        "rl: above; the same for all steps of a prompt; null: dropped, or of a held-out prompt"
     )
 
 
 class CriticSftRow(Row):
-    """A critic SFT sample: two pictures, what was asked, the verdict to give."""
+    """A critic SFT sample: two images, the instruction, and the verdict to learn."""
 
     row_id: str = Field(description="Id of the row")
     prompt_id: str = Field(description="Prompt it came from")
@@ -65,7 +65,7 @@ class CriticSftRow(Row):
 
 
 class CriticRlRow(Row):
-    """A critic RL prompt: the state a verdict is sampled from, and its ground truth."""
+    """A critic RL prompt: the input that verdicts are sampled for, and its ground truth."""
 
     row_id: str = Field(description="Id of the row")
     prompt_id: str = Field(description="Prompt it came from")
@@ -75,43 +75,43 @@ class CriticRlRow(Row):
     copy_number: int = Field(description="0; above 0 for copies made by balancing")
     origin_prompt: str = Field(description="The plan's prompt for the step")
     rewritten_prompt: str = Field(
-        description="The prompt that made the edited picture; empty at iteration 0"
+        description="The prompt of the edited image; empty at iteration 0"
     )
-    origin_image: str = Field(description="sha256 of the picture before (or the white canvas)")
-    edited_image: str = Field(description="sha256 of the picture after")
-    evaluation: Evaluation = Field(description="Ground truth of the edited picture")
-    messages: list[ChatMessageRow] = Field(description="The user turn the policy answers")
+    origin_image: str = Field(description="sha256 of the image before (or the white canvas)")
+    edited_image: str = Field(description="sha256 of the image after")
+    evaluation: Evaluation = Field(description="Ground truth of the edited image")
+    messages: list[ChatMessageRow] = Field(description="The user turn that the policy answers")
     agent_prompt_version: str = Field(description="Name and version of the agent prompt")
 
 
 class PlannerSftRow(Row):
-    """A planner SFT sample: a request (maybe with the pictures so far) and the plan to write."""
+    """A planner SFT sample: a request (perhaps with images so far) and the plan to learn."""
 
     row_id: str = Field(description="Id of the row")
     source: Literal["plan", "continuation", "comm"] = Field(
-        description="plan: request to whole plan; continuation: cut plan with its pictures; "
+        description="plan: request to complete plan; continuation: first steps with their images; "
         "comm: imported interleaved data"
     )
     prompt_id: str | None = Field(description="Prompt it came from; null for imported data")
     plan_id: str | None = Field(description="Plan it came from; null for imported data")
-    trajectory_id: str | None = Field(description="Trajectory whose pictures it shows, if any")
-    cut: int = Field(description="Steps given as input; 0 for whole plans")
+    trajectory_id: str | None = Field(description="Trajectory of its images, if any")
+    cut: int = Field(description="Steps given as input; 0 for complete plans")
     messages: list[ChatMessageRow] = Field(description="User turn and assistant turn")
-    images: list[str] = Field(description="sha256 of the pictures in the user turn")
+    images: list[str] = Field(description="sha256 of the images in the user turn")
     agent_prompt_version: str = Field(description="Name and version of the agent prompt")
 
 
 class SequenceRow(Row):
-    """A whole story as one interleaved sequence, for training unified models."""
+    """An accepted trajectory as one interleaved sequence, to train unified models."""
 
     row_id: str = Field(description="Id of the row")
-    prompt_id: str = Field(description="Prompt it tells")
+    prompt_id: str = Field(description="Prompt of the trajectory")
     trajectory_id: str = Field(description="Trajectory it came from")
     form: Literal["easy", "reflection"] = Field(
-        description="easy: accepted pictures only; reflection: every attempt with its verdict"
+        description="easy: accepted images only; reflection: every attempt with its verdict"
     )
     messages: list[ChatMessageRow] = Field(description="User turn and assistant turn")
-    images: list[str] = Field(description="sha256 of the pictures, in order of appearance")
+    images: list[str] = Field(description="sha256 of the images, in order of appearance")
 
 
 STEPS = Table(

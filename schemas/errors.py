@@ -1,21 +1,21 @@
-"""Errors a user sees: one line that says what is wrong and what to do about it."""
+"""Errors for users: one line that says what is wrong and what to do about it."""
 
 
 class FoundryError(Exception):
-    """A problem the user can fix; the CLI prints its message alone, never a traceback."""
+    """A problem that the user can fix; the CLI prints its message without a traceback."""
 
 
 class DocumentError(FoundryError):
-    """A YAML document (pack, profile) that does not validate; names file, line and key."""
+    """An invalid YAML document (pack, profile); the message names file, line and key."""
 
 
 class SchemaMismatchError(FoundryError):
-    """A stored table whose schema version or columns differ from this code's."""
+    """Stored or given rows whose schema version or columns differ from the table's."""
 
 
 class BadImageError(FoundryError):
-    """Bytes that do not decode to a picture, or do not match their content hash."""
+    """Bytes that do not decode to an image, or do not match their sha256."""
 
 
 class StorageError(FoundryError):
-    """The lake, the image store or a journal cannot be read or written; the old data is kept."""
+    """Lake, image store or journal cannot be read or written; stored data is unchanged."""

@@ -1,4 +1,4 @@
-"""Table of what users asked for: a row a request, whichever door it came through."""
+"""The table of users' requests, through whichever channel they came."""
 
 from datetime import datetime
 from typing import Literal
@@ -8,7 +8,7 @@ from pydantic import Field
 from .base import Row, Table
 from .trajectories import OnExhausted
 
-Door = Literal["asset", "command", "service"]
+Channel = Literal["asset", "command", "service"]
 GenerationStatus = Literal[
     "complete", "exhausted", "stopped", "refused", "failed", "cancelled", "interrupted"
 ]
@@ -19,39 +19,47 @@ class GenerationRow(Row):
 
     generation_id: str = Field(description="Id of the request")
     shard: str = Field(
-        description="Partition of this row: a batch of the asset, or one of requests as they came"
+        description="Partition of this row: a batch of the asset, or an hour's requests"
     )
-    door: Door = Field(description="How it came: the asset, the command line, the service")
+    channel: Channel = Field(description="Where it came from: asset, command line or service")
     request_key: str | None = Field(
-        description="The requester's own name for it: id of a row, idempotency key"
+        description="The client's own identifier: row id of a batch, or idempotency key"
     )
-    text: str = Field(description="What was asked for")
-    input_images: list[str] = Field(description="sha256 of the pictures given with it")
-    prompt_id: str = Field(description="Hash of text and pictures, from which seeds follow")
-    plan_id: str | None = Field(description="Its plan; null: there is none")
+    text: str = Field(description="Text of the request")
+    input_images: list[str] = Field(description="sha256 of the images given with the request")
+    prompt_id: str = Field(description="Hash of text and images, from which seeds are derived")
+    plan_id: str | None = Field(description="Its plan; null: none was written")
     trajectory_id: str = Field(description="Its run of the loop")
     status: GenerationStatus = Field(
         description="As of a trajectory; refused: the request cannot be answered; failed: a model "
-        "gave no answer; cancelled: nobody waited any more; interrupted: the process was killed"
+        "gave no answer; cancelled: the client disconnected or cancelled; interrupted: the "
+        "process was killed"
     )
-    error: str | None = Field(description="Why there is no story, in one line")
+    error: str | None = Field(description="Why there is no output, in one line")
     planner: str | None = Field(description="Backend and model that planned; null: none did")
-    generator: str | None = Field(description="Backend and model that drew; null: none did")
-    critic: str | None = Field(description="Backend and model that judged; null: none did")
+    generator: str | None = Field(description="Backend and model of the generator; null: none")
+    critic: str | None = Field(description="Backend and model of the critic; null: none")
     t_max: int = Field(description="Attempts allowed per step")
     on_exhausted: OnExhausted = Field(description="Rule applied when T_max is reached")
-    conditioning: str = Field(description="What the generator was shown: last or all")
-    candidates: int = Field(description="Pictures drawn per attempt")
+    conditioning: str = Field(description="Earlier images given to the generator: last or all")
+    candidates: int = Field(description="Images generated per attempt")
     seed: int = Field(description="Seed of the request")
     steps: int = Field(description="Steps that were carried out")
-    attempts: int = Field(description="Pictures that were drawn and judged")
-    wasted_draws: int = Field(description="Pictures drawn ahead of a verdict and not needed")
-    images: list[str] = Field(description="sha256 of the story's pictures, in order")
+    attempts: int = Field(description="Images that were generated and judged")
+    wasted_draws: int = Field(description="Images generated before a verdict and not needed")
+    images: list[str] = Field(description="sha256 of the accepted images, in order")
     cost_usd: float | None = Field(description="Price of its calls; null: some are not priced")
     seconds: float = Field(
-        description="Wall time from the request to its end; of one that was interrupted, its calls'"
+        description="Wall time of the request; of an interrupted one, that of its calls"
     )
-    started_at: datetime = Field(description="When it began, UTC")
+    started_at: datetime = Field(description="Start of the request, UTC")
 
 
-GENERATIONS = Table("generations", GenerationRow, key=("generation_id",), sharded=True)
+GENERATIONS = Table(
+    "generations",
+    GenerationRow,
+    key=("generation_id",),
+    version=2,
+    sharded=True,
+    renamed=(("door", "channel"),),
+)

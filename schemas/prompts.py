@@ -15,8 +15,8 @@ class CategoryRow(Row):
     pack: str = Field(description="Pack the sub-category belongs to")
     category: str = Field(description="Main category, one of the pack's eight")
     subcategory: str = Field(description="Sub-category, unique within its pack")
-    title: str = Field(description="Name shown to people")
-    description: str = Field(description="What its prompts are about")
+    title: str = Field(description="Display name")
+    description: str = Field(description="Topic of its prompts")
     banks: list[str] = Field(description="Vocabulary banks its templates draw from")
     heldout: bool = Field(description="True when all its prompts go to split heldout_category")
 
@@ -26,22 +26,22 @@ class VocabularyRow(Row):
 
     pack: str = Field(description="Pack the bank belongs to")
     bank: str = Field(description="Bank, unique within its pack")
-    kind: str = Field(description="What sort of term it is: entity, action, or a bank's own slot")
+    kind: str = Field(description="Kind of term: entity, action, or a slot of the bank")
     term: str = Field(description="The term as the bank spells it")
 
 
 class ProposalRow(Row):
-    """A term that a model proposed for a vocabulary bank, and what became of it."""
+    """A term that a model proposed for a vocabulary bank, accepted or rejected."""
 
     pack: str = Field(description="Pack the bank belongs to")
     bank: str = Field(description="Bank, unique within its pack")
-    number: int = Field(description="Place among the proposals for the bank, from 1")
-    kind: str = Field(description="What sort of term it is to be")
+    number: int = Field(description="Position among the proposals for the bank, 1-based")
+    kind: str = Field(description="Kind of term that was requested")
     proposed: str = Field(description="The term as the model wrote it")
-    term: str = Field(description="The term as the bank spells it, or would")
-    fixed: bool = Field(description="It takes no article and no plural")
+    term: str = Field(description="The term in the spelling of the bank")
+    fixed: bool = Field(description="Whether the term is used without article and plural")
     status: Literal["accepted", "rejected"] = Field(
-        description="accepted: a term of the bank like those written by hand"
+        description="accepted: part of the bank, like terms written by hand"
     )
     reason: str | None = Field(description="Why it was rejected")
     expander: str = Field(description="Backend and model that proposed it")
@@ -53,22 +53,22 @@ class TemplateRow(Row):
     pack: str = Field(description="Pack the template belongs to")
     template_id: str = Field(description="Id, unique within its pack")
     text: str = Field(description="Template text with {slots}")
-    subcategories: list[str] = Field(description="Sub-categories it serves; empty means all")
+    subcategories: list[str] = Field(description="Sub-categories it is used for; empty: all")
     heldout: bool = Field(description="True when all its prompts go to split heldout")
 
 
 class PromptRow(Row):
-    """A request to tell a story or show a process in pictures and text."""
+    """A request for a story or a process in images and text."""
 
     prompt_id: str = Field(description="Stable id: pack and a hash of the text and input images")
-    pack: str = Field(description="Pack that made it")
+    pack: str = Field(description="Pack it was made from")
     category: str = Field(description="Main category")
     subcategory: str = Field(description="Sub-category")
-    template_id: str = Field(description="Template that made it")
+    template_id: str = Field(description="Template it was made from")
     text: str = Field(description="The request as a user would type it")
     terms: list[str] = Field(description="Vocabulary terms that filled the template")
     suffix: str | None = Field(description="Suffix variant appended to the text, if any")
-    input_images: list[str] = Field(description="sha256 of pictures given with the request")
+    input_images: list[str] = Field(description="sha256 of the images given with the request")
     shard: str = Field(description="Shard (Dagster partition) of about 100 prompts")
     split: Split = Field(
         description="train; heldout (unseen templates and term combinations); "

@@ -1,4 +1,4 @@
-"""Tables of training: checkpoints, the rollouts that reinforcement saw, evaluations."""
+"""Tables of training: checkpoints, rollouts of reinforcement learning, evaluations."""
 
 from datetime import datetime
 from typing import Literal
@@ -12,10 +12,10 @@ RolloutStatus = Literal["scored", "malformed", "masked"]
 
 
 class CheckpointRow(Row):
-    """A trained model: where it came from, what it learned from, how it fared."""
+    """A trained model: its parent, data set, metrics and status."""
 
-    name: str = Field(description="What it is: base_model, planner_sft_checkpoint, ...")
-    version: str = Field(description="Hash of parent, data set and settings; its folder's name")
+    name: str = Field(description="base_model, planner_sft_checkpoint, ...")
+    version: str = Field(description="Hash of parent, data set and settings; name of its folder")
     parent: str | None = Field(description="name/version of the checkpoint it was trained from")
     dataset_version: str | None = Field(description="Content hash of the training rows")
     config_hash: str = Field(description="Hash of the rendered trainer configuration")
@@ -28,26 +28,26 @@ class CheckpointRow(Row):
 
 
 class RolloutRow(Row):
-    """An answer sampled while the critic was reinforced, with every part of its reward."""
+    """A response sampled in reinforcement learning of the critic, with the parts of its reward."""
 
-    rollout_id: str = Field(description="Id of the rollout: run, step, group and place in it")
+    rollout_id: str = Field(description="Id of the rollout: run, step, group and number in it")
     run: str = Field(description="Version of the checkpoint that was being trained")
     step: int = Field(description="Training step, 1-based")
-    row_id: str = Field(description="Row of critic_rl that was asked: its group")
-    response: str = Field(description="What the policy answered")
+    row_id: str = Field(description="Row of critic_rl that was the prompt: its group")
+    response: str = Field(description="Response of the policy")
     status: RolloutStatus = Field(
         description="scored: all parts known; malformed: only the format part counts; masked: the "
-        "draw failed or timed out, left out of its group"
+        "image failed or timed out, so the sample is excluded from its group"
     )
-    verdict: bool | None = Field(description="Verdict of the answer; null: malformed")
+    verdict: bool | None = Field(description="Verdict of the response; null: malformed")
     refined_prompt: str | None = Field(description="Its rewritten prompt; null: malformed")
-    truth: bool = Field(description="The verdict it should have been")
-    image: str | None = Field(description="sha256 of the picture its prompt made; null: none drawn")
+    truth: bool = Field(description="The correct verdict")
+    image: str | None = Field(description="sha256 of the image from its prompt; null: none")
     format: float = Field(description="Format part")
     accuracy: float | None = Field(description="Accuracy part; null: malformed or masked")
-    step_reward: float | None = Field(description="Step part; null: malformed, masked or left out")
-    reward: float | None = Field(description="The whole reward; null: masked")
-    seconds: float = Field(description="Wall time of drawing and scoring")
+    step_reward: float | None = Field(description="Step part; null: malformed, masked or excluded")
+    reward: float | None = Field(description="Total reward; null: masked")
+    seconds: float = Field(description="Wall time of generation and scoring")
     error: str | None = Field(description="Why it was masked")
 
 
@@ -55,10 +55,10 @@ class EvaluationRow(Row):
     """A metric of one item of a benchmark, for one variant of the system."""
 
     benchmark: str = Field(description="Benchmark, such as sketchbook-heldout")
-    variant: str = Field(description="What was evaluated: full_rl, planner_sft, generator_only ...")
+    variant: str = Field(description="Variant evaluated: full_rl, planner_sft, generator_only ...")
     item_id: str = Field(description="Item of the benchmark: a prompt, an attempt")
     metric: str = Field(description="Metric, such as plan_valid or final_success")
-    value: float = Field(description="Value; 0 or 1 where it is a yes or no")
+    value: float = Field(description="Value; 0 or 1 for a yes-or-no metric")
     planner: str = Field(description="Backend and model (checkpoint version) that planned")
     critic: str = Field(description="Backend and model (checkpoint version) that judged")
 

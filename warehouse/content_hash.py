@@ -1,4 +1,4 @@
-"""The hash of a table's content: the same for equal rows, however they are stored."""
+"""Content hash of a table: the same for equal rows, however they are stored."""
 
 import hashlib
 from typing import Any
@@ -19,16 +19,19 @@ def content_hash(table: pa.Table) -> str:
 
 
 class RunningHash:
-    """`content_hash` of rows that come in batches of `BATCH_ROWS` (the last may be shorter)."""
+    """`content_hash` of rows given in batches of `BATCH_ROWS` (the last may be shorter)."""
 
     def __init__(self, schema: pa.Schema) -> None:
-        self._digest = hashlib.sha256(str(schema.remove_metadata()).encode())
+        columns = schema.to_string(show_field_metadata=False, show_schema_metadata=False)
+        self._digest = hashlib.sha256(columns.encode())
 
     def add(self, batch: pa.Table) -> None:
+        """Add the next batch."""
         for column in batch.columns:
             _add(self._digest, pa.concat_arrays(column.chunks))
 
     def hexdigest(self) -> str:
+        """64 hexadecimal digits."""
         return self._digest.hexdigest()
 
 
@@ -36,13 +39,12 @@ def _add(digest: Any, array: pa.Array) -> None:
     """Feed one array: its length, which values are null, then the values (null ones as zero)."""
     digest.update(len(array).to_bytes(8, "little"))
     digest.update(_bytes(pc.is_null(array)))
-    kind = array.type
-    if pa.types.is_string(kind):
+    if pa.types.is_string(array.type):
         _add_strings(digest, array)
-    elif pa.types.is_list(kind):
+    elif pa.types.is_list(array.type):
         digest.update(_bytes(pc.fill_null(pc.list_value_length(array), 0)))
         _add(digest, array.flatten())
-    elif pa.types.is_struct(kind):
+    elif pa.types.is_struct(array.type):
         for child in array.flatten():
             _add(digest, child)
     else:

@@ -1,7 +1,7 @@
-"""The lake: tables as immutable Parquet files, one a partition, replaced whole or not at all."""
+"""The lake: tables as Parquet files, one per partition, replaced atomically."""
 
 import io
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from glob import escape
@@ -19,10 +19,10 @@ ALL = "all"
 """The partition of tables that are not sharded."""
 
 SCHEMA_PARTITION = "_schema"
-"""Holds an empty typed file, so that a view has a file to read before the first rows come."""
+"""The partition of an empty typed file, so that a view has a file before the first rows."""
 
 REQUESTS = "_requests-"
-"""Begins the partitions of users' requests: views show them, the lineage does not see them."""
+"""Prefix of the partitions of users' requests: in the views, but not part of the lineage."""
 
 _PART = "part-0.parquet"
 _ROW_GROUP = 122_880  # what DuckDB scans per thread at a time
@@ -31,7 +31,7 @@ _HASH, _NAME, _VERSION = b"interleave.content_hash", b"interleave.table", b"inte
 
 @dataclass(frozen=True)
 class WriteResult:
-    """A stored partition. `changed` is False when the same content was there already."""
+    """A stored partition; `changed` is False if its content was stored already."""
 
     rows: int
     content_hash: str
@@ -40,7 +40,7 @@ class WriteResult:
 
 
 class Lake:
-    """Tables below one root; safe for any number of readers and of writers of other partitions."""
+    """Tables below one root; safe for concurrent readers, and for writers of other partitions."""
 
     def __init__(self, storage: Storage) -> None:
         self.storage = storage
@@ -51,14 +51,15 @@ class Lake:
         rows: pa.Table | pa.RecordBatchReader | Iterable[Row],
         partition: str = ALL,
     ) -> WriteResult:
-        """Replace a partition; identical content is left alone.
+        """Replace a partition, unless its content is the same.
 
         Args:
-            rows: a reader is read batch by batch, so that only compressed rows are in memory.
+            rows: row models, an Arrow table, or a reader, which is read batch by batch, so that
+                only compressed rows are in memory.
 
         Raises:
-            SchemaMismatchError: the rows are not of the table's columns and types.
-            StorageError: the partition could not be written; the old one is still there.
+            SchemaMismatchError: the rows do not have the table's columns and types.
+            StorageError: the partition cannot be written; the old one is unchanged.
         """
         path = _path(table, partition)
         url = self.storage.url(path)
@@ -79,27 +80,28 @@ class Lake:
         columns: Sequence[str] | None = None,
         where: Any = None,
     ) -> pa.Table:
-        """Rows of some partitions (None: all); those not there are empty.
+        """Rows of some partitions; a missing partition has none.
 
         Args:
-            columns: names to read; None reads all.
+            partitions: None: all but those of users' requests.
+            columns: names to read; None: all.
             where: a `pyarrow.compute` expression, such as `pc.field("accepted") == True`.
 
         Raises:
-            SchemaMismatchError: a partition was written by another version of its schema.
+            SchemaMismatchError: a partition has a schema version that cannot be read.
             StorageError: a partition is damaged or cannot be read.
         """
         names = self.partitions(table) if partitions is None else partitions
         schema = _select(table.arrow_schema, columns)
-        found = [self._read_partition(table, name, schema, where) for name in names]
-        return pa.concat_tables([schema.empty_table(), *(part for part in found if part)])
+        parts = [self._read_partition(table, name, schema, where) for name in names]
+        return pa.concat_tables([schema.empty_table(), *(part for part in parts if part)])
 
     def is_absent(self, table: Table) -> bool:
-        """True when a table has no file at all, not even an empty one."""
+        """Whether a table has no file at all, not even an empty one."""
         return next(self.storage.find(_folder(table), _PART), None) is None
 
     def partitions(self, table: Table) -> list[str]:
-        """Names of the partitions there are, sorted; those of users' requests left out."""
+        """Sorted names of the stored partitions, without those of users' requests."""
         names = (path.split("/")[-2] for path in self.storage.find(_folder(table), _PART))
         return sorted(name for name in names if not name.startswith(("_", ".")))
 
@@ -107,41 +109,41 @@ class Lake:
         return self.storage.exists(_path(table, partition))
 
     def delete(self, table: Table, partition: str) -> None:
-        """Remove a partition; nothing happens when it is not there."""
+        """Remove a partition, if it exists."""
         self.storage.delete(_path(table, partition))
 
     def content_hash(self, table: Table, partition: str = ALL) -> str | None:
-        """Hash of the stored rows; None when there is no (readable) partition of this version."""
+        """Hash of the rows as they were written; None: no partition of a readable version."""
         try:
             metadata = self._open(table, partition).metadata.metadata or {}
         except (FileNotFoundError, StorageError):
             return None
-        if metadata.get(_VERSION) != str(table.version).encode():
+        if _version(metadata) not in _readable_versions(table):
             return None
         return metadata.get(_HASH, b"").decode() or None
 
     def rows(self, table: Table, partition: str | None = None) -> int:
-        """Rows of a partition (0 when it is not there), or of all of them."""
+        """Number of rows in a partition (0: missing), or in all of `partitions`."""
         names = self.partitions(table) if partition is None else [partition]
         return sum(self._count(table, name) for name in names)
 
     def check(self, table: Table) -> None:
-        """Make sure that every partition is of this code's schema.
+        """Check that every partition can be read.
 
         Raises:
-            SchemaMismatchError: one is of another version.
+            SchemaMismatchError: one has a schema version that cannot be read.
             StorageError: one is damaged.
         """
         for name in self.partitions(table):
             with suppress(FileNotFoundError):
-                self._checked(table, name)
+                self._open_checked(table, name)
 
     def glob(self, table: Table) -> str:
         """Pattern of all the table's files, for DuckDB's `read_parquet`."""
         return f"{escape(self.storage.url(_folder(table)))}/*/part-*.parquet"
 
-    def seed(self, table: Table) -> None:
-        """Put down the empty typed file that keeps a view valid while there are no rows."""
+    def write_schema_file(self, table: Table) -> None:
+        """Write the empty typed file that makes a view valid while there are no rows."""
         path = f"{_folder(table)}/{SCHEMA_PARTITION}/{_PART}"
         if not self.storage.exists(path):
             empty = table.arrow_schema.empty_table()
@@ -157,23 +159,24 @@ class Lake:
         self, table: Table, partition: str, schema: pa.Schema, where: Any
     ) -> pa.Table | None:
         try:
-            file = self._checked(table, partition)
+            file = self._open_checked(table, partition)
         except FileNotFoundError:
             return None
-        needed = None if where is not None else schema.names
+        names = dict(zip(file.schema_arrow.names, _current_names(table, file), strict=True))
+        needed = schema.names if where is None else names.values()
         with storage_errors("read", self.storage.url(_path(table, partition))):
-            rows = file.read(columns=needed)
-        kept = rows if where is None else rows.filter(where)
-        return kept.select(schema.names).cast(schema)
+            rows = file.read([stored for stored, name in names.items() if name in needed])
+        rows = rows.rename_columns([names[stored] for stored in rows.column_names])
+        matching = rows if where is None else rows.filter(where)
+        return matching.select(schema.names).cast(schema)
 
-    def _checked(self, table: Table, partition: str) -> pq.ParquetFile:
+    def _open_checked(self, table: Table, partition: str) -> pq.ParquetFile:
         file = self._open(table, partition)
-        url = self.storage.url(_path(table, partition))
-        _check_schema(table, partition, file.schema_arrow, url)
+        _check_schema(table, partition, file, self.storage.url(_path(table, partition)))
         return file
 
     def _open(self, table: Table, partition: str) -> pq.ParquetFile:
-        """The partition as it is now: later replacements do not show through an open file."""
+        """The partition as it is now; an open file does not show later replacements."""
         path = _path(table, partition)
         try:
             if self.storage.is_local:
@@ -213,7 +216,7 @@ def _encode(data: pa.Table, digest: str) -> bytes:
 def _encode_stream(
     table: Table, reader: pa.RecordBatchReader, partition: str
 ) -> tuple[bytes, int, str]:
-    """Parquet file, number of rows and content hash of what a reader gives."""
+    """Parquet file, number of rows and content hash of a reader's rows."""
     sink, count, digest = pa.BufferOutputStream(), 0, RunningHash(table.arrow_schema)
     with pq.ParquetWriter(sink, table.arrow_schema, compression="zstd") as writer:
         for part in _in_batches(reader):
@@ -227,18 +230,18 @@ def _encode_stream(
 
 def _in_batches(reader: pa.RecordBatchReader) -> Iterator[pa.Table]:
     """The reader's rows in tables of `BATCH_ROWS`, as the content hash needs them."""
-    waiting = reader.schema.empty_table()
+    pending = reader.schema.empty_table()
     for batch in reader:
-        waiting = pa.concat_tables([waiting, pa.Table.from_batches([batch])])
-        while waiting.num_rows >= BATCH_ROWS:
-            yield waiting.slice(0, BATCH_ROWS)
-            waiting = waiting.slice(BATCH_ROWS)
-    if waiting.num_rows:
-        yield waiting
+        pending = pa.concat_tables([pending, pa.Table.from_batches([batch])])
+        while pending.num_rows >= BATCH_ROWS:
+            yield pending.slice(0, BATCH_ROWS)
+            pending = pending.slice(BATCH_ROWS)
+    if pending.num_rows:
+        yield pending
 
 
 def _conform(table: Table, rows: pa.Table | Iterable[Row], partition: str) -> pa.Table:
-    """Rows in exactly the table's schema, columns in its order."""
+    """Rows cast to the table's schema, columns in its order."""
     if not isinstance(rows, pa.Table):
         return table.to_arrow(rows)
     schema, where = table.arrow_schema, f"{table.name}/{partition}"
@@ -255,37 +258,57 @@ def _conform(table: Table, rows: pa.Table | Iterable[Row], partition: str) -> pa
         raise SchemaMismatchError(f"{where}: {first_line(error)}") from error
 
 
-def _check_schema(table: Table, partition: str, stored: pa.Schema, url: str) -> None:
-    version = (stored.metadata or {}).get(_VERSION, b"none").decode()
-    if version == str(table.version) and _same_columns(stored, table.arrow_schema):
+def _check_schema(table: Table, partition: str, file: pq.ParquetFile, url: str) -> None:
+    version, names = _version(file.schema_arrow.metadata), _current_names(table, file)
+    columns = pa.schema(map(pa.Field.with_name, file.schema_arrow, names))
+    if version not in _readable_versions(table):
+        problem = f"has schema version {version}, this code reads version {table.version}"
+    elif not _same_columns(columns, table.arrow_schema):
+        problem = _difference(names, table.arrow_schema.names)
+    else:
         return
-    problem = f"has schema version {version}, this code reads version {table.version}"
-    if version == str(table.version):
-        problem = _difference(stored.names, table.arrow_schema.names)
     raise SchemaMismatchError(
         f"table {table.name}, partition {partition}: {problem}; materialize {table.name} again "
         f"or delete {url}"
     )
 
 
-def _same_columns(stored: pa.Schema, wanted: pa.Schema) -> bool:
-    return stored.names == wanted.names and all(
-        _shape(stored.field(name).type) == _shape(wanted.field(name).type) for name in wanted.names
+def _version(metadata: Mapping[bytes, bytes] | None) -> str:
+    return (metadata or {}).get(_VERSION, b"none").decode()
+
+
+def _readable_versions(table: Table) -> tuple[str, ...]:
+    """Schema versions whose rows can be read: the current one, and the one before its renames."""
+    return tuple(map(str, range(table.version - bool(table.renamed), table.version + 1)))
+
+
+def _current_names(table: Table, file: pq.ParquetFile) -> list[str]:
+    """Today's names of a file's columns."""
+    stored = file.schema_arrow
+    renamed = {} if _version(stored.metadata) == str(table.version) else dict(table.renamed)
+    return [renamed.get(name, name) for name in stored.names]
+
+
+def _same_columns(stored: pa.Schema, expected: pa.Schema) -> bool:
+    return stored.names == expected.names and all(
+        _shape(stored.field(name).type) == _shape(expected.field(name).type)
+        for name in expected.names
     )
 
 
-def _shape(kind: pa.DataType) -> str:
-    """A type without what Parquet does not keep: the name and nullability of list items."""
-    if pa.types.is_list(kind):
-        return f"list<{_shape(kind.value_type)}>"
-    if pa.types.is_struct(kind):
-        return f"struct<{', '.join(f'{field.name}: {_shape(field.type)}' for field in kind)}>"
-    return str(kind)
+def _shape(arrow_type: pa.DataType) -> str:
+    """A type without what Parquet does not store: the name and nullability of list items."""
+    if pa.types.is_list(arrow_type):
+        return f"list<{_shape(arrow_type.value_type)}>"
+    if pa.types.is_struct(arrow_type):
+        children = ", ".join(f"{field.name}: {_shape(field.type)}" for field in arrow_type)
+        return f"struct<{children}>"
+    return str(arrow_type)
 
 
-def _difference(names: Sequence[str], wanted: Sequence[str]) -> str:
-    missing = [name for name in wanted if name not in names]
-    extra = [name for name in names if name not in wanted]
+def _difference(names: Sequence[str], expected: Sequence[str]) -> str:
+    missing = [name for name in expected if name not in names]
+    unknown = [name for name in names if name not in expected]
     parts = [f"without column {', '.join(missing)}"] if missing else []
-    parts += [f"with unknown column {', '.join(extra)}"] if extra else []
+    parts += [f"with unknown column {', '.join(unknown)}"] if unknown else []
     return " and ".join(parts) or "columns of another type or order"

@@ -1,8 +1,8 @@
-"""DuckDB over the lake: a view a table, in memory for us and in `warehouse.duckdb` for others.
+"""DuckDB views over the lake, one per table: for our connections, and in `warehouse.duckdb`.
 
-DuckDB lets one process write a database file and blocks everybody else meanwhile, readers too. So
-nothing here ever holds `warehouse.duckdb`: our own connections live on a private file of views,
-and `refresh_views` writes a new file and renames it over the old one.
+While a process writes a DuckDB file, no other process can open it, not even to read. So nothing
+here opens `warehouse.duckdb`: our connections use a private file of views, and `refresh_views`
+writes a new file and renames it over the old one.
 """
 
 import tempfile
@@ -28,13 +28,12 @@ _SCALARS = {"string": "VARCHAR", "int64": "BIGINT", "double": "DOUBLE", "bool": 
 
 
 def connect(home: Home, read_only: bool = True, requests: bool = True) -> duckdb.DuckDBPyConnection:
-    """A connection with a view per table that no writer can block.
+    """A connection with a view per table, never blocked by writers.
 
     Args:
-        read_only: False: tables can be made as well, private to the connection; the lake itself
-            is never changed through either.
-        requests: False: without the rows of users' requests (for connections that are not read
-            only).
+        read_only: False: tables can be created too, private to the connection. The lake is never
+            changed through a connection.
+        requests: False: without the rows of users' requests (only if not `read_only`).
 
     Raises:
         StorageError: the lake cannot be listed.
@@ -46,12 +45,12 @@ def connect(home: Home, read_only: bool = True, requests: bool = True) -> duckdb
     with tempfile.TemporaryDirectory(prefix="interleave-") as folder:
         path = Path(folder, "warehouse.duckdb")
         _write_views(path, home)
-        # The open connection keeps the unlinked file; nothing is left behind, even by a crash.
+        # The open connection keeps the unlinked file alive; a crash leaves nothing behind.
         return _with_filesystem(duckdb.connect(path, read_only=True), home)
 
 
 def query(sql: str, home: Home | None = None) -> "pd.DataFrame":
-    """The answer of a SQL query over the lake's tables as a pandas DataFrame.
+    """The result of a SQL query over the lake's tables as a pandas DataFrame.
 
         interleave_foundry.query("SELECT category, count(*) AS n FROM prompts GROUP BY ALL")
 
@@ -59,7 +58,7 @@ def query(sql: str, home: Home | None = None) -> "pd.DataFrame":
         home: the home to read; by default that of $INTERLEAVE_HOME.
 
     Raises:
-        FoundryError: the query or the lake is at fault, in one line.
+        SqlError, SchemaMismatchError, StorageError: see `warehouse.sql.run_query`.
     """
     from .sql import run_query
 
@@ -69,13 +68,13 @@ def query(sql: str, home: Home | None = None) -> "pd.DataFrame":
 def refresh_views(home: Home) -> None:
     """Write `warehouse.duckdb`: views with absolute paths, for any DuckDB client.
 
-    Needed once, and again after the home was moved; new partitions show up by themselves.
+    Needed once, and again after the home was moved; the views include new partitions.
 
     Raises:
         StorageError: the home cannot be written.
     """
     for table in TABLES.values():
-        home.lake.seed(table)
+        home.lake.write_schema_file(table)
     with storage_errors("written", home.warehouse), atomic_path(home.warehouse) as draft:
         _write_views(draft, home, documented=True)
 
@@ -83,16 +82,16 @@ def refresh_views(home: Home) -> None:
 def _with_filesystem(
     connection: duckdb.DuckDBPyConnection, home: Home
 ) -> duckdb.DuckDBPyConnection:
-    """Let DuckDB read the home's remote filesystem; local paths it reads by itself."""
+    """Give DuckDB access to the home's file system, if it is remote."""
     if not home.storage.is_local:
         connection.register_filesystem(home.storage.fs)
-    # Partitions are replaced under the same name: bytes kept from an earlier query may be stale.
+    # Partitions are replaced under the same name, so cached bytes may be stale.
     connection.execute("SET enable_external_file_cache = false")
     return connection
 
 
 def _write_views(path: Path, home: Home, documented: bool = False) -> None:
-    """A database file of views; `documented` with comments, as other clients show them."""
+    """Write a database file of views; `documented`: with comments, which other clients show."""
     with closing(_with_filesystem(duckdb.connect(path), home)) as connection:
         _create_views(connection, home)
         if documented:
@@ -105,26 +104,27 @@ def _create_views(connection: duckdb.DuckDBPyConnection, home: Home, requests: b
 
 
 def _comments() -> Iterator[str]:
-    """Statements that put the schemas' descriptions on views and columns, in one transaction."""
+    """Statements that set the schemas' descriptions as comments, in one transaction."""
     yield "BEGIN"
     for table in TABLES.values():
         yield f"COMMENT ON VIEW {table.name} IS {_literal(table.description)}"
         for name, info in table.columns.items():
-            about = _literal(info.description or "")
-            yield f'COMMENT ON COLUMN {table.name}."{name}" IS {about}'
+            description = _literal(info.description or "")
+            yield f'COMMENT ON COLUMN {table.name}."{name}" IS {description}'
     yield "COMMIT"
 
 
 def _create_view(
     connection: duckdb.DuckDBPyConnection, table: Table, home: Home, requests: bool
 ) -> None:
-    """A view over the files; one that is empty when there are none; one that says what is wrong
-    when they cannot be read, so that the other tables stay usable."""
+    """Create a view over the files. Without files it is empty; if they cannot be read, selecting
+    from it raises the error, so that the other tables stay usable."""
     if home.lake.is_absent(table):
         connection.execute(f"CREATE VIEW {table.name} AS {_typed_select(table, 'false')}")
         return
-    columns = ", ".join(f'"{name}"' for name in table.columns)
-    files = f"read_parquet({_literal(home.lake.glob(table))}, hive_partitioning = false)"
+    columns = ", ".join(_column(table, name) for name in table.columns)
+    options = f"hive_partitioning = false, union_by_name = {bool(table.renamed)}"
+    files = f"read_parquet({_literal(home.lake.glob(table))}, {options})"
     if not requests and "shard" in table.columns:
         files += f" WHERE NOT starts_with(shard, {_literal(REQUESTS)})"
     try:
@@ -134,21 +134,30 @@ def _create_view(
         connection.execute(f"CREATE VIEW {table.name} AS {_typed_select(table, problem)}")
 
 
+def _column(table: Table, name: str) -> str:
+    """A column of the view; of a renamed one, old and new files may be there in any mixture."""
+    old_names = [old for old, new in table.renamed if new == name]
+    if not old_names:
+        return f'"{name}"'
+    names = ", ".join(map(_literal, (name, *old_names)))
+    return f'coalesce(*COLUMNS(lambda stored: stored IN ({names}))) AS "{name}"'
+
+
 def _typed_select(table: Table, where: str) -> str:
     nulls = ", ".join(
-        f'NULL::{_type(field.type)} AS "{field.name}"' for field in table.arrow_schema
+        f'NULL::{_duckdb_type(field.type)} AS "{field.name}"' for field in table.arrow_schema
     )
     return f"SELECT {nulls} WHERE {where}"
 
 
-def _type(kind: pa.DataType) -> str:
+def _duckdb_type(arrow_type: pa.DataType) -> str:
     """DuckDB's name of an Arrow type."""
-    if pa.types.is_list(kind):
-        return f"{_type(kind.value_type)}[]"
-    if pa.types.is_struct(kind):
-        children = [f'"{child.name}" {_type(child.type)}' for child in kind]
+    if pa.types.is_list(arrow_type):
+        return f"{_duckdb_type(arrow_type.value_type)}[]"
+    if pa.types.is_struct(arrow_type):
+        children = [f'"{child.name}" {_duckdb_type(child.type)}' for child in arrow_type]
         return f"STRUCT({', '.join(children)})"
-    return "TIMESTAMPTZ" if pa.types.is_timestamp(kind) else _SCALARS[str(kind)]
+    return "TIMESTAMPTZ" if pa.types.is_timestamp(arrow_type) else _SCALARS[str(arrow_type)]
 
 
 def _literal(text: str) -> str:

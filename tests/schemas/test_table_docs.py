@@ -2,7 +2,7 @@ import re
 from pathlib import Path
 
 from schemas import TABLES
-from schemas.table_docs import render_reference
+from schemas.table_docs import render_table_docs
 from warehouse import refresh_views
 from warehouse.sql import run_query
 
@@ -10,13 +10,13 @@ PAGE = Path(__file__).parents[2] / "docs/tables.md"
 
 
 def test_the_committed_page_is_up_to_date():
-    assert PAGE.read_text("utf-8") == render_reference(), (
+    assert PAGE.read_text("utf-8") == render_table_docs(), (
         "run: python -m schemas.table_docs > docs/tables.md"
     )
 
 
 def test_every_column_of_every_table_is_described():
-    page = render_reference()
+    page = render_table_docs()
     for table in TABLES.values():
         section = page.split(f"\n## {table.name}\n")[1].split("\n## ")[0]
         assert table.description in section
@@ -26,7 +26,7 @@ def test_every_column_of_every_table_is_described():
 
 
 def test_nested_columns_types_and_references_are_shown():
-    page = render_reference()
+    page = render_table_docs()
     assert "| `messages.role` | string |  | user or assistant |" in page
     assert "| `status` | `complete` \\| `exhausted` \\| `stopped` \\| `quarantined` |" in page
     assert "| `source_image` | string | yes | " in page
@@ -35,7 +35,7 @@ def test_nested_columns_types_and_references_are_shown():
 
 def test_every_example_runs(home):
     refresh_views(home)
-    examples = re.findall(r"```sql\n(.*?)\n```", render_reference(), re.S)
+    examples = re.findall(r"```sql\n(.*?)\n```", render_table_docs(), re.S)
     assert len(examples) == len(TABLES)
     for example in examples:
         assert run_query(home, example).column_names[-1] == "rows"

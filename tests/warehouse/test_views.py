@@ -82,7 +82,7 @@ def test_the_warehouse_documents_tables_and_columns(home):
             "SELECT comment FROM duckdb_columns() "
             "WHERE table_name = 'attempts' AND column_name = 'image'"
         )
-        assert column.fetchall() == [("sha256 of the picture drawn",)]
+        assert column.fetchall() == [("sha256 of the generated image",)]
 
 
 def test_a_client_that_holds_the_warehouse_blocks_nobody(home, attempts):

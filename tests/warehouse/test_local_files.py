@@ -1,0 +1,125 @@
+"""Atomic writes, locks between processes, and SQLite files of several versions."""
+
+import sqlite3
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+
+import pytest
+
+from schemas import StorageError
+from warehouse.atomic import atomic_path, atomic_write
+from warehouse.file_lock import exclusive_lock
+from warehouse.sqlite_file import SqliteFile
+
+CREATE = "CREATE TABLE IF NOT EXISTS words (word TEXT); INSERT INTO words VALUES ('a;b');"
+ADD_LENGTH = """
+ALTER TABLE words ADD COLUMN length INTEGER;
+UPDATE words SET length = length(word);
+"""
+
+
+def fail(draft) -> None:
+    draft.write_text("half")
+    raise RuntimeError
+
+
+def words(file: SqliteFile) -> list[str]:
+    with file.transaction() as connection:
+        return [row[0] for row in connection.execute("SELECT word FROM words")]
+
+
+def add(file: SqliteFile, word: str) -> None:
+    with file.transaction() as connection:
+        connection.execute("INSERT INTO words (word) VALUES (?)", (word,))
+
+
+def test_a_file_is_replaced_or_unchanged(tmp_path):
+    target = tmp_path / "new" / "file.txt"
+    atomic_write(target, "ä", durable=True)
+    with pytest.raises(RuntimeError), atomic_path(target) as draft:
+        fail(draft)
+    assert target.read_bytes() == "ä".encode()
+    assert list(target.parent.iterdir()) == [target]
+
+
+def test_a_folder_is_replaced_or_unchanged(tmp_path):
+    target = tmp_path / "folder"
+    for content in ("old", "new"):
+        with atomic_path(target) as draft:
+            draft.mkdir()
+            (draft / content).write_text(content)
+    with pytest.raises(RuntimeError), atomic_path(target) as draft:
+        draft.mkdir()
+        fail(draft / "half")
+    assert [path.name for path in tmp_path.rglob("*")] == ["folder", "new"]
+
+
+def test_a_fixed_temporary_name_is_cleared_first(tmp_path):
+    leftover = tmp_path / "model.partial"
+    leftover.mkdir()
+    (leftover / "half").write_text("half")
+    with atomic_path(tmp_path / "model", leftover) as draft:
+        assert draft == leftover and not draft.exists()
+        draft.mkdir()
+    assert [path.name for path in tmp_path.rglob("*")] == ["model"]
+
+
+def test_a_lock_is_held_by_one_process_and_freed_by_its_death(tmp_path):
+    path = tmp_path / "lock"
+    hold = f"""
+from pathlib import Path
+from warehouse.file_lock import exclusive_lock
+with exclusive_lock(Path({str(path)!r}), Exception()):
+    print("held", flush=True)
+    input()
+"""
+    holder = subprocess.Popen(
+        [sys.executable, "-c", hold], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert holder.stdout.readline() == b"held\n"
+    with pytest.raises(StorageError, match="in use"), exclusive_lock(path, StorageError("in use")):
+        pass
+    holder.kill()
+    holder.communicate()
+    with exclusive_lock(path, StorageError("in use")):
+        pass
+
+
+@pytest.mark.parametrize("fast_commits", [False, True])
+def test_every_use_is_one_transaction_of_several_threads(tmp_path, fast_commits):
+    file = SqliteFile(tmp_path / "words.sqlite", [CREATE], fast_commits)
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda number: add(file, str(number)), range(20)))
+    with pytest.raises(RuntimeError), file.transaction() as connection:
+        connection.execute("DELETE FROM words")
+        raise RuntimeError
+    assert len(words(file)) == 21
+    file.close()
+
+
+def test_migrations_run_once_and_accept_files_without_a_version(tmp_path):
+    path = tmp_path / "words.sqlite"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE words (word TEXT)")
+    for _ in range(2):
+        file = SqliteFile(path, [CREATE, ADD_LENGTH])
+        with file.transaction() as connection:
+            assert connection.execute("SELECT * FROM words").fetchall() == [("a;b", 3)]
+    with pytest.raises(StorageError, match=r"words\.sqlite has version 2, this code reads up to 1"):
+        words(SqliteFile(path, [CREATE]))
+
+
+def test_a_failed_migration_changes_nothing(tmp_path):
+    path = tmp_path / "words.sqlite"
+    with pytest.raises(StorageError, match="no such table: missing"):
+        words(SqliteFile(path, [CREATE, "DELETE FROM words; DELETE FROM missing;"]))
+    assert words(SqliteFile(path, [CREATE])) == ["a;b"]
+
+
+def test_a_damaged_file_is_named_with_a_remedy(tmp_path):
+    path = tmp_path / "words.sqlite"
+    path.write_bytes(b"not a database" * 100)
+    with pytest.raises(StorageError, match=r"words\.sqlite is damaged .*: move it away"):
+        words(SqliteFile(path, [CREATE]))
