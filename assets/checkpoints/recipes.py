@@ -1,7 +1,7 @@
-"""What each checkpoint is made from: its parent, its data and its settings, whose hash it is named.
+"""Recipes of checkpoints: parent, data and settings, whose hash is the checkpoint's version.
 
-Planner and critic start from one base model; the critic is taught by samples first and reinforced
-then (paper, section 4.1). The ablation makes recipes of its own from the same two functions.
+Planner and critic start from one base model; the critic is fine-tuned first (SFT), then trained
+with GRPO (paper, section 4.1). The ablation builds its recipes from the same functions.
 """
 
 import hashlib
@@ -16,28 +16,28 @@ import orjson
 from schemas import FoundryError, Table
 from schemas.curation import CRITIC_RL, CRITIC_SFT, PLANNER_SFT
 from schemas.yaml_config import ConfigModel
-from training.base_model import base_model_job, packaged
+from training.base_model.driver import base_model_job, packaged_model
 from training.base_model.settings import BaseModelSettings
-from training.grpo import RewardRoles, grpo_job
+from training.grpo.driver import RewardRoles, grpo_job
 from training.grpo.settings import GrpoSettings
-from training.launch import TrainerJob
-from training.sft import sft_job
+from training.launch.jobs import TrainerJob
+from training.sft.driver import sft_job
 from training.sft.recipe import recipe_content
 from training.sft.settings import SftSettings
 
 from ..core.foundry import FoundryResource
-from ..curation.exports.folder import tables_of
-from .downloads import model_folder
+from ..curation.exports.folder import published_tables
 
 Role = Literal["base", "planner", "critic", "both"]
 # (version, folder to work in, folder of the parent)
 JobMaker = Callable[[str, Path, Path | None], TrainerJob]
-_FORMAT = 1  # raised when a change of code makes other weights from the same recipe
+_FORMAT = 1  # incremented when a change of code makes other weights from the same recipe
+_DOWNLOADED_FILES = ["*.json", "*.safetensors", "*.jinja", "*.txt", "*.model"]
 
 
 @dataclass(frozen=True)
 class DataSet:
-    """An export's folder and the tables of it that are learned from: name -> content hash."""
+    """An export's folder and the tables of it that are trained on (name -> content hash)."""
 
     folder: Path
     tables: Mapping[str, str | None]
@@ -48,94 +48,94 @@ class DataSet:
         return _digest(dict(self.tables))
 
     @property
-    def behind(self) -> list[str]:
-        """Tables whose rows the folder does not hold as they are now."""
-        held = tables_of(self.folder)
-        return [name for name, content in self.tables.items() if held.get(name) != content]
+    def outdated(self) -> list[str]:
+        """Tables that have changed since the export was written."""
+        exported = published_tables(self.folder)
+        return [name for name, content in self.tables.items() if exported.get(name) != content]
 
     def require(self) -> None:
-        """Make sure that the folder holds the rows of the tables as they are now.
+        """Make sure that the export is up to date and has rows.
 
         Raises:
-            FoundryError: it does not, or there is nothing to learn from.
+            FoundryError: it is not, or has none.
         """
-        if self.behind:
+        if self.outdated:
             raise FoundryError(
-                f"{self.folder} does not hold the newest {', '.join(self.behind)}: materialize "
+                f"{self.folder} does not hold the newest {', '.join(self.outdated)}: materialize "
                 "`exports`"
             )
         if not self.rows:
             raise FoundryError(
-                f"{', '.join(self.tables)}: no rows to learn from; tell more shards first"
+                f"{', '.join(self.tables)}: no rows to train on; run more shards first"
             )
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a checkpoint is made: by a trainer's `job`, or from weights that are there (`ready`).
+    """How a checkpoint is made: by a trainer's `job`, or from existing weights (`weights`).
 
-    `facts` are what it follows from beside settings, parent and data: the weights that are there,
-    the words of a trainer's recipe.
+    `inputs` are what it follows from besides settings, parent and data: the content of existing
+    weights, the text of a trainer's recipe.
     """
 
     name: str
     role: Role
     settings: ConfigModel
     job: JobMaker | None = None
-    ready: Callable[[], Path] | None = None
-    facts: Mapping[str, Any] | None = None
+    weights: Callable[[], Path] | None = None
+    inputs: Mapping[str, Any] | None = None
     parent: "Recipe | None" = None
     data: DataSet | None = None
 
     @cached_property
     def version(self) -> str:
         """12 hex digits: equal for equal parents, rows and settings."""
+        # Keys are hashed: another name would be another version of every checkpoint.
         origin = {
             "format": _FORMAT,
             "name": self.name,
             "parent": self.parent.version if self.parent else None,
             "data": self.data.version if self.data else None,
-            "facts": self.facts,
+            "facts": self.inputs,
             "settings": self.settings.model_dump(mode="json"),
         }
         return _digest(origin)
 
 
 def base_model(foundry: FoundryResource) -> Recipe:
-    """The model that planner and critic start from: shipped, taught here, or downloaded."""
+    """The base model: packaged, pretrained here, or from Hugging Face, as `source` says."""
     settings = foundry.training.base_model
-    shipped = packaged() if settings.source == "packaged" else None
+
+    def job(_version: str, folder: Path, _parent: Path | None) -> TrainerJob:
+        return base_model_job("base_model", folder, settings)
+
+    packaged = packaged_model() if settings.source == "packaged" else None
+    if packaged:
+        inputs = _file_hashes(packaged)
+        default = BaseModelSettings()
+        return Recipe("base_model", "base", default, weights=lambda: packaged, inputs=inputs)
     if settings.source == "huggingface":
-        ready = lambda: model_folder(settings.model, settings.revision)  # noqa: E731
-        return Recipe("base_model", "base", settings, ready=ready)
-    if shipped:
-        return Recipe(
-            "base_model",
-            "base",
-            BaseModelSettings(),
-            ready=lambda: shipped,
-            facts=_contents(shipped),
-        )
-    return Recipe("base_model", "base", settings, job=_base_job(settings))
+        return Recipe("base_model", "base", settings, weights=lambda: _hub_model(settings))
+    return Recipe("base_model", "base", settings, job)
 
 
 def planner_sft(foundry: FoundryResource) -> Recipe:
-    """The planner, taught plans."""
-    data = exported(foundry, "llamafactory", PLANNER_SFT)
+    """The planner, fine-tuned on plans."""
+    data = exported_data(foundry, "llamafactory", PLANNER_SFT)
     settings = foundry.training.planner_sft
     return sft("planner_sft_checkpoint", "planner", base_model(foundry), data, settings)
 
 
 def critic_sft(foundry: FoundryResource) -> Recipe:
-    """The critic, taught verdicts and rewrites."""
-    data = exported(foundry, "llamafactory", CRITIC_SFT)
+    """The critic, fine-tuned on verdicts and rewritten prompts."""
+    data = exported_data(foundry, "llamafactory", CRITIC_SFT)
     settings = foundry.training.critic_sft
     return sft("critic_sft_checkpoint", "critic", base_model(foundry), data, settings)
 
 
 def critic_rl(foundry: FoundryResource) -> Recipe:
-    """The taught critic, reinforced by what its verdicts and rewrites lead to."""
-    data = exported(foundry, "verl", CRITIC_RL)
+    """The fine-tuned critic after GRPO."""
+    data = exported_data(foundry, "verl", CRITIC_RL)
     settings = foundry.training.critic_rl
     return grpo(foundry, "critic_rl_checkpoint", critic_sft(foundry), data, settings)
 
@@ -147,43 +147,71 @@ def sft(name: str, role: Role, parent: Recipe, data: DataSet, settings: SftSetti
         assert model is not None
         return sft_job(name, folder, model, data.folder, list(data.tables), settings)
 
-    facts = recipe_content(settings)
-    return Recipe(name, role, settings, job, parent=parent, data=data, facts=facts)
+    inputs = recipe_content(settings)
+    return Recipe(name, role, settings, job, parent=parent, data=data, inputs=inputs)
 
 
 def grpo(
     foundry: FoundryResource, name: str, parent: Recipe, data: DataSet, settings: GrpoSettings
 ) -> Recipe:
-    """Reinforcement of the critic `parent` on an export for verl."""
-    chosen = {name: getattr(foundry.settings, name) for name in RewardRoles.model_fields}
-    players = RewardRoles(**chosen)
+    """GRPO of the critic `parent` on an export for verl."""
+    fields = {field: getattr(foundry.settings, field) for field in RewardRoles.model_fields}
+    roles = RewardRoles(**fields)
     root = foundry.home.root
 
     def job(version: str, folder: Path, model: Path | None) -> TrainerJob:
         assert model is not None
-        return grpo_job(name, folder, model, data.folder, settings, root, players, version)
+        return grpo_job(name, folder, model, data.folder, settings, root, roles, version)
 
     return Recipe(name, "critic", settings, job, parent=parent, data=data)
 
 
-def exported(foundry: FoundryResource, form: str, *tables: Table) -> DataSet:
-    """Tables of the lake as an export of `form` holds them."""
+def exported_data(foundry: FoundryResource, form: str, *tables: Table) -> DataSet:
+    """Tables of the lake and their export in format `form`."""
     lake = foundry.home.lake
     contents = {table.name: lake.content_hash(table) for table in tables}
     return DataSet(foundry.home.exports / form, contents, sum(lake.rows(t) for t in tables))
 
 
-def _base_job(settings: BaseModelSettings) -> JobMaker:
-    return lambda _version, folder, _parent: base_model_job("base_model", folder, settings)
+def _hub_model(settings: BaseModelSettings) -> Path:
+    """Folder of `model`: a local path as it is, an id downloaded at `revision` unless cached.
+
+    Raises:
+        FoundryError: no model or revision is set, or the download failed.
+    """
+    model, revision = settings.model, settings.revision
+    if not model:
+        raise FoundryError("training.base_model: source is huggingface, so set `model` as well")
+    if Path(model).is_dir():
+        return Path(model).absolute()
+    if not revision:
+        raise FoundryError(
+            f"training.base_model: {model} is no folder here, so it is an id: set `revision` to "
+            "the commit that is meant"
+        )
+    return _download(model, revision)
+
+
+def _download(model: str, revision: str) -> Path:
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+
+    try:
+        return Path(snapshot_download(model, revision=revision, allow_patterns=_DOWNLOADED_FILES))
+    except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise FoundryError(
+            f"training.base_model: {model} at {revision} cannot be downloaded: {reason}"
+        ) from error
 
 
 @cache
-def _contents(folder: Path) -> Mapping[str, str]:
-    """Hashes of a model's files; what its card says changes nothing that is trained from it."""
+def _file_hashes(folder: Path) -> Mapping[str, str]:
+    """sha256 of a model's files; its card does not influence what is trained from it."""
     files = sorted(path for path in folder.iterdir() if path.suffix != ".md")
     return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
-def _digest(facts: object) -> str:
-    packed = orjson.dumps(facts, option=orjson.OPT_SORT_KEYS)
+def _digest(content: object) -> str:
+    packed = orjson.dumps(content, option=orjson.OPT_SORT_KEYS)
     return hashlib.sha256(packed).hexdigest()[:12]

@@ -1,4 +1,4 @@
-"""From scores to training sets: steps, critic and planner sets, sequences, and their exports."""
+"""Training sets made from scores: steps, critic and planner sets, sequences, and exports."""
 
 from dataclasses import asdict
 from typing import Any
@@ -10,33 +10,36 @@ from schemas.curation import CRITIC_RL, CRITIC_SFT, PLANNER_SFT, SEQUENCES, STEP
 
 from ..core import figures
 from ..core.foundry import FoundryResource
-from ..core.node import Node, node, picture, sample
-from .critic_sets import build_critic_rl, build_critic_sft
-from .exports import FORMAT_VERSION, export_all, published
+from ..core.metadata import image_metadata, table_metadata
+from ..core.node import Node, node
+from .critic_sets import CriticReport, build_critic_rl, build_critic_sft
+from .exports import FORMAT_VERSION, export_all, published_fingerprints
 from .planner_sets import build_planner_sft
-from .reports import CriticReport, StepsReport
 from .sequences import build_sequences
-from .steps import build_steps
+from .steps import StepsReport, build_steps
 
-_STORIES = ("prompts", "plans", "trajectories")
-_JUDGED = ("plans", "trajectories", "scores", "steps")
+_TRAJECTORY_INPUTS = ("prompts", "plans", "trajectories")
+_CRITIC_INPUTS = ("plans", "trajectories", "scores", "steps")
 
 
 def _agent_prompts(foundry: FoundryResource, _instance: dg.DagsterInstance) -> list[str]:
-    """Versions of the agent prompts, whose newest the settings may mean by a bare name."""
+    """Versions of the agent prompts: a bare name in the settings means the newest one."""
     critic, planner = foundry.settings.curation.critic, foundry.settings.curation.planner
     names = (critic.agent_prompt, planner.text_prompt, planner.interleaved_prompt)
     return [version_of(name) for name in names]
 
 
-def _published(foundry: FoundryResource, instance: dg.DagsterInstance) -> list[object]:
-    """What the export folders hold now, so that one that was deleted is written again."""
-    return [_agent_prompts(foundry, instance), published(foundry.home, foundry.settings.curation)]
+def _export_inputs(foundry: FoundryResource, instance: dg.DagsterInstance) -> list[object]:
+    """Fingerprints of the export folders, so that a deleted one is written again."""
+    return [
+        _agent_prompts(foundry, instance),
+        published_fingerprints(foundry.home, foundry.settings.curation),
+    ]
 
 
-def _set_node(**special: Any) -> Node:
-    shared = {"group": "data_sets", "sections": ("curation",), "automatic": True}
-    return node(**shared | {"facts": _agent_prompts} | special)
+def _set_node(**options: Any) -> Node:
+    defaults = {"group": "data_sets", "sections": ("curation",), "automatic": True}
+    return node(**defaults | {"inputs": _agent_prompts} | options)
 
 
 STEP_SET = node(
@@ -54,34 +57,34 @@ CRITIC_SFT_SET = _set_node(
     name="critic_sft",
     description="Critic SFT samples, verdicts balanced per iteration.",
     tables=(CRITIC_SFT,),
-    deps=_JUDGED,
+    deps=_CRITIC_INPUTS,
 )
 CRITIC_RL_SET = _set_node(
     name="critic_rl",
     description="Critic RL prompts with their ground truth, verdicts balanced per iteration.",
     tables=(CRITIC_RL,),
-    deps=_JUDGED,
+    deps=_CRITIC_INPUTS,
 )
 PLANNER_SFT_SET = _set_node(
     name="planner_sft",
     description="Plans from requests, plans continued from a cut, imported interleaved documents.",
     tables=(PLANNER_SFT,),
-    deps=_STORIES,
+    deps=_TRAJECTORY_INPUTS,
     code_version="2",
 )
 SEQUENCE_SET = _set_node(
     name="sequences",
-    description="Whole stories as interleaved sequences, in an easy and a reflection form.",
+    description="Complete trajectories as interleaved sequences, in an easy and a reflection form.",
     tables=(SEQUENCES,),
-    deps=_STORIES,
+    deps=_TRAJECTORY_INPUTS,
 )
 EXPORT_SET = _set_node(
     name="exports",
-    description="The sets as LLaMA-Factory, verl, the reference's JSONL and Hugging Face datasets "
-    "read them, each with a card.",
+    description="The sets in the formats of LLaMA-Factory, verl, the reference (JSONL) and Hugging "
+    "Face datasets, each with a card.",
     deps=("steps", "critic_sft", "critic_rl", "planner_sft", "sequences"),
     kinds=frozenset({"python", "huggingface"}),
-    facts=_published,
+    inputs=_export_inputs,
     code_version=str(FORMAT_VERSION),
 )
 
@@ -109,15 +112,15 @@ def planner_sft(
     context: dg.AssetExecutionContext, foundry: FoundryResource
 ) -> dg.MaterializeResult:
     table, report = build_planner_sft(foundry.home, foundry.settings.curation)
-    aside = [{"document": name, "reason": reason} for name, reason in report.quarantined[:20]]
-    metadata = {"sources": report.rows, "set_aside": sample(aside)}
+    quarantined = [{"document": name, "reason": reason} for name, reason in report.quarantined[:20]]
+    metadata = {"sources": report.rows, "set_aside": table_metadata(quarantined)}
     return PLANNER_SFT_SET.record(context, foundry, {PLANNER_SFT: table}, metadata)
 
 
 @dg.asset(**SEQUENCE_SET.asset_args())
 def sequences(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg.MaterializeResult:
     rows, report = build_sequences(foundry.home, foundry.settings.curation)
-    metadata = {"forms": report.rows, "left_out": report.left_out}
+    metadata = {"forms": report.rows, "left_out": report.dropped}
     return SEQUENCE_SET.record(context, foundry, {SEQUENCES: rows}, metadata)
 
 
@@ -131,25 +134,25 @@ def exports(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg.M
 
 
 def _steps_metadata(report: StepsReport) -> dict[str, Any]:
-    variance, of_steps = report.prompt_variance, report.variance
+    by_prompt, by_step = report.prompt_variance, report.variance
     return {
         "theta": report.theta,
-        "kept": report.kept,
+        "kept": report.retained,
         "dropped": report.dropped,
         "sft_steps": report.sft,
         "rl_steps": report.rl,
-        "variance": picture(
-            figures.variance_histogram(variance.edges, variance.counts, report.theta, "prompts"),
+        "variance": image_metadata(
+            figures.variance_histogram(by_prompt.edges, by_prompt.counts, report.theta, "prompts"),
             "Variance of scores, with theta",
         ),
-        "step_variance": picture(
-            figures.variance_histogram(of_steps.edges, of_steps.counts, report.theta),
+        "step_variance": image_metadata(
+            figures.variance_histogram(by_step.edges, by_step.counts, report.theta),
             "Variance of the scores of every kept step, with theta",
         ),
-        "filter": picture(
-            figures.kept_and_dropped(report.kept, report.dropped), "Steps kept and dropped"
+        "filter": image_metadata(
+            figures.filter_counts(report.retained, report.dropped), "Steps kept and dropped"
         ),
-        "score_by_iteration": picture(
+        "score_by_iteration": image_metadata(
             figures.score_by_iteration([asdict(row) for row in report.scores]),
             "Overall score by iteration",
         ),
@@ -158,9 +161,9 @@ def _steps_metadata(report: StepsReport) -> dict[str, Any]:
 
 def _critic_metadata(report: CriticReport) -> dict[str, Any]:
     return {
-        "left_out": report.left_out,
+        "left_out": report.dropped,
         "agent_prompt": report.agent_prompt_version,
-        "balance": picture(
+        "balance": image_metadata(
             figures.balance_by_iteration([asdict(row) for row in report.balance]),
             "Verdicts by iteration, before and after balancing",
         ),

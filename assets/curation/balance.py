@@ -1,16 +1,27 @@
-"""Resampling of verdicts: per iteration as many True as False (paper, section 3.2).
+"""Resamples verdicts so that every iteration has as many True as False (paper, section 3.2).
 
-Without it a critic learns to accept whatever comes late in a chain. Which rows are repeated or
-left out follows from a hash of seed and row, so it changes neither with threads nor with the order
-of rows.
+Without it a critic learns to accept late attempts of a chain. The rows to repeat or leave out are
+chosen by a hash of seed and row, so the result depends neither on threads nor on row order.
 """
+
+from dataclasses import dataclass
 
 import duckdb
 
-from .reports import IterationBalance
 from .settings import BalanceSettings
 
 KEY = "trajectory_id, step_number, iteration"
+
+
+@dataclass(frozen=True)
+class IterationBalance:
+    """Verdicts of one iteration, before and after resampling."""
+
+    iteration: int
+    accepted_before: int
+    rejected_before: int
+    accepted_after: int
+    rejected_after: int
 
 
 def balance(
@@ -24,13 +35,13 @@ def balance(
     copies = settings.max_copies if settings.mode == "up" else 1
     connection.execute(
         f"""
-        CREATE OR REPLACE TEMP TABLE wanted AS
+        CREATE OR REPLACE TEMP TABLE targets AS
         WITH verdicts AS (
             SELECT iteration, count(*) FILTER (accepted) AS yes,
                    count(*) FILTER (NOT accepted) AS no
             FROM {source} GROUP BY iteration
         )
-        SELECT iteration, {_wanted(settings, copies)} AS rows FROM verdicts
+        SELECT iteration, {_target_rows(settings, copies)} AS rows FROM verdicts
         """
     )
     connection.execute(
@@ -40,18 +51,18 @@ def balance(
             SELECT {source}.*, copy_number, row_number() OVER (
                 PARTITION BY iteration, accepted
                 ORDER BY copy_number, md5(concat_ws('/', {settings.seed}, {KEY})), {KEY}
-            ) AS place
+            ) AS rank
             FROM {source}, (SELECT unnest(range({copies})) AS copy_number)
         )
-        SELECT ranked.* EXCLUDE (place) FROM ranked JOIN wanted USING (iteration)
-        WHERE {"copy_number = 0" if settings.mode == "none" else "place <= wanted.rows"}
+        SELECT ranked.* EXCLUDE (rank) FROM ranked JOIN targets USING (iteration)
+        WHERE {"copy_number = 0" if settings.mode == "none" else "rank <= targets.rows"}
         """
     )
     return _before_and_after(connection, source, target)
 
 
-def _wanted(settings: BalanceSettings, copies: int) -> str:
-    """Rows of each verdict that an iteration is left with."""
+def _target_rows(settings: BalanceSettings, copies: int) -> str:
+    """SQL for the rows of each verdict in a balanced iteration."""
     balanced = f"least(greatest(yes, no), least(yes, no) * {copies})"
     if settings.one_sided == "drop":
         return balanced

@@ -1,4 +1,4 @@
-"""Cards: what an export holds and where it came from, for people (Markdown) and tools (JSON)."""
+"""Cards: content and origin of an export, for people (Markdown) and tools (JSON)."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -10,11 +10,11 @@ from schemas import Table
 from schemas.curation import STEPS
 from warehouse import Home
 
-from ..core.duckdb_session import duckdb_session
+from .duckdb_session import duckdb_session, query_counts
 from .settings import CurationSettings
 from .steps import theta_of
 
-# Column that names the model, by table: where the rows came from.
+# Queries for the packs and models that the rows came from.
 _SOURCES = {
     "packs": "SELECT DISTINCT pack FROM prompts",
     "planners": "SELECT DISTINCT planner FROM plans",
@@ -26,7 +26,7 @@ _SOURCES = {
 
 @dataclass(frozen=True)
 class Card:
-    """The facts of an export. `fingerprint` follows from all of its content."""
+    """Content and origin of an export. `fingerprint` is a hash of everything it depends on."""
 
     name: str
     title: str
@@ -43,12 +43,12 @@ class Card:
         return orjson.dumps(asdict(self), option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS)
 
     def markdown(self) -> str:
-        names = {what: ", ".join(found) for what, found in self.sources.items()}
+        sources = {what: ", ".join(names) for what, names in self.sources.items()}
         parts = [
             f"# {self.title}\n\n{self.use}\n",
             _section("Rows", "what", "rows", self.counts),
             _section("Prompts and steps by split", "split", "count", self.splits),
-            _section("Sources", "what", "names", names),
+            _section("Sources", "what", "names", sources),
             _section("Thresholds", "setting", "value", self.thresholds),
             _section("Content hashes of the tables", "table", "sha256", self.tables),
             _section("Hashes of the files", "file", "sha256", self.files),
@@ -57,7 +57,7 @@ class Card:
 
 
 def sources(home: Home) -> dict[str, list[str]]:
-    """Packs and models that the lake's rows came from."""
+    """Names of the packs and models that the lake's rows came from."""
     connection = duckdb_session(home)
     return {
         name: sorted(str(row[0]) for row in connection.execute(sql).fetchall())
@@ -68,44 +68,40 @@ def sources(home: Home) -> dict[str, list[str]]:
 def agent_prompts(home: Home, tables: tuple[Table, ...]) -> list[str]:
     """Versions of the agent prompts in some tables."""
     connection = duckdb_session(home)
-    found: set[str] = set()
+    versions: set[str] = set()
     for table in tables:
         if "agent_prompt_version" in table.columns:
             sql = f"SELECT DISTINCT agent_prompt_version FROM {table.name}"
-            found.update(row[0] for row in connection.execute(sql).fetchall())
-    return sorted(found)
+            versions.update(row[0] for row in connection.execute(sql).fetchall())
+    return sorted(versions)
 
 
 def splits(home: Home) -> dict[str, int]:
-    """Prompts by their split, and train steps by theirs."""
+    """Numbers of prompts and of steps, by split."""
     connection = duckdb_session(home)
     prompts = "SELECT 'prompts: ' || split, count(*) FROM prompts GROUP BY 1 ORDER BY 1"
     steps = (
         "SELECT 'steps: ' || coalesce(split, drop_reason, 'unused'), count(*) "
         "FROM steps GROUP BY 1 ORDER BY 1"
     )
-    return {name: count for sql in (prompts, steps) for name, count in _pairs(connection, sql)}
+    return query_counts(connection, prompts) | query_counts(connection, steps)
 
 
 def thresholds(home: Home, settings: CurationSettings) -> dict[str, Any]:
-    """Every threshold by its dotted name, and the theta that resulted."""
-    flat = _flat(settings.model_dump(mode="json", exclude={"exports": True, "planner": {"comm"}}))
-    return {"theta": theta_of(home.lake.read(STEPS), settings.split), **flat}
+    """Every threshold by its dotted name, and the resulting theta."""
+    values = settings.model_dump(mode="json", exclude={"exports": True, "planner": {"comm"}})
+    return {"theta": theta_of(home.lake.read(STEPS), settings.split), **_flatten(values)}
 
 
 def content_hashes(home: Home, tables: tuple[Table, ...]) -> dict[str, str | None]:
     return {table.name: home.lake.content_hash(table) for table in tables}
 
 
-def _pairs(connection: Any, sql: str) -> list[tuple[str, int]]:
-    return [(str(name), int(count)) for name, count in connection.execute(sql).fetchall()]
-
-
-def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def _flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for name, value in values.items():
         if isinstance(value, Mapping):
-            flat |= _flat(value, f"{prefix}{name}.")
+            flat |= _flatten(value, f"{prefix}{name}.")
         else:
             flat[f"{prefix}{name}"] = value
     return flat

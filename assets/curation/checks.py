@@ -1,4 +1,4 @@
-"""What must hold of the training sets before anything is trained on them."""
+"""Blocking checks of the training sets, which run before anything is trained on them."""
 
 import pyarrow.compute as pc
 
@@ -7,69 +7,69 @@ from schemas.curation import CRITIC_RL, CRITIC_SFT, PLANNER_SFT, SEQUENCES, STEP
 from schemas.prompts import PROMPTS
 
 from ..core import integrity
-from ..core.checks import Rule, blocking_checks, schema_broken
+from ..core.checks import Rule, blocking_checks, schema_violations
 from ..core.foundry import FoundryResource
 from ..trajectories.assets import SCORE_SET, TRAJECTORY_SET
 from .assets import CRITIC_RL_SET, CRITIC_SFT_SET, PLANNER_SFT_SET, SEQUENCE_SET, STEP_SET
 from .settings import BalanceSettings
 
 
-def _shards_hold(foundry: FoundryResource, _shard: str | None) -> integrity.Broken:
-    """Checks of a shard's run saw that shard alone; here all of them are looked at together."""
+def _all_shards_valid(foundry: FoundryResource, _shard: str | None) -> integrity.Violations:
+    """Keys and references over all shards; the checks of a shard's run see only that shard."""
     return [
-        broken
+        violation
         for upstream in (TRAJECTORY_SET, SCORE_SET)
-        for broken in schema_broken(upstream, foundry)
+        for violation in schema_violations(upstream, foundry)
     ]
 
 
-def _prompts_in_one_split(foundry: FoundryResource, _shard: str | None) -> integrity.Broken:
+def _disjoint_splits(foundry: FoundryResource, _shard: str | None) -> integrity.Violations:
     lake = foundry.home.lake
     steps = lake.read(STEPS, columns=["prompt_id", "split"])
     prompts = lake.read(PROMPTS, columns=["prompt_id", "split"])
     sides = [(s, steps.filter(pc.field("split") == s)) for s in ("sft", "rl")]
-    held_out = prompts.filter(pc.field("split") != "train")
-    return integrity.shared_prompts([*sides, ("held-out", held_out)])
+    heldout = prompts.filter(pc.field("split") != "train")
+    return integrity.shared_prompts([*sides, ("held-out", heldout)])
 
 
 def _only_training_prompts(table: Table, split: str | None) -> Rule:
     """A set holds prompts of the train split alone and, for critic sets, of its own side."""
 
-    def rule(foundry: FoundryResource, _shard: str | None) -> integrity.Broken:
+    def rule(foundry: FoundryResource, _shard: str | None) -> integrity.Violations:
         lake = foundry.home.lake
-        rows = lake.read(table, columns=["prompt_id"])
+        rows = (table.name, lake.read(table, columns=["prompt_id"]))
         prompts = lake.read(PROMPTS, columns=["prompt_id", "split"])
-        strangers = [("held-out", prompts.filter(pc.field("split") != "train"))]
+        excluded = [("held-out", prompts.filter(pc.field("split") != "train"))]
         if split:
             steps = lake.read(STEPS, columns=["prompt_id", "split"])
             other = "rl" if split == "sft" else "sft"
-            strangers.append((other, steps.filter(pc.field("split") == other)))
+            excluded.append((other, steps.filter(pc.field("split") == other)))
         return [
-            b
-            for name, s in strangers
-            for b in integrity.shared_prompts([(table.name, rows), (name, s)])
+            violation
+            for prompt_set in excluded
+            for violation in integrity.shared_prompts([rows, prompt_set])
         ]
 
     return rule
 
 
 def _placeholders(table: Table, images: str = "images") -> Rule:
-    def rule(foundry: FoundryResource, _shard: str | None) -> integrity.Broken:
+    def rule(foundry: FoundryResource, _shard: str | None) -> integrity.Violations:
         return integrity.mismatched_placeholders(foundry.home.lake.read(table), images)
 
     return rule
 
 
 def _images_present(table: Table, *columns: str) -> Rule:
-    def rule(foundry: FoundryResource, _shard: str | None) -> integrity.Broken:
+    def rule(foundry: FoundryResource, _shard: str | None) -> integrity.Violations:
         data = foundry.home.lake.read(table, columns=list(columns))
-        return integrity.missing_images(foundry.home.images, integrity.names_in(data))
+        return integrity.missing_images(foundry.home.images, integrity.distinct_strings(data))
 
     return rule
 
 
 def _balanced(table: Table, verdict: str, side: str) -> Rule:
-    def rule(foundry: FoundryResource, _shard: str | None) -> integrity.Broken:
+    def rule(foundry: FoundryResource, _shard: str | None) -> integrity.Violations:
         settings: BalanceSettings = getattr(foundry.settings.curation.critic, f"balance_{side}")
         if settings.mode == "none":
             return []
@@ -80,15 +80,15 @@ def _balanced(table: Table, verdict: str, side: str) -> Rule:
 
 
 _TRAIN_ONLY = "Nothing of a prompt is in two of SFT, RL and held-out"
-_PLACEHOLDERS = "As many <image> placeholders as pictures"
-_IMAGES = "Every picture is in the store"
+_PLACEHOLDERS = "As many <image> placeholders as images"
+_IMAGES = "Every image is in the store"
 _BALANCED = "As many True as False in every iteration, within the tolerance"
 
 steps_checks = blocking_checks(
     STEP_SET,
     {
-        "shards_hold": ("Keys and references hold over all shards", _shards_hold),
-        "splits_disjoint": (_TRAIN_ONLY, _prompts_in_one_split),
+        "shards_hold": ("Keys and references hold over all shards", _all_shards_valid),
+        "splits_disjoint": (_TRAIN_ONLY, _disjoint_splits),
     },
 )
 critic_sft_checks = blocking_checks(

@@ -5,9 +5,9 @@ A document is `{"data_id", "dataset_type", "title", "summary_info", "step_info"}
 `{"type": "image", "image_path": ..., "url": ...}`. Files are JSON, JSON lines, or a torch-saved
 list (`.pt`), which is read without executing what it pickles.
 
-CoMM has pictures and words, but no prompts to draw with. So a document becomes the planner's
-words-for-pictures task: the series of pictures is given, the text of every step is asked for.
-Whatever does not fit is set aside with its reason, never guessed at; nothing is downloaded.
+CoMM has images and texts, but no prompts for a generator. So a document becomes a planner sample
+that asks for the text of every step of a given series of images. Documents that do not fit are
+quarantined with a reason; nothing is downloaded.
 """
 
 import json
@@ -28,8 +28,8 @@ from .settings import CommSettings
 
 
 @dataclass(frozen=True)
-class Imported:
-    """Rows made, and documents set aside as (id, reason)."""
+class CommImport:
+    """Rows, and quarantined documents as (id, reason)."""
 
     rows: list[PlannerSftRow] = field(default_factory=list)
     quarantined: list[tuple[str, str]] = field(default_factory=list)
@@ -51,40 +51,40 @@ class _Document(BaseModel):
     step_info: list[list[_Content]] = Field(min_length=1)
 
 
-class _Unusable(Exception):  # noqa: N818 - a document's fate, not a failure of ours
-    """Why a document is set aside."""
+class _UnusableDocumentError(Exception):
+    """Why a document is quarantined."""
 
 
-def import_comm(home: Home, settings: CommSettings, agent_prompt: str) -> Imported:
-    """Documents of the settings' file as planner rows; their pictures enter the image store.
+def import_comm(home: Home, settings: CommSettings, agent_prompt: str) -> CommImport:
+    """Import the documents of the settings' file, and put their images into the image store.
 
     Raises:
-        FoundryError: the file as a whole cannot be read.
+        FoundryError: the file cannot be read.
     """
-    imported = Imported()
+    imported = CommImport()
     if settings.path is None:
         return imported
     images = (settings.images or settings.path.parent).resolve()
-    seen: set[str] = set()
-    for place, raw in enumerate(_documents(settings.path)):
-        name = f"comm:{_id_of(raw) or f'document {place}'}"
+    names: set[str] = set()
+    for index, raw in enumerate(_read_documents(settings.path)):
+        name = f"comm:{_id_of(raw) or f'document {index}'}"
         try:
-            if name in seen:
-                raise _Unusable("another document has the same data_id")
-            seen.add(name)
-            document = _checked(raw, settings.max_steps)
+            if name in names:
+                raise _UnusableDocumentError("another document has the same data_id")
+            names.add(name)
+            document = _parse_document(raw, settings.max_steps)
             imported.rows.append(_row(home, name, document, images, agent_prompt))
-        except (_Unusable, BadImageError) as error:
+        except (_UnusableDocumentError, BadImageError) as error:
             imported.quarantined.append((name, str(error)))
     return imported
 
 
-def _documents(path: Path) -> Iterator[Any]:
+def _read_documents(path: Path) -> Iterator[Any]:
     try:
         if path.suffix in (".pt", ".pth"):
             documents = _load_torch(path)
         elif path.suffix == ".jsonl":
-            documents = [_parsed(line) for line in path.read_text("utf-8").splitlines() if line]
+            documents = [_parse_line(line) for line in path.read_text("utf-8").splitlines() if line]
         else:
             documents = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError) as error:
@@ -107,8 +107,8 @@ def _load_torch(path: Path) -> Any:
         raise ValueError(str(error).splitlines()[0]) from error
 
 
-def _parsed(line: str) -> Any:
-    """A JSON line; a broken one becomes a document that fails its check."""
+def _parse_line(line: str) -> Any:
+    """A JSON line; a broken one is returned as text, which is no valid document."""
     try:
         return json.loads(line)
     except ValueError:
@@ -116,36 +116,36 @@ def _parsed(line: str) -> Any:
 
 
 def _id_of(raw: Any) -> str:
-    found = raw.get("data_id") if isinstance(raw, dict) else None
-    return str(found) if isinstance(found, str | int) else ""
+    data_id = raw.get("data_id") if isinstance(raw, dict) else None
+    return str(data_id) if isinstance(data_id, str | int) else ""
 
 
-def _checked(raw: Any, max_steps: int) -> _Document:
+def _parse_document(raw: Any, max_steps: int) -> _Document:
     try:
         document = _Document.model_validate(raw)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(str(part) for part in first["loc"]) or "document"
-        raise _Unusable(f"{where}: {first['msg']}") from error
+        raise _UnusableDocumentError(f"{where}: {first['msg']}") from error
     if len(document.step_info) > max_steps:
-        raise _Unusable(f"{len(document.step_info)} steps, more than {max_steps}")
+        raise _UnusableDocumentError(f"{len(document.step_info)} steps, more than {max_steps}")
     return document
 
 
 def _row(
     home: Home, name: str, document: _Document, images: Path, agent_prompt: str
 ) -> PlannerSftRow:
-    pictures = [_pictures_of(step, images) for step in document.step_info]
+    step_images = [_images_of(step, images) for step in document.step_info]
     texts = [_text_of(step) for step in document.step_info]
-    if not any(pictures):
-        raise _Unusable("no pictures")
+    if not any(step_images):
+        raise _UnusableDocumentError("no images")
     for number, text in enumerate(texts, 1):
         if not text:
-            raise _Unusable(f"step {number} has no text")
+            raise _UnusableDocumentError(f"step {number} has no text")
     steps = tuple(
         PlanStep(number, f"Step {number}", None, None, text) for number, text in enumerate(texts, 1)
     )
-    question = planner_prompt(_request(document.title, pictures), agent_prompt)
+    prompt = planner_prompt(_request(document.title, step_images), agent_prompt)
     return PlannerSftRow(
         row_id=name,
         source="comm",
@@ -154,18 +154,18 @@ def _row(
         trajectory_id=None,
         cut=0,
         messages=[
-            ChatMessageRow(role="user", content=question.text),
+            ChatMessageRow(role="user", content=prompt.text),
             ChatMessageRow(role="assistant", content=planner_answer(Plan(steps))),
         ],
-        images=[home.images.put(picture) for step in pictures for picture in step],
-        agent_prompt_version=question.version,
+        images=[home.images.put(image) for step in step_images for image in step],
+        agent_prompt_version=prompt.version,
     )
 
 
-def _request(title: str | None, pictures: list[list[EncodedImage]]) -> str:
+def _request(title: str | None, step_images: list[list[EncodedImage]]) -> str:
     about = f' about "{escape_tags(title.strip())}"' if title and title.strip() else ""
     lines = [f"Here is a complete series of pictures{about}. Write the text of every step."]
-    lines += [f"{n}. {IMAGE * len(step)}".rstrip() for n, step in enumerate(pictures, 1)]
+    lines += [f"{n}. {IMAGE * len(step)}".rstrip() for n, step in enumerate(step_images, 1)]
     return "\n".join(lines)
 
 
@@ -174,18 +174,18 @@ def _text_of(step: list[_Content]) -> str:
     return " ".join(" ".join(texts).split())
 
 
-def _pictures_of(step: list[_Content], images: Path) -> list[EncodedImage]:
-    return [_picture(content.image_path, images) for content in step if content.type == "image"]
+def _images_of(step: list[_Content], folder: Path) -> list[EncodedImage]:
+    return [_read_image(content.image_path, folder) for content in step if content.type == "image"]
 
 
-def _picture(name: str | None, images: Path) -> EncodedImage:
+def _read_image(name: str | None, folder: Path) -> EncodedImage:
     if not name:
-        raise _Unusable("a picture without image_path")
+        raise _UnusableDocumentError("an image without image_path")
     try:
-        path = (images / name).resolve()
-        if not path.is_relative_to(images):
-            raise _Unusable(f"image_path {name!r} leads out of the image folder")
-        picture = EncodedImage(path.read_bytes())
+        path = (folder / name).resolve()
+        if not path.is_relative_to(folder):
+            raise _UnusableDocumentError(f"image_path {name!r} is outside of the image folder")
+        encoded = EncodedImage(path.read_bytes())
     except (OSError, ValueError) as error:
-        raise _Unusable(f"picture {name!r} cannot be read") from error
-    return EncodedImage.of(picture.image)
+        raise _UnusableDocumentError(f"image {name!r} cannot be read") from error
+    return EncodedImage.of(encoded.image)

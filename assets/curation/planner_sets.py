@@ -1,7 +1,7 @@
-"""The planner's SFT set: whole plans, plans to be continued, imported interleaved data.
+"""The planner's SFT set: complete plans, plans to be continued, imported interleaved documents.
 
-Planner data is not filtered by scores (paper, section 3.2): a plan is good or bad whatever the
-generator made of it. Only prompts of split `train` are used.
+Planner data is not filtered by scores (paper, section 3.2): the quality of a plan does not depend
+on what the generator made of it. Only prompts of split `train` are used.
 """
 
 import hashlib
@@ -23,17 +23,27 @@ from inference.roles import Plan, PlanStep
 from schemas.curation import PLANNER_SFT, ChatMessageRow, PlannerSftRow
 from warehouse import Home
 
-from ..core.duckdb_session import arrow_batches, duckdb_session, shard_groups, shard_in
 from .comm import import_comm
-from .reports import PlannerReport
+from .duckdb_session import duckdb_session, query_batches, shard_groups, shard_in
 from .settings import CurationSettings, PlannerSettings
-
-Record = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class _PlannedTrajectory:
-    """A plan with its request and, of a trajectory, the chosen picture of each drawn step."""
+class PlannerReport:
+    """Rows by source, and imported documents that were quarantined, as (id, reason)."""
+
+    rows: dict[str, int]
+    quarantined: list[tuple[str, str]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class _PlannedRequest:
+    """A plan with its request.
+
+    Attributes:
+        images: step number -> chosen image of the trajectory.
+        completed_steps: leading steps that the trajectory carried out.
+    """
 
     prompt_id: str
     plan_id: str
@@ -42,18 +52,18 @@ class _PlannedTrajectory:
     reasoning: str
     steps: tuple[PlanStep, ...]
     trajectory_id: str | None = None
-    pictures: Mapping[int, str] = field(default_factory=dict)
-    carried_out: int = 0
+    images: Mapping[int, str] = field(default_factory=dict)
+    completed_steps: int = 0
 
 
 def build_planner_sft(home: Home, settings: CurationSettings) -> tuple[pa.Table, PlannerReport]:
-    """The `planner_sft` table: sources plan, continuation and comm, in this order."""
+    """The `planner_sft` table (sources plan, continuation, comm, in this order), and a report."""
     planner = settings.planner
     connection = duckdb_session(home)
     groups = shard_groups(connection, "plans")
-    plans = [_table(_whole_plans(connection, shards, planner)) for shards in groups]
-    continued = [
-        _table(_continuations(connection, shards, planner))
+    plans = [_table(_plan_rows(connection, shards, planner)) for shards in groups]
+    continuations = [
+        _table(_continuation_rows(connection, shards, planner))
         for shards in groups
         if planner.continuations
     ]
@@ -61,88 +71,94 @@ def build_planner_sft(home: Home, settings: CurationSettings) -> tuple[pa.Table,
     comm = _table(imported.rows)
     counts = {
         "plan": sum(part.num_rows for part in plans),
-        "continuation": sum(part.num_rows for part in continued),
+        "continuation": sum(part.num_rows for part in continuations),
         "comm": comm.num_rows,
     }
-    return pa.concat_tables([*plans, *continued, comm]), PlannerReport(counts, imported.quarantined)
+    table = pa.concat_tables([*plans, *continuations, comm])
+    return table, PlannerReport(counts, imported.quarantined)
 
 
 def _table(rows: Iterable[PlannerSftRow]) -> pa.Table:
     return PLANNER_SFT.to_arrow(rows)
 
 
-def _whole_plans(
+def _plan_rows(
     connection: duckdb.DuckDBPyConnection, shards: list[str], settings: PlannerSettings
 ) -> Iterator[PlannerSftRow]:
-    """Request to plan. Input pictures make it an interleaved request, as at inference."""
-    for told in _told(connection, _planned(shards)):
-        interleaved = bool(told.input_images)
-        name = settings.interleaved_prompt if interleaved else settings.text_prompt
-        reasoning = "" if interleaved else told.reasoning
-        request = insert_image_tags(told.request, len(told.input_images))
-        yield _row(told, "plan", 0, request, name, Plan(told.steps, reasoning))
+    """Request to plan. Input images make it an interleaved request, as in inference."""
+    for planned in _planned_requests(connection, _plans_sql(shards)):
+        interleaved = bool(planned.input_images)
+        template = settings.interleaved_prompt if interleaved else settings.text_prompt
+        reasoning = "" if interleaved else planned.reasoning
+        request = insert_image_tags(planned.request, len(planned.input_images))
+        yield _row(planned, "plan", 0, request, template, Plan(planned.steps, reasoning))
 
 
-def _continuations(
+def _continuation_rows(
     connection: duckdb.DuckDBPyConnection, shards: list[str], settings: PlannerSettings
 ) -> Iterator[PlannerSftRow]:
-    """A plan cut at a random step: what came before, with its pictures, to what comes next."""
-    for told in _told(connection, _pictured(shards)):
-        last = min(_shown_steps(told), len(told.steps) - 1)
+    """A plan cut at a random step: the steps before, with their images, to the steps after."""
+    for planned in _planned_requests(connection, _trajectories_sql(shards)):
+        last = min(_usable_steps(planned), len(planned.steps) - 1)
         if last > 0:
-            cut = 1 + _draw(f"{settings.seed}/{told.trajectory_id}", last)
-            rest = Plan(told.steps[cut:])
-            request = _so_far(told, cut)
-            yield _row(told, "continuation", cut, request, settings.interleaved_prompt, rest)
+            cut = 1 + _hash_choice(f"{settings.seed}/{planned.trajectory_id}", last)
+            rest = Plan(planned.steps[cut:])
+            request = _request_so_far(planned, cut)
+            yield _row(planned, "continuation", cut, request, settings.interleaved_prompt, rest)
 
 
 def _row(
-    told: _PlannedTrajectory, source: Any, cut: int, request: str, name: str, plan: Plan
+    planned: _PlannedRequest, source: Any, cut: int, request: str, template: str, plan: Plan
 ) -> PlannerSftRow:
-    question = planner_prompt(request, name, steps_given=cut)
-    given = told.steps[:cut]
-    shown = [told.pictures[step.step_number] for step in given if step.prompt is not None]
+    prompt = planner_prompt(request, template, steps_given=cut)
+    before = planned.steps[:cut]
+    images = [planned.images[step.step_number] for step in before if step.prompt is not None]
     return PlannerSftRow(
-        row_id=f"{told.trajectory_id or told.plan_id}/{source}",
+        row_id=f"{planned.trajectory_id or planned.plan_id}/{source}",
         source=source,
-        prompt_id=told.prompt_id,
-        plan_id=told.plan_id,
-        trajectory_id=told.trajectory_id,
+        prompt_id=planned.prompt_id,
+        plan_id=planned.plan_id,
+        trajectory_id=planned.trajectory_id,
         cut=cut,
         messages=[
-            ChatMessageRow(role="user", content=question.text),
+            ChatMessageRow(role="user", content=prompt.text),
             ChatMessageRow(role="assistant", content=planner_answer(plan)),
         ],
-        images=[*told.input_images, *shown],
-        agent_prompt_version=question.version,
+        images=[*planned.input_images, *images],
+        agent_prompt_version=prompt.version,
     )
 
 
-def _so_far(told: _PlannedTrajectory, cut: int) -> str:
-    """The request and the steps before the cut, each drawn one with its picture."""
-    lines = [insert_image_tags(told.request, len(told.input_images)), "", "Steps so far:"]
-    for step in told.steps[:cut]:
+def _request_so_far(planned: _PlannedRequest, cut: int) -> str:
+    """The request and the steps before the cut, each with its image if it has one."""
+    lines = [
+        insert_image_tags(planned.request, len(planned.input_images)),
+        "",
+        "Steps so far:",
+    ]
+    for step in planned.steps[:cut]:
         texts = [escape_tags(text) for text in (step.instruction, step.auxiliary_text) if text]
-        picture = [IMAGE] if step.prompt is not None else []
+        image = [IMAGE] if step.prompt is not None else []
         lines.append(
-            " ".join([f"{step.step_number}. {escape_tags(step.step_name)}.", *texts, *picture])
+            " ".join([f"{step.step_number}. {escape_tags(step.step_name)}.", *texts, *image])
         )
     return "\n".join(lines)
 
 
-def _shown_steps(told: _PlannedTrajectory) -> int:
-    """Leading steps that were carried out: text-only, or with a chosen picture."""
-    for place, step in enumerate(told.steps[: told.carried_out]):
-        if step.prompt is not None and step.step_number not in told.pictures:
-            return place
-    return min(told.carried_out, len(told.steps))
+def _usable_steps(planned: _PlannedRequest) -> int:
+    """Number of leading steps that were carried out and have a chosen image or need none."""
+    for index, step in enumerate(planned.steps[: planned.completed_steps]):
+        if step.prompt is not None and step.step_number not in planned.images:
+            return index
+    return min(planned.completed_steps, len(planned.steps))
 
 
-def _draw(name: str, choices: int) -> int:
-    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8]) % choices
+def _hash_choice(key: str, choices: int) -> int:
+    """A number in [0, choices) that depends on the key alone."""
+    return int.from_bytes(hashlib.sha256(key.encode()).digest()[:8]) % choices
 
 
-def _planned(shards: list[str]) -> str:
+def _plans_sql(shards: list[str]) -> str:
     return f"""
         SELECT plan_id, any_value(prompt_id) AS prompt_id, any_value(prompts.text) AS request,
                any_value(input_images) AS input_images, any_value(reasoning) AS reasoning,
@@ -155,25 +171,25 @@ def _planned(shards: list[str]) -> str:
     """
 
 
-def _pictured(shards: list[str]) -> str:
+def _trajectories_sql(shards: list[str]) -> str:
     return f"""
-        WITH planned AS ({_planned(shards)}),
-        pictured AS (
-            SELECT trajectory_id, list({{number: step_number, image: image}}) AS pictures
+        WITH planned AS ({_plans_sql(shards)}),
+        generated AS (
+            SELECT trajectory_id, list({{number: step_number, image: image}}) AS images
             FROM attempts WHERE chosen AND {shard_in(shards)} GROUP BY trajectory_id
         )
-        SELECT planned.*, trajectory_id, coalesce(pictures, []) AS pictures,
-               trajectories.steps AS done
-        FROM trajectories JOIN planned USING (plan_id) LEFT JOIN pictured USING (trajectory_id)
+        SELECT planned.*, trajectory_id, coalesce(images, []) AS images,
+               trajectories.steps AS completed_steps
+        FROM trajectories JOIN planned USING (plan_id) LEFT JOIN generated USING (trajectory_id)
         WHERE {shard_in(shards, "trajectories.shard")}
         ORDER BY trajectory_id
     """
 
 
-def _told(connection: duckdb.DuckDBPyConnection, sql: str) -> Iterator[_PlannedTrajectory]:
-    for batch in arrow_batches(connection, sql, 2_000):
+def _planned_requests(connection: duckdb.DuckDBPyConnection, sql: str) -> Iterator[_PlannedRequest]:
+    for batch in query_batches(connection, sql, 2_000):
         for record in batch.to_pylist():
-            yield _PlannedTrajectory(
+            yield _PlannedRequest(
                 prompt_id=record["prompt_id"],
                 plan_id=record["plan_id"],
                 request=record["request"],
@@ -181,6 +197,6 @@ def _told(connection: duckdb.DuckDBPyConnection, sql: str) -> Iterator[_PlannedT
                 reasoning=record["reasoning"],
                 steps=tuple(PlanStep(**step) for step in record["steps"]),
                 trajectory_id=record.get("trajectory_id"),
-                pictures={p["number"]: p["image"] for p in record.get("pictures", [])},
-                carried_out=record.get("done", 0),
+                images={each["number"]: each["image"] for each in record.get("images", [])},
+                completed_steps=record.get("completed_steps", 0),
             )

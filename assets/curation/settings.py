@@ -1,6 +1,6 @@
-"""Every threshold of the curation: filter, split, verdicts, balance, data sets, exports.
+"""Settings of the curation: filter, split, verdicts, balance, data sets, exports.
 
-The paper (section 3.2) names the rules but prints no numbers; the defaults here are this project's.
+The paper (section 3.2) names the rules but gives no numbers; the defaults are this project's.
 """
 
 from pathlib import Path
@@ -18,7 +18,7 @@ class FilterSettings(ConfigModel):
 
     rules: tuple[Rule, ...] = Field(
         default=("negative_trend", "degradation", "persistent_low_quality"),
-        description="Rules that apply; a step's drop_reason is the first that it breaks",
+        description="Rules that apply; a step's drop_reason is the first rule that it breaks",
     )
     min_slope: float = Field(
         default=-0.25,
@@ -46,7 +46,7 @@ class FilterSettings(ConfigModel):
 
 
 class SplitSettings(ConfigModel):
-    """How kept steps of train prompts are divided into SFT (calm) and RL (varied)."""
+    """How retained steps of train prompts are split into SFT (low variance) and RL (high)."""
 
     theta: float | None = Field(
         default=None, ge=0, description="Variance above which a prompt goes to RL; null: by ratio"
@@ -55,11 +55,11 @@ class SplitSettings(ConfigModel):
         default=2.0, gt=0, description="Without theta: SFT steps wanted per RL step (paper: 2:1)"
     )
     prompt_variance: Literal["mean", "max"] = Field(
-        default="mean", description="How the variances of a prompt's kept steps become the prompt's"
+        default="mean", description="How the variances of a prompt's retained steps are aggregated"
     )
     off_side: Literal["move", "leave_out"] = Field(
         default="move",
-        description="Steps on the other side of theta than their prompt: move along with it, or "
+        description="Steps on the other side of theta than their prompt: move them with it, or "
         "leave them out of both sets",
     )
 
@@ -68,42 +68,41 @@ class VerdictSettings(ConfigModel):
     """When the teacher critic's verdict and the scores contradict each other."""
 
     accept_at_least: float = Field(
-        default=6.0, ge=0, le=10, description="An accepted picture scores at least this overall"
+        default=6.0, ge=0, le=10, description="An accepted image scores at least this overall"
     )
     reject_at_most: float = Field(
         default=9.5,
         ge=0,
         le=10,
-        description="A rejected picture scores at most this overall: one flaw in a good picture "
-        "costs a point or two, so only a nearly perfect score contradicts a rejection",
+        description="A rejected image scores at most this overall: one flaw in a good image costs "
+        "a point or two, so only a nearly perfect score contradicts a rejection",
     )
     sft: Literal["drop", "critic"] = Field(
-        default="drop", description="SFT rows in contradiction: drop, or learn the critic's verdict"
+        default="drop", description="Contradicted SFT rows: drop, or learn the critic's verdict"
     )
     rl: Literal["drop", "critic", "scores"] = Field(
         default="scores",
-        description="RL rows in contradiction: drop, or whose word is the truth",
+        description="Contradicted RL rows: drop, or take the verdict of the critic or the scores",
     )
     unproven_rewrites: bool = Field(
         default=False,
-        description="Learn (SFT) the rewrite that followed the best picture, which led to none "
-        "that is better",
+        description="Learn (SFT) the rewrite after the best image, which led to no better one",
     )
 
 
 class BalanceSettings(ConfigModel):
-    """Resampling of verdicts, so that every iteration has as many True as False."""
+    """Resampling of verdicts so that every iteration has as many True as False."""
 
     mode: Literal["up", "down", "none"] = Field(
         default="up",
         description="up: repeat the rarer verdict, then sample the other down to it; down: only "
-        "the latter; none: leave as is",
+        "the latter; none: no resampling",
     )
     max_copies: int = Field(
-        default=3, ge=1, description="up: how often a row may occur in all, itself included"
+        default=3, ge=1, description="up: occurrences of a row at most, the original included"
     )
     one_sided: Literal["drop", "keep"] = Field(
-        default="drop", description="Rows of an iteration that has only one kind of verdict"
+        default="drop", description="Rows of an iteration with only one kind of verdict"
     )
     tolerance: float = Field(
         default=0.02,
@@ -132,8 +131,8 @@ class CriticSettings(ConfigModel):
     canvas_size: int | None = Field(
         default=None,
         ge=8,
-        description="Pixels on a side of the white canvas that stands before a first picture; "
-        "null: as large as the pictures",
+        description="Side in pixels of the white image before a first image; null: as large as the "
+        "images",
     )
 
 
@@ -153,10 +152,10 @@ class PlannerSettings(ConfigModel):
     """The planner's SFT set. Planner data is not filtered (paper, section 3.2)."""
 
     text_prompt: str = Field(
-        default="planner-text", description="Agent prompt for requests of text alone"
+        default="planner-text", description="Agent prompt for requests without images"
     )
     interleaved_prompt: str = Field(
-        default="planner-interleaved", description="Agent prompt for requests with pictures"
+        default="planner-interleaved", description="Agent prompt for requests with images"
     )
     continuations: bool = Field(
         default=True, description="Add plans to be continued from a random step"
@@ -166,27 +165,27 @@ class PlannerSettings(ConfigModel):
 
 
 class SequenceSettings(ConfigModel):
-    """Whole stories as interleaved sequences."""
+    """Complete trajectories as interleaved sequences."""
 
     forms: tuple[Literal["easy", "reflection"], ...] = Field(
         default=("easy", "reflection"), description="Forms to write"
     )
     exhausted: bool = Field(
         default=False,
-        description="Also stories with a step whose picture was chosen without being accepted",
+        description="Also trajectories with a chosen image that was not accepted",
     )
 
 
 class ExportSettings(ConfigModel):
-    """Data sets as other tools read them."""
+    """Data sets in the formats of other tools."""
 
     formats: tuple[Literal["llamafactory", "verl", "reference", "huggingface"], ...] = Field(
-        default=("llamafactory", "verl", "reference", "huggingface"), description="What is written"
+        default=("llamafactory", "verl", "reference", "huggingface"), description="Formats to write"
     )
     verl_images: Literal["embedded", "paths"] = Field(
         default="embedded",
-        description="embedded: the Parquet file is complete in itself; paths: relative to the "
-        "export's folder, which verl must be started in",
+        description="embedded: the Parquet file contains the images; paths: relative to the "
+        "export's folder, in which verl must be started",
     )
     rows_per_file: int = Field(
         default=10_000, ge=1, description="Rows per Parquet file of the Hugging Face export"

@@ -1,22 +1,25 @@
-"""Filter, truncate and split: which steps' chains of attempts are worth learning from, and where.
+"""Filters steps, truncates their chains of attempts, and splits them into SFT and RL.
 
-The unit is the step: its attempts and their overall scores (paper, section 3.2). A chain is
-dropped by named rules, cut after its first best attempt, and measured by the population variance
-of the scores up to there, because only those attempts are learnt from.
+The unit is the step: its chain of attempts and their overall scores (paper, section 3.2). Named
+rules drop a chain; the others are cut after their first best attempt. Only the attempts up to there
+are used, so a step's variance is the population variance of their scores.
 
-A prompt's steps share pictures and wording, so a prompt as a whole goes to SFT or to RL: by the
-mean (or maximum) of its kept steps' variances against theta. Held-out prompts go nowhere. A theta
-chosen by ratio moves as the bank grows, and prompts near it change sides; a set theta does not.
+The steps of a prompt share images and wording, so they all go to SFT or all to RL: the mean (or
+maximum) variance of the prompt's remaining steps is compared with theta. Held-out prompts are in
+neither. A theta chosen by ratio changes as the bank grows, and prompts near it change sides.
 """
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 import duckdb
+import numpy as np
 import pyarrow as pa
 
 from schemas.curation import STEPS
 from warehouse import Home
 
-from ..core.duckdb_session import arrow, duckdb_session
-from .reports import Histogram, IterationScores, StepsReport
+from .duckdb_session import duckdb_session, query_counts, query_table
 from .settings import CurationSettings, FilterSettings, SplitSettings
 
 UNSCORED = "unscored"
@@ -31,13 +34,13 @@ WITH scored AS (
            coalesce(regr_slope(overall, iteration), 0) AS slope
     FROM scores GROUP BY trajectory_id, step_number
 ),
-made AS (
+attempted AS (
     SELECT trajectory_id, step_number, count(*) AS iterations
     FROM attempts GROUP BY trajectory_id, step_number
 ),
 peaked AS (
     SELECT *, list_position(overall, list_max(overall)) AS peak
-    FROM scored JOIN made USING (trajectory_id, step_number)
+    FROM scored JOIN attempted USING (trajectory_id, step_number)
 )
 SELECT trajectory_id, prompt_id, shard, step_number, iterations, scored, slope,
        numbers[peak] AS best_iteration, overall[1] AS first_overall, overall[peak] AS best_overall,
@@ -47,34 +50,88 @@ FROM peaked
 """
 
 
+@dataclass(frozen=True)
+class Histogram:
+    """`counts[i]` values lie from `edges[i]` to `edges[i + 1]`."""
+
+    edges: list[float]
+    counts: list[int]
+
+    @classmethod
+    def of(cls, values: Sequence[float] | np.ndarray, bins: int = 40) -> "Histogram":
+        counts, edges = np.histogram(np.asarray(values, dtype=float), bins=bins)
+        return cls(edges.tolist(), counts.tolist())
+
+
+@dataclass(frozen=True)
+class IterationScores:
+    """Overall scores (0-10) of all attempts of one iteration."""
+
+    iteration: int
+    attempts: int
+    mean: float
+    lower_quartile: float
+    median: float
+    upper_quartile: float
+
+
+@dataclass(frozen=True)
+class StepsReport:
+    """Outcome of filter and split, in steps.
+
+    Attributes:
+        retained, dropped: of all prompts; `dropped` by reason.
+        sft, rl, unassigned: retained steps by split.
+        variance: of the retained steps of train prompts.
+        prompt_variance: of the train prompts, which are compared with theta.
+    """
+
+    steps: int
+    retained: int
+    dropped: dict[str, int]
+    theta: float | None
+    sft: int
+    rl: int
+    unassigned: int
+    variance: Histogram
+    prompt_variance: Histogram
+    scores: list[IterationScores]
+
+
 def build_steps(home: Home, settings: CurationSettings) -> tuple[pa.Table, StepsReport]:
-    """The `steps` table of everything scored so far, and what became of the steps."""
+    """The `steps` table of all scored steps, and a report."""
     connection = duckdb_session(home)
     connection.execute(_CHAINS)
-    connection.execute(_filtered(settings.filter))
-    connection.execute(_prompt_variances(settings.split))
+    connection.execute(_filter_sql(settings.filter))
+    connection.execute(_prompt_variance_sql(settings.split))
     theta = _theta(connection, settings.split)
-    connection.execute(_split(settings.split), {"theta": theta})
+    connection.execute(_split_sql(settings.split), {"theta": theta})
     columns = ", ".join(STEPS.columns)
     order = "ORDER BY shard, trajectory_id, step_number"
-    table = arrow(connection, f"SELECT {columns} FROM divided {order}")
+    table = query_table(connection, f"SELECT {columns} FROM split_steps {order}")
     return table.cast(STEPS.arrow_schema), _report(connection, theta)
 
 
 def theta_of(steps: pa.Table, settings: SplitSettings) -> float | None:
-    """The theta a `steps` table was split at, for cards; None when nothing went to SFT."""
+    """The theta that a `steps` table was split at; None: no step went to SFT."""
     if settings.theta is not None:
         return settings.theta
     connection = duckdb.connect()
-    connection.register("kept", steps)
-    side = f"SELECT {settings.prompt_variance}(variance) AS spread FROM kept WHERE kept"
-    side += " AND prompt_id IN (SELECT prompt_id FROM kept WHERE split = 'sft') GROUP BY prompt_id"
-    found = connection.execute(f"SELECT round(max(spread), 9) FROM ({side})").fetchall()
-    return None if found[0][0] is None else float(found[0][0])
+    connection.register("steps", steps)
+    ((theta,),) = connection.execute(
+        f"""
+        SELECT round(max(variance), 9) FROM (
+            SELECT {settings.prompt_variance}(variance) AS variance FROM steps
+            WHERE kept AND prompt_id IN (SELECT prompt_id FROM steps WHERE split = 'sft')
+            GROUP BY prompt_id
+        )
+        """
+    ).fetchall()
+    return None if theta is None else float(theta)
 
 
-def _filtered(settings: FilterSettings) -> str:
-    """The chains with the first rule that each breaks; not being wholly scored is one always."""
+def _filter_sql(settings: FilterSettings) -> str:
+    """Table `filtered`: chains with the first rule that each breaks; all attempts need scores."""
     conditions = {
         "negative_trend": f"slope < {settings.min_slope} "
         f"AND worst_overall < {settings.stable_high}",
@@ -90,11 +147,11 @@ def _filtered(settings: FilterSettings) -> str:
     """
 
 
-def _prompt_variances(settings: SplitSettings) -> str:
-    """Train prompts with the variance that decides their side. Rounded: sums vary with threads."""
+def _prompt_variance_sql(settings: SplitSettings) -> str:
+    """Table `train_prompts`: variance and steps. Rounded, because sums vary with threads."""
     return f"""
-        CREATE TEMP TABLE sides AS
-        SELECT prompt_id, round({settings.prompt_variance}(variance), 9) AS spread,
+        CREATE TEMP TABLE train_prompts AS
+        SELECT prompt_id, round({settings.prompt_variance}(variance), 9) AS prompt_variance,
                count(*) AS steps
         FROM filtered JOIN prompts USING (prompt_id)
         WHERE kept AND prompts.split = 'train'
@@ -103,56 +160,63 @@ def _prompt_variances(settings: SplitSettings) -> str:
 
 
 def _theta(connection: duckdb.DuckDBPyConnection, settings: SplitSettings) -> float | None:
-    """The set theta, or the prompt variance that brings SFT:RL nearest to the wanted ratio."""
+    """The theta of the settings, or the prompt variance that brings SFT:RL nearest to the ratio."""
     if settings.theta is not None:
         return settings.theta
-    wanted = settings.ratio / (1 + settings.ratio)
-    found = connection.execute(
+    sft_share = settings.ratio / (1 + settings.ratio)
+    rows = connection.execute(
         """
-        WITH levels AS (SELECT spread, sum(steps) AS steps FROM sides GROUP BY spread),
-             below AS (SELECT spread, sum(steps) OVER (ORDER BY spread) AS steps FROM levels)
-        SELECT spread FROM below
-        ORDER BY abs(steps / (SELECT sum(steps) FROM sides) - ?), spread LIMIT 1
-        """,
-        [wanted],
-    ).fetchall()
-    return float(found[0][0]) if found else None
-
-
-def _split(settings: SplitSettings) -> str:
-    stays = "true" if settings.off_side == "move" else "(variance <= $theta) = (side = 'sft')"
-    return f"""
-        CREATE TEMP TABLE divided AS
-        WITH sided AS (
-            SELECT prompt_id, CASE WHEN spread <= $theta THEN 'sft' ELSE 'rl' END AS side FROM sides
+        WITH levels AS (
+            SELECT prompt_variance, sum(steps) AS steps FROM train_prompts GROUP BY prompt_variance
+        ),
+        cumulative AS (
+            SELECT prompt_variance, sum(steps) OVER (ORDER BY prompt_variance) AS steps FROM levels
         )
-        SELECT filtered.*, CASE WHEN kept AND {stays} THEN side END AS split
-        FROM filtered LEFT JOIN sided USING (prompt_id)
+        SELECT prompt_variance FROM cumulative
+        ORDER BY abs(steps / (SELECT sum(steps) FROM train_prompts) - ?), prompt_variance LIMIT 1
+        """,
+        [sft_share],
+    ).fetchall()
+    return float(rows[0][0]) if rows else None
+
+
+def _split_sql(settings: SplitSettings) -> str:
+    """Table `split_steps`: filtered steps with their split."""
+    condition = "true" if settings.off_side == "move" else "(variance <= $theta) = (side = 'sft')"
+    return f"""
+        CREATE TEMP TABLE split_steps AS
+        WITH prompt_sides AS (
+            SELECT prompt_id,
+                   CASE WHEN prompt_variance <= $theta THEN 'sft' ELSE 'rl' END AS side
+            FROM train_prompts
+        )
+        SELECT filtered.*, CASE WHEN kept AND {condition} THEN side END AS split
+        FROM filtered LEFT JOIN prompt_sides USING (prompt_id)
     """
 
 
 def _report(connection: duckdb.DuckDBPyConnection, theta: float | None) -> StepsReport:
-    def column(sql: str) -> dict[str, int]:
-        return dict(connection.execute(sql).fetchall())
-
-    reasons = column(
-        "SELECT drop_reason, count(*) FROM divided WHERE NOT kept GROUP BY 1 ORDER BY 1"
+    dropped = query_counts(
+        connection,
+        "SELECT drop_reason, count(*) FROM split_steps WHERE NOT kept GROUP BY 1 ORDER BY 1",
     )
-    splits = column("SELECT coalesce(split, ''), count(*) FROM divided WHERE kept GROUP BY 1")
-    of_train = "FROM divided SEMI JOIN sides USING (prompt_id) WHERE kept"
-    variances = arrow(connection, f"SELECT variance {of_train}")["variance"]
-    spreads = arrow(connection, "SELECT spread FROM sides")["spread"]
-    kept = sum(splits.values())
+    splits = query_counts(
+        connection, "SELECT coalesce(split, ''), count(*) FROM split_steps WHERE kept GROUP BY 1"
+    )
+    train_steps = "FROM split_steps SEMI JOIN train_prompts USING (prompt_id) WHERE kept"
+    step_variance = query_table(connection, f"SELECT variance {train_steps}").column(0)
+    prompt_variance = query_table(connection, "SELECT prompt_variance FROM train_prompts").column(0)
+    retained = sum(splits.values())
     return StepsReport(
-        steps=kept + sum(reasons.values()),
-        kept=kept,
-        dropped=reasons,
+        steps=retained + sum(dropped.values()),
+        retained=retained,
+        dropped=dropped,
         theta=theta,
         sft=splits.get("sft", 0),
         rl=splits.get("rl", 0),
-        left_out=splits.get("", 0),
-        variance=Histogram.of(variances.to_numpy()),
-        prompt_variance=Histogram.of(spreads.to_numpy()),
+        unassigned=splits.get("", 0),
+        variance=Histogram.of(step_variance.to_numpy()),
+        prompt_variance=Histogram.of(prompt_variance.to_numpy()),
         scores=_scores_by_iteration(connection),
     )
 

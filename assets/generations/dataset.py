@@ -19,7 +19,9 @@ from schemas.generations import GenerationRow
 from warehouse import Home, ImageStore
 from warehouse.atomic import atomic_path
 
-from .batch_results import BatchResults
+from ..curation.exports.folder import embedded_image
+from ..curation.exports.huggingface import datasets_schema
+from .batch_runner import BatchResults
 
 _CARD = """\
 ---
@@ -64,14 +66,14 @@ def dataset_folder(home: Home, name: str) -> Path:
     return home.exports / "generations" / name
 
 
-def write_dataset(images: ImageStore, folder: Path, batch: str, answers: BatchResults) -> None:
+def write_dataset(images: ImageStore, folder: Path, batch: str, results: BatchResults) -> None:
     """Replace a batch's file.
 
     Raises:
         BadImageError: a picture is missing or damaged.
         FoundryError: the folder cannot be written.
     """
-    rows = (_row(images, answers, request) for request in answers.requests)
+    rows = (_row(images, results, request) for request in results.requests)
     target = folder / "data" / f"{batch}.parquet"
     temporary = folder / f".{batch}-{secrets.token_hex(4)}.tmp"  # not where readers look for data
     try:
@@ -90,42 +92,34 @@ def _write(path: Path, rows: Iterator[dict[str, Any]]) -> None:
             writer.write_table(pa.Table.from_pylist([row], schema=schema))
 
 
-def _row(images: ImageStore, answers: BatchResults, request: GenerationRow) -> dict[str, Any]:
-    steps = answers.steps(request)
-    chosen = {each.step_number: each for each in answers.attempts(request) if each.chosen}
+def _row(images: ImageStore, results: BatchResults, request: GenerationRow) -> dict[str, Any]:
+    steps = results.steps(request)
+    chosen = {each.step_number: each for each in results.attempts(request) if each.chosen}
     shown = [chosen.get(step.step_number) for step in steps]
     return {
         **request.model_dump(include=set(_PLAIN)),
         "id": request.request_key,
         "request": request.text,
-        "given_images": [_embedded(images, sha256) for sha256 in request.input_images],
+        "given_images": [embedded_image(images, sha256) for sha256 in request.input_images],
         "names": [step.step_name for step in steps],
         "texts": [step.auxiliary_text or step.instruction or "" for step in steps],
-        "images": [_embedded(images, each.image) if each else None for each in shown],
+        "images": [embedded_image(images, each.image) if each else None for each in shown],
         "accepted": [each.accepted if each else None for each in shown],
     }
 
 
-def _embedded(images: ImageStore, sha256: str) -> dict[str, Any]:
-    return {"bytes": images.get(sha256).data, "path": f"{sha256}.png"}
-
-
 def _schema() -> pa.Schema:
-    """As `datasets` writes it, so that pictures arrive as pictures, without any code of ours."""
-    from datasets import Features, Image, List, Value
-
     numbers = {"t_max", "seed", "candidates", "attempts"}
-    plain = {name: Value("int64" if name in numbers else "string") for name in _PLAIN}
-    features = Features(
+    texts = pa.list_(pa.string())
+    return datasets_schema(
         {
-            **plain,
-            "id": Value("string"),
-            "request": Value("string"),
-            "given_images": List(Image()),
-            "names": List(Value("string")),
-            "texts": List(Value("string")),
-            "images": List(Image()),
-            "accepted": List(Value("bool")),
+            **{name: pa.int64() if name in numbers else pa.string() for name in _PLAIN},
+            "id": pa.string(),
+            "request": pa.string(),
+            "given_images": None,
+            "names": texts,
+            "texts": texts,
+            "images": None,
+            "accepted": pa.list_(pa.bool_()),
         }
     )
-    return features.arrow_schema

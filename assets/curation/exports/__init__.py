@@ -1,6 +1,12 @@
 """Exports: the data sets as LLaMA-Factory, verl, the reference and Hugging Face read them."""
 
 from .folder import PlaceholderError
-from .publisher import FORMAT_VERSION, Exported, export_all, published
+from .publisher import FORMAT_VERSION, PublishedExport, export_all, published_fingerprints
 
-__all__ = ["FORMAT_VERSION", "Exported", "PlaceholderError", "export_all", "published"]
+__all__ = [
+    "FORMAT_VERSION",
+    "PlaceholderError",
+    "PublishedExport",
+    "export_all",
+    "published_fingerprints",
+]

@@ -1,7 +1,7 @@
-"""An export's folder: written aside, then renamed; left alone while its content would be the same.
+"""An export's folder: replaced as a whole, and not written again while its content stays the same.
 
-Everything in it is relative to it, so it may be moved, zipped or uploaded as it is. Pictures are
-hard links into the image store where that is possible, so they cost no space.
+All paths in it are relative to it, so it can be moved, zipped or uploaded. Images are hard links
+into the image store where that is possible, so they take no space.
 """
 
 import hashlib
@@ -15,16 +15,19 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from inference.agent_prompts import IMAGE
 from schemas import FoundryError, Table
-from warehouse import Home
+from warehouse import Home, ImageStore
 from warehouse.atomic import atomic_path
 
-from ...core.duckdb_session import arrow_batches, duckdb_session
+from ..duckdb_session import duckdb_session, query_batches
 
 CARD = "card.json"
 _PLACEHOLDER = re.compile(re.escape(IMAGE), re.IGNORECASE)
+_BATCH = 256  # rows with embedded images in memory
 
 
 class PlaceholderError(FoundryError):
@@ -32,33 +35,33 @@ class PlaceholderError(FoundryError):
 
 
 @dataclass
-class Folder:
-    """Where an exporter writes: files by relative name, pictures by hash."""
+class ExportFolder:
+    """The folder that an exporter writes to."""
 
     home: Home
     path: Path
-    _placed: dict[str, str] = field(default_factory=dict)
+    _images: dict[str, str] = field(default_factory=dict)
 
-    def picture(self, sha256: str) -> str:
-        """Put a picture below `images/`; its path relative to the folder, with `/`."""
-        if sha256 not in self._placed:
+    def add_image(self, sha256: str) -> str:
+        """Put an image below `images/`; its path relative to the folder, with `/`."""
+        if sha256 not in self._images:
             relative = f"images/{self.home.images.relative(sha256)}"
             target = self.path / relative
             target.parent.mkdir(parents=True, exist_ok=True)
             _link(self.home, sha256, target)
-            self._placed[sha256] = relative
-        return self._placed[sha256]
+            self._images[sha256] = relative
+        return self._images[sha256]
 
     def rows(self, table: Table, where: str = "true") -> Iterator[dict[str, Any]]:
-        """Rows of a table, or those `where` (SQL) holds, as stored; placeholders are checked."""
+        """Stored rows of a table that satisfy `where` (SQL); their placeholders are checked."""
         connection = duckdb_session(self.home)
-        for part in arrow_batches(connection, f"SELECT * FROM {table.name} WHERE {where}", 2_000):
-            for row in part.to_pylist():
+        for batch in query_batches(connection, f"SELECT * FROM {table.name} WHERE {where}", 2_000):
+            for row in batch.to_pylist():
                 check_placeholders(table.name, row["row_id"], row["messages"], images_of(row))
                 yield row
 
     def json_list(self, name: str, rows: Iterator[Mapping[str, Any]]) -> int:
-        """Write rows as one JSON list, a row a line; how many there were."""
+        """Write rows as one JSON list, a row per line; the number of rows."""
         count = 0
         with (self.path / name).open("wb") as file:
             file.write(b"[")
@@ -70,7 +73,7 @@ class Folder:
         return count
 
     def json_lines(self, name: str, rows: Iterator[Mapping[str, Any]]) -> int:
-        """Write rows as JSON lines; how many there were."""
+        """Write rows as JSON lines; the number of rows."""
         count = 0
         with (self.path / name).open("wb") as file:
             for row in rows:
@@ -78,8 +81,19 @@ class Folder:
                 count += 1
         return count
 
+    def parquet(
+        self, name: str, rows: Iterator[dict[str, Any]], schema: pa.Schema, **options: Any
+    ) -> int:
+        """Write rows as a Parquet file, in batches; the number of rows."""
+        count = 0
+        with pq.ParquetWriter(self.path / name, schema, **options) as writer:
+            while batch := list(islice(rows, _BATCH)):
+                writer.write_table(pa.Table.from_pylist(batch, schema=schema))
+                count += len(batch)
+        return count
+
     def hashes(self) -> dict[str, str]:
-        """sha256 of every data file; pictures carry theirs in their names."""
+        """sha256 of every data file; images have theirs in their names."""
         files = [path for path in sorted(self.path.rglob("*")) if path.is_file()]
         return {
             str(path.relative_to(self.path)): _sha256(path)
@@ -88,8 +102,17 @@ class Folder:
         }
 
 
+def embedded_image(images: ImageStore, sha256: str) -> dict[str, Any]:
+    """An image as `datasets` stores it in Parquet.
+
+    Raises:
+        BadImageError: it is missing or damaged.
+    """
+    return {"bytes": images.get(sha256).data, "path": f"{sha256}.png"}
+
+
 def images_of(row: Mapping[str, Any]) -> list[str]:
-    """A row's pictures in the order of their placeholders."""
+    """A row's images (sha256) in the order of their placeholders."""
     if "images" in row:
         return list(row["images"])
     return [row["origin_image"], row["edited_image"]]
@@ -99,21 +122,21 @@ def check_placeholders(
     table: str, row_id: str, messages: Sequence[Mapping[str, str]], images: Sequence[str]
 ) -> None:
     """Raises PlaceholderError unless there is one placeholder per image."""
-    found = sum(len(_PLACEHOLDER.findall(message["content"])) for message in messages)
-    if found != len(images):
+    count = sum(len(_PLACEHOLDER.findall(message["content"])) for message in messages)
+    if count != len(images):
         raise PlaceholderError(
-            f"{table} row {row_id} has {found} {IMAGE} placeholders for {len(images)} images; "
+            f"{table} row {row_id} has {count} {IMAGE} placeholders for {len(images)} images; "
             f"materialize {table} again"
         )
 
 
 def publish(path: Path, fingerprint: str, write: Callable[[Path], None]) -> bool:
-    """Replace a folder by what `write` writes; False when the same was published already.
+    """Replace a folder by what `write` writes; False if it has this fingerprint already.
 
     Raises:
         FoundryError: the folder cannot be written.
     """
-    if fingerprint_of(path) == fingerprint:
+    if published_fingerprint(path) == fingerprint:
         return False
     try:
         with atomic_path(path) as draft:
@@ -124,17 +147,17 @@ def publish(path: Path, fingerprint: str, write: Callable[[Path], None]) -> bool
     return True
 
 
-def fingerprint_of(path: Path) -> str | None:
-    """Fingerprint of a published folder; None when there is none, or none that is whole."""
-    return _card_of(path).get("fingerprint")
+def published_fingerprint(path: Path) -> str | None:
+    """Fingerprint of a published folder; None if there is none with a readable card."""
+    return _read_card(path).get("fingerprint")
 
 
-def tables_of(path: Path) -> dict[str, str | None]:
+def published_tables(path: Path) -> dict[str, str | None]:
     """Content hashes of the tables that a published folder was written from, by name."""
-    return dict(_card_of(path).get("tables") or {})
+    return dict(_read_card(path).get("tables") or {})
 
 
-def _card_of(path: Path) -> dict[str, Any]:
+def _read_card(path: Path) -> dict[str, Any]:
     try:
         card = orjson.loads((path / CARD).read_bytes())
     except (OSError, orjson.JSONDecodeError):
@@ -143,7 +166,7 @@ def _card_of(path: Path) -> dict[str, Any]:
 
 
 def _link(home: Home, sha256: str, target: Path) -> None:
-    """Hard link where source and target share a file system, else a checked copy."""
+    """Hard link if source and target share a file system, else a verified copy."""
     if home.images.storage.is_local:
         with suppress(OSError):
             os.link(home.images.url(sha256), target)
@@ -154,9 +177,3 @@ def _link(home: Home, sha256: str, target: Path) -> None:
 def _sha256(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def batched(rows: Iterator[dict[str, Any]], size: int) -> Iterator[list[dict[str, Any]]]:
-    """Rows in lists of `size`, the last one shorter."""
-    while batch := list(islice(rows, size)):
-        yield batch

@@ -1,6 +1,6 @@
 """LLaMA-Factory: sharegpt JSON files and the `dataset_info.json` that declares them.
 
-Point `dataset_dir` (and `media_dir`, which defaults to it) at the folder; image paths are relative
+`dataset_dir` (and `media_dir`, which defaults to it) must be the folder; image paths are relative
 to it.
 """
 
@@ -12,7 +12,7 @@ import orjson
 from schemas import Table
 from schemas.curation import CRITIC_SFT, PLANNER_SFT, SEQUENCES
 
-from .folder import Folder
+from .folder import ExportFolder
 
 TABLES = (PLANNER_SFT, CRITIC_SFT, SEQUENCES)
 _COLUMNS = {"messages": "messages", "images": "images"}
@@ -24,7 +24,7 @@ _TAGS = {
 }
 
 
-def write(folder: Folder) -> dict[str, int]:
+def write(folder: ExportFolder) -> dict[str, int]:
     """Write the data sets; rows by file."""
     counts = {
         "planner_sft.json": folder.json_list("planner_sft.json", _samples(folder, PLANNER_SFT)),
@@ -42,13 +42,13 @@ def _declaration(name: str) -> dict[str, Any]:
     return {"file_name": name, "formatting": "sharegpt", "columns": _COLUMNS, "tags": _TAGS}
 
 
-def _samples(folder: Folder, table: Table, where: str = "true") -> Iterator[dict[str, Any]]:
-    """Rows with pictures come first.
+def _samples(folder: ExportFolder, table: Table, where: str = "true") -> Iterator[dict[str, Any]]:
+    """Samples with images come first.
 
-    LLaMA-Factory fixes the type of its images column by the first 1,000 rows (of each worker's
-    contiguous share) and fails at a picture that follows 1,000 rows without one.
+    LLaMA-Factory infers the type of its images column from the first 1,000 rows (of each worker's
+    contiguous share) and fails at an image that follows 1,000 rows without one.
     """
-    for pictures in ("len(images) > 0", "len(images) = 0"):
-        for row in folder.rows(table, f"{where} AND {pictures}"):
-            images = [folder.picture(image) for image in row["images"]]
+    for condition in ("len(images) > 0", "len(images) = 0"):
+        for row in folder.rows(table, f"{where} AND {condition}"):
+            images = [folder.add_image(image) for image in row["images"]]
             yield {"messages": row["messages"], "images": images}

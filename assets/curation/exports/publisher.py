@@ -1,4 +1,4 @@
-"""Writes the exports of a home, each with its card, and skips those that would not change."""
+"""Writes the exports of a home, each with its card, and skips unchanged ones."""
 
 import hashlib
 from collections.abc import Callable, Mapping
@@ -15,14 +15,14 @@ from .. import cards
 from ..cards import Card
 from ..settings import CurationSettings, ExportSettings
 from . import huggingface, llamafactory, reference, verl
-from .folder import CARD, Folder, fingerprint_of, publish
+from .folder import CARD, ExportFolder, publish, published_fingerprint
 
-FORMAT_VERSION = 2  # raised when an exporter writes the same rows differently
+FORMAT_VERSION = 2  # incremented when an exporter writes the same rows differently
 
 
 @dataclass(frozen=True)
-class Exported:
-    """A published export. `changed` is False when it was there already."""
+class PublishedExport:
+    """A published export. `changed`: False if it was up to date already."""
 
     name: str
     path: Path
@@ -35,8 +35,8 @@ class _Format:
     title: str
     use: str
     tables: tuple[Table, ...]
-    write: Callable[[Folder, ExportSettings], dict[str, int]]
-    head: Callable[[Mapping[str, int]], str] = lambda counts: ""
+    write: Callable[[ExportFolder, ExportSettings], dict[str, int]]
+    front_matter: Callable[[Mapping[str, int]], str] = lambda counts: ""
 
 
 _FORMATS = {
@@ -71,35 +71,35 @@ _FORMATS = {
 
 def export_all(
     home: Home, settings: CurationSettings, folder: Path | None = None
-) -> list[Exported]:
+) -> list[PublishedExport]:
     """Write the exports named in the settings below `folder` (default: the home's exports).
 
     Raises:
         PlaceholderError: a row's placeholders and images differ.
-        BadImageError: a picture is missing or damaged.
+        BadImageError: an image is missing or damaged.
         FoundryError: the folder cannot be written.
     """
     root = folder or home.exports
     return [_export(home, settings, name, root / name) for name in settings.exports.formats]
 
 
-def published(home: Home, settings: CurationSettings) -> dict[str, str | None]:
-    """Fingerprint of every export of the settings as it is on disk; None where there is none."""
-    return {name: fingerprint_of(home.exports / name) for name in settings.exports.formats}
+def published_fingerprints(home: Home, settings: CurationSettings) -> dict[str, str | None]:
+    """Fingerprint of every export of the settings on disk; None: not published."""
+    return {name: published_fingerprint(home.exports / name) for name in settings.exports.formats}
 
 
-def _export(home: Home, settings: CurationSettings, name: str, path: Path) -> Exported:
+def _export(home: Home, settings: CurationSettings, name: str, path: Path) -> PublishedExport:
     form = _FORMATS[name]
-    facts: dict[str, Any] = {
+    origin: dict[str, Any] = {
         "sources": cards.sources(home) | {"agent prompts": cards.agent_prompts(home, form.tables)},
         "splits": cards.splits(home),
         "thresholds": cards.thresholds(home, settings),
         "tables": cards.content_hashes(home, form.tables),
     }
-    fingerprint = _digest([FORMAT_VERSION, name, facts, settings.exports.model_dump(mode="json")])
+    fingerprint = _digest([FORMAT_VERSION, name, origin, settings.exports.model_dump(mode="json")])
 
     def write(target: Path) -> None:
-        folder = Folder(home, target)
+        folder = ExportFolder(home, target)
         counts = form.write(folder, settings.exports)
         card = Card(
             name=name,
@@ -108,14 +108,14 @@ def _export(home: Home, settings: CurationSettings, name: str, path: Path) -> Ex
             fingerprint=fingerprint,
             counts=counts,
             files=folder.hashes(),
-            **facts,
+            **origin,
         )
         (target / CARD).write_bytes(card.json())
-        (target / "README.md").write_text(form.head(counts) + card.markdown(), "utf-8")
+        (target / "README.md").write_text(form.front_matter(counts) + card.markdown(), "utf-8")
 
     changed = publish(path, fingerprint, write)
-    return Exported(name, path, changed, Card(**orjson.loads((path / CARD).read_bytes())))
+    return PublishedExport(name, path, changed, Card(**orjson.loads((path / CARD).read_bytes())))
 
 
-def _digest(facts: object) -> str:
-    return hashlib.sha256(orjson.dumps(facts, option=orjson.OPT_SORT_KEYS)).hexdigest()
+def _digest(content: object) -> str:
+    return hashlib.sha256(orjson.dumps(content, option=orjson.OPT_SORT_KEYS)).hexdigest()

@@ -1,7 +1,7 @@
 """verl: a Parquet file with the columns `prompt, images, data_source, reward_model, extra_info`.
 
-With embedded images the file is complete in itself and verl decodes the bytes; with paths it is
-small, and verl must be started in the export's folder, because verl opens paths as they are.
+With embedded images verl decodes the bytes in the file; with paths the file is small, and verl must
+be started in the export's folder, because it opens paths as they are.
 """
 
 from collections.abc import Iterator
@@ -9,17 +9,15 @@ from functools import partial
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from schemas.curation import CRITIC_RL
 
 from ..settings import ExportSettings
-from .folder import Folder, batched
+from .folder import ExportFolder
 
 TABLES = (CRITIC_RL,)
 DATA_SOURCE = "interleave_critic"
 _FILE = "critic_rl.parquet"
-_BATCH = 256  # rows, and pictures in memory are twice as many
 
 _PROMPT = pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))
 _TRUTH = pa.struct(
@@ -42,7 +40,7 @@ _EXTRA = pa.struct(
 )
 
 
-def write(folder: Folder, settings: ExportSettings) -> dict[str, int]:
+def write(folder: ExportFolder, settings: ExportSettings) -> dict[str, int]:
     """Write the data set; rows by file."""
     schema = pa.schema(
         [
@@ -54,29 +52,25 @@ def write(folder: Folder, settings: ExportSettings) -> dict[str, int]:
             ("extra_info", _EXTRA),
         ]
     )
-    count = 0
-    with pq.ParquetWriter(folder.path / _FILE, schema, compression="zstd") as writer:
-        for rows in batched(_rows(folder, settings), _BATCH):
-            writer.write_table(pa.Table.from_pylist(rows, schema=schema))
-            count += len(rows)
-    return {_FILE: count}
+    rows = _rows(folder, settings)
+    return {_FILE: folder.parquet(_FILE, rows, schema, compression="zstd")}
 
 
-def _rows(folder: Folder, settings: ExportSettings) -> Iterator[dict[str, Any]]:
+def _rows(folder: ExportFolder, settings: ExportSettings) -> Iterator[dict[str, Any]]:
     image = partial(_image, folder, settings.verl_images == "embedded")
     for index, row in enumerate(folder.rows(CRITIC_RL)):
-        kept = ("row_id", "origin_prompt", "rewritten_prompt", "origin_image", "edited_image")
+        copied = ("row_id", "origin_prompt", "rewritten_prompt", "origin_image", "edited_image")
         yield {
             "data_source": DATA_SOURCE,
             "prompt": row["messages"],
             "images": [image(row["origin_image"]), image(row["edited_image"])],
             "ability": "critic",
             "reward_model": {"style": "rule", "ground_truth": row["evaluation"]},
-            "extra_info": {"index": index, "split": "train", **{key: row[key] for key in kept}},
+            "extra_info": {"index": index, "split": "train", **{key: row[key] for key in copied}},
         }
 
 
-def _image(folder: Folder, embedded: bool, sha256: str) -> dict[str, Any]:
+def _image(folder: ExportFolder, embedded: bool, sha256: str) -> dict[str, Any]:
     if embedded:
         return {"bytes": folder.home.images.get(sha256).data}
-    return {"image": folder.picture(sha256)}
+    return {"image": folder.add_image(sha256)}

@@ -1,4 +1,4 @@
-"""A small lake of hand-written trajectories: a chain of (score, accepted) per step."""
+"""Builds a small lake of trajectories from a chain of (score, accepted) per step."""
 
 from dataclasses import dataclass, field
 
@@ -23,8 +23,8 @@ Chain = list[tuple[float, bool]]
 TEXT_ONLY: Chain = []
 
 
-def picture(number: int, size: tuple[int, int] = (16, 16)) -> EncodedImage:
-    return EncodedImage.of(Image.new("RGB", size, (number % 256, number // 256 % 256, 77)))
+def encoded_image(number: int) -> EncodedImage:
+    return EncodedImage.of(Image.new("RGB", (16, 16), (number % 256, number // 256 % 256, 77)))
 
 
 @dataclass
@@ -33,9 +33,9 @@ class World:
 
     home: Home
     rows: dict[str, list[Row]] = field(default_factory=dict)
-    pictures: int = 0
+    images: int = 0
 
-    def story(
+    def add(
         self,
         name: str,
         *chains: Chain,
@@ -46,10 +46,10 @@ class World:
         caption: str | None = None,
         shard: str = "toy-0000",
         chosen: str = "last",
-        done: int | None = None,
+        completed_steps: int | None = None,
     ) -> None:
-        """One prompt with its plan and trajectory; an empty chain is a text-only step."""
-        inputs = [self._picture() for _ in range(input_images)]
+        """Add a prompt with its plan and trajectory; an empty chain is a text-only step."""
+        inputs = [self._put_image() for _ in range(input_images)]
         self._add(
             PROMPTS,
             PromptRow(
@@ -67,7 +67,7 @@ class World:
             TrajectoryRow(
                 trajectory_id=f"{name}-run", prompt_id=name, plan_id=f"{name}-plan", shard=shard,
                 status=status, on_exhausted="last", t_max=5,
-                steps=len(chains) if done is None else done,
+                steps=len(chains) if completed_steps is None else completed_steps,
                 attempts=sum(map(len, chains)), error=None,
             ),
         )  # fmt: skip
@@ -97,9 +97,9 @@ class World:
         self, name: str, shard: str, number: int, chain: Chain, before: str | None, chosen: str
     ) -> str | None:
         after = None
-        pick = len(chain) - 1 if chosen == "last" else -1
+        chosen_index = len(chain) - 1 if chosen == "last" else -1
         for iteration, (score, accepted) in enumerate(chain):
-            after = self._picture()
+            after = self._put_image()
             self._add(
                 ATTEMPTS,
                 AttemptRow(
@@ -107,7 +107,7 @@ class World:
                     iteration=iteration,
                     prompt=f"try {number}.{iteration}" if iteration else f"draw {name} {number}",
                     source_image=before, image=after, seed=iteration, accepted=accepted,
-                    chosen=iteration == pick,
+                    chosen=iteration == chosen_index,
                     refined_prompt="" if accepted else f"try {number}.{iteration + 1}",
                     reasoning=f"looks {'right' if accepted else 'wrong'}", generator="pen",
                     critic="eye", generator_seconds=0.1, critic_seconds=0.1,
@@ -123,9 +123,9 @@ class World:
             )  # fmt: skip
         return after
 
-    def _picture(self) -> str:
-        self.pictures += 1
-        return self.home.images.put(picture(self.pictures))
+    def _put_image(self) -> str:
+        self.images += 1
+        return self.home.images.put(encoded_image(self.images))
 
     def _add(self, table: Table, row: Row) -> None:
         self.rows.setdefault(table.name, []).append(row)

@@ -1,4 +1,4 @@
-"""Balance of verdicts: counts by hand, properties by hypothesis."""
+"""Balance of verdicts: counts by hand, properties with hypothesis."""
 
 import duckdb
 import pyarrow as pa
@@ -65,7 +65,7 @@ def test_every_row_comes_once_before_one_comes_twice():
     assert sorted(copies) == [0, 0, 0, 0, 1, 1, 1]
 
 
-def test_an_iteration_of_one_verdict_is_dropped_or_kept_by_setting():
+def test_iteration_with_one_verdict_is_dropped_or_not_by_setting():
     assert after(balanced({2: (5, 0)})[0]) == {2: (0, 0)}
     report, rows = balanced({2: (5, 0)}, one_sided="keep")
     assert after(report) == {2: (5, 0)}
@@ -73,7 +73,7 @@ def test_an_iteration_of_one_verdict_is_dropped_or_kept_by_setting():
     assert unbalanced(rows, tolerance=0.02, one_sided=True) == []
 
 
-def test_none_leaves_everything():
+def test_mode_none_changes_nothing():
     report, _ = balanced({0: (5, 2)}, mode="none")
     assert after(report) == {0: (5, 2)}
 
@@ -83,7 +83,7 @@ def test_the_seed_chooses_the_rows():
     assert picks[0] == picks[1] != picks[2]
 
 
-def test_imbalance_is_noticed():
+def test_check_finds_imbalance():
     _, rows = balanced({0: (5, 2)}, mode="none")
     assert unbalanced(rows, tolerance=0.02, one_sided=True) == [0]
 

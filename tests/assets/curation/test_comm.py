@@ -1,4 +1,4 @@
-"""The CoMM importer on a small file in that format, hostile rows included."""
+"""The CoMM importer on small files, hostile rows included."""
 
 import json
 from pathlib import Path
@@ -9,11 +9,11 @@ from assets.curation.comm import import_comm
 from assets.curation.planner_sets import build_planner_sft
 from assets.curation.settings import CommSettings, CurationSettings
 from schemas import FoundryError
-from tests.assets.curation.curated_world import picture
+from tests.assets.curation.curated_world import encoded_image
 
 
-def text(words: object) -> dict:
-    return {"type": "text", "content": words}
+def text(content: object) -> dict:
+    return {"type": "text", "content": content}
 
 
 def image(path: object) -> dict:
@@ -32,13 +32,13 @@ def document(name: object, *steps: list[dict], title: str | None = "tea") -> dic
 
 @pytest.fixture
 def folder(tmp_path) -> Path:
-    place = tmp_path / "comm"
-    (place / "pictures").mkdir(parents=True)
+    folder = tmp_path / "comm"
+    (folder / "pictures").mkdir(parents=True)
     for number in range(3):
-        (place / "pictures" / f"{number}.png").write_bytes(picture(number).data)
-    (place / "broken.png").write_bytes(picture(1).data[:40])
-    (tmp_path / "secret.png").write_bytes(picture(9).data)
-    return place
+        (folder / "pictures" / f"{number}.png").write_bytes(encoded_image(number).data)
+    (folder / "broken.png").write_bytes(encoded_image(1).data[:40])
+    (tmp_path / "secret.png").write_bytes(encoded_image(9).data)
+    return folder
 
 
 def write(folder: Path, documents: object, name: str = "documents.json") -> CommSettings:
@@ -55,7 +55,7 @@ TEA = document(
 )
 
 
-def test_a_document_becomes_words_for_pictures(world, folder):
+def test_document_becomes_a_request_for_the_text_of_its_images(world, folder):
     imported = import_comm(world.home, write(folder, [TEA]), "planner-interleaved")
     (row,) = imported.rows
     assert imported.quarantined == []
@@ -81,23 +81,23 @@ def test_a_document_becomes_words_for_pictures(world, folder):
         ({"data_id": "x"}, "step_info: Field required"),
         (document("x"), "step_info: List should have at least 1 item"),
         (document("x", [text(["no", "string"])]), "step_info.0.0.content: Input should be"),
-        (document("x", [text("words only")]), "no pictures"),
+        (document("x", [text("words only")]), "no images"),
         (document("x", [image("pictures/0.png")]), "step 1 has no text"),
-        (document("x", [text("a"), image("../secret.png")]), "leads out of the image folder"),
-        (document("x", [text("a"), image("/etc/hostname")]), "leads out of the image folder"),
+        (document("x", [text("a"), image("../secret.png")]), "is outside of the image folder"),
+        (document("x", [text("a"), image("/etc/hostname")]), "is outside of the image folder"),
         (document("x", [text("a"), image("nowhere.png")]), "'nowhere.png' cannot be read"),
         (document("x", [text("a"), image("a\0b")]), "cannot be read"),
         (document("x", [text("a"), image("broken.png")]), "cannot be decoded"),
-        (document("x", [text("a"), image(None)]), "a picture without image_path"),
+        (document("x", [text("a"), image(None)]), "an image without image_path"),
         (document("x", *[[text("a"), image("pictures/0.png")]] * 31), "31 steps, more than 30"),
         (document("tea-1", [text("a"), image("pictures/0.png")]), "the same data_id"),
     ],
 )
-def test_what_does_not_fit_is_set_aside_with_its_reason(world, folder, raw, reason):
+def test_unusable_documents_are_quarantined_with_a_reason(world, folder, raw, reason):
     imported = import_comm(world.home, write(folder, [TEA, raw]), "planner-interleaved")
     assert [row.row_id for row in imported.rows] == ["comm:tea-1"]
-    ((_, why),) = imported.quarantined
-    assert reason in why and "\n" not in why
+    ((_, message),) = imported.quarantined
+    assert reason in message and "\n" not in message
 
 
 def test_json_lines_with_a_broken_line(world, folder):
@@ -107,14 +107,14 @@ def test_json_lines_with_a_broken_line(world, folder):
     assert len(imported.rows) == len(imported.quarantined) == 1
 
 
-def test_a_file_that_is_no_list_of_documents_is_one_clear_line(world, folder):
+def test_file_without_a_list_of_documents_is_an_error(world, folder):
     with pytest.raises(FoundryError, match="is not a list of CoMM documents"):
         import_comm(world.home, write(folder, {"a": 1}), "planner-interleaved")
     with pytest.raises(FoundryError, match=r"missing\.json: cannot be read"):
         import_comm(world.home, CommSettings(path=folder / "missing.json"), "planner-interleaved")
 
 
-def test_a_torch_file_is_read_or_says_what_is_needed(world, folder):
+def test_torch_file_is_read_or_names_the_missing_package(world, folder):
     path = folder / "documents.pt"
     try:
         import torch
@@ -129,7 +129,7 @@ def test_a_torch_file_is_read_or_says_what_is_needed(world, folder):
 
 
 def test_imported_rows_join_the_planner_set(world, folder):
-    world.story("s", [(9, True)], [(9, True)])
+    world.add("s", [(9, True)], [(9, True)])
     comm = write(folder, [TEA, "bad"])
     rows, report = build_planner_sft(world.write(), CurationSettings(planner={"comm": comm}))
     assert rows["source"].to_pylist() == ["plan", "continuation", "comm"]

@@ -1,4 +1,4 @@
-"""Rows of critic_sft and critic_rl: what is shown, what is learnt, what is left out."""
+"""Rows of critic_sft and critic_rl: inputs, targets, and attempts that are dropped."""
 
 import json
 
@@ -44,7 +44,7 @@ def answer(row: dict) -> dict:
 
 
 def test_one_row_per_attempt_up_to_the_best(world):
-    world.story("s", [(2, False), (4, False), (9, True)], [(9, True)])
+    world.add("s", [(2, False), (4, False), (9, True)], [(9, True)])
     rows, report = sft(world)
     assert [(r["step_number"], r["iteration"], r["accepted"]) for r in rows] == [
         (1, 0, False),
@@ -56,64 +56,64 @@ def test_one_row_per_attempt_up_to_the_best(world):
 
 
 def test_attempts_after_the_best_are_not_used(world):
-    world.story("s", [(2, False), (9, False), (7.5, False), (7.5, False)])
+    world.add("s", [(2, False), (9, False), (7.5, False), (7.5, False)])
     rows, _ = sft(world, settings(verdicts={"sft": "critic", "unproven_rewrites": True}))
     assert [r["iteration"] for r in rows] == [0, 1]
 
 
-def test_a_row_shows_which_prompt_made_which_picture(world):
-    world.story("s", [(2, False), (9, True)], [(9, True)])
+def test_row_has_the_prompt_that_made_the_image(world):
+    world.add("s", [(2, False), (9, True)], [(9, True)])
     rows, _ = sft(world)
     attempts = world.rows["attempts"]
-    user = [row["messages"][0]["content"] for row in rows]
-    assert user[0] == critic_prompt("draw s 1", "").text  # iteration 0: the plan's own prompt
-    assert user[1] == critic_prompt("draw s 1", "try 1.1").text
-    assert user[2] == critic_prompt("draw s 2", "").text
+    prompts = [row["messages"][0]["content"] for row in rows]
+    assert prompts[0] == critic_prompt("draw s 1", "").text  # iteration 0: the plan's own prompt
+    assert prompts[1] == critic_prompt("draw s 1", "try 1.1").text
+    assert prompts[2] == critic_prompt("draw s 2", "").text
     assert [row["images"][1] for row in rows] == [a.image for a in attempts]
-    assert rows[2]["images"][0] == attempts[1].image  # the accepted picture of the step before
+    assert rows[2]["images"][0] == attempts[1].image  # the accepted image of the step before
     assert {row["agent_prompt_version"] for row in rows} == {"critic@1"}
 
 
-def test_before_a_first_picture_stands_a_white_canvas_of_its_size(world):
-    world.story("s", [(9, True)])
+def test_white_canvas_before_the_first_image_has_its_size(world):
+    world.add("s", [(9, True)])
     rows, _ = sft(world)
     canvas = world.home.images.get(rows[0]["images"][0]).image
     assert canvas.size == (16, 16)
     assert canvas.getcolors() == [(256, (255, 255, 255))]
 
 
-def test_the_target_is_the_verdict_and_the_next_proposal(world):
-    world.story("s", [(2, False), (9, True)])
+def test_target_is_the_verdict_and_the_next_prompt(world):
+    world.add("s", [(2, False), (9, True)])
     rows, _ = sft(world)
     assert answer(rows[0]) == {"previous_step_success": False, "refine_prompt": "try 1.1"}
     assert answer(rows[1]) == {"previous_step_success": True, "refine_prompt": ""}
     assert rows[0]["messages"][1]["content"].startswith("<think>looks wrong</think>")
 
 
-def test_contradicted_verdicts_are_not_learnt(world):
-    world.story("s", [(5, True)], [(9.7, False), (9.8, True)])
+def test_contradicted_verdicts_are_dropped(world):
+    world.add("s", [(5, True)], [(9.7, False), (9.8, True)])
     rows, report = sft(world)
     assert [(r["step_number"], r["iteration"]) for r in rows] == [(2, 1)]
-    assert report.left_out == {"contradicted_verdict": 2}
+    assert report.dropped == {"contradicted_verdict": 2}
 
 
-def test_a_rewrite_that_led_to_nothing_better_is_not_learnt(world):
-    world.story("s", [(5, False), (7, False), (6, False)])
+def test_rewrite_without_a_better_attempt_is_dropped(world):
+    world.add("s", [(5, False), (7, False), (6, False)])
     rows, report = sft(world)
     assert [r["iteration"] for r in rows] == [0]
-    assert report.left_out == {"unproven_rewrite": 1}
+    assert report.dropped == {"unproven_rewrite": 1}
 
 
-def test_a_rejection_without_a_proposal_is_not_learnt(world):
-    world.story("s", [(5, False), (9, True)])
+def test_rejection_without_a_new_prompt_is_dropped(world):
+    world.add("s", [(5, False), (9, True)])
     first = world.rows["attempts"][0]
     world.rows["attempts"][0] = first.model_copy(update={"refined_prompt": "  "})
     _, report = sft(world)
-    assert report.left_out == {"no_rewrite": 1}
+    assert report.dropped == {"no_rewrite": 1}
 
 
-def test_rl_rows_carry_the_state_and_the_truth(world):
-    world.story("s", [(2, False), (9, True)])
+def test_rl_rows_have_the_state_and_the_true_verdict(world):
+    world.add("s", [(2, False), (9, True)])
     rows, _ = rl(world)
     attempts = world.rows["attempts"]
     assert [row["rewritten_prompt"] for row in rows] == ["", "try 1.1"]
@@ -125,33 +125,33 @@ def test_rl_rows_carry_the_state_and_the_truth(world):
 
 
 @pytest.mark.parametrize(
-    ("choice", "truths"), [("scores", [False, True]), ("critic", [True, True]), ("drop", [True])]
+    ("source", "verdicts"), [("scores", [False, True]), ("critic", [True, True]), ("drop", [True])]
 )
-def test_whose_word_is_the_truth_in_rl(world, choice, truths):
-    world.story("s", [(5.5, True), (9, True)])
-    rows, _ = rl(world, settings(theta=0, verdicts={"rl": choice}))
-    assert [row["evaluation"]["success"] for row in rows] == truths
+def test_rl_verdict_comes_from_scores_or_critic(world, source, verdicts):
+    world.add("s", [(5.5, True), (9, True)])
+    rows, _ = rl(world, settings(theta=0, verdicts={"rl": source}))
+    assert [row["evaluation"]["success"] for row in rows] == verdicts
 
 
-def test_nothing_of_a_prompt_is_in_two_sets_and_nothing_held_out_in_any(world):
+def test_every_train_prompt_is_in_one_set_and_no_held_out_prompt_in_any(world):
     for number in range(30):
         rise = number % 7
         chain = [(9 - rise, False), (9, True)] if rise else [(9, True)]
         split = ("train", "train", "train", "heldout", "heldout_category")[number % 5]
-        world.story(f"s{number}", chain, [(9, True)], [(4, False), (9, True)], split=split)
+        world.add(f"s{number}", chain, [(9, True)], [(4, False), (9, True)], split=split)
     options = CurationSettings(critic={"balance_sft": AS_IS, "balance_rl": AS_IS})
     home = curate(world, options)
-    learnt = {r["prompt_id"] for r in records(build_critic_sft(home, options)[0])}
-    reinforced = {r["prompt_id"] for r in records(build_critic_rl(home, options)[0])}
+    sft_prompts = {r["prompt_id"] for r in records(build_critic_sft(home, options)[0])}
+    rl_prompts = {r["prompt_id"] for r in records(build_critic_rl(home, options)[0])}
     train = {row.prompt_id for row in world.rows["prompts"] if row.split == "train"}
-    assert learnt and reinforced
-    assert not learnt & reinforced
-    assert learnt | reinforced == train
+    assert sft_prompts and rl_prompts
+    assert not sft_prompts & rl_prompts
+    assert sft_prompts | rl_prompts == train
 
 
 def test_verdicts_are_balanced_per_iteration(world):
     for number in range(6):
-        world.story(f"s{number}", [(9, True)], [(2, False), (9, True)], [(9, True)])
+        world.add(f"s{number}", [(9, True)], [(2, False), (9, True)], [(9, True)])
     options = CurationSettings(split={"theta": 100})
     rows, report = sft(world, options)
     assert len(rows) == report.rows == 24
@@ -164,7 +164,7 @@ def test_verdicts_are_balanced_per_iteration(world):
 
 def test_the_same_lake_gives_the_same_content(world):
     for number in range(5):
-        world.story(f"s{number}", [(2, False), (9, True)], shard=f"toy-000{number % 2}")
+        world.add(f"s{number}", [(2, False), (9, True)], shard=f"toy-000{number % 2}")
     options = settings(theta=0)
     home = curate(world, options)
     first = home.lake.write(CRITIC_RL, build_critic_rl(home, options)[0])

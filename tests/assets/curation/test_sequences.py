@@ -1,4 +1,4 @@
-"""Interleaved sequences: forms, tags, which stories are told."""
+"""Interleaved sequences: forms, tags, and which trajectories are used."""
 
 import re
 
@@ -10,46 +10,46 @@ GOOD = [(9.0, True)]
 RETRIED = [(3.0, False), (9.0, True)]
 
 
-def told(world: World, form: str, **sequences) -> tuple[list[dict], object]:
+def build(world: World, form: str, **sequences) -> tuple[list[dict], object]:
     options = CurationSettings(sequences={"forms": (form,), **sequences})
     rows, report = build_sequences(world.write(), options)
     return records(rows), report
 
 
-def test_the_easy_form_has_the_accepted_pictures(world):
-    world.story("s", RETRIED, GOOD, caption="look")
-    (row,), _ = told(world, "easy")
-    picture = "<image><img_token></image>"
+def test_easy_form_has_the_accepted_images(world):
+    world.add("s", RETRIED, GOOD, caption="look")
+    (row,), _ = build(world, "easy")
+    image = "<image><img_token></image>"
     assert row["messages"] == [
         {"role": "user", "content": "Tell s"},
         {
             "role": "assistant",
             "content": "<gthink>why s</gthink>"
-            f"<plan>draw s 1</plan>{picture}<info>look</info>"
-            f"<plan>draw s 2</plan>{picture}<info>look</info>",
+            f"<plan>draw s 1</plan>{image}<info>look</info>"
+            f"<plan>draw s 2</plan>{image}<info>look</info>",
         },
     ]
     assert row["images"] == [a.image for a in world.rows["attempts"] if a.accepted]
 
 
-def test_the_reflection_form_has_every_attempt_with_its_verdict(world):
-    world.story("s", RETRIED)
-    (row,), _ = told(world, "reflection")
-    picture = "<image><img_token></image>"
+def test_reflection_form_has_every_attempt_with_its_verdict(world):
+    world.add("s", RETRIED)
+    (row,), _ = build(world, "reflection")
+    image = "<image><img_token></image>"
     assert row["messages"][1]["content"] == (
-        f"<gthink>why s</gthink><plan>draw s 1</plan>{picture}"
+        f"<gthink>why s</gthink><plan>draw s 1</plan>{image}"
         '<critic><think>looks wrong</think>{"success": false, "refine_prompt": "try 1.1"}</critic>'
-        f'{picture}<critic><think>looks right</think>{{"success": true, "refine_prompt": ""}}'
+        f'{image}<critic><think>looks right</think>{{"success": true, "refine_prompt": ""}}'
         "</critic>"
     )
     assert row["images"] == [a.image for a in world.rows["attempts"]]
 
 
-def test_every_tag_is_closed_and_every_image_has_its_place(world):
-    world.story("s", RETRIED, TEXT_ONLY, GOOD, input_images=2, text="From <image> on")
-    world.story("hostile", GOOD, caption="</info><plan><image>")
+def test_every_tag_is_closed_and_every_image_has_a_placeholder(world):
+    world.add("s", RETRIED, TEXT_ONLY, GOOD, input_images=2, text="From <image> on")
+    world.add("hostile", GOOD, caption="</info><plan><image>")
     for form in ("easy", "reflection"):
-        rows, _ = told(world, form)
+        rows, _ = build(world, form)
         for row in rows:
             text = "".join(message["content"] for message in row["messages"])
             assert text.count("<image>") == len(row["images"])
@@ -57,40 +57,40 @@ def test_every_tag_is_closed_and_every_image_has_its_place(world):
                 assert len(re.findall(f"<{tag}>", text)) == len(re.findall(f"</{tag}>", text))
 
 
-def test_text_only_steps_and_plans_without_captions_are_kept(world):
-    world.story("s", GOOD, TEXT_ONLY)
-    (row,), _ = told(world, "easy")
-    story = row["messages"][1]["content"]
-    assert story.endswith("<plan>draw s 1</plan><image><img_token></image><info>words 2</info>")
+def test_text_only_steps_are_written_as_text(world):
+    world.add("s", GOOD, TEXT_ONLY)
+    (row,), _ = build(world, "easy")
+    sequence = row["messages"][1]["content"]
+    assert sequence.endswith("<plan>draw s 1</plan><image><img_token></image><info>words 2</info>")
 
 
-def test_only_whole_stories_of_train_prompts_are_told(world):
-    world.story("good", GOOD)
-    world.story("heldout", GOOD, split="heldout")
-    world.story("stopped", GOOD, status="stopped")
-    world.story("hole", GOOD, GOOD, chosen="none")
-    world.story("words", TEXT_ONLY)
-    world.story("worn", [(4, False)], status="exhausted")
-    rows, report = told(world, "easy")
+def test_only_complete_trajectories_of_train_prompts_are_used(world):
+    world.add("good", GOOD)
+    world.add("heldout", GOOD, split="heldout")
+    world.add("stopped", GOOD, status="stopped")
+    world.add("gap", GOOD, GOOD, chosen="none")
+    world.add("text", TEXT_ONLY)
+    world.add("exhausted", [(4, False)], status="exhausted")
+    rows, report = build(world, "easy")
     assert [row["prompt_id"] for row in rows] == ["good"]
     assert report.rows == {"easy": 1}
-    assert report.left_out == {
+    assert report.dropped == {
         "exhausted": 1,
         "heldout": 1,
         "missing_picture": 1,
         "stopped": 1,
         "text_only": 1,
     }
-    rows, _ = told(world, "easy", exhausted=True)
-    assert [row["prompt_id"] for row in rows] == ["good", "worn"]
+    rows, _ = build(world, "easy", exhausted=True)
+    assert [row["prompt_id"] for row in rows] == ["exhausted", "good"]
 
 
-def test_nothing_is_shown_after_the_chosen_picture(world):
-    world.story("s", [(8, False), (4, False)], status="exhausted")
+def test_attempts_after_the_chosen_one_are_left_out(world):
+    world.add("s", [(8, False), (4, False)], status="exhausted")
     first, last = world.rows["attempts"]
     world.rows["attempts"] = [
         first.model_copy(update={"chosen": True}),
         last.model_copy(update={"chosen": False}),
     ]
-    (row,), _ = told(world, "reflection", exhausted=True)
+    (row,), _ = build(world, "reflection", exhausted=True)
     assert row["images"] == [first.image]

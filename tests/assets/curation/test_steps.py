@@ -1,4 +1,4 @@
-"""Filter, truncation and split, checked by hand on small chains."""
+"""Filter, truncation and split on small chains, computed by hand."""
 
 import pytest
 
@@ -12,11 +12,11 @@ from tests.assets.curation.curated_world import TEXT_ONLY, World, records
 
 def chain(*scores: float) -> list[tuple[float, bool]]:
     """A chain whose last attempt is accepted."""
-    return [(score, place == len(scores) - 1) for place, score in enumerate(scores)]
+    return [(score, index == len(scores) - 1) for index, score in enumerate(scores)]
 
 
 def step_of(world: World, *scores: float, **settings) -> dict:
-    world.story("s", chain(*scores))
+    world.add("s", chain(*scores))
     table, _ = build_steps(world.write(), CurationSettings(**settings))
     return records(table)[0]
 
@@ -38,18 +38,18 @@ def step_of(world: World, *scores: float, **settings) -> dict:
         ((4, 5), None),
     ],
 )
-def test_which_chains_are_kept(world, scores, reason):
+def test_chains_are_dropped_by_the_rules(world, scores, reason):
     step = step_of(world, *scores)
     assert (step["kept"], step["drop_reason"]) == (reason is None, reason)
 
 
-def test_rules_are_named_ordered_and_may_be_left_out(world):
+def test_rules_apply_in_the_order_of_the_settings(world):
     only = FilterSettings(rules=("persistent_low_quality", "negative_trend"))
     step = step_of(world, 4, 3, 1, filter=only)
     assert step["drop_reason"] == "persistent_low_quality"
 
 
-def test_no_rules_keep_everything(world):
+def test_without_rules_every_chain_is_retained(world):
     assert step_of(world, 4, 3, 1, filter=FilterSettings(rules=()))["kept"]
 
 
@@ -66,7 +66,7 @@ def test_a_single_attempt_has_no_variance(world):
 
 
 def test_a_chain_with_an_unscored_attempt_is_dropped(world):
-    world.story("s", chain(5, 6, 9))
+    world.add("s", chain(5, 6, 9))
     home = world.write()
     scores: list[Row] = world.rows["scores"]
     home.lake.write(SCORES, scores[:2], "toy-0000")
@@ -77,7 +77,7 @@ def test_a_chain_with_an_unscored_attempt_is_dropped(world):
 
 def test_theta_is_chosen_for_two_sft_steps_to_one_rl_step(world):
     for number, rise in enumerate([0, 1, 2, 3, 4, 5]):
-        world.story(f"s{number}", chain(9 - rise, 9))
+        world.add(f"s{number}", chain(9 - rise, 9))
     table, report = build_steps(world.write(), CurationSettings())
     splits = {row["prompt_id"]: row["split"] for row in records(table)}
     assert splits == dict.fromkeys(("s0", "s1", "s2", "s3"), "sft") | {"s4": "rl", "s5": "rl"}
@@ -85,16 +85,16 @@ def test_theta_is_chosen_for_two_sft_steps_to_one_rl_step(world):
     assert theta_of(table, CurationSettings().split) == 2.25
 
 
-def test_theta_can_be_a_number(world):
+def test_theta_can_be_set(world):
     for number, rise in enumerate([0, 1, 2]):
-        world.story(f"s{number}", chain(9 - rise, 9))
+        world.add(f"s{number}", chain(9 - rise, 9))
     _, report = build_steps(world.write(), CurationSettings(split={"theta": 0.5}))
     assert (report.sft, report.rl) == (2, 1)
 
 
-def test_a_prompt_goes_to_one_side_whole(world):
-    world.story("calm", chain(9), chain(9), TEXT_ONLY, chain(8, 9))
-    world.story("wild", chain(9), chain(1, 9), chain(1, 9))
+def test_all_steps_of_a_prompt_go_to_the_same_split(world):
+    world.add("calm", chain(9), chain(9), TEXT_ONLY, chain(8, 9))
+    world.add("wild", chain(9), chain(1, 9), chain(1, 9))
     table, _ = build_steps(world.write(), CurationSettings(split={"theta": 2}))
     assert {(row["prompt_id"], row["split"]) for row in records(table)} == {
         ("calm", "sft"),
@@ -102,18 +102,18 @@ def test_a_prompt_goes_to_one_side_whole(world):
     }
 
 
-def test_strays_may_be_left_out_instead(world):
-    world.story("wild", chain(9), chain(1, 9), chain(1, 9))
+def test_steps_across_theta_can_be_left_out_instead(world):
+    world.add("wild", chain(9), chain(1, 9), chain(1, 9))
     settings = CurationSettings(split={"theta": 2, "off_side": "leave_out"})
     table, report = build_steps(world.write(), settings)
     assert [row["split"] for row in records(table)] == [None, "rl", "rl"]
-    assert report.left_out == 1
+    assert report.unassigned == 1
 
 
-def test_held_out_prompts_go_nowhere_and_do_not_move_theta(world):
-    world.story("train", chain(9))
-    world.story("heldout", chain(1, 9), split="heldout")
-    world.story("unseen", chain(1, 9), split="heldout_category")
+def test_held_out_prompts_have_no_split_and_do_not_change_theta(world):
+    world.add("train", chain(9))
+    world.add("heldout", chain(1, 9), split="heldout")
+    world.add("unseen", chain(1, 9), split="heldout_category")
     table, report = build_steps(world.write(), CurationSettings())
     assert [(r["prompt_id"], r["kept"], r["split"]) for r in records(table)] == [
         ("heldout", True, None),
@@ -124,11 +124,11 @@ def test_held_out_prompts_go_nowhere_and_do_not_move_theta(world):
     assert sum(report.prompt_variance.counts) == 1
 
 
-def test_the_report_counts_what_happened(world):
-    world.story("a", chain(9), chain(3, 9), chain(1))
-    world.story("b", chain(9, 3))
+def test_report_counts_steps_by_outcome(world):
+    world.add("a", chain(9), chain(3, 9), chain(1))
+    world.add("b", chain(9, 3))
     _, report = build_steps(world.write(), CurationSettings())
-    assert (report.steps, report.kept) == (4, 2)
+    assert (report.steps, report.retained) == (4, 2)
     assert report.dropped == {"negative_trend": 1, "persistent_low_quality": 1}
     assert [(s.iteration, s.attempts, s.mean) for s in report.scores] == [(0, 4, 5.5), (1, 2, 6.0)]
     assert sum(report.variance.counts) == 2

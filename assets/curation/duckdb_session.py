@@ -1,0 +1,122 @@
+"""A DuckDB connection over the lake's views, with a memory limit, and helpers for its results.
+
+Aggregations run inside DuckDB. Results too large for memory are computed for one group of shards
+after the other, as Arrow batches in a fixed order, so that content hashes do not depend on threads.
+"""
+
+import secrets
+import tempfile
+from collections.abc import Callable, Iterator
+from functools import wraps
+from itertools import chain
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+
+from schemas import Table
+from warehouse import Home, connect
+
+_MEMORY_LIMIT = "1500MB"
+_GROUP_ROWS = 100_000
+
+
+def duckdb_session(home: Home) -> duckdb.DuckDBPyConnection:
+    """An in-memory database with a view per table; it spills to the system's temporary folder."""
+    connection = connect(home, read_only=False, requests=False)
+    connection.execute("SET enable_progress_bar = false")
+    connection.execute(f"SET memory_limit = '{_MEMORY_LIMIT}'")
+    # DuckDB creates this folder when it spills, and removes it when it closes.
+    spill = Path(tempfile.gettempdir(), f"interleave-duckdb-{secrets.token_hex(6)}")
+    connection.execute(f"SET temp_directory = '{spill}'")
+    return connection
+
+
+def add_text_function(
+    connection: duckdb.DuckDBPyConnection,
+    name: str,
+    function: Callable[..., str],
+    *arguments: str,
+) -> None:
+    """Make a Python function of one row callable from SQL; it runs on Arrow batches.
+
+    Args:
+        arguments: SQL types. With a NULL among its arguments the result is NULL.
+    """
+
+    @wraps(function)  # DuckDB counts the parameters
+    def of_batch(*columns: pa.ChunkedArray) -> pa.Array:
+        rows = zip(*(column.to_pylist() for column in columns), strict=True)
+        return pa.array([None if None in row else function(*row) for row in rows], pa.string())
+
+    connection.create_function(
+        name, of_batch, list(arguments), "VARCHAR", type="arrow", side_effects=False
+    )
+
+
+def shard_groups(
+    connection: duckdb.DuckDBPyConnection, table: str, rows: int = _GROUP_ROWS
+) -> list[list[str]]:
+    """Shards of a table in order, in groups of about `rows` rows."""
+    counts = connection.execute(
+        f"SELECT shard, count(*) FROM {table} GROUP BY shard ORDER BY shard"
+    ).fetchall()
+    groups: list[list[str]] = []
+    filled = rows
+    for shard, count in counts:
+        if filled >= rows:
+            groups.append([])
+            filled = 0
+        groups[-1].append(shard)
+        filled += count
+    return groups
+
+
+def shard_in(shards: list[str], column: str = "shard") -> str:
+    """A condition that lets DuckDB skip the files of all other shards."""
+    quoted = ", ".join("'" + shard.replace("'", "''") + "'" for shard in shards)
+    return f"{column} IN ({quoted})"
+
+
+def query_table(connection: duckdb.DuckDBPyConnection, sql: str) -> pa.Table:
+    """The complete result of a query."""
+    return pa.table(connection.sql(sql))
+
+
+def query_counts(connection: duckdb.DuckDBPyConnection, sql: str) -> dict[str, int]:
+    """The result of a query with the columns name and count."""
+    return {str(name): int(count) for name, count in connection.execute(sql).fetchall()}
+
+
+def count_rows(connection: duckdb.DuckDBPyConnection, table: str) -> int:
+    return query_counts(connection, f"SELECT 'rows', count(*) FROM {table}")["rows"]
+
+
+def count_reasons(connection: duckdb.DuckDBPyConnection, table: str) -> dict[str, int]:
+    """Rows of a table by its column `reason`, without nulls."""
+    rows = f"FROM {table} WHERE reason IS NOT NULL"
+    return query_counts(connection, f"SELECT reason, count(*) {rows} GROUP BY 1 ORDER BY 1")
+
+
+def query_batches(
+    connection: duckdb.DuckDBPyConnection, sql: str, rows: int
+) -> Iterator[pa.RecordBatch]:
+    """The result of a query, `rows` at a time."""
+    return iter(connection.sql(sql).to_arrow_reader(rows))
+
+
+def stream_groups(
+    table: Table,
+    connection: duckdb.DuckDBPyConnection,
+    groups: list[list[str]],
+    rows_of: Callable[[duckdb.DuckDBPyConnection, list[str]], pa.Table],
+) -> pa.RecordBatchReader:
+    """Rows of `table`, computed group by group while the reader is read."""
+    batches = chain.from_iterable(
+        _in_schema(rows_of(connection, shards), table.arrow_schema) for shards in groups
+    )
+    return pa.RecordBatchReader.from_batches(table.arrow_schema, batches)
+
+
+def _in_schema(rows: pa.Table, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    yield from rows.select(schema.names).cast(schema).to_batches()
