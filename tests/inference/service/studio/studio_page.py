@@ -6,9 +6,9 @@ from contextlib import contextmanager
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from tests.helpers.browser import CHROMIUM, PATIENCE, chromium
+from tests.helpers.browser import CHROMIUM, TIMEOUT_SECONDS, chromium
 
-expect.set_options(timeout=PATIENCE * 1000)
+expect.set_options(timeout=TIMEOUT_SECONDS * 1000)
 
 BROWSER = [
     pytest.mark.browser,
