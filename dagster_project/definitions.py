@@ -6,11 +6,10 @@ import dagster as dg
 
 from assets.checkpoints import assets as checkpoints
 from assets.checkpoints import checks as checkpoints_checks
-from assets.checkpoints import promotion_assets as promotion
+from assets.checkpoints import promotion
 from assets.core.foundry import FoundryResource
 from assets.curation import assets as curation
 from assets.curation import checks as curation_checks
-from assets.evaluation import ablation
 from assets.evaluation import assets as evaluation
 from assets.evaluation import checks as evaluation_checks
 from assets.generations import assets as generations
@@ -30,7 +29,6 @@ ASSETS = [
         curation,
         checkpoints,
         evaluation,
-        ablation,
         promotion,
         generations,
     )

@@ -54,7 +54,7 @@ def retrain_when_grown(
         new = new_rows(foundry, steps)
         if new < foundry.training.retrain_after_rows:
             reasons.append(f"{job.name}: {new} new rows")
-        elif any(recipe.data and recipe.data.behind for recipe in steps):
+        elif any(recipe.data and recipe.data.outdated for recipe in steps):
             reasons.append(f"{job.name}: waits for `exports`")
         else:
             version = "-".join(recipe.version for recipe in steps)

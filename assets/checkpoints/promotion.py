@@ -1,9 +1,9 @@
-"""Whether a new checkpoint may take the place of the one in use: it must not be surely worse.
+"""Promotion: whether a newly trained checkpoint replaces the one in use.
 
 Both systems, the newest planner and critic and the promoted ones, are compared item by item on the
-held-out set. A checkpoint is rejected when, for a metric of its role, even the upper end of the
-interval of the difference is below zero. An agent that falls short of what the profile asks for at
-least (`training.promote_at_least`) stays a candidate, also as the first of its name.
+pack's held-out benchmark. A checkpoint is rejected when, for a metric of its role, even the upper
+end of the difference's interval is below zero. It stays a candidate when it falls short of
+`training.promote_at_least`, or when a metric of its role is missing.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,34 +11,42 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Literal
 
-from schemas.training import EvaluationRow
+import dagster as dg
+
+from schemas.training import EVALUATIONS, EvaluationRow
 from training.registry import CheckpointRegistry
 
-from ..evaluation.bootstrap import Interval, paired_difference
+from ..core.foundry import FoundryResource
+from ..core.metadata import table_metadata
+from ..core.node import node
+from ..evaluation.items import benchmark_name
+from ..evaluation.summary import Interval, paired_difference
+from ..evaluation.variants import CRITIC_RL, PLANNER, PROMOTED
+from . import recipes
+from .recipes import Recipe
 
-BENCHMARK = "sketchbook-heldout"
-CANDIDATE, PROMOTED = "full_rl", "promoted"  # variants
+CANDIDATE = "full_rl"  # the variant of the newest checkpoints
+CHECK = "not_worse_than_promoted"
 METRICS = {
-    "planner_sft_checkpoint": ("plan_valid", "plan_correct", "final_success"),
-    "critic_rl_checkpoint": (
+    PLANNER: ("plan_valid", "plan_correct", "final_success"),
+    CRITIC_RL: (
         "verdict_accuracy_true",
         "verdict_accuracy_false",
         "step_reward",
         "final_success",
     ),
 }
-Outcome = Literal["promoted", "kept", "rejected"]
 # metric -> item -> value
 Values = Mapping[str, Mapping[str, float]]
 
 
 @dataclass(frozen=True)
-class Decision:
-    """What is to become of a version, and the differences (new minus old) it rests on."""
+class PromotionDecision:
+    """What happens to a version, why, and the differences (new minus promoted) by metric."""
 
     name: str
     version: str
-    outcome: Outcome
+    outcome: Literal["promoted", "kept", "rejected"]
     why: str
     differences: dict[str, Interval] = field(default_factory=dict)
 
@@ -50,46 +58,51 @@ def decide(
     rejected: bool,
     ours: Values,
     theirs: Values,
-    least: Mapping[str, float],
-) -> Decision:
-    """Whether a version is put in use.
+    minimum: Mapping[str, float],
+) -> PromotionDecision:
+    """Whether a version is promoted, kept as it is, or rejected.
 
     Args:
         in_use: the promoted version, if there is one.
-        rejected: it was rejected or rolled back before, which only a person undoes.
+        rejected: it was rejected or rolled back before, which only `interleave promote` undoes.
         ours: values of the system that the version is part of.
         theirs: values of the promoted system on the same items; empty where it is the same one.
-        least: metric -> the mean that is asked for at least.
+        minimum: metric -> required mean.
     """
+
+    def kept(why: str, gaps: dict[str, Interval] | None = None) -> PromotionDecision:
+        return PromotionDecision(name, version, "kept", why, gaps or {})
+
+    metrics = METRICS[name]
     if version == in_use:
-        return Decision(name, version, "kept", "in use already")
+        return kept("in use already")
     if rejected:
-        return Decision(name, version, "kept", "rejected before; `interleave promote` overrules")
-    if lacking := _shortfalls(METRICS[name], ours, least):
-        return Decision(name, version, "kept", f"not good enough yet: {', '.join(lacking)}")
+        return kept("rejected before; `interleave promote` overrules")
+    if missing := [metric for metric in metrics if not ours.get(metric)]:
+        return kept(f"not evaluated: no values of {', '.join(missing)}")
+    if shortfalls := _shortfalls(metrics, ours, minimum):
+        return kept(f"not good enough yet: {', '.join(shortfalls)}")
     if in_use is None:
-        return Decision(name, version, "promoted", "the first of its name")
-    gaps = differences(METRICS[name], ours, theirs)
-    worse = [f"{metric} {gap}" for metric, gap in gaps.items() if gap.high < 0]
-    if worse:
+        return PromotionDecision(name, version, "promoted", "the first of its name")
+    gaps = _differences(metrics, ours, theirs)
+    if worse := [f"{metric} {gap}" for metric, gap in gaps.items() if gap.high < 0]:
         why = f"worse than {in_use}: {', '.join(worse)}"
-        return Decision(name, version, "rejected", why, gaps)
-    if not gaps:
-        return Decision(name, version, "kept", f"nothing to compare it with {in_use} by")
-    return Decision(name, version, "promoted", f"not worse than {in_use}", gaps)
+        return PromotionDecision(name, version, "rejected", why, gaps)
+    if missing := [metric for metric in metrics if metric not in gaps]:
+        return kept(f"cannot be compared with {in_use}: no values of {', '.join(missing)}", gaps)
+    return PromotionDecision(name, version, "promoted", f"not worse than {in_use}", gaps)
 
 
-def _shortfalls(metrics: Sequence[str], ours: Values, least: Mapping[str, float]) -> list[str]:
-    """What is below what is asked for, in words."""
-    means = {metric: fmean(ours[metric].values()) for metric in metrics if ours.get(metric)}
+def _shortfalls(metrics: Sequence[str], values: Values, minimum: Mapping[str, float]) -> list[str]:
+    means = {metric: fmean(values[metric].values()) for metric in metrics}
     return [
-        f"{metric} {mean:.2f}, at least {least[metric]:g} is asked for"
+        f"{metric} {mean:.2f}, required is {minimum[metric]:g}"
         for metric, mean in means.items()
-        if mean < least.get(metric, 0.0)
+        if mean < minimum.get(metric, 0.0)
     ]
 
 
-def differences(metrics: Sequence[str], ours: Values, theirs: Values) -> dict[str, Interval]:
+def _differences(metrics: Sequence[str], ours: Values, theirs: Values) -> dict[str, Interval]:
     """Mean difference per metric over the items that both systems have a value of."""
     return {
         metric: paired_difference(ours[metric], theirs[metric])
@@ -99,20 +112,99 @@ def differences(metrics: Sequence[str], ours: Values, theirs: Values) -> dict[st
 
 
 def values_of(
-    rows: Sequence[EvaluationRow], variant: str, checkpoint: str
+    rows: Sequence[EvaluationRow], benchmark: str, variant: str, checkpoint: str
 ) -> dict[str, dict[str, float]]:
-    """A variant's values on the held-out set, as far as they are those of a `name@version`."""
+    """A variant's values on a benchmark, of rows whose planner or critic is `name@version`."""
     values: dict[str, dict[str, float]] = {}
     for row in rows:
-        played = row.planner.endswith(checkpoint) or row.critic.endswith(checkpoint)
-        if played and (row.benchmark, row.variant) == (BENCHMARK, variant):
+        is_agent = row.planner.endswith(checkpoint) or row.critic.endswith(checkpoint)
+        if is_agent and (row.benchmark, row.variant) == (benchmark, variant):
             values.setdefault(row.metric, {})[row.item_id] = row.value
     return values
 
 
-def carry_out(registry: CheckpointRegistry, decision: Decision) -> None:
-    """Write a decision into the registry."""
+def _statuses(foundry: FoundryResource) -> list[str | None]:
+    """Name, version and status of every checkpoint that can be promoted."""
+    rows = CheckpointRegistry(foundry.home).rows()
+    return [f"{row.name} {row.version} {row.status}" for row in rows if row.name in METRICS]
+
+
+PROMOTION = node(
+    name="promotion",
+    group="checkpoints",
+    description="The newest planner and critic are promoted if they are good enough, and not "
+    "significantly worse than those in use.",
+    deps=("evaluation", "planner_sft_checkpoint", "critic_rl_checkpoint"),
+    sections=("training",),
+    kinds=frozenset({"python"}),
+    output_hashes=_statuses,
+)
+
+
+@dg.asset(
+    **PROMOTION.asset_args(),
+    check_specs=[
+        dg.AssetCheckSpec(
+            CHECK,
+            asset=PROMOTION.name,
+            blocking=True,
+            description="No version is significantly worse than the one in use on held-out items",
+        )
+    ],
+)
+def promotion(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg.MaterializeResult:
+    registry = CheckpointRegistry(foundry.home)
+    newest = (recipes.planner_sft(foundry), recipes.critic_rl(foundry))
+    decisions = [_decide(foundry, registry, recipe) for recipe in newest]
+    for decision in decisions:
+        _apply(registry, decision)
+        context.log.info(f"{decision.name} {decision.version}: {decision.outcome}, {decision.why}")
+    metadata = {"decisions": table_metadata([_cells(decision) for decision in decisions])}
+    result = PROMOTION.describe(context, foundry, {}, metadata)
+    return result._replace(check_results=[_check(decisions)])
+
+
+def _decide(
+    foundry: FoundryResource, registry: CheckpointRegistry, recipe: Recipe
+) -> PromotionDecision:
+    rows, name = foundry.rows(EVALUATIONS), recipe.name
+    benchmark = benchmark_name(foundry.settings.pack, "heldout")
+    in_use = registry.promoted(name)
+    theirs = values_of(rows, benchmark, PROMOTED, f"{name}@{in_use.version}") if in_use else {}
+    return decide(
+        name,
+        recipe.version,
+        in_use.version if in_use else None,
+        registry.find(name, recipe.version).status == "rejected",
+        values_of(rows, benchmark, CANDIDATE, f"{name}@{recipe.version}"),
+        theirs,
+        foundry.training.promote_at_least,
+    )
+
+
+def _apply(registry: CheckpointRegistry, decision: PromotionDecision) -> None:
     if decision.outcome == "promoted":
         registry.promote(decision.name, decision.version, decision.why)
     if decision.outcome == "rejected":
         registry.reject(decision.name, decision.version, decision.why)
+
+
+def _cells(decision: PromotionDecision) -> dict[str, str]:
+    gaps = ", ".join(f"{metric} {gap}" for metric, gap in decision.differences.items())
+    return {
+        "checkpoint": decision.name,
+        "version": decision.version,
+        "outcome": decision.outcome,
+        "why": decision.why,
+        "differences": gaps or "-",
+    }
+
+
+def _check(decisions: Sequence[PromotionDecision]) -> dg.AssetCheckResult:
+    worse = [decision for decision in decisions if decision.outcome == "rejected"]
+    return dg.AssetCheckResult(
+        passed=not worse,
+        check_name=CHECK,
+        metadata={"rejected": table_metadata([_cells(each) for each in worse])} if worse else {},
+        description="; ".join(f"{d.name} {d.version} is {d.why}" for d in worse) or None,
+    )

@@ -1,7 +1,8 @@
-"""Making the checkpoint of a recipe: trained once, resumed where it was left, never made twice."""
+"""Checkpoints of recipes: trained once, resumed after a kill, never trained twice."""
 
 import hashlib
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -9,66 +10,65 @@ import dagster as dg
 import orjson
 
 from inference.agent_prompts.templates import version_of
+from inference.backends.checkpoint.manifest import Manifest
 from schemas import FoundryError
 from schemas.training import CheckpointRow
-from training.launch import TrainerJob, launcher_of
-from training.registry import CheckpointRegistry, is_complete
+from training.launch.jobs import TrainerJob
+from training.launch.launcher import create_launcher
+from training.registry import CheckpointRegistry, is_complete_folder
 
 from ..core.foundry import FoundryResource
 from ..core.progress import progress_factory
-from .card import model_card
-from .publish import Package, Record, now, publish, record_of
+from .publish import CheckpointPackage, TrainingRecord, model_card, publish, read_record
 from .recipes import Recipe
 
 
 @dataclass(frozen=True)
-class EnsuredCheckpoint:
-    """A checkpoint that is there. `fresh` is False when it was there already."""
+class StoredCheckpoint:
+    """A registered checkpoint and its folder."""
 
     row: CheckpointRow
     folder: Path
-    record: Record
-    fresh: bool
+    record: TrainingRecord
 
 
 async def ensure_checkpoint(
     context: dg.AssetExecutionContext, foundry: FoundryResource, recipe: Recipe
-) -> EnsuredCheckpoint:
-    """The checkpoint of a recipe; trained now unless it is there.
+) -> StoredCheckpoint:
+    """The checkpoint of a recipe; trained now unless it exists.
 
-    A killed training is taken up again where it was, in the same folder.
+    A killed training is resumed in the same folder.
 
     Raises:
-        FoundryError: parent or data are not there, or training failed (with the path of its log).
+        FoundryError: parent or data are missing, or training failed (with the path of its log).
     """
     registry = CheckpointRegistry(foundry.home)
     folder = registry.folder(recipe.name, recipe.version)
-    fresh = not is_complete(folder)
-    if fresh:
-        publish(folder, await _package(context, foundry, recipe))
+    if is_complete_folder(folder):
+        context.log.info(f"{recipe.name} {recipe.version} exists already: {folder}")
     else:
-        context.log.info(f"{recipe.name} {recipe.version} is there already: {folder}")
-    record = record_of(folder)
-    row = registry.register(_row(recipe, folder, record))
-    return EnsuredCheckpoint(row, folder, record, fresh)
+        publish(folder, await _train(context, foundry, recipe))
+    record = read_record(folder)
+    return StoredCheckpoint(registry.register(_row(recipe, folder, record)), folder, record)
 
 
-async def _package(
+async def _train(
     context: dg.AssetExecutionContext, foundry: FoundryResource, recipe: Recipe
-) -> Package:
-    about = _about(foundry, recipe)
+) -> CheckpointPackage:
+    manifest = _manifest(foundry, recipe)
     if recipe.job is None:
-        assert recipe.ready is not None
-        record = _record(recipe, _digest(about), {}, [])
-        return Package(recipe.ready(), about, model_card(recipe, record), record, owned=False)
-    job = _job(foundry, recipe)
-    launcher = launcher_of(foundry.training.launcher)
+        assert recipe.weights is not None
+        record = _record(recipe, _digest(manifest.model_dump(exclude_unset=True)), {}, [])
+        card = model_card(recipe, record)
+        return CheckpointPackage(recipe.weights(), manifest, card, record, owned=False)
+    job = _trainer_job(foundry, recipe)
+    launcher = create_launcher(foundry.training.launcher)
     outcome = await launcher.run(context, job, progress_factory()(recipe.name))
     record = _record(recipe, _digest(job.payload), outcome.metrics, outcome.curves)
-    return Package(outcome.model, about, model_card(recipe, record), record)
+    return CheckpointPackage(outcome.model, manifest, model_card(recipe, record), record)
 
 
-def _job(foundry: FoundryResource, recipe: Recipe) -> TrainerJob:
+def _trainer_job(foundry: FoundryResource, recipe: Recipe) -> TrainerJob:
     assert recipe.job is not None
     if recipe.data:
         recipe.data.require()
@@ -79,32 +79,31 @@ def _job(foundry: FoundryResource, recipe: Recipe) -> TrainerJob:
 def _parent_folder(foundry: FoundryResource, recipe: Recipe) -> Path | None:
     if recipe.parent is None:
         return None
-    registry, name, version = (
-        CheckpointRegistry(foundry.home),
-        recipe.parent.name,
-        recipe.parent.version,
-    )
-    if not registry.whole(name, version):
+    registry, parent = CheckpointRegistry(foundry.home), recipe.parent
+    if not registry.is_complete(parent.name, parent.version):
         raise FoundryError(
-            f"{recipe.name} starts from {name} {version}, which is not there: materialize {name}"
+            f"{recipe.name} starts from {parent.name} {parent.version}, which does not exist: "
+            f"materialize {parent.name}"
         )
-    return registry.folder(name, version)
+    return registry.folder(parent.name, parent.version)
 
 
-def _record(recipe: Recipe, config: str, metrics: dict[str, float], curves: list[Any]) -> Record:
+def _record(
+    recipe: Recipe, config_hash: str, metrics: dict[str, float], curves: list[Any]
+) -> TrainingRecord:
     parent, data = recipe.parent, recipe.data
-    return Record(
+    return TrainingRecord(
         parent=f"{parent.name}/{parent.version}" if parent else None,
         dataset_version=data.version if data else None,
         dataset_rows=data.rows if data else 0,
-        config_hash=config,
+        config_hash=config_hash,
         metrics=metrics,
         curves=curves,
-        created_at=now(),
+        created_at=datetime.now(UTC),
     )
 
 
-def _row(recipe: Recipe, folder: Path, record: Record) -> CheckpointRow:
+def _row(recipe: Recipe, folder: Path, record: TrainingRecord) -> CheckpointRow:
     metrics = {**record.metrics, "dataset_rows": record.dataset_rows}
     return CheckpointRow(
         name=recipe.name,
@@ -119,23 +118,22 @@ def _row(recipe: Recipe, folder: Path, record: Record) -> CheckpointRow:
     )
 
 
-def _about(foundry: FoundryResource, recipe: Recipe) -> dict[str, Any]:
-    """`interleave.json`: how the model wants to be asked."""
+def _manifest(foundry: FoundryResource, recipe: Recipe) -> Manifest:
     curation, answers = foundry.settings.curation, foundry.training.answers
-    return {
-        "name": recipe.name,
-        "version": recipe.version,
-        "role": recipe.role,
-        "agent_prompts": {
+    return Manifest(
+        name=recipe.name,
+        version=recipe.version,
+        role=recipe.role,
+        agent_prompts={
             "critic": version_of(curation.critic.agent_prompt),
             "planner_text": version_of(curation.planner.text_prompt),
             "planner_interleaved": version_of(curation.planner.interleaved_prompt),
         },
-        "image_max_pixels": answers.image_max_pixels,
-        "max_new_tokens": {"planner": answers.planner_tokens, "critic": answers.critic_tokens},
-    }
+        image_max_pixels=answers.image_max_pixels,
+        max_new_tokens={"planner": answers.planner_tokens, "critic": answers.critic_tokens},
+    )
 
 
-def _digest(facts: object) -> str:
-    packed = orjson.dumps(facts, option=orjson.OPT_SORT_KEYS, default=str)
+def _digest(content: object) -> str:
+    packed = orjson.dumps(content, option=orjson.OPT_SORT_KEYS, default=str)
     return hashlib.sha256(packed).hexdigest()[:12]

@@ -1,6 +1,6 @@
-"""From rules to blocking Dagster checks: one multi-check per asset, each rule with its rows.
+"""Blocking Dagster checks from rules: one multi-check per asset, each rule with its violations.
 
-A check of a sharded asset looks at the shard of its run; without one, at the whole table.
+A check of a partitioned asset reads the partition of its run; outside one, the whole table.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -8,21 +8,30 @@ from functools import partial
 
 import dagster as dg
 
-from . import integrity
 from .foundry import FoundryResource
-from .node import Node, sample
+from .integrity import Violations, dangling_references, duplicate_keys
+from .metadata import table_metadata
+from .node import Node
 
-Rule = Callable[[FoundryResource, str | None], integrity.Broken]
+Rule = Callable[[FoundryResource, str | None], Violations]
 
 
 def blocking_checks(
     node: Node, rules: Mapping[str, tuple[str, Rule]] | None = None
 ) -> dg.AssetChecksDefinition:
-    """Key and reference checks of a node's tables, and its own rules (name -> why, rule)."""
-    every = {**_schema_rules(node), **(rules or {})}
+    """Key and reference checks of a node's tables, and its own rules.
+
+    Args:
+        rules: name -> (description, rule).
+    """
+    all_rules: dict[str, tuple[str, Rule]] = {
+        "keys_unique": ("Every key occurs once", partial(_duplicates, node)),
+        "references_hold": ("Every row that a row refers to exists", partial(_dangling, node)),
+        **(rules or {}),
+    }
     specs = [
-        dg.AssetCheckSpec(name, asset=node.name, blocking=True, description=why)
-        for name, (why, _) in every.items()
+        dg.AssetCheckSpec(name, asset=node.name, blocking=True, description=description)
+        for name, (description, _) in all_rules.items()
     ]
 
     # `can_subset`: a single check can be executed again from the UI.
@@ -30,59 +39,42 @@ def blocking_checks(
     def checks(
         context: dg.AssetCheckExecutionContext, foundry: FoundryResource
     ) -> Iterator[dg.AssetCheckResult]:
-        shard = _shard(context) if node.partitioned else None
-        chosen = {key.name for key in context.selected_asset_check_keys}
-        for name, (_, rule) in every.items():
-            if name in chosen:
-                yield _result(node, name, rule(foundry, shard))
+        # `partition_key` of a check's context raises in an unpartitioned run; the tag does not.
+        partition = context.run.tags.get("dagster/partition") if node.is_partitioned else None
+        selected = {key.name for key in context.selected_asset_check_keys}
+        for name, (_, rule) in all_rules.items():
+            if name in selected:
+                yield _result(node, name, rule(foundry, partition))
 
     return checks
 
 
-def schema_broken(
-    node: Node, foundry: FoundryResource, shard: str | None = None
-) -> integrity.Broken:
-    """Rows of a node's tables that break keys or references."""
+def schema_violations(node: Node, foundry: FoundryResource, shard: str | None = None) -> Violations:
+    """Rows of a node's tables with duplicate keys or dangling references."""
     return _duplicates(node, foundry, shard) + _dangling(node, foundry, shard)
 
 
-def _schema_rules(node: Node) -> dict[str, tuple[str, Rule]]:
-    return {
-        "keys_unique": ("Every key occurs once", partial(_duplicates, node)),
-        "references_hold": ("Every row that a row refers to exists", partial(_dangling, node)),
-    }
-
-
-def _duplicates(node: Node, foundry: FoundryResource, shard: str | None) -> integrity.Broken:
-    broken: integrity.Broken = []
+def _duplicates(node: Node, foundry: FoundryResource, shard: str | None) -> Violations:
+    violations: Violations = []
     for table in node.tables:
-        data = foundry.home.lake.read(table, _partitions(shard), columns=list(table.key))
-        broken += integrity.duplicate_keys(table, data)
-    return broken
+        data = foundry.home.lake.read(table, [shard] if shard else None, columns=list(table.key))
+        violations += duplicate_keys(table, data)
+    return violations
 
 
-def _dangling(node: Node, foundry: FoundryResource, shard: str | None) -> integrity.Broken:
-    broken: integrity.Broken = []
+def _dangling(node: Node, foundry: FoundryResource, shard: str | None) -> Violations:
+    violations: Violations = []
+    lake = foundry.home.lake
     for table in node.tables:
         columns = {c for reference in table.references for c in reference.columns}
         if columns:
-            lake = foundry.home.lake
-            data = lake.read(table, _partitions(shard), columns=sorted(columns))
-            broken += integrity.dangling_references(table, data, lake, shard)
-    return broken
+            data = lake.read(table, [shard] if shard else None, columns=sorted(columns))
+            violations += dangling_references(table, data, lake, shard)
+    return violations
 
 
-def _partitions(shard: str | None) -> list[str] | None:
-    return None if shard is None else [shard]
-
-
-def _shard(context: dg.AssetCheckExecutionContext) -> str | None:
-    # `partition_key` of a check's context raises in an unpartitioned run; the run's tag does not.
-    return context.run.tags.get("dagster/partition")
-
-
-def _result(node: Node, name: str, broken: integrity.Broken) -> dg.AssetCheckResult:
-    metadata = {"broken": sample(broken)} if broken else {}
+def _result(node: Node, name: str, violations: Violations) -> dg.AssetCheckResult:
+    metadata = {"broken": table_metadata(violations)} if violations else {}
     return dg.AssetCheckResult(
-        passed=not broken, asset_key=node.name, check_name=name, metadata=metadata
+        passed=not violations, asset_key=node.name, check_name=name, metadata=metadata
     )

@@ -1,14 +1,22 @@
-"""Pictures of numbers for asset metadata, in the style of `plotting.py`.
-
-Inputs are plain numbers, so any asset can draw.
-"""
+"""Charts for asset metadata, as PNG bytes in the style of `plotting.py`."""
 
 import math
 from collections.abc import Mapping, Sequence
 from itertools import permutations
 from typing import TYPE_CHECKING
 
-from .plotting import ACCENT, BAD, GOOD, INK, OTHER, PALE, PAPER, drawing, headline, png_of
+from .plotting import (
+    ACCENT,
+    BAD,
+    GOOD,
+    INK,
+    OTHER,
+    PALE,
+    PAPER,
+    figure_png,
+    new_figure,
+    set_headline,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -35,24 +43,24 @@ CATEGORY_COLOURS = (
 
 
 def counts_by_category(counts: Mapping[str, Mapping[str, int]], what: str = "prompts") -> bytes:
-    """A bar a category, divided into its sub-categories.
+    """A bar per category, divided into its sub-categories.
 
     Args:
         counts: category -> sub-category -> count.
         what: what is counted, for title and axis.
     """
-    with drawing(_height(len(counts))) as (figure, axes):
+    with new_figure(_height(len(counts))) as (figure, axes):
         widest = max((sum(members.values()) for members in counts.values()), default=0)
         for row, members in enumerate(counts.values()):
             _divided_bar(axes, row, members, CATEGORY_COLOURS[row % len(CATEGORY_COLOURS)], widest)
-        _name_rows(axes, list(counts), room_right=0.4)
-        headline(figure, f"{what.capitalize()} by category and sub-category")
+        _name_rows(axes, list(counts), right_margin=0.4)
+        set_headline(figure, f"{what.capitalize()} by category and sub-category")
         axes.set_xlabel("in brackets: the sub-categories, and how many each has")
-        return png_of(figure)
+        return figure_png(figure)
 
 
 def status_counts(counts: Mapping[str, int], what: str = "trajectories") -> bytes:
-    """A bar a status; known statuses have their own colour.
+    """A bar per status; known statuses have their own colour.
 
     Args:
         counts: status -> count.
@@ -61,14 +69,14 @@ def status_counts(counts: Mapping[str, int], what: str = "trajectories") -> byte
     return _named_bars(counts, colours, f"{what.capitalize()} by status", what)
 
 
-def kept_and_dropped(kept: int, dropped: Mapping[str, int]) -> bytes:
-    """Steps that the filter kept, and those each of its rules dropped.
+def filter_counts(passed: int, dropped: Mapping[str, int]) -> bytes:
+    """Steps that passed the filter, and those that each of its rules dropped.
 
     Args:
         dropped: name of the rule -> steps.
     """
     by_size = dict(sorted(dropped.items(), key=lambda item: -item[1]))
-    bars = {"kept": kept, **{reason.replace("_", " "): n for reason, n in by_size.items()}}
+    bars = {"kept": passed, **{reason.replace("_", " "): n for reason, n in by_size.items()}}
     return _named_bars(bars, [GOOD, *[BAD] * len(by_size)], "Steps kept, and dropped why", "steps")
 
 
@@ -82,18 +90,18 @@ def variance_histogram(
 
     Args:
         edges: bin borders, one more than `counts`.
-        theta: the dividing variance; None: nothing was divided.
+        theta: the dividing variance; None: no division.
     """
-    with drawing(3.4) as (figure, axes):
+    with new_figure(3.4) as (figure, axes):
         axes.grid(axis="y")
         if theta is None:
             axes.stairs(counts, edges, fill=True, color=OTHER)
         else:
             _two_sided(axes, edges, counts, theta)
         _count_axis(axes, counts, what)
-        headline(figure, f"Variance of a {what.removesuffix('s')}'s scores")
+        set_headline(figure, f"Variance of a {what.removesuffix('s')}'s scores")
         axes.set_xlabel("variance of the overall scores of the iterations")
-        return png_of(figure)
+        return figure_png(figure)
 
 
 def balance_by_iteration(rows: Sequence[Mapping[str, int]]) -> bytes:
@@ -102,13 +110,13 @@ def balance_by_iteration(rows: Sequence[Mapping[str, int]]) -> bytes:
     Args:
         rows: `iteration`, `accepted_before`, `rejected_before`, `accepted_after`, `rejected_after`.
     """
-    with drawing(3.4, columns=2) as (figure, panels):
+    with new_figure(3.4, columns=2) as (figure, panels):
         for axes, when in zip(panels, ("before", "after"), strict=True):
             _verdict_bars(axes, rows, when)
             axes.set_title(f"Verdicts {when} balancing")
         panels[0].set_ylabel("samples")
         panels[0].legend(loc="upper right")
-        return png_of(figure)
+        return figure_png(figure)
 
 
 def score_by_iteration(rows: Sequence[Mapping[str, float]]) -> bytes:
@@ -117,8 +125,8 @@ def score_by_iteration(rows: Sequence[Mapping[str, float]]) -> bytes:
     Args:
         rows: `iteration`, `attempts`, `mean`, `lower_quartile`, `median`, `upper_quartile`.
     """
-    with drawing(4.2, rows=2, heights=(2.6, 1)) as (figure, (scores, attempts)):
-        headline(figure, "Overall score by iteration")
+    with new_figure(4.2, rows=2, heights=(2.6, 1)) as (figure, (scores, attempts)):
+        set_headline(figure, "Overall score by iteration")
         _score_lines(scores, rows)
         bars = attempts.bar(_column(rows, "iteration"), _column(rows, "attempts"), 0.55)
         for bar in bars:
@@ -127,88 +135,88 @@ def score_by_iteration(rows: Sequence[Mapping[str, float]]) -> bytes:
         attempts.margins(y=0.35)
         attempts.set(xlabel="iteration", ylabel="attempts")
         attempts.set_yticks([])
-        return png_of(figure)
+        return figure_png(figure)
 
 
 def agreement_map(
     names: Sequence[str], correlations: Mapping[tuple[str, str], float | None]
 ) -> bytes:
-    """A square for every two scorers, the greener the more they agree.
+    """A matrix of rank correlations between scorers, greener for better agreement.
 
     Args:
-        correlations: two names -> their rank correlation; None: it is not known.
+        correlations: two names -> their rank correlation, -1 to 1; None: unknown.
     """
     from matplotlib.colors import LinearSegmentedColormap
 
     known = {frozenset(pair): value for pair, value in correlations.items()}
-    pairs = [[known.get(frozenset((row, column))) for column in names] for row in names]
+    matrix = [[known.get(frozenset((row, column))) for column in names] for row in names]
     colours = LinearSegmentedColormap.from_list("agreement", [BAD, PAPER, GOOD])
-    with drawing(1.6 + 0.7 * len(names)) as (figure, axes):
-        squares = [[math.nan if value is None else value for value in row] for row in pairs]
-        axes.imshow(squares, cmap=colours, vmin=-1, vmax=1)
+    with new_figure(1.6 + 0.7 * len(names)) as (figure, axes):
+        cells = [[math.nan if value is None else value for value in row] for row in matrix]
+        axes.imshow(cells, cmap=colours, vmin=-1, vmax=1)
         for row, column in permutations(range(len(names)), 2):
-            value = pairs[row][column]
-            words = "unknown" if value is None else f"{value:.2f}"
-            axes.text(column, row, words, ha="center", va="center")
+            value = matrix[row][column]
+            label = "unknown" if value is None else f"{value:.2f}"
+            axes.text(column, row, label, ha="center", va="center")
         axes.set_xticks(range(len(names)), names)
         axes.set_yticks(range(len(names)), names)
         axes.tick_params(length=0)
-        axes.set_xlabel("1: the same order; 0: nothing in common; -1: the reverse")
-        headline(figure, "Rank correlation of the scorers' overall scores")
-        return png_of(figure)
+        axes.set_xlabel("1: same order; 0: uncorrelated; -1: reverse order")
+        set_headline(figure, "Rank correlation of the scorers' overall scores")
+        return figure_png(figure)
 
 
 def _divided_bar(
     axes: "Axes", row: int, members: Mapping[str, int], colour: str, widest: int
 ) -> None:
-    left = 0
+    total = 0
     for count in members.values():
-        axes.barh(row, count, 0.7, left, color=colour, edgecolor=PAPER, linewidth=0.9)
-        left += count
+        axes.barh(row, count, 0.7, total, color=colour, edgecolor=PAPER, linewidth=0.9)
+        total += count
     low, high = min(members.values(), default=0), max(members.values(), default=0)
     each = f"{low:,}" if low == high else f"{low:,} to {high:,}"
-    note = f"{left:,}  ({len(members)} of {each})"
-    axes.text(left + widest * 0.012, row, note, va="center", fontsize=9)
+    note = f"{total:,}  ({len(members)} of {each})"
+    axes.text(total + widest * 0.012, row, note, va="center", fontsize=9)
 
 
 def _named_bars(counts: Mapping[str, int], colours: Sequence[str], title: str, what: str) -> bytes:
     total = sum(counts.values()) or 1
-    with drawing(_height(len(counts))) as (figure, axes):
+    with new_figure(_height(len(counts))) as (figure, axes):
         bars = axes.barh(range(len(counts)), list(counts.values()), 0.65, color=colours)
         labels = [f"{n:,}  ({n / total:.1%})" for n in counts.values()]
         axes.bar_label(bars, labels, padding=4, fontsize=9.5, color=INK)
-        _name_rows(axes, list(counts), room_right=0.16)
-        headline(figure, title)
+        _name_rows(axes, list(counts), right_margin=0.16)
+        set_headline(figure, title)
         axes.set_xlabel(what)
-        return png_of(figure)
+        return figure_png(figure)
 
 
-def _name_rows(axes: "Axes", names: Sequence[str], room_right: float) -> None:
+def _name_rows(axes: "Axes", names: Sequence[str], right_margin: float) -> None:
     axes.set_yticks(range(len(names)), [name.replace("_", " ") for name in names])
     axes.invert_yaxis()
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)
     axes.grid(axis="x")
-    axes.set_xlim(0, max(axes.get_xlim()[1] * (1 + room_right), 1))
+    axes.set_xlim(0, max(axes.get_xlim()[1] * (1 + right_margin), 1))
 
 
 def _two_sided(axes: "Axes", edges: Sequence[float], counts: Sequence[int], theta: float) -> None:
-    """The same histogram twice, each clipped to its side, so that a bin may lie on both."""
+    """The same histogram twice, each clipped to its side, so that θ may lie within a bin."""
     from matplotlib.patches import Rectangle
 
     top, far = max(counts, default=0) * 2 + 1, edges[-1] - edges[0] + 1
-    for left, label, colour in (
+    for start, label, colour in (
         (theta - far, "SFT (at most θ)", SFT),
         (theta, "RL (above θ)", RL),
     ):
         area = axes.stairs(counts, edges, fill=True, color=colour, label=label)
-        area.set_clip_path(Rectangle((left, 0), far, top, transform=axes.transData))
+        area.set_clip_path(Rectangle((start, 0), far, top, transform=axes.transData))
     axes.axvline(theta, color=INK, linestyle="--", linewidth=1.4, label=f"θ = {theta:.3g}")
     axes.legend(loc="upper right")
 
 
 def _count_axis(axes: "Axes", counts: Sequence[int], what: str) -> None:
-    """Logarithmic above ten where one bin would hide the others."""
+    """Logarithmic above 10 where one bin is far larger than the median one."""
     filled = sorted(count for count in counts if count)
     steep = bool(filled) and filled[-1] > 20 * filled[len(filled) // 2]
     if steep:

@@ -1,6 +1,6 @@
-"""What must hold of the lake, as plain functions from tables to the rows that break a rule.
+"""Rules about the lake's tables, as functions that return the rows that violate them.
 
-Each returns up to a few broken rows as dictionaries; no rows means that the rule holds.
+Each returns at most `MAX_ROWS` rows as dictionaries (damaged images: all); none: the rule holds.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,21 +13,21 @@ import pyarrow.compute as pc
 from schemas import TABLES, BadImageError, Table
 from warehouse import ImageStore, Lake
 
-Broken = list[dict[str, object]]
-SHOWN = 5
+Violations = list[dict[str, object]]
+MAX_ROWS = 5
 
 
-def duplicate_keys(table: Table, data: pa.Table) -> Broken:
-    """Keys that more than one row has."""
+def duplicate_keys(table: Table, data: pa.Table) -> Violations:
+    """Keys of more than one row."""
     key = ", ".join(table.key)
     return _rows(
         f"select {key}, count(*) as copies from data group by all having count(*) > 1", data=data
     )
 
 
-def dangling_references(table: Table, data: pa.Table, lake: Lake, shard: str | None) -> Broken:
-    """Rows that refer to a parent that is not there."""
-    broken: Broken = []
+def dangling_references(table: Table, data: pa.Table, lake: Lake, shard: str | None) -> Violations:
+    """References to rows that do not exist."""
+    violations: Violations = []
     for reference in table.references:
         parent = TABLES[reference.table]
         partitions = [shard] if shard and parent.sharded else None
@@ -42,60 +42,60 @@ def dangling_references(table: Table, data: pa.Table, lake: Lake, shard: str | N
             f"select distinct '{parent.name}' as missing_in, {columns} from data child "
             f"anti join parents parent on {match} where {present}"
         )
-        broken += _rows(query, data=data, parents=parents)
-    return broken
+        violations += _rows(query, data=data, parents=parents)
+    return violations
 
 
-def damaged_images(images: ImageStore, names: Iterable[str]) -> Broken:
-    """Pictures that are not in the store, or whose bytes do not hash to their name."""
-    broken: Broken = []
+def damaged_images(images: ImageStore, names: Iterable[str]) -> Violations:
+    """Images that are not in the store, or whose bytes do not hash to their name."""
+    violations: Violations = []
     for name in sorted(set(names)):
         try:
             images.get(name)
         except BadImageError as error:
-            broken.append({"image": name, "problem": str(error)})
-    return broken
+            violations.append({"image": name, "problem": str(error)})
+    return violations
 
 
-def missing_images(images: ImageStore, names: Iterable[str]) -> Broken:
-    """Pictures that are not in the store."""
+def missing_images(images: ImageStore, names: Iterable[str]) -> Violations:
+    """Images that are not in the store."""
     missing = (name for name in sorted(set(names)) if not images.exists(name))
-    return [{"image": name} for name in islice(missing, SHOWN)]
+    return [{"image": name} for name in islice(missing, MAX_ROWS)]
 
 
-def names_in(data: pa.Table) -> Iterator[str]:
-    """All strings of string and list-of-string columns, nulls left out."""
+def distinct_strings(data: pa.Table) -> Iterator[str]:
+    """Strings in string and list-of-string columns, without nulls; distinct per column."""
     for column in data.columns:
         flat = pc.list_flatten(column) if pa.types.is_list(column.type) else column
         yield from set(flat.drop_null().to_pylist())
 
 
-def mismatched_placeholders(data: pa.Table, images: str = "images") -> Broken:
-    """Rows whose messages hold another number of `<image>` than they have pictures.
+def mismatched_placeholders(data: pa.Table, images: str = "images") -> Violations:
+    """Rows whose messages have another number of `<image>` than the row has images.
 
     Args:
-        images: SQL for a row's list of pictures.
+        images: SQL expression of a row's list of images.
     """
     query = f"""
-        select row_id, pictures, placeholders from (
-            select row_id, len({images}) as pictures, list_sum(list_transform(
+        select row_id, image_count, placeholders from (
+            select row_id, len({images}) as image_count, list_sum(list_transform(
                 messages, lambda m: len(regexp_extract_all(m.content, '<image>')))) as placeholders
             from data)
-        where pictures != placeholders
+        where image_count != placeholders
     """
     return _rows(query, data=data)
 
 
 def unbalanced_verdicts(
     data: pa.Table, verdict: str, tolerance: float, one_sided: bool = False
-) -> Broken:
-    """Iterations whose share of True is further than `tolerance` from one half.
+) -> Violations:
+    """Iterations whose share of accepting verdicts differs from 1/2 by more than `tolerance`.
 
-    One row more of either verdict is always allowed: an odd number cannot be halved.
+    A difference of one row is always allowed: an odd number cannot be halved.
 
     Args:
-        verdict: SQL for a row's verdict.
-        one_sided: iterations that have only one kind of verdict are allowed, too.
+        verdict: SQL expression of a row's verdict.
+        one_sided: whether iterations with only one kind of verdict are allowed.
     """
     exempt = "share in (0, 1)" if one_sided else "false"
     query = f"""
@@ -107,8 +107,8 @@ def unbalanced_verdicts(
     return _rows(query, data=data)
 
 
-def leaking_prompts(prompts: pa.Table) -> Broken:
-    """Held-out templates, sub-categories or combinations of terms that training has seen."""
+def leaking_prompts(prompts: pa.Table) -> Violations:
+    """Held-out templates, sub-categories or term combinations that split `train` also has."""
     query = """
         with train as (select * from data where split = 'train')
         select pack, 'template' as what, template_id as which from data
@@ -123,13 +123,13 @@ def leaking_prompts(prompts: pa.Table) -> Broken:
     return _rows(f"select * from ({query})", data=prompts)
 
 
-def repeated_texts(prompts: pa.Table) -> Broken:
-    """Texts that two prompts of a pack share."""
+def repeated_texts(prompts: pa.Table) -> Violations:
+    """Texts of more than one prompt of a pack."""
     query = "select pack, text, count(*) as copies from data group by all having count(*) > 1"
     return _rows(query, data=prompts)
 
 
-def shared_prompts(sets: Sequence[tuple[str, pa.Table]]) -> Broken:
+def shared_prompts(sets: Sequence[tuple[str, pa.Table]]) -> Violations:
     """Prompts that occur in more than one of the named sets."""
     tables = {f"set_{i}": data.select(["prompt_id"]) for i, (_, data) in enumerate(sets)}
     union = " union all ".join(
@@ -143,8 +143,8 @@ def shared_prompts(sets: Sequence[tuple[str, pa.Table]]) -> Broken:
     return _rows(query, **tables)
 
 
-def _rows(query: str, **tables: pa.Table) -> Broken:
+def _rows(query: str, **tables: pa.Table) -> Violations:
     connection = duckdb.connect()
     for name, data in tables.items():
         connection.register(name, data)
-    return connection.sql(f"{query} order by all limit {SHOWN}").to_arrow_table().to_pylist()
+    return connection.sql(f"{query} order by all limit {MAX_ROWS}").to_arrow_table().to_pylist()

@@ -1,12 +1,11 @@
-"""What the assets of the lineage have in common, so that their functions say only what is special.
+"""Declarations of assets, from which Dagster's definitions, records and fingerprints follow.
 
 A `Node` names the tables an asset writes, what it depends on and the profile sections that steer
-it. From it follow Dagster's metadata (column schemas, lineage, kinds, pools), the record of a
-materialization, and its fingerprint: equal fingerprints mean there is nothing to do again.
+it. Equal fingerprints mean that the asset need not be materialized again.
 """
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
 from typing import Any
@@ -17,9 +16,11 @@ import orjson
 from schemas import Table
 
 from .foundry import SHARDS, FoundryResource
+from .metadata import column_schema
 from .profile import Profile
 
 OWNERS = ["team:interleave-foundry"]
+# Tags of a materialization; both are compared with those of earlier runs.
 FINGERPRINT = "interleave/fingerprint"
 DATA_VERSION_TAG = "dagster/data_version"
 # Aggregates wait for every shard of what they read, and for its blocking checks.
@@ -30,11 +31,11 @@ FOLLOW_UPSTREAM = (
 
 @dataclass(frozen=True)
 class Partitions:
-    """Partitions of an asset that are not shards of the told pack.
+    """Partitions of an asset that are not shards of the profile's pack.
 
     Args:
-        names: those that there should be, as things stand.
-        origin: what one of them is made from, beside code, settings and inputs.
+        names: the partitions that the current inputs make.
+        origin: what a partition's content follows from, as JSON data; part of its fingerprint.
     """
 
     definition: dg.DynamicPartitionsDefinition
@@ -42,7 +43,7 @@ class Partitions:
     origin: Callable[[FoundryResource, str], object]
 
     def register(self, foundry: FoundryResource, instance: dg.DagsterInstance) -> list[str]:
-        """Make Dagster know those that there should be; their names."""
+        """Add the current partitions to the instance; returns their names."""
         names = self.names(foundry)
         instance.add_dynamic_partitions(str(self.definition.name), names)
         return names
@@ -50,15 +51,17 @@ class Partitions:
 
 @dataclass(frozen=True)
 class Node:
-    """An asset of the lineage. `tables[0]` is its main table, of which rows are counted; a profile
-    may leave out others.
+    """An asset of the lineage: unpartitioned, `sharded`, or with `partitions` of its own.
 
-    `sections` are dotted paths into the profile; a profile that leaves one out (null) leaves out
-    the node; one that `may_be_empty` is made all the same, with nothing in it, so that what depends
-    on it can be made in the UI without a warning. `ledger` tables are shared with other assets;
-    `facts` are what its content follows from beside code, settings and inputs; `holds` tells what
-    it made where that is not whole tables. `optional` nodes are made when they are selected by
-    name. A node is `sharded`, or has `partitions` of its own, or neither.
+    Attributes:
+        tables: tables it writes; rows of the first are counted.
+        ledger: tables that it shares with other assets, each in partitions of its own.
+        sections: dotted paths into the profile. A profile without one of them (null) has no such
+            asset, unless it `may_be_empty`: then it is materialized without rows, so that what
+            depends on it can be materialized in the UI without a warning.
+        inputs: what its content follows from besides code, settings and dependencies.
+        output_hashes: hashes of what it stored, where that is not its tables' partitions.
+        optional: materialized only when selected by name.
     """
 
     name: str
@@ -73,28 +76,27 @@ class Node:
     kinds: frozenset[str] = frozenset({"python", "parquet"})
     code_version: str = "1"
     ledger: tuple[Table, ...] = ()
-    facts: Callable[[FoundryResource, dg.DagsterInstance], object] | None = None
-    holds: Callable[[FoundryResource], list[str | None]] | None = None
+    inputs: Callable[[FoundryResource, dg.DagsterInstance], object] | None = None
+    output_hashes: Callable[[FoundryResource], list[str | None]] | None = None
     optional: bool = False
     may_be_empty: bool = False
     partitions: Partitions | None = None
 
     @property
-    def partitioned(self) -> bool:
-        """Whether a run makes a part of it."""
+    def is_partitioned(self) -> bool:
         return self.sharded or self.partitions is not None
 
-    def lacking(self, profile: Profile) -> list[str]:
-        """The sections that steer the node and that a profile does not have."""
+    def missing_sections(self, profile: Profile) -> list[str]:
+        """Sections of the node that a profile leaves out."""
         settings = profile.model_dump(mode="json")
         return [section for section in self.sections if _setting(settings, section) is None]
 
     def in_profile(self, profile: Profile) -> bool:
         """Whether a profile has every section that steers the node."""
-        return not self.lacking(profile)
+        return not self.missing_sections(profile)
 
-    def can_be_made(self, profile: Profile) -> bool:
-        """Whether a profile makes it, be it empty."""
+    def is_enabled(self, profile: Profile) -> bool:
+        """Whether a profile materializes the node, be it without rows."""
         return self.may_be_empty or self.in_profile(profile)
 
     def asset_args(self) -> dict[str, Any]:
@@ -115,39 +117,40 @@ class Node:
         }
 
     def fingerprint(
-        self, foundry: FoundryResource, instance: dg.DagsterInstance, shard: str | None
+        self, foundry: FoundryResource, instance: dg.DagsterInstance, partition: str | None
     ) -> str:
-        """Hash of everything the asset's content follows from; fits a Dagster tag.
+        """Hash (32 hex digits) of code version, settings, dependencies and `inputs`.
 
-        What the profile leaves out is no input.
+        Dependencies that the profile leaves out do not count.
         """
         settings = foundry.settings.model_dump(mode="json")
-        inputs = [dep for dep in self.deps if NODES[dep].in_profile(foundry.settings)]
+        deps = [dep for dep in self.deps if NODES[dep].in_profile(foundry.settings)]
+        # Keys and order of nesting are hashed: they must match those of earlier materializations.
         origin = {
             "code": self.code_version,
             "settings": {section: _setting(settings, section) for section in self.sections},
-            "inputs": {dep: NODES[dep].content(foundry, shard) for dep in inputs},
-            "facts": self.facts(foundry, instance) if self.facts else None,
+            "inputs": {dep: NODES[dep].content(foundry, partition) for dep in deps},
+            "facts": self.inputs(foundry, instance) if self.inputs else None,
         }
-        if self.partitions and shard:
-            origin["partition"] = self.partitions.origin(foundry, shard)
+        if self.partitions and partition:
+            origin["partition"] = self.partitions.origin(foundry, partition)
         return _digest(origin)[:32]
 
-    def content(self, foundry: FoundryResource, shard: str | None) -> list[str | None]:
-        """Content hashes of the tables written, of one shard or of all partitions."""
-        if self.holds:
-            return self.holds(foundry)
+    def content(self, foundry: FoundryResource, partition: str | None) -> list[str | None]:
+        """Content hashes of what is stored, of one shard or of all partitions."""
+        if self.output_hashes:
+            return self.output_hashes(foundry)
         lake = foundry.home.lake
         hashes = (
-            lake.content_hash(table, partition)
+            lake.content_hash(table, name)
             for table in self.tables
-            for partition in ([shard] if table.sharded and shard else lake.partitions(table))
+            for name in ([partition] if table.sharded and partition else lake.partitions(table))
         )
-        return [found for found in hashes if found]
+        return [content_hash for content_hash in hashes if content_hash]
 
-    def data_version(self, foundry: FoundryResource, shard: str | None) -> str:
-        """Hash of what is stored for the asset now: another one when a file is lost or damaged."""
-        return _digest(self.content(foundry, shard))[:16]
+    def data_version(self, foundry: FoundryResource, partition: str | None) -> str:
+        """Hash of what is stored now; changes when a file is lost or damaged."""
+        return _digest(self.content(foundry, partition))[:16]
 
     def record(
         self,
@@ -160,11 +163,11 @@ class Node:
         """Write the tables and describe the materialization to Dagster.
 
         Args:
-            fingerprint: that of the beginning, where what it was made from may have changed since.
+            fingerprint: the one computed at the start, where inputs may change during the run.
         """
-        shard = context.partition_key if self.partitioned else None
+        partition = context.partition_key if self.is_partitioned else None
         rows = {
-            table.name: foundry.home.lake.write(table, data, self._partition(table, shard)).rows
+            table.name: foundry.home.lake.write(table, data, self._partition(table, partition)).rows
             for table, data in tables.items()
         }
         return self.describe(context, foundry, rows, metadata, fingerprint)
@@ -177,21 +180,21 @@ class Node:
         metadata: Mapping[str, Any],
         fingerprint: str | None = None,
     ) -> dg.MaterializeResult:
-        """The result of a materialization whose tables (name -> rows) are in the lake already."""
-        shard = context.partition_key if self.partitioned else None
+        """The result of a materialization whose tables (name -> rows) are already written."""
+        partition = context.partition_key if self.is_partitioned else None
         counts = {f"rows/{name}": count for name, count in rows.items()}
         if self.tables:
             counts["dagster/row_count"] = rows[self.tables[0].name]
+        fingerprint = fingerprint or self.fingerprint(foundry, context.instance, partition)
         return dg.MaterializeResult(
             metadata={**counts, **self._column_lineage(), **metadata},
-            data_version=dg.DataVersion(self.data_version(foundry, shard)),
-            tags={FINGERPRINT: fingerprint or self.fingerprint(foundry, context.instance, shard)},
+            data_version=dg.DataVersion(self.data_version(foundry, partition)),
+            tags={FINGERPRINT: fingerprint},
         )
 
-    def _partition(self, table: Table, shard: str | None) -> str:
-        """Ledger tables are written by several assets, so each has partitions of its own."""
-        partition = shard or "all"
-        return f"{self.name}-{partition}" if table in self.ledger else partition
+    def _partition(self, table: Table, partition: str | None) -> str:
+        name = partition or "all"
+        return f"{self.name}-{name}" if table in self.ledger else name
 
     def _partitions_def(self) -> dg.DynamicPartitionsDefinition | None:
         if self.partitions:
@@ -210,11 +213,12 @@ class Node:
         """A column comes from the upstream columns of the same name."""
         if not self.tables:
             return {}
+        upstream = {dep: NODES[dep].tables[0].columns for dep in self.deps if NODES[dep].tables}
         columns = {
             column: [
                 dg.TableColumnDep(dg.AssetKey(dep), column)
-                for dep in self.deps
-                if NODES[dep].tables and column in NODES[dep].tables[0].columns
+                for dep, dep_columns in upstream.items()
+                if column in dep_columns
             ]
             for column in self.tables[0].columns
         }
@@ -225,9 +229,9 @@ class Node:
 NODES: dict[str, Node] = {}
 
 
-def node(**facts: Any) -> Node:
+def node(**fields: Any) -> Node:
     """Declare a node and register it under its name."""
-    declared = Node(**facts)
+    declared = Node(**fields)
     NODES[declared.name] = declared
     return declared
 
@@ -238,43 +242,6 @@ def lineage() -> list[Node]:
     return [NODES[name] for name in order.static_order()]
 
 
-def column_schema(table: Table) -> dg.TableSchema:
-    """A table's columns, types and descriptions as Dagster shows them."""
-    return dg.TableSchema(
-        columns=[
-            dg.TableColumn(
-                name=column.name,
-                type=str(column.type),
-                description=table.columns[column.name].description,
-                constraints=dg.TableColumnConstraints(
-                    nullable=column.nullable, unique=table.key == (column.name,)
-                ),
-            )
-            for column in table.arrow_schema
-        ]
-    )
-
-
-def sample(rows: Sequence[Mapping[str, object]]) -> dg.MetadataValue:
-    """A handful of rows as a Markdown table."""
-    if not rows:
-        return dg.MetadataValue.md("*no rows*")
-    header = list(rows[0])
-    lines = [header, ["---"] * len(header), *([_cell(row[c]) for c in header] for row in rows)]
-    return dg.MetadataValue.md("\n".join(f"| {' | '.join(line)} |" for line in lines))
-
-
-def picture(png: bytes, alt: str) -> dg.MetadataValue:
-    """A picture inside the metadata, for the UI to show."""
-    from .plotting import as_markdown
-
-    return dg.MetadataValue.md(as_markdown(png, alt))
-
-
-def _cell(value: object) -> str:
-    return str(value).replace("|", "\\|").replace("\n", " ")
-
-
 def _setting(settings: Mapping[str, Any], section: str) -> Any:
     """A part of a profile by its dotted path; None when it, or what it is in, is left out."""
     value: Any = settings
@@ -283,5 +250,5 @@ def _setting(settings: Mapping[str, Any], section: str) -> Any:
     return value
 
 
-def _digest(facts: object) -> str:
-    return hashlib.sha256(orjson.dumps(facts, option=orjson.OPT_SORT_KEYS)).hexdigest()
+def _digest(content: object) -> str:
+    return hashlib.sha256(orjson.dumps(content, option=orjson.OPT_SORT_KEYS)).hexdigest()

@@ -1,7 +1,7 @@
 """The style of every plot: colours, axes, and PNG bytes small enough to embed in metadata.
 
-Dagster keeps metadata in its database and shows Markdown; `as_markdown` embeds a picture there.
-matplotlib is imported when the first figure is drawn.
+Dagster stores metadata in its database and renders Markdown; `markdown_image` embeds images there.
+matplotlib is imported when the first figure is made.
 """
 
 import base64
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 INK, PALE, PAPER = "#26324b", "#8a93a6", "#ffffff"
 GOOD, BAD, OTHER, ACCENT = "#2a9d8f", "#d9634c", "#4c78a8", "#e9a23b"
 
-_INCHES_WIDE, _DPI = 7.0, 144
+_WIDTH_INCHES, _DPI = 7.0, 144
 _STYLE = {
     "font.family": "DejaVu Sans",
     "font.size": 10.5,
@@ -44,15 +44,10 @@ _STYLE = {
 }
 
 
-def as_markdown(png: bytes, alt: str) -> str:
-    """A Markdown picture with its bytes inside, which Dagster's UI shows."""
-    words = " ".join(alt.replace("[", "(").replace("]", ")").split())
-    return f"![{words}]({data_url(png)})"
-
-
-def data_url(png: bytes) -> str:
-    """An address that is the picture itself."""
-    return f"data:image/png;base64,{base64.b64encode(png).decode()}"
+def markdown_image(png: bytes, alt: str) -> str:
+    """A Markdown image with its bytes as a data URL."""
+    alt = " ".join(alt.replace("[", "(").replace("]", ")").split())
+    return f"![{alt}](data:image/png;base64,{base64.b64encode(png).decode()})"
 
 
 def small_png(image: Image.Image, colours: int = 128) -> bytes:
@@ -63,16 +58,16 @@ def small_png(image: Image.Image, colours: int = 128) -> bytes:
     return buffer.getvalue()
 
 
-def headline(figure: "Figure", words: str) -> None:
-    """At the picture's left edge, where long titles have room."""
-    figure.suptitle(words, x=0.015, ha="left")
+def set_headline(figure: "Figure", text: str) -> None:
+    """A title at the figure's left edge, which leaves space for long ones."""
+    figure.suptitle(text, x=0.015, ha="left")
 
 
 @contextmanager
-def drawing(
+def new_figure(
     height: float, rows: int = 1, columns: int = 1, heights: Sequence[float] | None = None
 ) -> Iterator[tuple["Figure", Any]]:
-    """A figure of its own (no pyplot, so no shared state) and its axes, in our style.
+    """A new figure (without pyplot and its global state) in our style, `height` in inches.
 
     Yields the figure and its axes; an array of them when there is more than one.
     """
@@ -80,12 +75,13 @@ def drawing(
     from matplotlib.figure import Figure
 
     with matplotlib.rc_context(_STYLE):  # type: ignore[arg-type]
-        figure = Figure(figsize=(_INCHES_WIDE, height), dpi=_DPI, layout="constrained")
+        figure = Figure(figsize=(_WIDTH_INCHES, height), dpi=_DPI, layout="constrained")
         axes = figure.subplots(rows, columns, sharex=rows > 1, height_ratios=heights)
         yield figure, axes
 
 
-def png_of(figure: "Figure") -> bytes:
+def figure_png(figure: "Figure") -> bytes:
+    """The figure as a palette PNG."""
     raw = io.BytesIO()
     figure.savefig(raw, format="png", facecolor=PAPER)
     return small_png(Image.open(raw))

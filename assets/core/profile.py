@@ -1,10 +1,10 @@
-"""A profile: which backend plays which role, sizes, limits and every threshold, as data."""
+"""A profile: the backend of every role, sizes, limits, thresholds, and the cluster, as data."""
 
 from functools import cache
 from pathlib import Path
 from typing import Any, Self
 
-from pydantic import Field, PositiveInt, ValidationError, model_validator
+from pydantic import Field, PositiveFloat, PositiveInt, ValidationError, model_validator
 
 from inference.backends.factory import Backends
 from inference.loop import check_conditioning
@@ -12,7 +12,7 @@ from inference.roles import Roles
 from inference.service.settings import ServiceSettings
 from inference.settings import Limits, LoopSettings
 from schemas import FoundryError
-from schemas.yaml_config import load_document
+from schemas.yaml_config import ConfigModel, load_document
 from training.settings import TrainingSettings
 from warehouse import Home
 
@@ -20,29 +20,63 @@ from ..curation.settings import CurationSettings
 from ..evaluation.settings import EvaluationSettings
 from ..generations.settings import GenerationsSettings
 from ..prompts.settings import BankSettings, PromptsSettings
-from .cluster import ClusterSettings
 
 FOLDER = Path(__file__).parents[2] / "profiles"
 
 
+class RaySettings(ConfigModel):
+    """Runs of the UI, its backfills and schedules as jobs of a Ray cluster."""
+
+    address: str = Field(description="Ray's job server, such as http://head:8265")
+    cpus: PositiveFloat = Field(1, description="CPUs of a node that a run takes")
+    gpus: float = Field(0, ge=0, description="GPUs of a node that a run takes")
+    resumes: int = Field(3, ge=0, description="How often a run is resumed after its node died")
+
+
+class PostgresSettings(ConfigModel):
+    """A database that all machines reach."""
+
+    host: str = Field(description="Host name")
+    port: PositiveInt = Field(5432, description="Port")
+    user: str = Field("dagster", description="User name")
+    database: str = Field("dagster", description="Database name")
+    password: str | None = Field(
+        None, description="Environment variable that holds the password; null: no password"
+    )
+
+
+class ClusterSettings(ConfigModel):
+    """Dagster over more than one machine.
+
+    Every node needs this package at the same path, and the same secrets in its environment.
+    """
+
+    ray: RaySettings | None = Field(None, description="null: runs stay on this machine")
+    postgres: PostgresSettings | None = Field(
+        None, description="Database of Dagster's history; null: files in the home"
+    )
+    runs: PositiveInt = Field(16, description="Runs (shards) executed at the same time")
+
+
 class Profile(Backends):
-    """Everything that a run of the lineage depends on, beside the code."""
+    """Everything that a run of the lineage depends on, besides the code."""
 
     name: str = Field(description="Name shown in tables and logs")
     description: str = Field(description="What it is for, in one line")
-    pack: str = Field(description="Pack (name or folder) whose prompts are told as stories")
+    pack: str = Field(description="Pack (name or folder) whose prompts become trajectories")
     banks: dict[str, PositiveInt] = Field(
         default_factory=dict,
-        description="Packs generated beside it: name -> number of shards",
+        description="Packs whose prompts are only generated: name -> number of shards",
     )
-    sizes: dict[str, PositiveInt] = Field(description="Shards of the told pack for each --size")
+    sizes: dict[str, PositiveInt] = Field(description="Shards of the pack for each --size")
     size_changes: dict[str, dict[str, Any]] = Field(
         default_factory=dict,
         description="What is set otherwise at a size: size -> sections with their changed keys",
     )
     bank: BankSettings = Field(default_factory=BankSettings, description="How prompts are made")
     prompts: PromptsSettings = Field(
-        default_factory=PromptsSettings, description="What prompts are made of beside the packs"
+        default_factory=PromptsSettings,
+        description="Sources of prompts besides the packs",
     )
     loop: LoopSettings = Field(default_factory=LoopSettings, description="The planner-critic loop")
     limits: Limits = Field(default_factory=Limits, description="Concurrency, timeouts, retries")
@@ -56,30 +90,34 @@ class Profile(Backends):
         None, description="How checkpoints are trained; null: the lineage ends with the data sets"
     )
     generations: GenerationsSettings | None = Field(
-        None, description="Requests that the asset generations answers; null: none"
+        None, description="Requests of the asset generations; null: none"
     )
     service: ServiceSettings = Field(
         default_factory=ServiceSettings, description="`interleave serve`"
     )
     cluster: ClusterSettings | None = Field(
-        None, description="Dagster over several machines; null: this one"
+        None, description="Dagster over several machines; null: on this one"
     )
 
     def build(self, home: Home) -> Roles:
-        """See `Backends`; a generator that cannot do what the loop asks for is refused, too."""
+        """The backends of all roles.
+
+        Raises:
+            FoundryError: a backend cannot be built, or the generator lacks what the loop needs.
+        """
         roles = super().build(home)
         check_conditioning(self.loop, roles.generator)
         return roles
 
     def shards(self, size: str) -> int:
-        """Shards of the told pack for a size.
+        """Shards of the pack for a size.
 
         Raises:
             FoundryError: the profile has no such size.
         """
         if size not in self.sizes:
             known = ", ".join(self.sizes)
-            raise FoundryError(f"profile {self.name} has no size '{size}'; there are: {known}")
+            raise FoundryError(f"profile {self.name} has no size '{size}'; its sizes: {known}")
         return self.sizes[size]
 
     def size_of(self, shards: int) -> str:
@@ -124,7 +162,8 @@ def load_profile(name: str) -> Profile:
     """A packaged profile by name, or any YAML file by path.
 
     Raises:
-        FoundryError: there is no such profile; DocumentError: it does not validate.
+        FoundryError: there is no such profile.
+        DocumentError: it does not validate.
     """
     path = Path(name) if name.endswith((".yaml", ".yml")) else FOLDER / f"{name}.yaml"
     if not path.is_file():

@@ -1,4 +1,4 @@
-"""Where an asset's progress goes: a terminal bar where there is one, else Dagster's log."""
+"""Progress of assets: to a terminal bar where one is registered, else to Dagster's log."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -14,7 +14,7 @@ _factory: ContextVar[ProgressFactory | None] = ContextVar("progress_factory", de
 
 
 class LogProgress:
-    """Writes `done/total` to a run's log, at most once every ten seconds and at the end."""
+    """Logs `done/total` at the end and at most once per `every_seconds` before."""
 
     def __init__(self, log: Callable[[str], None], label: str, every_seconds: float = 10.0) -> None:
         self._log, self._label, self._every = log, label, every_seconds
@@ -38,16 +38,16 @@ def reporting_to(factory: ProgressFactory) -> Iterator[None]:
 
 
 def progress_factory() -> ProgressFactory:
-    """Where progress goes in this process, beside Dagster's log; nowhere, if nobody asked."""
+    """The factory of `reporting_to`; without one, progress is discarded."""
     return _factory.get() or (lambda _label: NullProgress())
 
 
 def progress_of(context: dg.AssetExecutionContext) -> Progress:
-    """The progress listener of an asset's run, labelled with asset and shard."""
+    """The progress listener of an asset's run, labelled with asset and partition."""
     factory = _factory.get()
     return factory(_label(context)) if factory else LogProgress(context.log.info, _label(context))
 
 
 def _label(context: dg.AssetExecutionContext) -> str:
-    shard = f" {context.partition_key}" if context.has_partition_key else ""
-    return f"{context.asset_key.to_user_string()}{shard}"
+    partition = f" {context.partition_key}" if context.has_partition_key else ""
+    return f"{context.asset_key.to_user_string()}{partition}"

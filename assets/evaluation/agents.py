@@ -1,7 +1,7 @@
-"""Who plays a variant: checkpoints, the teachers, or nobody.
+"""The planner and critic of a variant: checkpoints, or none.
 
-A reference is `sketch` (the teacher), a checkpoint's name (the version that the profile makes of
-it; of names that are no asset, the newest), `name@version`, or a folder; None is nobody.
+A reference is a checkpoint's name (the version that the profile makes of it now) or
+`name@version`; None is no agent.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,47 +14,42 @@ from inference.backends.checkpoint.agents import (
     CheckpointPlanner,
 )
 from inference.roles import Critic, Plan, Planner, PlanRequest, PlanStep, Verdict
-from schemas import FoundryError
 from training.registry import CheckpointRegistry
 from warehouse import EncodedImage
 
 from ..core.foundry import FoundryResource
-
-TEACHER = "sketch"
 
 # Name of a checkpoint -> the version that a profile makes of it now.
 Versions = Mapping[str, Callable[[], str]]
 
 
 class PassthroughPlanner:
-    """No planner: the request's own words are the only prompt."""
+    """No planner: the request's own text is the only prompt."""
 
     backend, model = "none", "request-as-prompt"
 
     async def plan(self, request: PlanRequest) -> Plan:
-        """One step that draws the request."""
         return Plan((PlanStep(1, "The request", None, request.text),))
 
 
 class AcceptAllCritic:
-    """No critic: every picture is good enough."""
+    """No critic: every image is accepted."""
 
     backend, model = "none", "accepts-all"
 
     async def judge(
         self, before: EncodedImage | None, after: EncodedImage, instruction: str, prompt: str
     ) -> Verdict:
-        """True."""
         return Verdict(True, "", "")
 
 
 @dataclass(frozen=True)
 class AgentFactory:
-    """The agents of a lake and a profile; variants with one checkpoint share its loaded model."""
+    """Agents from a home's checkpoints; references to one checkpoint share its loaded model."""
 
     foundry: FoundryResource
-    versions: Versions = field(default_factory=dict)
-    _desks: dict[Path, BatchedCheckpoint] = field(default_factory=dict)
+    versions: Versions
+    _models: dict[Path, BatchedCheckpoint] = field(default_factory=dict)
 
     def planner(self, reference: str | None) -> Planner:
         """The planner that a reference names.
@@ -62,13 +57,7 @@ class AgentFactory:
         Raises:
             FoundryError: there is no such checkpoint, or it is incomplete.
         """
-        if reference is None:
-            return PassthroughPlanner()
-        if reference == TEACHER:
-            from inference.sketch_world.planner import SketchPlanner
-
-            return SketchPlanner()
-        return CheckpointPlanner(self._desk(reference))
+        return CheckpointPlanner(self._model(reference)) if reference else PassthroughPlanner()
 
     def critic(self, reference: str | None) -> Critic:
         """The critic that a reference names.
@@ -76,35 +65,14 @@ class AgentFactory:
         Raises:
             FoundryError: there is no such checkpoint, or it is incomplete.
         """
-        if reference is None:
-            return AcceptAllCritic()
-        if reference == TEACHER:
-            from inference.sketch_world.critic import SketchCritic
+        return CheckpointCritic(self._model(reference)) if reference else AcceptAllCritic()
 
-            return SketchCritic(self.foundry.settings.sketch)
-        return CheckpointCritic(self._desk(reference))
-
-    def _desk(self, reference: str) -> BatchedCheckpoint:
-        folder = self.folder(reference)
-        if folder not in self._desks:
-            self._desks[folder] = BatchedCheckpoint(folder, self.foundry.settings.checkpoint)
-        return self._desks[folder]
-
-    def folder(self, reference: str) -> Path:
-        """Where the checkpoint of a reference is.
-
-        Raises:
-            FoundryError: there is no such checkpoint.
-        """
-        if Path(reference).is_dir():
-            return Path(reference)
+    def _model(self, reference: str) -> BatchedCheckpoint:
         name, _, version = reference.partition("@")
-        checkpoints = CheckpointRegistry(self.foundry.home)
-        if not version and name in self.versions:
-            version = self.versions[name]()
-        if version:
-            checkpoints.find(name, version)
-            return checkpoints.folder(name, version)
-        if rows := checkpoints.rows(name):
-            return checkpoints.folder(name, rows[-1].version)
-        raise FoundryError(f"no checkpoint {name} yet; `interleave run --select {name}` makes one")
+        version = version or self.versions[name]()
+        registry = CheckpointRegistry(self.foundry.home)
+        registry.find(name, version)
+        folder = registry.folder(name, version)
+        if folder not in self._models:
+            self._models[folder] = BatchedCheckpoint(folder, self.foundry.settings.checkpoint)
+        return self._models[folder]

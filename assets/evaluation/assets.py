@@ -1,4 +1,7 @@
-"""Evaluation on held-out requests: is a plan right, a verdict, a picture at the end?"""
+"""The assets `evaluation` and `ablation`: variants of the system on held-out requests."""
+
+import asyncio
+from collections.abc import Iterator
 
 import dagster as dg
 
@@ -7,35 +10,54 @@ from schemas.training import EVALUATIONS
 from schemas.trajectories import MODEL_CALLS
 from training.registry import CheckpointRegistry
 
-from ..core.foundry import FoundryResource
+from ..checkpoints.recipes import Recipe
+from ..checkpoints.training import ensure_checkpoint
+from ..core.foundry import FoundryResource, run_async
+from ..core.metadata import image_metadata, table_metadata
 from ..core.node import node
 from ..core.progress import progress_of
+from .ablation_recipes import ABLATION_RECIPES, versions
 from .agents import AgentFactory
-from .extra_recipes import versions
-from .runner import compare, described, store
-from .variants import CRITIC_RL, CRITIC_SFT, PLANNER, PROMOTED, VARIANTS, Variant
+from .graders import grader_of
+from .paper import describe_order, side_by_side
+from .plots import beside_paper_plot
+from .runner import compare, comparison_metadata, store_comparison, stored_rows, summaries
+from .variants import BASE, CRITIC_RL, CRITIC_SFT, PLANNER, PROMOTED, VARIANTS, Variant
 
 
-def draws_and_grades(foundry: FoundryResource, _instance: dg.DagsterInstance) -> list[str]:
-    """Whose pictures and grades the numbers are of."""
-    return [qualified_name(foundry.roles.generator), qualified_name(foundry.roles.scorer)]
+def ablation_variants(foundry: FoundryResource) -> list[Variant]:
+    """Variants that the asset `evaluation` does not evaluate."""
+    evaluated = set(foundry.settings.evaluation.variants)
+    return [variant for name, variant in VARIANTS.items() if name not in evaluated]
 
 
-def _held(foundry: FoundryResource) -> list[str | None]:
-    """Content of the partitions that this asset wrote; the others are of the ablation."""
+def _evaluation_variants(foundry: FoundryResource) -> list[Variant]:
+    """Those of the settings, and the promoted system, which promotion compares new ones with."""
+    registry = CheckpointRegistry(foundry.home)
+    planner, critic = registry.promoted(PLANNER), registry.promoted(CRITIC_RL)
+    variants = [VARIANTS[name] for name in foundry.settings.evaluation.variants]
+    if planner and critic:
+        agents = f"{PLANNER}@{planner.version}", f"{CRITIC_RL}@{critic.version}"
+        variants.append(Variant(PROMOTED, *agents))
+    return variants
+
+
+def _generator_and_graders(foundry: FoundryResource, _instance: dg.DagsterInstance) -> list[str]:
+    """Who draws and grades: other models give other values, and so does a missing grader."""
+    roles = foundry.roles
+    names = [qualified_name(roles.generator), qualified_name(roles.scorer)]
+    return names if grader_of(foundry.settings) else [*names, "no grader"]
+
+
+def _evaluation_hashes(foundry: FoundryResource) -> list[str | None]:
+    """Of the partitions that `evaluation` wrote; the others are the ablation's."""
     names = [*foundry.settings.evaluation.variants, PROMOTED]
     return [foundry.home.lake.content_hash(EVALUATIONS, name) for name in names]
 
 
-def _variants(foundry: FoundryResource) -> list[Variant]:
-    """Those of the settings, and the system in use, which promotion compares new ones with."""
-    registry = CheckpointRegistry(foundry.home)
-    planner, critic = registry.promoted(PLANNER), registry.promoted(CRITIC_RL)
-    chosen = [VARIANTS[name] for name in foundry.settings.evaluation.variants]
-    if planner and critic:
-        versions = f"{PLANNER}@{planner.version}", f"{CRITIC_RL}@{critic.version}"
-        chosen.append(Variant(PROMOTED, *versions))
-    return chosen
+def _ablation_hashes(foundry: FoundryResource) -> list[str | None]:
+    lake = foundry.home.lake
+    return [lake.content_hash(EVALUATIONS, each.name) for each in ablation_variants(foundry)]
 
 
 EVALUATION = node(
@@ -47,15 +69,72 @@ EVALUATION = node(
     deps=("prompts", "plans", "trajectories", "scores", PLANNER, CRITIC_SFT, CRITIC_RL),
     sections=("evaluation", "training", "loop"),
     pool="gpu_train",
-    facts=draws_and_grades,
-    holds=_held,
+    inputs=_generator_and_graders,
+    output_hashes=_evaluation_hashes,
+)
+ABLATION = node(
+    name="ablation",
+    group="evaluation",
+    description="Every variant of the paper's table 5, with checkpoints of its own where it needs "
+    "them, compared with the paper's numbers. Takes long: materialized only when selected.",
+    tables=(EVALUATIONS,),
+    ledger=(MODEL_CALLS,),
+    deps=("evaluation", "exports", BASE, PLANNER, CRITIC_SFT, CRITIC_RL),
+    sections=("evaluation", "training", "curation", "loop"),
+    pool="gpu_train",
+    inputs=_generator_and_graders,
+    output_hashes=_ablation_hashes,
+    optional=True,
 )
 
 
 @dg.asset(**EVALUATION.asset_args())
 def evaluation(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg.MaterializeResult:
-    cast = AgentFactory(foundry, versions(foundry))
-    compared = compare(foundry, cast, _variants(foundry), progress_of(context))
-    written = store(foundry, compared)
-    metadata = described(foundry, compared, compared.all_rows)
-    return EVALUATION.describe(context, foundry, written, metadata)
+    agents = AgentFactory(foundry, versions(foundry))
+    variants = _evaluation_variants(foundry)
+    comparison = compare(foundry, agents, variants, progress_of(context))
+    row_counts = store_comparison(foundry, comparison)
+    metadata = comparison_metadata(foundry, comparison, comparison.all_rows)
+    return EVALUATION.describe(context, foundry, row_counts, metadata)
+
+
+@dg.asset(**ABLATION.asset_args())
+def ablation(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg.MaterializeResult:
+    variants = ablation_variants(foundry)
+    run_async(_train(context, foundry, list(_recipes(foundry, variants))))
+    agents = AgentFactory(foundry, versions(foundry))
+    comparison = compare(foundry, agents, variants, progress_of(context))
+    row_counts = store_comparison(foundry, comparison)
+    rows = comparison.all_rows + stored_rows(foundry, foundry.settings.evaluation.variants)
+    heldout = summaries(foundry, comparison, rows)[0]
+    metadata = {
+        "table_5": table_metadata(side_by_side(heldout)),
+        "order": dg.MetadataValue.md(describe_order(heldout)),
+        "plot": image_metadata(beside_paper_plot(heldout), "The ablation beside the paper's"),
+        **comparison_metadata(foundry, comparison, rows),
+    }
+    return ABLATION.describe(context, foundry, row_counts, metadata)
+
+
+def _recipes(foundry: FoundryResource, variants: list[Variant]) -> Iterator[Recipe]:
+    """Recipes of the variants' checkpoints that only the ablation needs, in table 5's order."""
+    references = {name for variant in variants for name in (variant.planner, variant.critic)}
+    return (
+        recipe_of(foundry) for name, recipe_of in ABLATION_RECIPES.items() if name in references
+    )
+
+
+async def _train(
+    context: dg.AssetExecutionContext, foundry: FoundryResource, recipes: list[Recipe]
+) -> None:
+    """Train the checkpoints; different roles concurrently where `training.side_by_side`."""
+    sequences: dict[str, list[Recipe]] = {}
+    for recipe in recipes:
+        key = recipe.role if foundry.training.side_by_side else "all"
+        sequences.setdefault(key, []).append(recipe)
+
+    async def train_in_turn(sequence: list[Recipe]) -> None:
+        for recipe in sequence:
+            await ensure_checkpoint(context, foundry, recipe)
+
+    await asyncio.gather(*map(train_in_turn, sequences.values()))

@@ -1,6 +1,6 @@
-"""Held-out items of a lake: requests to tell, and stored attempts whose true verdict is known."""
+"""Held-out items of a lake: requests to run, and stored attempts whose true verdict is known."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -26,10 +26,10 @@ class AttemptItem:
 
     Attributes:
         goal: the plan's prompt of its step.
-        rewritten: the prompt that made it; empty when it was the plan's own.
-        source, image: sha256 of the picture before (None: from scratch) and after.
-        grades: what it was scored, 0-10.
-        truth: the verdict it deserves.
+        rewritten: the prompt that made the image; empty when it was the plan's own.
+        source, image: sha256 of the image before (None: text-to-image) and after.
+        grades: its stored scores, 0-10.
+        truth: the correct verdict, by its scores.
     """
 
     item_id: str
@@ -49,7 +49,7 @@ class Benchmark:
     """Items of one held-out split."""
 
     name: str
-    stories: tuple[PromptRow, ...]
+    requests: tuple[PromptRow, ...]
     attempts: tuple[AttemptItem, ...]
 
 
@@ -58,13 +58,13 @@ def benchmark_name(pack: str, split: Split) -> str:
     return f"{pack}-{split.replace('_', '-')}"
 
 
-def benchmarks(
+def load_benchmarks(
     home: Home, pack: str, settings: EvaluationSettings, accept_at_least: float
 ) -> list[Benchmark]:
     """The benchmarks of a lake, in the order of `HELD_OUT`.
 
     Args:
-        accept_at_least: overall score, and lowest grade of its quality, that deserves a "true".
+        accept_at_least: overall score, and quality grade, from which on "true" is correct.
     """
     return [_benchmark(home, pack, split, settings, accept_at_least) for split in HELD_OUT]
 
@@ -72,50 +72,50 @@ def benchmarks(
 def _benchmark(
     home: Home, pack: str, split: Split, settings: EvaluationSettings, accept_at_least: float
 ) -> Benchmark:
-    wanted: ItemSettings = getattr(settings, split)
+    limits: ItemSettings = getattr(settings, split)
     prompts = _prompts(home, pack, split)
-    stories = _some(prompts, wanted.stories, settings.seed, lambda row: row.prompt_id)
+    requests = _sample(prompts, limits.stories, settings.seed, lambda row: row.prompt_id)
     attempts = _attempts(home, {row.prompt_id for row in prompts}, accept_at_least)
-    judged = [
+    balanced = [
         item
         for truth in (True, False)
-        for item in _some(
+        for item in _sample(
             (a for a in attempts if a.truth is truth),
-            wanted.verdicts,
+            limits.verdicts,
             settings.seed,
             lambda item: item.item_id,
         )
     ]
-    return Benchmark(benchmark_name(pack, split), tuple(stories), tuple(judged))
+    return Benchmark(benchmark_name(pack, split), tuple(requests), tuple(balanced))
 
 
 def _prompts(home: Home, pack: str, split: Split) -> list[PromptRow]:
-    """Requests of the split whose shard was told."""
-    told = set(home.lake.partitions(TRAJECTORIES))
-    mine = (pc.field("pack") == pack) & (pc.field("split") == split)
-    records = home.lake.read(PROMPTS, sorted(told), where=mine).to_pylist()
+    """Requests of the split in shards that have trajectories."""
+    shards = sorted(home.lake.partitions(TRAJECTORIES))
+    where = (pc.field("pack") == pack) & (pc.field("split") == split)
+    records = home.lake.read(PROMPTS, shards, where=where).to_pylist()
     return [PromptRow.model_validate(record) for record in records]
 
 
 def _attempts(home: Home, prompt_ids: set[str], accept_at_least: float) -> list[AttemptItem]:
     lake = home.lake
-    of_ours = pc.field("prompt_id").isin(pa.array(sorted(prompt_ids), pa.string()))
-    plan_of = {
+    where = pc.field("prompt_id").isin(pa.array(sorted(prompt_ids), pa.string()))
+    plan_ids = {
         row["trajectory_id"]: row["plan_id"]
-        for row in lake.read(TRAJECTORIES, where=of_ours).to_pylist()
+        for row in lake.read(TRAJECTORIES, where=where).to_pylist()
     }
     goals = {
         (row["plan_id"], row["step_number"]): row["prompt"]
-        for row in lake.read(PLANS, where=of_ours).to_pylist()
+        for row in lake.read(PLANS, where=where).to_pylist()
     }
-    scores = {_key(row): row for row in lake.read(SCORES, where=of_ours).to_pylist()}
-    found = []
-    for row in lake.read(ATTEMPTS, where=of_ours).to_pylist():
-        goal = goals.get((plan_of.get(row["trajectory_id"]), row["step_number"]))
+    scores = {_key(row): row for row in lake.read(SCORES, where=where).to_pylist()}
+    items = []
+    for row in lake.read(ATTEMPTS, where=where).to_pylist():
+        goal = goals.get((plan_ids.get(row["trajectory_id"]), row["step_number"]))
         score = scores.get(_key(row))
         if goal and score:
-            found.append(_item(row, score, goal, accept_at_least))
-    return found
+            items.append(_item(row, score, goal, accept_at_least))
+    return items
 
 
 def _item(
@@ -140,6 +140,6 @@ def _key(row: dict[str, Any]) -> tuple[Any, ...]:
     return tuple(row[column] for column in _ATTEMPT)
 
 
-def _some(items: Iterable[T], count: int, seed: int, name: Any) -> list[T]:
-    """A sample that depends on nothing but the items' names: more items change little of it."""
-    return sorted(items, key=lambda item: stable_hash("evaluation", seed, name(item)))[:count]
+def _sample(items: Iterable[T], count: int, seed: int, key: Callable[[T], str]) -> list[T]:
+    """A seeded sample by the items' ids, so that it changes little when items are added."""
+    return sorted(items, key=lambda item: stable_hash("evaluation", seed, key(item)))[:count]

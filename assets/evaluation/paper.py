@@ -1,22 +1,21 @@
-"""Our ablation beside the paper's table 5: the same variants, another world.
+"""Our ablation compared with the paper's table 5: the same variants, other requests and models.
 
-The paper's numbers are UEval scores (0-100) of FLUX.2-klein-9B with Qwen3-VL-8B agents, of text
-and of pictures; ours are shares of final pictures that are right. Only the order can be compared.
+The paper's numbers are UEval scores (0-100) of FLUX.2-klein-9B with Qwen3-VL-8B agents, of texts
+and of images; ours are shares of final images that are right. Only the order can be compared.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations
 
-from .bootstrap import Interval
-from .summary import Summary
+from .summary import Interval, Summary
 
 MEASURE = "final_success"
 
 
 @dataclass(frozen=True)
 class PaperRow:
-    """A row of table 5: UEval's score of pictures, and its average with that of texts."""
+    """A row of table 5: UEval's image score, and its average with the text score."""
 
     title: str
     image: float
@@ -43,23 +42,20 @@ TABLE_5: dict[str, PaperRow] = {
 
 @dataclass(frozen=True)
 class Reversal:
-    """Two variants whose order is not the paper's.
-
-    `gap`: how much better, here, the one is that the paper puts below.
-    """
+    """Two variants in the opposite order of the paper's; `gap`: `above` minus `below`, here."""
 
     above: str
     below: str
     gap: Interval
 
     @property
-    def sure(self) -> bool:
-        """Whether the difference cannot be chance, as its interval goes."""
+    def significant(self) -> bool:
+        """Whether the interval of the difference excludes 0."""
         return self.gap.low > 0
 
     def __str__(self) -> str:
         ours, theirs = TABLE_5[self.above], TABLE_5[self.below]
-        noise = "" if self.sure else ": within the noise"
+        noise = "" if self.significant else ": within the noise"
         return (
             f"{self.above} is above {self.below} by {self.gap}{noise}; "
             f"the paper has {ours.image} and {theirs.image}"
@@ -67,26 +63,41 @@ class Reversal:
 
 
 def side_by_side(summary: Summary) -> list[dict[str, object]]:
-    """A row a variant: ours with its interval, and the paper's."""
+    """A row per variant: ours with its interval, and the paper's."""
     return [_row(summary, name) for name in TABLE_5 if name in summary.variants]
 
 
 def reversals(summary: Summary) -> list[Reversal]:
-    """Every pair of variants that stands the other way round than in the paper."""
-    return list(_reversals(summary))
+    """Every pair of variants whose order is the opposite of the paper's."""
+    found = []
+    for below, above in _ordered_pairs(summary):
+        gap = summary.difference(above, below, MEASURE)
+        if gap and gap.mean > 0:
+            found.append(Reversal(above, below, gap))
+    return found
 
 
-def order_in_words(summary: Summary) -> str:
-    """What of the paper's order holds here, as Markdown."""
-    found = sorted(reversals(summary), key=lambda r: -r.gap.mean)
-    names = [name for name in TABLE_5 if name in summary.variants]
-    ordered = [p for p in combinations(names, 2) if TABLE_5[p[0]].image != TABLE_5[p[1]].image]
-    sure = sum(reversal.sure for reversal in found)
+def describe_order(summary: Summary) -> str:
+    """How much of the paper's order holds here, as Markdown."""
+    pairs = list(_ordered_pairs(summary))
+    if not pairs:
+        return f"No two variants have values of {MEASURE}, so their order cannot be compared."
+    found = sorted(reversals(summary), key=lambda reversal: -reversal.gap.mean)
+    significant = sum(reversal.significant for reversal in found)
     head = (
-        f"Of {len(ordered)} pairs of variants that differ in the paper, {len(found)} stand the "
-        f"other way round here, {sure} of them by more than chance."
+        f"Of {len(pairs)} pairs of variants that differ in the paper, {len(found)} are in the "
+        f"opposite order here, {significant} of them by more than chance."
     )
     return "\n".join([head, "", *(f"- {reversal}" for reversal in found)])
+
+
+def _ordered_pairs(summary: Summary) -> Iterator[tuple[str, str]]:
+    """Measured variants that differ in the paper, the better one first."""
+    measured = [name for name in TABLE_5 if summary.values.get(name, {}).get(MEASURE)]
+    for pair in combinations(measured, 2):
+        better, worse = sorted(pair, key=lambda name: -TABLE_5[name].image)
+        if TABLE_5[better].image != TABLE_5[worse].image:
+            yield better, worse
 
 
 def _row(summary: Summary, name: str) -> dict[str, object]:
@@ -95,19 +106,8 @@ def _row(summary: Summary, name: str) -> dict[str, object]:
     return {
         "variant": name,
         "final pictures right, here": str(ours) if ours else "–",
-        "generator calls a story, here": f"{calls.mean:.2f}" if calls else "–",
+        "generator calls per request, here": f"{calls.mean:.2f}" if calls else "–",
         "row of the paper": paper.title,
         "UEval, pictures": paper.image,
         "UEval, average": paper.average,
     }
-
-
-def _reversals(summary: Summary) -> Iterator[Reversal]:
-    names = [name for name in TABLE_5 if name in summary.variants]
-    for pair in combinations(names, 2):
-        below, above = sorted(pair, key=lambda name: -TABLE_5[name].image)
-        if TABLE_5[below].image == TABLE_5[above].image:
-            continue
-        gap = summary.difference(above, below, MEASURE)
-        if gap and gap.mean > 0:
-            yield Reversal(above, below, gap)

@@ -1,17 +1,33 @@
-"""Plots of an evaluation: a dot and an interval for every variant and metric."""
+"""Plots of an evaluation, and a sheet of its final images."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from ..core.plotting import ACCENT, BAD, GOOD, INK, OTHER, PALE, drawing, headline, png_of
-from .bootstrap import Interval
+from inference.engine.hashing import stable_hash
+from schemas.prompts import PromptRow
+from warehouse import ImageStore
+
+from ..core.plotting import (
+    ACCENT,
+    BAD,
+    GOOD,
+    INK,
+    OTHER,
+    PALE,
+    figure_png,
+    new_figure,
+    set_headline,
+    small_png,
+)
+from ..trajectories.contact_sheet import contact_sheet
+from ..trajectories.trajectory_views import AttemptView, StepView, TrajectoryView
 from .paper import MEASURE, TABLE_5
-from .summary import Summary
+from .summary import Interval, Summary
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# A panel each: its title, and its metrics with their colours.
+# Per panel: its title, and its metrics with their colours.
 _PANELS = (
     ("Final picture right", (("final_success", OTHER),)),
     (
@@ -20,54 +36,109 @@ _PANELS = (
     ),
     ("Step reward", (("step_reward", ACCENT),)),
 )
+_SUCCESS_CAPTIONS = {None: "not graded", 0.0: "not as asked for", 1.0: "as asked for"}
 
 
 def interval_plot(summary: Summary, title: str) -> bytes:
-    """Means with their intervals, a row a variant.
-
-    Args:
-        title: what was evaluated.
-    """
+    """Means with their intervals, a row per variant and a panel per group of metrics."""
     names = summary.variants
-    with drawing(1.9 + 0.34 * len(names), columns=len(_PANELS)) as (figure, panels):
-        headline(figure, title)
+    with new_figure(1.9 + 0.34 * len(names), columns=len(_PANELS)) as (figure, panels):
+        set_headline(figure, title)
         for axes, (heading, metrics) in zip(panels, _PANELS, strict=True):
             axes.set_title(heading, fontsize=10)
-            for place, (metric, colour) in enumerate(metrics):
-                shift = 0.14 * (2 * place - len(metrics) + 1)
+            for index, (metric, colour) in enumerate(metrics):
+                shift = 0.14 * (2 * index - len(metrics) + 1)
                 _dots(axes, [summary.mean(name, metric) for name in names], shift, colour)
-            _rows(axes, names if axes is panels[0] else [""] * len(names))
+            _label_rows(axes, names if axes is panels[0] else [""] * len(names))
         panels[0].set_xlim(-0.03, 1.03)
         panels[1].set_xlim(-0.03, 1.03)
-        return png_of(figure)
+        return figure_png(figure)
 
 
 def beside_paper_plot(summary: Summary) -> bytes:
-    """Final pictures that are right, here, beside UEval's score of pictures in table 5."""
+    """Final images that are right, here, and UEval's image score in table 5."""
     names = [name for name in TABLE_5 if name in summary.variants]
-    with drawing(1.9 + 0.34 * len(names), columns=2) as (figure, (ours, theirs)):
-        headline(figure, "What each part is good for")
-        ours.set_title("Final pictures right, sketch world", fontsize=10)
+    with new_figure(1.9 + 0.34 * len(names), columns=2) as (figure, (ours, theirs)):
+        set_headline(figure, "What each part contributes")
+        ours.set_title("Final pictures right, here", fontsize=10)
         _dots(ours, [summary.mean(name, MEASURE) for name in names], 0.0, OTHER)
         ours.set_xlim(-0.03, 1.03)
         theirs.set_title("UEval of pictures, paper's table 5", fontsize=10)
         theirs.plot([TABLE_5[n].image for n in names], range(len(names)), "o", color=PALE)
         theirs.set_xlim(0, 100)
-        _rows(ours, names)
-        _rows(theirs, [""] * len(names))
-        return png_of(figure)
+        _label_rows(ours, names)
+        _label_rows(theirs, [""] * len(names))
+        return figure_png(figure)
+
+
+def final_images_sheet(
+    images: ImageStore,
+    requests: Sequence[PromptRow],
+    finals: Mapping[str, Mapping[str, str]],
+    success: Mapping[str, Mapping[str, float]],
+    count: int = 6,
+    image_size: int = 112,
+) -> bytes:
+    """A row per request, an image per variant, captioned by whether it is right.
+
+    Args:
+        finals: variant -> item -> sha256 of its final image.
+        success: variant -> item -> 1 where that image is right, else 0; items may be missing.
+    """
+    sampled = sorted(requests, key=lambda row: stable_hash("sheet", row.prompt_id))[:count]
+    rows = [
+        _request_view(
+            request,
+            tuple(
+                _final_view(
+                    images,
+                    number,
+                    variant,
+                    finals[variant].get(request.prompt_id),
+                    success[variant].get(request.prompt_id),
+                )
+                for number, variant in enumerate(finals, 1)
+            ),
+        )
+        for request in sampled
+    ]
+    sheet = contact_sheet(rows, image_size, columns=max(3, len(finals)), rejections=False)
+    return small_png(sheet, colours=255)
+
+
+def _request_view(request: PromptRow, finals: tuple[StepView, ...]) -> TrajectoryView:
+    return TrajectoryView(
+        trajectory_id=request.prompt_id,
+        request=request.text,
+        category=request.category,
+        subcategory=request.subcategory,
+        status="complete",
+        reasoning="",
+        input_images=(),
+        steps=finals,
+    )
+
+
+def _final_view(
+    images: ImageStore, number: int, variant: str, sha256: str | None, success: float | None
+) -> StepView:
+    """A variant's final image as a step; a caption where there is none."""
+    name = variant.replace("_", " ")
+    if sha256 is None:
+        return StepView(number, name, "no picture", ())
+    attempt = AttemptView(images.get(sha256), "", True, True, "", "", None)
+    return StepView(number, name, _SUCCESS_CAPTIONS[success], (attempt,))
 
 
 def _dots(axes: "Axes", means: Sequence[Interval | None], shift: float, colour: str) -> None:
     for row, mean in enumerate(means):
         if mean is not None:
-            axes.plot(
-                [mean.low, mean.high], [row + shift] * 2, color=colour, linewidth=2, alpha=0.5
-            )
-            axes.plot(mean.mean, row + shift, "o", color=colour, markersize=5)
+            bounds, height = [mean.low, mean.high], row + shift
+            axes.plot(bounds, [height] * 2, color=colour, linewidth=2, alpha=0.5)
+            axes.plot(mean.mean, height, "o", color=colour, markersize=5)
 
 
-def _rows(axes: "Axes", names: Sequence[str]) -> None:
+def _label_rows(axes: "Axes", names: Sequence[str]) -> None:
     axes.set_yticks(range(len(names)), [name.replace("_", " ") for name in names])
     axes.set_ylim(len(names) - 0.4, -0.6)
     axes.tick_params(axis="y", length=0, colors=INK)

@@ -1,35 +1,32 @@
-"""Several variants on all benchmarks of a lake: what the assets of this room have in common."""
+"""Several variants on all benchmarks of a lake: run, stored, and described for Dagster."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import dagster as dg
 
 from inference.engine.progress import Progress
 from inference.roles import Roles
-from inference.settings import LoopSettings
 from schemas.training import EVALUATIONS, EvaluationRow
 from schemas.trajectories import MODEL_CALLS, ModelCallRow
 
 from ..core.foundry import FoundryResource, run_async
-from ..core.node import picture, sample
+from ..core.metadata import image_metadata, table_metadata
 from .agents import AgentFactory
-from .final_images import finals_sheet
-from .items import Benchmark, benchmarks
-from .measure import ASSET, Evaluated, EvaluationContext, evaluate
-from .plots import interval_plot
-from .settings import EvaluationSettings
+from .graders import describe_grader, grader_of
+from .items import Benchmark, load_benchmarks
+from .measure import ASSET, BenchmarkResult, EvaluationContext, evaluate_variant
+from .plots import final_images_sheet, interval_plot
 from .summary import Summary, differences_table, means_table
 from .variants import Variant
 
 
 @dataclass(frozen=True)
-class Compared:
+class VariantComparison:
     """Variants by name, each evaluated on every benchmark: `parts[variant][benchmark]`."""
 
     benchmarks: tuple[Benchmark, ...]
-    parts: dict[str, dict[str, Evaluated]]
+    parts: dict[str, dict[str, BenchmarkResult]]
 
     def rows(self, variant: str) -> list[EvaluationRow]:
         return [row for part in self.parts[variant].values() for row in part.rows]
@@ -40,55 +37,45 @@ class Compared:
 
     @property
     def calls(self) -> list[ModelCallRow]:
-        """Every call in the journals, each once: later variants saw those of earlier ones."""
-        every = (part.calls for parts in self.parts.values() for part in parts.values())
-        return list({call.call_id: call for calls in every for call in calls}.values())
+        """Every call in the journals once: each variant's list has those of earlier ones, too."""
+        lists = (part.calls for parts in self.parts.values() for part in parts.values())
+        return list({call.call_id: call for calls in lists for call in calls}.values())
 
 
 def compare(
-    foundry: FoundryResource, cast: AgentFactory, variants: Sequence[Variant], progress: Progress
-) -> Compared:
+    foundry: FoundryResource, agents: AgentFactory, variants: Sequence[Variant], progress: Progress
+) -> VariantComparison:
     """Evaluate variants one after the other on all benchmarks of the lake.
 
     Raises:
-        FoundryError: a checkpoint is missing, or a model gave no answer; finished calls are kept.
+        FoundryError: a checkpoint is missing, or a model gave no answer; finished calls are
+            journaled.
     """
     settings = foundry.settings.evaluation
-    accept = foundry.settings.curation.critic.verdicts.accept_at_least
-    found = benchmarks(foundry.home, foundry.settings.pack, settings, accept)
-    studio = evaluation_context(foundry, settings)
-    parts = {
-        variant.name: _evaluated(
-            cast, studio, variant.with_t_max(settings.t_max), found, _Named(progress, variant.name)
-        )
-        for variant in variants
-    }
-    return Compared(tuple(found), parts)
+    accept_at_least = foundry.settings.curation.critic.verdicts.accept_at_least
+    benchmarks = load_benchmarks(foundry.home, foundry.settings.pack, settings, accept_at_least)
+    context = _evaluation_context(foundry)
+    parts = {}
+    for variant in variants:
+        planner, critic = agents.planner(variant.planner), agents.critic(variant.critic)
+        roles = Roles(planner, context.generator, critic, context.scorer)
+        resolved, named = variant.with_t_max(settings.t_max), _Named(progress, variant.name)
+        parts[variant.name] = {
+            benchmark.name: run_async(evaluate_variant(context, resolved, roles, benchmark, named))
+            for benchmark in benchmarks
+        }
+    return VariantComparison(tuple(benchmarks), parts)
 
 
-def evaluation_context(foundry: FoundryResource, settings: EvaluationSettings) -> EvaluationContext:
-    """The profile's generator, scorer and limits, with the evaluation's seed."""
-    loop: LoopSettings = foundry.settings.loop.model_copy(update={"seed": settings.seed})
-    roles, limits = foundry.roles, foundry.settings.limits
-    return EvaluationContext(
-        foundry.home,
-        roles.generator,
-        roles.scorer,
-        loop,
-        limits,
-        settings.in_flight,
-        settings.redraws,
-    )
-
-
-def store(foundry: FoundryResource, compared: Compared) -> dict[str, int]:
-    """Write rows, a partition a variant, and the ledger of calls; rows by table."""
+def store_comparison(foundry: FoundryResource, comparison: VariantComparison) -> dict[str, int]:
+    """Write rows, a partition per variant, and the ledger of calls; returns rows by table."""
     lake = foundry.home.lake
-    written = [
-        lake.write(EVALUATIONS, compared.rows(variant), variant).rows for variant in compared.parts
+    rows = [
+        lake.write(EVALUATIONS, comparison.rows(variant), variant).rows
+        for variant in comparison.parts
     ]
-    calls = lake.write(MODEL_CALLS, compared.calls, ASSET).rows
-    return {EVALUATIONS.name: sum(written), MODEL_CALLS.name: calls}
+    calls = lake.write(MODEL_CALLS, comparison.calls, ASSET).rows
+    return {EVALUATIONS.name: sum(rows), MODEL_CALLS.name: calls}
 
 
 def stored_rows(foundry: FoundryResource, variants: Sequence[str]) -> list[EvaluationRow]:
@@ -96,51 +83,53 @@ def stored_rows(foundry: FoundryResource, variants: Sequence[str]) -> list[Evalu
     return [row for variant in variants for row in foundry.rows(EVALUATIONS, variant)]
 
 
-def described(
-    foundry: FoundryResource, compared: Compared, rows: Sequence[EvaluationRow]
+def comparison_metadata(
+    foundry: FoundryResource, comparison: VariantComparison, rows: Sequence[EvaluationRow]
 ) -> dict[str, dg.MetadataValue]:
-    """Tables, plots and pictures of every benchmark that has items."""
-    metadata: dict[str, dg.MetadataValue] = {}
-    for benchmark, summary in zip(
-        compared.benchmarks, summaries(foundry, compared, rows), strict=True
-    ):
+    """The grader, and tables, plots and images of every benchmark that has items."""
+    metadata: dict[str, dg.MetadataValue] = {
+        "grader": dg.MetadataValue.text(describe_grader(foundry.settings))
+    }
+    by_benchmark = zip(comparison.benchmarks, summaries(foundry, comparison, rows), strict=True)
+    for benchmark, summary in by_benchmark:
         name = benchmark.name
         if summary.variants:
-            metadata[f"{name}/means"] = sample(means_table(summary))
-            metadata[f"{name}/differences"] = sample(differences_table(summary))
-            metadata[f"{name}/plot"] = picture(interval_plot(summary, name), f"Means of {name}")
-        if benchmark.stories:
-            sheet = _sheet(foundry, compared, benchmark, summary)
-            metadata[f"{name}/pictures"] = picture(sheet, "Last pictures of some stories")
+            metadata[f"{name}/means"] = table_metadata(means_table(summary))
+            metadata[f"{name}/differences"] = table_metadata(differences_table(summary))
+            plot = interval_plot(summary, name)
+            metadata[f"{name}/plot"] = image_metadata(plot, f"Means of {name}")
+        if benchmark.requests:
+            sheet = _final_images(foundry, comparison, benchmark, summary)
+            metadata[f"{name}/final_images"] = image_metadata(sheet, "Final images of a sample")
     return metadata
 
 
 def summaries(
-    foundry: FoundryResource, compared: Compared, rows: Sequence[EvaluationRow]
+    foundry: FoundryResource, comparison: VariantComparison, rows: Sequence[EvaluationRow]
 ) -> list[Summary]:
-    """Of every benchmark, in their order: the held-out requests come first."""
+    """A summary per benchmark, in their order: the held-out requests come first."""
     settings = foundry.settings.evaluation
-    return [Summary.of(rows, benchmark.name, settings) for benchmark in compared.benchmarks]
+    return [Summary.of(rows, benchmark.name, settings) for benchmark in comparison.benchmarks]
 
 
-def _evaluated(
-    cast: AgentFactory,
-    studio: EvaluationContext,
-    variant: Variant,
-    found: Sequence[Benchmark],
-    progress: Progress,
-) -> dict[str, Evaluated]:
-    planner, critic = cast.planner(variant.planner), cast.critic(variant.critic)
-    roles = Roles(planner, studio.generator, critic, studio.scorer)
-    return {
-        benchmark.name: run_async(evaluate(studio, variant, roles, benchmark, progress))
-        for benchmark in found
-    }
+def _evaluation_context(foundry: FoundryResource) -> EvaluationContext:
+    """The profile's generator, scorer, grader and limits, with the evaluation's seed."""
+    profile, settings = foundry.settings, foundry.settings.evaluation
+    return EvaluationContext(
+        home=foundry.home,
+        generator=foundry.roles.generator,
+        scorer=foundry.roles.scorer,
+        grader=grader_of(profile),
+        loop=profile.loop.model_copy(update={"seed": settings.seed}),
+        limits=profile.limits,
+        in_flight=settings.in_flight,
+        redraws=settings.redraws,
+    )
 
 
 @dataclass(frozen=True)
 class _Named:
-    """Progress with the variant's name beside it."""
+    """Progress whose notes begin with the variant's name."""
 
     progress: Progress
     name: str
@@ -149,11 +138,12 @@ class _Named:
         self.progress.update(done, total, f"{self.name} {note}".strip())
 
 
-def _sheet(
-    foundry: FoundryResource, compared: Compared, benchmark: Benchmark, summary: Summary
+def _final_images(
+    foundry: FoundryResource,
+    comparison: VariantComparison,
+    benchmark: Benchmark,
+    summary: Summary,
 ) -> bytes:
-    finals = {name: parts[benchmark.name].finals for name, parts in compared.parts.items()}
-    right: dict[str, Any] = {
-        name: summary.values.get(name, {}).get("final_success", {}) for name in finals
-    }
-    return finals_sheet(foundry.home.images, benchmark.stories, finals, right)
+    finals = {name: parts[benchmark.name].finals for name, parts in comparison.parts.items()}
+    success = {name: summary.values.get(name, {}).get("final_success", {}) for name in finals}
+    return final_images_sheet(foundry.home.images, benchmark.requests, finals, success)

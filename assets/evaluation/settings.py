@@ -1,4 +1,4 @@
-"""What is evaluated, on how many held-out items, and how sure the numbers must be."""
+"""Settings: variants, numbers of held-out items, and confidence intervals."""
 
 from typing import Literal
 
@@ -23,16 +23,16 @@ VariantName = Literal[
 
 
 class ItemSettings(ConfigModel):
-    """How many items of a held-out split are used; all of them where there are fewer."""
+    """Numbers of items of a held-out split; all of them where there are fewer."""
 
-    stories: int = Field(ge=0, description="Requests to plan and to tell")
+    stories: int = Field(ge=0, description="Requests to plan and to run")
     verdicts: int = Field(
         ge=0, description="Stored attempts to judge, as many again for each of the two verdicts"
     )
 
 
 class EvaluationSettings(ConfigModel):
-    """Evaluation on held-out requests of the told pack, and the ablation (paper, table 5)."""
+    """Evaluation on held-out requests of the pack, and the ablation (paper, table 5)."""
 
     variants: tuple[VariantName, ...] = Field(
         default=("generator_only", "planner_sft", "full_sft", "full_rl"),
@@ -45,13 +45,13 @@ class EvaluationSettings(ConfigModel):
     )
     heldout_category: ItemSettings = Field(
         default=ItemSettings(stories=60, verdicts=60),
-        description="Whole sub-categories never trained on; reported, but without a bar",
+        description="Sub-categories never trained on; reported, but not used for promotion",
     )
-    t_max: int = Field(5, ge=1, description="Attempts per step where a critic looks on (paper: 5)")
+    t_max: int = Field(5, ge=1, description="Attempts per step with a critic (paper: 5)")
     redraws: int = Field(
-        1, ge=1, description="Drawings of a rewritten prompt, whose grades are averaged"
+        1, ge=1, description="Images drawn of a rewritten prompt; their grades are averaged"
     )
-    seed: int = Field(0, description="Which items are used, and every draw's seed")
-    in_flight: int = Field(96, ge=1, description="Items worked on at once: fills an agent's batch")
-    resamples: int = Field(2000, ge=100, description="Bootstrap resamples behind an interval")
+    seed: int = Field(0, description="Seed of the sample of items and of every draw")
+    in_flight: int = Field(96, ge=1, description="Items worked on concurrently")
+    resamples: int = Field(2000, ge=100, description="Bootstrap resamples per interval")
     confidence: float = Field(0.95, gt=0.5, lt=1, description="Probability of the intervals")

@@ -1,12 +1,18 @@
-"""Evaluation rows as means with intervals, and the differences between variants, as tables."""
+"""Evaluation rows as means and differences with bootstrap intervals, and as tables.
+
+Intervals are percentile bootstrap intervals (Efron 1979), seeded. Where every value is the same,
+the interval is a point.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
 
 from schemas.training import EvaluationRow
 
-from .bootstrap import Interval, mean_interval, paired_difference
 from .settings import EvaluationSettings
 from .variants import PROMOTED, VARIANTS
 
@@ -20,7 +26,7 @@ METRICS = (
     "final_success",
     "generator_calls",
 )
-# Pairs of variants that differ in one thing: who is expected to be better, than whom.
+# Pairs of variants that differ in one thing; the first is expected to be better.
 PAIRS = (
     ("planner_sft", "generator_only"),
     ("planner_sft", "base"),
@@ -34,6 +40,58 @@ PAIRS = (
     ("t_max_5", "t_max_3"),
     ("full_rl", PROMOTED),
 )
+_CHUNK = 256  # resamples drawn at once: bounds memory
+
+
+@dataclass(frozen=True)
+class Interval:
+    """The mean of `count` values and the bounds of its interval."""
+
+    mean: float
+    low: float
+    high: float
+    count: int
+
+    def __str__(self) -> str:
+        return f"{self.mean:.3f} [{self.low:.3f}, {self.high:.3f}]"
+
+
+def mean_interval(
+    values: Sequence[float], seed: int = 0, resamples: int = 2000, confidence: float = 0.95
+) -> Interval:
+    """The mean of some values and its interval.
+
+    Raises:
+        ValueError: there are no values.
+    """
+    if not len(values):
+        raise ValueError("no values, so there is no mean")
+    data = np.asarray(values, dtype=float)
+    tail = 50 * (1 - confidence)
+    low, high = np.percentile(_resampled_means(data, seed, resamples), [tail, 100 - tail])
+    return Interval(float(data.mean()), float(low), float(high), len(data))
+
+
+def paired_difference(
+    ours: Mapping[str, float],
+    theirs: Mapping[str, float],
+    seed: int = 0,
+    resamples: int = 2000,
+    confidence: float = 0.95,
+) -> Interval:
+    """How much higher `ours` is than `theirs`, over the items that both have.
+
+    Pairing removes the variance between items, so that small differences show.
+
+    Args:
+        ours, theirs: item -> value.
+
+    Raises:
+        ValueError: they have no item in common.
+    """
+    common = sorted(ours.keys() & theirs.keys())
+    gaps = [ours[item] - theirs[item] for item in common]
+    return mean_interval(gaps, seed, resamples, confidence)
 
 
 @dataclass(frozen=True)
@@ -60,46 +118,39 @@ class Summary:
         return list(self.values)
 
     def mean(self, variant: str, metric: str) -> Interval | None:
-        """A variant's mean of a metric; None where it has none (a critic's without a critic)."""
+        """A variant's mean of a metric; None where it was not measured."""
         values = self.values.get(variant, {}).get(metric)
-        return mean_interval(list(values.values()), **self._sureness) if values else None
+        return mean_interval(list(values.values()), **self._bootstrap) if values else None
 
     def difference(self, better: str, worse: str, metric: str) -> Interval | None:
-        """How much higher a variant is than another, item by item; None: nothing in common."""
+        """How much higher a variant is than another, item by item; None: no common items."""
         ours, theirs = (self.values.get(v, {}).get(metric, {}) for v in (better, worse))
         if not ours.keys() & theirs.keys():
             return None
-        return paired_difference(ours, theirs, **self._sureness)
+        return paired_difference(ours, theirs, **self._bootstrap)
 
     @property
-    def _sureness(self) -> dict:
-        chosen = self.settings
-        return {
-            "seed": chosen.seed,
-            "resamples": chosen.resamples,
-            "confidence": chosen.confidence,
-        }
+    def _bootstrap(self) -> dict[str, Any]:
+        return self.settings.model_dump(include={"seed", "resamples", "confidence"})
 
 
 def means_table(summary: Summary) -> list[dict[str, object]]:
-    """A row a variant, a column a metric: the mean and its interval."""
+    """A row per variant, a column per metric: the mean and its interval."""
     return [
         {"variant": variant, **{m: _cell(summary.mean(variant, m)) for m in METRICS}}
         for variant in summary.variants
     ]
 
 
-def differences_table(
-    summary: Summary, pairs: Sequence[tuple[str, str]] = PAIRS
-) -> list[dict[str, object]]:
-    """A row a pair of variants that can be compared, a column a metric."""
-    there = [pair for pair in pairs if set(pair) <= set(summary.variants)]
+def differences_table(summary: Summary) -> list[dict[str, object]]:
+    """A row per pair of `PAIRS` that were both evaluated, a column per metric."""
     return [
         {
             "difference": f"{better} - {worse}",
             **{m: _cell(summary.difference(better, worse, m), "+") for m in METRICS},
         }
-        for better, worse in there
+        for better, worse in PAIRS
+        if {better, worse} <= set(summary.variants)
     ]
 
 
@@ -108,3 +159,10 @@ def _cell(interval: Interval | None, sign: str = "") -> str:
         return "–"
     mean, low, high = (f"{x:{sign}.3f}" for x in (interval.mean, interval.low, interval.high))
     return f"{mean} [{low}, {high}]"
+
+
+def _resampled_means(data: np.ndarray, seed: int, resamples: int) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    sizes = [min(_CHUNK, resamples - done) for done in range(0, resamples, _CHUNK)]
+    parts = [data[rng.integers(len(data), size=(rows, len(data)))].mean(axis=1) for rows in sizes]
+    return np.concatenate(parts)

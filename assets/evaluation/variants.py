@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 from .settings import VariantName
 
-# Names of checkpoints, of which the newest version is meant.
+# Names of checkpoints.
 BASE, PLANNER, CRITIC_SFT, CRITIC_RL = (
     "base_model",
     "planner_sft_checkpoint",
@@ -17,19 +17,19 @@ NO_STEP, NO_ACCURACY, ONE_AGENT, UNFILTERED = (
     "ablation_one_agent",
     "ablation_unfiltered",
 )
-# The variant that is in use, whatever it is: what new checkpoints are compared with.
+# The variant of the promoted checkpoints, with which new ones are compared.
 PROMOTED = "promoted"
 
 
 @dataclass(frozen=True)
 class Variant:
-    """Who plans, who judges, and how often a step may be tried.
+    """Planner, critic and number of attempts of a system.
 
     Attributes:
-        planner: reference of an agent (see `players.py`); None: the request's own text goes to
-            the generator, once.
-        critic: likewise; None: every first picture is accepted.
-        t_max: attempts per step; None: as the evaluation's settings say.
+        planner: reference of an agent (see `agents.py`); None: the request's own text is the
+            only prompt.
+        critic: likewise; None: every first image is accepted.
+        t_max: attempts per step; None: `evaluation.t_max`.
     """
 
     name: str
@@ -37,9 +37,9 @@ class Variant:
     critic: str | None
     t_max: int | None = None
 
-    def with_t_max(self, usual: int) -> "Variant":
-        """Itself with a definite number of attempts: one where nobody judges."""
-        return replace(self, t_max=1 if self.critic is None else self.t_max or usual)
+    def with_t_max(self, default: int) -> "Variant":
+        """This variant with `t_max` set: 1 without a critic."""
+        return replace(self, t_max=1 if self.critic is None else self.t_max or default)
 
 
 VARIANTS: dict[VariantName, Variant] = {

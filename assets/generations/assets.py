@@ -1,4 +1,4 @@
-"""The stories that users asked for in a file or a query, batch by batch."""
+"""The asset `generations`: users' requests from a file or a query, run batch by batch."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -12,26 +12,25 @@ from schemas.generations import GENERATIONS, GenerationRow
 from schemas.trajectories import MODEL_CALLS, QUARANTINE
 from warehouse.lake import REQUESTS
 
-from ..core.costs import spent
 from ..core.foundry import FoundryResource, run_async
-from ..core.node import Partitions, node, sample
+from ..core.metadata import model_call_costs, table_metadata
+from ..core.node import Partitions, node
 from ..core.progress import progress_of
-from .batch_results import BatchResults, Rows
-from .batch_runner import run_batch
+from .batch_runner import BatchResults, Rows, run_batch
 from .batches import batch_names, batch_origin, read_batch
 from .dataset import dataset_folder, write_dataset
-from .metadata import pictures_of
+from .metadata import batch_metadata
 from .settings import GenerationsSettings
 
-# What only a run itself decides: a batch told again from its journals keeps these.
-_OF_THE_RUN = ("seconds", "started_at", "wasted_draws")
+# Columns that differ between runs of the same journaled request.
+_RUN_COLUMNS = ("seconds", "started_at", "wasted_draws")
 
 
 def settings_of(foundry: FoundryResource) -> GenerationsSettings:
-    """Which requests the profile answers.
+    """Section `generations` of the profile.
 
     Raises:
-        FoundryError: none.
+        FoundryError: the profile has none.
     """
     if foundry.settings.generations is None:
         raise FoundryError(
@@ -41,30 +40,27 @@ def settings_of(foundry: FoundryResource) -> GenerationsSettings:
     return foundry.settings.generations
 
 
-def _players(foundry: FoundryResource, _instance: dg.DagsterInstance) -> list[str | None]:
-    """Who tells, as far as it is known before."""
+def _agents(foundry: FoundryResource, _instance: dg.DagsterInstance) -> list[str | None]:
+    """The profile's roles and the promoted checkpoints."""
     roles, home = foundry.roles, foundry.home
-    own = [qualified_name(player) for player in (roles.planner, roles.generator, roles.critic)]
-    return [*own, promoted("planner", home), promoted("critic", home)]
-
-
-def _asked(foundry: FoundryResource, batch: str) -> list[object]:
-    return batch_origin(settings_of(foundry), foundry.home, batch)
+    names = [qualified_name(role) for role in (roles.planner, roles.generator, roles.critic)]
+    return [*names, promoted("planner", home), promoted("critic", home)]
 
 
 GENERATION_SET = node(
     name="generations",
     group="generations",
-    description="Stories for the requests of a file or a query, told by the promoted agents.",
+    description="Interleaved sequences for the requests of a file or a query, by the promoted "
+    "agents.",
     tables=(GENERATIONS,),
     ledger=(QUARANTINE,),
     deps=("promotion",),
     sections=("generations", "loop"),
-    facts=_players,
+    inputs=_agents,
     partitions=Partitions(
         dg.DynamicPartitionsDefinition(name="batches"),
         lambda foundry: batch_names(settings_of(foundry), foundry.home),
-        _asked,
+        lambda foundry, batch: batch_origin(settings_of(foundry), foundry.home, batch),
     ),
     pool="generator",
 )
@@ -78,46 +74,46 @@ def generations(
     fingerprint = GENERATION_SET.fingerprint(foundry, context.instance, name)
     batch = read_batch(settings, foundry.home, foundry.settings.loop, name)
     rows = run_async(run_batch(foundry, settings, batch, progress_of(context)))
-    tables = _kept(foundry, name, rows)
-    metadata = _published(foundry, settings, name, rows)
+    tables = _store_trajectories(foundry, name, rows)
+    metadata = _export(foundry, settings, name, rows)
     return GENERATION_SET.record(context, foundry, tables, metadata, fingerprint)
 
 
-def _kept(foundry: FoundryResource, batch: str, rows: Rows) -> Rows:
-    """Store what the stories are made of; what remains to be stored, the requests themselves."""
+def _store_trajectories(foundry: FoundryResource, batch: str, rows: Rows) -> Rows:
+    """Write plans, attempts etc. of the batch; returns the asset's own rows, still to be stored."""
+    partition = f"{REQUESTS}{batch}"
     for table in rows.keys() - {GENERATIONS, QUARANTINE}:
-        partition = f"{REQUESTS}{batch}"
-        foundry.home.lake.write(table, _placed(rows[table], partition), partition)
-    before = {row.generation_id: row for row in foundry.rows(GENERATIONS, batch)}
-    told = [_as_before(row, before) for row in _placed(rows[GENERATIONS], batch)]
-    return {GENERATIONS: told, QUARANTINE: rows[QUARANTINE]}
+        foundry.home.lake.write(table, _in_shard(rows[table], partition), partition)
+    earlier = {row.generation_id: row for row in foundry.rows(GENERATIONS, batch)}
+    requests = [_keep_run_columns(row, earlier) for row in _in_shard(rows[GENERATIONS], batch)]
+    return {GENERATIONS: requests, QUARANTINE: rows[QUARANTINE]}
 
 
-def _placed(rows: Iterable[Row], partition: str) -> list[Any]:
+def _in_shard(rows: Iterable[Row], partition: str) -> list[Any]:
     return [row.model_copy(update={"shard": partition}) for row in rows]
 
 
-def _as_before(row: GenerationRow, before: dict[str, GenerationRow]) -> GenerationRow:
-    """The row of the run that really told it, where this one has only read its journal."""
-    earlier = before.get(row.generation_id)
-    if earlier is None:
+def _keep_run_columns(row: GenerationRow, earlier: dict[str, GenerationRow]) -> GenerationRow:
+    """The earlier row where only its run differs: this run has only read the journal."""
+    before = earlier.get(row.generation_id)
+    if before is None:
         return row
-    own = {name: getattr(earlier, name) for name in _OF_THE_RUN}
-    return earlier if row.model_copy(update=own) == earlier else row
+    run_columns = {name: getattr(before, name) for name in _RUN_COLUMNS}
+    return before if row.model_copy(update=run_columns) == before else row
 
 
-def _published(
+def _export(
     foundry: FoundryResource, settings: GenerationsSettings, batch: str, rows: Rows
 ) -> dict[str, Any]:
-    """Write the batch into the dataset; what is worth knowing of it."""
-    images, answers = foundry.home.images, BatchResults.of(rows)
+    """Write the batch into the dataset; returns metadata."""
+    images, results = foundry.home.images, BatchResults.of(rows)
     folder = dataset_folder(foundry.home, settings.name)
-    write_dataset(images, folder, batch, answers)
-    told_by = {name for row in answers.requests for name in (row.planner, row.critic) if name}
+    write_dataset(images, folder, batch, results)
+    agents = {name for row in results.requests for name in (row.planner, row.critic) if name}
     return {
-        **pictures_of(images, answers),
-        **spent(rows[MODEL_CALLS]),
+        **batch_metadata(images, results),
+        **model_call_costs(rows[MODEL_CALLS]),
         "dataset": dg.MetadataValue.path(str(folder)),
-        "agents": ", ".join(sorted(told_by)),
-        "set_aside": sample([row.model_dump() for row in rows[QUARANTINE][:20]]),
+        "agents": ", ".join(sorted(agents)),
+        "quarantine": table_metadata([row.model_dump() for row in rows[QUARANTINE][:20]]),
     }

@@ -1,8 +1,8 @@
-"""A batch told: many requests at once through the one door, their rows in the batch's order."""
+"""Runs a batch: many requests concurrently, their rows in the order of the requests."""
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,87 +16,118 @@ from inference.generation.generation_sink import BufferSink
 from inference.generation.requests import GenerationRequest
 from inference.generation.runner import GenerationRunner
 from inference.loop import check_conditioning
-from schemas import FoundryError, Table
-from schemas.generations import GENERATIONS
-from schemas.trajectories import QUARANTINE, QuarantineRow
+from schemas import FoundryError, Row, Table
+from schemas.generations import GENERATIONS, GenerationRow
+from schemas.trajectories import ATTEMPTS, PLANS, QUARANTINE, AttemptRow, PlanRow, QuarantineRow
 
 from ..core.foundry import FoundryResource
-from .batch_results import Rows
 from .batches import STAGE, Batch
 from .settings import GenerationsSettings
+
+Rows = dict[Table, list[Any]]
+
+
+@dataclass(frozen=True)
+class BatchResults:
+    """The requests of a batch, with the plan steps and attempts of each."""
+
+    requests: Sequence[GenerationRow]
+    _plans: dict[str, list[PlanRow]] = field(repr=False)
+    _attempts: dict[str, list[AttemptRow]] = field(repr=False)
+
+    @classmethod
+    def of(cls, rows: Rows) -> "BatchResults":
+        plans, attempts = _by(rows[PLANS], "plan_id"), _by(rows[ATTEMPTS], "trajectory_id")
+        return cls(rows[GENERATIONS], plans, attempts)
+
+    def steps(self, request: GenerationRow) -> list[PlanRow]:
+        """The steps that were run, in order."""
+        plan = self._plans.get(request.plan_id or "", [])
+        return sorted(plan, key=lambda step: step.step_number)[: request.steps]
+
+    def attempts(self, request: GenerationRow) -> list[AttemptRow]:
+        return self._attempts.get(request.trajectory_id, [])
 
 
 async def run_batch(
     foundry: FoundryResource, settings: GenerationsSettings, batch: Batch, progress: Progress
 ) -> Rows:
-    """Rows of every table, in the order of the requests; what was finished before costs nothing.
+    """Rows of every table, in the order of the requests; journaled calls are not made again.
 
     Raises:
         FoundryError: more requests failed than `limits.failure_share` allows, there are no such
             agents, or the lake cannot be written.
     """
-    profile, home, gathered = foundry.settings, foundry.home, BufferSink()
+    profile, home, sink = foundry.settings, foundry.home, BufferSink()
     limits = profile.limits
-    crew = WorkerPool(batch.name, limits.in_flight, limits.failure_share, progress)
+    pool = WorkerPool(batch.name, limits.in_flight, limits.failure_share, progress)
     async with (
-        PromotedAgentResolver(profile, home, settings.agents) as casting,
-        GenerationRunner(home, limits, gathered) as teller,
+        PromotedAgentResolver(profile, home, settings.agents) as resolver,
+        GenerationRunner(home, limits, sink) as runner,
     ):
-        told = await crew.each(batch.requests, _BatchRun(teller, casting, batch.name))
-    rows = _in_order(gathered, batch)
-    rows[QUARANTINE] = [*batch.quarantine, *(each.quarantine for each in told if each.quarantine)]
+        results = await pool.map(_BatchRun(runner, resolver, batch.name), batch.requests)
+    rows = _merge(sink, batch)
+    failed = [result.quarantine for result in results if result.quarantine]
+    rows[QUARANTINE] = [*batch.quarantine, *failed]
     return rows
 
 
 @dataclass(frozen=True)
-class _BatchResult:
+class _RequestResult:
     quarantine: QuarantineRow | None = None
 
 
 @dataclass(frozen=True)
 class _BatchRun:
-    """Tells one request; the players of the first are those of the whole batch."""
+    """Runs one request; agents are resolved once for the batch, per critic."""
 
-    teller: GenerationRunner
-    casting: AgentResolver
+    runner: GenerationRunner
+    resolver: AgentResolver
     batch: str
-    _casts: dict[str | None, ResolvedRoles] = field(default_factory=dict)
-    _choosing: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _roles: dict[str | None, ResolvedRoles] = field(default_factory=dict)
+    _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
-    async def __call__(self, request: GenerationRequest) -> _BatchResult:
+    async def __call__(self, request: GenerationRequest) -> _RequestResult:
         try:
-            cast = await self._cast(request)
+            roles = await self._resolve(request)
         except FoundryError as error:
-            return self._aside(request, summarize_error(error))
+            return self._quarantine(request, summarize_error(error))
         last = None
-        async with aclosing(self.teller.tell(request, cast)) as events:
+        async with aclosing(self.runner.run(request, roles)) as events:
             async for event in events:
                 last = event
         if isinstance(last, TrajectoryFailed) and not last.refused:
-            return self._aside(request, last.reason)
-        return _BatchResult()
+            return self._quarantine(request, last.reason)
+        return _RequestResult()
 
-    async def _cast(self, request: GenerationRequest) -> ResolvedRoles:
-        async with self._choosing:
-            if request.critic not in self._casts:
-                self._casts[request.critic] = await self.casting.cast(request.critic)
-        cast = self._casts[request.critic]
-        check_conditioning(request.rules, cast.roles.generator)
-        return cast
+    async def _resolve(self, request: GenerationRequest) -> ResolvedRoles:
+        async with self._lock:
+            if request.critic not in self._roles:
+                self._roles[request.critic] = await self.resolver.resolve(request.critic)
+        resolved = self._roles[request.critic]
+        check_conditioning(request.options, resolved.roles.generator)
+        return resolved
 
-    def _aside(self, request: GenerationRequest, reason: str) -> _BatchResult:
-        return _BatchResult(
-            QuarantineRow(
-                prompt_id=request.generation_id, shard=self.batch, stage=STAGE, reason=reason
-            )
+    def _quarantine(self, request: GenerationRequest, reason: str) -> _RequestResult:
+        row = QuarantineRow(
+            prompt_id=request.generation_id, shard=self.batch, stage=STAGE, reason=reason
         )
+        return _RequestResult(row)
 
 
-def _in_order(gathered: BufferSink, batch: Batch) -> Rows:
+def _merge(sink: BufferSink, batch: Batch) -> Rows:
+    """All rows of the sink by table, in the order of the batch's requests."""
     merged: Rows = defaultdict(list)
-    place = {request.generation_id: number for number, request in enumerate(batch.requests)}
-    requests: list[Mapping[Table, Sequence[Any]]] = list(gathered.requests)
-    for rows in sorted(requests, key=lambda rows: place[rows[GENERATIONS][0].generation_id]):
-        for table, found in rows.items():
-            merged[table] += found
+    order = {request.generation_id: number for number, request in enumerate(batch.requests)}
+    requests: list[Mapping[Table, Sequence[Any]]] = list(sink.requests)
+    for rows in sorted(requests, key=lambda rows: order[rows[GENERATIONS][0].generation_id]):
+        for table, table_rows in rows.items():
+            merged[table] += table_rows
     return merged
+
+
+def _by(rows: Iterable[Row], column: str) -> dict[str, list[Any]]:
+    groups: dict[str, list[Any]] = defaultdict(list)
+    for row in rows:
+        groups[getattr(row, column)].append(row)
+    return groups

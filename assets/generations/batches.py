@@ -1,4 +1,4 @@
-"""Batches of requests: rows understood one by one, the bad ones set aside with their reason."""
+"""Batches of requests: rows of the source validated one by one, invalid ones quarantined."""
 
 import re
 from collections.abc import Sequence
@@ -9,8 +9,8 @@ import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from inference.engine.hashing import stable_hash
-from inference.generation.files import read_picture, version_of
-from inference.generation.requests import GenerationRequest, check_text, options_of
+from inference.generation.files import file_version, read_image
+from inference.generation.requests import GenerationRequest, check_text, override_options
 from inference.settings import LoopSettings
 from schemas import FoundryError
 from schemas.trajectories import QuarantineRow
@@ -25,7 +25,7 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True)
 class Batch:
-    """A partition's requests, and the rows of it that are none."""
+    """A partition's valid requests, and its invalid rows."""
 
     name: str
     requests: list[GenerationRequest] = field(default_factory=list)
@@ -33,68 +33,56 @@ class Batch:
 
 
 def batch_names(settings: GenerationsSettings, home: Home) -> list[str]:
-    """The batches that the rows there are make.
+    """The batches that the source's rows make.
 
     Raises:
-        FoundryError: the rows cannot be read.
+        FoundryError: the source cannot be read.
     """
     count = -(-len(read_source(settings, home)) // settings.batch_size)
     return [f"{settings.name}-{number:04d}" for number in range(count)]
 
 
-def batch_rows(settings: GenerationsSettings, home: Home, name: str) -> list[SourceRow]:
-    """The rows of a batch; rows that say again what an earlier one said have that as a problem.
-
-    Raises:
-        FoundryError: the rows cannot be read, or there is no such batch.
-    """
-    rows = _without_twins(read_source(settings, home))
-    source, _, number = name.rpartition("-")
-    start = int(number) * settings.batch_size if number.isdecimal() else len(rows)
-    if source != settings.name or start >= len(rows):
-        raise FoundryError(f"there are no requests for batch {name}: it is of other requests")
-    return rows[start : start + settings.batch_size]
-
-
 def batch_origin(settings: GenerationsSettings, home: Home, name: str) -> list[object]:
-    """What the rows of a batch say, and the versions of the files that they name.
+    """Cells of a batch's rows, and the versions of the image files that they name, as JSON data.
 
     Raises:
-        FoundryError: as `batch_rows`.
+        FoundryError: the source cannot be read, or there is no such batch.
     """
-    reader = _Reader(settings, home, LoopSettings())
+    parser = _RowParser(settings, home, LoopSettings())
     return [
-        [row.problem, {column: str(cell) for column, cell in row.cells.items()}, *reader.files(row)]
-        for row in batch_rows(settings, home, name)
+        [row.problem, {column: str(cell) for column, cell in row.cells.items()}, *parser.files(row)]
+        for row in _batch_rows(settings, home, name)
     ]
 
 
-def read_batch(settings: GenerationsSettings, home: Home, usual: LoopSettings, name: str) -> Batch:
-    """Understand the rows of a batch.
+def read_batch(
+    settings: GenerationsSettings, home: Home, defaults: LoopSettings, name: str
+) -> Batch:
+    """Parse the rows of a batch.
 
     Args:
-        usual: the rules of rows that have none.
+        defaults: loop settings of rows that do not set their own.
 
     Raises:
-        FoundryError: the rows cannot be read, there is no such batch, or every row of it is bad.
+        FoundryError: the source cannot be read, there is no such batch, or no row of it is valid.
     """
-    batch, reader = Batch(name), _Reader(settings, home, usual)
-    for row in batch_rows(settings, home, name):
+    batch, parser = Batch(name), _RowParser(settings, home, defaults)
+    for row in _batch_rows(settings, home, name):
         try:
-            batch.requests.append(reader.request(row))
+            batch.requests.append(parser.request(row))
         except FoundryError as error:
-            reason = f"{reader.where}: row {row.number}: {error}"
-            aside = f"{settings.name}/row-{row.number}"
+            row_id = f"{settings.name}/row-{row.number}"
+            reason = f"{parser.source}: row {row.number}: {error}"
             batch.quarantine.append(
-                QuarantineRow(prompt_id=aside, shard=name, stage=STAGE, reason=reason)
+                QuarantineRow(prompt_id=row_id, shard=name, stage=STAGE, reason=reason)
             )
     if not batch.requests:
-        raise FoundryError(f"batch {name} has no good row; {batch.quarantine[0].reason}")
+        raise FoundryError(f"batch {name} has no valid row; {batch.quarantine[0].reason}")
     return batch
 
 
 class _Cells(BaseModel):
-    """The columns of a row that are no rules."""
+    """Columns of a row; further ones are options of the loop."""
 
     model_config = ConfigDict(extra="allow", coerce_numbers_to_str=True)
 
@@ -106,95 +94,107 @@ class _Cells(BaseModel):
     @field_validator("images", mode="before")
     @classmethod
     def _from_one_cell(cls, value: Any) -> Any:
-        """CSV has one cell for all: a JSON list, or names between semicolons."""
+        """CSV has one cell for all: a JSON list, or names separated by semicolons."""
         if not isinstance(value, str):
             return value
         if value.lstrip().startswith("["):
             return orjson.loads(value)
         return [name.strip() for name in value.split(";") if name.strip()]
 
+    @classmethod
+    def of(cls, row: SourceRow) -> "_Cells":
+        """Raises `FoundryError` naming the first invalid column."""
+        try:
+            return cls.model_validate(row.cells)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            raise FoundryError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+
 
 @dataclass(frozen=True)
-class _Reader:
+class _RowParser:
     settings: GenerationsSettings
     home: Home
-    usual: LoopSettings
+    defaults: LoopSettings
 
     @property
-    def where(self) -> str:
+    def source(self) -> str:
         return self.settings.requests or "query"
 
     def request(self, row: SourceRow) -> GenerationRequest:
         """The request of a row.
 
         Raises:
-            FoundryError: a cell is wrong; names the column.
+            FoundryError: a cell is invalid; names the column.
         """
         if row.problem:
             raise FoundryError(row.problem)
-        cells = _checked(row)
+        cells = _Cells.of(row)
         check_text(cells.text, len(cells.images))
-        rules = options_of(self.usual, cells.model_extra or {})
-        pictures = tuple(map(self._picture, cells.images))
-        told = [cells.id, cells.text, [picture.sha256 for picture in pictures]]
+        options = override_options(self.defaults, cells.model_extra or {})
+        images = tuple(map(self._image, cells.images))
+        content = [cells.id, cells.text, [image.sha256 for image in images]]
         return GenerationRequest(
             cells.text,
-            pictures,
-            rules,
+            images,
+            options,
             cells.critic,
-            door="asset",
+            channel="asset",
             generation_id=stable_hash(
-                "generation", self.settings.name, told, rules.model_dump(), cells.critic
+                "generation", self.settings.name, content, options.model_dump(), cells.critic
             ),
             key=cells.id,
         )
 
     def files(self, row: SourceRow) -> list[str | None]:
-        """Versions of the pictures of a row that are files."""
+        """Versions of a row's images that are files."""
         try:
-            names = _checked(row).images
+            names = _Cells.of(row).images
         except FoundryError:
             return []
-        return [version_of(self._beside(name)) for name in names if not _SHA256.fullmatch(name)]
+        return [file_version(self._location(name)) for name in names if not _SHA256.fullmatch(name)]
 
-    def _picture(self, name: str) -> EncodedImage:
+    def _image(self, name: str) -> EncodedImage:
         try:
             if _SHA256.fullmatch(name):
                 return self.home.images.get(name)
-            return read_picture(self._beside(name))
+            return read_image(self._location(name))
         except FoundryError as error:
             raise FoundryError(f"images: {error}") from error
 
-    def _beside(self, name: str) -> str:
-        """The address of a picture that is named relative to the file."""
-        folder, slash, _ = self.where.rpartition("/")
+    def _location(self, name: str) -> str:
+        """Path or URL of an image; relative names are relative to the requests' file."""
+        folder, slash, _ = self.source.rpartition("/")
         absolute = "://" in name or name.startswith("/") or self.settings.requests is None
         return name if absolute else f"{folder}{slash}{name}"
 
 
-def _checked(row: SourceRow) -> _Cells:
-    try:
-        return _Cells.model_validate(row.cells)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        raise FoundryError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+def _batch_rows(settings: GenerationsSettings, home: Home, name: str) -> list[SourceRow]:
+    """The rows of a batch; duplicates of earlier rows have that as their problem."""
+    rows = _mark_duplicates(read_source(settings, home))
+    source, _, number = name.rpartition("-")
+    start = int(number) * settings.batch_size if number.isdecimal() else len(rows)
+    if source != settings.name or start >= len(rows):
+        raise FoundryError(f"there are no requests for batch {name}: it is of other requests")
+    return rows[start : start + settings.batch_size]
 
 
-def _without_twins(rows: Sequence[SourceRow]) -> list[SourceRow]:
-    """Equal ids, or equal rows where there are none, would be one request in two places."""
+def _mark_duplicates(rows: Sequence[SourceRow]) -> list[SourceRow]:
+    """Rows with the id of an earlier one, or without id and with equal cells, get a problem."""
     first: dict[str, int] = {}
-    kept = []
+    marked = []
     for row in rows:
-        same = first.setdefault(_identity(row), row.number)
-        what = "given twice, first" if "id" in row.cells else "it says what was said"
-        problem = row.problem or f"id: {what} in row {same}"
-        kept.append(row if same == row.number else SourceRow(row.number, row.cells, problem))
-    return kept
+        original = first.setdefault(_identity(row), row.number)
+        if original != row.number:
+            what = "id: given twice, first" if "id" in row.cells else "same cells as"
+            row = SourceRow(row.number, row.cells, row.problem or f"{what} in row {original}")
+        marked.append(row)
+    return marked
 
 
 def _identity(row: SourceRow) -> str:
     if row.problem:
         return f"row {row.number}"
-    name = row.cells.get("id")
-    said = sorted((column, str(cell)) for column, cell in row.cells.items())
-    return stable_hash("row", said if name is None else str(name))
+    row_id = row.cells.get("id")
+    content = sorted((column, str(cell)) for column, cell in row.cells.items())
+    return stable_hash("row", content if row_id is None else str(row_id))

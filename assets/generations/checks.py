@@ -1,38 +1,41 @@
-"""What must hold of the stories of a batch."""
+"""Checks of the generations of a batch."""
 
 from schemas.generations import GENERATIONS
 from schemas.trajectories import ATTEMPTS
 from warehouse.lake import REQUESTS
 
-from ..core import integrity
 from ..core.checks import blocking_checks
 from ..core.foundry import FoundryResource
+from ..core.integrity import Violations, damaged_images, distinct_strings
 from .assets import GENERATION_SET
 
 
-def _pictures_intact(foundry: FoundryResource, batch: str | None) -> integrity.Broken:
-    home, batches = foundry.home, [batch] if batch else foundry.home.lake.partitions(GENERATIONS)
-    drawn = home.lake.read(ATTEMPTS, [f"{REQUESTS}{name}" for name in batches], ["image"])
-    asked = home.lake.read(GENERATIONS, batches, ["images", "input_images"])
-    names = {*integrity.names_in(drawn), *integrity.names_in(asked)}
-    return integrity.damaged_images(home.images, names)
+def _images_intact(foundry: FoundryResource, batch: str | None) -> Violations:
+    lake, images = foundry.home.lake, foundry.home.images
+    batches = [batch] if batch else lake.partitions(GENERATIONS)
+    attempts = lake.read(ATTEMPTS, [f"{REQUESTS}{name}" for name in batches], ["image"])
+    requests = lake.read(GENERATIONS, batches, ["images", "input_images"])
+    return damaged_images(images, {*distinct_strings(attempts), *distinct_strings(requests)})
 
 
-def _attempts_there(foundry: FoundryResource, batch: str | None) -> integrity.Broken:
-    """Requests whose attempts are not those that they count."""
+def _attempts_complete(foundry: FoundryResource, batch: str | None) -> Violations:
+    """Requests whose number of attempts in the lake differs from their column `attempts`."""
     lake, batches = foundry.home.lake, [batch] if batch else None
-    asked = lake.read(GENERATIONS, batches, ["generation_id", "trajectory_id", "shard", "attempts"])
-    names = sorted({f"{REQUESTS}{name}" for name in asked["shard"].to_pylist()})
-    drawn = lake.read(ATTEMPTS, names, ["trajectory_id"])["trajectory_id"].to_pylist()
+    columns = ["generation_id", "trajectory_id", "shard", "attempts"]
+    requests = lake.read(GENERATIONS, batches, columns)
+    partitions = sorted({f"{REQUESTS}{name}" for name in requests["shard"].to_pylist()})
+    attempts = lake.read(ATTEMPTS, partitions, ["trajectory_id"])["trajectory_id"].to_pylist()
     return [
-        row for row in asked.to_pylist() if drawn.count(row["trajectory_id"]) != row["attempts"]
+        row
+        for row in requests.to_pylist()
+        if attempts.count(row["trajectory_id"]) != row["attempts"]
     ]
 
 
 generations_checks = blocking_checks(
     GENERATION_SET,
     {
-        "pictures_intact": ("Every picture is in the store, as it was drawn", _pictures_intact),
-        "attempts_there": ("Every request's attempts are in the lake", _attempts_there),
+        "pictures_intact": ("Every image is in the store, as it was generated", _images_intact),
+        "attempts_there": ("Every request's attempts are in the lake", _attempts_complete),
     },
 )

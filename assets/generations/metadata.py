@@ -1,4 +1,4 @@
-"""What Dagster shows of a batch: how its stories ended, and some of them as a contact sheet."""
+"""What Dagster shows of a batch: counts of statuses, and a contact sheet of some trajectories."""
 
 from collections import Counter
 from typing import Any
@@ -7,39 +7,42 @@ from schemas.generations import GenerationRow
 from warehouse import ImageStore
 
 from ..core import figures
-from ..trajectories.contact_sheet import contact_sheet
 from ..core.metadata import image_metadata
 from ..core.plotting import small_png
+from ..trajectories.contact_sheet import contact_sheet
 from ..trajectories.trajectory_views import TrajectoryView, step_views
-from .batch_results import BatchResults
+from .batch_runner import BatchResults
 
-_SHOWN = 6
+_SHEET_ROWS = 6
 
 
-def pictures_of(images: ImageStore, answers: BatchResults) -> dict[str, Any]:
-    """Metadata: statuses counted, and a few stories.
+def batch_metadata(images: ImageStore, results: BatchResults) -> dict[str, Any]:
+    """A chart of statuses and a contact sheet.
 
     Raises:
-        BadImageError: a picture is missing or damaged.
+        BadImageError: an image is missing or damaged.
     """
-    statuses: Counter[str] = Counter(request.status for request in answers.requests)
-    best = sorted(answers.requests, key=_worth_showing)[:_SHOWN]
-    stories = [_story(images, answers, request) for request in best]
-    sheet = small_png(contact_sheet(stories, image_size=128), colours=255)
+    statuses: Counter[str] = Counter(request.status for request in results.requests)
+    chart = figures.status_counts(statuses, "requests")
+    best = sorted(results.requests, key=_sheet_order)[:_SHEET_ROWS]
+    views = [_trajectory_view(images, results, request) for request in best]
+    sheet = small_png(contact_sheet(views, image_size=128), colours=255)
     return {
-        "statuses": image_metadata(figures.status_counts(statuses, "requests"), "Requests by status"),
+        "statuses": image_metadata(chart, "Requests by status"),
         "stories": image_metadata(sheet, "Some stories of this batch"),
     }
 
 
-def _worth_showing(request: GenerationRow) -> tuple[bool, ...]:
-    """Complete stories with pictures first, those with refused attempts before the others."""
-    smooth = request.attempts == len(request.images)
-    return request.status != "complete", not request.images, smooth
+def _sheet_order(request: GenerationRow) -> tuple[bool, ...]:
+    """Complete ones with images first, those with rejected attempts before the others."""
+    no_rejections = request.attempts == len(request.images)
+    return request.status != "complete", not request.images, no_rejections
 
 
-def _story(images: ImageStore, answers: BatchResults, request: GenerationRow) -> TrajectoryView:
-    steps = answers.steps(request)
+def _trajectory_view(
+    images: ImageStore, results: BatchResults, request: GenerationRow
+) -> TrajectoryView:
+    steps = results.steps(request)
     return TrajectoryView(
         trajectory_id=request.trajectory_id,
         request=request.text,
@@ -48,5 +51,5 @@ def _story(images: ImageStore, answers: BatchResults, request: GenerationRow) ->
         status=request.status,
         reasoning=steps[0].reasoning if steps else "",
         input_images=(),
-        steps=step_views(images, steps, answers.attempts(request), {}),
+        steps=step_views(images, steps, results.attempts(request), {}),
     )

@@ -1,4 +1,4 @@
-"""Which requests the asset `generations` answers."""
+"""Settings of the asset `generations`: where its requests come from."""
 
 from typing import Self
 
@@ -9,15 +9,15 @@ from schemas.yaml_config import ConfigModel
 
 
 class GenerationsSettings(ConfigModel):
-    """Requests from a file or from a query, told batch by batch.
+    """Requests from a file or from a query, run batch by batch.
 
-    Columns: `text`; where wanted `id` (a name of the requester's own), `images` (paths relative to
-    the file, addresses, or sha256 of pictures in the lake), `critic` (rl or sft), and the rules of
-    the loop (`t_max`, `seed`, ...), which are those of section loop where a row has none.
+    Columns: `text`; optionally `id` (the client's own name), `images` (paths relative to the file,
+    URLs, or sha256 of images in the lake), `critic` (rl or sft), and options of the loop (`t_max`,
+    `seed`, ...), by default those of section loop.
     """
 
     requests: str | None = Field(
-        None, description="Path or address of a .jsonl, .csv or .parquet file; it may grow"
+        None, description="Path or URL of a .jsonl, .csv or .parquet file; it may grow"
     )
     query: str | None = Field(
         None, description="Instead of a file: SQL over the tables of the lake, in a fixed order"
@@ -25,13 +25,13 @@ class GenerationsSettings(ConfigModel):
     name: str = Field(
         "requests",
         pattern=r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}",
-        description="Begins the names of the batches; another one for other requests",
+        description="Prefix of the batches' names; another one for other requests",
     )
     batch_size: int = Field(100, ge=1, description="Requests in a batch (Dagster partition)")
     agents: Agents = Field(
         "auto",
-        description="Who plans and judges: the promoted checkpoints, the profile's own agents, or "
-        "(auto) promoted ones where there are both",
+        description="Planner and critic: the promoted checkpoints, the profile's own agents, or "
+        "(auto) promoted ones where both exist",
     )
 
     @model_validator(mode="after")

@@ -1,6 +1,6 @@
-"""Requests as their file or query has them: cells by column, not yet understood.
+"""Rows of requests as their file or query has them: cells by column, not yet validated.
 
-Rows are counted from 1, the line of column names and empty lines left out.
+Rows are numbered from 1, without the header and empty lines.
 """
 
 import csv
@@ -24,7 +24,7 @@ from .settings import GenerationsSettings
 
 @dataclass(frozen=True)
 class SourceRow:
-    """A row, or the problem with it; cells without a value are left out."""
+    """A row, or its problem; empty cells are left out."""
 
     number: int
     cells: dict[str, Any]
@@ -32,10 +32,10 @@ class SourceRow:
 
 
 def read_source(settings: GenerationsSettings, home: Home) -> list[SourceRow]:
-    """Every row there is.
+    """All rows of the file or query.
 
     Raises:
-        FoundryError: the file cannot be read, or is of no known format; the query is at fault.
+        FoundryError: the file cannot be read or has no known format, or the query is invalid.
     """
     if settings.requests is None:
         rows: Iterator[Any] = iter(run_query(home, settings.query or "").to_pylist())
@@ -44,30 +44,30 @@ def read_source(settings: GenerationsSettings, home: Home) -> list[SourceRow]:
     return [_row(number, cells) for number, cells in enumerate(rows, 1)]
 
 
-def _reader(where: str) -> Callable[[bytes, str], Iterator[Any]]:
+def _reader(location: str) -> Callable[[bytes, str], Iterator[Any]]:
     readers = {".jsonl": _json_lines, ".ndjson": _json_lines, ".csv": _csv, ".parquet": _parquet}
     for suffix, reader in readers.items():
-        if where.lower().endswith(suffix):
+        if location.lower().endswith(suffix):
             return reader
-    raise FoundryError(f"{where} is of no known format: requests are {', '.join(readers)}")
+    raise FoundryError(f"{location} is of no known format: requests are {', '.join(readers)}")
 
 
 def _row(number: int, cells: Any) -> SourceRow:
     if not isinstance(cells, dict):
         problem = str(cells) if isinstance(cells, _Problem) else "is no JSON object"
         return SourceRow(number, {}, problem)
-    if None in cells:  # where `csv` puts cells that have no column
+    if None in cells:  # the key under which `csv` puts surplus cells
         return SourceRow(number, {}, "has more cells than there are columns")
     filled = {name.strip(): value for name, value in cells.items() if value not in (None, "")}
     return SourceRow(number, filled)
 
 
 class _Problem(str):
-    """Stands for a row that cannot be read."""
+    """Takes the place of a row that cannot be parsed."""
 
 
-def _json_lines(data: bytes, where: str) -> Iterator[Any]:
-    for line in _text(data, where).splitlines():
+def _json_lines(data: bytes, location: str) -> Iterator[Any]:
+    for line in _text(data, location).splitlines():
         if line.strip():
             try:
                 yield orjson.loads(line)
@@ -75,22 +75,22 @@ def _json_lines(data: bytes, where: str) -> Iterator[Any]:
                 yield _Problem(f"is not JSON ({error})")
 
 
-def _csv(data: bytes, where: str) -> Iterator[Any]:
+def _csv(data: bytes, location: str) -> Iterator[Any]:
     try:
-        yield from csv.DictReader(io.StringIO(_text(data, where), newline=""), strict=True)
+        yield from csv.DictReader(io.StringIO(_text(data, location), newline=""), strict=True)
     except csv.Error as error:
-        raise FoundryError(f"{where} is not CSV: {error}") from error
+        raise FoundryError(f"{location} is not CSV: {error}") from error
 
 
-def _parquet(data: bytes, where: str) -> Iterator[Any]:
+def _parquet(data: bytes, location: str) -> Iterator[Any]:
     try:
         yield from pq.read_table(io.BytesIO(data)).to_pylist()
     except pa.ArrowException as error:
-        raise FoundryError(f"{where} is not Parquet: {first_line(error)}") from error
+        raise FoundryError(f"{location} is not Parquet: {first_line(error)}") from error
 
 
-def _text(data: bytes, where: str) -> str:
+def _text(data: bytes, location: str) -> str:
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise FoundryError(f"{where} is not UTF-8 text (byte {error.start})") from error
+        raise FoundryError(f"{location} is not UTF-8 text (byte {error.start})") from error

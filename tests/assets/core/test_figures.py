@@ -33,7 +33,7 @@ BALANCE = [
 DRAWN = {
     "counts": lambda: figures.counts_by_category({"plants": {"flower": 10, "tree": 12}}),
     "status": lambda: figures.status_counts({"complete": 90, "quarantined": 2}),
-    "kept": lambda: figures.kept_and_dropped(40, {"negative_trend": 3}),
+    "kept": lambda: figures.filter_counts(40, {"negative_trend": 3}),
     "variance": lambda: figures.variance_histogram([0, 1, 2, 3], [50, 20, 10], 1.5),
     "balance": lambda: figures.balance_by_iteration(BALANCE),
     "scores": lambda: figures.score_by_iteration(SCORES),
@@ -100,7 +100,7 @@ def test_a_category_is_divided_into_its_sub_categories():
     [
         lambda: figures.counts_by_category({}),
         lambda: figures.status_counts({}),
-        lambda: figures.kept_and_dropped(0, {}),
+        lambda: figures.filter_counts(0, {}),
         lambda: figures.balance_by_iteration([]),
         lambda: figures.score_by_iteration([]),
     ],
@@ -111,6 +111,6 @@ def test_nothing_to_show_is_an_empty_picture(draw):
 
 def test_markdown_carries_the_picture_and_its_words():
     png = DRAWN["status"]()
-    text = plotting.as_markdown(png, "status [of]\nall")
+    text = plotting.markdown_image(png, "status [of]\nall")
     assert text.startswith("![status (of) all](data:image/png;base64,")
     assert base64.b64decode(text.split("base64,")[1].removesuffix(")")) == png

@@ -1,4 +1,4 @@
-"""A lake of held-out requests, told and scored by the sketch world's teachers."""
+"""A lake of held-out requests, run and scored with the sketch world's agents."""
 
 import asyncio
 
@@ -16,33 +16,33 @@ from schemas.prompts import PROMPTS
 from schemas.trajectories import ATTEMPTS, PLANS, SCORES, TRAJECTORIES
 from warehouse import Home
 
-TEACHERS = Roles(SketchPlanner(), SketchGenerator(), SketchCritic(), SketchScorer())
+SKETCH_ROLES = Roles(SketchPlanner(), SketchGenerator(), SketchCritic(), SketchScorer())
 SHARD = "sketchbook-0000"
 
 
-def tell(home: Home, count: int = 12) -> None:
-    """Write `count` requests with their stories, every third of them of split train."""
+def write_sample_lake(home: Home, count: int = 12) -> None:
+    """Write `count` requests with their trajectories, every third of them of split train."""
     rows = generate_bank(load_pack("sketchbook"), BankSettings(), count)
     splits = ("heldout", "heldout_category", "train")
     prompts = [
         row.model_copy(update={"shard": SHARD, "split": splits[number % 3]})
         for number, row in enumerate(rows)
     ]
-    asyncio.run(_tell(home, prompts))
+    asyncio.run(_run(home, prompts))
 
 
-async def _tell(home: Home, prompts: list) -> None:
+async def _run(home: Home, prompts: list) -> None:
     loop, limits, lake = LoopSettings(), Limits(), home.lake
-    planned = await plan_shard(prompts, TEACHERS, home, loop, limits)
-    told = await run_shard(prompts, planned.plans, TEACHERS, home, SHARD, loop, limits)
+    planned = await plan_shard(prompts, SKETCH_ROLES, home, loop, limits)
+    run = await run_shard(prompts, planned.plans, SKETCH_ROLES, home, SHARD, loop, limits)
     scored = await score_shard(
-        told.attempts, told.trajectories, planned.plans, TEACHERS, home, SHARD, limits
+        run.attempts, run.trajectories, planned.plans, SKETCH_ROLES, home, SHARD, limits
     )
     tables = {
         PROMPTS: prompts,
         PLANS: planned.plans,
-        TRAJECTORIES: told.trajectories,
-        ATTEMPTS: told.attempts,
+        TRAJECTORIES: run.trajectories,
+        ATTEMPTS: run.attempts,
         SCORES: scored.scores,
     }
     for table, rows in tables.items():

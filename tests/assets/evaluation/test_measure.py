@@ -1,115 +1,151 @@
-"""Evaluating variants with the teachers as agents: the numbers, and going on after a kill."""
+"""Evaluating variants with the sketch world's agents: values, graders, resuming after a kill."""
 
 import asyncio
+import shutil
 from dataclasses import replace
 
 import pytest
 
 from assets.evaluation.agents import AcceptAllCritic, PassthroughPlanner
-from assets.evaluation.items import Benchmark, benchmarks
-from assets.evaluation.measure import Evaluated, EvaluationContext, evaluate
+from assets.evaluation.items import Benchmark, load_benchmarks
+from assets.evaluation.measure import BenchmarkResult, EvaluationContext, evaluate_variant
 from assets.evaluation.settings import EvaluationSettings
 from assets.evaluation.summary import Summary
 from assets.evaluation.variants import Variant
 from inference.engine.progress import NullProgress
+from inference.grading import PlanGrade
 from inference.roles import UnusableAnswerError, Verdict
 from inference.settings import Limits, LoopSettings
+from inference.sketch_world.grader import SketchGrader
 from schemas import FoundryError
 from schemas.trajectories import TRAJECTORIES
-from tests.assets.evaluation.sample_lake import TEACHERS, tell
+from tests.assets.evaluation.sample_lake import SHARD, SKETCH_ROLES
 from warehouse import Home
 
-ALONE = Variant("generator_only", None, None, 1)
-PLANNED = Variant("planner_sft", "sketch", None, 1)
-FULL = Variant("full_sft", "sketch", "sketch", 5)
-PLAYERS = {
-    "generator_only": replace(TEACHERS, planner=PassthroughPlanner(), critic=AcceptAllCritic()),
-    "planner_sft": replace(TEACHERS, critic=AcceptAllCritic()),
-    "full_sft": TEACHERS,
+GENERATOR_ONLY = Variant("generator_only", None, None, 1)
+PLANNER_ONLY = Variant("planner_sft", "planner", None, 1)
+EXACT = SketchGrader()
+FULL = Variant("full_sft", "planner", "critic", 5)
+ROLES = {
+    "generator_only": replace(SKETCH_ROLES, planner=PassthroughPlanner(), critic=AcceptAllCritic()),
+    "planner_sft": replace(SKETCH_ROLES, critic=AcceptAllCritic()),
+    "full_sft": SKETCH_ROLES,
 }
 
 
-@pytest.fixture
-def told(home: Home) -> Home:
-    tell(home, 18)
-    return home
+def heldout(home: Home) -> Benchmark:
+    return load_benchmarks(home, "sketchbook", EvaluationSettings(), 9.0)[0]
 
 
-def items(home: Home) -> Benchmark:
-    return benchmarks(home, "sketchbook", EvaluationSettings(), 9.0)[0]
-
-
-def run(
-    home: Home, variant: Variant, roles=None, benchmark: Benchmark | None = None, redraws: int = 1
-) -> Evaluated:
-    roles = roles or PLAYERS[variant.name]
-    limits = Limits(tries=1)
-    studio = EvaluationContext(
-        home, roles.generator, roles.scorer, LoopSettings(), limits, 8, redraws
+def evaluate(
+    home: Home, variant: Variant, roles=None, redraws: int = 1, grader=EXACT
+) -> BenchmarkResult:
+    roles = roles or ROLES[variant.name]
+    context = EvaluationContext(
+        home=home,
+        generator=roles.generator,
+        scorer=roles.scorer,
+        grader=grader,
+        loop=LoopSettings(),
+        limits=Limits(tries=1),
+        in_flight=8,
+        redraws=redraws,
     )
-    return asyncio.run(evaluate(studio, variant, roles, benchmark or items(home), NullProgress()))
+    return asyncio.run(evaluate_variant(context, variant, roles, heldout(home), NullProgress()))
 
 
-def mean(evaluated: Evaluated, metric: str) -> float | None:
-    summary = Summary.of(evaluated.rows, "sketchbook-heldout", EvaluationSettings())
-    interval = summary.mean(evaluated.rows[0].variant, metric)
+def mean(result: BenchmarkResult, metric: str) -> float | None:
+    summary = Summary.of(result.rows, "sketchbook-heldout", EvaluationSettings())
+    interval = summary.mean(result.rows[0].variant, metric)
     return interval.mean if interval else None
 
 
-def test_items_are_held_out_and_their_truth_is_their_score(told: Home):
-    heldout, categories = benchmarks(told, "sketchbook", EvaluationSettings(), 9.0)
-    assert (heldout.name, categories.name) == ("sketchbook-heldout", "sketchbook-heldout-category")
-    assert {row.split for row in heldout.stories} == {"heldout"}
-    assert {item.prompt_id for item in heldout.attempts} <= {p.prompt_id for p in heldout.stories}
-    assert {item.truth for item in heldout.attempts} == {True, False}
-    for item in heldout.attempts:
+def metrics(result: BenchmarkResult) -> set[str]:
+    return {row.metric for row in result.rows}
+
+
+def test_items_are_held_out_and_the_correct_verdict_follows_from_scores(sample_home):
+    requests, categories = load_benchmarks(sample_home, "sketchbook", EvaluationSettings(), 9.0)
+    assert (requests.name, categories.name) == ("sketchbook-heldout", "sketchbook-heldout-category")
+    assert {row.split for row in requests.requests} == {"heldout"}
+    prompt_ids = {row.prompt_id for row in requests.requests}
+    assert {item.prompt_id for item in requests.attempts} <= prompt_ids
+    assert {item.truth for item in requests.attempts} == {True, False}
+    for item in requests.attempts:
         assert item.truth == (item.grades.overall >= 9 and item.grades.quality >= 9)
         assert bool(item.rewritten) == (item.iteration > 0)
 
 
-def test_items_are_a_sample_that_more_items_change_little(told: Home):
+def test_a_smaller_sample_of_items_is_part_of_a_larger_one(sample_home):
     few = EvaluationSettings(heldout={"stories": 2, "verdicts": 1})
-    chosen = benchmarks(told, "sketchbook", few, 9.0)[0]
-    assert chosen.stories == items(told).stories[:2]
-    assert sorted(item.truth for item in chosen.attempts) == [False, True]
+    sample = load_benchmarks(sample_home, "sketchbook", few, 9.0)[0]
+    assert sample.requests == heldout(sample_home).requests[:2]
+    assert sorted(item.truth for item in sample.attempts) == [False, True]
 
 
-def test_variants_are_told_apart(told: Home):
-    alone, planned, full = (run(told, variant) for variant in (ALONE, PLANNED, FULL))
-    successes = [mean(evaluated, "final_success") for evaluated in (alone, planned, full)]
+def test_better_variants_have_better_values(sample_home):
+    results = [evaluate(sample_home, each) for each in (GENERATOR_ONLY, PLANNER_ONLY, FULL)]
+    generator_only, planned, full = results
+    successes = [mean(result, "final_success") for result in results]
     assert successes == sorted(successes) and successes[0] < successes[2]
     assert mean(planned, "plan_valid") == mean(planned, "plan_correct") == 1
     assert mean(full, "generator_calls") > mean(planned, "generator_calls") > 1
-    assert mean(alone, "generator_calls") == 1
+    assert mean(generator_only, "generator_calls") == 1
     assert mean(full, "step_reward") > 0
     assert mean(full, "verdict_accuracy_true") > 0.8
     assert {row.critic for row in planned.rows} == {"none/accepts-all"}
 
 
-def test_what_a_variant_does_not_have_is_not_measured(told: Home):
-    assert {row.metric for row in run(told, ALONE).rows} == {"final_success", "generator_calls"}
-    assert mean(run(told, PLANNED), "verdict_accuracy_true") is None
+def test_metrics_of_missing_agents_are_missing(sample_home):
+    assert metrics(evaluate(sample_home, GENERATOR_ONLY)) == {"final_success", "generator_calls"}
+    assert mean(evaluate(sample_home, PLANNER_ONLY), "verdict_accuracy_true") is None
 
 
-def test_a_critic_that_accepts_everything_is_right_on_good_pictures_only(told: Home):
-    evaluated = run(told, FULL, replace(TEACHERS, critic=AcceptAllCritic()))
-    assert mean(evaluated, "verdict_accuracy_true") == 1
-    assert mean(evaluated, "verdict_accuracy_false") == 0
-    assert mean(evaluated, "step_reward") == 0
-    assert mean(evaluated, "refined_gain") is None
+def test_without_a_grader_its_metrics_are_missing_and_the_others_unchanged(sample_home):
+    graded, ungraded = (evaluate(sample_home, FULL, grader=g) for g in (SketchGrader(), None))
+    grader_metrics = {"plan_valid", "plan_correct", "final_success"}
+    assert metrics(graded) - metrics(ungraded) == grader_metrics
+    assert ungraded.rows == [row for row in graded.rows if row.metric not in grader_metrics]
+    assert ungraded.finals == graded.finals
 
 
-def test_a_rewritten_prompt_is_drawn_as_often_as_asked(told: Home):
-    once, often = (run(told, FULL, redraws=redraws) for redraws in (1, 4))
-    rejected = [r for r in once.rows if r.metric == "refined_gain"]
-    draws = [sum(c.role == "generator" for c in e.calls) for e in (once, often)]
+class OnlyForm:
+    """A grader of the form of plans alone."""
+
+    name = "form"
+
+    async def grade_plan(self, request, plan):
+        return PlanGrade(valid=plan is not None, correct=None)
+
+    async def grade_outcome(self, request, plan, final):
+        return None
+
+
+def test_grades_that_a_grader_does_not_give_are_missing(sample_home):
+    result = evaluate(sample_home, PLANNER_ONLY, grader=OnlyForm())
+    assert metrics(result) == {"plan_valid", "generator_calls"}
+    assert mean(result, "plan_valid") == 1
+
+
+def test_a_critic_that_accepts_everything_is_right_about_good_images_only(sample_home):
+    result = evaluate(sample_home, FULL, replace(SKETCH_ROLES, critic=AcceptAllCritic()))
+    assert mean(result, "verdict_accuracy_true") == 1
+    assert mean(result, "verdict_accuracy_false") == 0
+    assert mean(result, "step_reward") == 0
+    assert mean(result, "refined_gain") is None
+
+
+def test_a_rewritten_prompt_is_drawn_redraws_times(sample_home):
+    one, four = (evaluate(sample_home, FULL, redraws=redraws) for redraws in (1, 4))
+    rejected = [row for row in one.rows if row.metric == "refined_gain"]
+    draws = [sum(call.role == "generator" for call in result.calls) for result in (one, four)]
     assert draws[1] - draws[0] == 3 * len(rejected)
-    assert mean(often, "step_reward") == pytest.approx(mean(once, "step_reward"), abs=0.15)
-    assert mean(often, "step_reward") != mean(once, "step_reward")
+    assert mean(four, "step_reward") == pytest.approx(mean(one, "step_reward"), abs=0.15)
+    assert mean(four, "step_reward") != mean(one, "step_reward")
 
 
-class Repeating:
-    """Rejects everything and proposes what was drawn."""
+class RepeatingCritic:
+    """Rejects everything and proposes the same prompt again."""
 
     backend, model = "test", "repeating"
 
@@ -117,70 +153,71 @@ class Repeating:
         return Verdict(False, prompt or instruction, "No.")
 
 
-def test_t_max_bounds_the_draws_of_a_step(told: Home):
-    nagging = replace(TEACHERS, critic=Repeating())
-    once, thrice = (run(told, replace(FULL, t_max=t), nagging) for t in (1, 3))
-    assert mean(thrice, "generator_calls") == 3 * mean(once, "generator_calls")
+def test_t_max_limits_the_draws_of_a_step(sample_home):
+    roles = replace(SKETCH_ROLES, critic=RepeatingCritic())
+    one, three = (evaluate(sample_home, replace(FULL, t_max=t), roles) for t in (1, 3))
+    assert mean(three, "generator_calls") == 3 * mean(one, "generator_calls")
 
 
-class Wordless:
-    backend, model = "test", "wordless"
+class UnreadablePlanner:
+    backend, model = "test", "unreadable"
 
     async def plan(self, request):
         raise UnusableAnswerError("no JSON in the answer")
 
 
-def test_an_unreadable_plan_counts_as_a_failure_of_everything(told: Home):
-    evaluated = run(told, PLANNED, replace(PLAYERS["planner_sft"], planner=Wordless()))
+def test_an_unreadable_plan_is_graded_as_wrong(sample_home):
+    roles = replace(ROLES["planner_sft"], planner=UnreadablePlanner())
+    result = evaluate(sample_home, PLANNER_ONLY, roles)
     for metric in ("plan_valid", "plan_correct", "final_success"):
-        assert mean(evaluated, metric) == 0
-    assert mean(evaluated, "generator_calls") is None
+        assert mean(result, metric) == 0
+    assert mean(result, "generator_calls") is None
 
 
-class Failing:
-    """The teacher critic, until it has judged so often; then its server is gone."""
+class FailingCritic:
+    """The sketch world's critic, whose server stops after some calls."""
 
-    backend, model = TEACHERS.critic.backend, TEACHERS.critic.model
+    backend, model = SKETCH_ROLES.critic.backend, SKETCH_ROLES.critic.model
 
-    def __init__(self, lasts: int) -> None:
-        self.left, self.asked, self.answered = lasts, 0, 0
+    def __init__(self, answers: int = 10_000) -> None:
+        self.limit, self.calls, self.answered = answers, 0, 0
 
-    async def judge(self, *question):
-        self.asked += 1
-        if self.asked > self.left:
+    async def judge(self, *arguments):
+        self.calls += 1
+        if self.calls > self.limit:
             raise ConnectionError("gone")
-        verdict = await TEACHERS.critic.judge(*question)
+        verdict = await SKETCH_ROLES.critic.judge(*arguments)
         self.answered += 1
         return verdict
 
 
-def test_an_evaluation_goes_on_where_it_was_killed(told: Home, tmp_path):
-    killed = Failing(20)
+def test_a_killed_evaluation_resumes(sample_home, tmp_path):
+    fresh = Home(shutil.copytree(sample_home.root, tmp_path / "fresh"))
+    failing = FailingCritic(20)
     with pytest.raises(FoundryError, match="run again"):
-        run(told, FULL, replace(TEACHERS, critic=killed))
-    counting = Failing(10_000)
-    resumed = run(told, FULL, replace(TEACHERS, critic=counting))
-    fresh = Home(tmp_path / "fresh")
-    tell(fresh, 18)
-    uninterrupted = run(fresh, FULL)
+        evaluate(sample_home, FULL, replace(SKETCH_ROLES, critic=failing))
+    counting = FailingCritic()
+    resumed = evaluate(sample_home, FULL, replace(SKETCH_ROLES, critic=counting))
+    uninterrupted = evaluate(fresh, FULL)
     assert resumed.rows == uninterrupted.rows
     assert resumed.finals == uninterrupted.finals
     judged = sum(call.role == "critic" for call in uninterrupted.calls)
-    assert 0 < killed.answered <= 20  # the others were in flight
-    assert counting.asked == judged - killed.answered
+    assert 0 < failing.answered <= 20  # the others were in flight
+    assert counting.calls == judged - failing.answered
 
 
-def test_variants_with_one_agent_share_its_answers(told: Home):
-    run(told, FULL)
-    counting = Failing(10_000)
-    # With fewer attempts a story may go on from another picture, which nobody has judged yet.
-    again = run(told, replace(FULL, name="t_max_5", t_max=5), replace(TEACHERS, critic=counting))
-    assert counting.asked == 0
+def test_variants_with_the_same_agent_share_its_answers(sample_home):
+    evaluate(sample_home, FULL)
+    counting = FailingCritic()
+    # The same t_max: with fewer attempts a step may continue from an image not judged before.
+    same = replace(FULL, name="t_max_5", t_max=5)
+    again = evaluate(sample_home, same, replace(SKETCH_ROLES, critic=counting))
+    assert counting.calls == 0
     assert {row.variant for row in again.rows} == {"t_max_5"}
 
 
-def test_trajectories_stay_as_they_were(told: Home):
-    before = told.lake.content_hash(TRAJECTORIES, "sketchbook-0000")
-    run(told, FULL)
-    assert told.lake.content_hash(TRAJECTORIES, "sketchbook-0000") == before
-    assert told.lake.partitions(TRAJECTORIES) == ["sketchbook-0000"]
+def test_evaluation_leaves_the_lakes_trajectories_unchanged(sample_home):
+    before = sample_home.lake.content_hash(TRAJECTORIES, SHARD)
+    evaluate(sample_home, FULL)
+    assert sample_home.lake.content_hash(TRAJECTORIES, SHARD) == before
+    assert sample_home.lake.partitions(TRAJECTORIES) == [SHARD]

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from assets.evaluation.plan_metrics import plan_faults, plan_is_correct
+from inference.sketch_world.grader import plan_faults, plan_is_correct
 from assets.prompts.bank import generate_bank
 from assets.prompts.pack import load_pack
 from assets.prompts.settings import BankSettings
@@ -137,7 +137,7 @@ def test_faults_are_named():
         "numbered": Plan((replace(first, step_number=2), *others)),
         "asked for": Plan(tuple(plan.steps[:-1])),
         "not understood": Plan((replace(first, prompt="Imagine something nice"), *others)),
-        "captions nobody": Plan((replace(first, auxiliary_text="Look!"), *others)),
+        "captions were not asked for": Plan((replace(first, auxiliary_text="Look!"), *others)),
     }
     for words, broken in faults.items():
         assert any(words in fault for fault in plan_faults(PINK_FLOWER, broken)), words

@@ -1,4 +1,4 @@
-"""Requests in files and queries: what is understood, and what is set aside with which reason."""
+"""Requests in files and queries: what is read, and what is quarantined with which reason."""
 
 import json
 
@@ -14,7 +14,7 @@ from schemas import FoundryError
 from schemas.prompts import CATEGORIES, CategoryRow
 from warehouse import EncodedImage
 
-USUAL = LoopSettings(t_max=4, seed=9)
+DEFAULTS = LoopSettings(t_max=4, seed=9)
 ROWS = [
     {"id": "a", "text": "A red house", "seed": 3},
     {"id": 7, "text": 'A cat, "and" a tree', "t_max": 2, "critic": "sft"},
@@ -24,21 +24,21 @@ ROWS = [
 
 @pytest.fixture
 def batch_of(home):
-    """The first batch of a file, or of other settings."""
+    """Reads the first batch of a file, or of other settings."""
 
     def read(path=None, name="requests-0000", **more):
         settings = GenerationsSettings(requests=path and str(path), **more)
-        return read_batch(settings, home, USUAL, name)
+        return read_batch(settings, home, DEFAULTS, name)
 
     return read
 
 
 @pytest.fixture
 def lines(tmp_path):
-    """A file of JSON lines."""
+    """Writes a file of JSON lines."""
 
     def write(*rows):
-        path = tmp_path / "wishes.jsonl"
+        path = tmp_path / "requests.jsonl"
         path.write_text("\n".join(r if isinstance(r, str) else json.dumps(r) for r in rows))
         return path
 
@@ -67,17 +67,17 @@ def write_jsonl(path):
     ("name", "write"),
     [("w.csv", write_csv), ("w.jsonl", write_jsonl), ("w.parquet", write_parquet)],
 )
-def test_every_format_says_the_same(tmp_path, batch_of, name, write):
+def test_every_format_gives_the_same_requests(tmp_path, batch_of, name, write):
     write(tmp_path / name)
     batch = batch_of(tmp_path / name)
     assert not batch.quarantine
-    told = [(r.key, r.text, r.rules.seed, r.rules.t_max, r.critic) for r in batch.requests]
-    assert told == [
+    found = [(r.key, r.text, r.options.seed, r.options.t_max, r.critic) for r in batch.requests]
+    assert found == [
         ("a", "A red house", 3, 4, None),
         ("7", 'A cat, "and" a tree', 9, 2, "sft"),
         (None, "Ein Schneemann ☃", 9, 4, None),
     ]
-    assert {r.door for r in batch.requests} == {"asset"}
+    assert {r.channel for r in batch.requests} == {"asset"}
 
 
 def test_requests_may_come_from_a_query(home, batch_of):
@@ -91,17 +91,17 @@ def test_requests_may_come_from_a_query(home, batch_of):
     assert [r.text for r in batch.requests] == ["A house of dance", "A house of music"]
 
 
-def test_pictures_lie_beside_the_file_or_in_the_lake(home, tmp_path, lines, batch_of):
-    picture = EncodedImage.of(Image.new("RGB", (8, 8), "red"))
+def test_images_are_relative_paths_or_hashes_in_the_lake(home, tmp_path, lines, batch_of):
+    image = EncodedImage.of(Image.new("RGB", (8, 8), "red"))
     (tmp_path / "in").mkdir()
-    (tmp_path / "in" / "red.png").write_bytes(picture.data)
-    home.images.put(picture)
-    names = ["in/red.png", picture.sha256, str(tmp_path / "in" / "red.png")]
+    (tmp_path / "in" / "red.png").write_bytes(image.data)
+    home.images.put(image)
+    names = ["in/red.png", image.sha256, str(tmp_path / "in" / "red.png")]
     batch = batch_of(lines({"text": "On from <image>", "images": names}))
-    assert batch.requests[0].pictures == (picture,) * 3
+    assert batch.requests[0].images == (image,) * 3
     path = tmp_path / "w.csv"
-    path.write_text(f'text,images\none,in/red.png; {picture.sha256}\ntwo,"[""in/red.png""]"\n')
-    assert [len(r.pictures) for r in batch_of(path).requests] == [2, 1]
+    path.write_text(f'text,images\none,in/red.png; {image.sha256}\ntwo,"[""in/red.png""]"\n')
+    assert [len(r.images) for r in batch_of(path).requests] == [2, 1]
 
 
 @pytest.mark.parametrize(
@@ -115,8 +115,8 @@ def test_pictures_lie_beside_the_file_or_in_the_lake(home, tmp_path, lines, batc
         ({"text": "x", "images": "[1"}, "row 2: images: Value error"),
         ({"text": "x", "images": ["no.png"]}, "row 2: images: "),
         ({"text": "x", "images": ["0" * 64]}, "is missing"),
-        ({"text": "x", "images": ["wishes.jsonl"]}, "wishes.jsonl is no picture"),
-        ({"text": "on from <image>"}, "row 2: the text has 1 <image>, and no pictures are given"),
+        ({"text": "x", "images": ["requests.jsonl"]}, "requests.jsonl is no"),
+        ({"text": "on from <image>"}, "row 2: the text has 1 <image>, and no images are given"),
         ({"text": "x", "t_max": 0}, "row 2: t_max: Input should be greater than or equal to 1"),
         ({"text": "x", "tmax": 3}, "row 2: tmax: Extra inputs are not permitted"),
         ({"text": "x", "critic": "mild"}, "row 2: critic: Input should be 'rl' or 'sft'"),
@@ -124,57 +124,57 @@ def test_pictures_lie_beside_the_file_or_in_the_lake(home, tmp_path, lines, batc
     ],
     ids=str,
 )
-def test_a_bad_row_is_set_aside_and_the_others_go_on(lines, batch_of, row, reason):
+def test_an_invalid_row_is_quarantined_and_the_others_run(lines, batch_of, row, reason):
     path = lines({"id": "good", "text": "A red house"}, row, {"text": "A tree"})
     batch = batch_of(path)
     assert [r.text for r in batch.requests] == ["A red house", "A tree"]
-    (aside,) = batch.quarantine
-    assert aside.reason.startswith(f"{path}: row 2: ") and reason in aside.reason
-    assert (aside.stage, aside.shard) == ("generations", "requests-0000")
+    (row,) = batch.quarantine
+    assert row.reason.startswith(f"{path}: row 2: ") and reason in row.reason
+    assert (row.stage, row.shard) == ("generations", "requests-0000")
 
 
-def test_a_csv_row_with_too_many_cells_is_set_aside(tmp_path, batch_of):
+def test_a_csv_row_with_too_many_cells_is_quarantined(tmp_path, batch_of):
     path = tmp_path / "w.csv"
     path.write_text("text,id\nA red house,a\nA cat, a tree,b\n")
     assert "row 2: has more cells" in batch_of(path).quarantine[0].reason
 
 
-def test_the_same_row_twice_is_one_request(lines, batch_of):
+def test_equal_rows_are_one_request(lines, batch_of):
     batch = batch_of(lines({"text": "A tree"}, {"text": "A tree"}, {"text": "A tree", "seed": 1}))
     assert len(batch.requests) == 2 and "in row 1" in batch.quarantine[0].reason
 
 
-def test_twins_are_found_across_batches(lines, home):
+def test_duplicates_are_found_across_batches(lines, home):
     settings = GenerationsSettings(
         requests=str(
             lines({"id": 1, "text": "a"}, {"text": "b"}, {"id": "1", "text": "c"}, {"text": "d"})
         ),
         batch_size=2,
     )
-    batch = read_batch(settings, home, USUAL, "requests-0001")
+    batch = read_batch(settings, home, DEFAULTS, "requests-0001")
     assert [r.text for r in batch.requests] == ["d"] and len(batch.quarantine) == 1
 
 
-def test_ids_follow_from_content_and_rules(lines, batch_of, home):
-    def ids(*rows, usual=USUAL):
+def test_ids_follow_from_content_and_options(lines, batch_of, home):
+    def ids(*rows, defaults=DEFAULTS):
         settings = GenerationsSettings(requests=str(lines(*rows)))
         return [
-            r.generation_id for r in read_batch(settings, home, usual, "requests-0000").requests
+            r.generation_id for r in read_batch(settings, home, defaults, "requests-0000").requests
         ]
 
     first, second = ids({"text": "a"}, {"text": "b"})
     assert ids({"text": "b"}, {"text": "new"}, {"text": "a"})[::2] == [second, first]
-    assert ids({"text": "a", "seed": 1}) != [first] != ids({"text": "a"}, usual=LoopSettings())
+    assert ids({"text": "a", "seed": 1}) != [first] != ids({"text": "a"}, defaults=LoopSettings())
 
 
 def test_a_growing_file_gets_new_batches(lines, home):
     for count, names in [
         (0, []),
-        (1, ["wishes-0000"]),
-        (5, ["wishes-0000", "wishes-0001", "wishes-0002"]),
+        (1, ["batch-0000"]),
+        (5, ["batch-0000", "batch-0001", "batch-0002"]),
     ]:
         path = lines(*({"text": f"tree {n}"} for n in range(count)))
-        settings = GenerationsSettings(requests=str(path), name="wishes", batch_size=2)
+        settings = GenerationsSettings(requests=str(path), name="batch", batch_size=2)
         assert batch_names(settings, home) == names
 
 
@@ -186,18 +186,18 @@ def test_a_growing_file_gets_new_batches(lines, home):
         ("w.jsonl", b'{"text": "\xff"}', "is not UTF-8 text"),
         ("w.parquet", b"nothing", "is not Parquet"),
         ("w.csv", b'text\n"open', "is not CSV"),
-        ("w.jsonl", b"{", "no good row; "),
+        ("w.jsonl", b"{", "no valid row; "),
         ("w.jsonl", b"", "no requests for batch requests-0000"),
     ],
 )
-def test_a_file_that_cannot_be_read_says_so(tmp_path, batch_of, name, data, complaint):
+def test_an_unreadable_file_is_an_error(tmp_path, batch_of, name, data, complaint):
     if data is not None:
         (tmp_path / name).write_bytes(data)
     with pytest.raises(FoundryError, match=complaint):
         batch_of(tmp_path / name)
 
 
-def test_a_section_names_one_source():
+def test_the_section_names_exactly_one_source():
     with pytest.raises(ValueError, match="either `requests` or `query`"):
         GenerationsSettings()
     with pytest.raises(ValueError, match="either `requests` or `query`"):

@@ -1,20 +1,19 @@
-"""The ablation's unfiltered data: an export of its own beside a lake that stays as it was."""
+"""The ablation's unfiltered data: an export of its own, and an unchanged lake."""
 
 import orjson
 
 from assets.curation.settings import CurationSettings
 from assets.curation.steps import build_steps
-from assets.evaluation.unfiltered import unfiltered_critic_data
+from assets.evaluation.ablation_recipes import unfiltered_critic_data
 from schemas.curation import CRITIC_SFT, STEPS
-from tests.assets.evaluation.sample_lake import tell
+from tests.assets.evaluation.sample_lake import write_sample_lake
 
 
-def test_it_has_steps_that_the_filter_drops_and_changes_nothing_else(home):
-    tell(home, 60)
+def test_unfiltered_data_has_dropped_steps_and_leaves_the_lake_unchanged(home):
+    write_sample_lake(home, 60)
     settings = CurationSettings()
     filtered, _ = build_steps(home, settings)
-    dropped = [row for row in filtered.to_pylist() if row["drop_reason"]]
-    assert dropped
+    assert any(row["drop_reason"] for row in filtered.to_pylist())
     data = unfiltered_critic_data(home, settings)
     assert not home.lake.partitions(STEPS) and not home.lake.partitions(CRITIC_SFT)
     assert not home.exports.exists()
@@ -22,9 +21,4 @@ def test_it_has_steps_that_the_filter_drops_and_changes_nothing_else(home):
     assert len(rows) == data.rows > 0
     assert all((data.folder / image).is_file() for row in rows for image in row["images"])
     data.require()
-
-
-def test_equal_sources_give_the_same_version(home):
-    tell(home, 30)
-    first = unfiltered_critic_data(home, CurationSettings())
-    assert unfiltered_critic_data(home, CurationSettings()).version == first.version
+    assert unfiltered_critic_data(home, settings).version == data.version

@@ -1,0 +1,64 @@
+"""What Dagster shows of a materialization: column schemas, tables, images, and what calls cost."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import dagster as dg
+
+from schemas import Table
+from schemas.trajectories import ModelCallRow
+
+from .plotting import markdown_image
+
+
+def column_schema(table: Table) -> dg.TableSchema:
+    """A table's columns, types and descriptions."""
+    return dg.TableSchema(
+        columns=[
+            dg.TableColumn(
+                name=column.name,
+                type=str(column.type),
+                description=table.columns[column.name].description,
+                constraints=dg.TableColumnConstraints(
+                    nullable=column.nullable, unique=table.key == (column.name,)
+                ),
+            )
+            for column in table.arrow_schema
+        ]
+    )
+
+
+def table_metadata(rows: Sequence[Mapping[str, object]]) -> dg.MetadataValue:
+    """Rows as a Markdown table; all must have the columns of the first."""
+    if not rows:
+        return dg.MetadataValue.md("*no rows*")
+    header = list(rows[0])
+    lines = [header, ["---"] * len(header), *([_cell(row[c]) for c in header] for row in rows)]
+    return dg.MetadataValue.md("\n".join(f"| {' | '.join(line)} |" for line in lines))
+
+
+def image_metadata(png: bytes, alt: str) -> dg.MetadataValue:
+    """An image embedded in the metadata."""
+    return dg.MetadataValue.md(markdown_image(png, alt))
+
+
+def model_call_costs(calls: Sequence[ModelCallRow]) -> dict[str, Any]:
+    """A row per role: number of calls, retries and errors, seconds and US dollars."""
+    roles = sorted({call.role for call in calls})
+    costs = [_role_costs(role, [call for call in calls if call.role == role]) for role in roles]
+    return {"model_calls": table_metadata(costs)}
+
+
+def _role_costs(role: str, calls: Sequence[ModelCallRow]) -> dict[str, object]:
+    return {
+        "role": role,
+        "calls": len(calls),
+        "retries": sum(call.retries for call in calls),
+        "errors": sum(call.error is not None for call in calls),
+        "seconds": round(sum(call.seconds for call in calls), 2),
+        "cost_usd": round(sum(call.cost_usd or 0 for call in calls), 4),
+    }
+
+
+def _cell(value: object) -> str:
+    return str(value).replace("|", "\\|").replace("\n", " ")

@@ -1,0 +1,94 @@
+"""The exact grader of the sketch world: plans and images against the goals of their request."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from warehouse import EncodedImage
+
+from ..grading import PlanGrade
+from ..roles import Plan, PlanRequest
+from .goals import Goals, goals_of
+from .perception import perceive_cached
+from .prompt_parser import parse
+from .scene import Scene
+from .scene_edits import Choose, at_random, carry_out
+
+_RANDOM_READINGS = 4  # in addition to the one that always takes the first option
+
+
+class SketchGrader:
+    """Implements `Grader` by parsing prompts and perceiving images: no model is asked."""
+
+    name = "sketch (exact)"
+
+    async def grade_plan(self, request: PlanRequest, plan: Plan | None) -> PlanGrade:
+        if plan is None:
+            return PlanGrade(valid=False, correct=False)
+        return PlanGrade(not plan_faults(request, plan), plan_is_correct(request, plan))
+
+    async def grade_outcome(
+        self, request: PlanRequest, plan: Plan | None, final: EncodedImage | None
+    ) -> bool:
+        """Whether the scene perceived in the image meets the goals and has no flaws."""
+        if plan is None:
+            return False
+        perceived = perceive_cached(final) if final else None
+        if perceived and (perceived.crooked or perceived.blemished):
+            return False
+        return goals_of(request).met_by(perceived.scene if perceived else None)
+
+
+def plan_faults(request: PlanRequest, plan: Plan) -> list[str]:
+    """What is wrong with the form of a plan, in words; empty: it is valid.
+
+    Steps must be numbered consecutively from the first that is due, every prompt must be
+    understood by the sketch world, and there must be as many images and captions as asked for.
+    """
+    return list(_faults(goals_of(request), plan))
+
+
+def plan_is_correct(request: PlanRequest, plan: Plan) -> bool:
+    """Whether the prompts, carried out without mistakes, end in a scene that was asked for.
+
+    Where a prompt is ambiguous, every reading must end in one: the first options and a few
+    random (seeded) ones stand for all.
+    """
+    goals = goals_of(request)
+    before = perceive_cached(request.images[-1]).scene if request.images else None
+    return all(goals.met_by(_final_scene(plan, before, choose)) for choose in _readings())
+
+
+def _faults(goals: Goals, plan: Plan) -> Iterator[str]:
+    numbers = [step.step_number for step in plan.steps]
+    if not numbers:
+        yield "no steps"
+    if numbers != list(range(goals.first_step, goals.first_step + len(numbers))):
+        yield f"steps are numbered {numbers}, not on from {goals.first_step}"
+    with_image = [step for step in plan.steps if step.prompt is not None]
+    if goals.step_counts and len(with_image) not in goals.step_counts:
+        yield f"{len(with_image)} pictures, {sorted(goals.step_counts)} were asked for"
+    if goals.draws and not with_image:
+        yield "nothing is drawn"
+    for step in plan.steps:
+        if step.prompt is not None and not parse(step.prompt).edits:
+            yield f"step {step.step_number} is not understood: {step.prompt}"
+        if step.prompt is None and not (step.auxiliary_text or step.instruction):
+            yield f"step {step.step_number} has neither prompt nor text"
+    if any(bool(step.auxiliary_text) != goals.captions for step in with_image):
+        yield "captions are missing" if goals.captions else "captions were not asked for"
+
+
+def _readings() -> Iterator[Choose]:
+    yield lambda _, options: options[0]
+    for seed in range(_RANDOM_READINGS):
+        yield at_random(np.random.default_rng(seed))
+
+
+def _final_scene(plan: Plan, before: Scene | None, choose: Choose) -> Scene | None:
+    """The scene after the last step; None: no step draws."""
+    prompts = [step.prompt for step in plan.steps if step.prompt is not None]
+    scene = before
+    for prompt in prompts:
+        scene = carry_out(parse(prompt), scene, choose).scene
+    return scene if prompts else None

@@ -1,0 +1,21 @@
+"""A home with evaluated material, made once a worker and copied for every test."""
+
+import shutil
+
+import pytest
+
+from tests.assets.evaluation.sample_lake import write_sample_lake
+from warehouse import Home
+
+
+@pytest.fixture(scope="session")
+def _sample_template(tmp_path_factory):
+    root = tmp_path_factory.mktemp("sample") / "home"
+    write_sample_lake(Home(root), 18)
+    return root
+
+
+@pytest.fixture
+def sample_home(_sample_template, tmp_path) -> Home:
+    """A home of 18 requests, six of each split, with their trajectories and scores."""
+    return Home(shutil.copytree(_sample_template, tmp_path / "sample"))
