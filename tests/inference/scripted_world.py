@@ -1,4 +1,4 @@
-"""Small backends whose every answer the test writes down, and prompts and plans to feed them."""
+"""Small backends with scripted answers, and prompts and plans for them."""
 
 import asyncio
 import io
@@ -18,8 +18,8 @@ SHARD = "test-0000"
 ACCEPT = Verdict(True, "", "as asked")
 
 
-def picture(*content: object) -> EncodedImage:
-    """A tiny picture that differs for every content: four pixels of its hash."""
+def tiny_image(*content: object) -> EncodedImage:
+    """Four pixels of a hash of `content`."""
     buffer = io.BytesIO()
     pixels = bytes.fromhex(stable_hash(*content))[:12]
     Image.frombytes("RGB", (2, 2), pixels).save(buffer, "PNG")
@@ -28,7 +28,7 @@ def picture(*content: object) -> EncodedImage:
 
 @dataclass
 class Scripted:
-    """What every scripted backend has: a name, and the calls it received."""
+    """A backend's name, and the calls it received."""
 
     backend: str = "scripted"
     model: str = "1"
@@ -46,10 +46,10 @@ class ScriptedPlanner(Scripted):
 
 @dataclass
 class ScriptedGenerator(Scripted):
-    """Draws a picture of (prompt, sources, seed); `fail` may raise first."""
+    """The image depends on (prompt, sources, seed); `fail` may raise first."""
 
     fail: Callable[[str], None] = lambda prompt: None
-    answered: list[str] = field(default_factory=list)
+    finished_prompts: list[str] = field(default_factory=list)
 
     async def generate(
         self, prompt: str, images: Sequence[EncodedImage], seed: int
@@ -58,23 +58,23 @@ class ScriptedGenerator(Scripted):
         self.calls.append((prompt, sources, seed))
         await asyncio.sleep(0)
         self.fail(prompt)
-        self.answered.append(prompt)
-        return picture(prompt, sources, seed)
+        self.finished_prompts.append(prompt)
+        return tiny_image(prompt, sources, seed)
 
 
 @dataclass
 class ScriptedCritic(Scripted):
-    """Gives the goal's verdicts in turn, then accepts."""
+    """Returns (or raises) the goal's verdicts in turn, then accepts."""
 
     verdicts: dict[str, list[Verdict | Exception]] = field(default_factory=dict)
 
     async def judge(
         self, before: EncodedImage | None, after: EncodedImage, instruction: str, prompt: str
     ) -> Verdict:
-        seen = sum(call[2] == instruction for call in self.calls)
+        earlier = sum(call[2] == instruction for call in self.calls)
         self.calls.append((before and before.sha256, after.sha256, instruction, prompt))
         script = self.verdicts.get(instruction, [])
-        answer = script[seen] if seen < len(script) else ACCEPT
+        answer = script[earlier] if earlier < len(script) else ACCEPT
         if isinstance(answer, Exception):
             raise answer
         return answer
@@ -82,7 +82,7 @@ class ScriptedCritic(Scripted):
 
 @dataclass
 class ScriptedScorer(Scripted):
-    """Gives grades in turn, then tens."""
+    """Returns (or raises) grades in turn, then tens."""
 
     grades: list[float | Exception] = field(default_factory=list)
 
@@ -96,14 +96,14 @@ class ScriptedScorer(Scripted):
         return Score(grade, 10.0, grade, 10.0)
 
 
-def roles(**given: object) -> Roles:
+def roles(**overrides: object) -> Roles:
     defaults = {
         "planner": ScriptedPlanner(),
         "generator": ScriptedGenerator(),
         "critic": ScriptedCritic(),
         "scorer": ScriptedScorer(),
     }
-    return Roles(**(defaults | given))
+    return Roles(**(defaults | overrides))
 
 
 def reject(refined: str) -> Verdict:
@@ -117,7 +117,7 @@ def prompt_row(name: str = "p1", images: Sequence[str] = ()) -> PromptRow:
         category="c",
         subcategory="s",
         template_id="t",
-        text=f"a story of {name}",
+        text=f"a plan of {name}",
         terms=[],
         suffix=None,
         input_images=list(images),
@@ -135,5 +135,5 @@ def plan(*prompts: str | None) -> Plan:
     return Plan(tuple(steps), "because")
 
 
-def planned(prompt: PromptRow, *prompts: str | None) -> list[PlanRow]:
+def plan_rows_for(prompt: PromptRow, *prompts: str | None) -> list[PlanRow]:
     return plan_rows(prompt, plan(*prompts), "scripted/1")

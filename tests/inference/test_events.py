@@ -23,7 +23,7 @@ from inference.events import (
 from inference.roles import Verdict
 from schemas import BadImageError
 from schemas.trajectories import ModelCallRow
-from tests.inference.scripted_world import picture, plan
+from tests.inference.scripted_world import plan, tiny_image
 from warehouse import Home
 
 PLAN = plan("Draw a cat", None)
@@ -49,8 +49,10 @@ CALL = ModelCallRow(
     error=None,
     started_at=datetime(2026, 1, 2, 3, 4, 5, 678, tzinfo=UTC),
 )
-FIRST = ImageGenerated(STEP, 0, "Draw a cat", 2**31 - 1, None, picture("cat"), CALL)
-EDIT = ImageGenerated(STEP, 1, "Draw a 'cat' \N{CAT}", 7, picture("cat"), picture("hat"), CALL)
+FIRST = ImageGenerated(STEP, 0, "Draw a cat", 2**31 - 1, None, tiny_image("cat"), CALL)
+EDIT = ImageGenerated(
+    STEP, 1, "Draw a 'cat' \N{CAT}", 7, tiny_image("cat"), tiny_image("hat"), CALL
+)
 JUDGED = AttemptJudged(EDIT, Verdict(False, "a hat", "no hat"), CALL)
 EVENTS = [
     PlanReady(PLAN, CALL),
@@ -74,7 +76,7 @@ def home(tmp_path):
 
 @pytest.mark.parametrize("event", EVENTS, ids=lambda event: type(event).__name__)
 def test_an_event_is_equal_after_a_round_trip_through_json(home, event):
-    for image in (picture("cat"), picture("hat")):
+    for image in (tiny_image("cat"), tiny_image("hat")):
         home.images.put(image)
     record = json.loads(json.dumps(event_to_json(event)))
     assert event_from_json(record, home.images.get) == event
@@ -87,8 +89,8 @@ def test_every_event_class_is_covered():
 def test_a_record_holds_the_sha256_of_its_images():
     record = event_to_json(EDIT)
     assert record["event"] == "ImageGenerated"
-    assert record["source"] == picture("cat").sha256
-    assert record["image"] == picture("hat").sha256
+    assert record["source"] == tiny_image("cat").sha256
+    assert record["image"] == tiny_image("hat").sha256
 
 
 def test_a_missing_image_and_an_unknown_event_are_errors(home):

@@ -1,6 +1,6 @@
-"""The loop's rules (facts/inference.md) and the traps of the reference (facts/upstream_defects.md).
+"""The loop's rules, and the defects of the reference implementation that it must not have.
 
-The numbers in the names are those of the list of upstream defects.
+`defect_N` in a name: number N of `/work/shared/facts/upstream_defects.md`.
 """
 
 import pytest
@@ -26,12 +26,12 @@ from tests.inference.scripted_world import (
     ScriptedGenerator,
     ScriptedPlanner,
     ScriptedScorer,
-    picture,
     plan,
-    planned,
+    plan_rows_for,
     prompt_row,
     reject,
     roles,
+    tiny_image,
 )
 from warehouse import Home
 
@@ -43,12 +43,12 @@ def home(tmp_path):
     return Home(tmp_path)
 
 
-async def tell(home, backends, *prompts, inputs=(), **settings):
-    """Tell one story; its trajectory and attempts."""
-    prompt = prompt_row(images=[home.images.put(image) for image in inputs])
+async def run(home, backends, *prompts, images=(), **settings):
+    """Run the loop over one plan; the trajectory and attempts."""
+    prompt = prompt_row(images=[home.images.put(image) for image in images])
     result = await run_shard(
         [prompt],
-        planned(prompt, *prompts),
+        plan_rows_for(prompt, *prompts),
         backends,
         home,
         SHARD,
@@ -58,9 +58,9 @@ async def tell(home, backends, *prompts, inputs=(), **settings):
     return result.trajectories[0], result.attempts
 
 
-async def test_an_accepted_step_makes_one_attempt(home):
+async def test_accepted_step_has_one_attempt(home):
     backends = roles()
-    trajectory, attempts = await tell(home, backends, "Draw a cat")
+    trajectory, attempts = await run(home, backends, "Draw a cat")
     assert (trajectory.status, trajectory.steps, trajectory.attempts) == ("complete", 1, 1)
     assert attempts[0].accepted
     assert attempts[0].chosen
@@ -68,55 +68,57 @@ async def test_an_accepted_step_makes_one_attempt(home):
     assert home.images.exists(attempts[0].image)
 
 
-async def test_the_next_attempt_draws_the_refined_prompt_from_the_same_source(home):
+async def test_next_attempt_draws_the_refined_prompt_from_the_same_source(home):
     critic = ScriptedCritic(verdicts={"Add a hat": [reject("Add a RED hat"), ACCEPT]})
     backends = roles(critic=critic)
-    _, attempts = await tell(home, backends, "Draw a cat", "Add a hat")
+    _, attempts = await run(home, backends, "Draw a cat", "Add a hat")
     cat, first, second = attempts
     assert first.source_image == second.source_image == cat.image
     assert first.image != second.image
     assert [a.iteration for a in attempts] == [0, 0, 1]
 
 
-async def test_prompt_made_this_image_and_refined_prompt_is_the_next_proposal(home):
+async def test_columns_prompt_and_refined_prompt(home):
     critic = ScriptedCritic(verdicts={"Draw a cat": [reject("Draw a FAT cat"), reject("A CAT!")]})
     generator = ScriptedGenerator()
-    _, attempts = await tell(home, roles(critic=critic, generator=generator), "Draw a cat")
+    _, attempts = await run(home, roles(critic=critic, generator=generator), "Draw a cat")
     assert [a.prompt for a in attempts] == ["Draw a cat", "Draw a FAT cat", "A CAT!"]
     assert [a.refined_prompt for a in attempts] == ["Draw a FAT cat", "A CAT!", ""]
     assert [call[0] for call in generator.calls] == [a.prompt for a in attempts]
-    drawn = [picture(prompt, sources, seed).sha256 for prompt, sources, seed in generator.calls]
-    assert [a.image for a in attempts] == drawn
+    expected = [
+        tiny_image(prompt, sources, seed).sha256 for prompt, sources, seed in generator.calls
+    ]
+    assert [a.image for a in attempts] == expected
 
 
-async def test_the_critic_gets_the_plans_goal_always_and_no_rewritten_prompt_at_iteration_0(home):
+async def test_critic_gets_the_goal_always_and_no_rewritten_prompt_at_iteration_0(home):
     critic = ScriptedCritic(verdicts={"Draw a cat": [reject("Draw a FAT cat")]})
-    _, attempts = await tell(home, roles(critic=critic), "Draw a cat")
+    _, attempts = await run(home, roles(critic=critic), "Draw a cat")
     assert critic.calls == [
         (None, attempts[0].image, "Draw a cat", ""),
         (None, attempts[1].image, "Draw a cat", "Draw a FAT cat"),
     ]
 
 
-async def test_an_empty_refinement_falls_back_to_the_previous_prompt(home):
+async def test_empty_refinement_falls_back_to_the_previous_prompt(home):
     critic = ScriptedCritic(verdicts={"Draw a cat": [reject("A FAT cat"), reject(" \n")]})
-    _, attempts = await tell(home, roles(critic=critic), "Draw a cat")
+    _, attempts = await run(home, roles(critic=critic), "Draw a cat")
     assert [a.prompt for a in attempts] == ["Draw a cat", "A FAT cat", "A FAT cat"]
     assert len({a.seed for a in attempts}) == 3
 
 
-async def test_the_refinement_of_an_accepting_critic_is_not_kept(home):
+async def test_refined_prompt_of_an_accepting_critic_is_dropped(home):
     verdict = type(ACCEPT)(True, "but with a hat", "fine")
     critic = ScriptedCritic(verdicts={"Draw a cat": [verdict]})
-    _, attempts = await tell(home, roles(critic=critic), "Draw a cat")
+    _, attempts = await run(home, roles(critic=critic), "Draw a cat")
     assert attempts[0].refined_prompt == ""
 
 
-async def test_the_next_step_is_drawn_from_the_accepted_picture_only(home):
+async def test_next_step_is_drawn_from_the_accepted_image_only(home):
     generator = ScriptedGenerator()
     critic = ScriptedCritic(verdicts={"Draw a cat": [reject("A cat!")]})
     backends = roles(generator=generator, critic=critic)
-    _, attempts = await tell(home, backends, "Draw a cat", "Add a hat", "Add a sun")
+    _, attempts = await run(home, backends, "Draw a cat", "Add a hat", "Add a sun")
     assert [call[1] for call in generator.calls] == [
         (),
         (),
@@ -129,7 +131,7 @@ async def test_seeds_differ_between_retries_and_steps_and_are_recorded(home):
     rejected = [reject("again")] * 4
     critic = ScriptedCritic(verdicts={"a": rejected, "b": rejected})
     generator = ScriptedGenerator()
-    _, attempts = await tell(home, roles(critic=critic, generator=generator), "a", "b")
+    _, attempts = await run(home, roles(critic=critic, generator=generator), "a", "b")
     seeds = [a.seed for a in attempts]
     assert len(set(seeds)) == 10
     assert seeds == [call[2] for call in generator.calls]
@@ -137,9 +139,9 @@ async def test_seeds_differ_between_retries_and_steps_and_are_recorded(home):
 
 
 async def test_seeds_follow_the_setting(home, tmp_path):
-    _, first = await tell(home, roles(), "a", seed=1)
-    _, again = await tell(Home(tmp_path / "again"), roles(), "a", seed=1)
-    _, other = await tell(Home(tmp_path / "other"), roles(), "a", seed=2)
+    _, first = await run(home, roles(), "a", seed=1)
+    _, again = await run(Home(tmp_path / "again"), roles(), "a", seed=1)
+    _, other = await run(Home(tmp_path / "other"), roles(), "a", seed=2)
     assert first[0].seed == again[0].seed != other[0].seed
     assert first[0].image == again[0].image != other[0].image
 
@@ -147,94 +149,94 @@ async def test_seeds_follow_the_setting(home, tmp_path):
 @pytest.mark.parametrize("t_max", [1, 3, 5])
 async def test_defect_3_t_max_reaches_the_loop(home, t_max):
     critic = ScriptedCritic(verdicts={"a": [reject("again")] * 9})
-    trajectory, attempts = await tell(home, roles(critic=critic), "a", t_max=t_max)
+    trajectory, attempts = await run(home, roles(critic=critic), "a", t_max=t_max)
     assert len(attempts) == trajectory.t_max == t_max
 
 
-async def test_t_max_is_5_and_keeps_the_last_picture_by_default(home):
+async def test_defaults_are_t_max_5_and_the_last_image(home):
     critic = ScriptedCritic(verdicts={"a": [reject("again")] * 9})
     generator = ScriptedGenerator()
-    trajectory, attempts = await tell(home, roles(critic=critic, generator=generator), "a", "b")
+    trajectory, attempts = await run(home, roles(critic=critic, generator=generator), "a", "b")
     assert (trajectory.status, trajectory.on_exhausted) == ("exhausted", "last")
     assert [a.chosen for a in attempts] == [False, False, False, False, True, True]
     assert generator.calls[-1][1] == (attempts[4].image,)
     assert (trajectory.steps, trajectory.attempts) == (2, 6)
 
 
-async def test_the_critic_judges_the_last_attempt_too_and_its_verdict_is_recorded(home):
+async def test_critic_judges_the_last_attempt_too(home):
     critic = ScriptedCritic(verdicts={"a": [reject("r1"), reject("r2")]})
-    _, attempts = await tell(home, roles(critic=critic), "a", t_max=2)
+    _, attempts = await run(home, roles(critic=critic), "a", t_max=2)
     assert len(critic.calls) == 2
     assert not attempts[-1].accepted
     assert attempts[-1].refined_prompt == "r2"
     assert attempts[-1].chosen
 
 
-async def test_best_goes_on_with_the_attempt_the_scorer_ranks_first_the_earliest_of_equals(home):
+async def test_on_exhausted_best_chooses_the_earliest_of_the_highest_scores(home):
     critic = ScriptedCritic(verdicts={"a": [reject("again")] * 4})
     scorer = ScriptedScorer(grades=[2.0, 7.0, 7.0, 3.0])
     generator = ScriptedGenerator()
     backends = roles(critic=critic, scorer=scorer, generator=generator)
-    trajectory, attempts = await tell(home, backends, "a", "b", t_max=4, on_exhausted="best")
+    trajectory, attempts = await run(home, backends, "a", "b", t_max=4, on_exhausted="best")
     assert trajectory.status == "exhausted"
     assert [a.chosen for a in attempts] == [False, True, False, False, True]
     assert generator.calls[-1][1] == (attempts[1].image,)
     assert [call[2] for call in scorer.calls] == ["a"] * 4
 
 
-async def test_stop_ends_the_story_without_a_chosen_picture(home):
+async def test_on_exhausted_stop_ends_without_a_chosen_image(home):
     critic = ScriptedCritic(verdicts={"b": [reject("again")] * 2})
     backends = roles(critic=critic)
-    trajectory, attempts = await tell(home, backends, "a", "b", "c", t_max=2, on_exhausted="stop")
+    trajectory, attempts = await run(home, backends, "a", "b", "c", t_max=2, on_exhausted="stop")
     assert (trajectory.status, trajectory.steps, trajectory.error) == ("stopped", 1, None)
     assert [a.chosen for a in attempts] == [True, False, False]
 
 
-async def test_defect_5_a_text_only_step_draws_nothing_and_keeps_the_picture(home):
+async def test_defect_5_text_only_step_draws_nothing(home):
     generator = ScriptedGenerator()
     backends = roles(generator=generator)
-    trajectory, attempts = await tell(home, backends, None, "a", None, "b", None)
+    trajectory, attempts = await run(home, backends, None, "a", None, "b", None)
     assert [a.step_number for a in attempts] == [2, 4]
     assert attempts[1].source_image == attempts[0].image
     assert len(generator.calls) == 2
     assert (trajectory.status, trajectory.steps) == ("complete", 5)
 
 
-async def test_a_plan_of_text_alone_is_a_complete_story(home):
-    trajectory, attempts = await tell(home, roles(), None, None)
+async def test_plan_of_text_only_steps_is_complete(home):
+    trajectory, attempts = await run(home, roles(), None, None)
     assert (trajectory.status, trajectory.attempts, attempts) == ("complete", 0, [])
 
 
-async def test_defect_10_input_pictures_reach_the_planner_and_the_last_one_the_first_draw(home):
-    pictures = [picture("input", number) for number in range(2)]
-    prompt = prompt_row(images=[home.images.put(image) for image in pictures])
+async def test_defect_10_planner_gets_all_input_images_and_generator_the_last(home):
+    images = [tiny_image("input", number) for number in range(2)]
+    prompt = prompt_row(images=[home.images.put(image) for image in images])
     planner, generator, critic = ScriptedPlanner(), ScriptedGenerator(), ScriptedCritic()
     backends = roles(planner=planner, generator=generator, critic=critic)
     plans = (await plan_shard([prompt], backends, home, LoopSettings(), LIMITS)).plans
     await run_shard([prompt], plans, backends, home, SHARD, LoopSettings(), LIMITS)
-    assert planner.calls[0][1] == (pictures[0].sha256, pictures[1].sha256)
-    assert generator.calls[0][1] == (pictures[1].sha256,)
-    assert critic.calls[0][0] == pictures[1].sha256
+    assert planner.calls[0][1] == (images[0].sha256, images[1].sha256)
+    assert generator.calls[0][1] == (images[1].sha256,)
+    assert critic.calls[0][0] == images[1].sha256
 
 
-async def test_defect_5_the_callers_input_pictures_are_left_alone(home):
-    pictures = [picture("input")]
+async def test_defect_5_input_images_of_the_request_are_unchanged(home):
+    images = [tiny_image("input")]
     with ModelCalls(home, "trajectories", SHARD, roles(), LIMITS) as calls:
-        story = PlannedRequest("p1", plan("a", "b"), tuple(pictures))
-        async for _ in Loop(story, calls, LoopSettings()).events():
+        request = PlannedRequest("p1", plan("a", "b"), tuple(images))
+        async for _ in Loop(request, calls, LoopSettings()).events():
             pass
-    assert story.images == (picture("input"),)
+    assert request.images == (tiny_image("input"),)
 
 
-async def test_defect_1_reasoning_of_plans_and_verdicts_is_kept(home):
+async def test_defect_1_reasoning_of_plans_and_verdicts_is_recorded(home):
     prompt = prompt_row()
     plans = (await plan_shard([prompt], roles(), home, LoopSettings(), LIMITS)).plans
     assert plans[0].reasoning == "because"
-    _, attempts = await tell(home, roles(), "a")
+    _, attempts = await run(home, roles(), "a")
     assert attempts[0].reasoning == "as asked"
 
 
-async def test_defect_2_a_first_step_without_a_caption_is_planned_and_told(home):
+async def test_defect_2_first_step_without_a_caption_is_planned_and_run(home):
     bare = Plan((PlanStep(1, "one", None, "Draw a cat", None),))
     backends = roles(planner=ScriptedPlanner(answer=lambda request: bare))
     planned_shard = await plan_shard([prompt_row()], backends, home, LoopSettings(), LIMITS)
@@ -245,9 +247,9 @@ async def test_defect_2_a_first_step_without_a_caption_is_planned_and_told(home)
     assert result.trajectories[0].status == "complete"
 
 
-async def test_defect_4_a_failed_critic_never_lends_an_earlier_verdict(home):
+async def test_defect_4_failed_critic_call_has_no_earlier_verdict(home):
     critic = ScriptedCritic(verdicts={"b": [UnusableAnswerError("gibberish")]})
-    trajectory, attempts = await tell(home, roles(critic=critic), "a", "b", "c")
+    trajectory, attempts = await run(home, roles(critic=critic), "a", "b", "c")
     assert trajectory.status == "quarantined"
     assert trajectory.error == "critic scripted/1 failed at step 2: gibberish"
     assert [(a.step_number, a.chosen) for a in attempts] == [(1, True)]
@@ -261,14 +263,14 @@ async def test_defect_4_a_failed_critic_never_lends_an_earlier_verdict(home):
         (Plan(plan("a").steps * 2), "the plan's step numbers do not rise: [1, 1]"),
     ],
 )
-async def test_a_plan_that_cannot_be_told_is_set_aside_with_its_reason(home, broken, complaint):
+async def test_invalid_plan_is_quarantined_with_its_reason(home, broken, complaint):
     backends = roles(planner=ScriptedPlanner(answer=lambda request: broken))
     result = await plan_shard([prompt_row()], backends, home, LoopSettings(max_steps=3), LIMITS)
     assert result.plans == []
     assert [(row.stage, row.reason) for row in result.quarantine] == [("plans", complaint)]
 
 
-async def test_the_loop_is_a_stream_of_events(home):
+async def test_sequence_of_events(home):
     critic = ScriptedCritic(verdicts={"b": [reject("B")] * 2})
     with ModelCalls(home, "trajectories", SHARD, roles(critic=critic), LIMITS) as calls:
         loop = Loop(PlannedRequest("p1", plan("a", None, "b")), calls, LoopSettings(t_max=2))
@@ -283,68 +285,76 @@ async def test_the_loop_is_a_stream_of_events(home):
     assert events[5].text == "words 2"
 
 
-# --- What the generator is shown -----------------------------------------------------------------
+# --- Input images of the generator ----------------------------------------------------------------
 
-GIVEN = (picture("given 1"), picture("given 2"))
+INPUTS = (tiny_image("input 1"), tiny_image("input 2"))
 STEPS = ("Draw a cat", "Add a hat", None, "Add a dog")
 
 
-class SeesSeveral(ScriptedGenerator):
+class MultiReferenceGenerator(ScriptedGenerator):
     max_reference_images: int | None = None
 
 
-def shown(backends):
-    """The pictures of every generator call."""
+def generator_inputs(backends):
+    """The images of every generator call."""
     return [list(sources) for _, sources, _ in backends.generator.calls]
 
 
-async def test_the_generator_is_shown_the_last_picture(home):
-    backends = roles(generator=SeesSeveral())
-    _, attempts = await tell(home, backends, *STEPS, inputs=GIVEN)
-    assert shown(backends) == [[attempt.source_image] for attempt in attempts]
+async def test_conditioning_last(home):
+    backends = roles(generator=MultiReferenceGenerator())
+    _, attempts = await run(home, backends, *STEPS, images=INPUTS)
+    assert generator_inputs(backends) == [[attempt.source_image] for attempt in attempts]
 
 
-async def test_with_all_it_is_shown_the_storys_pictures_so_far_without_rejected_ones(home):
+async def test_conditioning_all_has_the_images_so_far_without_rejected_ones(home):
     critic = ScriptedCritic(verdicts={"Add a hat": [reject("Add a RED hat"), ACCEPT]})
-    backends = roles(generator=SeesSeveral(), critic=critic)
-    _, attempts = await tell(home, backends, *STEPS, inputs=GIVEN, conditioning="all")
-    given = [image.sha256 for image in GIVEN]
+    backends = roles(generator=MultiReferenceGenerator(), critic=critic)
+    _, attempts = await run(home, backends, *STEPS, images=INPUTS, conditioning="all")
+    inputs = [image.sha256 for image in INPUTS]
     cat, _rejected, hat, _dog = (attempt.image for attempt in attempts)
-    assert shown(backends) == [given, [*given, cat], [*given, cat], [*given, cat, hat]]
-    assert [attempt.source_image for attempt in attempts] == [given[-1], cat, cat, hat]
+    assert generator_inputs(backends) == [
+        inputs,
+        [*inputs, cat],
+        [*inputs, cat],
+        [*inputs, cat, hat],
+    ]
+    assert [attempt.source_image for attempt in attempts] == [inputs[-1], cat, cat, hat]
 
 
-async def test_as_many_as_it_takes_the_newest(home):
-    generator = SeesSeveral()
+async def test_conditioning_all_is_limited_to_the_newest_images(home):
+    generator = MultiReferenceGenerator()
     generator.max_reference_images = 2
     backends = roles(generator=generator)
-    _, attempts = await tell(home, backends, *STEPS, conditioning="all")
+    _, attempts = await run(home, backends, *STEPS, conditioning="all")
     cat, hat, _ = (attempt.image for attempt in attempts)
-    assert shown(backends) == [[], [cat], [cat, hat]]
+    assert generator_inputs(backends) == [[], [cat], [cat, hat]]
 
 
 @pytest.mark.parametrize("conditioning", ["last", "all"])
-async def test_a_story_is_replayed_from_its_journal(home, conditioning):
-    first, again = roles(generator=SeesSeveral()), roles(generator=SeesSeveral())
-    told = await tell(home, first, *STEPS, inputs=GIVEN, conditioning=conditioning)
-    assert await tell(home, again, *STEPS, inputs=GIVEN, conditioning=conditioning) == told
+async def test_rerun_makes_no_calls(home, conditioning):
+    first, again = (
+        roles(generator=MultiReferenceGenerator()),
+        roles(generator=MultiReferenceGenerator()),
+    )
+    result = await run(home, first, *STEPS, images=INPUTS, conditioning=conditioning)
+    assert await run(home, again, *STEPS, images=INPUTS, conditioning=conditioning) == result
     assert len(first.generator.calls) == 3 and not again.generator.calls
 
 
-async def test_who_never_set_it_keeps_journals_and_ids(home):
+async def test_default_conditioning_changes_no_id_and_no_request_hash(home):
     assert "conditioning" not in LoopSettings().model_dump()
     assert LoopSettings(conditioning="all").model_dump()["conditioning"] == "all"
     backends, prompt = roles(), prompt_row()
     with ModelCalls(home, "trajectories", SHARD, backends, LIMITS) as calls:
-        story = PlannedRequest(prompt.prompt_id, plan("Draw a cat", "Add a hat"), GIVEN)
-        events = [event async for event in Loop(story, calls, LoopSettings()).events()]
-    for drawn in (event for event in events if isinstance(event, ImageGenerated)):
-        content = {"prompt": drawn.prompt, "images": [drawn.source.sha256], "seed": drawn.seed}
-        assert drawn.call.request_hash == request_hash("generator", backends.generator, content)
+        request = PlannedRequest(prompt.prompt_id, plan("Draw a cat", "Add a hat"), INPUTS)
+        events = [event async for event in Loop(request, calls, LoopSettings()).events()]
+    for draw in (event for event in events if isinstance(event, ImageGenerated)):
+        content = {"prompt": draw.prompt, "images": [draw.source.sha256], "seed": draw.seed}
+        assert draw.call.request_hash == request_hash("generator", backends.generator, content)
 
 
-def test_a_generator_that_would_ignore_pictures_is_refused():
+def test_conditioning_all_needs_a_generator_with_several_reference_images():
     check_conditioning(LoopSettings(), ScriptedGenerator())
-    check_conditioning(LoopSettings(conditioning="all"), SeesSeveral())
+    check_conditioning(LoopSettings(conditioning="all"), MultiReferenceGenerator())
     with pytest.raises(BackendError, match=r"scripted/1 takes the last one only"):
         check_conditioning(LoopSettings(conditioning="all"), ScriptedGenerator())

@@ -1,8 +1,7 @@
-"""A shard killed with SIGKILL, again and again, ends as if nothing had happened.
+"""A shard that is killed with SIGKILL many times has the same result as an undisturbed one.
 
-The engine runs in a process of its own, on real journals and a real image store. Its backends
-count their calls in a file that survives them: one O_APPEND write as a call starts, one as its
-answer is given.
+The engine runs in its own process, on real journals and a real image store. Its backends log each
+call to a file, with one O_APPEND write as it starts.
 """
 
 import asyncio
@@ -19,7 +18,7 @@ from inference.engine.hashing import stable_hash
 from inference.roles import Roles, Score, Verdict
 from inference.settings import Limits, LoopSettings
 from inference.shard import ShardResult, run_shard
-from tests.inference.scripted_world import SHARD, picture, planned, prompt_row
+from tests.inference.scripted_world import SHARD, plan_rows_for, prompt_row, tiny_image
 from warehouse import Home
 
 KILLS = 20
@@ -28,8 +27,8 @@ PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(["inference.shard", "tests.inference.test_resume"])
 
 
-class Counted:
-    """Plays generator, critic and scorer; answers depend on the request alone."""
+class LoggedBackend:
+    """Generator, critic and scorer; answers depend on the request alone."""
 
     backend, model = "counted", "1"
 
@@ -39,14 +38,16 @@ class Counted:
     async def generate(self, prompt, images, seed):
         hashes = [image.sha256 for image in images]
         await self._work("generator", {"prompt": prompt, "images": hashes, "seed": seed})
-        return picture(prompt, hashes, seed)
+        return tiny_image(prompt, hashes, seed)
 
     async def judge(self, before, after, instruction, prompt):
         images = [before and before.sha256, after.sha256]
         content = {"images": images, "instruction": instruction, "prompt": prompt}
         await self._work("critic", content)
         accepted = int(stable_hash(after.sha256), 16) % 3 == 0
-        return Verdict(accepted, "" if accepted else f"{instruction}, {after.sha256[:6]}", "seen")
+        return Verdict(
+            accepted, "" if accepted else f"{instruction}, {after.sha256[:6]}", "compared"
+        )
 
     async def score(self, before, after, instruction):
         images = [before and before.sha256, after.sha256]
@@ -59,22 +60,24 @@ class Counted:
         await asyncio.sleep(int(name[:2], 16) / 12_800)  # up to 20 ms
 
 
-def tell(folder: Path, log: Path) -> ShardResult:
+def run(folder: Path, log: Path) -> ShardResult:
     prompts = [prompt_row(f"p{n}") for n in range(PROMPTS)]
     plans = [
-        row for p in prompts for row in planned(p, f"{p.prompt_id} a", None, f"{p.prompt_id} b")
+        row
+        for p in prompts
+        for row in plan_rows_for(p, f"{p.prompt_id} a", None, f"{p.prompt_id} b")
     ]
-    actor = Counted(log)
-    backends = Roles(None, actor, actor, actor)
+    backend = LoggedBackend(log)
+    backends = Roles(None, backend, backend, backend)
     loop, limits = LoopSettings(t_max=4, on_exhausted="best"), Limits()
     return asyncio.run(run_shard(prompts, plans, backends, Home(folder), SHARD, loop, limits))
 
 
-def called(log: Path) -> list[str]:
+def calls_of(log: Path) -> list[str]:
     return log.read_text().splitlines() if log.exists() else []
 
 
-def durable(home: Home) -> set[str]:
+def journaled_requests(home: Home) -> set[str]:
     return {line["call"]["request_hash"] for line in home.journal("trajectories", SHARD).records()}
 
 
@@ -83,38 +86,38 @@ def comparable(result: ShardResult) -> tuple:
     return result.trajectories, [row.model_dump(exclude=volatile) for row in result.attempts]
 
 
-def killed_at_a_random_moment(folder: Path, log: Path, chance: random.Random) -> bool:
-    """Start the engine and kill it; False when it was done before that."""
-    before, calls = len(called(log)), chance.randint(0, 30)
-    process = PROCESSES.Process(target=tell, args=(folder, log))
+def run_and_kill(folder: Path, log: Path, generator: random.Random) -> bool:
+    """Start the engine and kill it at a random time; False when it finished before that."""
+    before, calls = len(calls_of(log)), generator.randint(0, 30)
+    process = PROCESSES.Process(target=run, args=(folder, log))
     process.start()
-    while process.is_alive() and len(called(log)) < before + calls:
+    while process.is_alive() and len(calls_of(log)) < before + calls:
         time.sleep(0.001)
-    time.sleep(chance.random() * 0.01)
+    time.sleep(generator.random() * 0.01)
     process.kill()
     process.join()
     return process.exitcode != 0
 
 
 @pytest.mark.slow
-def test_after_20_kills_nothing_is_lost_and_no_finished_call_is_made_again(tmp_path):
-    home, log, chance = Home(tmp_path / "killed"), tmp_path / "calls", random.Random(7)
+def test_after_20_kills_the_result_is_the_same_and_no_finished_call_is_repeated(tmp_path):
+    home, log, generator = Home(tmp_path / "killed"), tmp_path / "calls", random.Random(7)
     known: list[tuple[int, set[str]]] = []
     for _ in range(KILLS):
-        killed = killed_at_a_random_moment(tmp_path / "killed", log, chance)
+        killed = run_and_kill(tmp_path / "killed", log, generator)
         assert killed, "the shard was done before it was killed often enough"
-        known.append((len(called(log)), durable(home)))
+        known.append((len(calls_of(log)), journaled_requests(home)))
 
-    result = tell(tmp_path / "killed", log)
-    undisturbed = tell(tmp_path / "undisturbed", tmp_path / "undisturbed-calls")
+    result = run(tmp_path / "killed", log)
+    undisturbed = run(tmp_path / "undisturbed", tmp_path / "undisturbed-calls")
 
     assert comparable(result) == comparable(undisturbed)
     for count, finished in known:
-        assert finished.isdisjoint(called(log)[count:])
-    requests = set(called(log))
-    assert requests == set(called(tmp_path / "undisturbed-calls"))
+        assert finished.isdisjoint(calls_of(log)[count:])
+    requests = set(calls_of(log))
+    assert requests == set(calls_of(tmp_path / "undisturbed-calls"))
     assert len(result.calls) == len(requests)  # one ledger row a request, however often killed
     assert all(home.images.exists(attempt.image) for attempt in result.attempts)
     in_flight = Limits().generator + Limits().agents
-    assert len(called(log)) - len(requests) <= KILLS * in_flight
+    assert len(calls_of(log)) - len(requests) <= KILLS * in_flight
     assert len(known[-1][1]) > 0

@@ -1,4 +1,4 @@
-"""Whole shards: what is set aside, when a shard fails, ids, scores, and carrying on."""
+"""Whole shards: quarantine, failure share, ids, scores and reruns."""
 
 import asyncio
 
@@ -14,12 +14,12 @@ from tests.inference.scripted_world import (
     ScriptedGenerator,
     ScriptedPlanner,
     ScriptedScorer,
-    picture,
     plan,
-    planned,
+    plan_rows_for,
     prompt_row,
     reject,
     roles,
+    tiny_image,
 )
 from warehouse import Home
 
@@ -32,36 +32,38 @@ def home(tmp_path):
     return Home(tmp_path)
 
 
-class Watcher:
+class RecordedProgress:
     def __init__(self):
-        self.seen = []
+        self.updates = []
 
     def update(self, done, total, note=""):
-        self.seen.append((done, total, note))
+        self.updates.append((done, total, note))
 
 
-def bank(names=NAMES):
+def prompts_and_plans(names=NAMES):
     """Prompts and a two-step plan for each."""
     prompts = [prompt_row(name) for name in names]
-    plans = [row for p in prompts for row in planned(p, f"{p.prompt_id} one", f"{p.prompt_id} two")]
+    plans = [
+        row for p in prompts for row in plan_rows_for(p, f"{p.prompt_id} one", f"{p.prompt_id} two")
+    ]
     return prompts, plans
 
 
 async def run(home, backends=None, names=NAMES, limits=LIMITS, progress=None, **settings):
     backends = backends or roles()
     loop = LoopSettings(**settings)
-    return await run_shard(*bank(names), backends, home, SHARD, loop, limits, progress)
+    return await run_shard(*prompts_and_plans(names), backends, home, SHARD, loop, limits, progress)
 
 
 async def score(home, result, backends, limits=LIMITS):
-    _, plans = bank()
+    _, plans = prompts_and_plans()
     return await score_shard(
         result.attempts, result.trajectories, plans, backends, home, SHARD, limits
     )
 
 
-def failing(*names, error=None):
-    """A generator that cannot draw these prompts."""
+def failing_generator(*names, error=None):
+    """A generator that raises for these prompts."""
 
     def fail(prompt):
         if prompt.split()[0] in names:
@@ -70,7 +72,7 @@ def failing(*names, error=None):
     return ScriptedGenerator(fail=fail)
 
 
-async def test_rows_come_in_the_order_of_the_prompts(home):
+async def test_rows_are_in_the_order_of_the_prompts(home):
     result = await run(home)
     assert [t.prompt_id for t in result.trajectories] == NAMES
     assert [a.prompt_id for a in result.attempts] == [name for name in NAMES for _ in range(2)]
@@ -81,8 +83,8 @@ async def test_rows_come_in_the_order_of_the_prompts(home):
 @pytest.mark.parametrize(
     "error", [UnusableAnswerError("cannot draw this"), ZeroDivisionError("oops")]
 )
-async def test_a_bad_prompt_is_set_aside_and_the_shard_goes_on(home, error):
-    result = await run(home, roles(generator=failing("p3", error=error)))
+async def test_failed_prompt_is_quarantined_and_the_others_finish(home, error):
+    result = await run(home, roles(generator=failing_generator("p3", error=error)))
     states = {t.prompt_id: t.status for t in result.trajectories}
     assert states.pop("p3") == "quarantined"
     assert set(states.values()) == {"complete"}
@@ -94,11 +96,11 @@ async def test_a_bad_prompt_is_set_aside_and_the_shard_goes_on(home, error):
     assert sum(call.error is not None for call in result.calls) == 1
 
 
-async def test_a_shard_fails_only_above_the_set_share(home, tmp_path):
-    result = await run(home, roles(generator=failing("p1", "p2")))
+async def test_shard_fails_only_above_failure_share(home, tmp_path):
+    result = await run(home, roles(generator=failing_generator("p1", "p2")))
     assert len(result.quarantine) == 2
     with pytest.raises(FoundryError) as caught:
-        await run(Home(tmp_path / "other"), roles(generator=failing("p1", "p2", "p3")))
+        await run(Home(tmp_path / "other"), roles(generator=failing_generator("p1", "p2", "p3")))
     message = str(caught.value)
     assert "trajectories of test-0000: 3 of 10 prompts quarantined (30%" in message
     assert "allows 20%" in message
@@ -106,30 +108,30 @@ async def test_a_shard_fails_only_above_the_set_share(home, tmp_path):
     assert "\n" not in message
 
 
-async def test_a_failed_shard_keeps_its_finished_calls(home):
-    broken = failing("p1", "p2", "p3", error=ZeroDivisionError("oops"))
+async def test_rerun_of_a_failed_shard_repeats_no_finished_call(home):
+    broken = failing_generator("p1", "p2", "p3", error=ZeroDivisionError("oops"))
     with pytest.raises(FoundryError):
         await run(home, roles(generator=broken))
-    mended = ScriptedGenerator()
-    result = await run(home, roles(generator=mended))
+    repaired = ScriptedGenerator()
+    result = await run(home, roles(generator=repaired))
     assert {t.status for t in result.trajectories} == {"complete"}
-    assert broken.answered
-    assert set(broken.answered).isdisjoint(mended.answered)
+    assert broken.finished_prompts
+    assert set(broken.finished_prompts).isdisjoint(repaired.finished_prompts)
 
 
-async def test_prompts_without_a_plan_become_quarantined_trajectories(home):
-    prompts, plans = bank()
+async def test_prompt_without_a_plan_is_a_quarantined_trajectory(home):
+    prompts, plans = prompts_and_plans()
     result = await run_shard(prompts, plans[2:], roles(), home, SHARD, LoopSettings(), LIMITS)
     first = result.trajectories[0]
     assert (first.status, first.plan_id, first.error) == ("quarantined", None, "it has no plan")
     assert [row.prompt_id for row in result.quarantine] == ["p0"]
 
 
-async def test_a_missing_or_damaged_input_picture_sets_its_prompt_aside(home, tmp_path):
-    kept = home.images.put(picture("damaged"))
-    path = tmp_path / "images" / home.images.relative(kept)
+async def test_missing_or_damaged_input_image_quarantines_its_prompt(home, tmp_path):
+    damaged = home.images.put(tiny_image("damaged"))
+    path = tmp_path / "images" / home.images.relative(damaged)
     path.write_bytes(path.read_bytes()[:20])
-    prompts = [prompt_row("p0", [picture("gone").sha256]), prompt_row("p1", [kept])]
+    prompts = [prompt_row("p0", [tiny_image("gone").sha256]), prompt_row("p1", [damaged])]
     limits = Limits(failure_share=1.0)
     result = await plan_shard(prompts, roles(), home, LoopSettings(), limits)
     reasons = [row.reason for row in result.quarantine]
@@ -137,13 +139,13 @@ async def test_a_missing_or_damaged_input_picture_sets_its_prompt_aside(home, tm
     assert "is damaged" in reasons[1]
 
 
-async def test_a_lake_that_cannot_be_written_fails_the_shard_not_the_prompts(home, tmp_path):
+async def test_write_error_of_the_lake_fails_the_shard(home, tmp_path):
     (tmp_path / "images").write_text("in the way")
     with pytest.raises(FoundryError, match="a file is in the way"):
         await run(home)
 
 
-async def test_ids_are_the_same_on_a_rerun_and_in_another_home(home, tmp_path):
+async def test_ids_are_the_same_in_a_rerun_and_in_another_home(home, tmp_path):
     first, again = await run(home), await run(home)
     other = await run(Home(tmp_path / "other"))
     assert first == again
@@ -163,20 +165,20 @@ async def test_ids_are_the_same_on_a_rerun_and_in_another_home(home, tmp_path):
         {"backends": roles(critic=ScriptedCritic(backend="other"))},
     ],
 )
-async def test_other_settings_or_backends_make_other_trajectories(home, change):
+async def test_settings_and_backends_are_part_of_trajectory_ids(home, change):
     first, other = await run(home), await run(home, **change)
     ids = {t.trajectory_id for t in first.trajectories}
     assert ids.isdisjoint(t.trajectory_id for t in other.trajectories)
 
 
-async def test_the_scorer_is_part_of_the_id_only_where_it_decides(home):
+async def test_scorer_is_part_of_the_id_only_with_on_exhausted_best(home):
     better = roles(scorer=ScriptedScorer(model="2"))
     assert (await run(home)).trajectories == (await run(home, better)).trajectories
     best = await run(home, on_exhausted="best")
     assert best.trajectories != (await run(home, better, on_exhausted="best")).trajectories
 
 
-async def test_a_changed_seed_draws_anew_and_going_back_draws_nothing(home):
+async def test_seed_changed_and_changed_back(home):
     generator = ScriptedGenerator()
     first = await run(home, roles(generator=generator))
     await run(home, roles(generator=generator), seed=1)
@@ -187,38 +189,38 @@ async def test_a_changed_seed_draws_anew_and_going_back_draws_nothing(home):
     assert len(back.calls) == 80  # what was paid for stays in the ledger
 
 
-async def test_a_plans_id_covers_its_words(home):
+async def test_plan_id_depends_on_its_texts(home):
     def ids(text):
-        return planned(prompt_row(), text)[0].plan_id
+        return plan_rows_for(prompt_row(), text)[0].plan_id
 
     assert ids("a cat") == ids("a cat") != ids("a dog")
 
 
-async def test_stories_in_flight_are_bounded(home):
+async def test_trajectories_in_flight_are_bounded(home):
     running, most = set(), []
 
     class Counting(ScriptedGenerator):
         async def generate(self, prompt, images, seed):
             running.add(prompt.split()[0])
             most.append(len(running))
-            drawn = await super().generate(prompt, images, seed)
+            image = await super().generate(prompt, images, seed)
             if prompt.endswith("two"):
                 running.discard(prompt.split()[0])
-            return drawn
+            return image
 
     await run(home, roles(generator=Counting()), limits=Limits(trajectories_in_flight=3))
     assert max(most) == 3
 
 
-async def test_progress_counts_prompts_and_those_set_aside(home):
-    watcher = Watcher()
-    await run(home, roles(generator=failing("p3")), progress=watcher)
-    assert watcher.seen[0] == (0, 10, "")
-    assert [done for done, _, _ in watcher.seen] == list(range(11))
-    assert watcher.seen[-1] == (10, 10, "1 quarantined")
+async def test_progress_counts_prompts_and_quarantined_ones(home):
+    progress = RecordedProgress()
+    await run(home, roles(generator=failing_generator("p3")), progress=progress)
+    assert progress.updates[0] == (0, 10, "")
+    assert [done for done, _, _ in progress.updates] == list(range(11))
+    assert progress.updates[-1] == (10, 10, "1 quarantined")
 
 
-async def test_a_cancelled_shard_carries_on_where_it_was(home, tmp_path):
+async def test_rerun_of_a_cancelled_shard_repeats_no_finished_call(home, tmp_path):
     started = asyncio.Event()
 
     class Halting(ScriptedGenerator):
@@ -235,8 +237,8 @@ async def test_a_cancelled_shard_carries_on_where_it_was(home, tmp_path):
     with pytest.raises(asyncio.CancelledError):
         await task
     result = await run(home, backends)
-    assert halting.answered
-    assert set(halting.answered).isdisjoint(backends.generator.answered)
+    assert halting.finished_prompts
+    assert set(halting.finished_prompts).isdisjoint(backends.generator.finished_prompts)
     undisturbed = await run(Home(tmp_path / "other"))
     assert without_seconds(result.attempts) == without_seconds(undisturbed.attempts)
 
@@ -244,7 +246,7 @@ async def test_a_cancelled_shard_carries_on_where_it_was(home, tmp_path):
 async def test_planning_records_every_step_and_every_call(home):
     answer = plan("draw", None)
     backends = roles(planner=ScriptedPlanner(answer=lambda request: answer))
-    prompts, _ = bank()
+    prompts, _ = prompts_and_plans()
     result = await plan_shard(prompts, backends, home, LoopSettings(), LIMITS)
     assert [(row.prompt_id, row.step_number) for row in result.plans[:2]] == [("p0", 1), ("p0", 2)]
     assert result.plans[1].prompt is None
@@ -254,12 +256,12 @@ async def test_planning_records_every_step_and_every_call(home):
     assert len(backends.planner.calls) == 10
 
 
-async def test_an_empty_shard_is_no_error(home):
+async def test_empty_shard(home):
     assert (await plan_shard([], roles(), home, LoopSettings(), LIMITS)).plans == []
     assert (await run(home, names=[])).trajectories == []
 
 
-async def test_every_attempt_is_scored_against_the_plans_prompt(home):
+async def test_attempts_are_scored_against_the_plans_prompt(home):
     critic = ScriptedCritic(verdicts={"p0 one": [reject("p0 ONE")]})
     scorer = ScriptedScorer(grades=[4.0])
     backends = roles(critic=critic, scorer=scorer)
@@ -274,7 +276,7 @@ async def test_every_attempt_is_scored_against_the_plans_prompt(home):
     assert (low.edit_success, low.semantics, low.quality, low.overall) == (4, 4, 4, 4)
 
 
-async def test_defect_6_a_failed_score_misaligns_no_other_and_is_never_made_up(home):
+async def test_defect_6_failed_score_is_missing_and_moves_no_other(home):
     class Partial(ScriptedScorer):
         async def score(self, before, after, instruction):
             if instruction == "p3 two":
@@ -289,7 +291,7 @@ async def test_defect_6_a_failed_score_misaligns_no_other_and_is_never_made_up(h
     assert keys == expected
 
 
-async def test_scores_the_loop_asked_for_are_not_paid_for_twice(home):
+async def test_scores_of_the_loop_are_reused(home):
     critic = ScriptedCritic(verdicts={"p0 one": [reject("again")] * 5})
     backends = roles(critic=critic, scorer=ScriptedScorer())
     result = await run(home, backends, on_exhausted="best")
@@ -299,8 +301,8 @@ async def test_scores_the_loop_asked_for_are_not_paid_for_twice(home):
     assert sum(call.cached for call in scored.calls) == 5
 
 
-async def test_tables_read_from_the_lake_do_as_well_as_rows(home):
-    prompts, plans = bank()
+async def test_arrow_tables_as_input(home):
+    prompts, plans = prompts_and_plans()
     result = await run(home)
     stored = {}
     for name, rows in {

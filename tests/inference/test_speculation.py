@@ -1,4 +1,4 @@
-"""Drawing ahead and several candidates: faster or choosier, and the same story."""
+"""Speculative draws and several candidates."""
 
 import asyncio
 import random
@@ -22,7 +22,7 @@ from warehouse import Home
 
 
 class SlowGenerator(ScriptedGenerator):
-    """Every picture takes its time; counts how many were begun and how many are under way."""
+    """Takes some time for every image, and counts the draws begun."""
 
     seconds = 0.02
     begun = 0
@@ -41,40 +41,40 @@ class SlowCritic(ScriptedCritic):
         return await super().judge(before, after, instruction, prompt)
 
 
-def moody(rate, steps):
-    """Verdicts of a critic that accepts so often, the same for every run."""
-    chance = random.Random(7)
+def random_verdicts(rate, steps):
+    """Verdicts that accept with probability `rate`, the same in every run."""
+    generator = random.Random(7)
     verdicts = {}
     for step in range(steps):
         goal = f"add {step}"
         verdicts[goal] = []
-        while chance.random() > rate:
+        while generator.random() > rate:
             verdicts[goal].append(reject(f"{goal} again {len(verdicts[goal])}"))
         verdicts[goal].append(ACCEPT)
     return verdicts
 
 
-async def told(home, backends, *prompts, generators=4, **options):
+async def run(home, backends, *prompts, generators=4, **options):
     settings = LoopSettings(
         **{k: v for k, v in options.items() if k not in ("draw_ahead", "candidates")}
     )
-    more = {k: v for k, v in options.items() if k in ("draw_ahead", "candidates")}
+    loop_options = {k: v for k, v in options.items() if k in ("draw_ahead", "candidates")}
     limits = Limits(generator=generators, backoff_seconds=0)
     name = f"s{len(list(home.local.rglob('*.jsonl')))}"
     with ModelCalls(home, "generations", name, backends, limits) as calls:
-        loop = Loop(PlannedRequest("p1", plan(*prompts)), calls, settings, **more)
+        loop = Loop(PlannedRequest("p1", plan(*prompts)), calls, settings, **loop_options)
         return [event async for event in loop.events()]
 
 
-def story(events):
-    """What is left when the calls' times are forgotten."""
-    kept = [e for e in events if isinstance(e, StepAccepted | StepExhausted)]
-    return [(e.step.step_number, e.chosen and e.chosen.draw.image.sha256) for e in kept]
+def chosen_images(events):
+    """Step number and image of every finished step."""
+    steps = [e for e in events if isinstance(e, StepAccepted | StepExhausted)]
+    return [(e.step.step_number, e.chosen and e.chosen.draw.image.sha256) for e in steps]
 
 
 def attempts(events):
-    drawn = [e for e in events if isinstance(e, ImageGenerated)]
-    return [(d.step.step_number, d.iteration, d.prompt, d.seed, d.image.sha256) for d in drawn]
+    draws = [e for e in events if isinstance(e, ImageGenerated)]
+    return [(d.step.step_number, d.iteration, d.prompt, d.seed, d.image.sha256) for d in draws]
 
 
 @pytest.fixture
@@ -84,34 +84,36 @@ def home(tmp_path):
 
 @pytest.mark.parametrize("rule", ["last", "best", "stop"])
 @pytest.mark.parametrize("rate", [0.3, 0.8, 1.0])
-async def test_the_story_is_the_same_drawn_ahead_or_not(home, rule, rate):
+async def test_trajectory_is_the_same_with_and_without_speculation(home, rule, rate):
     prompts = [f"add {step}" for step in range(12)]
     runs = []
     for ahead in (False, True):
-        backends = roles(generator=SlowGenerator(), critic=SlowCritic(verdicts=moody(rate, 12)))
+        backends = roles(
+            generator=SlowGenerator(), critic=SlowCritic(verdicts=random_verdicts(rate, 12))
+        )
         options = {"draw_ahead": ahead, "on_exhausted": rule, "t_max": 3}
-        runs.append(await told(home, backends, *prompts, **options))
+        runs.append(await run(home, backends, *prompts, **options))
     plain, fast = runs
-    assert story(plain) == story(fast) and attempts(plain) == attempts(fast)
+    assert chosen_images(plain) == chosen_images(fast) and attempts(plain) == attempts(fast)
     assert plain[-1].status == fast[-1].status and plain[-1].wasted_draws == 0
 
 
-async def test_a_refused_candidates_draw_is_thrown_away_and_counted(home):
+async def test_speculative_draw_after_a_rejection_is_discarded_and_counted(home):
     generator = SlowGenerator()
     critic = SlowCritic(verdicts={"a": [reject("a2"), ACCEPT]})
-    events = await told(home, roles(generator=generator, critic=critic), "a", "b", draw_ahead=True)
+    events = await run(home, roles(generator=generator, critic=critic), "a", "b", draw_ahead=True)
     assert events[-1] == TrajectoryFinished("complete", wasted_draws=1)
     assert generator.begun == 4 and len(attempts(events)) == 3
 
 
-async def test_a_text_only_step_between_is_no_hindrance(home):
+async def test_speculation_skips_text_only_steps(home):
     generator, critic = SlowGenerator(), SlowCritic()
     backends = roles(generator=generator, critic=critic)
-    events = await told(home, backends, "a", None, "b", draw_ahead=True)
+    events = await run(home, backends, "a", None, "b", draw_ahead=True)
     assert events[-1] == TrajectoryFinished("complete", 0) and generator.begun == 2
 
 
-async def test_nothing_is_drawn_ahead_by_a_busy_generator(home):
+async def test_no_speculation_while_the_generator_is_busy(home):
     generator = SlowGenerator()
     critic = SlowCritic(verdicts={"a": [reject("a2"), ACCEPT]})
     backends = roles(generator=generator, critic=critic)
@@ -125,16 +127,16 @@ async def test_nothing_is_drawn_ahead_by_a_busy_generator(home):
 
 
 async def hold(calls):
-    """Others' pictures, one after another, that leave the only slot to whoever waits for it."""
+    """Another request's draws, one after another, in the only slot."""
     seed = 0
     while True:
         await calls.generate(("other", 1, seed), "other", (), seed)
         seed += 1
 
 
-async def test_a_story_given_up_leaves_no_draw_behind(home):
+async def test_closed_loop_has_no_draw_under_way(home):
     generator = SlowGenerator()
-    with ModelCalls(home, "generations", "left", roles(generator=generator), Limits()) as calls:
+    with ModelCalls(home, "generations", "closed", roles(generator=generator), Limits()) as calls:
         events = Loop(
             PlannedRequest("p", plan("a", "b")), calls, LoopSettings(), draw_ahead=True
         ).events()
@@ -145,35 +147,35 @@ async def test_a_story_given_up_leaves_no_draw_behind(home):
         assert len(asyncio.all_tasks()) == 1
 
 
-async def test_a_bad_draw_ahead_matters_only_if_it_is_needed(home):
+async def test_failed_speculative_draw_matters_only_if_it_is_used(home):
     def fail(prompt):
         if prompt == "b":
             raise UnusableAnswerError("cannot be drawn")
 
     with pytest.raises(UnusableAnswerError):
-        await told(home, roles(generator=SlowGenerator(fail=fail)), "a", "b", draw_ahead=True)
+        await run(home, roles(generator=SlowGenerator(fail=fail)), "a", "b", draw_ahead=True)
     critic = SlowCritic(verdicts={"a": [reject("a2"), reject("a3")]})
     backends = roles(generator=SlowGenerator(fail=fail), critic=critic)
     options = {"draw_ahead": True, "t_max": 2, "on_exhausted": "stop"}
-    assert (await told(home, backends, "a", "b", **options))[-1].status == "stopped"
+    assert (await run(home, backends, "a", "b", **options))[-1].status == "stopped"
 
 
-async def test_the_first_accepted_of_several_candidates_counts(home):
-    class Picky(ScriptedCritic):
+async def test_first_accepted_of_several_candidates_is_chosen(home):
+    class AcceptsSecondAndThird(ScriptedCritic):
         async def judge(self, before, after, instruction, prompt):
             await super().judge(before, after, instruction, prompt)
             return ACCEPT if len(self.calls) in (2, 3) else reject("other words")
 
-    critic = Picky()
-    events = await told(home, roles(critic=critic), "a", candidates=3, t_max=2)
-    drawn = attempts(events)
-    assert [d[1] for d in drawn] == [0, 1, 2] and len({d[3] for d in drawn}) == 3
-    assert story(events) == [(1, drawn[1][4])]
+    critic = AcceptsSecondAndThird()
+    events = await run(home, roles(critic=critic), "a", candidates=3, t_max=2)
+    draws = attempts(events)
+    assert [d[1] for d in draws] == [0, 1, 2] and len({d[3] for d in draws}) == 3
+    assert chosen_images(events) == [(1, draws[1][4])]
 
 
-async def test_refused_candidates_are_drawn_again_from_the_first_rewritten_prompt(home):
+async def test_rejected_candidates_are_redrawn_from_the_first_rewritten_prompt(home):
     critic = ScriptedCritic(verdicts={"a": [reject(""), reject("a, red")]})
-    events = await told(home, roles(critic=critic), "a", candidates=2, t_max=2)
+    events = await run(home, roles(critic=critic), "a", candidates=2, t_max=2)
     assert [(d[1], d[2]) for d in attempts(events)] == [
         (0, "a"),
         (1, "a"),
@@ -183,10 +185,10 @@ async def test_refused_candidates_are_drawn_again_from_the_first_rewritten_promp
     assert [call[3] for call in critic.calls] == ["", "", "a, red", "a, red"]
 
 
-async def test_one_bad_candidate_ends_the_others(home):
+async def test_failed_candidate_cancels_the_others(home):
     def fail(prompt):
         raise UnusableAnswerError("cannot be drawn")
 
     with pytest.raises(UnusableAnswerError):
-        await told(home, roles(generator=SlowGenerator(fail=fail)), "a", candidates=3)
+        await run(home, roles(generator=SlowGenerator(fail=fail)), "a", candidates=3)
     assert len(asyncio.all_tasks()) == 1

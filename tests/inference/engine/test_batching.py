@@ -1,4 +1,4 @@
-"""Gathering questions: how many at once, whose error is whose, what a cancelled asker costs."""
+"""Batches: size, keys, errors and cancellation."""
 
 import asyncio
 import threading
@@ -9,14 +9,14 @@ from inference.engine.batching import Batcher
 
 
 def upper(batches):
-    def work(items, given_up):
+    def work(items, is_abandoned):
         batches.append(list(items))
         return [ValueError(item) if item == "bad" else item.upper() for item in items]
 
     return work
 
 
-async def test_questions_are_gathered_into_batches_of_at_most_so_many():
+async def test_batches_have_at_most_max_items():
     batches = []
     batcher = Batcher(upper(batches), 3, 0.001)
     names = ["a", "b", "c", "d", "e", "f", "g"]
@@ -24,25 +24,25 @@ async def test_questions_are_gathered_into_batches_of_at_most_so_many():
     assert batches == [["a", "b", "c"], ["d", "e", "f"], ["g"]]
 
 
-async def test_what_arrives_during_a_batch_forms_the_next():
-    batches, running, go_on = [], threading.Event(), threading.Event()
+async def test_items_that_arrive_during_a_batch_form_the_next():
+    batches, running, may_finish = [], threading.Event(), threading.Event()
 
-    def work(items, given_up):
+    def work(items, is_abandoned):
         running.set()
-        go_on.wait()
-        return upper(batches)(items, given_up)
+        may_finish.wait()
+        return upper(batches)(items, is_abandoned)
 
     batcher = Batcher(work, 8, 0)
     first = asyncio.create_task(batcher.submit("a"))
     await asyncio.to_thread(running.wait)
     others = [asyncio.create_task(batcher.submit(name)) for name in "bcd"]
     await asyncio.sleep(0)
-    go_on.set()
+    may_finish.set()
     assert await asyncio.gather(first, *others) == ["A", "B", "C", "D"]
     assert batches == [["a"], ["b", "c", "d"]]
 
 
-async def test_a_batch_is_of_one_kind_and_nobody_is_overtaken_for_long():
+async def test_batch_has_one_key_and_starts_with_the_oldest_item():
     batches = []
     batcher = Batcher(upper(batches), 3, 0.001, group_by=len)
     names = ["a", "bb", "c", "dd", "e", "f", "gg"]
@@ -50,17 +50,17 @@ async def test_a_batch_is_of_one_kind_and_nobody_is_overtaken_for_long():
     assert batches == [["a", "c", "e"], ["bb", "dd", "gg"], ["f"]]
 
 
-async def test_an_error_reaches_its_own_asker_alone():
+async def test_error_of_an_item_is_raised_for_it_alone():
     batcher = Batcher(upper([]), 8, 0)
     answers = await asyncio.gather(*map(batcher.submit, ["a", "bad", "c"]), return_exceptions=True)
     assert [answers[0], answers[2]] == ["A", "C"]
     assert isinstance(answers[1], ValueError)
 
 
-async def test_an_error_of_the_whole_batch_reaches_all_and_the_next_batch_works():
+async def test_error_of_a_batch_is_raised_for_all_and_the_next_batch_works():
     attempts = []
 
-    def work(items, given_up):
+    def work(items, is_abandoned):
         attempts.append(items)
         if len(attempts) == 1:
             raise MemoryError("too much")
@@ -72,35 +72,35 @@ async def test_an_error_of_the_whole_batch_reaches_all_and_the_next_batch_works(
     assert await batcher.submit("c") == "c"
 
 
-async def test_work_is_told_when_nobody_waits_any_more():
-    running, told = threading.Event(), threading.Event()
+async def test_work_can_see_that_all_items_were_cancelled():
+    running, stopped = threading.Event(), threading.Event()
 
-    def work(items, given_up):
+    def work(items, is_abandoned):
         running.set()
-        while not given_up():
+        while not is_abandoned():
             pass
-        told.set()
+        stopped.set()
         return items
 
     batcher = Batcher(work, 8, 0)
-    asker = asyncio.create_task(batcher.submit("a"))
+    task = asyncio.create_task(batcher.submit("a"))
     await asyncio.to_thread(running.wait)
-    asker.cancel()
+    task.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await asker
-    assert await asyncio.to_thread(told.wait, 10)
+        await task
+    assert await asyncio.to_thread(stopped.wait, 10)
 
 
-async def test_cancelled_questions_are_not_worked_on():
+async def test_cancelled_items_are_skipped():
     batches = []
     batcher = Batcher(upper(batches), 8, 0.05)
-    kept, dropped = (asyncio.create_task(batcher.submit(name)) for name in "ab")
+    waiting, cancelled = (asyncio.create_task(batcher.submit(name)) for name in "ab")
     await asyncio.sleep(0)
-    dropped.cancel()
-    assert await kept == "A"
+    cancelled.cancel()
+    assert await waiting == "A"
     assert batches == [["a"]]
 
 
-def test_one_batcher_serves_loops_that_come_and_go():
+def test_one_batcher_serves_several_event_loops():
     batcher = Batcher(upper([]), 8, 0)
     assert [asyncio.run(batcher.submit(name)) for name in "ab"] == ["A", "B"]

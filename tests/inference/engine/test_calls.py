@@ -1,4 +1,4 @@
-"""The one way any model is called: journal, pools, timeouts, retries, ledger."""
+"""Model calls: journal, pools, timeouts, retries, ledger."""
 
 import asyncio
 
@@ -17,12 +17,12 @@ from tests.inference.scripted_world import (
     ScriptedCritic,
     ScriptedGenerator,
     ScriptedScorer,
-    picture,
     roles,
+    tiny_image,
 )
 from warehouse import EncodedImage, Home
 
-PLACE = CallSite("p1", 1, 0)
+SITE = CallSite("p1", 1, 0)
 LIMITS = Limits(backoff_seconds=0)
 
 
@@ -36,31 +36,31 @@ def model_calls(home, backends, limits=LIMITS, asset="trajectories", **more):
 
 
 async def draw(home, generator, prompt="a cat", seed=1, limits=LIMITS):
-    """One draw in a run of its own; its answer and the ledger after it."""
+    """One draw in a new run; its answer and the ledger after it."""
     with model_calls(home, roles(generator=generator), limits) as calls:
         try:
-            answer = (await calls.generate(PLACE, prompt, (), seed)).answer
+            answer = (await calls.generate(SITE, prompt, (), seed)).answer
         except (UnusableAnswerError, CallFailedError) as error:
             answer = error
         return answer, calls.ledger()
 
 
 class Flaky(ScriptedGenerator):
-    """Raises the given errors in turn, then draws."""
+    """Raises the given errors in turn, then returns images."""
 
     def __init__(self, *errors):
         super().__init__()
         self.errors = list(errors)
 
     async def generate(self, prompt, images, seed):
-        drawn = await super().generate(prompt, images, seed)
+        image = await super().generate(prompt, images, seed)
         if self.errors:
             raise self.errors.pop(0)
-        return drawn
+        return image
 
 
 class Slow(ScriptedGenerator):
-    """Never comes back; remembers that it was cancelled."""
+    """Never returns; counts its cancellations."""
 
     cancelled = 0
 
@@ -71,18 +71,18 @@ class Slow(ScriptedGenerator):
         except asyncio.CancelledError:
             self.cancelled += 1
             raise
-        return picture()
+        return tiny_image()
 
 
-class Crowded(ScriptedGenerator, ScriptedCritic):
-    """Generator and critic that note how many calls of theirs run at once."""
+class CountsConcurrency(ScriptedGenerator, ScriptedCritic):
+    """Generator and critic that record the maximum of concurrent calls."""
 
     def __init__(self):
         super().__init__()
         self.running, self.most = 0, 0
 
     async def generate(self, prompt, images, seed):
-        return await self._work(picture(prompt))
+        return await self._work(tiny_image(prompt))
 
     async def judge(self, before, after, instruction, prompt):
         return await self._work(ACCEPT)
@@ -95,7 +95,7 @@ class Crowded(ScriptedGenerator, ScriptedCritic):
         return answer
 
 
-async def test_a_finished_call_is_answered_from_the_journal_with_its_own_row(home):
+async def test_finished_call_is_answered_from_the_journal(home):
     generator = ScriptedGenerator()
     first, ledger = await draw(home, generator)
     again, ledger_again = await draw(home, generator)
@@ -105,17 +105,17 @@ async def test_a_finished_call_is_answered_from_the_journal_with_its_own_row(hom
     assert (ledger[0].role, ledger[0].cached, ledger[0].error) == ("generator", False, None)
 
 
-async def test_the_same_request_at_once_is_made_once(home):
-    crowded = Crowded()
-    with model_calls(home, roles(critic=crowded)) as calls:
-        asked = [calls.judge(PLACE, None, picture(), "a cat", "") for _ in range(3)]
-        verdicts = await asyncio.gather(*asked)
+async def test_concurrent_equal_requests_are_one_call(home):
+    critic = CountsConcurrency()
+    with model_calls(home, roles(critic=critic)) as calls:
+        requests = [calls.judge(SITE, None, tiny_image(), "a cat", "") for _ in range(3)]
+        verdicts = await asyncio.gather(*requests)
         assert {verdict.answer.accepted for verdict in verdicts} == {True}
-        assert (crowded.most, len(calls.ledger())) == (1, 1)
+        assert (critic.most, len(calls.ledger())) == (1, 1)
 
 
 @pytest.mark.parametrize("change", [{"seed": 2}, {"prompt": "a dog"}])
-async def test_another_request_is_another_call_and_old_lines_do_no_harm(home, change):
+async def test_changed_request_is_another_call(home, change):
     generator = ScriptedGenerator()
     await draw(home, generator)
     _, ledger = await draw(home, generator, **change)
@@ -125,7 +125,7 @@ async def test_another_request_is_another_call_and_old_lines_do_no_harm(home, ch
     assert len(generator.calls) == 2
 
 
-async def test_another_model_is_another_call(home):
+async def test_changed_model_is_another_call(home):
     _, first = await draw(home, ScriptedGenerator(model="1"))
     _, both = await draw(home, ScriptedGenerator(model="2"))
     assert [row.model for row in both] == ["1", "2"]
@@ -133,7 +133,7 @@ async def test_another_model_is_another_call(home):
 
 
 @pytest.mark.parametrize("error", [RetryableError("busy"), ConnectionResetError(), TimeoutError()])
-async def test_errors_that_may_pass_are_tried_again(home, error):
+async def test_transient_errors_are_retried(home, error):
     generator = Flaky(error, error)
     answer, ledger = await draw(home, generator)
     assert isinstance(answer, EncodedImage)
@@ -141,7 +141,7 @@ async def test_errors_that_may_pass_are_tried_again(home, error):
     assert [(row.retries, row.error) for row in ledger] == [(2, None)]
 
 
-async def test_after_the_last_try_the_call_has_failed_and_a_rerun_owes_it(home):
+async def test_call_fails_after_the_last_try_and_a_rerun_makes_it_again(home):
     generator = Flaky(*[RetryableError("busy")] * 3)
     error, ledger = await draw(home, generator)
     assert isinstance(error, CallFailedError)
@@ -154,7 +154,7 @@ async def test_after_the_last_try_the_call_has_failed_and_a_rerun_owes_it(home):
     assert len({row.call_id for row in ledger}) == 2
 
 
-async def test_a_bad_answer_is_final_now_and_on_a_rerun(home):
+async def test_unusable_answer_is_final_also_in_a_rerun(home):
     generator = Flaky(UnusableAnswerError("not allowed"), UnusableAnswerError("not allowed"))
     for _ in range(2):
         error, ledger = await draw(home, generator)
@@ -163,14 +163,14 @@ async def test_a_bad_answer_is_final_now_and_on_a_rerun(home):
     assert len(generator.calls) == 1
 
 
-async def test_other_errors_are_not_tried_again(home):
+async def test_other_errors_are_not_retried(home):
     generator = Flaky(ZeroDivisionError("oops"))
     error, ledger = await draw(home, generator)
     assert str(error) == "generator scripted/1 failed at step 1: ZeroDivisionError: oops"
     assert (len(generator.calls), ledger[0].retries) == (1, 0)
 
 
-async def test_defect_7_a_late_try_is_really_cancelled_and_never_an_answer(home):
+async def test_defect_7_try_beyond_the_timeout_is_cancelled(home):
     generator = Slow()
     limits = Limits(call_timeout_seconds=0.01, tries=2, backoff_seconds=0, generator=1)
     error, ledger = await draw(home, generator, limits=limits)
@@ -179,46 +179,46 @@ async def test_defect_7_a_late_try_is_really_cancelled_and_never_an_answer(home)
     assert ledger[0].error is not None
 
 
-async def test_what_a_backend_reports_is_in_the_ledger_failed_tries_included(home):
+async def test_reported_usage_is_in_the_ledger_with_failed_tries(home):
     class Metered(Flaky):
         async def generate(self, prompt, images, seed):
             report_usage(input_tokens=10, cost_usd=0.5)
             return await super().generate(prompt, images, seed)
 
-    report_usage(input_tokens=1000)  # outside any call: nobody's
+    report_usage(input_tokens=1000)  # outside any call: ignored
     _, ledger = await draw(home, Metered(RetryableError()))
     row = ledger[0]
     assert (row.input_tokens, row.output_tokens, row.cost_usd, row.images) == (20, None, 1.0, 1)
 
 
-async def test_an_answer_of_the_wrong_type_fails_the_call(home):
-    class Mute(ScriptedGenerator):
+async def test_answer_of_the_wrong_type_fails_the_call(home):
+    class ReturnsNone(ScriptedGenerator):
         async def generate(self, prompt, images, seed):
             return None
 
-    error, _ = await draw(home, Mute())
+    error, _ = await draw(home, ReturnsNone())
     assert "TypeError: answered with NoneType, not EncodedImage" in str(error)
 
 
-async def test_a_truncated_picture_is_a_bad_answer(home):
-    class Torn(ScriptedGenerator):
+async def test_truncated_image_is_an_unusable_answer(home):
+    class Truncated(ScriptedGenerator):
         async def generate(self, prompt, images, seed):
-            return EncodedImage(picture(prompt).data[:30])
+            return EncodedImage(tiny_image(prompt).data[:30])
 
-    error, ledger = await draw(home, Torn())
+    error, ledger = await draw(home, Truncated())
     assert isinstance(error, UnusableAnswerError)
     assert "cannot be decoded" in ledger[0].error
 
 
 @pytest.mark.parametrize("grade", [-1.0, 11.0, float("nan")])
-async def test_defect_9_a_grade_off_the_scale_is_no_score(home, grade):
+async def test_defect_9_grade_out_of_range_is_an_unusable_answer(home, grade):
     backends = roles(scorer=ScriptedScorer(grades=[grade]))
     wrong = pytest.raises(UnusableAnswerError, match="not a grade from 0 to 10")
     with model_calls(home, backends) as calls, wrong:
-        await calls.score(PLACE, None, picture(), "a cat")
+        await calls.score(SITE, None, tiny_image(), "a cat")
 
 
-async def test_a_picture_that_was_deleted_is_drawn_again(home, tmp_path):
+async def test_deleted_image_is_drawn_again(home, tmp_path):
     generator = ScriptedGenerator()
     first, _ = await draw(home, generator)
     (tmp_path / "images" / home.images.relative(first.sha256)).unlink()
@@ -228,31 +228,31 @@ async def test_a_picture_that_was_deleted_is_drawn_again(home, tmp_path):
     assert len(generator.calls) == len({row.call_id for row in ledger}) == 2
 
 
-async def test_no_line_is_written_before_its_picture_is_stored(home, tmp_path):
+async def test_no_line_is_written_before_its_image_is_stored(home, tmp_path):
     (tmp_path / "images").write_text("in the way")
     wrong = pytest.raises(FoundryError, match="a file is in the way")
     with model_calls(home, roles()) as calls, wrong:
-        await calls.generate(PLACE, "a cat", (), 1)
+        await calls.generate(SITE, "a cat", (), 1)
     assert list(home.journal("trajectories", SHARD).records()) == []
 
 
-async def test_generator_and_agents_have_pools_of_their_own(home):
-    generator, critic = Crowded(), Crowded()
+async def test_generator_and_agents_have_separate_pools(home):
+    generator, critic = CountsConcurrency(), CountsConcurrency()
     backends = roles(generator=generator, critic=critic)
     with model_calls(home, backends, Limits(generator=2, agents=3)) as calls:
         draws = [calls.generate(CallSite("p", 1, n), f"{n}", (), n) for n in range(8)]
-        verdicts = [calls.judge(CallSite("p", 1, n), None, picture(n), "", "") for n in range(8)]
+        verdicts = [calls.judge(CallSite("p", 1, n), None, tiny_image(n), "", "") for n in range(8)]
         await asyncio.gather(*draws, *verdicts)
     assert (generator.most, critic.most) == (2, 3)
 
 
-async def test_a_waiting_retry_does_not_hold_its_slot(home):
+async def test_waiting_retry_holds_no_slot(home):
     class FirstBusy(ScriptedGenerator):
         async def generate(self, prompt, images, seed):
             self.calls.append(prompt)
             if self.calls == ["first"]:
                 raise RetryableError("busy")
-            return picture(prompt)
+            return tiny_image(prompt)
 
     generator = FirstBusy()
     limits = Limits(generator=1, backoff_seconds=0.2)
@@ -264,66 +264,66 @@ async def test_a_waiting_retry_does_not_hold_its_slot(home):
     assert generator.calls[:2] == ["first", "second"]
 
 
-async def test_what_waits_for_something_else_does_not_hold_its_slot(home):
-    opened = asyncio.Event()
+async def test_paused_try_holds_no_slot(home):
+    may_continue = asyncio.Event()
 
     class Waits(ScriptedGenerator):
-        drawn, busy, most = [], 0, 0
+        finished, busy, most = [], 0, 0
 
         async def generate(self, prompt, images, seed):
             async with pause_timeout():
                 if prompt == "refused":
                     raise UnusableAnswerError("no")
-                if prompt == "patient":
-                    await opened.wait()
+                if prompt == "paused":
+                    await may_continue.wait()
             self.busy += 1
             self.most = max(self.most, self.busy)
             await asyncio.sleep(0.01)
             self.busy -= 1
-            self.drawn.append(prompt)
-            return picture(prompt)
+            self.finished.append(prompt)
+            return tiny_image(prompt)
 
     generator = Waits()
     with model_calls(home, roles(generator=generator), Limits(generator=1)) as calls:
 
-        def asked(number, prompt):
+        def start(number, prompt):
             return asyncio.create_task(calls.generate(CallSite("p", 1, number), prompt, (), 1))
 
-        refused, patient = asked(0, "refused"), asked(1, "patient")
-        await asked(2, "quick")
-        opened.set()
-        await asyncio.gather(patient, asked(3, "third"), asked(4, "fourth"))
+        refused, paused = start(0, "refused"), start(1, "paused")
+        await start(2, "quick")
+        may_continue.set()
+        await asyncio.gather(paused, start(3, "third"), start(4, "fourth"))
         with pytest.raises(UnusableAnswerError, match="no"):
             await refused
-    assert generator.drawn[0] == "quick"
-    assert (len(generator.drawn), generator.most) == (4, 1)
+    assert generator.finished[0] == "quick"
+    assert (len(generator.finished), generator.most) == (4, 1)
 
 
-async def test_a_shard_has_one_writer(home):
+async def test_shard_has_one_writer(home):
     wrong = pytest.raises(FoundryError, match="being written by another process")
     with model_calls(home, roles()), wrong:
         model_calls(home, roles()).__enter__()
 
 
-async def test_a_line_of_another_making_is_named(home):
+async def test_invalid_journal_line_is_named(home):
     with home.journal("trajectories", SHARD) as journal:
         journal.append({"something": "else"})
     with pytest.raises(FoundryError, match=r"test-0000.jsonl:1: not a model call"):
         model_calls(home, roles()).__enter__()
 
 
-async def test_another_assets_answer_is_borrowed_and_costs_nothing(home):
+async def test_answer_from_the_fallback_journal_costs_nothing(home):
     scorer = ScriptedScorer(grades=[7.0])
     with model_calls(home, roles(scorer=scorer)) as calls:
-        paid = await calls.score(PLACE, None, picture(), "a cat")
+        paid = await calls.score(SITE, None, tiny_image(), "a cat")
         paid_call = calls.ledger()[0]
     for _ in range(2):
         with model_calls(
             home, roles(scorer=scorer), asset="scores", fallback_journal="trajectories"
         ) as calls:
-            lent = await calls.score(PLACE, None, picture(), "a cat")
+            copied = await calls.score(SITE, None, tiny_image(), "a cat")
             row = calls.ledger()[0]
-        assert lent.score == paid.score
+        assert copied.score == paid.score
         assert (row.cached, row.asset, row.cost_usd, row.seconds) == (True, "scores", 0, 0)
         assert row.call_id != paid_call.call_id
     assert len(scorer.calls) == 1
