@@ -8,8 +8,9 @@ from pathlib import Path
 
 from PIL import Image, ImageDraw, ImageFont
 
+from inference.generation.trajectory_view import AttemptView, StepView, TrajectoryView
+
 from ..core.plotting import BAD, INK, PALE, PAPER
-from .trajectory_views import AttemptView, StepView, TrajectoryView
 
 _FRAME, _FAINT = "#d5dae3", "#f3f5f9"
 

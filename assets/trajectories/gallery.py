@@ -4,14 +4,13 @@ import io
 from collections.abc import Sequence
 from pathlib import Path
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-
+from inference.generation.html_export import render_html
 from warehouse import Home
 from warehouse.atomic import atomic_write
 
 from ..core.plotting import small_png
 from .contact_sheet import contact_sheet
-from .trajectory_views import TrajectoryView, load_trajectories, pick_showcase
+from .trajectory_views import load_trajectories, pick_showcase
 
 SHEET, PAGE = "contact_sheet.png", "story.html"
 
@@ -30,16 +29,3 @@ def write_showcase(home: Home, folder: Path, count: int = 6) -> Path:
     atomic_write(folder / SHEET, sheet.getvalue())
     atomic_write(folder / PAGE, render_html(trajectories))
     return folder / PAGE
-
-
-def render_html(trajectories: Sequence[TrajectoryView]) -> str:
-    """A self-contained HTML page; every text in it is escaped."""
-    environment = Environment(
-        loader=PackageLoader(__package__, "."),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["data_url"] = lambda image: image.as_png.data_url
-    return environment.get_template("storybook.html").render(stories=trajectories)

@@ -2,11 +2,11 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from inference.generation.trajectory_view import AttemptView, StepView, TrajectoryView
 from schemas import FoundryError, Table
 from schemas.prompts import PROMPTS, PromptRow
 from schemas.trajectories import (
@@ -19,65 +19,11 @@ from schemas.trajectories import (
     ScoreRow,
     TrajectoryRow,
 )
-from warehouse import EncodedImage, Home, ImageStore
+from warehouse import Home, ImageStore
 from warehouse.storage import safe_name
 
 # trajectory, step, iteration
 AttemptKey = tuple[str, int, int]
-
-
-@dataclass(frozen=True)
-class AttemptView:
-    """One generated image of a step, with the critic's verdict and the overall score (0-10)."""
-
-    image: EncodedImage
-    prompt: str
-    accepted: bool
-    chosen: bool
-    reasoning: str
-    refined_prompt: str
-    overall: float | None
-
-    @property
-    def rejected(self) -> bool:
-        return not self.accepted and not self.chosen
-
-
-@dataclass(frozen=True)
-class StepView:
-    """A plan step; one without an image has no attempts."""
-
-    number: int
-    name: str
-    caption: str
-    attempts: tuple[AttemptView, ...]
-
-    @property
-    def chosen(self) -> AttemptView | None:
-        return next((attempt for attempt in self.attempts if attempt.chosen), None)
-
-    @property
-    def rejected(self) -> tuple[AttemptView, ...]:
-        return tuple(attempt for attempt in self.attempts if attempt.rejected)
-
-
-@dataclass(frozen=True)
-class TrajectoryView:
-    """A trajectory with its request, plan steps and attempts."""
-
-    trajectory_id: str
-    request: str
-    category: str
-    subcategory: str
-    status: str
-    reasoning: str
-    input_images: tuple[EncodedImage, ...]
-    steps: tuple[StepView, ...]
-
-    @property
-    def rejections(self) -> int:
-        """Rejected attempts of all steps."""
-        return sum(len(step.rejected) for step in self.steps)
 
 
 # Complete trajectories, preferably of three to seven steps with one to three rejected attempts,
@@ -164,6 +110,7 @@ def _attempt_view(images: ImageStore, row: AttemptRow, overall: float | None) ->
         reasoning=row.reasoning,
         refined_prompt=row.refined_prompt,
         overall=overall,
+        number=row.iteration + 1,
     )
 
 

@@ -10,11 +10,12 @@ from PIL import Image, ImageColor
 
 from assets.core.plotting import BAD
 from assets.trajectories.contact_sheet import contact_sheet
-from assets.trajectories.gallery import contact_sheet_png, render_html, write_showcase
+from assets.trajectories.gallery import contact_sheet_png, write_showcase
 from assets.trajectories.trajectory_views import load_trajectories, pick_showcase
+from inference.generation.html_export import render_html
 from schemas import BadImageError, FoundryError
 from tests.assets.trajectories.trajectory_rows import TrajectoryBuilder, growing_flower
-from tests.helpers.html_page import Page
+from tests.helpers.html_page import HtmlPage
 
 REQUEST = "Show how a <i>flower</i> grows & blooms"
 
@@ -28,8 +29,8 @@ def red_pixels(image: Image.Image) -> int:
     return int((np.asarray(image).astype(int) == ImageColor.getrgb(BAD)).all(axis=2).sum())
 
 
-def render_page(lake: TrajectoryBuilder, *ids: str) -> Page:
-    return Page(render_html(load_trajectories(lake.home, ids)))
+def render_page(lake: TrajectoryBuilder, *ids: str) -> HtmlPage:
+    return HtmlPage(render_html(load_trajectories(lake.home, ids)))
 
 
 def test_page_shows_request_images_captions_and_rejections(lake):
@@ -48,7 +49,7 @@ def test_page_shows_request_images_captions_and_rejections(lake):
 def test_page_is_one_file_with_embedded_images(lake, tmp_path):
     lake.add("a", REQUEST, growing_flower())
     path = write_showcase(lake.write(), tmp_path / "showcase")
-    page = Page(path.read_text("utf-8"))
+    page = HtmlPage(path.read_text("utf-8"))
     assert page.links and all(link.startswith("data:image/png;base64,") for link in page.links)
     first = base64.b64decode(page.links[0].split(",", 1)[1])
     assert Image.open(io.BytesIO(first)).size == (96, 96)
@@ -77,7 +78,7 @@ def test_step_without_an_image_shows_its_text(lake):
 
 
 def test_page_without_trajectories_says_so():
-    assert "No story is finished yet." in render_html([])
+    assert "There are no finished stories yet." in render_html([])
 
 
 def test_contact_sheet_has_a_row_per_trajectory_and_a_red_corner_per_rejection(lake):
