@@ -1,6 +1,6 @@
 """Our images server over a tiny random pipeline: gain of batches, overhead of a request.
 
-The server is the real one, with one replica on a Ray of its own. Run: `python -m
+It starts a server with one replica on a local Ray. Run: `python -m
 bench.images_server`.
 """
 

@@ -113,10 +113,6 @@ def parse_json(body: bytes, model: type[Model]) -> Model:
     return validate(content, model)
 
 
-def _content_type(request: Request) -> str:
-    return request.headers.get("content-type", "").lower()
-
-
 def check_image(data: bytes, param: str, max_pixels: int, decode: bool = True) -> None:
     """Check an image of a request.
 
@@ -134,3 +130,7 @@ def check_image(data: bytes, param: str, max_pixels: int, decode: bool = True) -
     except BadImageError:
         message = f"{param} is not a PNG, JPEG or WebP image"
         raise bad_request(message, param, "invalid_image") from None
+
+
+def _content_type(request: Request) -> str:
+    return request.headers.get("content-type", "").lower()

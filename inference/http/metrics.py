@@ -29,7 +29,7 @@ class MetricsRegistry:
     def histogram(
         self, name: str, description: str, *labels: str, buckets: Sequence[float] | None = None
     ) -> Histogram:
-        """A histogram of durations in seconds, unless it has buckets of its own."""
+        """A histogram of durations in seconds, unless it has other buckets."""
         return Histogram(
             f"{self._prefix}_{name}",
             description,

@@ -16,7 +16,6 @@ from starlette.requests import ClientDisconnect
 from warehouse.storage import first_line
 
 from ..backends.diffusers.generation_spec import GenerationSpec
-from ..engine.gather_or_cancel import gather_or_cancel
 from ..http.admission import AdmissionQueue
 from ..http.disconnect import run_while_connected
 from ..http.errors import APIError, bad_request, internal_error
@@ -49,8 +48,8 @@ class ImageHandlers:
         report: Callable[[Readiness], object],
     ) -> None:
         self._model, self._replicas, self._limits = model, replicas, settings.allowed
-        # Ray Serve's own bound counts only images without a replica, so it rejects parts of a burst
-        # for which there is room; and a request for several images is admitted or not as one.
+        # Ray Serve's limit counts only images that have no replica yet, so it rejects parts of a
+        # burst that would fit; and a request for several images must be admitted as one.
         self._queue = AdmissionQueue(
             replicas.wanted * settings.batch, settings.queue, unit="images"
         )
@@ -132,7 +131,7 @@ class ImageHandlers:
         job = await read(request)
         self.check_model(job.request.model or self._model.name)
         self.check_ready()
-        specs = job.specs(self._model.manner)
+        specs = job.specs(self._model.params)
         if len(specs) > self._queue.capacity:
             message = f"this server takes no more than {self._queue.capacity} images at once"
             raise bad_request(message, "n")
@@ -144,12 +143,21 @@ class ImageHandlers:
     async def _generate_all(
         self, request: Request, specs: Sequence[GenerationSpec]
     ) -> list[DrawnImage]:
-        work = gather_or_cancel(*map(self._generate_one, specs))
         try:
-            return await run_while_connected(request, work, self._limits.seconds)
+            return await run_while_connected(
+                request, self._generate_together(specs), self._limits.seconds
+            )
         except TimeoutError:
             message = f"not finished in {self._limits.seconds:g} seconds"
             raise APIError(HTTPStatus.GATEWAY_TIMEOUT, message, "timeout") from None
+
+    async def _generate_together(self, specs: Sequence[GenerationSpec]) -> list[DrawnImage]:
+        try:
+            async with asyncio.TaskGroup() as group:  # cancels the others when one fails
+                tasks = [group.create_task(self._generate_one(spec)) for spec in specs]
+        except ExceptionGroup as errors:
+            raise errors.exceptions[0] from None
+        return [task.result() for task in tasks]
 
     async def _generate_one(self, spec: GenerationSpec) -> DrawnImage:
         try:

@@ -7,9 +7,8 @@ from typing import Protocol
 
 from ..backends.diffusers.generation_spec import GenerationSpec
 from ..backends.diffusers.model_selection import SelectedModel, select_model
-from ..backends.diffusers.pipeline_runner import Drawn, load_pipeline_runner
-from ..backends.diffusers.sampling_params import SamplingParams
-from ..backends.diffusers.settings import DiffusersSettings
+from ..backends.diffusers.pipeline_runner import DrawResult, load_pipeline_runner
+from ..backends.diffusers.settings import DiffusersSettings, SamplingParams
 from ..roles import RetryableError, UnusableAnswerError
 from ..sketch_world.generator import SketchGenerator
 from ..sketch_world.settings import SketchSettings
@@ -22,8 +21,8 @@ class ImageModel(Protocol):
     """A model in memory."""
 
     def draw(
-        self, drawings: Sequence[GenerationSpec], given_up: Callable[[], bool]
-    ) -> Sequence[Drawn]: ...
+        self, specs: Sequence[GenerationSpec], is_cancelled: Callable[[], bool]
+    ) -> Sequence[DrawResult]: ...
 
 
 class ServableImageModel(Protocol):
@@ -36,7 +35,7 @@ class ServableImageModel(Protocol):
     def name(self) -> str: ...
 
     @property
-    def manner(self) -> SamplingParams: ...
+    def params(self) -> SamplingParams: ...
 
     def load(self, device: str, batch: int) -> ImageModel:
         """Load it into memory.
@@ -57,8 +56,8 @@ class Pipeline:
         return self.choice.name
 
     @property
-    def manner(self) -> SamplingParams:
-        return self.choice.manner
+    def params(self) -> SamplingParams:
+        return self.choice.params
 
     def load(self, device: str, batch: int) -> ImageModel:
         return load_pipeline_runner(self.choice, device, batch)
@@ -69,7 +68,7 @@ class Sketch:
     """The sketch world: no weights, no GPU, neither steps nor guidance."""
 
     name: str = SKETCH
-    manner: SamplingParams = field(default_factory=lambda: SamplingParams(size="192x192"))
+    params: SamplingParams = field(default_factory=lambda: SamplingParams(size="192x192"))
 
     def load(self, device: str, batch: int) -> ImageModel:
         return _SketchModel()
@@ -77,13 +76,13 @@ class Sketch:
 
 class _SketchModel:
     def draw(
-        self, drawings: Sequence[GenerationSpec], given_up: Callable[[], bool]
-    ) -> Sequence[Drawn]:
-        return [_draw_sketch(spec, given_up) for spec in drawings]
+        self, specs: Sequence[GenerationSpec], is_cancelled: Callable[[], bool]
+    ) -> Sequence[DrawResult]:
+        return [_draw_sketch(spec, is_cancelled) for spec in specs]
 
 
-def _draw_sketch(spec: GenerationSpec, cancelled: Callable[[], bool]) -> Drawn:
-    if cancelled():
+def _draw_sketch(spec: GenerationSpec, is_cancelled: Callable[[], bool]) -> DrawResult:
+    if is_cancelled():
         return RetryableError("the request for this image was cancelled")
     try:
         generator = SketchGenerator(SketchSettings(picture_size=_side(spec)))
@@ -95,9 +94,9 @@ def _draw_sketch(spec: GenerationSpec, cancelled: Callable[[], bool]) -> Drawn:
 def _side(spec: GenerationSpec) -> int:
     if spec.mask is not None:
         raise UnusableAnswerError(f"{SKETCH} takes no mask; leave it out")
-    if (spec.manner.negative_prompt or "").strip():
+    if (spec.params.negative_prompt or "").strip():
         raise UnusableAnswerError(f"{SKETCH} takes no negative prompt; leave it out")
-    width, height = spec.manner.pixels or (2 * _SIDE, 2 * _SIDE)
+    width, height = spec.params.pixels or (2 * _SIDE, 2 * _SIDE)
     if width != height or width % _SIDE:
         raise UnusableAnswerError(
             f"{SKETCH} draws squares whose side is a multiple of {_SIDE} pixels, such as 192x192, "

@@ -50,7 +50,7 @@ class _BatchItem:
 
 
 class Replica:
-    """Loads a model and generates with it; Ray Serve starts it in a process of its own.
+    """Loads a model and generates with it; Ray Serve starts it in a separate process.
 
     Raises:
         BackendError: the model cannot be loaded.

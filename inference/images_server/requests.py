@@ -15,7 +15,7 @@ from warehouse import EncodedImage
 from warehouse.encoded_image import UPLOAD_FORMATS
 
 from ..backends.diffusers.generation_spec import GenerationSpec
-from ..backends.diffusers.sampling_params import SamplingParams
+from ..backends.diffusers.settings import SamplingParams
 from ..http.body_reader import BodyReader, check_image, parse_json
 from ..http.errors import bad_request, validate
 from .settings import ImageLimits

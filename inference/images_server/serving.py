@@ -46,7 +46,7 @@ def serve_images(
         port = listener.getsockname()[1]
         report(f"{model.name}: starting; http://{settings.host}:{port}/v1 will be its address")
         with deploy(model, settings, f"images-{socket.gethostname()}-{port}") as replicas:
-            install_signals()  # Ray has handlers of its own
+            install_signals()  # replaced by Ray's
             app = make_app(model, replicas, settings, keys, lambda state: report(_describe(state)))
             try:
                 HTTPServer(app, _IDLE_SECONDS, settings.grace_seconds).run(sockets=[listener])

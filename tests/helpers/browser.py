@@ -1,4 +1,4 @@
-"""A real Dagster UI on a lake of one's own, and a headless Chromium to use it with."""
+"""The Dagster UI and the service in processes, and a headless Chromium to use them with."""
 
 import json
 import os
@@ -19,7 +19,7 @@ from playwright.sync_api import Locator, Page, sync_playwright
 from tests.helpers.ports import free_port
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-# Most of them keep Chromium from asking the network for things of its own.
+# Most of them stop Chromium's own network requests.
 FLAGS = [
     "--no-sandbox",
     "--disable-gpu",
@@ -29,7 +29,7 @@ FLAGS = [
     "--disable-component-update",
     "--disable-sync",
 ]
-PATIENCE = 180  # seconds that something may take on a busy machine
+TIMEOUT_SECONDS = 180  # for anything on a busy machine
 TINY_PROFILE = """
     name: tiny
     description: Two shards of a few prompts, small pictures
@@ -51,54 +51,34 @@ def interleave(command: str, home: Path, profile: Path, *options: str) -> None:
 @contextmanager
 def dagster_ui(home: Path, profile: Path) -> Iterator[str]:
     """`interleave ui` on a free port; its address, once it answers."""
-    port = free_port()
-    log = home.with_name("ui.log")
-    with log.open("w") as out:
-        command = _command("ui", home, profile, "--port", str(port))
-        process = subprocess.Popen(
-            command, stdout=out, stderr=subprocess.STDOUT, start_new_session=True
-        )
-    try:
-        yield _answering(f"http://127.0.0.1:{port}", "/server_info", process, log)
-    finally:
-        _end(process)
+    with _server("ui", home, profile, "/server_info") as url:
+        yield url
 
 
 @contextmanager
 def interleave_serve(home: Path, key: str | None = None) -> Iterator[str]:
-    """`interleave serve` on a free port, in the sketch world; its address, once it answers."""
-    port = free_port()
-    log = home.with_name("service.log")
-    with log.open("w") as out:
-        process = subprocess.Popen(
-            _command("serve", home, Path("sketch"), "--port", str(port)),
-            env={**os.environ, "INTERLEAVE_SERVICE_KEYS": key or ""},
-            stdout=out,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-    try:
-        yield _answering(f"http://127.0.0.1:{port}", "/health", process, log)
-    finally:
-        _end(process)
+    """`interleave serve` in the sketch world on a free port; its address, once it answers."""
+    variables = {"INTERLEAVE_SERVICE_KEYS": key or ""}
+    with _server("serve", home, Path("sketch"), "/health", variables) as url:
+        yield url
 
 
 @contextmanager
-def tiny_ui(folder: Path, made: str) -> Iterator[str]:
-    """The UI on a new lake of two small shards, where the command line made some assets before."""
+def tiny_ui(folder: Path, assets: str) -> Iterator[str]:
+    """The UI on a new lake of two small shards, where these assets are materialized."""
     home, profile = folder / "home", folder / "tiny.yaml"
     profile.write_text(textwrap.dedent(TINY_PROFILE))
-    interleave("run", home, profile, "--select", made)
+    interleave("run", home, profile, "--select", assets)
     with dagster_ui(home, profile) as url:
         yield url
 
 
-def ask(url: str, query: str) -> dict:
-    """What the UI's GraphQL endpoint answers."""
+def query_graphql(url: str, query: str) -> dict:
+    """The data that the UI's GraphQL endpoint returns."""
     body = json.dumps({"query": query}).encode()
     request = urllib.request.Request(f"{url}/graphql", body, {"Content-Type": "application/json"})
-    with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
-        return json.load(answer)["data"]
+    with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as response:
+        return json.load(response)["data"]
 
 
 @contextmanager
@@ -109,8 +89,8 @@ def chromium(width: int = 1600, height: int = 1000, scale: float = 1) -> Iterato
         page = browser.new_page(
             viewport={"width": width, "height": height}, device_scale_factor=scale
         )
-        page.set_default_timeout(PATIENCE * 1000)
-        # As if the dialog with which Dagster greets new users had been seen before.
+        page.set_default_timeout(TIMEOUT_SECONDS * 1000)
+        # Suppresses the dialog that Dagster shows to new users.
         page.add_init_script("localStorage.setItem('communityNux', '1')")
         try:
             yield page
@@ -119,15 +99,38 @@ def chromium(width: int = 1600, height: int = 1000, scale: float = 1) -> Iterato
 
 
 def lineage_path(groups: list[str]) -> str:
-    """The lineage with these groups of assets unfolded."""
-    unfolded = ",".join(f"global%40global%3A{group}" for group in groups)
-    return f"/asset-groups?expanded={unfolded}"
+    """Path of the lineage with these groups of assets expanded."""
+    expanded = ",".join(f"global%40global%3A{group}" for group in groups)
+    return f"/asset-groups?expanded={expanded}"
 
 
 def node_in_lineage(page: Page, name: str) -> Locator:
-    """The box of an asset in the lineage, where long names have their middle cut out."""
-    cut = rf"{name[:4]}\w*…\w*{name[-4:]}"
-    return page.get_by_text(re.compile(f"^({name}|{cut})$")).last
+    """The box of an asset in the lineage, where long names are shortened in the middle."""
+    shortened = rf"{name[:4]}\w*…\w*{name[-4:]}"
+    return page.get_by_text(re.compile(f"^({name}|{shortened})$")).last
+
+
+@contextmanager
+def _server(
+    command: str, home: Path, profile: Path, path: str, variables: dict[str, str] | None = None
+) -> Iterator[str]:
+    """One of our commands that serve HTTP, as soon as this path answers; stopped at the end."""
+    port = free_port()
+    log = home.with_name(f"{command}.log")
+    with log.open("w") as out:
+        process = subprocess.Popen(
+            _command(command, home, profile, "--port", str(port)),
+            env={**os.environ, **(variables or {})},
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    url = f"http://127.0.0.1:{port}"
+    try:
+        _wait_until_ready(url + path, process, log)
+        yield url
+    finally:
+        _stop(process)
 
 
 def _command(name: str, home: Path, profile: Path, *options: str) -> list[str]:
@@ -135,22 +138,22 @@ def _command(name: str, home: Path, profile: Path, *options: str) -> list[str]:
     return [*program, "--home", str(home), "--profile", str(profile), *options]
 
 
-def _answering(url: str, path: str, process: subprocess.Popen, log: Path) -> str:
-    deadline = time.monotonic() + PATIENCE
+def _wait_until_ready(url: str, process: subprocess.Popen, log: Path) -> None:
+    deadline = time.monotonic() + TIMEOUT_SECONDS
     while time.monotonic() < deadline and process.poll() is None:
         try:
-            urllib.request.urlopen(url + path, timeout=5).close()
-            return url
+            urllib.request.urlopen(url, timeout=5).close()
+            return
         except OSError:
             time.sleep(0.3)
     raise AssertionError(f"it did not start:\n{log.read_text()[-3000:]}")
 
 
-def _end(process: subprocess.Popen) -> None:
-    """End the UI with everything it started: Ctrl-C first, as a person would."""
-    for sign in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
+def _stop(process: subprocess.Popen) -> None:
+    """Stop a process with its children: with Ctrl-C first, as a user would."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
         try:
-            os.killpg(process.pid, sign)
+            os.killpg(process.pid, number)
             process.wait(20)
         except ProcessLookupError:
             return

@@ -1,10 +1,10 @@
-"""What a page says and shows, for tests of pages that we write."""
+"""Parses HTML that we generate, for tests."""
 
 from html.parser import HTMLParser
 
 
-class Page(HTMLParser):
-    """Tags, pictures with their attributes, addresses and the visible text."""
+class HtmlPage(HTMLParser):
+    """Tags, attributes of images, links and the visible text of a page."""
 
     def __init__(self, html: str) -> None:
         super().__init__()

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.helpers.browser import CHROMIUM, PATIENCE, ask, chromium, tiny_ui
+from tests.helpers.browser import CHROMIUM, TIMEOUT_SECONDS, chromium, query_graphql, tiny_ui
 
 pytestmark = [
     pytest.mark.browser,
@@ -20,14 +20,14 @@ STATE = """{
   runsOrError { ... on Runs { results { runId status } } }
 }"""
 Made = dict[str, list[str | None]]
-expect.set_options(timeout=PATIENCE * 1000)
+expect.set_options(timeout=TIMEOUT_SECONDS * 1000)
 
 
 @pytest.fixture(scope="module")
 def ui(tmp_path_factory):
     """The UI on a lake that has a bank of two shards and nothing told yet."""
     folder = tmp_path_factory.mktemp("automation")
-    with tiny_ui(folder, made="taxonomy,vocabulary,templates,prompts") as url:
+    with tiny_ui(folder, assets="taxonomy,vocabulary,templates,prompts") as url:
         yield url
 
 
@@ -39,7 +39,7 @@ def page():
 
 def made(url: str) -> tuple[Made, set[str]]:
     """The partitions of every asset's materializations, and the states of all runs."""
-    state = ask(url, STATE)
+    state = query_graphql(url, STATE)
     assets = {
         node["assetKey"]["path"][0]: [m["partition"] for m in node["assetMaterializations"]]
         for node in state["assetNodes"]
@@ -49,7 +49,7 @@ def made(url: str) -> tuple[Made, set[str]]:
 
 def wait_until(url: str, there: Callable[[Made], bool]) -> Made:
     """Wait for materializations, and for the runs that make them to end well."""
-    deadline = time.monotonic() + 2 * PATIENCE
+    deadline = time.monotonic() + 2 * TIMEOUT_SECONDS
     while time.monotonic() < deadline:
         assets, runs = made(url)
         assert not runs & {"FAILURE", "CANCELED"}, f"a run failed; so far: {assets}"

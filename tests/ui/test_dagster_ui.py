@@ -5,7 +5,7 @@ from playwright.sync_api import Page, expect
 
 from tests.helpers.browser import (
     CHROMIUM,
-    PATIENCE,
+    TIMEOUT_SECONDS,
     chromium,
     lineage_path,
     node_in_lineage,
@@ -18,14 +18,14 @@ pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here: install Debian's `chromium`"),
 ]
 
-expect.set_options(timeout=PATIENCE * 1000)
+expect.set_options(timeout=TIMEOUT_SECONDS * 1000)
 
 
 @pytest.fixture(scope="module")
 def ui(tmp_path_factory):
     """The UI on a lake whose taxonomy the command line made before."""
     folder = tmp_path_factory.mktemp("ui")
-    with tiny_ui(folder, made="taxonomy,vocabulary_expansion,vocabulary,templates") as url:
+    with tiny_ui(folder, assets="taxonomy,vocabulary_expansion,vocabulary,templates") as url:
         yield url
 
 

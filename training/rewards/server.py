@@ -61,7 +61,7 @@ async def serve_rewards(service: RewardService) -> AsyncIterator[RewardAddress]:
 
 @contextmanager
 def serve_rewards_in_thread(service: RewardService) -> Iterator[RewardAddress]:
-    """`serve_rewards` in a thread of its own, for a caller that waits for a child process."""
+    """`serve_rewards` in a separate thread, for a caller that waits for a child process."""
     with (
         start_blocking_portal() as portal,
         portal.wrap_async_context_manager(serve_rewards(service)) as address,

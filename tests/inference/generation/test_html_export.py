@@ -15,14 +15,14 @@ from inference.generation.requests import GenerationOptions, GenerationRequest
 from inference.generation.runner import GenerationRunner
 from inference.roles import Plan, PlanStep, Verdict
 from inference.settings import Limits
-from tests.helpers.html_page import Page
+from tests.helpers.html_page import HtmlPage
 from tests.inference.scripted_world import (
     ScriptedCritic,
     ScriptedPlanner,
-    picture,
     plan,
     reject,
     roles,
+    tiny_image,
 )
 from warehouse import EncodedImage, Home
 
@@ -54,7 +54,7 @@ async def cat(tmp_path) -> GenerationState:
 
 
 def test_a_page_shows_steps_and_rejected_attempts(cat):
-    page = Page(generation_html(cat))
+    page = HtmlPage(generation_html(cat))
     for words in ("How a cat gets its hat", "words 1", "words 2", "words 3", "Complete"):
         assert words in page.text
     assert "1 rejected attempt" in page.text
@@ -64,7 +64,7 @@ def test_a_page_shows_steps_and_rejected_attempts(cat):
 
 
 def test_a_page_is_one_file_with_its_images_inside(cat):
-    page = Page(generation_html(cat))
+    page = HtmlPage(generation_html(cat))
     assert page.links and all(link.startswith("data:image/png;base64,") for link in page.links)
     assert base64.b64decode(page.links[0].split(",")[1]) == cat.images[0].data
     assert not {"script", "link", "iframe"} & set(page.tags)
@@ -74,7 +74,7 @@ async def test_texts_of_users_and_models_are_escaped(tmp_path):
     step = PlanStep(1, EVIL, EVIL, "draw a cat", f'" onerror="{EVIL}')
     verdicts = {"draw a cat": [Verdict(False, EVIL, EVIL)]}
     state = await generate(tmp_path, Plan((step,), EVIL), verdicts, GenerationRequest(EVIL))
-    page = Page(generation_html(state))
+    page = HtmlPage(generation_html(state))
     assert "script" not in page.tags and page.text.count(EVIL) >= 6
     assert not any("onerror" in image for image in page.images)
     assert "<script" not in generation_markdown(state).replace("\\<", "")
@@ -84,10 +84,10 @@ async def test_input_images_are_shown_as_png(tmp_path):
     buffer = io.BytesIO()
     Image.new("RGB", (8, 8), "red").save(buffer, "JPEG")
     request = GenerationRequest(
-        "Go on from <image>", (picture("first"), EncodedImage(buffer.getvalue()))
+        "Go on from <image>", (tiny_image("first"), EncodedImage(buffer.getvalue()))
     )
     state = await generate(tmp_path, plan("draw a cat"), request=request)
-    page = Page(generation_html(state))
+    page = HtmlPage(generation_html(state))
     assert "Go on from [picture 2]" in page.text
     assert [image["alt"] for image in page.images][:2] == ["Given picture 1", "Given picture 2"]
     assert all(link.startswith("data:image/png") for link in page.links)
@@ -97,18 +97,18 @@ async def test_input_images_are_shown_as_png(tmp_path):
 def test_the_zip_has_every_image_of_the_markdown(cat):
     with zipfile.ZipFile(io.BytesIO(generation_zip(cat))) as archive:
         names = set(archive.namelist())
-        shown = archive.read("pictures/step-02.png")
+        image = archive.read("pictures/step-02.png")
         markdown = archive.read("story.md").decode()
         assert archive.read("story.html").decode() == generation_html(cat)
-    pictures = {name for name in names if name.startswith("pictures/")}
-    assert names - pictures == {"story.html", "story.md"}
-    assert pictures == {
+    images = {name for name in names if name.startswith("pictures/")}
+    assert names - images == {"story.html", "story.md"}
+    assert images == {
         "pictures/step-01.png",
         "pictures/step-02.png",
         "pictures/step-02-attempt-01.png",
     }
-    assert all(f"]({name})" in markdown for name in pictures)
-    assert shown == cat.images[1].data
+    assert all(f"]({name})" in markdown for name in images)
+    assert image == cat.images[1].data
     assert generation_zip(cat) == generation_zip(cat)
 
 
@@ -121,16 +121,16 @@ def test_markdown_has_steps_and_rejected_attempts(cat):
 
 
 @pytest.mark.parametrize(
-    ("words", "shown"),
+    ("text", "escaped"),
     [
         ("a *b* [c](d) <e> & f", r"a \*b\* \[c\](d) \<e\> \& f"),
         ("- no list\n1. none\n# none", "\\- no list  \n1\\. none  \n\\# none"),
         ("   indented\n===", "indented  \n\\==="),
     ],
 )
-def test_text_is_escaped_in_markdown(words, shown):
-    answer = StepState(PlanStep(1, "Answer", None, None, words), finished=True)
-    assert f"## 1\\. Answer\n\n{shown}\n\n*" in generation_markdown(
+def test_text_is_escaped_in_markdown(text, escaped):
+    answer = StepState(PlanStep(1, "Answer", None, None, text), finished=True)
+    assert f"## 1\\. Answer\n\n{escaped}\n\n*" in generation_markdown(
         GenerationState("x", steps=[answer])
     )
 
@@ -140,19 +140,19 @@ async def test_a_stopped_generation_says_where(tmp_path):
     state = await generate(
         tmp_path, plan("draw a cat", "b"), verdicts, t_max=2, on_exhausted="stop"
     )
-    page = Page(generation_html(state))
+    page = HtmlPage(generation_html(state))
     assert "No attempt was accepted, and the story stopped here." in page.text
     assert "2 rejected attempts" in page.text and len(page.images) == 2
 
 
 async def test_accepted_candidates_are_not_called_rejected(tmp_path):
     state = await generate(tmp_path, plan("draw a cat"), candidates=2)
-    page = Page(generation_html(state))
+    page = HtmlPage(generation_html(state))
     assert "1 other attempt" in page.text and "accepted and not needed" in page.text
     assert "not used" in generation_markdown(state) and "rejected" not in page.text
 
 
 def test_a_generation_without_steps_says_why():
     state = GenerationState("Nothing", ending=TrajectoryFailed("nothing to draw", refused=True))
-    assert "Refused: nothing to draw" in Page(generation_html(state)).text
-    assert "Not finished" in Page(generation_html(GenerationState("Nothing"))).text
+    assert "Refused: nothing to draw" in HtmlPage(generation_html(state)).text
+    assert "Not finished" in HtmlPage(generation_html(GenerationState("Nothing"))).text
