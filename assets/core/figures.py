@@ -77,7 +77,9 @@ def filter_counts(passed: int, dropped: Mapping[str, int]) -> bytes:
     """
     by_size = dict(sorted(dropped.items(), key=lambda item: -item[1]))
     bars = {"kept": passed, **{reason.replace("_", " "): n for reason, n in by_size.items()}}
-    return _named_bars(bars, [GOOD, *[BAD] * len(by_size)], "Steps kept, and dropped why", "steps")
+    return _named_bars(
+        bars, [GOOD, *[BAD] * len(by_size)], "Steps kept, and dropped by rule", "steps"
+    )
 
 
 def variance_histogram(

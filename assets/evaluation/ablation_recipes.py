@@ -15,7 +15,7 @@ from ..checkpoints import recipes
 from ..checkpoints.recipes import DataSet, Recipe
 from ..core.foundry import FoundryResource
 from ..curation.critic_sets import build_critic_sft
-from ..curation.exports import export_all
+from ..curation.exports.publisher import export_all
 from ..curation.settings import CurationSettings
 from ..curation.steps import build_steps
 from . import variants

@@ -110,7 +110,7 @@ def ablation(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg.
     metadata = {
         "table_5": table_metadata(side_by_side(heldout)),
         "order": dg.MetadataValue.md(describe_order(heldout)),
-        "plot": image_metadata(beside_paper_plot(heldout), "The ablation beside the paper's"),
+        "plot": image_metadata(beside_paper_plot(heldout), "The ablation and the paper's"),
         **comparison_metadata(foundry, comparison, rows),
     }
     return ABLATION.describe(context, foundry, row_counts, metadata)

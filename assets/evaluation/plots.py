@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from inference.engine.hashing import stable_hash
+from inference.generation.trajectory_view import AttemptView, StepView, TrajectoryView
 from schemas.prompts import PromptRow
 from warehouse import ImageStore
 
@@ -20,7 +21,6 @@ from ..core.plotting import (
     small_png,
 )
 from ..trajectories.contact_sheet import contact_sheet
-from ..trajectories.trajectory_views import AttemptView, StepView, TrajectoryView
 from .paper import MEASURE, TABLE_5
 from .summary import Interval, Summary
 

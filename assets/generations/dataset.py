@@ -1,9 +1,9 @@
-"""The stories of a batch as Parquet of a Hugging Face `datasets` directory.
+"""The generations of a batch as Parquet of a Hugging Face `datasets` directory.
 
     datasets.load_dataset(".interleave/exports/generations/requests", split="train")
 
-A row is a request: `images` and `texts` are its steps in order, a picture or none and the words
-told beside it. Every batch has a file of its own, so that batches can be told at the same time.
+A row is a request: `images` and `texts` have an entry per step, in order. Every batch is one file,
+so that batches can be written concurrently.
 """
 
 import secrets
@@ -32,20 +32,20 @@ configs:
     path: data/*.parquet
 ---
 
-# Stories in pictures and text
+# Interleaved images and text
 
-A row is a request and the story told for it, by `interleave run --select generations`.
+A row is a request and what was generated for it by `interleave run --select generations`.
 `datasets.load_dataset(this_folder, split="train")` reads it.
 
 | column | what it is |
 |---|---|
-| `generation_id`, `id` | id of the request; the requester's own name for it |
-| `request`, `given_images` | what was asked for, and the pictures given with it |
-| `status`, `error` | complete, exhausted, stopped, refused or failed; why there is no story |
-| `names`, `texts`, `images` | the steps: name, words, picture (null: words alone) |
-| `accepted` | whether the critic accepted the picture (null: there is none) |
-| `planner`, `generator`, `critic` | who told it |
-| `t_max`, `seed`, `candidates`, `attempts` | by which rules, and how many pictures were drawn |
+| `generation_id`, `id` | id of the request; the client's own name for it |
+| `request`, `given_images` | text and input images |
+| `status`, `error` | complete, exhausted, stopped, refused or failed; reason of the last two |
+| `names`, `texts`, `images` | the steps: name, text, image (null: text only) |
+| `accepted` | whether the critic accepted the image (null: text only) |
+| `planner`, `generator`, `critic` | backends and models |
+| `t_max`, `seed`, `candidates`, `attempts` | options, and the number of images generated |
 """
 _PLAIN = (
     "generation_id",
@@ -62,7 +62,7 @@ _PLAIN = (
 
 
 def dataset_folder(home: Home, name: str) -> Path:
-    """Where the dataset of some requests is."""
+    """Folder of the dataset of `generations.name`."""
     return home.exports / "generations" / name
 
 
@@ -70,7 +70,7 @@ def write_dataset(images: ImageStore, folder: Path, batch: str, results: BatchRe
     """Replace a batch's file.
 
     Raises:
-        BadImageError: a picture is missing or damaged.
+        BadImageError: an image is missing or damaged.
         FoundryError: the folder cannot be written.
     """
     rows = (_row(images, results, request) for request in results.requests)
@@ -85,7 +85,7 @@ def write_dataset(images: ImageStore, folder: Path, batch: str, results: BatchRe
 
 
 def _write(path: Path, rows: Iterator[dict[str, Any]]) -> None:
-    """A row at a time: the pictures of a batch need not fit in memory."""
+    """Row by row: the images of a batch need not fit in memory."""
     schema = _schema()
     with pq.ParquetWriter(path, schema) as writer:
         for row in rows:
@@ -95,7 +95,7 @@ def _write(path: Path, rows: Iterator[dict[str, Any]]) -> None:
 def _row(images: ImageStore, results: BatchResults, request: GenerationRow) -> dict[str, Any]:
     steps = results.steps(request)
     chosen = {each.step_number: each for each in results.attempts(request) if each.chosen}
-    shown = [chosen.get(step.step_number) for step in steps]
+    attempts = [chosen.get(step.step_number) for step in steps]
     return {
         **request.model_dump(include=set(_PLAIN)),
         "id": request.request_key,
@@ -103,8 +103,8 @@ def _row(images: ImageStore, results: BatchResults, request: GenerationRow) -> d
         "given_images": [embedded_image(images, sha256) for sha256 in request.input_images],
         "names": [step.step_name for step in steps],
         "texts": [step.auxiliary_text or step.instruction or "" for step in steps],
-        "images": [embedded_image(images, each.image) if each else None for each in shown],
-        "accepted": [each.accepted if each else None for each in shown],
+        "images": [embedded_image(images, each.image) if each else None for each in attempts],
+        "accepted": [each.accepted if each else None for each in attempts],
     }
 
 

@@ -3,6 +3,7 @@
 from collections import Counter
 from typing import Any
 
+from inference.generation.trajectory_view import TrajectoryView
 from schemas.generations import GenerationRow
 from warehouse import ImageStore
 
@@ -10,7 +11,7 @@ from ..core import figures
 from ..core.metadata import image_metadata
 from ..core.plotting import small_png
 from ..trajectories.contact_sheet import contact_sheet
-from ..trajectories.trajectory_views import TrajectoryView, step_views
+from ..trajectories.trajectory_views import step_views
 from .batch_runner import BatchResults
 
 _SHEET_ROWS = 6
@@ -29,7 +30,7 @@ def batch_metadata(images: ImageStore, results: BatchResults) -> dict[str, Any]:
     sheet = small_png(contact_sheet(views, image_size=128), colours=255)
     return {
         "statuses": image_metadata(chart, "Requests by status"),
-        "stories": image_metadata(sheet, "Some stories of this batch"),
+        "stories": image_metadata(sheet, "Some generations of this batch"),
     }
 
 

@@ -1,4 +1,4 @@
-"""Pictures of numbers: what a person looks for in them is there, and they are small."""
+"""Charts: small, reproducible PNGs that show what their numbers say."""
 
 import base64
 import io
@@ -30,7 +30,7 @@ BALANCE = [
     }
     for i in range(3)
 ]
-DRAWN = {
+CHARTS = {
     "counts": lambda: figures.counts_by_category({"plants": {"flower": 10, "tree": 12}}),
     "status": lambda: figures.status_counts({"complete": 90, "quarantined": 2}),
     "kept": lambda: figures.filter_counts(40, {"negative_trend": 3}),
@@ -48,21 +48,21 @@ def pixels(png: bytes) -> np.ndarray:
 
 
 def columns_of(png: bytes, colour: str) -> np.ndarray:
-    """Pixel columns where a colour is seen in a plot's bars (not in a legend's small patch)."""
+    """Pixel columns of a plot's bars of a colour; a legend's patch is too small to count."""
     close = np.abs(pixels(png) - ImageColor.getrgb(colour)).max(axis=2) < 12
     return np.flatnonzero(close.sum(axis=0) > 40)
 
 
-@pytest.mark.parametrize("name", DRAWN)
-def test_pictures_are_small_pngs_and_the_same_every_time(name):
-    png = DRAWN[name]()
+@pytest.mark.parametrize("name", CHARTS)
+def test_charts_are_small_and_reproducible_pngs(name):
+    png = CHARTS[name]()
     image = Image.open(io.BytesIO(png))
     assert image.format == "PNG" and 600 <= image.width <= 1400
     assert len(png) < 80_000
-    assert png == DRAWN[name]()
+    assert png == CHARTS[name]()
 
 
-def test_the_histogram_shows_sft_left_and_rl_right_of_theta():
+def test_the_histogram_has_sft_below_and_rl_above_theta():
     png = figures.variance_histogram([0, 1, 2, 3], [50, 40, 30], 1.5)
     sft, rl = columns_of(png, figures.SFT), columns_of(png, figures.RL)
     assert sft.max() <= rl.min() + 2  # the dashed line lies between
@@ -96,7 +96,7 @@ def test_a_category_is_divided_into_its_sub_categories():
 
 
 @pytest.mark.parametrize(
-    "draw",
+    "plot",
     [
         lambda: figures.counts_by_category({}),
         lambda: figures.status_counts({}),
@@ -105,12 +105,12 @@ def test_a_category_is_divided_into_its_sub_categories():
         lambda: figures.score_by_iteration([]),
     ],
 )
-def test_nothing_to_show_is_an_empty_picture(draw):
-    assert Image.open(io.BytesIO(draw())).width > 0
+def test_a_chart_without_values_is_an_image(plot):
+    assert Image.open(io.BytesIO(plot())).width > 0
 
 
-def test_markdown_carries_the_picture_and_its_words():
-    png = DRAWN["status"]()
+def test_markdown_embeds_the_image_and_its_alt_text():
+    png = CHARTS["status"]()
     text = plotting.markdown_image(png, "status [of]\nall")
     assert text.startswith("![status (of) all](data:image/png;base64,")
     assert base64.b64decode(text.split("base64,")[1].removesuffix(")")) == png
