@@ -101,7 +101,7 @@ def _markdown(view: TrajectoryView, folder: str) -> Iterator[str]:
 
 
 def _unused_attempt(step: StepView, attempt: AttemptView, folder: str) -> Iterator[str]:
-    yield f"**Attempt {attempt.number}, {'not used' if attempt.accepted else 'refused'}**"
+    yield f"**Attempt {attempt.number}, {'not used' if attempt.accepted else 'rejected'}**"
     alt = f"Attempt {attempt.number} at {step.name}"
     yield _image(alt, folder + _attempt_name(step, attempt))
     yield f"Prompt: {_escape(attempt.prompt)}"

@@ -68,8 +68,8 @@ def current_turn(turns: Sequence[ConversationTurn]) -> list[ContentPart]:
     """The content to answer: instructions, the last answer's last image, what was said since."""
     last_answer = max((n for n, turn in enumerate(turns) if turn.role == "assistant"), default=-1)
     instructions = _content(turn for turn in turns if turn.role in ("system", "developer"))
-    answered = _content(turns[: last_answer + 1], "assistant")
-    images = [part for part in answered if isinstance(part, ImageRef)]
+    answers = _content(turns[: last_answer + 1], "assistant")
+    images = [part for part in answers if isinstance(part, ImageRef)]
     return [*instructions, *images[-1:], *_content(turns[last_answer + 1 :], "user")]
 
 

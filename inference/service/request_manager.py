@@ -226,16 +226,18 @@ class RequestManager:
 
     async def _settle(self, run: GenerationRun, store: bool) -> None:
         """Store the response, or delete what must not be stored."""
-        resumable = _is_resumable(run)
         try:
-            if store or resumable:
-                status, log = run.build_response().status, dump_events(run.events)
-                await asyncio.to_thread(self._store.settle, run.id, status, log, resumable)
+            if store or _is_resumable(run):
+                await asyncio.to_thread(self._store_events, run)
             else:
                 await asyncio.to_thread(self._store.delete, run.id, run.owner)
                 await self._runner.erase(run.request.generation_id)
         except FoundryError as error:
             _log.error("response %s could not be stored: %s", run.id, error)
+
+    def _store_events(self, run: GenerationRun) -> None:
+        status, log = run.build_response().status, dump_events(run.events)
+        self._store.settle(run.id, status, log, _is_resumable(run))
 
     def _remove(self, run: GenerationRun, admission: ExitStack) -> None:
         admission.close()

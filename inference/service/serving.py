@@ -42,13 +42,15 @@ class GenerationServing:
         self._bodies = bodies
 
     async def read_body(self, request: Request) -> bytes:
-        """The body of a request for which there is room in the queue.
+        """The body of a request, if the queue is not full.
 
         Raises:
-            APIError: there is none, or the body is too large, too slow or no JSON.
+            APIError: it is full, or the body is too large, too slow or no JSON.
             ClientDisconnect: the client disconnected.
         """
-        if not request.headers.get("idempotency-key"):  # else it may be stored, which needs no room
+        if not request.headers.get(
+            "idempotency-key"
+        ):  # with a key, the response may be stored already
             self.manager.queue.check(owner_of(request))
         return await self._bodies.read_json(request)
 

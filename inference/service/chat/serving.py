@@ -40,10 +40,12 @@ class ChatServing(GenerationServing):
     async def create(self, request: Request) -> Response:
         """Start a request; answer with its stream, or with the message when it has ended."""
         body = await self.read_body(request)
-        asked = await parse_body(body, ChatRequest)
-        run = await self.open(await self._parse(asked), request, body)
-        if asked.stream:
-            with_usage = bool(asked.stream_options and asked.stream_options.include_usage)
+        api_request = await parse_body(body, ChatRequest)
+        run = await self.open(await self._parse(api_request), request, body)
+        if api_request.stream:
+            with_usage = bool(
+                api_request.stream_options and api_request.stream_options.include_usage
+            )
             return await self.stream(run, _chunks(run, with_usage))
         await self.wait_ended(run, request)
         await self.load_images(run)

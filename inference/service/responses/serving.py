@@ -28,10 +28,10 @@ class ResponsesServing(GenerationServing):
     async def create(self, request: Request) -> Response:
         """Start a request; answer with its stream, its end, or at once if in the background."""
         body = await self.read_body(request)
-        asked = await parse_body(body, ResponsesRequest)
-        parsed = await self._parse(asked, owner_of(request))
+        api_request = await parse_body(body, ResponsesRequest)
+        parsed = await self._parse(api_request, owner_of(request))
         run = await self.open(parsed, request, body)
-        if asked.stream:
+        if api_request.stream:
             return await self.stream(run, _chunks(run))
         if not parsed.background:
             await self.wait_ended(run, request)

@@ -19,10 +19,10 @@ from schemas import BadImageError, StorageError
 from tests.inference.scripted_world import (
     ScriptedCritic,
     ScriptedPlanner,
-    picture,
     plan,
     reject,
     roles,
+    tiny_image,
 )
 
 OPTIONS = GenerationOptions(t_max=2, candidates=2, on_exhausted="stop")
@@ -33,7 +33,7 @@ async def generate(home) -> tuple[GenerationRequest, list]:
     rejections = {"add a hat": [reject("add a RED hat")] * 2 + [reject("no")] * 2}
     planner = ScriptedPlanner(answer=lambda _: plan("draw a cat", "add a hat", "add a bird"))
     resolved = ResolvedRoles(roles(planner=planner, critic=ScriptedCritic(verdicts=rejections)))
-    request = GenerationRequest("a cat", (picture("given"),), OPTIONS)
+    request = GenerationRequest("a cat", (tiny_image("given"),), OPTIONS)
     async with GenerationRunner(home, Limits(backoff_seconds=0, tries=1)) as runner:
         return request, [event async for event in runner.run(request, resolved)]
 
@@ -67,12 +67,12 @@ async def test_a_log_that_ends_between_a_draw_and_its_verdict(home):
 
 
 async def test_image_bytes_are_read_when_they_are_used(home):
-    image = LazyImage(home.images, picture("cat").sha256)
-    assert image == picture("cat") and picture("cat") == image and image != picture("dog")
+    image = LazyImage(home.images, tiny_image("cat").sha256)
+    assert image == tiny_image("cat") and tiny_image("cat") == image and image != tiny_image("dog")
     with pytest.raises(BadImageError, match="is missing"):
         _ = image.data
-    home.images.put(picture("cat"))
-    assert image.data == picture("cat").data and hash(image) == hash(picture("cat"))
+    home.images.put(tiny_image("cat"))
+    assert image.data == tiny_image("cat").data and hash(image) == hash(tiny_image("cat"))
 
 
 @pytest.mark.parametrize("log", [b"{", b'{"event": "Other"}\n', b'{"event": "RunStarted"}\n'])

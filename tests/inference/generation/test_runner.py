@@ -20,10 +20,10 @@ from tests.inference.scripted_world import (
     ScriptedCritic,
     ScriptedGenerator,
     ScriptedPlanner,
-    picture,
     plan,
     reject,
     roles,
+    tiny_image,
 )
 from warehouse import EncodedImage, Home, connect, query
 
@@ -83,11 +83,11 @@ async def test_views_show_requests_and_the_lineage_does_not_see_them(home):
         assert connection.sql("select count(*) from attempts").fetchall() == [(0,)]
 
 
-async def test_equal_requests_are_told_alike_and_kept_apart(home):
+async def test_equal_requests_give_equal_images_and_rows_of_their_own(home):
     first = await run(home, resolved(), GenerationRequest("a cat"))
     second = await run(home, resolved(), GenerationRequest("a cat"))
-    pictures = [[e.image for e in run if isinstance(e, ImageGenerated)] for run in (first, second)]
-    assert pictures[0] == pictures[1]
+    images = [[e.image for e in run if isinstance(e, ImageGenerated)] for run in (first, second)]
+    assert images[0] == images[1]
     unique = query(
         "select count(distinct trajectory_id) t, count(distinct plan_id) p from plans "
         "join trajectories using (plan_id)",
@@ -211,7 +211,7 @@ async def test_closing_the_events_cancels(home):
 
 
 async def test_input_images_are_stored(home):
-    image = picture("given")
+    image = tiny_image("given")
     await run(home, resolved(), GenerationRequest("on from here", (image,)))
     assert generations(home).input_images.iloc[0].tolist() == [image.sha256]
     assert home.images.get(image.sha256) == image
@@ -241,7 +241,7 @@ async def test_the_sink_starts_a_partition_when_one_is_full(home, monkeypatch):
     assert len(files) == 3
 
 
-async def test_rows_that_cannot_be_written_are_kept(home, monkeypatch):
+async def test_rows_that_cannot_be_written_are_written_later(home, monkeypatch):
     sink, failing = LakeSink(home), [True]
     write = home.lake.write
 

@@ -132,22 +132,22 @@ def running_service(
     resolver = FixedResolver(roles or profile.build(home))
     started: Future[tuple[Service, ServiceServer]] = Future()
 
-    async def main(door) -> None:
+    async def main(listener) -> None:
         chosen = ServiceSettings(**{"grace_seconds": 0} | settings)
         async with open_service(home, resolver, profile.loop, profile.limits, chosen) as service:
             server = ServiceServer(make_app(service, Keys(keys)), service.manager, chosen)
             started.set_result((service, server))
-            await server.serve(sockets=[door])
+            await server.serve(sockets=[listener])
 
-    def work(door) -> None:
+    def work(listener) -> None:
         try:
-            asyncio.run(main(door))
+            asyncio.run(main(listener))
         except FoundryError as error:
             started.set_exception(error)
 
-    with listening_socket("127.0.0.1", 0) as door:
-        address = f"http://127.0.0.1:{door.getsockname()[1]}"
-        thread = threading.Thread(target=work, args=(door,))
+    with listening_socket("127.0.0.1", 0) as listener:
+        address = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        thread = threading.Thread(target=work, args=(listener,))
         thread.start()
         service, server = started.result(60)
         try:

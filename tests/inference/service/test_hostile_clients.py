@@ -293,7 +293,7 @@ class ImageServer(http.server.BaseHTTPRequestHandler):
         data = EncodedImage.white((64, 64)).data
         self.wfile.write(data if self.path == "/picture" else bytes(10_000))
 
-    def log_message(self, *given):
+    def log_message(self, *arguments):
         """Stay quiet."""
 
 

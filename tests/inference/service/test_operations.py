@@ -250,8 +250,8 @@ def test_a_retry_continues_after_a_disconnect(home):
         with client.responses.create(stream=True, **body) as stream:
             events = list(stream)
         assert events[-1].type == "response.completed" and events[0].response.id == response_id
-        drawn = [event for event in events if event.type == "interleave.attempt.drawn"]
-        assert len(drawn) >= 4 and not set(before) & set(generator.calls[len(before) :])
+        draws = [event for event in events if event.type == "interleave.attempt.drawn"]
+        assert len(draws) >= 4 and not set(before) & set(generator.calls[len(before) :])
 
 
 def test_a_stopped_service_interrupts_and_a_retry_continues(home):

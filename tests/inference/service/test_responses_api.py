@@ -226,7 +226,7 @@ def test_deleting_leaves_only_the_ledger(service, client, flushed):
 
 
 def test_store_false_leaves_only_the_ledger(service, client):
-    text = "Draw a yellow sun for nobody else"
+    text = "Draw a yellow sun without storing it"
     response = client.responses.create(input=text, store=False)
     wait_until(lambda: is_deleted(client, response))
     wait_until(lambda: tables_with_rows(service, text) == LEDGER_ONLY)

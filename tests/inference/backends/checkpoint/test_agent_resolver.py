@@ -1,4 +1,4 @@
-"""Who plays: promoted checkpoints as they change, the profile's own agents, a critic by choice."""
+"""Agents of a request: promoted checkpoints, the profile's own agents, or a chosen critic."""
 
 import asyncio
 import shutil
@@ -39,50 +39,50 @@ def both(publish):
     publish("critic_rl_checkpoint", "critic", "1")
 
 
-def casting_of(home, agents="auto"):
+def make_resolver(home, agents="auto"):
     settings = CheckpointSettings(device="cpu")
     return PromotedAgentResolver(Backends(roles=TEACHERS, checkpoint=settings), home, agents)
 
 
-async def test_without_promoted_agents_the_profiles_own_play(home):
-    async with casting_of(home) as players:
-        names = (await players.cast()).names
+async def test_without_promoted_agents_the_profiles_own_are_used(home):
+    async with make_resolver(home) as resolver:
+        names = (await resolver.resolve()).names
     assert set(names) == {"planner", "generator", "critic"}
     assert all(name.startswith("sketch/") for name in names.values())
 
 
-async def test_what_was_promoted_plays_with_the_profiles_generator(home, both):
-    async with casting_of(home) as players:
-        cast = await players.cast()
-    assert cast.names["planner"] == "checkpoint/planner_sft_checkpoint@1"
-    assert cast.names["critic"] == "checkpoint/critic_rl_checkpoint@1"
-    assert cast.names["generator"].startswith("sketch/")
+async def test_promoted_agents_are_used_with_the_profiles_generator(home, both):
+    async with make_resolver(home) as resolver:
+        resolved = await resolver.resolve()
+    assert resolved.names["planner"] == "checkpoint/planner_sft_checkpoint@1"
+    assert resolved.names["critic"] == "checkpoint/critic_rl_checkpoint@1"
+    assert resolved.names["generator"].startswith("sketch/")
 
 
-async def test_half_a_pair_is_not_enough(home, publish):
+async def test_planner_and_critic_are_both_needed(home, publish):
     publish("planner_sft_checkpoint", "planner", "1")
-    async with casting_of(home) as players:
-        assert (await players.cast()).names["planner"].startswith("sketch/")
+    async with make_resolver(home) as resolver:
+        assert (await resolver.resolve()).names["planner"].startswith("sketch/")
     with pytest.raises(FoundryError, match="no planner and critic were promoted"):
-        async with casting_of(home, "promoted"):
+        async with make_resolver(home, "promoted"):
             pass
 
 
-async def test_the_profile_may_insist(home, both):
-    async with casting_of(home, "profile") as players:
-        assert (await players.cast()).names["critic"].startswith("sketch/")
+async def test_a_profile_can_require_its_own_agents(home, both):
+    async with make_resolver(home, "profile") as resolver:
+        assert (await resolver.resolve()).names["critic"].startswith("sketch/")
 
 
-async def test_a_new_promotion_is_taken_over_and_old_stories_keep_theirs(
+async def test_a_new_promotion_replaces_the_agents_of_later_requests(
     home, both, publish, monkeypatch
 ):
-    monkeypatch.setattr(agent_resolver, "_LOOK_SECONDS", 0.05)
-    async with casting_of(home) as players:
-        before = await players.cast()
+    monkeypatch.setattr(agent_resolver, "_POLL_SECONDS", 0.05)
+    async with make_resolver(home) as resolver:
+        before = await resolver.resolve()
         publish("critic_rl_checkpoint", "critic", "1", status="candidate")
         publish("critic_rl_checkpoint", "critic", "2")
         async with asyncio.timeout(60):
-            while (now := await players.cast()) is before:
+            while (now := await resolver.resolve()) is before:
                 await asyncio.sleep(0.05)
         assert now.names["critic"] == "checkpoint/critic_rl_checkpoint@2"
         assert before.names["critic"] == "checkpoint/critic_rl_checkpoint@1"
@@ -90,31 +90,33 @@ async def test_a_new_promotion_is_taken_over_and_old_stories_keep_theirs(
         assert now.roles.generator is before.roles.generator
 
 
-async def test_what_cannot_be_loaded_changes_nothing(home, both, publish, monkeypatch, caplog):
-    monkeypatch.setattr(agent_resolver, "_LOOK_SECONDS", 0.05)
-    async with casting_of(home) as players:
-        before = await players.cast()
+async def test_a_checkpoint_that_cannot_be_loaded_is_not_used(
+    home, both, publish, monkeypatch, caplog
+):
+    monkeypatch.setattr(agent_resolver, "_POLL_SECONDS", 0.05)
+    async with make_resolver(home) as resolver:
+        before = await resolver.resolve()
         publish("critic_rl_checkpoint", "critic", "1", status="candidate")
         publish("critic_rl_checkpoint", "critic", "2")
         folder = home.local / "checkpoints" / "critic_rl_checkpoint" / "2"
         (folder / "config.json").unlink()
         async with asyncio.timeout(60):
-            while "stay as they are" not in caplog.text:
+            while "are not replaced" not in caplog.text:
                 await asyncio.sleep(0.05)
-        assert await players.cast() is before
+        assert await resolver.resolve() is before
 
 
-async def test_a_critic_may_be_chosen_by_its_training(home, both, publish):
+async def test_a_critic_is_chosen_by_its_training(home, both, publish):
     publish("critic_sft_checkpoint", "critic", "4", status="candidate")
-    async with casting_of(home) as players:
-        names = (await players.cast("sft")).names
+    async with make_resolver(home) as resolver:
+        names = (await resolver.resolve("sft")).names
         assert names["critic"] == "checkpoint/critic_sft_checkpoint@4"
         assert names["planner"] == "checkpoint/planner_sft_checkpoint@1"
-        assert (await players.cast("rl")).names["critic"].endswith("critic_rl_checkpoint@1")
+        assert (await resolver.resolve("rl")).names["critic"].endswith("critic_rl_checkpoint@1")
 
 
 @pytest.mark.parametrize("critic", ["sft", "stern"])
-async def test_a_critic_that_is_not_there_is_one_line(home, both, critic):
-    async with casting_of(home) as players:
+async def test_an_unknown_critic_is_an_error(home, both, critic):
+    async with make_resolver(home) as resolver:
         with pytest.raises(FoundryError, match=f"no critic {critic} here"):
-            await players.cast(critic)
+            await resolver.resolve(critic)
