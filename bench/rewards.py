@@ -1,4 +1,4 @@
-"""How well the reward service keeps the generator busy: a step's rollouts, all at once."""
+"""Utilisation of the generator by the reward service: all rollouts of a step at once."""
 
 import asyncio
 import json
@@ -33,8 +33,8 @@ MEANING = {
 
 
 @dataclass(frozen=True)
-class Simulated:
-    """Draws in a set time, every prompt another picture; gives top grades at once."""
+class SimulatedBackend:
+    """Draws in a fixed time, a different image for every prompt; gives top grades immediately."""
 
     seconds: float
     backend: str = "simulated"
@@ -44,7 +44,7 @@ class Simulated:
         self, prompt: str, images: Sequence[EncodedImage], seed: int
     ) -> EncodedImage:
         await asyncio.sleep(self.seconds)
-        # Decoders ignore what follows the end of a PNG: other bytes, the same picture.
+        # Decoders ignore what follows the end of a PNG: other bytes, the same pixels.
         return EncodedImage(_png("white") + prompt.encode())
 
     async def score(
@@ -77,9 +77,9 @@ def measure() -> dict[str, float]:
 
 
 def _reward(rollouts: int, seconds: float) -> None:
-    """The rewards of a step whose rollouts all reject, each with a prompt of its own."""
+    """The rewards of a step whose rollouts all reject, each with a different prompt."""
     with tempfile.TemporaryDirectory() as folder:
-        home, actor = Home(folder), Simulated(seconds)
+        home, actor = Home(folder), SimulatedBackend(seconds)
         settings = RewardSettings(concurrency=SLOTS)
         journal = home.journal("rollouts", "bench")
         service = RewardService(actor, actor, home.images, settings, "bench", journal)

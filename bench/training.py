@@ -1,4 +1,4 @@
-"""What our driver and launcher cost beside the bare trainer command: the same short training."""
+"""Overhead of driver and launcher over the bare trainer command, for the same short training."""
 
 import asyncio
 import json
@@ -28,8 +28,8 @@ REPEATS = 3
 
 MEANING = {
     "training_overhead_share": (
-        f"wall time of a {SETTINGS.max_steps}-step SFT through asset, launcher and driver, beside "
-        f"`llamafactory-cli train` with the same YAML; less 1 (medians of {REPEATS}, taking turns)",
+        f"wall time of a {SETTINGS.max_steps}-step SFT through asset, launcher and driver, relative to "
+        f"`llamafactory-cli train` with the same YAML; minus 1 (medians of {REPEATS}, taking turns)",
         "<= 0.03",
     ),
     "training_samples_per_second": (
@@ -46,8 +46,8 @@ def measure() -> dict[str, float]:
         data = _data(folder / "data")
         bare, ours = [], []
         for number in range(REPEATS):
-            bare.append(_bare(folder / f"bare{number}", data))
-            ours.append(_ours(folder / f"ours{number}", data))
+            bare.append(_trainer_seconds(folder / f"bare{number}", data))
+            ours.append(_launcher_seconds(folder / f"ours{number}", data))
     samples = (SETTINGS.max_steps or 0) * (SETTINGS.batch or 0)
     return {
         "training_overhead_share": median(ours) / median(bare) - 1,
@@ -87,19 +87,19 @@ def _row(before: str, after: str) -> dict[str, object]:
     }
 
 
-def _bare(folder: Path, data: Path) -> float:
+def _trainer_seconds(folder: Path, data: Path) -> float:
     folder.mkdir()
     python = ensure_environment("sft", "cpu")
     config = llamafactory_config(SETTINGS, _parent(), data, ["critic"], folder)
     (folder / "config.yaml").write_text(yaml.safe_dump(config), "utf-8")
     variables = {**os.environ, **environment(read_recipe(SETTINGS), python, folder)}
     command = [python.with_name("llamafactory-cli"), "train", folder / "config.yaml"]
-    begun = time.perf_counter()
+    start = time.perf_counter()
     subprocess.run(command, env=variables, check=True, capture_output=True)
-    return time.perf_counter() - begun
+    return time.perf_counter() - start
 
 
-def _ours(folder: Path, data: Path) -> float:
+def _launcher_seconds(folder: Path, data: Path) -> float:
     job = sft_job("bench", folder, _parent(), data, ["critic"], SETTINGS)
 
     @dg.asset
@@ -108,9 +108,9 @@ def _ours(folder: Path, data: Path) -> float:
         return dg.MaterializeResult()
 
     with dg.DagsterInstance.ephemeral() as instance:
-        begun = time.perf_counter()
+        start = time.perf_counter()
         dg.materialize([trained], instance=instance)
-        return time.perf_counter() - begun
+        return time.perf_counter() - start
 
 
 def _parent() -> Path:

@@ -42,13 +42,13 @@ class SftRecipe(ConfigModel):
         Raises:
             FoundryError: the batch cannot be divided evenly.
         """
-        at_once = self.batch_per_device * max(1, self.gpus)
-        if self.batch % at_once:
+        per_pass = self.batch_per_device * max(1, self.gpus)
+        if self.batch % per_pass:
             raise FoundryError(
-                f"a batch of {self.batch} is no multiple of {at_once} (batch_per_device times "
+                f"a batch of {self.batch} is no multiple of {per_pass} (batch_per_device times "
                 "GPUs); change batch or batch_per_device"
             )
-        return self.batch // at_once
+        return self.batch // per_pass
 
 
 def read_recipe(settings: SftSettings) -> SftRecipe:

@@ -126,11 +126,3 @@ def test_the_cpu_build_of_vllm_is_found_as_vllm(tmp_path):
     environments._name_vllm(tmp_path)
     (distribution,) = metadata.distributions(name="vllm", path=[str(tmp_path)])
     assert distribution.version == "0.32.0+cpu"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("trainer", "module"), [("sft", "llamafactory"), ("rl", "verl")])
-def test_real_environments_import_their_trainer(trainer, module):
-    python = ensure_environment(trainer, "cpu")
-    code = f"import torchvision, {module}; from torchvision.transforms import v2"
-    subprocess.run([python, "-c", code], check=True, capture_output=True)

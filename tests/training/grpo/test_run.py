@@ -1,4 +1,4 @@
-"""Two real steps of verl with a tiny model: rewards, progress, merge, resume, nothing left over."""
+"""Two real steps of verl with a tiny model: rewards, progress, merge, resumption, clean-up."""
 
 import json
 import subprocess
@@ -18,7 +18,7 @@ from training.grpo.settings import GrpoSettings
 from training.launch.jobs import Message, TrainerJob
 from warehouse import EncodedImage, Home
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 # Of different lengths: verl 0.9.1 fails on a batch whose sequences are all equally long.
 GOALS = ("Paint a tree.", "Paint a meadow with a green tree in the center.")
 
@@ -46,13 +46,13 @@ def row(index: int, before: EncodedImage, after: EncodedImage) -> dict:
     }
 
 
-def picture(colour: str) -> EncodedImage:
+def coloured(colour: str) -> EncodedImage:
     return EncodedImage.of(Image.new("RGB", (192, 192), colour))
 
 
 def export(folder: Path, home: Home) -> Path:
     folder.mkdir()
-    before, after = picture("white"), picture("green")
+    before, after = coloured("white"), coloured("green")
     home.images.put(before)
     rows = [row(index, before, after) for index in range(4)]
     pq.write_table(pa.Table.from_pylist(rows), folder / "critic_rl.parquet")
@@ -123,11 +123,10 @@ def test_trains_merges_resumes_and_leaves_nothing_behind(tmp_path):
     assert (tmp_path / "job" / "checkpoints" / "global_step_2.broken").is_dir()
     assert again[-1].finished.metrics["steps"] == 2
 
-    here = [p for p in psutil.process_iter() if _is_of(p, tmp_path)]
-    assert not here
+    assert not [p for p in psutil.process_iter() if _belongs_to(p, tmp_path)]
 
 
-def _is_of(process: psutil.Process, folder: Path) -> bool:
+def _belongs_to(process: psutil.Process, folder: Path) -> bool:
     try:
         return (
             str(folder) in " ".join(process.environ().values())

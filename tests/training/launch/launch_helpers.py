@@ -19,8 +19,8 @@ with open("steps.jsonl", "w") as steps:
 """
 
 
-class Heard:
-    """Remembers what it was told."""
+class RecordedProgress:
+    """Records progress updates."""
 
     def __init__(self) -> None:
         self.updates: list[tuple[int, int, str]] = []
@@ -43,31 +43,32 @@ def launch(
     job: TrainerJob,
     settings: LauncherSettings | None = None,
     instance: dg.DagsterInstance | None = None,
-) -> tuple[TrainingOutcome, Heard]:
-    """The outcome of a job that an asset runs; raises what the asset raises."""
-    heard = Heard()
-    (outcome,) = launch_all([job], heard, settings, instance)
-    return outcome, heard
+) -> tuple[TrainingOutcome, list[tuple[int, int, str]]]:
+    """Outcome and progress of a job that an asset runs; raises what the asset raises."""
+    progress = RecordedProgress()
+    (outcome,) = launch_all([job], progress, settings, instance)
+    return outcome, progress.updates
 
 
 def launch_all(
     jobs: list[TrainerJob],
-    heard: Heard,
+    progress: RecordedProgress,
     settings: LauncherSettings | None = None,
     instance: dg.DagsterInstance | None = None,
 ) -> list[TrainingOutcome]:
     """The same for jobs that run at the same time."""
-    found: list[TrainingOutcome] = []
+    outcomes: list[TrainingOutcome] = []
 
     @dg.asset
     def trained(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
         launcher = create_launcher(settings or LauncherSettings(log_seconds=0))
 
         async def run() -> None:
-            found.extend(await asyncio.gather(*(launcher.run(context, j, heard) for j in jobs)))
+            runs = [launcher.run(context, job, progress) for job in jobs]
+            outcomes.extend(await asyncio.gather(*runs))
 
         asyncio.run(run())
         return dg.MaterializeResult()
 
     dg.materialize([trained], instance=instance)
-    return found
+    return outcomes

@@ -1,4 +1,4 @@
-"""A driver by hand, and what is said about a process that ended."""
+"""A driver started by hand, and the reasons given for a process that ended."""
 
 import json
 import subprocess
@@ -24,7 +24,7 @@ def test_a_driver_started_by_hand_prints_its_messages(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("code", "log", "said"),
+    ("code", "log", "expected"),
     [
         (1, "Traceback ...\nValueError: no images\n", "it ended with ValueError: no images"),
         (1, "torch.OutOfMemoryError: CUDA out of memory. Tried", "it ran out of memory"),
@@ -35,14 +35,14 @@ def test_a_driver_started_by_hand_prints_its_messages(tmp_path):
         (3, "step 4\n", "exit code 3"),
     ],
 )
-def test_exit_reason_is_one_line(tmp_path, code, log, said):
+def test_an_exit_reason_is_one_line(tmp_path, code, log, expected):
     path = tmp_path / "trainer.log"
     path.write_text(log)
     line = exit_reason(code, path)
-    assert said in line and "\n" not in line
+    assert expected in line and "\n" not in line
 
 
-def test_a_log_that_is_not_there_is_no_problem(tmp_path):
+def test_an_exit_reason_needs_no_log(tmp_path):
     assert exit_reason(2, tmp_path / "none") == "it ended with exit code 2"
 
 
@@ -56,8 +56,8 @@ def test_a_ray_launcher_needs_an_address():
         LauncherSettings(kind="ray")
 
 
-@pytest.mark.parametrize("driver", ["sft", "grpo", "base_model", "serving"])
-def test_a_driver_starts_without_the_heavy_libraries(driver):
-    code = f"import sys, training.{driver}.driver; print(*sys.modules)"
+def test_drivers_start_without_the_heavy_libraries():
+    drivers = [f"training.{name}.driver" for name in ("sft", "grpo", "base_model", "serving")]
+    code = f"import sys, {', '.join(drivers)}; print(*sys.modules)"
     loaded = subprocess.check_output([sys.executable, "-c", code], text=True)
     assert not {"dagster", "torch", "transformers"} & set(loaded.split())

@@ -1,4 +1,4 @@
-"""The local launcher: outcomes, failures in one line, and processes that must not survive."""
+"""The local launcher: outcomes, failures in one line, and processes that must end."""
 
 import json
 import os
@@ -13,7 +13,13 @@ import psutil
 import pytest
 
 from schemas import FoundryError
-from tests.training.launch.launch_helpers import THREE_STEPS, Heard, launch, launch_all, toy_job
+from tests.training.launch.launch_helpers import (
+    THREE_STEPS,
+    RecordedProgress,
+    launch,
+    launch_all,
+    toy_job,
+)
 from training.launch.failures import TrainingFailedError
 from training.launch.jobs import LauncherSettings
 from training.launch.processes import JOB_MARK, find_marked
@@ -31,49 +37,49 @@ time.sleep(600)
 """
 
 
-def left(folder: Path) -> list[psutil.Process]:
+def remaining(folder: Path) -> list[psutil.Process]:
     return find_marked(JOB_MARK, str(folder))
 
 
 def wait_for(path: Path) -> None:
     deadline = time.monotonic() + 120
     while not path.exists():
-        assert time.monotonic() < deadline, f"{path} never came"
+        assert time.monotonic() < deadline, f"{path} was not written"
         time.sleep(0.1)
 
 
-def gone(pids: list[int]) -> bool:
-    """Ended; a zombie that no init takes away has ended as well."""
+def have_ended(pids: list[int]) -> bool:
+    """A zombie that no init removes has ended as well."""
     alive = [psutil.Process(pid).status() for pid in pids if psutil.pid_exists(pid)]
     return all(status == psutil.STATUS_ZOMBIE for status in alive)
 
 
 def test_a_training_reports_live_and_leaves_a_model(tmp_path):
     with dg.DagsterInstance.ephemeral() as instance:
-        outcome, heard = launch(toy_job(tmp_path, THREE_STEPS), instance=instance)
+        outcome, updates = launch(toy_job(tmp_path, THREE_STEPS), instance=instance)
         run = instance.get_runs()[0]
         logged = [entry.user_message for entry in instance.all_logs(run.run_id)]
     assert outcome.model == tmp_path / "model"
     assert outcome.metrics == {"loss": 0.25}
     assert [point.loss for point in outcome.curves] == [1.0, 0.5, pytest.approx(1 / 3)]
-    assert [(done, total) for done, total, _ in heard.updates] == [(1, 3), (2, 3), (3, 3)]
+    assert [(done, total) for done, total, _ in updates] == [(1, 3), (2, 3), (3, 3)]
     assert "toy: step 3 of 3, loss 0.3333" in logged
 
 
-def test_trainings_at_the_same_time_have_outcomes_of_their_own(tmp_path):
+def test_concurrent_trainings_have_separate_outcomes(tmp_path):
     folders = [tmp_path / "one", tmp_path / "other"]
-    together = """
+    wait_for_each_other = """
 import pathlib, time
-pathlib.Path("begun").touch()
-while not all(pathlib.Path("..", name, "begun").exists() for name in ("one", "other")):
+pathlib.Path("started").touch()
+while not all(pathlib.Path("..", name, "started").exists() for name in ("one", "other")):
     time.sleep(0.05)
 """
-    jobs = [toy_job(folder, together + THREE_STEPS) for folder in folders]
-    outcomes = launch_all(jobs, Heard())
+    jobs = [toy_job(folder, wait_for_each_other + THREE_STEPS) for folder in folders]
+    outcomes = launch_all(jobs, RecordedProgress())
     assert [outcome.model for outcome in outcomes] == [folder / "model" for folder in folders]
 
 
-def test_one_that_fails_ends_the_other(tmp_path):
+def test_a_failing_training_ends_the_other(tmp_path):
     fails = """
 import pathlib, time
 while not pathlib.Path("../stubborn/pids").exists():
@@ -82,22 +88,22 @@ raise SystemExit(1)
 """
     jobs = [toy_job(tmp_path / "stubborn", STUBBORN), toy_job(tmp_path / "fails", fails)]
     with pytest.raises(TrainingFailedError, match="exit code 1"):
-        launch_all(jobs, Heard(), LauncherSettings(grace_seconds=0.5))
-    assert gone([int(pid) for pid in (tmp_path / "stubborn" / "pids").read_text().split()])
-    assert not left(tmp_path / "stubborn")
+        launch_all(jobs, RecordedProgress(), LauncherSettings(grace_seconds=0.5))
+    assert have_ended([int(pid) for pid in (tmp_path / "stubborn" / "pids").read_text().split()])
+    assert not remaining(tmp_path / "stubborn")
 
 
 def test_a_crash_is_one_line_with_the_trainers_log(tmp_path):
     code = "raise ValueError('the template has no images')"
     with pytest.raises(TrainingFailedError) as raised:
         launch(toy_job(tmp_path, code))
-    said = str(raised.value)
-    assert "\n" not in said
-    assert "ValueError: the template has no images" in said
-    assert str(tmp_path / "trainer.log") in said
+    message = str(raised.value)
+    assert "\n" not in message
+    assert "ValueError: the template has no images" in message
+    assert str(tmp_path / "trainer.log") in message
 
 
-def test_a_killed_trainer_is_said_to_lack_memory(tmp_path):
+def test_a_killed_trainer_is_reported_as_short_of_memory(tmp_path):
     code = "import os; os.kill(os.getpid(), 9)"
     with pytest.raises(TrainingFailedError, match="killed, most likely by the system for lack of"):
         launch(toy_job(tmp_path, code))
@@ -108,15 +114,15 @@ def test_a_killed_driver_is_noticed_and_its_trainer_ended(tmp_path):
     with pytest.raises(TrainingFailedError, match="killed, most likely") as raised:
         launch(toy_job(tmp_path, code))
     assert "driver.log" in str(raised.value)
-    assert not left(tmp_path)
+    assert not remaining(tmp_path)
 
 
-def test_ending_without_a_word_is_a_failure(tmp_path):
+def test_ending_without_a_model_message_is_a_failure(tmp_path):
     with pytest.raises(TrainingFailedError, match="ended without a model"):
         launch(toy_job(tmp_path, "", silent=True))
 
 
-def test_a_model_that_is_not_there_is_a_failure(tmp_path):
+def test_a_missing_model_is_a_failure(tmp_path):
     with pytest.raises(TrainingFailedError, match="no model in"):
         launch(toy_job(tmp_path, "", no_model=True))
 
@@ -127,15 +133,15 @@ def test_a_driver_that_does_not_start_is_a_failure(tmp_path):
         launch(job)
 
 
-def test_secrets_are_not_written_down(tmp_path):
+def test_secrets_are_not_written_to_files(tmp_path):
     job = toy_job(tmp_path, "import os; assert os.environ['TOKEN'] == 'hush-hush'")
     job = job.model_copy(update={"environment": {**job.environment, "TOKEN": "hush-hush"}})
     launch(job)
-    kept = [path for path in tmp_path.rglob("*") if path.is_file()]
-    assert kept and not [path for path in kept if b"hush-hush" in _but_the_code(path)]
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert files and not [path for path in files if b"hush-hush" in _without_code(path)]
 
 
-def _but_the_code(path: Path) -> bytes:
+def _without_code(path: Path) -> bytes:
     if path.name != "job.json":
         return path.read_bytes()
     record = json.loads(path.read_text())
@@ -150,7 +156,7 @@ nap = [sys.executable, "-c", "import time; time.sleep(600)"]
 pathlib.Path("pids").write_text(str(subprocess.Popen(nap, start_new_session=True).pid))
 """
     launch(toy_job(tmp_path, code))
-    assert gone([int((tmp_path / "pids").read_text())])
+    assert have_ended([int((tmp_path / "pids").read_text())])
 
 
 ONE_RUN = """
@@ -163,7 +169,7 @@ launch(toy_job(Path({folder!r}), {code!r}), LauncherSettings(grace_seconds=1))
 """
 
 
-def run_apart(folder: Path, code: str) -> subprocess.Popen[bytes]:
+def run_in_process(folder: Path, code: str) -> subprocess.Popen[bytes]:
     """A run in a process of its own, as Dagster's launcher starts one."""
     program = ONE_RUN.format(here=str(HERE), folder=str(folder), code=code)
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
@@ -173,27 +179,27 @@ def run_apart(folder: Path, code: str) -> subprocess.Popen[bytes]:
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_a_run_that_ends_takes_every_process_with_it(tmp_path, number):
-    run = run_apart(tmp_path, STUBBORN)
+    run = run_in_process(tmp_path, STUBBORN)
     try:
         wait_for(tmp_path / "pids")
         pids = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
-        assert not gone(pids)
+        assert not have_ended(pids)
         run.send_signal(number)
         run.wait(60)
         # A killed run cannot clean up: its driver notices and does.
-        driver_and_trainer = left(tmp_path)
+        driver_and_trainer = remaining(tmp_path)
         psutil.wait_procs(driver_and_trainer, timeout=60)
-        assert gone(pids) and not left(tmp_path)
+        assert have_ended(pids) and not remaining(tmp_path)
     finally:
         run.kill()
         run.wait()
-        for process in left(tmp_path):
+        for process in remaining(tmp_path):
             process.kill()
 
 
 @pytest.mark.slow
-def test_the_next_run_ends_what_a_killed_one_left(tmp_path):
-    run = run_apart(tmp_path, STUBBORN)
+def test_the_next_run_ends_what_a_killed_one_remaining(tmp_path):
+    run = run_in_process(tmp_path, STUBBORN)
     try:
         wait_for(tmp_path / "pids")
         pids = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
@@ -203,15 +209,15 @@ def test_the_next_run_ends_what_a_killed_one_left(tmp_path):
         run.kill()
         run.wait()
         driver.kill()
-        assert not gone(pids)
+        assert not have_ended(pids)
         launch(toy_job(tmp_path, THREE_STEPS), LauncherSettings(grace_seconds=1))
-        assert gone(pids)
+        assert have_ended(pids)
     finally:
-        for process in left(tmp_path):
+        for process in remaining(tmp_path):
             process.kill()
 
 
-def test_two_trainings_never_share_a_folder(tmp_path):
+def test_two_trainings_cannot_share_a_folder(tmp_path):
     import fcntl
 
     with (tmp_path / "job.lock").open("w") as lock:
@@ -220,7 +226,7 @@ def test_two_trainings_never_share_a_folder(tmp_path):
             launch(toy_job(tmp_path, THREE_STEPS))
 
 
-def test_an_unrelated_process_is_left_alone(tmp_path):
+def test_an_unrelated_process_keeps_running(tmp_path):
     sleeper = subprocess.Popen(["sleep", "60"], env={**os.environ, JOB_MARK: str(tmp_path) + "2"})
     try:
         launch(toy_job(tmp_path, THREE_STEPS))

@@ -20,45 +20,48 @@ from training.launch.failures import TrainingFailedError
 from training.launch.jobs import LauncherSettings
 from training.launch.processes import JOB_MARK, find_marked, terminate_processes
 
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("ray")]
 CLUSTER_MARK = "INTERLEAVE_TEST_RAY"
+START_SECONDS = 240
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def cluster() -> Iterator[LauncherSettings]:
-    """A Ray of this test's own, guarded by a token of its own, and all of its processes ended."""
+    """A Ray head of the tests' own: own temporary folder, ports and token; ended afterwards."""
     # Ray's sockets need a short path.
     folder = Path(tempfile.mkdtemp(prefix="ray"))
-    port, mark = free_port(), folder.name
+    address, mark = f"http://127.0.0.1:{free_port()}", folder.name
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_AUTH_MODE", "token")
         patch.setenv("RAY_AUTH_TOKEN", secrets.token_hex(32))
-        forget_tokens()
+        reset_auth_token_state()
         try:
-            start_head(folder, port, mark)
-            wait_for_jobs(port)
-            yield LauncherSettings(
-                kind="ray", address=f"http://127.0.0.1:{port}", grace_seconds=5, log_seconds=0
-            )
+            start_head(folder, address, mark)
+            wait_for_job_server(address)
+            yield LauncherSettings(kind="ray", address=address, grace_seconds=5, log_seconds=0)
         finally:
             terminate_processes(lambda: find_marked(CLUSTER_MARK, mark), 5)
             shutil.rmtree(folder, ignore_errors=True)
-    forget_tokens()
-
-
-def forget_tokens() -> None:
-    """Ray reads its variables once a process, and another test's Ray may have come before."""
-    from ray._private.authentication_test_utils import reset_auth_token_state
-
     reset_auth_token_state()
 
 
-def start_head(folder: Path, port: int, mark: str) -> None:
+def reset_auth_token_state() -> None:
+    """Ray reads its variables once a process, perhaps for another test's Ray."""
+    from ray._private import authentication_test_utils
+
+    authentication_test_utils.reset_auth_token_state()
+
+
+def start_head(folder: Path, address: str, mark: str) -> None:
+    """Start a head on free ports: those of another Ray on this machine may be Ray's defaults."""
     options = {
         "port": 0,
+        "ray-client-server-port": free_port(),
+        "dashboard-agent-listen-port": free_port(),
         "num-cpus": 2,
         "object-store-memory": 100_000_000,
         "include-dashboard": "true",
-        "dashboard-port": port,
+        "dashboard-port": address.rpartition(":")[2],
         "temp-dir": folder,
         "node-ip-address": "127.0.0.1",
     }
@@ -69,36 +72,35 @@ def start_head(folder: Path, port: int, mark: str) -> None:
     assert started.returncode == 0, started.stderr
 
 
-def wait_for_jobs(port: int) -> None:
-    """`ray start` returns before its job server answers."""
+def wait_for_job_server(address: str) -> None:
+    """`ray start` returns before its job server and the agent that runs jobs are ready."""
     from ray.job_submission import JobSubmissionClient
 
-    deadline = time.monotonic() + 180
+    deadline = time.monotonic() + START_SECONDS
     while True:
         try:
-            JobSubmissionClient(f"http://127.0.0.1:{port}").list_jobs()
+            JobSubmissionClient(address).submit_job(entrypoint="true")
         except Exception:
-            assert time.monotonic() < deadline
+            assert time.monotonic() < deadline, "Ray's job server did not come up"
             time.sleep(1)
         else:
             return
 
 
-@pytest.mark.slow
-def test_a_training_as_a_ray_job(cluster, tmp_path):
-    outcome, heard = launch(toy_job(tmp_path, THREE_STEPS), cluster)
+def test_a_training_runs_as_a_ray_job(cluster, tmp_path):
+    outcome, updates = launch(toy_job(tmp_path, THREE_STEPS), cluster)
     assert outcome.model == tmp_path / "model"
     assert [point.step for point in outcome.curves] == [1, 2, 3]
-    assert [done for done, _, _ in heard.updates] == [1, 2, 3]
+    assert [done for done, _, _ in updates] == [1, 2, 3]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_crash_of_a_ray_job_is_one_line(cluster, tmp_path):
     with pytest.raises(TrainingFailedError, match="ValueError: the template has no images"):
         launch(toy_job(tmp_path, "raise ValueError('the template has no images')"), cluster)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_driver_killed_in_a_ray_job_is_noticed(cluster, tmp_path):
     code = "import os, time; os.kill(os.getppid(), 9); time.sleep(600)"
     with pytest.raises(TrainingFailedError, match="training toy failed: it was killed"):
@@ -106,16 +108,16 @@ def test_a_driver_killed_in_a_ray_job_is_noticed(cluster, tmp_path):
     assert not find_marked(JOB_MARK, str(tmp_path))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_an_interrupted_run_stops_its_ray_job(cluster, tmp_path):
     code = "import pathlib, time; pathlib.Path('started').touch(); time.sleep(600)"
-    threading.Thread(target=interrupt_when, args=(tmp_path / "started",), daemon=True).start()
+    threading.Thread(target=interrupt_when_there, args=(tmp_path / "started",), daemon=True).start()
     with pytest.raises(BaseException, match=r"^$|[Ii]nterrupt"):
         launch(toy_job(tmp_path, code), cluster)
     assert not find_marked(JOB_MARK, str(tmp_path))
 
 
-def interrupt_when(path: Path) -> None:
+def interrupt_when_there(path: Path) -> None:
     import _thread
 
     while not path.exists():
@@ -123,7 +125,6 @@ def interrupt_when(path: Path) -> None:
     _thread.interrupt_main()
 
 
-@pytest.mark.slow
 def test_no_job_server_is_one_line(tmp_path):
     pytest.importorskip("ray")
     settings = LauncherSettings(kind="ray", address=f"http://127.0.0.1:{free_port()}")

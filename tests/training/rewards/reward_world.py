@@ -1,4 +1,4 @@
-"""A row of the sketch world with its truth, answers to it, and a generator that misbehaves."""
+"""A row of the sketch world with its ground truth, answers to it, and a faulty generator."""
 
 import asyncio
 import json
@@ -34,40 +34,40 @@ QUICK = RewardSettings(draw_timeout_seconds=5, tries=1, backoff_seconds=0)
 
 
 def answer(verdict: bool, prompt: str = "") -> str:
-    told = json.dumps({"previous_step_success": verdict, "refine_prompt": prompt})
-    return f"<think>compared</think>\n<answer>{told}</answer>"
+    body = json.dumps({"previous_step_success": verdict, "refine_prompt": prompt})
+    return f"<think>compared</think>\n<answer>{body}</answer>"
 
 
 @dataclass
-class Misbehaving:
-    """Draws like the sketch generator, except for prompts that name what it does instead."""
+class FaultyGenerator:
+    """Draws like the sketch generator, except for prompts that name a fault."""
 
-    backend: str = "misbehaving"
+    backend: str = "faulty"
     model: str = "1"
     calls: list[tuple] = field(default_factory=list)
-    at_once: int = 0
-    most_at_once: int = 0
+    active: int = 0
+    max_active: int = 0
     hiccups: int = 0
 
     async def generate(
         self, prompt: str, images: Sequence[EncodedImage], seed: int
     ) -> EncodedImage:
         self.calls.append((prompt, tuple(image.sha256 for image in images), seed))
-        self.at_once += 1
-        self.most_at_once = max(self.most_at_once, self.at_once)
+        self.active += 1
+        self.max_active = max(self.max_active, self.active)
         try:
             await asyncio.sleep(0.01)
-            return await self._behave(prompt, images, seed)
+            return await self._draw(prompt, images, seed)
         finally:
-            self.at_once -= 1
+            self.active -= 1
 
-    async def _behave(self, prompt: str, images: Sequence[EncodedImage], seed: int) -> EncodedImage:
+    async def _draw(self, prompt: str, images: Sequence[EncodedImage], seed: int) -> EncodedImage:
         if "refuse" in prompt:
             raise UnusableAnswerError("not that")
         if "hang" in prompt:
             await asyncio.sleep(3600)
         if "broken" in prompt:
-            return EncodedImage(b"no picture at all")
+            return EncodedImage(b"no image at all")
         if "nothing" in prompt:
             return None
         if "hiccup" in prompt and self.hiccups == 0:
@@ -77,13 +77,13 @@ class Misbehaving:
 
 
 class RewardWorld:
-    """A lake with a canvas, a good picture and a bad one of the goal, and services over it."""
+    """A lake with a canvas, a good and a bad image of the goal, and services over it."""
 
     def __init__(self, home: Home) -> None:
         self.home = home
         self.canvas = home.images.put(EncodedImage.of(Image.new("RGB", (192, 192), "white")))
         self.journal = home.journal("rollouts", "run-1")
-        self.generator = Misbehaving()
+        self.generator = FaultyGenerator()
 
     def service(
         self,
@@ -96,7 +96,7 @@ class RewardWorld:
         return RewardService(self.generator, scorer, images, settings, run, journal)
 
     def state(self, truth: bool, rewritten: str = "", **other: object) -> RowState:
-        """A row whose picture is what was asked for, or the wrong thing in the right place."""
+        """A row whose image shows the goal, or the wrong object in the right place."""
         grades = self._grades(GOAL if truth else WRONG)
         return RowState(
             origin_prompt=GOAL,
@@ -112,6 +112,6 @@ class RewardWorld:
         return RewardRequest(step=step, row_id=row, response=response, state=state)
 
     def _grades(self, prompt: str) -> dict[str, float]:
-        picture = SketchGenerator(FLAWLESS).draw(prompt, (), 0)
-        score = SketchScorer(FLAWLESS).grade(None, picture, GOAL)
+        image = SketchGenerator(FLAWLESS).draw(prompt, (), 0)
+        score = SketchScorer(FLAWLESS).grade(None, image, GOAL)
         return {"semantics": score.semantics, "quality": score.quality}

@@ -22,7 +22,7 @@ FORMS = st.sampled_from(["paper", "code"])
 GRADES = st.builds(Grades, st.floats(0, 10), st.floats(0, 10))
 
 
-def test_the_worked_example_of_the_issue():
+def test_a_worked_example():
     parts = RewardParts(format=0.1, accuracy=-0.3, step=0.5)
     assert total_reward(parts, RewardSettings(alpha=0.2)) == pytest.approx(0.22)
 
@@ -79,7 +79,7 @@ def test_the_codes_reward_is_the_published_one():
     ) == pytest.approx(published)
 
 
-def test_the_code_gives_an_accepted_good_picture_its_published_maximum():
+def test_the_codes_maximum_for_an_accepted_good_image_is_the_published_one():
     parts = RewardParts(1, accuracy_reward(True, True, "code"), neutral_step_reward("code"))
     assert total_reward(parts, RewardSettings(form="code")) == pytest.approx(0.8)
 
@@ -90,9 +90,9 @@ def test_alpha_weighs_accuracy_against_step(alpha):
     assert reward == pytest.approx(0.5 + 0.5 * (1 - 2 * alpha))
 
 
-@pytest.mark.parametrize(("left_out", "reward"), [("step", 0.0), ("accuracy", 0.75)])
-def test_an_ablated_part_gives_its_weight_to_the_other(left_out, reward):
-    settings = RewardSettings(without=(left_out,))
+@pytest.mark.parametrize(("part", "reward"), [("step", 0.0), ("accuracy", 0.75)])
+def test_an_ablated_part_gives_its_weight_to_the_other(part, reward):
+    settings = RewardSettings(without=(part,))
     assert total_reward(RewardParts(1, -1, 0.5), settings) == pytest.approx(reward)
 
 

@@ -1,4 +1,4 @@
-"""The HTTP server and the client that verl loads, talking to each other."""
+"""The HTTP server with the client that verl loads."""
 
 import ast
 import asyncio
@@ -71,20 +71,20 @@ def connect(monkeypatch):
 
 async def test_verl_gets_the_reward_and_its_parts_as_numbers(world, connect):
     async with serve_rewards(world.service()) as address:
-        got = await connect(address)(**verl_call(world, answer(False, EXACT), global_steps=4))
+        numbers = await connect(address)(**verl_call(world, answer(False, EXACT), global_steps=4))
     (row,) = rollout_rows(world.journal.path)
-    assert set(got) == KEYS and {type(value) for value in got.values()} == {float}
-    assert (got["score"], got["step_reward"]) == (row.reward, row.step_reward)
-    assert (row.step, row.row_id, got["masked"]) == (5, "trajectory/1/0/0", 0)
+    assert set(numbers) == KEYS and {type(value) for value in numbers.values()} == {float}
+    assert (numbers["score"], numbers["step_reward"]) == (row.reward, row.step_reward)
+    assert (row.step, row.row_id, numbers["masked"]) == (5, "trajectory/1/0/0", 0)
 
 
-async def test_whatever_happens_the_keys_are_the_same(world, connect):
+async def test_errors_have_the_same_keys(world, connect):
     texts = [answer(True), "?", answer(False, "refuse"), answer(False, "broken"), "\x00\ud800"]
     async with serve_rewards(world.service()) as address:
         ask = connect(address)
         got = [await ask(**verl_call(world, text)) for text in texts]
         got.append(await ask("x", "y", None, None))
-    got.append(await ask(**verl_call(world, answer(True))))  # the server is gone
+    got.append(await ask(**verl_call(world, answer(True))))  # the server has stopped
     assert all(set(one) == KEYS for one in got)
     assert [one["masked"] for one in got] == [0, 0, 1, 1, 1, 1, 1]
     assert [one["malformed"] for one in got] == [0, 1, 0, 0, 0, 0, 0]
@@ -97,7 +97,7 @@ async def test_without_an_address_every_rollout_is_masked(world, monkeypatch):
     assert got["masked"] == 1
 
 
-async def test_a_batch_at_once_gets_every_answer_to_its_own(world, connect):
+async def test_concurrent_requests_get_their_own_answers(world, connect):
     texts = [answer(n % 2 == 0, f"{EXACT} Add a cloud number {n}.") for n in range(64)]
     async with serve_rewards(world.service(QUICK)) as address:
         ask = connect(address)
@@ -106,13 +106,13 @@ async def test_a_batch_at_once_gets_every_answer_to_its_own(world, connect):
     assert [one["score"] for one in got] == [by_text[text] for text in texts]
 
 
-async def test_only_who_knows_the_token_gets_in(world):
+async def test_the_token_is_required(world):
     async with serve_rewards(world.service()) as address, aiohttp.ClientSession() as session:
         for headers in ({}, {"Authorization": "Bearer x"}, {"Authorization": address.token}):
             async with session.post(address.url, json={}, headers=headers) as response:
                 assert response.status == 401
-        given = {"Authorization": f"Bearer {address.token}"}
-        async with session.post(address.url, json={"step": 0}, headers=given) as response:
+        headers = {"Authorization": f"Bearer {address.token}"}
+        async with session.post(address.url, json={"step": 0}, headers=headers) as response:
             assert response.status == 400 and "step" in await response.text()
     assert address.url.startswith("http://127.0.0.1:")
     assert address.token not in repr(address)
@@ -122,13 +122,13 @@ async def test_leaving_does_not_wait_for_a_hanging_draw(world, connect):
     settings = QUICK.model_copy(update={"draw_timeout_seconds": 600})
     async with serve_rewards(world.service(settings)) as address:
         ask = connect(address)
-        asked = asyncio.create_task(ask(**verl_call(world, answer(False, "hang"))))
+        request = asyncio.create_task(ask(**verl_call(world, answer(False, "hang"))))
         while not world.generator.calls:
             await asyncio.sleep(0.01)
-        left = time.monotonic()
-    assert time.monotonic() - left < 60  # of 600
-    assert (await asked)["masked"] == 1
-    assert world.generator.at_once == 0
+        start = time.monotonic()
+    assert time.monotonic() - start < 60  # of 600
+    assert (await request)["masked"] == 1
+    assert world.generator.active == 0
 
 
 def test_a_caller_without_an_event_loop_is_served_from_a_thread(world, connect):

@@ -1,4 +1,4 @@
-"""The service with the real sketch world, and with a generator that fails in every way."""
+"""The service with the sketch world, and with a faulty generator."""
 
 import asyncio
 from dataclasses import replace
@@ -25,7 +25,7 @@ from warehouse import EncodedImage
 CODE = RewardSettings(form="code", draw_timeout_seconds=5, tries=1)
 
 
-async def test_a_bad_picture_refined_well_earns_what_it_gained(world):
+async def test_a_good_refinement_of_a_bad_image_earns_its_gain(world):
     row = await world.service().reward(world.request(answer(False, EXACT)))
     before = world.state(truth=False).grades
     assert row.status == "scored" and row.accuracy == 0
@@ -34,7 +34,7 @@ async def test_a_bad_picture_refined_well_earns_what_it_gained(world):
     assert world.home.images.get(row.image).image.size == (192, 192)
 
 
-async def test_refining_a_good_picture_badly_costs_both_parts(world):
+async def test_a_bad_refinement_of_a_good_image_costs_both_parts(world):
     row = await world.service().reward(world.request(answer(False, WRONG), truth=True))
     assert row.accuracy == -1 and row.step_reward < -0.2
     assert 0 <= row.reward < 0.3
@@ -47,7 +47,7 @@ async def test_accepting_draws_nothing_and_gains_nothing(world, truth):
     assert row.step_reward == 0 and row.reward == pytest.approx(0.5 if truth else 0.4)
 
 
-async def test_the_code_draws_every_bad_picture_and_no_good_one(world):
+async def test_the_code_redraws_bad_images_only(world):
     service = world.service(CODE)
     good = await service.reward(world.request(answer(False, WRONG), truth=True))
     assert (good.step_reward, good.accuracy, world.generator.calls) == (0.5, 0, [])
@@ -55,14 +55,14 @@ async def test_the_code_draws_every_bad_picture_and_no_good_one(world):
     assert bad.image and bad.accuracy == 0 and bad.step_reward > 0.6
 
 
-async def test_without_a_new_prompt_the_one_before_is_drawn_again(world):
+async def test_without_a_new_prompt_the_previous_one_is_redrawn(world):
     service = world.service()
     await service.reward(world.request(answer(False)))
     await service.reward(world.request(answer(False), rewritten="Paint a meadow."))
     assert [call[0] for call in world.generator.calls] == [GOAL, "Paint a meadow."]
 
 
-async def test_a_white_canvas_means_from_scratch_and_any_other_picture_is_edited(world):
+async def test_a_white_canvas_means_from_scratch_and_any_other_image_is_edited(world):
     grey = world.home.images.put(EncodedImage.of(Image.new("RGB", (192, 192), "grey")))
     service = world.service(QUICK.model_copy(update={"seed": 7}))
     await service.reward(world.request(answer(False, EXACT)))
@@ -76,7 +76,7 @@ async def test_a_malformed_answer_has_its_format_part_only(world):
     assert (row.verdict, row.accuracy, row.step_reward, row.error) == (None,) * 4
 
 
-async def test_an_ablated_step_draws_nothing(world):
+async def test_an_ablated_step_redraws_nothing(world):
     service = world.service(RewardSettings(without=("step",)))
     row = await service.reward(world.request(answer(True, EXACT)))
     assert (world.generator.calls, row.step_reward, row.reward) == ([], None, 0)
@@ -105,33 +105,33 @@ async def test_a_missing_origin_masks_its_rollout(world):
     assert row.status == "masked" and "missing" in row.error
 
 
-async def test_a_failure_that_passes_is_tried_again(world):
+async def test_a_temporary_failure_is_retried(world):
     service = world.service(QUICK.model_copy(update={"tries": 2}))
     row = await service.reward(world.request(answer(False, EXACT + " hiccup")))
     assert row.status == "scored" and len(world.generator.calls) == 2
 
 
-async def test_bad_rows_never_shift_the_others(world):
-    """The same good rows get the same rewards, whoever fails beside them."""
+async def test_bad_rows_do_not_affect_others(world):
+    """Good rows get the same rewards beside failing ones."""
     good = [answer(True), answer(False, EXACT), answer(False, WRONG), answer(False)]
     bad = [answer(False, "refuse"), answer(False, "broken"), "?", answer(False, "hang")]
     settings = QUICK.model_copy(update={"draw_timeout_seconds": 3, "concurrency": 3})
     alone = await rewards(world, world.service(settings, "alone"), good)
     mixed = [text for pair in zip(bad, good, strict=True) for text in pair]
-    together = await rewards(world, world.service(settings, "together"), mixed)
-    assert together[1::2] == alone and None not in alone
-    assert together[0::2] == [None, None, 0.0, None]
+    interleaved = await rewards(world, world.service(settings, "interleaved"), mixed)
+    assert interleaved[1::2] == alone and None not in alone
+    assert interleaved[0::2] == [None, None, 0.0, None]
 
 
 async def rewards(world, service, texts):
-    """Of all texts at once, every one in a row of its own."""
+    """Rewards of concurrent answers, each to a different row."""
     requests = [world.request(text, row=f"row-{n}") for n, text in enumerate(texts)]
     rows = await asyncio.gather(*map(service.reward, requests))
     assert [row.response for row in rows] == texts
     return [row.reward for row in rows]
 
 
-async def test_the_same_picture_is_drawn_once_for_all_who_want_it(world):
+async def test_equal_requests_share_one_drawing(world):
     service = world.service()
     request = world.request(answer(False, EXACT))
     rows = await asyncio.gather(*(service.reward(request) for _ in range(8)))
@@ -140,24 +140,26 @@ async def test_the_same_picture_is_drawn_once_for_all_who_want_it(world):
     assert len({row.rollout_id for row in rows}) == 9
 
 
-async def test_a_failure_is_not_kept(world):
+async def test_a_failure_is_not_cached(world):
     service = world.service()
     request = world.request(answer(False, EXACT + " hiccup"))
     assert (await service.reward(request)).status == "masked"
     assert (await service.reward(request)).status == "scored"
 
 
-async def test_drawings_under_way_are_bounded(world):
+async def test_concurrent_drawings_are_limited(world):
     service = world.service(QUICK.model_copy(update={"concurrency": 2}))
     texts = [answer(False, f"{EXACT} Add a cloud number {n}.") for n in range(10)]
     await rewards(world, service, texts)
-    assert world.generator.most_at_once == 2
+    assert world.generator.max_active == 2
 
 
-async def test_a_hanging_draw_holds_up_nobody_for_longer_than_its_time(world):
+async def test_a_hanging_drawing_blocks_others_until_its_timeout(world):
     settings = QUICK.model_copy(update={"concurrency": 1, "draw_timeout_seconds": 3})
-    got = await rewards(world, world.service(settings), [answer(False, "hang"), answer(False)])
-    assert got[0] is None and got[1] is not None
+    hanging, other = await rewards(
+        world, world.service(settings), [answer(False, "hang"), answer(False)]
+    )
+    assert hanging is None and other is not None
 
 
 async def test_every_rollout_is_in_the_journal_and_fits_the_table(world):
@@ -171,7 +173,7 @@ async def test_every_rollout_is_in_the_journal_and_fits_the_table(world):
     assert [r.row for r in service.step(1)] == rollout_rows(world.journal.path)
 
 
-async def test_a_step_that_was_sampled_again_counts_once(world):
+async def test_only_the_last_sample_of_a_step_counts(world):
     before = world.service()
     for step in (1, 2, 2, 3):
         await before.reward(world.request(answer(True), step=step))
@@ -180,12 +182,12 @@ async def test_a_step_that_was_sampled_again_counts_once(world):
     for step in (2, 2, 3):
         await again.reward(world.request(answer(False), step=step))
     rows = rollout_rows(world.journal.path)
-    told = [(row.step, row.verdict) for row in rows]
-    assert told == [(1, True), (2, False), (2, False), (3, False)]
+    verdicts = [(row.step, row.verdict) for row in rows]
+    assert verdicts == [(1, True), (2, False), (2, False), (3, False)]
     assert len({row.rollout_id for row in rows}) == 4
 
 
-async def test_a_torn_line_is_forgotten_and_a_foreign_one_is_named(world):
+async def test_a_torn_line_is_ignored_and_a_foreign_one_is_named(world):
     service = world.service()
     await service.reward(world.request(answer(True)))
     await service.close()
@@ -198,7 +200,7 @@ async def test_a_torn_line_is_forgotten_and_a_foreign_one_is_named(world):
         rollout_rows(world.journal.path)
 
 
-async def test_a_step_in_numbers(world):
+async def test_a_step_summary(world):
     service = world.service()
     texts = [answer(True), "?", answer(False, "refuse"), answer(False, EXACT)]
     await rewards(world, service, texts)
@@ -209,23 +211,23 @@ async def test_a_step_in_numbers(world):
     assert set(numbers.metrics()) >= {"reward/reward", "reward/waiting_seconds"}
 
 
-async def test_what_a_step_waited_is_what_nothing_overlapped(world):
+async def test_waiting_counts_from_the_last_request(world):
     service = world.service()
     await service.reward(world.request(answer(True)))
     (one,) = service.step(1)
-    early = replace(one, received_at=0.0, answered_at=9.0)
-    late = replace(one, received_at=6.0, answered_at=6.5)
-    assert waiting_seconds([early, late]) == 3.0
+    first = replace(one, received_at=0.0, answered_at=9.0)
+    last = replace(one, received_at=6.0, answered_at=6.5)
+    assert waiting_seconds([first, last]) == 3.0
     assert waiting_seconds([]) == 0.0
 
 
-async def test_nothing_ever_read_is_an_empty_journal(tmp_path):
+async def test_a_missing_journal_has_no_rollouts(tmp_path):
     assert read_rollouts(tmp_path / "none.jsonl") == []
     assert rollouts_table(tmp_path / "none.jsonl").num_rows == 0
     assert summarize([]).rollouts == 0 and failed_share([]) == 0
 
 
-async def test_a_member_of_an_ensemble_is_tried_again_without_the_others(world):
+async def test_a_failed_ensemble_member_is_retried_alone(world):
     class Member:
         model = "1"
 
@@ -238,10 +240,10 @@ async def test_a_member_of_an_ensemble_is_tried_again_without_the_others(world):
                 raise self.errors.pop(0)
             return Score(*[self.grade] * 4)
 
-    sound, ill = Member("a", 8), Member("b", 4, ConnectionError("gone for a moment"))
-    both = Ensemble({"a": sound, "b": ill}, {"a": 1.0, "b": 1.0})
-    patient = QUICK.model_copy(update={"tries": 2})
-    row = await world.service(patient, scorer=both).reward(world.request(answer(False, EXACT)))
+    stable, flaky = Member("a", 8), Member("b", 4, ConnectionError("gone for a moment"))
+    both = Ensemble({"a": stable, "b": flaky}, {"a": 1.0, "b": 1.0})
+    with_retry = QUICK.model_copy(update={"tries": 2})
+    row = await world.service(with_retry, scorer=both).reward(world.request(answer(False, EXACT)))
     before = world.state(truth=False).grades
     assert row.step_reward == pytest.approx((6 - before.overall) / 10)
-    assert (sound.calls, ill.calls) == (1, 2)
+    assert (stable.calls, flaky.calls) == (1, 2)

@@ -1,12 +1,24 @@
-"""Run by vLLM's interpreter: what `vllm serve` understands of the flags after its name."""
+"""Run by vLLM's interpreter: what `vllm serve` understands of its flags.
+
+Reads name -> list of arguments as JSON from standard input.
+"""
 
 import json
 import sys
+from contextlib import redirect_stderr
+from io import StringIO
 
 from vllm.entrypoints.launchers.cli_args import make_arg_parser, validate_parsed_serve_args
 from vllm.utils.argparse_utils import FlexibleArgumentParser
 
-parser = make_arg_parser(FlexibleArgumentParser(prog="vllm serve"))
-understood = parser.parse_args(sys.argv[1:])
-validate_parsed_serve_args(understood)
-print(json.dumps(vars(understood), default=lambda thing: getattr(thing, "__dict__", str(thing))))
+results = {}
+for name, arguments in json.load(sys.stdin).items():
+    parser = make_arg_parser(FlexibleArgumentParser(prog="vllm serve"))
+    try:
+        with redirect_stderr(StringIO()) as messages:
+            parsed = parser.parse_args(arguments)
+        validate_parsed_serve_args(parsed)
+        results[name] = vars(parsed)
+    except SystemExit:
+        results[name] = {"error": messages.getvalue()}
+print(json.dumps(results, default=lambda value: getattr(value, "__dict__", str(value))))

@@ -1,4 +1,4 @@
-"""The printed lines are a part of a real profile, by which the roles are played."""
+"""The printed lines are part of a valid profile."""
 
 import pytest
 import yaml
@@ -42,19 +42,19 @@ def profile_of(tmp_path, lines, **remote):
     return load_profile(str(path))
 
 
-def test_a_trained_critic_judges_as_it_was_trained(tmp_path, home):
+def test_a_trained_critic_is_prompted_as_in_training(tmp_path, home):
     lines = profile_lines(trained(), ServerSettings(port=8123))
     profile = profile_of(tmp_path, lines, critic="openai")
     critic = profile.openai.critic
     assert (critic.model, critic.form, critic.temperature) == ("tiny@1", "tags", 0)
     assert (critic.max_tokens, critic.image_pixels) == (300, (1024, 9216))
     assert critic.prompt("critic") == "critic-brief@1"
-    assert [place.url for place in critic.endpoints] == ["http://127.0.0.1:8123/v1"]
+    assert [endpoint.url for endpoint in critic.endpoints] == ["http://127.0.0.1:8123/v1"]
     assert profile.openai.planner is None
     assert isinstance(profile.build(home).critic, RemoteCritic)
 
 
-def test_one_that_plays_both_is_written_down_for_both(tmp_path, home):
+def test_a_model_of_both_roles_has_lines_for_both(tmp_path, home):
     lines = profile_lines(trained("both"), ServerSettings())
     assert "*" not in lines and "&" not in lines
     profile = profile_of(tmp_path, lines, critic="openai", planner="openai")
@@ -63,8 +63,8 @@ def test_one_that_plays_both_is_written_down_for_both(tmp_path, home):
     assert isinstance(profile.build(home).planner, RemotePlanner)
 
 
-def test_two_servers_are_two_sections_side_by_side(tmp_path, home):
-    """Each asked where it is, although both are roles of one backend."""
+def test_lines_of_two_servers_can_be_combined(tmp_path, home):
+    """Each role has its own endpoint, although both are of one backend."""
     critic = yaml.safe_load(profile_lines(trained(), ServerSettings(port=8001)))
     planner = yaml.safe_load(profile_lines(trained("planner"), ServerSettings(port=8002)))
     both = yaml.safe_dump({"openai": critic["openai"] | planner["openai"]})
@@ -77,13 +77,13 @@ def test_two_servers_are_two_sections_side_by_side(tmp_path, home):
     profile.build(home)
 
 
-def test_where_it_is_says_nothing_about_who_answers(tmp_path):
+def test_the_endpoint_is_no_part_of_the_identity(tmp_path):
     here = profile_of(tmp_path, profile_lines(trained(), ServerSettings()), critic="openai")
     there = profile_of(tmp_path, profile_lines(trained(), ServerSettings(port=9)), critic="openai")
     assert here.openai.critic.identity == there.openai.critic.identity
 
 
-def test_models_of_others_answer_by_schema(tmp_path):
+def test_foreign_models_answer_by_schema(tmp_path):
     lines = profile_lines(ServableAgent("Qwen/Q", "Qwen/Q"), ServerSettings(gpus=1))
     profile = profile_of(tmp_path, lines, critic="openai", planner="openai")
     assert profile.openai.critic.form == profile.openai.planner.form == "schema"
@@ -95,7 +95,7 @@ def test_a_key_is_named_and_never_printed(monkeypatch):
     assert "key: VLLM_API_KEY" in lines and "hush-hush" not in lines
 
 
-@pytest.mark.parametrize(("host", "shown"), [("0.0.0.0", "http://"), ("::1", "http://[::1]:8000")])
-def test_the_address_is_one_that_clients_can_use(host, shown):
+@pytest.mark.parametrize(("host", "url"), [("0.0.0.0", "http://"), ("::1", "http://[::1]:8000")])
+def test_the_address_is_one_that_clients_can_use(host, url):
     lines = profile_lines(trained(), ServerSettings(host=host))
-    assert shown in lines and "0.0.0.0" not in lines
+    assert url in lines and "0.0.0.0" not in lines

@@ -1,4 +1,4 @@
-"""A server's life: awaited, named when it dies, and gone when whoever started it is."""
+"""A server's life: start, failures, and its end with the process that started it."""
 
 import signal
 import socket
@@ -35,7 +35,7 @@ def folder_of(home, port):
     return home.local / "serving" / str(port)
 
 
-def left(home, port):
+def remaining(home, port):
     return find_marked(JOB_MARK, str(folder_of(home, port)))
 
 
@@ -43,46 +43,46 @@ def pids_of(home, port):
     return [int(pid) for pid in (folder_of(home, port) / "pids").read_text().split()]
 
 
-def gone(pids):
-    """Ended; a zombie that no init takes away has ended as well."""
+def have_ended(pids):
+    """A zombie that no init removes has ended as well."""
     alive = [psutil.Process(pid).status() for pid in pids if psutil.pid_exists(pid)]
     return all(status == psutil.STATUS_ZOMBIE for status in alive)
 
 
-def test_it_answers_when_it_is_there_and_is_gone_afterwards(home, port):
-    said = []
-    with serve_toy(home, port, starting=said.append) as running:
+def test_a_server_answers_inside_its_context_and_ends_with_it(home, port):
+    lines = []
+    with serve_toy(home, port, starting=lines.append) as running:
         assert running.url == f"http://127.0.0.1:{port}/v1"
         with urlopen(f"http://127.0.0.1:{port}/health", timeout=10) as answer:
             assert answer.status == 200
         pids = pids_of(home, port)
-        assert not gone(pids)
-    assert "Loading weights" in said
-    assert gone(pids) and not left(home, port)
+        assert not have_ended(pids)
+    assert "Loading weights" in lines
+    assert have_ended(pids) and not remaining(home, port)
 
 
-def test_one_that_does_not_start_is_one_line_with_its_log(home, port):
+def test_a_failed_start_is_one_line_with_its_log(home, port):
     with pytest.raises(ServerFailedError) as raised, serve_toy(home, port, "dies"):
         pass
-    said = str(raised.value)
-    assert "ValueError: these weights are not for me" in said and "\n" not in said
-    assert str(folder_of(home, port) / "driver.log") in said
-    assert not left(home, port)
+    message = str(raised.value)
+    assert "ValueError: these weights do not fit" in message and "\n" not in message
+    assert str(folder_of(home, port) / "driver.log") in message
+    assert not remaining(home, port)
 
 
-def test_the_cause_is_the_engines_where_it_was_the_engine(home, port):
+def test_a_failure_of_the_engine_has_its_exception(home, port):
     with pytest.raises(ServerFailedError, match=r"ended with a\.b\.LoadError: too short \(log"):
         serve_toy(home, port, "engine dies").__enter__()
 
 
-def test_one_that_dies_later_is_noticed(home, port):
+def test_a_later_crash_is_noticed(home, port):
     with serve_toy(home, port) as running:
         psutil.Process(pids_of(home, port)[0]).kill()
         with pytest.raises(ServerFailedError, match=r"was killed, most likely.*--max-length"):
             running.wait()
 
 
-def test_the_log_is_of_this_start_alone(home, port):
+def test_the_log_starts_anew(home, port):
     with pytest.raises(ServerFailedError), serve_toy(home, port, "dies"):
         pass
     with serve_toy(home, port) as running:
@@ -97,7 +97,7 @@ def test_a_port_in_use_is_one_line(home, port):
             serve_toy(home, port).__enter__()
 
 
-def test_a_second_server_leaves_one_that_is_starting_alone(home, port):
+def test_a_second_server_does_not_disturb_a_starting_one(home, port):
     with serve_toy(home, port) as first:
         # As long as the first does not listen yet, only their lock is in the way of the second.
         with pytest.MonkeyPatch.context() as patch:
@@ -107,7 +107,7 @@ def test_a_second_server_leaves_one_that_is_starting_alone(home, port):
         assert first.process.poll() is None
 
 
-def test_gpus_that_are_not_there_are_one_line(home, monkeypatch):
+def test_missing_gpus_are_one_line(home, monkeypatch):
     monkeypatch.setattr(server, "gpus", lambda: 1)
     settings = server.ServerSettings(gpus=2)
     with pytest.raises(ServerFailedError, match=r"1 GPUs here, not 2.*--gpus 0"):
@@ -115,7 +115,7 @@ def test_gpus_that_are_not_there_are_one_line(home, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("written", "line"),
+    ("content", "line"),
     [
         ("", ""),
         ("one\ntwo\n", "two"),
@@ -123,63 +123,63 @@ def test_gpus_that_are_not_there_are_one_line(home, monkeypatch):
         ("Loading: 10%\rLoading: 90%\r", "Loading: 90%"),
     ],
 )
-def test_the_newest_line_says_where_it_is(tmp_path, written, line):
+def test_the_newest_line_has_no_prefix(tmp_path, content, line):
     log = tmp_path / "log"
     assert newest_line(log) == ""
-    log.write_text(written)
+    log.write_text(content)
     assert newest_line(log) == line
 
 
-APART = """
+SERVE_PROGRAM = """
 import sys, time
 sys.path.insert(0, {here!r})
-from tests.training.serving.toy_serving import play_toy, serve_toy
+from tests.training.serving.toy_serving import use_toy, serve_toy
 from dagster_project.cli.agents import serve_in_terminal
 from training.serving.command import ServerSettings
 from training.serving.models import ServableAgent
 from warehouse import Home
-play_toy()
+use_toy()
 model = ServableAgent("toy", "toy")
-serve_in_terminal(model, ServerSettings(port={port}, flags=({manner!r},)), Home({home!r}))
+serve_in_terminal(model, ServerSettings(port={port}, flags=({mode!r},)), Home({home!r}))
 """
 
 
-def served_apart(home, port, manner=""):
+def serve_in_process(home, port, mode=""):
     """`interleave agents serve` in a process of its own, once it serves."""
-    program = APART.format(here=str(HERE), port=port, manner=manner, home=str(home.root))
+    program = SERVE_PROGRAM.format(here=str(HERE), port=port, mode=mode, home=str(home.root))
     command = [sys.executable, "-c", program]
     run = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    first = run.stdout.readline()
-    assert first == "openai:\n", first + run.stderr.read()
+    line = run.stdout.readline()
+    assert line == "openai:\n", line + run.stderr.read()
     return run
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_ctrl_c_and_term_stop_it_without_a_word_too_many(home, port, number):
-    run = served_apart(home, port)
+def test_ctrl_c_and_term_stop_it_quietly(home, port, number):
+    run = serve_in_process(home, port)
     pids = pids_of(home, port)
     run.send_signal(number)
-    _, said = run.communicate(timeout=120)
-    assert run.returncode == 0, said
-    assert "toy is served at" in said and "not served any more" in said
-    assert "Traceback" not in said
-    assert gone(pids) and not left(home, port)
+    _, output = run.communicate(timeout=120)
+    assert run.returncode == 0, output
+    assert "toy is served at" in output and "no longer served" in output
+    assert "Traceback" not in output
+    assert have_ended(pids) and not remaining(home, port)
 
 
 @pytest.mark.slow
 def test_a_killed_command_leaves_no_process(home, port, monkeypatch):
-    run = served_apart(home, port, "stubborn")
+    run = serve_in_process(home, port, "stubborn")
     try:
         pids = pids_of(home, port)
-        assert len(pids) == 2 and not gone(pids)
+        assert len(pids) == 2 and not have_ended(pids)
         run.kill()
         run.communicate()
         # It cannot clean up: its driver notices and does.
         deadline = time.monotonic() + 120
-        while left(home, port) and time.monotonic() < deadline:
+        while remaining(home, port) and time.monotonic() < deadline:
             time.sleep(0.2)
-        assert gone(pids) and not left(home, port)
+        assert have_ended(pids) and not remaining(home, port)
     finally:
-        for process in left(home, port):
+        for process in remaining(home, port):
             process.kill()

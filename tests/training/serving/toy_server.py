@@ -1,4 +1,4 @@
-"""Stands in for vLLM where only its process matters.
+"""A substitute for vLLM where only its process matters.
 
 usage: toy_server.py PORT [dies|engine dies|stubborn]
 """
@@ -20,15 +20,15 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
 
 
-def main(port: str, manner: str = "") -> None:
+def main(port: str, mode: str = "") -> None:
     print("(APIServer pid=7) INFO 11-21 22:00:00 [loader.py:42] Loading weights", flush=True)
-    if manner == "dies":
-        raise ValueError("these weights are not for me")
-    if manner == "engine dies":
+    if mode == "dies":
+        raise ValueError("these weights do not fit")
+    if mode == "engine dies":
         print("(Worker pid=8) ERROR 11-21 22:00:01 [executor.py:9] a.b.LoadError: too short")
         raise RuntimeError("Engine core initialization failed. See root cause above.")
     pids = [os.getpid()]
-    if manner == "stubborn":  # as is a child in a session of its own
+    if mode == "stubborn":  # as is a child in a session of its own
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         stray = subprocess.Popen([sys.executable, "-c", STRAY], start_new_session=True)
         pids.append(stray.pid)

@@ -25,11 +25,11 @@ def toy_python(*_: object) -> Path:
 def serve_toy(
     home: Home, port: int, *flags: str, starting: Callable[[str], object] = str
 ) -> AbstractContextManager[VllmServer]:
-    """Call it where `vllm_command` and `ensure_environment` are the toy's: see `play_toy`."""
+    """Call it where `vllm_command` and `ensure_environment` are the toy's: see `use_toy`."""
     settings = ServerSettings(port=port, flags=flags)
     return serve(ServableAgent("toy", "toy"), settings, home, str, starting)
 
 
-def play_toy() -> None:
-    """For this process: from now on the toy is what is started."""
+def use_toy() -> None:
+    """From now on, this process starts the toy."""
     server.vllm_command, server.ensure_environment = toy_command, toy_python

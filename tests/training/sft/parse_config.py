@@ -1,21 +1,23 @@
-"""Run in the SFT environment: LLaMA-Factory's own parser on a rendered configuration.
+"""Run in the SFT environment: LLaMA-Factory's own parser on our configurations.
 
-`parse_config.py CONFIG.yaml`; all of it as on a GPU machine, but for the device, and the ZeRO plan,
-which is read by accelerate instead of deepspeed.
+Reads name -> configuration as JSON from standard input. All is as on a GPU machine, but for the
+device, and the ZeRO plan, which is read by accelerate instead of deepspeed.
 """
 
 import json
+import sys
+from typing import Any
 
+import torchvision.transforms.v2  # noqa: F401  the environment must have it
 from accelerate.utils.deepspeed import HfDeepSpeedConfig
-from llamafactory.hparams import get_train_args, read_args
+from llamafactory.hparams import get_train_args
 
 
-def main() -> None:
-    config = read_args()
+def parse(config: dict[str, Any]) -> dict[str, Any]:
     plan = config.pop("deepspeed", None)
-    # Without a GPU, bf16 is refused on principle before anything else is looked at.
+    # Without a GPU, bf16 is rejected before anything else is looked at.
     model, data, training, finetuning, _ = get_train_args(config | {"use_cpu": True})
-    understood = {
+    return {
         "epochs": training.num_train_epochs,
         "learning_rate": training.learning_rate,
         "per_device": training.per_device_train_batch_size,
@@ -29,15 +31,24 @@ def main() -> None:
         "frozen": [finetuning.freeze_vision_tower, finetuning.freeze_multi_modal_projector],
         "zero": _zero_stage(plan) if plan else None,
     }
-    print(json.dumps(understood))
 
 
-def _zero_stage(plan: str) -> int:
-    read = HfDeepSpeedConfig(plan)
-    assert read.is_zero3() and not read.is_offload()
-    # Without it a checkpoint would hold no weights that anybody else can read.
-    assert read.is_true("zero_optimization.stage3_gather_16bit_weights_on_model_save")
-    return read.get_value("zero_optimization.stage")
+def _zero_stage(path: str) -> int:
+    plan = HfDeepSpeedConfig(path)
+    assert plan.is_zero3() and not plan.is_offload()
+    # Without it a checkpoint would hold no weights that other programs can read.
+    assert plan.is_true("zero_optimization.stage3_gather_16bit_weights_on_model_save")
+    return plan.get_value("zero_optimization.stage")
+
+
+def main() -> None:
+    results = {}
+    for name, config in json.load(sys.stdin).items():
+        try:
+            results[name] = parse(config)
+        except Exception as error:
+            results[name] = {"error": str(error)}
+    print(json.dumps(results))
 
 
 if __name__ == "__main__":

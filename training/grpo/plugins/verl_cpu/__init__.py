@@ -11,6 +11,6 @@ NAME = "batched_cpu"
 
 platform.register()
 
-from . import engine  # noqa: E402  verl's engines ask for the platform when they are imported
+from . import engine  # noqa: E402  verl's engines use the platform when they are imported
 
 engine.register(NAME)

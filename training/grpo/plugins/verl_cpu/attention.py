@@ -1,8 +1,8 @@
 """Attention of one new token over a long cache, without copying the cache.
 
 Where several query heads share a key head, transformers repeats the keys and values for the CPU,
-which costs more than the attention itself. For one new token the heads that share a key can stand
-as rows of one query instead. Registered with transformers as `grouped_sdpa`.
+which costs more than the attention itself. For one new token, the heads that share a key are rows
+of one query instead. Registered with transformers as `grouped_sdpa`.
 """
 
 from typing import Any

@@ -1,7 +1,6 @@
 """Registers FSDP2 over gloo as the CPU's training engine, and the batched rollout server.
 
-Two of verl 0.9.1's own functions assume an accelerator and have no switch for it; they are
-replaced here, and nowhere else.
+Two functions of verl 0.9.1 assume an accelerator, without an option; they are replaced here.
 """
 
 from typing import Any
@@ -14,9 +13,9 @@ from verl.workers.rollout.replica import RolloutReplica, RolloutReplicaRegistry
 
 
 def register(rollout: str) -> None:
-    """Make verl find the engine for the device `cpu`, and the rollout by its name."""
-    _use_one_backend()
-    _keep_the_reference_in_place()
+    """Register the engine for the device `cpu`, and the rollout by its name."""
+    _use_gloo_only()
+    _disable_reference_offload()
     kind = {"model_type": "language_model", "device": ["cpu"], "vendor": "cpu"}
     engine = EngineRegistry.register(backend=["fsdp", "fsdp2"], **kind)
     engine(transformer_impl.FSDPEngineWithLMHead)
@@ -30,20 +29,20 @@ def _replica() -> type[RolloutReplica]:
     return BatchedReplica
 
 
-def _use_one_backend() -> None:
+def _use_gloo_only() -> None:
     """verl asks for "cpu:gloo,<device>:<backend>", which names the device twice on a CPU."""
     initialize = distributed.initialize_global_process_group_ray
 
-    def initialized(timeout_second: int | None = None, backend: str | None = None) -> None:
+    def initialize_with_gloo(timeout_second: int | None = None, backend: str | None = None) -> None:
         initialize(timeout_second, backend or "cpu:gloo")
 
-    distributed.initialize_global_process_group_ray = initialized
+    distributed.initialize_global_process_group_ray = initialize_with_gloo
 
 
-def _keep_the_reference_in_place() -> None:
+def _disable_reference_offload() -> None:
     """verl offloads the reference policy through pinned memory, which needs an accelerator."""
 
-    def in_place(**_kwargs: Any) -> None:
+    def no_offload(**_kwargs: Any) -> None:
         return None
 
-    transformer_impl.CPUOffloadPolicy = in_place
+    transformer_impl.CPUOffloadPolicy = no_offload

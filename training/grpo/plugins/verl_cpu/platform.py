@@ -10,8 +10,8 @@ import torch
 from verl.plugin.platform import PlatformBase, PlatformRegistry
 
 
-def _nothing(*_args: Any, **_kwargs: Any) -> None:
-    """What an accelerator's housekeeping comes to on a CPU."""
+def _no_operation(*_args: Any, **_kwargs: Any) -> None:
+    """Housekeeping of an accelerator, which a CPU does not need."""
 
 
 def _no_bytes(*_args: Any, **_kwargs: Any) -> int:
@@ -34,7 +34,7 @@ _HOUSEKEEPING = (
     "synchronize",
 )
 _DEVICE = SimpleNamespace(
-    **dict.fromkeys(_HOUSEKEEPING, _nothing),
+    **dict.fromkeys(_HOUSEKEEPING, _no_operation),
     **dict.fromkeys(("memory_allocated", "memory_reserved", "max_memory_reserved"), _no_bytes),
     max_memory_allocated=_peak_bytes,
     mem_get_info=lambda *_: (0, 0),
@@ -51,7 +51,7 @@ _DEVICE = SimpleNamespace(
 
 
 class CpuPlatform(PlatformBase):
-    """One CPU device a worker; chosen by VERL_PLATFORM=cpu only."""
+    """One CPU device a worker; used only with VERL_PLATFORM=cpu."""
 
     device_name = "cpu"
     vendor_name = "cpu"

@@ -1,10 +1,9 @@
-"""Masked rollouts leave their group: GRPO over the rollouts whose reward is known.
+"""GRPO over the rollouts of a group whose reward is known; masked ones do not count.
 
-The reward function marks a rollout whose draw failed with `masked`. verl carries one number from
-the reward to the advantage, so the manager registered here makes that number NaN, and the
-estimator leaves NaN out: it counts neither in the mean and deviation of its group nor in the
-gradient. Register both with VERL_USE_EXTERNAL_MODULES=verl_masking. It runs in the trainer's
-interpreter only.
+The reward function marks a rollout without an image with `masked`. verl passes one number from the
+reward to the advantage: the manager registered here sets it to NaN, and the estimator excludes NaN
+from the mean and deviation of its group and from the gradient. Both are registered by
+VERL_USE_EXTERNAL_MODULES=verl_masking, in the trainer's interpreter only.
 """
 
 import math

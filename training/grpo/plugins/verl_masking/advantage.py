@@ -14,12 +14,12 @@ def masked_grpo(
 ) -> tuple[Tensor, Tensor]:
     """Advantages and returns, both (rollouts, tokens): reward minus mean, over deviation, by group.
 
-    A group with fewer than two known rewards has nothing to compare and gives no gradient.
+    A group with fewer than two known rewards has zero advantages.
 
     Args:
         token_level_rewards: (rollouts, tokens); the sum of a row is its reward, NaN: unknown.
         response_mask: (rollouts, tokens), 1 for tokens of the response.
-        index: The group of every rollout.
+        index: the group of every rollout.
     """
     rewards = token_level_rewards.sum(dim=-1)
     advantages = torch.zeros_like(rewards)
@@ -27,7 +27,7 @@ def masked_grpo(
         members = [i for i, other in enumerate(index) if other == group]
         known = [i for i in members if not rewards[i].isnan()]
         if len(known) > 1:
-            spread = rewards[known].std() + _EPSILON
-            advantages[known] = (rewards[known] - rewards[known].mean()) / spread
-    spread_out = advantages[:, None] * response_mask
-    return spread_out, spread_out
+            deviation = rewards[known].std() + _EPSILON
+            advantages[known] = (rewards[known] - rewards[known].mean()) / deviation
+    by_token = advantages[:, None] * response_mask
+    return by_token, by_token

@@ -17,7 +17,7 @@ COLOURS = ("red", "green", "blue", "black")
 
 
 def write_export(folder: Path, rows: int = 32) -> Path:
-    """Rows that ask for the colour of the second picture, as `exports` lays them out."""
+    """Rows about the colour of the second image, in the layout of `exports`."""
     (folder / "images").mkdir(parents=True)
     for colour in (*COLOURS, "white"):
         Image.new("RGB", (96, 96), colour).save(folder / f"images/{colour}.png")
@@ -38,19 +38,19 @@ def write_export(folder: Path, rows: int = 32) -> Path:
     return folder
 
 
-def _sample(wanted: str, seen: str) -> dict[str, object]:
-    success = json.dumps(wanted == seen)
-    answer = {"previous_step_success": wanted == seen, "refine_prompt": ""}
-    thought = f"want {wanted}, see {seen}: {success}"
+def _sample(expected: str, shown: str) -> dict[str, object]:
+    success = json.dumps(expected == shown)
+    answer = {"previous_step_success": expected == shown, "refine_prompt": ""}
+    thought = f"want {expected}, see {shown}: {success}"
     return {
         "messages": [
-            {"role": "user", "content": f"<image><image>\nGoal: Paint it {wanted}."},
+            {"role": "user", "content": f"<image><image>\nGoal: Paint it {expected}."},
             {
                 "role": "assistant",
                 "content": f"<think>{thought}</think>\n<answer>{json.dumps(answer)}</answer>",
             },
         ],
-        "images": ["images/white.png", f"images/{seen}.png"],
+        "images": ["images/white.png", f"images/{shown}.png"],
     }
 
 
@@ -79,10 +79,10 @@ class Training:
         )
 
     def run(self) -> tuple[list[dict], str]:
-        """To the end: its messages, and all it said."""
-        said, _ = self.start().communicate(timeout=1800)
-        lines = said.splitlines()
-        return [json.loads(line) for line in lines if line.startswith("{")], said
+        """Run it to its end; returns its messages and its output."""
+        output, _ = self.start().communicate(timeout=1800)
+        lines = output.splitlines()
+        return [json.loads(line) for line in lines if line.startswith("{")], output
 
     def kill_at(self, checkpoint: str) -> None:
         """Kill driver and trainer with SIGKILL as soon as a checkpoint is there."""

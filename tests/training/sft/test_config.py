@@ -1,0 +1,55 @@
+"""What LLaMA-Factory itself makes of our configurations, in its environment."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.training.sft.sft_runs import write_export
+from tests.training.trainer_parsers import parse_all
+from training.environments import ensure_environment
+from training.sft.recipe import llamafactory_config
+from training.sft.settings import SftSettings
+
+pytestmark = pytest.mark.slow
+RECIPES = ("sketch", "paper", "lora")
+PARSER = Path(__file__).parent / "parse_config.py"
+
+
+@pytest.fixture(scope="module")
+def configs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("sft")
+    data = write_export(folder / "llamafactory", rows=4)
+    settings = {recipe: SftSettings(recipe=recipe) for recipe in RECIPES}
+    settings["misspelt"] = SftSettings(options={"freeze_vision_towers": True})
+    return {
+        name: llamafactory_config(
+            each, "Qwen/Qwen3-VL-8B-Instruct", data, ["critic_sft"], folder / name
+        )
+        for name, each in settings.items()
+    }
+
+
+@pytest.fixture(scope="module")
+def parsed(configs):
+    return parse_all(ensure_environment("sft", "cpu"), PARSER, configs, os.environ)
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_llamafactory_accepts_every_recipe(recipe, configs, parsed):
+    config, understood = configs[recipe], parsed[recipe]
+    assert understood["epochs"] == config["num_train_epochs"]
+    assert understood["learning_rate"] == config["learning_rate"]
+    assert understood["per_device"] == config["per_device_train_batch_size"]
+    assert understood["accumulation"] == config["gradient_accumulation_steps"]
+    assert understood["bf16"] is config["bf16"]
+    assert understood["frozen"] == [recipe != "sketch"] * 2
+    assert understood["gradient_checkpointing"] is (recipe != "sketch")
+    assert understood["warmup"] == (5 if recipe == "sketch" else 10)
+    assert understood["zero"] == (3 if recipe == "paper" else None)
+    assert understood["type"] == ("lora" if recipe == "lora" else "full")
+
+
+def test_llamafactory_rejects_unknown_options(parsed):
+    """So that the test above can fail."""
+    assert "freeze_vision_towers" in parsed["misspelt"]["error"]
