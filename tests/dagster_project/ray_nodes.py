@@ -24,14 +24,18 @@ class Nodes:
     """
 
     def __init__(self, count: int, folder: Path) -> None:
+        from ray._common.utils import get_default_ray_temp_dir
         from ray.cluster_utils import Cluster
 
+        # `Cluster` writes its address file there, whatever the nodes' temporary folder.
+        Path(get_default_ray_temp_dir()).mkdir(parents=True, exist_ok=True)
         self.address = f"http://127.0.0.1:{free_port()}"
         head = {
             "num_cpus": 0,
             "object_store_memory": 80_000_000,
             "include_dashboard": True,
             "dashboard_port": int(self.address.rsplit(":", 1)[1]),
+            "dashboard_agent_listen_port": free_port(),  # another Ray may have the default
             "temp_dir": str(folder),
         }
         self._cluster: Any = Cluster(initialize_head=True, head_node_args=head)
