@@ -1,7 +1,7 @@
 """Rewarded rollouts: lines of the journal, rows of the table, summaries of steps."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -44,12 +44,7 @@ class StepSummary:
     reward: float
     accuracy: float
     step_reward: float
-    reward_seconds: float
     waiting_seconds: float
-
-    def metrics(self) -> dict[str, float]:
-        """By name, for curves and logs."""
-        return {f"reward/{name}": float(value) for name, value in asdict(self).items()}
 
 
 def rollout_rows(journal: Path) -> list[RolloutRow]:
@@ -91,7 +86,6 @@ def summarize(rollouts: Sequence[Rollout]) -> StepSummary:
         reward=_mean(row.reward for row in rows),
         accuracy=_mean(row.accuracy for row in rows),
         step_reward=_mean(row.step_reward for row in rows),
-        reward_seconds=_mean(row.seconds for row in rows),
         waiting_seconds=waiting_seconds(rollouts),
     )
 
