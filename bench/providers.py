@@ -1,7 +1,7 @@
-"""What our clients of providers cost: beside the bare SDK, and of the throughput that is possible.
+"""Overhead and throughput of our provider clients, compared with the bare SDK.
 
-The provider is a process of its own that answers every chat with the same verdict after a fixed
-time. Run: `python -m bench.providers`.
+The provider is another process that answers every chat with the same verdict after a fixed time.
+Run: `python -m bench.providers`.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from multiprocessing.connection import Connection
 from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
 from inference.backends.factory import Backends
-from inference.backends.openai.chat import request_of
+from inference.backends.openai.chat import chat_arguments
 from inference.backends.providers.chat import CompletionRequest, CompletionResult
 from inference.engine.retry import RetryingCaller
 from inference.roles import Critic
@@ -25,10 +25,10 @@ from warehouse import EncodedImage, Home
 
 LATENCY_SECONDS = 0.1
 CONCURRENCY = (1, 16, 256)
-SECONDS, BAD_SECONDS = 3.0, 20.0
+SECONDS, FAULT_SECONDS = 3.0, 20.0
 OVERHEAD_CALLS = 400
 REPEATS = 3
-BAD_SHARE, SLOTS = 0.2, 16
+FAULT_SHARE, SLOTS = 0.2, 16
 GOAL = "Draw a meadow with a red house at the bottom left."
 
 MEANING = {
@@ -53,7 +53,7 @@ MEANING = {
         for concurrency in CONCURRENCY
     },
     "providers_bad_weather_share": (
-        f"verdicts a second when {BAD_SHARE:.0%} of all calls fail (429, 500, a cut connection, "
+        f"verdicts a second when {FAULT_SHARE:.0%} of all calls fail (429, 500, a cut connection, "
         f"garbled JSON), of what the other calls allow; {SLOTS} at once, with retries",
         ">= 0.8",
     ),
@@ -90,15 +90,15 @@ def measure() -> dict[str, float]:
             bare = _rate(_bare(url), concurrency)
             values[f"providers_throughput_share_{concurrency}"] = ours / ideal
             values[f"providers_bare_throughput_share_{concurrency}"] = bare / ideal
-        fair = _rate(_retried(url), 2 * SLOTS, BAD_SECONDS)
-    with _provider(LATENCY_SECONDS, BAD_SHARE) as url:
-        bad = _rate(_retried(url), 2 * SLOTS, BAD_SECONDS)
-    values["providers_bad_weather_share"] = bad / ((1 - BAD_SHARE) * fair)
+        fair = _rate(_retried(url), 2 * SLOTS, FAULT_SECONDS)
+    with _provider(LATENCY_SECONDS, FAULT_SHARE) as url:
+        faulty = _rate(_retried(url), 2 * SLOTS, FAULT_SECONDS)
+    values["providers_bad_weather_share"] = faulty / ((1 - FAULT_SHARE) * fair)
     return values
 
 
 def _overhead(url: str) -> float:
-    """Seconds of CPU per call that are ours."""
+    """CPU seconds per call of our client, without those of the SDK."""
     ours, bare = [], []
     for _ in range(REPEATS):
         ours.append(_cpu(_ours(url)))
@@ -112,27 +112,27 @@ def _cpu(make: Callable[[], Ask]) -> float:
     async def calls() -> float:
         ask = make()
         await ask()
-        begun = time.process_time()
+        started = time.process_time()
         for _ in range(OVERHEAD_CALLS):
             await ask()
-        return time.process_time() - begun
+        return time.process_time() - started
 
     return asyncio.run(calls())
 
 
 def _rate(make: Callable[[], Ask], concurrency: int, seconds: float = SECONDS) -> float:
-    """Answers a second with so many calls under way."""
+    """Answers per second with so many concurrent calls."""
 
     async def calls() -> float:
         ask, done = make(), 0
         await asyncio.gather(*(ask() for _ in range(concurrency)))  # connections are open now
-        begun = time.perf_counter()
+        started = time.perf_counter()
 
         async def worker() -> None:
             nonlocal done
-            while time.perf_counter() - begun < seconds:
+            while time.perf_counter() - started < seconds:
                 await ask()
-                done += time.perf_counter() - begun < seconds
+                done += time.perf_counter() - started < seconds
 
         await asyncio.gather(*(worker() for _ in range(concurrency)))
         return done / seconds
@@ -141,12 +141,12 @@ def _rate(make: Callable[[], Ask], concurrency: int, seconds: float = SECONDS) -
 
 
 def _ours(url: str) -> Callable[[], Ask]:
-    critic, picture = _critic(url), EncodedImage.white((192, 192))
-    return lambda: lambda: critic.judge(picture, picture, GOAL, "")
+    critic, image = _critic(url), EncodedImage.white((192, 192))
+    return lambda: lambda: critic.judge(image, image, GOAL, "")
 
 
 def _retried(url: str) -> Callable[[], Ask]:
-    """A verdict as the engines ask for it: a slot for each try, waits between tries without one."""
+    """A verdict as the engine requests it: with a slot per try, and waits between tries."""
     judge = _ours(url)()
     limits = Limits(agents=SLOTS, tries=20, backoff_seconds=0.05)
 
@@ -154,10 +154,10 @@ def _retried(url: str) -> Callable[[], Ask]:
         caller = RetryingCaller(limits)
 
         async def ask() -> object:
-            effort = await caller.call("critic", judge)
-            if effort.error:
-                raise effort.error
-            return effort.answer
+            outcome = await caller.call("critic", judge)
+            if outcome.error:
+                raise outcome.error
+            return outcome.answer
 
         return ask
 
@@ -175,36 +175,36 @@ def _critic(url: str) -> Critic:
 
 
 def _bare(url: str) -> Callable[[], Ask]:
-    """The request that our critic sends, made ready once, through the SDK alone."""
-    request = _sent_by(_critic(url))
+    """The request of our critic, prepared once, through the SDK alone."""
+    arguments = _chat_arguments(_critic(url))
 
     def connected() -> Ask:
         http = DefaultAsyncHttpxClient()  # ours, so that it is not closed after its event loop
         client = AsyncOpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0, http_client=http)
-        return lambda: client.chat.completions.create(**request)
+        return lambda: client.chat.completions.create(**arguments)
 
     return connected
 
 
-def _sent_by(critic: Critic) -> dict[str, object]:
-    """What goes out for a verdict, caught by a client that sends nothing."""
+def _chat_arguments(critic: Critic) -> dict[str, object]:
+    """The SDK's arguments for a verdict, recorded by a client that sends nothing."""
 
-    class Caught:
-        async def ask(self, question: CompletionRequest) -> CompletionResult:
-            self.request = request_of(question)
+    class RecordingClient:
+        async def complete(self, request: CompletionRequest) -> CompletionResult:
+            self.arguments = chat_arguments(request)
             return CompletionResult(_VERDICT)
 
-    caught, picture = Caught(), EncodedImage.white((192, 192))
-    critic._chat = caught  # type: ignore[attr-defined]
-    asyncio.run(critic.judge(picture, picture, GOAL, ""))
-    return caught.request
+    client, image = RecordingClient(), EncodedImage.white((192, 192))
+    critic._client = client  # type: ignore[attr-defined]
+    asyncio.run(critic.judge(image, image, GOAL, ""))
+    return client.arguments
 
 
 @contextmanager
-def _provider(latency: float, bad_share: float = 0.0) -> Iterator[str]:
+def _provider(latency: float, fault_share: float = 0.0) -> Iterator[str]:
     context = multiprocessing.get_context("spawn")
     here, there = context.Pipe()
-    server = context.Process(target=_serve, args=(there, latency, bad_share), daemon=True)
+    server = context.Process(target=_serve, args=(there, latency, fault_share), daemon=True)
     server.start()
     try:
         yield f"http://127.0.0.1:{here.recv()}"
@@ -213,7 +213,7 @@ def _provider(latency: float, bad_share: float = 0.0) -> Iterator[str]:
         server.join()
 
 
-def _serve(port: Connection, latency: float, bad_share: float) -> None:
+def _serve(port: Connection, latency: float, fault_share: float) -> None:
     from aiohttp import web
 
     body, chance = json.dumps(_COMPLETION).encode(), random.Random(3)
@@ -231,7 +231,7 @@ def _serve(port: Connection, latency: float, bad_share: float) -> None:
     async def answer(request: web.Request) -> web.Response:
         await request.read()
         await asyncio.sleep(latency)
-        if chance.random() < bad_share:
+        if chance.random() < fault_share:
             return failed(request)
         return web.Response(body=body, content_type="application/json")
 

@@ -14,9 +14,8 @@ from urllib.request import urlopen
 from rich.console import Console
 
 from assets.core.profile import PostgresSettings, Profile, load_profile
-from inference.backends.providers.endpoints import EndpointSettings
-from inference.backends.health_check import PROVIDERS, reach
-from inference.backends.providers.settings import RemoteModel
+from inference.backends.health_check import PROVIDERS, check_endpoint
+from inference.backends.providers.settings import EndpointSettings, RemoteModel
 from schemas import FoundryError
 from training.base_model.settings import BaseModelSettings
 from training.environments import gpus
@@ -97,7 +96,7 @@ def _ensemble(profile: Profile) -> Iterator[Finding]:
 
 
 def _editscore(profile: Profile) -> Iterator[Finding]:
-    from inference.backends.editscore.availability import missing_requirements
+    from inference.backends.editscore.loading import missing_requirements
     from inference.backends.editscore.prompts import prompt_texts
 
     if "editscore" not in profile.bound:
@@ -158,12 +157,13 @@ def _endpoint(backend: str, endpoint: EndpointSettings) -> Iterator[Finding]:
             yield Finding(f"key {endpoint.key}")
         except FoundryError:
             yield Finding(f"key {endpoint.key}", f"put it in: export {endpoint.key}=...")
-    found = reach(backend, endpoint, key, _TIMEOUT_SECONDS)
-    yield Finding(f"{found.url} answers" if found.answers else found.url, found.problem)
+    health = check_endpoint(backend, endpoint, key, _TIMEOUT_SECONDS)
+    title = f"{health.url} answers" if health.is_reachable else health.url
+    yield Finding(title, health.problem)
 
 
 def _generator(profile: Profile) -> Iterator[Finding]:
-    from inference.backends.diffusers.availability import missing_requirements
+    from inference.backends.diffusers.model_selection import missing_requirements
     from inference.backends.diffusers.model_selection import select_model
 
     if profile.roles.generator != "diffusers":

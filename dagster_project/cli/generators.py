@@ -8,7 +8,7 @@ import typer
 from .options import ProfileOption
 
 if TYPE_CHECKING:
-    from inference.backends.diffusers.registry import PictureModel
+    from inference.backends.diffusers.registry import GeneratorModel
 
 Device = Literal["auto", "cpu", "cuda"]
 _COLUMNS = ("name", "model", "can", "backend", "usable here")
@@ -36,14 +36,14 @@ def list_generators(profile: ProfileOption = "sketch") -> None:
             console.print(f"[bold]{name}[/]: {model.note}", highlight=False)
 
 
-def _weights(model: "PictureModel") -> str:
-    revision = f" {model.revision_shown}" if model.revision else ""
+def _weights(model: "GeneratorModel") -> str:
+    revision = f" {model.revision_label}" if model.revision else ""
     lora = " + LoRA" if model.lora else ""
     return f"{model.model}{revision}{lora}"
 
 
-def _usable(model: "PictureModel") -> str:
-    from inference.backends.diffusers.availability import missing_requirements
+def _usable(model: "GeneratorModel") -> str:
+    from inference.backends.diffusers.model_selection import missing_requirements
 
     reasons = missing_requirements(model)
     return f"[yellow]no: {', '.join(reasons)}[/]" if reasons else "[green]yes[/]"

@@ -1,7 +1,11 @@
-"""From a profile's words to the backends that play the roles; heavy imports happen here, late."""
+"""Backends of a profile: their settings, and the table that builds agents from them.
+
+A new backend is a section of `Backends`, a name in the literals below and a line in `_BUILDERS`.
+Builders import their backend when a profile uses it: torch, diffusers and SDKs are heavy.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache, cached_property, partial
+from functools import partial
 from typing import Any, Literal, cast
 
 from pydantic import Field, model_validator
@@ -11,33 +15,29 @@ from schemas.yaml_config import ConfigModel
 from warehouse import Home
 
 from ..engine.ensemble import Ensemble, EnsembleSettings
-from ..roles import BackendError, Roles
+from ..roles import Roles
 from ..sketch_world.settings import SketchSettings
 from ..vocabulary_protocol import Expander
 from .checkpoint.settings import CheckpointSettings
 from .diffusers.settings import DiffusersSettings
 from .editscore.settings import EditScoreSettings
-from .providers.endpoints import EndpointSettings
-from .providers.prices import Price
 from .providers.settings import (
     BudgetSettings,
     ExpanderModel,
     GeminiSettings,
     ImagesSettings,
     OpenAISettings,
-    ProviderSettings,
-    RemoteModel,
+    Price,
 )
 
 AgentBackend = Literal["sketch", "checkpoint", "openai", "gemini"]
 ScorerBackend = Literal["sketch", "editscore", "openai", "gemini", "ensemble"]
 ExpanderBackend = Literal["openai", "gemini"]
-Provider = Literal["openai", "gemini", "images"]
 GeneratorBackend = Literal["sketch", "gemini", "images", "diffusers"]
 
 
 class RoleBindings(ConfigModel):
-    """Which backend plays which role."""
+    """The backend of each role."""
 
     planner: AgentBackend = Field(description="Writes the steps of a plan")
     generator: GeneratorBackend = Field(description="Draws the pictures")
@@ -46,7 +46,7 @@ class RoleBindings(ConfigModel):
 
 
 class Backends(ConfigModel):
-    """Who plays the four roles, and everything that may be set about the backends."""
+    """The backends of the four roles, and the settings of every backend."""
 
     roles: RoleBindings = Field(description="Backend of each role")
     sketch: SketchSettings = Field(
@@ -58,7 +58,7 @@ class Backends(ConfigModel):
     )
     openai: OpenAISettings = Field(
         default_factory=OpenAISettings,
-        description="OpenAI, or an endpoint that speaks its API, where `roles` names openai",
+        description="OpenAI, or an endpoint with its API, where `roles` names openai",
     )
     gemini: GeminiSettings = Field(
         default_factory=GeminiSettings, description="Google, where `roles` names gemini"
@@ -79,9 +79,9 @@ class Backends(ConfigModel):
         None, description="Scorers whose weighted mean counts, where `roles` names ensemble"
     )
     prices: dict[str, Price] = Field(
-        default_factory=dict, description="Model -> its price; what is not in it is not priced"
+        default_factory=dict, description="Model -> its price; a model that is not in it has none"
     )
-    budget: BudgetSettings | None = Field(None, description="null: as much as it takes")
+    budget: BudgetSettings | None = Field(None, description="null: no limit")
 
     @model_validator(mode="after")
     def _names_members(self) -> "Backends":
@@ -93,203 +93,114 @@ class Backends(ConfigModel):
         return self
 
     def build(self, home: Home) -> Roles:
-        """The players of the four roles.
+        """Build the agents of the four roles.
 
         Args:
-            home: where checkpoints are looked up and where the budget is kept.
+            home: where checkpoints are looked up; holds the database of the budget.
 
         Raises:
-            FoundryError: what the profile names is not there, or is not enough to begin.
+            FoundryError: something that the profile names is missing, or settings are.
         """
-        makers = BackendFactory(self, home)
-        players = {name: makers.of(name)(mine) for name, mine in sorted(self.bound.items())}
-        made = {
-            role: players[name][role] for role, name in dict(self.roles).items() if name in players
+        agents = {
+            backend: _BUILDERS[backend](self, roles, home)
+            for backend, roles in sorted(self.bound.items())
+        }
+        bound = {
+            role: agents[backend][role]
+            for role, backend in dict(self.roles).items()
+            if backend in agents
         }
         if self.ensemble and self.roles.scorer == "ensemble":
             weights = cast(dict[str, float], self.ensemble.members)
-            scorers = {name: players[name]["scorer"] for name in weights}
-            made["scorer"] = Ensemble(scorers, weights)
-        return Roles(**made)
+            scorers = {backend: agents[backend]["scorer"] for backend in weights}
+            bound["scorer"] = Ensemble(scorers, weights)
+        return Roles(**bound)
 
     @property
     def bound(self) -> dict[str, list[Role]]:
-        """The backends at work and the roles that each plays, an ensemble's members among them."""
+        """Backends in use -> their roles; the members of an ensemble are scorers."""
         bound: dict[str, list[Role]] = {}
         for role in LOOP_ROLES:
-            for backend in self._players(role):
+            backends: Sequence[str] = [getattr(self.roles, role)]
+            if backends == ["ensemble"] and self.ensemble:
+                backends = list(self.ensemble.members)
+            for backend in backends:
                 bound.setdefault(backend, []).append(role)
         return bound
 
-    def _players(self, role: Role) -> Sequence[str]:
-        backend: str = getattr(self.roles, role)
-        if backend == "ensemble" and self.ensemble:
-            return list(self.ensemble.members)
-        return [backend]
-
     def expander(self, home: Home, backend: ExpanderBackend, model: ExpanderModel) -> Expander:
-        """Who proposes terms for vocabulary banks, at a provider's endpoints.
+        """Build the model that proposes terms for vocabulary banks, at a provider's endpoints.
 
         Raises:
-            BackendError: a key is missing, or the budget knows no price of the model.
+            BackendError: a key is missing, or there is a budget but no price of the model.
         """
-        return BackendFactory(self, home).expander(backend, model)
+        return _remote_factory(backend, self, home).expander(model)
 
 
-_Maker = Callable[[Sequence[Role]], Mapping[str, Any]]
+_Builder = Callable[[Backends, Sequence[Role], Home], Mapping[str, Any]]
 
 
-class BackendFactory:
-    """Makers of players by backend; two providers share one budget."""
+def _build_sketch(backends: Backends, roles: Sequence[Role], home: Home) -> Mapping[str, Any]:
+    from ..sketch_world.critic import SketchCritic
+    from ..sketch_world.generator import SketchGenerator
+    from ..sketch_world.planner import SketchPlanner
+    from ..sketch_world.scorer import SketchScorer
 
-    def __init__(self, settings: Backends, home: Home) -> None:
-        self._settings, self._home = settings, home
+    settings = backends.sketch
+    agents: dict[Role, Callable[[], Any]] = {
+        "planner": SketchPlanner,
+        "generator": partial(SketchGenerator, settings),
+        "critic": partial(SketchCritic, settings),
+        "scorer": partial(SketchScorer, settings),
+    }
+    return {role: agents[role]() for role in roles}
 
-    def of(self, backend: str) -> _Maker:
-        makers: dict[str, _Maker] = {
-            "sketch": self._sketch,
-            "checkpoint": self._checkpoint,
-            "editscore": self._editscore,
-            "openai": partial(self._provided, "openai"),
-            "gemini": partial(self._provided, "gemini"),
-            "images": partial(self._provided, "images"),
-            "diffusers": self._diffusers,
-        }
-        return makers[backend]
 
-    def _sketch(self, roles: Sequence[Role]) -> dict[str, Any]:
-        from ..sketch_world.critic import SketchCritic
-        from ..sketch_world.generator import SketchGenerator
-        from ..sketch_world.planner import SketchPlanner
-        from ..sketch_world.scorer import SketchScorer
+def _build_checkpoint(backends: Backends, roles: Sequence[Role], home: Home) -> Mapping[str, Any]:
+    from .checkpoint.agents import checkpoint_agents
+    from .checkpoint.manifest import AgentRole
 
-        settings = self._settings.sketch
-        makers: dict[Role, Callable[[], Any]] = {
-            "planner": SketchPlanner,
-            "generator": partial(SketchGenerator, settings),
-            "critic": partial(SketchCritic, settings),
-            "scorer": partial(SketchScorer, settings),
-        }
-        return {role: makers[role]() for role in roles}
+    agent_roles: tuple[AgentRole, ...] = ("planner", "critic")
+    names = [role for role in agent_roles if role in roles]
+    return checkpoint_agents(names, backends.checkpoint, home)
 
-    def _checkpoint(self, roles: Sequence[Role]) -> Mapping[str, Any]:
-        from .checkpoint.agents import checkpoint_agents
 
-        settings, home = self._settings.checkpoint, self._home
-        return checkpoint_agents(
-            [role for role in ("planner", "critic") if role in roles], settings, home
-        )
+def _build_editscore(backends: Backends, roles: Sequence[Role], home: Home) -> Mapping[str, Any]:
+    from .editscore.scorer import EditScoreScorer
 
-    def _editscore(self, roles: Sequence[Role]) -> dict[str, Any]:
-        from .editscore.scorer import EditScoreScorer
+    return {role: EditScoreScorer(backends.editscore) for role in roles}
 
-        return {role: EditScoreScorer(self._settings.editscore) for role in roles}
 
-    def _diffusers(self, roles: Sequence[Role]) -> Mapping[str, Any]:
-        from .diffusers.generator import DiffusersGenerator
+def _build_diffusers(backends: Backends, roles: Sequence[Role], home: Home) -> Mapping[str, Any]:
+    from .diffusers.generator import DiffusersGenerator
 
-        return {role: DiffusersGenerator(self._settings.diffusers) for role in roles}
+    return {role: DiffusersGenerator(backends.diffusers) for role in roles}
 
-    def _provided(self, backend: Provider, roles: Sequence[Role]) -> dict[str, Any]:
-        """Players at a provider; those with the same endpoints share them."""
-        from .providers.agents import RemoteCritic, RemotePlanner, RemoteScorer
-        from .providers.generator import RemoteGenerator
 
-        makers: dict[Role, Callable[..., Any]] = {
-            "planner": RemotePlanner,
-            "generator": RemoteGenerator,
-            "critic": RemoteCritic,
-            "scorer": RemoteScorer,
-        }
-        models = {role: self._model(backend, role) for role in roles}
-        chat_of = self._chats(backend, list(models.values()))
-        return {
-            role: makers[role](backend, chat_of(model), model) for role, model in models.items()
-        }
+def _build_remote(
+    provider: Literal["openai", "gemini", "images"],
+    backends: Backends,
+    roles: Sequence[Role],
+    home: Home,
+) -> Mapping[str, Any]:
+    return _remote_factory(provider, backends, home).agents(roles)
 
-    def expander(self, backend: ExpanderBackend, model: ExpanderModel) -> Expander:
-        from .providers.expander import RemoteExpander
 
-        self._require_price(model)
-        return RemoteExpander(backend, self._chats(backend, [model])(model), model)
+def _remote_factory(
+    provider: Literal["openai", "gemini", "images"], backends: Backends, home: Home
+) -> Any:
+    from .providers.factory import RemoteAgentFactory
 
-    def _chats(
-        self, backend: Provider, models: Sequence[RemoteModel]
-    ) -> Callable[[RemoteModel], Any]:
-        """The way to each of a provider's models; those with the same endpoints share one."""
-        settings, adapter = self._provider(backend), self._adapter(backend)
-        waiting = any(getattr(model, "batch", False) for model in models)
-        chat_at = cache(partial(self._chat, backend, adapter, waiting))
-        return lambda model: chat_at(tuple(settings.endpoints_of(model)))
+    settings = getattr(backends, provider)
+    return RemoteAgentFactory(provider, settings, backends.prices, backends.budget, home)
 
-    def _adapter(self, backend: Provider) -> Any:
-        seconds = self._provider(backend).timeout_seconds
-        match backend:
-            case "openai":
-                from .openai.chat import OpenAIChat
 
-                return OpenAIChat(seconds)
-            case "gemini":
-                from .gemini.chat import GeminiChat
-
-                return GeminiChat(seconds)
-            case "images":
-                from .images.adapter import ImagesAdapter
-
-                return ImagesAdapter(seconds)
-
-    def _provider(self, backend: Provider) -> ProviderSettings | ImagesSettings:
-        settings: ProviderSettings | ImagesSettings = getattr(self._settings, backend)
-        return settings
-
-    def _chat(
-        self, backend: str, adapter: Any, waiting: bool, places: tuple[EndpointSettings, ...]
-    ) -> Any:
-        from .providers.chat import Chat
-        from .providers.endpoints import Endpoints
-
-        for place in places:
-            place.secret()  # a key that is not there is better missed now
-        endpoints = Endpoints(places, adapter.connect, adapter.close)
-        batches = self._batches(backend, places) if waiting else None
-        return Chat(adapter, endpoints, self._settings.prices, self._budget, batches)
-
-    def _batches(self, backend: str, places: tuple[EndpointSettings, ...]) -> Any:
-        from .gemini.batch import GeminiBatches
-        from .openai.batch import OpenAIBatches
-        from .providers.batches import BatchClient, BatchStore
-        from .providers.endpoints import Endpoints
-
-        settings: ProviderSettings = getattr(self._settings, backend)
-        kind = OpenAIBatches if backend == "openai" else GeminiBatches
-        adapter: Any = kind(settings.timeout_seconds)
-        endpoints = Endpoints(places[:1], adapter.connect, adapter.close)
-        book = BatchStore(self._home.local / "batches.sqlite")
-        return BatchClient(adapter, endpoints, book, settings.gather_seconds, settings.poll_seconds)
-
-    def _model(self, backend: Provider, role: Role) -> RemoteModel:
-        model: RemoteModel | None = getattr(self._provider(backend), role, None)
-        if model is None:
-            raise BackendError(
-                f"the profile gives the {role} to backend {backend}, but `{backend}.{role}` is "
-                "null; name a model there, or another backend under `roles`"
-            )
-        self._require_price(model)
-        return model
-
-    def _require_price(self, model: RemoteModel) -> None:
-        if self._settings.budget and model.model not in self._settings.prices:
-            raise BackendError(
-                f"the profile has a budget, and no price of {model.model}; add it under `prices` "
-                "(0 where it is free)"
-            )
-
-    @cached_property
-    def _budget(self) -> Any:
-        from .providers.budget import Budget
-
-        if self._settings.budget is None:
-            return None
-        providers = (self._settings.openai, self._settings.gemini, self._settings.images)
-        slowest = max(provider.timeout_seconds for provider in providers)
-        return Budget(self._home.local / "spending.sqlite", self._settings.budget.usd, slowest + 60)
+_BUILDERS: dict[str, _Builder] = {
+    "sketch": _build_sketch,
+    "checkpoint": _build_checkpoint,
+    "editscore": _build_editscore,
+    "diffusers": _build_diffusers,
+    "openai": partial(_build_remote, "openai"),
+    "gemini": partial(_build_remote, "gemini"),
+    "images": partial(_build_remote, "images"),
+}

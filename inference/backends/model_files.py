@@ -1,16 +1,20 @@
-"""Weights that a backend loads into this process: which they are, and whether they are here.
+"""Model weights of backends that run in this process: their version, their files, their device.
 
-They are named as Hugging Face does, by a repository's id and a revision, or by a local folder.
+Models are named as on Hugging Face, by a repository id and a revision, or by a local folder.
 """
 
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..engine.hashing import stable_hash
 
+if TYPE_CHECKING:
+    import torch
+
 
 def weights_revision(model: str, revision: str | None) -> str:
-    """The revision, or a hash of a folder's files by name, size and time of change."""
+    """The revision, or a hash of a folder's files by name, size and modification time."""
     folder = Path(model)
     if not folder.is_dir():
         return revision or "main"
@@ -20,17 +24,17 @@ def weights_revision(model: str, revision: str | None) -> str:
 
 
 def cached_file(model: str, revision: str | None, file: str) -> Path | None:
-    """A file of a local folder, or of the Hugging Face cache."""
+    """A file of a local folder, or of the Hugging Face cache; None: it is not there."""
     folder = Path(model)
     if folder.is_dir():
         return folder / file if (folder / file).is_file() else None
     from huggingface_hub import constants, try_to_load_from_cache
 
-    found = try_to_load_from_cache(model, file, constants.HF_HUB_CACHE, revision=revision)
-    return Path(found) if isinstance(found, str) else None
+    path = try_to_load_from_cache(model, file, constants.HF_HUB_CACHE, revision=revision)
+    return Path(path) if isinstance(path, str) else None
 
 
-def installed(package: str) -> bool:
+def is_installed(package: str) -> bool:
     """Whether a distribution is installed."""
     try:
         return bool(version(package))
@@ -39,7 +43,25 @@ def installed(package: str) -> bool:
 
 
 def has_gpu() -> bool:
-    """Whether torch can use one."""
+    """Whether torch can use a GPU."""
     import torch
 
     return torch.cuda.is_available()
+
+
+def device_and_dtype(device: str, dtype: str = "auto") -> "tuple[str, torch.dtype]":
+    """Resolve `auto`: a GPU where there is one, in bfloat16; else the CPU, in float32.
+
+    Makes torchvision importable beside a CPU build of torch: call it before importing transformers
+    or diffusers.
+    """
+    from . import torch_cpu_shim
+
+    torch_cpu_shim.install()
+    import torch
+
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    if dtype == "auto":
+        dtype = "bfloat16" if device.startswith("cuda") else "float32"
+    return device, getattr(torch, dtype)

@@ -28,7 +28,7 @@ class ImageModel(Protocol):
 class ServableImageModel(Protocol):
     """A model that a replica can load; it is sent to the replica's process.
 
-    `manner` has the parameters that requests leave out.
+    `params` has the parameters that requests leave out.
     """
 
     @property
@@ -49,18 +49,18 @@ class ServableImageModel(Protocol):
 class Pipeline:
     """A pipeline of diffusers."""
 
-    choice: SelectedModel
+    selected: SelectedModel
 
     @property
     def name(self) -> str:
-        return self.choice.name
+        return self.selected.name
 
     @property
     def params(self) -> SamplingParams:
-        return self.choice.params
+        return self.selected.params
 
     def load(self, device: str, batch: int) -> ImageModel:
-        return load_pipeline_runner(self.choice, device, batch)
+        return load_pipeline_runner(self.selected, device, batch)
 
 
 @dataclass(frozen=True)

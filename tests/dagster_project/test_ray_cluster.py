@@ -18,7 +18,7 @@ from schemas.trajectories import MODEL_CALLS, SCORES, TRAJECTORIES
 from tests.dagster_project.ray_nodes import ray_nodes
 from tests.inference.backends.providers.faulty_provider import KEY, FaultSchedule, provider
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 SHARDS, STORIES, AGENTS = 3, 12, 4
 PROFILE = """

@@ -1,4 +1,4 @@
-"""Tiny edit-reward models: the classes that EditScore is made of, with random weights or taught."""
+"""Tiny edit-reward models of EditScore's classes, with random or overfitted weights."""
 
 from contextlib import contextmanager
 from dataclasses import replace
@@ -39,8 +39,8 @@ def tiny_adapter(folder: Path, model: Path) -> Path:
     return folder
 
 
-def words(folder: Path) -> Path:
-    """A short wording of the two questions."""
+def short_prompts(folder: Path) -> Path:
+    """A folder with short versions of the two prompts."""
     folder.mkdir()
     (folder / "semantics.txt").write_text("Is <instruction> done?")
     (folder / "quality.txt").write_text("Is it clean?")
@@ -48,23 +48,23 @@ def words(folder: Path) -> Path:
 
 
 def settings(model: Path, **more: object) -> EditScoreSettings:
-    given = {"model": str(model), "adapter": None, "device": "cpu", "samples": 2}
-    return EditScoreSettings(**(given | {"max_new_tokens": 40, "temperature": 0.1} | more))
+    defaults = {"model": str(model), "adapter": None, "device": "cpu", "samples": 2}
+    return EditScoreSettings(**(defaults | {"max_new_tokens": 40, "temperature": 0.1} | more))
 
 
-def teach(model: Path, prompts: Path, steps: int = 120) -> None:
-    """Train a model until it gives every attempt the same marks, by heart and blindly."""
+def overfit(model: Path, prompts: Path, steps: int = 120) -> None:
+    """Train a model until it gives every attempt the same ratings, whatever its images."""
     import torch
 
-    asked = settings(model, prompts=prompts)
-    loaded = load(asked, "to be taught")
-    _blind(loaded.model.model.visual)
-    lessons = list(_lessons(prompt_texts(asked)))
+    with_prompts = settings(model, prompts=prompts)
+    loaded = load(with_prompts, "to be overfitted")
+    _ignore_images(loaded.model.model.visual)
+    samples = list(_samples(prompt_texts(with_prompts)))
     optimizer = torch.optim.AdamW(loaded.model.model.language_model.parameters(), lr=3e-3)
     loaded.model.train()
     with one_thread():
         for _ in range(steps):
-            loss = _loss(loaded, lessons)
+            loss = _loss(loaded, samples)
             loss.backward()
             optimizer.step()
             optimizer.zero_grad()
@@ -75,7 +75,7 @@ def teach(model: Path, prompts: Path, steps: int = 120) -> None:
 
 @contextmanager
 def one_thread():
-    """More of them wait for each other where other tests are at work."""
+    """Several threads would wait for each other where other tests run."""
     import torch
 
     before = torch.get_num_threads()
@@ -84,7 +84,7 @@ def one_thread():
     torch.set_num_threads(before)
 
 
-def _lessons(said):
+def _samples(prompts):
     goals = [
         "Draw a cat.",
         "Add a red ball at the top left. Keep everything else unchanged.",
@@ -92,27 +92,27 @@ def _lessons(said):
     ]
     for side in (32, 96):
         white = EncodedImage.white((side, side))
-        yield AgentQuery(said.quality(), (white,)), QUALITY
+        yield AgentQuery(prompts.quality(), (white,)), QUALITY
         for goal in goals:
-            yield AgentQuery(said.semantics(goal), (white, white)), SEMANTICS
+            yield AgentQuery(prompts.semantics(goal), (white, white)), SEMANTICS
 
 
-def _blind(visual):
-    """Let every picture look the same, so that what was learned holds for all of them."""
+def _ignore_images(visual):
+    """Make all images look the same, so that the answers hold for all of them."""
     for merger in (visual.merger, *visual.deepstack_merger_list):
         merger.linear_fc2.weight.data.zero_()
         merger.linear_fc2.bias.data.zero_()
 
 
-def _loss(loaded, lessons):
+def _loss(loaded, samples):
     import torch
 
-    prompts = [loaded.encoder.encode(question) for question, _ in lessons]
-    told = [_tokens(loaded, answer) for _, answer in lessons]
-    whole = [replace(p, tokens=[*p.tokens, *t]) for p, t in zip(prompts, told, strict=True)]
-    batch = loaded.encoder.pad(whole, "cpu")  # ends aligned
+    prompts = [loaded.encoder.encode(query) for query, _ in samples]
+    answers = [_tokens(loaded, answer) for _, answer in samples]
+    complete = [replace(p, tokens=[*p.tokens, *a]) for p, a in zip(prompts, answers, strict=True)]
+    batch = loaded.encoder.pad(complete, "cpu")  # ends aligned
     width = batch.inputs["input_ids"].shape[1]
-    labels = torch.tensor([[-100] * (width - len(answer)) + answer for answer in told])
+    labels = torch.tensor([[-100] * (width - len(answer)) + answer for answer in answers])
     return loaded.model(**batch.inputs, labels=labels).loss
 
 

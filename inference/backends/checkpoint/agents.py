@@ -1,4 +1,4 @@
-"""Planner and critic that ask a checkpoint."""
+"""Planner and critic played by a checkpoint."""
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
@@ -19,56 +19,62 @@ from .settings import CheckpointSettings
 
 
 class BatchedCheckpoint:
-    """Where the questions to one checkpoint come in; its weights are loaded for the first."""
+    """Gathers the queries to one checkpoint into batches; loads its weights for the first."""
 
     def __init__(self, folder: Path, settings: CheckpointSettings) -> None:
         self.folder, self.manifest = folder, read_manifest(folder)
         self._settings = settings
-        self._batcher = Batcher(self._work, settings.batch, settings.gather_seconds)
+        self._batcher = Batcher(self._attempt, settings.batch, settings.gather_seconds)
 
     def load(self) -> None:
-        """Load the weights now rather than for the first question."""
-        _ = self._agent
+        """Load the weights now rather than for the first query."""
+        _ = self._model
 
-    async def ask(self, question: AgentQuery) -> str:
-        answer = await self._batcher.ask(question)
+    async def answer(self, query: AgentQuery) -> str:
+        completion = await self._batcher.submit(query)
         report_usage(
-            input_tokens=answer.input_tokens, output_tokens=answer.output_tokens, cost_usd=0.0
+            input_tokens=completion.input_tokens,
+            output_tokens=completion.output_tokens,
+            cost_usd=0.0,
         )
-        return answer.text
+        return completion.text
 
     @cached_property
-    def _agent(self) -> CheckpointModel:
+    def _model(self) -> CheckpointModel:
         return load_checkpoint_model(self.folder, self._settings)
 
-    def _work(
-        self, questions: Sequence[AgentQuery], given_up: Callable[[], bool]
+    def _attempt(
+        self, queries: Sequence[AgentQuery], is_cancelled: Callable[[], bool]
     ) -> Sequence[Completion | Exception]:
-        return self._agent.attempt(questions, given_up)
+        return self._model.attempt(queries, is_cancelled)
 
 
 class CheckpointAgent:
-    """A role that one checkpoint plays."""
+    """A role that a checkpoint plays.
+
+    Raises:
+        CheckpointError: it was not trained for the role.
+    """
 
     backend = "checkpoint"
     role: AgentRole
 
-    def __init__(self, desk: BatchedCheckpoint) -> None:
-        desk.manifest.check_plays(self.role)
-        self._desk = desk
-        self._prompts = desk.manifest.agent_prompts
-        self._limit = desk.manifest.max_new_tokens[self.role]
+    def __init__(self, checkpoint: BatchedCheckpoint) -> None:
+        checkpoint.manifest.check_role(self.role)
+        self._checkpoint = checkpoint
+        self._prompts = checkpoint.manifest.agent_prompts
+        self._max_new_tokens = checkpoint.manifest.max_new_tokens[self.role]
 
     @property
     def model(self) -> str:
-        return self._desk.manifest.identity
+        return self._checkpoint.manifest.identity
 
     def load(self) -> None:
         """See `BatchedCheckpoint.load`."""
-        self._desk.load()
+        self._checkpoint.load()
 
-    async def _ask(self, text: str, pictures: tuple[EncodedImage, ...]) -> str:
-        return await self._desk.ask(AgentQuery(text, pictures, self._limit))
+    async def _answer(self, text: str, images: tuple[EncodedImage, ...]) -> str:
+        return await self._checkpoint.answer(AgentQuery(text, images, self._max_new_tokens))
 
 
 class CheckpointPlanner(CheckpointAgent):
@@ -78,12 +84,15 @@ class CheckpointPlanner(CheckpointAgent):
 
     async def plan(self, request: PlanRequest) -> Plan:
         names = self._prompts["planner_text"], self._prompts["planner_interleaved"]
-        question = planner_turn(request, *names)
-        return parse_plan(await self._ask(question.text, request.images))
+        prompt = planner_turn(request, *names)
+        return parse_plan(await self._answer(prompt.text, request.images))
 
 
 class CheckpointCritic(CheckpointAgent):
-    """Judges attempts; see `Critic` in `inference/roles.py`. Never refuses: see `parse_verdict`."""
+    """Judges attempts; see `Critic` in `inference/roles.py`.
+
+    An unreadable answer is a rejection: see `parse_verdict`.
+    """
 
     role: AgentRole = "critic"
 
@@ -92,11 +101,11 @@ class CheckpointCritic(CheckpointAgent):
     ) -> Verdict:
         if before is None:
             before = EncodedImage.white(after.image.size)
-        question = critic_prompt(instruction, prompt, self._prompts["critic"])
-        return parse_verdict(await self._ask(question.text, (before, after)))
+        text = critic_prompt(instruction, prompt, self._prompts["critic"]).text
+        return parse_verdict(await self._answer(text, (before, after)))
 
 
-_PLAYERS: dict[AgentRole, type[CheckpointPlanner] | type[CheckpointCritic]] = {
+_AGENTS: dict[AgentRole, type[CheckpointPlanner] | type[CheckpointCritic]] = {
     "planner": CheckpointPlanner,
     "critic": CheckpointCritic,
 }
@@ -105,15 +114,15 @@ _PLAYERS: dict[AgentRole, type[CheckpointPlanner] | type[CheckpointCritic]] = {
 def checkpoint_agents(
     roles: Sequence[AgentRole], settings: CheckpointSettings, home: Home
 ) -> dict[str, CheckpointPlanner | CheckpointCritic]:
-    """Who plays each role; two roles with one checkpoint ask at one desk.
+    """Agents by role; two roles with one checkpoint share its batches and weights.
 
     Raises:
-        CheckpointError: the settings name no checkpoint for a role, or one that is not there or
+        CheckpointError: the settings name no checkpoint for a role, or one that does not exist or
             was not trained for it.
     """
     folders = {role: _folder(role, settings, home) for role in roles}
-    desks = {folder: BatchedCheckpoint(folder, settings) for folder in set(folders.values())}
-    return {role: _PLAYERS[role](desks[folder]) for role, folder in folders.items()}
+    checkpoints = {folder: BatchedCheckpoint(folder, settings) for folder in set(folders.values())}
+    return {role: _AGENTS[role](checkpoints[folder]) for role, folder in folders.items()}
 
 
 def _folder(role: AgentRole, settings: CheckpointSettings, home: Home) -> Path:

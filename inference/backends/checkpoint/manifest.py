@@ -1,4 +1,4 @@
-"""`interleave.json`: what a checkpoint is for, beside what transformers wants to know of it."""
+"""A checkpoint's manifest, `interleave.json`: how its model is prompted."""
 
 from pathlib import Path
 from typing import Literal
@@ -7,40 +7,42 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError
 
 from schemas import FoundryError
 
-FILE = "interleave.json"
+MANIFEST_FILE = "interleave.json"
 
 AgentRole = Literal["planner", "critic"]
 
 
 class CheckpointError(FoundryError):
-    """A checkpoint that is not there, or cannot be used for what it was asked."""
+    """A checkpoint that does not exist, is damaged, or does not fit its use."""
 
 
 class Manifest(BaseModel):
-    """How a checkpoint was trained, as far as asking it depends on that."""
+    """What the prompts of a checkpoint depend on, as it was trained."""
 
     model_config = ConfigDict(frozen=True)
 
     name: str = Field(description="Name in the table `checkpoints`")
     version: str = Field(description="Its version there")
-    role: Literal["planner", "critic", "both", "base"] = Field(description="What it was taught")
+    role: Literal["planner", "critic", "both", "base"] = Field(
+        description="Role it was trained for"
+    )
     agent_prompts: dict[Literal["critic", "planner_text", "planner_interleaved"], str] = Field(
         description="Agent prompts (name@version) that it was trained with"
     )
-    image_max_pixels: PositiveInt = Field(description="Larger pictures are shrunk to it")
-    image_min_pixels: PositiveInt = Field(32 * 32, description="Smaller pictures are enlarged")
+    image_max_pixels: PositiveInt = Field(description="Larger images are shrunk to it")
+    image_min_pixels: PositiveInt = Field(32 * 32, description="Smaller images are enlarged")
     max_new_tokens: dict[AgentRole, PositiveInt] = Field(description="Longest answer of a role")
 
     @property
     def identity(self) -> str:
-        """`name@version`, by which tables and the call ledger know it."""
+        """`name@version`, as in tables and the call ledger."""
         return f"{self.name}@{self.version}"
 
-    def check_plays(self, role: AgentRole) -> None:
-        """Raises `CheckpointError` when the checkpoint was not trained for a role."""
+    def check_role(self, role: AgentRole) -> None:
+        """Raises `CheckpointError` if the checkpoint was not trained for a role."""
         prompts = ("critic",) if role == "critic" else ("planner_text", "planner_interleaved")
-        lacking = [name for name in prompts if name not in self.agent_prompts]
-        if self.role not in (role, "both", "base") or role not in self.max_new_tokens or lacking:
+        missing = [name for name in prompts if name not in self.agent_prompts]
+        if self.role not in (role, "both", "base") or role not in self.max_new_tokens or missing:
             raise CheckpointError(
                 f"checkpoint {self.identity} is a {self.role}, not a {role}; "
                 f"name another one in `checkpoint.{role}` of the profile"
@@ -51,13 +53,13 @@ def read_manifest(folder: Path) -> Manifest:
     """The manifest in a checkpoint's folder.
 
     Raises:
-        CheckpointError: no such folder, no manifest in it, or one that does not validate.
+        CheckpointError: no such folder, no manifest in it, or an invalid one.
     """
     if not folder.is_dir():
         raise CheckpointError(f"no such checkpoint folder: {folder}")
-    path = folder / FILE
+    path = folder / MANIFEST_FILE
     if not path.is_file():
-        raise CheckpointError(f"{folder} is not a checkpoint: there is no {FILE} in it")
+        raise CheckpointError(f"{folder} is not a checkpoint: there is no {MANIFEST_FILE} in it")
     try:
         return Manifest.model_validate_json(path.read_bytes())
     except ValidationError as error:

@@ -1,4 +1,4 @@
-"""What may be set about the `checkpoint` backend: which checkpoints, where, in what batches."""
+"""Profile settings of the `checkpoint` backend: checkpoints, device, batches."""
 
 from pydantic import Field
 
@@ -8,14 +8,14 @@ _REFERENCE = "`promoted`, `name@version` of the table `checkpoints`, or a checkp
 
 
 class CheckpointSettings(ConfigModel):
-    """Planner and critic from a Hugging Face checkpoint, inside this process."""
+    """Planner and critic from Hugging Face checkpoints, in this process."""
 
     planner: str | None = Field("promoted", description=f"The planner: {_REFERENCE}")
     critic: str | None = Field("promoted", description=f"The critic: {_REFERENCE}")
     device: str = Field(
         "auto", description="cpu, cuda, cuda:1, ...; auto: cuda where there is one (in bfloat16)"
     )
-    batch: int = Field(64, ge=1, description="Questions answered at once, at most")
+    batch: int = Field(64, ge=1, description="The most questions answered at once")
     batch_tokens: int = Field(
         131_072,
         ge=1,

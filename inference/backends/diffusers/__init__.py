@@ -1,1 +1,1 @@
-"""Pictures from diffusers pipelines in this process, and the registry of generators."""
+"""The generator from a diffusers pipeline in this process, and the registry of generators."""

@@ -1,4 +1,4 @@
-"""A request for a picture, what a model refuses, and what its pipeline is called with."""
+"""A request for one image: validation for a model, and the arguments of its pipeline."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,136 +7,139 @@ from typing import Any
 from warehouse import EncodedImage
 
 from ...roles import UnusableAnswerError
-from .registry import PictureModel
-from .sampling_params import SamplingParams
+from .registry import GeneratorModel
+from .settings import SamplingParams
 
 
 @dataclass(frozen=True)
 class GenerationSpec:
-    """One picture to draw.
+    """One image to generate.
 
     Args:
-        manner: complete: nothing is filled in any more.
-        images: the last one is edited; models that look at references see them all.
-        mask: white is repainted, black is kept; as large as the last picture.
+        params: complete, with all defaults applied.
+        images: the last one is edited; models with references use them all.
+        mask: white is repainted, black stays; as large as the last image.
     """
 
     prompt: str
     seed: int
-    manner: SamplingParams
+    params: SamplingParams
     images: tuple[EncodedImage, ...] = ()
     mask: EncodedImage | None = None
 
     @property
     def size(self) -> tuple[int, int] | None:
-        """Width and height of what is drawn; None: the pipeline chooses."""
-        if self.manner.pixels is None and self.mask is not None:
-            return self.mask.image.size  # what is not repainted must stay where it is
-        return self.manner.pixels
+        """Width and height of the result; None: the pipeline chooses."""
+        if self.params.pixels is None and self.mask is not None:
+            return self.mask.image.size  # what is not repainted must stay in place
+        return self.params.pixels
 
-    def shape(self) -> tuple[object, ...]:
-        """Drawings of one shape can be one batch."""
+    def batch_key(self) -> tuple[object, ...]:
+        """Equal for specs that can share a batch. Decodes all images."""
         sizes = tuple(image.image.size for image in self.images)
-        return (*self.manner.model_dump().values(), sizes, self.mask is None)
+        return (*self.params.model_dump().values(), sizes, self.mask is None)
 
 
 class PipelineArguments:
-    """How one model is asked: what it refuses, and its pipeline's words for the rest.
+    """Validates specs for one model, and makes the arguments of its pipeline.
 
     Args:
-        words: the parameters of the pipeline.
+        parameters: the names of the pipeline's parameters.
     """
 
-    def __init__(self, name: str, model: PictureModel, words: frozenset[str]) -> None:
-        self._name, self._model, self._words = name, model, words
+    def __init__(self, name: str, model: GeneratorModel, parameters: frozenset[str]) -> None:
+        self._name, self._model, self._parameters = name, model, parameters
 
-    def check(self, drawing: GenerationSpec) -> None:
-        """Refuse what cannot be drawn as it is asked for.
+    def check(self, spec: GenerationSpec) -> None:
+        """Reject what cannot be generated as requested.
 
         Raises:
-            BadAnswer: the model cannot do it, or would ignore a part of it.
-            BadImageError: a picture cannot be decoded.
+            UnusableAnswerError: the model cannot do it, or would ignore a part of it.
+            BadImageError: an image cannot be decoded.
         """
-        if reason := self._cannot(drawing) or self._would_ignore(drawing.manner):
+        if reason := self._unsupported(spec) or self._ignored(spec.params):
             raise UnusableAnswerError(f"{self._name} {reason}")
 
-    def batches(self, drawing: GenerationSpec) -> bool:
-        """Whether the pipeline draws it together with others of its shape."""
-        return self._model.together == "pictures" or (
-            self._model.together == "texts" and not drawing.images
-        )
+    def can_batch(self, spec: GenerationSpec) -> bool:
+        """Whether the pipeline accepts it in a batch with others of its `batch_key`."""
+        together = self._model.together
+        return together == "pictures" or (together == "texts" and not spec.images)
 
-    def arguments(self, drawings: Sequence[GenerationSpec]) -> dict[str, Any]:
-        """Arguments of the pipeline for drawings of one shape, seeds aside."""
-        first = drawings[0]
-        said = {
-            "prompt": [drawing.prompt for drawing in drawings],
-            "num_inference_steps": first.manner.steps,
-            **self._guidance(first.manner, len(drawings)),
+    def arguments(self, specs: Sequence[GenerationSpec]) -> dict[str, Any]:
+        """Arguments of the pipeline for specs of one `batch_key`, without seeds."""
+        first = specs[0]
+        arguments = {
+            "prompt": [spec.prompt for spec in specs],
+            "num_inference_steps": first.params.steps,
+            **self._guidance(first.params, len(specs)),
             **self._size(first),
-            **self._pictures(drawings),
+            **self._images(specs),
         }
-        return {word: value for word, value in said.items() if value is not None}
+        return {name: value for name, value in arguments.items() if value is not None}
 
-    def _cannot(self, drawing: GenerationSpec) -> str | None:
-        can, images, mask = self._model.can, drawing.images, drawing.mask
+    def _unsupported(self, spec: GenerationSpec) -> str | None:
+        can, images, mask = self._model.can, spec.images, spec.mask
         if mask is not None and "mask" not in can:
             return "takes no mask; leave it out, or name another generator"
         if not images and (mask is not None or "text" not in can):
-            return "needs a picture to start from, and was given none"
+            return "needs an image to start from, and got none"
         if mask is None and images and "edit" not in can:
-            wanted = "needs a mask beside the picture" if "mask" in can else "draws from text alone"
-            return f"{wanted}; name another generator to edit pictures"
+            ability = "needs a mask with the image" if "mask" in can else "draws from text alone"
+            return f"{ability}; name another generator to edit images"
         if mask is not None and mask.image.size != images[-1].image.size:
-            return f"needs a mask as large as the picture, not {_by(mask)} for {_by(images[-1])}"
+            sizes = f"{_size_label(mask)} for {_size_label(images[-1])}"
+            return f"needs a mask as large as the image, not {sizes}"
         return None
 
-    def _would_ignore(self, manner: SamplingParams) -> str | None:
-        if not (manner.negative_prompt or "").strip():
+    def _ignored(self, params: SamplingParams) -> str | None:
+        if not (params.negative_prompt or "").strip():
             return None
-        distilled = self._model.guided_by != "true_cfg_scale" and "true_cfg_scale" in self._words
-        if distilled or "negative_prompt" not in self._words:
+        names = self._parameters
+        is_distilled = self._model.guided_by != "true_cfg_scale" and "true_cfg_scale" in names
+        if is_distilled or "negative_prompt" not in names:
             return "takes no negative prompt; leave it out"
-        if not self._contrasts(manner):
-            return f"ignores a negative prompt at guidance {manner.guidance}; raise that above 1"
+        if not _uses_negative_prompt(params):
+            return f"ignores a negative prompt at guidance {params.guidance}; raise that above 1"
         return None
 
-    def _contrasts(self, manner: SamplingParams) -> bool:
-        """Whether each step is drawn twice, for the prompt and against the negative one."""
-        return manner.guidance is None or manner.guidance > 1
+    def _guidance(self, params: SamplingParams, count: int) -> dict[str, Any]:
+        arguments: dict[str, Any] = {self._model.guided_by: params.guidance}
+        is_used = "negative_prompt" in self._parameters and _uses_negative_prompt(params)
+        if is_used and params.negative_prompt is not None:
+            arguments["negative_prompt"] = [params.negative_prompt] * count
+        return arguments
 
-    def _guidance(self, manner: SamplingParams, count: int) -> dict[str, Any]:
-        said: dict[str, Any] = {self._model.guided_by: manner.guidance}
-        heard = "negative_prompt" in self._words and self._contrasts(manner)
-        if heard and manner.negative_prompt is not None:
-            said["negative_prompt"] = [manner.negative_prompt] * count
-        return said
-
-    def _size(self, drawing: GenerationSpec) -> dict[str, int]:
-        if drawing.size is None or "height" not in self._words:
+    def _size(self, spec: GenerationSpec) -> dict[str, int]:
+        if spec.size is None or "height" not in self._parameters:
             return {}
-        width, height = drawing.size
-        said = {"width": width, "height": height}
-        # Kontext scales whatever size to this many pixels.
-        return said | ({"max_area": width * height} if "max_area" in self._words else {})
+        width, height = spec.size
+        arguments = {"width": width, "height": height}
+        if "max_area" in self._parameters:  # Kontext scales any size to this many pixels
+            arguments["max_area"] = width * height
+        return arguments
 
-    def _pictures(self, drawings: Sequence[GenerationSpec]) -> dict[str, Any]:
-        first = drawings[0]
+    def _images(self, specs: Sequence[GenerationSpec]) -> dict[str, Any]:
+        first = specs[0]
         if not first.images:
             return {}
         if "references" in self._model.can:
             return {"image": [image.image for image in first.images]}
-        said = {"image": _alone([drawing.images[-1].image for drawing in drawings])}
+        arguments = {"image": _unwrap_single([spec.images[-1].image for spec in specs])}
         if first.mask is not None:
-            masks = [drawing.mask.image.convert("L") for drawing in drawings if drawing.mask]
-            said["mask_image"] = _alone(masks)
-        return said
+            masks = [spec.mask.image.convert("L") for spec in specs if spec.mask]
+            arguments["mask_image"] = _unwrap_single(masks)
+        return arguments
 
 
-def _alone(pictures: list[Any]) -> Any:
-    """Some pipelines take one picture and no list of one."""
-    return pictures[0] if len(pictures) == 1 else pictures
+def _uses_negative_prompt(params: SamplingParams) -> bool:
+    """Whether each step is computed twice, for the prompt and against the negative one."""
+    return params.guidance is None or params.guidance > 1
 
 
-def _by(picture: EncodedImage) -> str:
-    return "{}x{}".format(*picture.image.size)
+def _unwrap_single(images: list[Any]) -> Any:
+    """Some pipelines take an image but no list of one."""
+    return images[0] if len(images) == 1 else images
+
+
+def _size_label(image: EncodedImage) -> str:
+    return "{}x{}".format(*image.image.size)

@@ -1,4 +1,4 @@
-"""The generator that a pipeline of diffusers plays."""
+"""The generator of the `diffusers` backend."""
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
@@ -11,66 +11,67 @@ from ...engine.usage import report_usage
 from ...roles import BackendError
 from .generation_spec import GenerationSpec
 from .model_selection import select_model
-from .pipeline_runner import Drawn, PipelineRunner, load_pipeline_runner
+from .pipeline_runner import DrawResult, PipelineRunner, load_pipeline_runner
 from .settings import DiffusersSettings
 
-_CANVAS = (1024, 1024)
+_CANVAS_SIZE = (1024, 1024)
 
 
 class DiffusersGenerator:
-    """Draws in this process; see `Generator` in `inference/roles.py`.
+    """Generates images in this process; see `Generator` in `inference/roles.py`.
 
-    The weights are loaded for the first picture.
+    The weights are loaded for the first image.
 
     Raises:
-        BackendError: the settings name no model for diffusers, or that is not installed.
+        BackendError: the settings name no model for diffusers, or it is not installed.
     """
 
     backend = "diffusers"
 
     def __init__(self, settings: DiffusersSettings) -> None:
-        self._choice, self._settings = select_model(settings), settings
-        if self._choice.model.can == ("mask",):
+        self._selected, self._settings = select_model(settings), settings
+        if self._selected.model.can == ("mask",):
             raise BackendError(
-                f"{self._choice.name} only repaints what a mask shows, and the loop has no masks; "
-                "name another model in `diffusers.model`"
+                f"{self._selected.name} only repaints what a mask shows, and the loop has no "
+                "masks; name another model in `diffusers.model`"
             )
         if find_spec("diffusers") is None:
             raise BackendError("backend diffusers needs the package diffusers: run `make setup`")
         self._batcher: Batcher[GenerationSpec, EncodedImage] = Batcher(
-            self._work, settings.batch, settings.gather_seconds
+            self._draw, settings.batch, settings.gather_seconds
         )
 
     @cached_property
     def model(self) -> str:
-        return self._choice.identity
+        return self._selected.identity
 
     @property
-    def references(self) -> int | None:
-        """See `references_of` in `inference/roles.py`."""
-        return self._choice.model.looks_at
+    def max_reference_images(self) -> int | None:
+        """See `max_reference_images` in `inference/roles.py`."""
+        return self._selected.model.max_reference_images
 
     async def generate(
         self, prompt: str, images: Sequence[EncodedImage], seed: int
     ) -> EncodedImage:
-        drawing = GenerationSpec(prompt, seed, self._choice.manner, tuple(images) or self._canvas)
-        picture = await self._batcher.ask(drawing)
+        inputs = tuple(images) or self._canvas
+        spec = GenerationSpec(prompt, seed, self._selected.params, inputs)
+        image = await self._batcher.submit(spec)
         report_usage(cost_usd=0.0)
-        return picture
+        return image
 
     @property
     def _canvas(self) -> tuple[EncodedImage, ...]:
-        """What is edited where there is no picture yet."""
-        can = self._choice.model.can
+        """The initial image of a model that only edits."""
+        can = self._selected.model.can
         if "text" in can or "edit" not in can or self._settings.canvas is None:
             return ()
-        return (EncodedImage.white(self._choice.manner.pixels or _CANVAS),)
+        return (EncodedImage.white(self._selected.params.pixels or _CANVAS_SIZE),)
 
     @cached_property
-    def _painter(self) -> PipelineRunner:
-        return load_pipeline_runner(self._choice, self._settings.device, self._settings.batch)
+    def _runner(self) -> PipelineRunner:
+        return load_pipeline_runner(self._selected, self._settings.device, self._settings.batch)
 
-    def _work(
-        self, drawings: Sequence[GenerationSpec], given_up: Callable[[], bool]
-    ) -> Sequence[Drawn]:
-        return self._painter.draw(drawings, given_up)
+    def _draw(
+        self, specs: Sequence[GenerationSpec], is_cancelled: Callable[[], bool]
+    ) -> Sequence[DrawResult]:
+        return self._runner.draw(specs, is_cancelled)

@@ -1,8 +1,8 @@
-"""A pipeline in memory that draws requests in batches."""
+"""A pipeline in memory that generates images in batches."""
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from inspect import signature
@@ -15,206 +15,192 @@ from warehouse import EncodedImage
 from warehouse.storage import first_line
 
 from ...roles import BackendError, RetryableError, UnusableAnswerError
-from .. import torch_cpu_shim
+from ..model_files import device_and_dtype
 from .generation_spec import GenerationSpec, PipelineArguments
 from .model_selection import SelectedModel
-from .registry import LoRA, PictureModel
+from .registry import GeneratorModel, LoRA
 
-Drawn = EncodedImage | Exception
+DrawResult = EncodedImage | Exception
 
 
-class ImageExceedsMemory(BackendError):  # noqa: N818 - reads as what it is
-    """A single picture needs more memory than there is."""
+class ImageExceedsMemory(BackendError):  # noqa: N818 - reads better
+    """A single image needs more memory than there is."""
 
 
 @dataclass(frozen=True)
 class LoadedPipeline:
-    """A pipeline in memory; `in_use` lets one thread at a time draw with it."""
+    """A pipeline in memory; `lock` lets one thread at a time use it."""
 
     pipeline: Any
-    in_use: threading.Lock = field(default_factory=threading.Lock)
+    lock: threading.Lock = field(default_factory=threading.Lock)
 
 
 class PipelineRunner:
-    """Draws with one pipeline; any thread may ask. See `load_pipeline_runner`.
+    """Generates images with one pipeline, from any thread. See `load_pipeline_runner`.
 
     Args:
-        most: pictures drawn at once, at most; the painter learns to draw fewer where memory does
-            not suffice.
+        max_batch: the most images at once; lowered when memory does not suffice.
     """
 
-    def __init__(self, name: str, model: PictureModel, loaded: LoadedPipeline, most: int) -> None:
-        self._name, self._pipeline, self._most = name, loaded.pipeline, most
-        self._words = frozenset(signature(loaded.pipeline.__call__).parameters)
-        self._speech = PipelineArguments(name, model, self._words)
-        self._in_use = loaded.in_use
+    def __init__(
+        self, name: str, model: GeneratorModel, loaded: LoadedPipeline, max_batch: int
+    ) -> None:
+        self._name, self._pipeline, self._max_batch = name, loaded.pipeline, max_batch
+        self._parameters = frozenset(signature(loaded.pipeline.__call__).parameters)
+        self._arguments = PipelineArguments(name, model, self._parameters)
+        self._lock = loaded.lock
 
     def draw(
-        self, drawings: Sequence[GenerationSpec], given_up: Callable[[], bool] = lambda: False
-    ) -> list[Drawn]:
-        """The picture of each drawing, or the error that it alone is to blame for.
+        self, specs: Sequence[GenerationSpec], is_cancelled: Callable[[], bool] = lambda: False
+    ) -> list[DrawResult]:
+        """The image of each spec, or the error that it alone causes.
 
         Args:
-            given_up: asked after every step; true ends all drawings where they are.
+            is_cancelled: checked after every step; true ends all images where they are.
         """
-        with self._in_use:
-            drawn: dict[int, Drawn] = dict(self._refused(drawings))
-            open_places = [place for place in range(len(drawings)) if place not in drawn]
-            for group in self._groups(open_places, drawings):
-                pictures = self._in_batches([drawings[place] for place in group], given_up)
-                drawn |= zip(group, pictures, strict=True)
-        return [drawn[place] for place in range(len(drawings))]
+        with self._lock:
+            results: dict[int, DrawResult] = {}
+            groups: dict[object, list[int]] = {}
+            for number, spec in enumerate(specs):
+                try:
+                    groups.setdefault(self._group_key(number, spec), []).append(number)
+                except (UnusableAnswerError, BadImageError) as error:
+                    results[number] = error
+            for group in groups.values():
+                drawn = self._draw_group([specs[number] for number in group], is_cancelled)
+                results |= zip(group, drawn, strict=True)
+        return [results[number] for number in range(len(specs))]
 
-    def _refused(self, drawings: Sequence[GenerationSpec]) -> Iterator[tuple[int, Exception]]:
-        for place, drawing in enumerate(drawings):
-            try:
-                self._speech.check(drawing)
-                drawing.shape()  # decodes all pictures
-            except (UnusableAnswerError, BadImageError) as error:
-                yield place, error
+    def _group_key(self, number: int, spec: GenerationSpec) -> object:
+        """Equal for specs that one call of the pipeline can draw; raises for invalid ones."""
+        self._arguments.check(spec)
+        batch_key = spec.batch_key()
+        return batch_key if self._arguments.can_batch(spec) else number
 
-    def _groups(
-        self, places: Iterable[int], drawings: Sequence[GenerationSpec]
-    ) -> Iterable[list[int]]:
-        """Places of drawings that one call of the pipeline can draw, whatever their number."""
-        groups: dict[object, list[int]] = {}
-        for place in places:
-            drawing = drawings[place]
-            key = drawing.shape() if self._speech.batches(drawing) else place
-            groups.setdefault(key, []).append(place)
-        return groups.values()
+    def _draw_group(
+        self, specs: Sequence[GenerationSpec], is_cancelled: Callable[[], bool]
+    ) -> Iterator[DrawResult]:
+        queue = deque(specs)
+        while queue:  # the batch size may fall meanwhile
+            batch = [queue.popleft() for _ in range(min(self._max_batch, len(queue)))]
+            yield from self._draw_batch(batch, is_cancelled)
 
-    def _in_batches(
-        self, drawings: Sequence[GenerationSpec], given_up: Callable[[], bool]
-    ) -> Iterator[Drawn]:
-        queue = deque(drawings)
-        while queue:  # the size of a batch may fall meanwhile
-            batch = [queue.popleft() for _ in range(min(self._most, len(queue)))]
-            yield from self._paint(batch, given_up)
-
-    def _paint(
-        self, drawings: Sequence[GenerationSpec], given_up: Callable[[], bool]
-    ) -> list[Drawn]:
-        """Draw a batch; one that fails is drawn in halves, until its culprit is alone."""
-        if given_up():
-            return [RetryableError("nobody waits for this picture any more")] * len(drawings)
+    def _draw_batch(
+        self, specs: Sequence[GenerationSpec], is_cancelled: Callable[[], bool]
+    ) -> list[DrawResult]:
+        """Draw a batch; one that fails is halved until the spec that fails is alone."""
+        if is_cancelled():
+            return [RetryableError("the request for this image was cancelled")] * len(specs)
         try:
-            return list(self._call(drawings, given_up))
+            return list(self._call_pipeline(specs, is_cancelled))
         except Exception as error:  # pipelines raise errors of all kinds
-            fault = self._fault(error, drawings[0])
-        if len(drawings) == 1:
-            return [fault]
-        half = len(drawings) // 2
-        if isinstance(fault, ImageExceedsMemory):
-            self._most = min(self._most, half)
+            translated = self._translate_error(error, specs[0])
+        if len(specs) == 1:
+            return [translated]
+        half = len(specs) // 2
+        if isinstance(translated, ImageExceedsMemory):
+            self._max_batch = min(self._max_batch, half)
             _free_memory()
-        return [
-            picture
-            for part in (drawings[:half], drawings[half:])
-            for picture in self._paint(part, given_up)
-        ]
+        first = self._draw_batch(specs[:half], is_cancelled)
+        return first + self._draw_batch(specs[half:], is_cancelled)
 
-    def _call(
-        self, drawings: Sequence[GenerationSpec], given_up: Callable[[], bool]
+    def _call_pipeline(
+        self, specs: Sequence[GenerationSpec], is_cancelled: Callable[[], bool]
     ) -> Iterator[EncodedImage]:
         import torch
 
-        # On the CPU a seed means the same noise, whatever the device.
-        noise = [torch.Generator("cpu").manual_seed(drawing.seed) for drawing in drawings]
-        arguments = self._speech.arguments(drawings) | {"generator": noise}
-        if "callback_on_step_end" in self._words:
-            arguments["callback_on_step_end"] = _stopper(given_up)
+        # On the CPU a seed gives the same noise, whatever the device.
+        generators = [torch.Generator("cpu").manual_seed(spec.seed) for spec in specs]
+        arguments = self._arguments.arguments(specs) | {"generator": generators}
+        if "callback_on_step_end" in self._parameters:
+            arguments["callback_on_step_end"] = _interrupter(is_cancelled)
         images = self._pipeline(**arguments).images
-        for drawing, image in zip(drawings, images, strict=True):
-            yield EncodedImage.of(_sized(image, drawing.size))
+        for spec, image in zip(specs, images, strict=True):
+            yield EncodedImage.of(_resize(image, spec.size))
 
-    def _fault(self, error: Exception, drawing: GenerationSpec) -> Exception:
-        if _lacks_memory(error):
+    def _translate_error(self, error: Exception, spec: GenerationSpec) -> Exception:
+        if _is_out_of_memory(error):
             return ImageExceedsMemory(
-                f"{self._name}: a picture of {drawing.manner.size or 'the size that it chooses'} "
-                f"does not fit into the memory of {self._pipeline.device} beside the weights; draw "
+                f"{self._name}: an image of {spec.params.size or 'the size that it chooses'} does "
+                f"not fit into the memory of {self._pipeline.device} beside the weights; draw "
                 "smaller ones (`size`), or take a device with more memory"
             )
         return UnusableAnswerError(f"{self._name} cannot draw this: {first_line(error)}")
 
 
-def load_pipeline_runner(choice: SelectedModel, device: str, batch: int) -> PipelineRunner:
-    """A painter of a model; a process keeps the weights of the last one.
+def load_pipeline_runner(selected: SelectedModel, device: str, batch: int) -> PipelineRunner:
+    """The runner of a model; a process caches the weights of the last one.
 
     Args:
         device: auto, cpu, cuda or cuda:N.
-        batch: pictures drawn at once, at most.
+        batch: the most images at once.
 
     Raises:
-        BackendError: the weights are not there and cannot be had, or cannot be loaded.
+        BackendError: the weights are unavailable, or cannot be loaded.
     """
-    loaded = _load(choice.model.model_dump_json(), choice.identity, device, choice.dtype)
-    return PipelineRunner(choice.name, choice.model, loaded, batch)
+    model = selected.model
+    loaded = _load(model.model_dump_json(), selected.identity, device, selected.dtype)
+    return PipelineRunner(selected.name, model, loaded, batch)
 
 
 @lru_cache(maxsize=1)
-def _load(described: str, identity: str, device: str, dtype: str) -> LoadedPipeline:
-    torch_cpu_shim.install()
-    import torch
-
-    _load.cache_clear()  # the weights of the last model make room first
+def _load(model_json: str, identity: str, device: str, dtype_name: str) -> LoadedPipeline:
+    _load.cache_clear()  # free the weights of the last model first
     _free_memory()
-    model = PictureModel.model_validate_json(described)
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-    if dtype == "auto":
-        dtype = "bfloat16" if device.startswith("cuda") else "float32"
+    model = GeneratorModel.model_validate_json(model_json)
+    device, dtype = device_and_dtype(device, dtype_name)
     try:
-        return LoadedPipeline(_pipeline(model, getattr(torch, dtype)).to(device))
+        return LoadedPipeline(_pipeline(model, dtype).to(device))
     except Exception as error:  # diffusers, safetensors and the hub raise errors of all kinds
         raise BackendError(
             f"generator {identity} cannot be loaded on {device}: {first_line(error)}{_hint(model)}"
         ) from error
 
 
-def _pipeline(model: PictureModel, dtype: Any) -> Any:
+def _pipeline(model: GeneratorModel, dtype: Any) -> Any:
     import diffusers
     from diffusers.utils.logging import disable_progress_bar
 
     disable_progress_bar()
-    kind = getattr(diffusers, str(model.pipeline))
-    pipeline = kind.from_pretrained(
+    pipeline = getattr(diffusers, str(model.pipeline)).from_pretrained(
         model.model, revision=model.revision, dtype=dtype, use_safetensors=True
     )
     pipeline.set_progress_bar_config(disable=True)
     if model.lora is not None:
-        _adapt(pipeline, model.lora)
+        _add_lora(pipeline, model.lora)
     return pipeline
 
 
-def _adapt(pipeline: Any, lora: LoRA) -> None:
+def _add_lora(pipeline: Any, lora: LoRA) -> None:
     pipeline.load_lora_weights(lora.model, revision=lora.revision, weight_name=lora.file)
     scheduler = pipeline.scheduler
     pipeline.scheduler = scheduler.from_config(scheduler.config, **lora.scheduler)
 
 
-def _hint(model: PictureModel) -> str:
+def _hint(model: GeneratorModel) -> str:
     if not model.gated:
         return ""
     return f"; accept the licence of {model.model} on Hugging Face and set HF_TOKEN"
 
 
-def _stopper(given_up: Callable[[], bool]) -> Callable[..., dict[str, Any]]:
-    def stop(pipeline: Any, step: int, timestep: Any, values: dict[str, Any]) -> dict[str, Any]:
-        pipeline._interrupt = given_up()
+def _interrupter(is_cancelled: Callable[[], bool]) -> Callable[..., dict[str, Any]]:
+    def interrupt(
+        pipeline: Any, step: int, timestep: Any, values: dict[str, Any]
+    ) -> dict[str, Any]:
+        pipeline._interrupt = is_cancelled()
         return values
 
-    return stop
+    return interrupt
 
 
-def _sized(image: Image.Image, size: tuple[int, int] | None) -> Image.Image:
-    """Pipelines round sizes to patches, or choose their own."""
+def _resize(image: Image.Image, size: tuple[int, int] | None) -> Image.Image:
+    """The image in the requested size: pipelines round sizes to patches, or choose their own."""
     if size is None or image.size == size:
         return image
     return image.resize(size, Image.Resampling.LANCZOS)
 
 
-def _lacks_memory(error: Exception) -> bool:
+def _is_out_of_memory(error: Exception) -> bool:
     import torch
 
     on_cpu = "DefaultCPUAllocator" in str(error)  # torch has no type for it

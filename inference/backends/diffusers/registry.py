@@ -1,4 +1,4 @@
-"""The registry: which picture models there are, what each can do, and who plays it."""
+"""The registry of generators: their weights, abilities, defaults and backends."""
 
 import re
 from functools import cache
@@ -10,9 +10,9 @@ from pydantic import Field, model_validator
 from schemas.yaml_config import ConfigModel, load_document
 
 from ...roles import BackendError
-from .sampling_params import SamplingParams
+from .settings import SamplingParams
 
-FILE = Path(__file__).with_name("registry.yaml")
+REGISTRY_FILE = Path(__file__).with_name("registry.yaml")
 
 Ability = Literal["text", "edit", "references", "mask"]
 _COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -26,7 +26,7 @@ class Weights(ConfigModel):
     pinned: bool = Field(True, description="false: the revision is no commit, and may move")
 
     @model_validator(mode="after")
-    def _says_when_it_may_move(self) -> "Weights":
+    def _require_commit_if_pinned(self) -> "Weights":
         if self.revision and self.pinned and not _COMMIT.fullmatch(self.revision):
             raise ValueError("revision: give a commit of 40 hex digits, or say `pinned: false`")
         return self
@@ -41,27 +41,27 @@ class LoRA(Weights):
     )
 
 
-class PictureModel(Weights):
-    """A generator."""
+class GeneratorModel(Weights):
+    """A generator of the registry."""
 
-    title: str = Field(description="What people call it")
-    backend: Literal["diffusers", "images", "gemini"] = Field(description="Who plays it")
+    title: str = Field(description="Name for people")
+    backend: Literal["diffusers", "images", "gemini"] = Field(description="Backend that runs it")
     pipeline: str | None = Field(None, description="Class of diffusers; null for other backends")
     lora: LoRA | None = Field(None, description="null: none")
     can: tuple[Ability, ...] = Field(min_length=1, description="What it can do")
     references: int | None = Field(
-        None, ge=2, description="Pictures that it looks at, at most; null: no limit is known"
+        None, ge=2, description="The most reference images; null: no limit is known"
     )
     together: Literal["texts", "pictures"] | None = Field(
         None,
-        description="Requests drawn in one batch: those without pictures, or those with pictures "
-        "of equal size as well; null: each by itself",
+        description="Requests drawn in one batch: those without images (texts), or also those with "
+        "images of equal size (pictures); null: each separately",
     )
     guided_by: Literal["guidance_scale", "true_cfg_scale"] = Field(
-        "guidance_scale", description="What the pipeline calls the guidance that counts"
+        "guidance_scale", description="The pipeline's argument for guidance"
     )
     defaults: SamplingParams = Field(
-        default_factory=SamplingParams, description="How it draws best"
+        default_factory=SamplingParams, description="Recommended sampling parameters"
     )
     licence: str = Field(description="Of the weights")
     gated: bool = Field(
@@ -70,19 +70,19 @@ class PictureModel(Weights):
     note: str | None = Field(None, description="What else to know")
 
     @model_validator(mode="after")
-    def _complete(self) -> "PictureModel":
+    def _require_pipeline(self) -> "GeneratorModel":
         if self.backend == "diffusers" and not (self.pipeline and self.defaults.steps):
             raise ValueError("backend diffusers needs a `pipeline` and `defaults.steps`")
         return self
 
     @property
-    def looks_at(self) -> int | None:
-        """How many pictures it looks at; see `references_of` in `inference/roles.py`."""
+    def max_reference_images(self) -> int | None:
+        """See `max_reference_images` in `inference/roles.py`."""
         return self.references if "references" in self.can else 1
 
     @property
-    def revision_shown(self) -> str:
-        """A commit's first digits, or a revision that may move and says so."""
+    def revision_label(self) -> str:
+        """The first digits of a commit, or a revision with a note that it is not pinned."""
         if self.revision is None:
             return ""
         return self.revision[:12] if self.pinned else f"{self.revision} (not pinned)"
@@ -91,9 +91,9 @@ class PictureModel(Weights):
 class Registry(ConfigModel):
     """Generators by name."""
 
-    models: dict[str, PictureModel] = Field(description="Name -> model")
+    models: dict[str, GeneratorModel] = Field(description="Name -> model")
 
-    def find(self, name: str) -> PictureModel:
+    def find(self, name: str) -> GeneratorModel:
         """The model of a name.
 
         Raises:
@@ -104,24 +104,24 @@ class Registry(ConfigModel):
             raise BackendError(f"no generator '{name}'; there are: {known}, or give its folder")
         return self.models[name]
 
-    def of_model(self, model: str) -> PictureModel | None:
-        """The first model of a name at a provider, or of a Hugging Face id."""
-        return next((each for each in self.models.values() if each.model == model), None)
+    def of_model(self, model: str) -> GeneratorModel | None:
+        """The first generator with this model: a name at a provider, or a Hugging Face id."""
+        return next((known for known in self.models.values() if known.model == model), None)
 
-    def of_pipeline(self, pipeline: str) -> PictureModel | None:
-        """The first plain model that is drawn by a class of diffusers."""
-        plain = (each for each in self.models.values() if each.lora is None)
-        return next((each for each in plain if each.pipeline == pipeline), None)
+    def of_pipeline(self, pipeline: str) -> GeneratorModel | None:
+        """The first generator without a LoRA that uses a class of diffusers."""
+        plain = (model for model in self.models.values() if model.lora is None)
+        return next((model for model in plain if model.pipeline == pipeline), None)
 
 
 @cache
-def load_registry(more: Path | None = None) -> Registry:
-    """The models that come with the project, and those of one's own file, which win.
+def load_registry(extra: Path | None = None) -> Registry:
+    """The project's generators, and those of another file, which take precedence.
 
     Raises:
-        DocumentError: the file cannot be read, or is not of the form.
+        DocumentError: the file cannot be read, or is invalid.
     """
-    models = load_document(FILE, Registry).models
-    if more is not None:
-        models = models | load_document(more, Registry).models
+    models = load_document(REGISTRY_FILE, Registry).models
+    if extra is not None:
+        models = models | load_document(extra, Registry).models
     return Registry(models=models)

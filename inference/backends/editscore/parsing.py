@@ -1,4 +1,4 @@
-"""From what EditScore wrote to grades."""
+"""Answers of EditScore as grades."""
 
 from collections.abc import Sequence
 from statistics import fmean
@@ -8,50 +8,53 @@ from pydantic import ConfigDict
 
 from ...roles import UnusableAnswerError
 from ..checkpoint.model import Completion
-from ..providers.structured import AnswerFormatError, read
-from ..providers.structured import StructuredAnswer as Written
+from ..providers.structured import AnswerFormatError, StructuredAnswer, parse_answer
 
-_BEST_GRADE = 10
+_MAX_GRADE = 10
 
 
 class Ratings(NamedTuple):
-    """The two marks of a question, as grades from 0 to 10."""
+    """The two ratings of a prompt, as grades from 0 to 10."""
 
     first: float
     second: float
 
 
-class _Written(Written):
+class _RatingAnswer(StructuredAnswer):
     model_config = ConfigDict(extra="ignore")
 
     reasoning: str = ""
     score: tuple[float, float]
 
 
-def mean_ratings(question: str, answers: Sequence[Completion], score_range: float) -> Ratings:
-    """The means over those answers that can be read.
+def mean_ratings(prompt: str, completions: Sequence[Completion], score_range: float) -> Ratings:
+    """The means over the valid answers.
+
+    Args:
+        prompt: its name, for the error.
+        score_range: the highest rating.
 
     Raises:
-        BadAnswer: none can.
+        UnusableAnswerError: no answer is valid.
     """
-    marks, faults = [], []
-    for answer in answers:
+    ratings, errors = [], []
+    for completion in completions:
         try:
-            marks.append(_marks(answer, score_range))
-        except AnswerFormatError as fault:
-            faults.append(fault)
-    if not marks:
+            ratings.append(_parse(completion, score_range))
+        except AnswerFormatError as error:
+            errors.append(error)
+    if not ratings:
         raise UnusableAnswerError(
-            f"none of {len(faults)} answers about {question} can be read; the first: {faults[0]}"
+            f"none of {len(errors)} answers about {prompt} can be read; the first: {errors[0]}"
         )
-    return Ratings(fmean(mark.first for mark in marks), fmean(mark.second for mark in marks))
+    return Ratings(fmean(r.first for r in ratings), fmean(r.second for r in ratings))
 
 
-def _marks(answer: Completion, score_range: float) -> Ratings:
+def _parse(completion: Completion, score_range: float) -> Ratings:
     """Raises `AnswerFormatError`."""
-    if not answer.whole:  # repaired, its last mark would be one with digits missing
-        raise AnswerFormatError(f"it was cut off after {answer.output_tokens} tokens")
-    score = read(answer.text, _Written).score
-    if not all(0 <= mark <= score_range for mark in score):  # NaN is not, either
+    if not completion.is_complete:  # repaired JSON would end with a truncated number
+        raise AnswerFormatError(f"it was cut off after {completion.output_tokens} tokens")
+    score = parse_answer(completion.text, _RatingAnswer).score
+    if not all(0 <= rating <= score_range for rating in score):  # also false for NaN
         raise AnswerFormatError(f"score: {list(score)} is not within 0 and {score_range:g}")
-    return Ratings(*(mark * _BEST_GRADE / score_range for mark in score))
+    return Ratings(*(rating * _MAX_GRADE / score_range for rating in score))

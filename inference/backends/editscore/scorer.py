@@ -1,4 +1,4 @@
-"""The scorer that EditScore plays."""
+"""The scorer of the `editscore` backend."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -13,18 +13,18 @@ from ...engine.batching import Batcher
 from ...engine.hashing import stable_hash
 from ...engine.usage import report_usage
 from ...roles import Score
+from ..checkpoint.decoding import Sampling
 from ..checkpoint.encoding import AgentQuery
 from ..checkpoint.model import CheckpointModel, Completion
-from ..checkpoint.sampling import Sampling
 from ..model_files import weights_revision
 from .loading import load
 from .parsing import mean_ratings
 from .prompts import prompt_texts
 from .settings import EditScoreSettings
 
-_REVISION = 1  # raise when the same answers come to other grades
-# What answers and grades depend on beside weights and words.
-_MANNER = {
+_REVISION = 1  # raise when the same answers give other grades
+# Settings that grades depend on, besides weights and prompts.
+_HASHED_SETTINGS = {
     "score_range",
     "samples",
     "temperature",
@@ -37,87 +37,87 @@ _MANNER = {
 
 
 class EditScoreScorer:
-    """Grades attempts; see `Scorer` in `inference/roles.py`, and the room's first lines.
+    """Grades attempts; see `Scorer` in `inference/roles.py`, and this package's docstring.
 
     The weights are loaded for the first attempt.
 
     Raises:
-        BackendError: the settings name a wording that is not there.
+        BackendError: the prompts that the settings name cannot be read.
     """
 
     backend = "editscore"
 
     def __init__(self, settings: EditScoreSettings) -> None:
-        self._settings, self._wording = settings, prompt_texts(settings)
+        self._settings, self._prompts = settings, prompt_texts(settings)
         self._batcher: Batcher[AgentQuery, Completion] = Batcher(
-            self._work, settings.batch, settings.gather_seconds
+            self._attempt, settings.batch, settings.gather_seconds
         )
 
     @cached_property
     def model(self) -> str:
         """`name@revision-hash`, which changes whenever grades may."""
         settings = self._settings
-        state = weights_revision(settings.model, settings.revision)
-        name = Path(settings.model).name
-        if settings.adapter:
-            state = weights_revision(settings.adapter, settings.adapter_revision)
-            name = Path(settings.adapter).name
-        return f"{name}@{state[:12]}-{stable_hash(self._facts)[:8]}"
+        model_revision = weights_revision(settings.model, settings.revision)
+        adapter_revision = settings.adapter and weights_revision(
+            settings.adapter, settings.adapter_revision
+        )
+        hashed = [
+            _REVISION,
+            settings.model,
+            model_revision,
+            adapter_revision,
+            settings.model_dump(include=_HASHED_SETTINGS),
+            self._prompts.versions,
+        ]
+        name = Path(settings.adapter or settings.model).name
+        revision = adapter_revision or model_revision
+        return f"{name}@{revision[:12]}-{stable_hash(hashed)[:8]}"
 
     async def score(
         self, before: EncodedImage | None, after: EncodedImage, instruction: str
     ) -> Score:
-        pictures = await asyncio.to_thread(_alike, before, after)
+        images = await asyncio.to_thread(_with_equal_sizes, before, after)
         semantics, quality = await asyncio.gather(
-            self._asked(self._wording.semantics(instruction), pictures),
-            self._asked(self._wording.quality(), pictures[1:]),
+            self._sample(self._prompts.semantics(instruction), images),
+            self._sample(self._prompts.quality(), images[1:]),
         )
-        best = self._settings.score_range
+        score_range = self._settings.score_range
         return Score(
-            *mean_ratings("semantics", semantics, best), *mean_ratings("quality", quality, best)
+            *mean_ratings("semantics", semantics, score_range),
+            *mean_ratings("quality", quality, score_range),
         )
 
-    async def _asked(self, text: str, pictures: tuple[EncodedImage, ...]) -> list[Completion]:
-        """All samples of one question's answer."""
+    async def _sample(self, text: str, images: tuple[EncodedImage, ...]) -> list[Completion]:
+        """All samples of the answer to one prompt."""
         settings = self._settings
         seeds = range(settings.seed, settings.seed + settings.samples)
-        questions = [AgentQuery(text, pictures, settings.max_new_tokens, seed) for seed in seeds]
-        answers = await asyncio.gather(*map(self._batcher.ask, questions))
+        queries = [AgentQuery(text, images, settings.max_new_tokens, seed) for seed in seeds]
+        completions = await asyncio.gather(*map(self._batcher.submit, queries))
         report_usage(
-            input_tokens=sum(answer.input_tokens for answer in answers),
-            output_tokens=sum(answer.output_tokens for answer in answers),
+            input_tokens=sum(completion.input_tokens for completion in completions),
+            output_tokens=sum(completion.output_tokens for completion in completions),
             cost_usd=0.0,
         )
-        return answers
-
-    @property
-    def _facts(self) -> list[object]:
-        settings = self._settings
-        return [
-            _REVISION,
-            settings.model,
-            weights_revision(settings.model, settings.revision),
-            settings.adapter and weights_revision(settings.adapter, settings.adapter_revision),
-            settings.model_dump(include=_MANNER),
-            self._wording.facts,
-        ]
+        return completions
 
     @cached_property
-    def _agent(self) -> CheckpointModel:
+    def _model(self) -> CheckpointModel:
         settings = self._settings
         sampling = Sampling(settings.temperature, settings.top_p, settings.top_k)
         return CheckpointModel(load(settings, self.model), settings, sampling)
 
-    def _work(
-        self, questions: Sequence[AgentQuery], given_up: Callable[[], bool]
+    def _attempt(
+        self, queries: Sequence[AgentQuery], is_cancelled: Callable[[], bool]
     ) -> Sequence[Completion | Exception]:
-        return self._agent.attempt(questions, given_up)
+        return self._model.attempt(queries, is_cancelled)
 
 
-def _alike(before: EncodedImage | None, after: EncodedImage) -> tuple[EncodedImage, EncodedImage]:
-    """Both pictures, the later one as large as the earlier one, as EditScore's authors send them.
+def _with_equal_sizes(
+    before: EncodedImage | None, after: EncodedImage
+) -> tuple[EncodedImage, EncodedImage]:
+    """Both images, the later one in the size of the earlier one, as EditScore's authors do.
 
-    Where there was none before, it is a white canvas.
+    A missing earlier image is a white canvas.
     """
     size = after.image.size
     if before is None:

@@ -1,4 +1,4 @@
-"""What may be set about the `editscore` backend: which weights, which words, how many samples."""
+"""Profile settings of the `editscore` backend: weights, prompts, sampling."""
 
 from pathlib import Path
 from typing import Literal
@@ -9,7 +9,7 @@ from schemas.yaml_config import ConfigModel
 
 
 class EditScoreSettings(ConfigModel):
-    """An open edit-reward model in this process; the sampling's defaults are its authors'."""
+    """An open edit-reward model in this process; the defaults of sampling are its authors'."""
 
     model: str = Field(
         "Qwen/Qwen3-VL-8B-Instruct",
@@ -23,16 +23,18 @@ class EditScoreSettings(ConfigModel):
     adapter_revision: str | None = Field(None, description="Commit, tag or branch of them")
     prompts: Path | None = Field(
         None,
-        description="Folder with the words it was trained on: `semantics.txt`, in which "
-        "`<instruction>` is the place of the step's goal, and `quality.txt`; null: our own words",
+        description="Folder with the prompts it was trained on: `semantics.txt`, in which "
+        "`<instruction>` stands for the step's goal, and `quality.txt`; null: our own prompts",
     )
-    score_range: float = Field(25, gt=0, description="The best mark that it gives")
+    score_range: float = Field(25, gt=0, description="Its highest rating")
     samples: int = Field(
-        4, ge=1, description="Answers to each question, of which the mean counts (authors: 1 or 4)"
+        4, ge=1, description="Answers to each prompt, of which the mean counts (authors: 1 or 4)"
     )
-    temperature: float = Field(0.7, gt=0, description="Of the draws of an answer")
-    top_p: float = Field(0.9, gt=0, le=1, description="Share of the odds that is drawn from")
-    top_k: int = Field(20, ge=1, description="Tokens that are drawn from, at most")
+    temperature: float = Field(0.7, gt=0, description="Of an answer's sampling")
+    top_p: float = Field(
+        0.9, gt=0, le=1, description="Share of the probability that is sampled from"
+    )
+    top_k: int = Field(20, ge=1, description="Tokens that are sampled from, at most")
     seed: int = Field(42, description="Of the first sample; the next ones follow it")
     max_new_tokens: int = Field(512, ge=1, description="Tokens of an answer at most")
     device: str = Field(
@@ -44,7 +46,7 @@ class EditScoreSettings(ConfigModel):
     batch: int = Field(
         32,
         ge=1,
-        description="Questions answered at once, at most; an attempt has two a sample, and "
+        description="Prompts answered at once, at most; an attempt has two per sample, and "
         "`limits.agents` attempts are under way",
     )
     batch_tokens: int = Field(
@@ -54,5 +56,5 @@ class EditScoreSettings(ConfigModel):
         "the memory for keys and values (150 kB a token for Qwen3-VL-8B)",
     )
     gather_seconds: float = Field(
-        0.02, ge=0, description="How long the first question of a batch waits for others"
+        0.02, ge=0, description="How long the first prompt of a batch waits for others"
     )

@@ -1,12 +1,12 @@
-"""The batch API of Gemini, with its requests inline."""
+"""The batch API of Gemini, with inline requests."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ...roles import RetryableError, UnusableAnswerError
-from ..providers.batches import Outcome
+from ..providers.batches import BatchResult
 from ..providers.chat import CompletionRequest
-from .chat import GeminiAdapter, config_of, content_reply, contents_of, translate_errors
+from .chat import GeminiAdapter, config_of, contents_of, parse_response, translate_errors
 
 if TYPE_CHECKING:
     from google.genai import Client
@@ -14,22 +14,22 @@ if TYPE_CHECKING:
 _FAILED = {"JOB_STATE_FAILED", "JOB_STATE_CANCELLED"}
 _DONE = {"JOB_STATE_SUCCEEDED", "JOB_STATE_PARTIALLY_SUCCEEDED", "JOB_STATE_EXPIRED"}
 _DIGEST = "digest"
-_SEARCHED = 500  # batches of the key, newest first
+_MAX_SEARCHED = 500  # batches of the key, newest first
 
 
 class GeminiBatches(GeminiAdapter):
     """Adapter of batches of generate_content."""
 
-    batch_bytes = 15_000_000  # a request may have 20 MB, and pictures grow by a third
+    max_batch_bytes = 15_000_000  # a request may have 20 MB, and images grow by a third
 
     async def submit(
-        self, client: "Client", name: str, questions: Mapping[str, CompletionRequest]
+        self, client: "Client", name: str, requests: Mapping[str, CompletionRequest]
     ) -> str:
-        (model,) = {question.model for question in questions.values()}
-        requests = [_request(digest, question) for digest, question in questions.items()]
+        (model,) = {request.model for request in requests.values()}
+        source = [_inlined_request(digest, request) for digest, request in requests.items()]
         with translate_errors():
             job = await client.aio.batches.create(
-                model=model, src=requests, config={"display_name": name}
+                model=model, src=source, config={"display_name": name}
             )
         return _id(job)
 
@@ -40,13 +40,13 @@ class GeminiBatches(GeminiAdapter):
                 if job.display_name == name:
                     return _id(job)
                 number += 1
-                if number >= _SEARCHED:
+                if number >= _MAX_SEARCHED:
                     return None
         return None
 
-    async def outcomes(self, client: "Client", batch: str) -> Mapping[str, Outcome] | None:
+    async def results(self, client: "Client", batch_id: str) -> Mapping[str, BatchResult] | None:
         with translate_errors():
-            job = await client.aio.batches.get(name=batch)
+            job = await client.aio.batches.get(name=batch_id)
         state = job.state.value if job.state else ""
         if state in _FAILED:
             raise UnusableAnswerError(
@@ -54,15 +54,15 @@ class GeminiBatches(GeminiAdapter):
             )
         if state not in _DONE:
             return None
-        answers = (job.dest.inlined_responses if job.dest else None) or []
-        return {(answer.metadata or {}).get(_DIGEST, ""): _outcome(answer) for answer in answers}
+        responses = (job.dest.inlined_responses if job.dest else None) or []
+        return {(each.metadata or {}).get(_DIGEST, ""): _result(each) for each in responses}
 
 
-def _request(digest: str, question: CompletionRequest) -> Any:
+def _inlined_request(digest: str, request: CompletionRequest) -> Any:
     from google.genai.types import InlinedRequest
 
     return InlinedRequest(
-        contents=contents_of(question), config=config_of(question), metadata={_DIGEST: digest}
+        contents=contents_of(request), config=config_of(request), metadata={_DIGEST: digest}
     )
 
 
@@ -72,10 +72,10 @@ def _id(job: Any) -> str:
     return str(job.name)
 
 
-def _outcome(answer: Any) -> Outcome:
-    if answer.response is None:
-        return RetryableError(answer.error.message if answer.error else "no answer")
+def _result(inlined: Any) -> BatchResult:
+    if inlined.response is None:
+        return RetryableError(inlined.error.message if inlined.error else "no answer")
     try:
-        return content_reply(answer.response)
+        return parse_response(inlined.response)
     except RetryableError as error:
         return error

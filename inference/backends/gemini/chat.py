@@ -1,4 +1,4 @@
-"""generate_content through the official client: texts, pictures, and answers of both."""
+"""generate_content through the official client, with texts and images in and out."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -8,28 +8,28 @@ from warehouse import EncodedImage
 
 from ...roles import RetryableError
 from ..providers.chat import ChatTurn, CompletionRequest, CompletionResult
-from ..providers.endpoints import EndpointSettings
 from ..providers.errors import EndpointUnusableError, error_from_status, parse_retry_after
+from ..providers.settings import EndpointSettings
 
 if TYPE_CHECKING:
     from google.genai import Client
     from google.genai.errors import APIError
     from google.genai.types import GenerateContentResponse, Part
 
-_NO_KEY = "none-needed"  # the client insists on one
+_NO_KEY = "none-needed"  # the client requires one
 _WRONG_KEY = "API_KEY_INVALID"  # comes as a 400
-_DELAY = "retryDelay"  # inside the details of a 429, as "17s"
-# Ends that are no refusals; every other names what was against it.
-_ENDS = {"STOP", "MAX_TOKENS", "FINISH_REASON_UNSPECIFIED"}
-# Ends after which the same request may go well.
-_PASSING_ENDS = {"OTHER", "IMAGE_OTHER", "MALFORMED_RESPONSE"}
+_RETRY_DELAY = "retryDelay"  # inside the details of a 429, as "17s"
+# Finish reasons that are no refusals; every other names the reason for one.
+_NORMAL_FINISHES = {"STOP", "MAX_TOKENS", "FINISH_REASON_UNSPECIFIED"}
+# Finish reasons after which the same request may succeed.
+_RETRYABLE_FINISHES = {"OTHER", "IMAGE_OTHER", "MALFORMED_RESPONSE"}
 
 
 class GeminiAdapter:
-    """What adapters of the `google-genai` package share; retries are ours, so that each is counted.
+    """Base of the adapters of package `google-genai`, whose own retries are off: ours are counted.
 
     Args:
-        timeout_seconds: for one request.
+        timeout_seconds: of one request.
     """
 
     def __init__(self, timeout_seconds: float) -> None:
@@ -43,14 +43,14 @@ class GeminiAdapter:
         options = HttpOptions(
             base_url=endpoint.url,
             timeout=round(self._timeout * 1000),
-            # Without these, a lost connection is tried again after 1-10 s, unseen.
+            # Without these, a lost connection is retried silently after 1-10 s.
             retry_options=HttpRetryOptions(attempts=1),
-            httpx_async_client=httpx2.AsyncClient(timeout=self._timeout),  # and not aiohttp
+            httpx_async_client=httpx2.AsyncClient(timeout=self._timeout),  # instead of aiohttp
         )
         return Client(api_key=endpoint.secret() or _NO_KEY, vertexai=False, http_options=options)
 
     async def close(self, client: "Client") -> None:
-        """Ours are ours to close."""
+        """Close the HTTP client: the SDK does not close one that it was given."""
         http = client._api_client._http_options.httpx_async_client
         if http is not None:
             await http.aclose()
@@ -59,35 +59,35 @@ class GeminiAdapter:
 class GeminiChat(GeminiAdapter):
     """Adapter of generate_content."""
 
-    async def answer(self, client: "Client", question: CompletionRequest) -> CompletionResult:
+    async def complete(self, client: "Client", request: CompletionRequest) -> CompletionResult:
         with translate_errors():
             response = await client.aio.models.generate_content(
-                model=question.model, contents=contents_of(question), config=config_of(question)
+                model=request.model, contents=contents_of(request), config=config_of(request)
             )
-        return content_reply(response)
+        return parse_response(response)
 
 
 @contextmanager
 def translate_errors() -> Iterator[None]:
-    """Around a request: the client's errors in the words of `inference/roles.py`."""
+    """Around a request: translates the client's errors into those of `inference/roles.py`."""
     import httpx2
     from google.genai.errors import APIError, UnknownApiResponseError
 
     try:
         yield
     except APIError as error:
-        raise _meaning(error) from None
+        raise _status_error(error) from None
     except httpx2.HTTPError as error:
         raise RetryableError(f"no connection: {type(error).__name__} {error}") from None
-    except (UnknownApiResponseError, ValueError) as error:  # 200, and its JSON is garbled
+    except (UnknownApiResponseError, ValueError) as error:  # status 200 with malformed JSON
         raise RetryableError(f"unreadable answer: {error}") from None
 
 
-def contents_of(question: CompletionRequest) -> list[Any]:
-    """Turns as the client has them."""
+def contents_of(request: CompletionRequest) -> list[Any]:
+    """The turns as types of the client."""
     from google.genai.types import Content
 
-    return [Content(role=turn.side, parts=list(_parts(turn))) for turn in question.turns]
+    return [Content(role=turn.side, parts=list(_parts(turn))) for turn in request.turns]
 
 
 def _parts(turn: ChatTurn) -> Iterable[Any]:
@@ -100,77 +100,80 @@ def _parts(turn: ChatTurn) -> Iterable[Any]:
             yield Part.from_bytes(data=part.data, mime_type=part.mime)
 
 
-def config_of(question: CompletionRequest) -> Any:
-    """Everything else that is sent."""
+def config_of(request: CompletionRequest) -> Any:
+    """System message, schema, limits and options as the client's type."""
     from google.genai.types import GenerateContentConfig
 
-    form: dict[str, Any] = {}
-    if question.schema is not None:
-        form = {"response_mime_type": "application/json", "response_json_schema": question.schema}
-    if question.draws:
-        form = {"response_modalities": ["IMAGE"]}
+    modality: dict[str, Any] = {}
+    if request.schema is not None:
+        modality = {
+            "response_mime_type": "application/json",
+            "response_json_schema": request.schema,
+        }
+    if request.returns_image:
+        modality = {"response_modalities": ["IMAGE"]}
     return GenerateContentConfig(
-        system_instruction=question.system,
-        max_output_tokens=question.max_tokens,
-        temperature=question.temperature,
-        seed=question.seed,
-        **form | question.options,
+        system_instruction=request.system,
+        max_output_tokens=request.max_tokens,
+        temperature=request.temperature,
+        seed=request.seed,
+        **modality | request.options,
     )
 
 
-def content_reply(response: "GenerateContentResponse") -> CompletionResult:
-    """What a response says.
+def parse_response(response: "GenerateContentResponse") -> CompletionResult:
+    """The result that a response holds.
 
     Raises:
-        TryLater: nothing, or it broke off.
+        RetryableError: it has no candidates, or generation failed.
     """
     candidate = response.candidates[0] if response.candidates else None
     feedback, usage = response.prompt_feedback, response.usage_metadata
     blocked = feedback.block_reason if feedback else None
     if candidate is None and blocked is None:
         raise RetryableError("an answer without candidates")
-    end = candidate.finish_reason.value if candidate and candidate.finish_reason else "STOP"
-    if end in _PASSING_ENDS:
-        raise RetryableError(f"the model stopped: {end}")
+    finish = candidate.finish_reason.value if candidate and candidate.finish_reason else "STOP"
+    if finish in _RETRYABLE_FINISHES:
+        raise RetryableError(f"the model stopped: {finish}")
     parts = (candidate.content.parts or []) if candidate and candidate.content else []
     return CompletionResult(
         text="".join(part.text for part in parts if part.text and not part.thought),
-        whole=end != "MAX_TOKENS",
-        refusal=blocked.value if blocked else None if end in _ENDS else end,
-        pictures=tuple(EncodedImage(data) for data in map(_drawn, parts) if data),
+        is_complete=finish != "MAX_TOKENS",
+        refusal=blocked.value if blocked else None if finish in _NORMAL_FINISHES else finish,
+        images=tuple(EncodedImage(data) for data in map(_image_data, parts) if data),
         input_tokens=(usage.prompt_token_count or 0) if usage else 0,
-        output_tokens=_written(usage),
+        output_tokens=_output_tokens(usage),
         cached_tokens=(usage.cached_content_token_count or 0) if usage else 0,
     )
 
 
-def _drawn(part: "Part") -> bytes | None:
-    """The picture in a part of an answer, unless it is one that the model only thought of."""
+def _image_data(part: "Part") -> bytes | None:
+    """The image in a part of an answer; None for images of the model's reasoning."""
     return part.inline_data.data if part.inline_data and not part.thought else None
 
 
-def _written(usage: Any) -> int:
-    """Output tokens as they are priced: thoughts included."""
+def _output_tokens(usage: Any) -> int:
+    """Output tokens as they are priced, reasoning included."""
     if usage is None:
         return 0
     return (usage.candidates_token_count or 0) + (usage.thoughts_token_count or 0)
 
 
-def _meaning(error: "APIError") -> Exception:
-    """What a status means for the call. The client quotes no keys."""
+def _status_error(error: "APIError") -> Exception:
+    """The error of a status. The client quotes no keys."""
     text = f"{error.code} {error.status}: {error.message}"
     if _WRONG_KEY in str(error.details):
         return EndpointUnusableError(text)
-    return error_from_status(error.code, text, _delay(error))
+    return error_from_status(error.code, text, _retry_after(error))
 
 
-def _delay(error: "APIError") -> float | None:
-    """Seconds asked for: in the header, else in the error's details."""
+def _retry_after(error: "APIError") -> float | None:
+    """Seconds to wait, from the header, else from the error's details."""
     headers = getattr(error.response, "headers", None) or {}
-    if (after := parse_retry_after(headers.get("retry-after"))) is not None:
-        return after
+    if (seconds := parse_retry_after(headers.get("retry-after"))) is not None:
+        return seconds
     details = error.details if isinstance(error.details, dict) else {}
     for detail in details.get("error", details).get("details", []):
-        if isinstance(detail, dict) and _DELAY in detail:
-            return parse_retry_after(str(detail[_DELAY]).removesuffix("s"))
+        if isinstance(detail, dict) and _RETRY_DELAY in detail:
+            return parse_retry_after(str(detail[_RETRY_DELAY]).removesuffix("s"))
     return None

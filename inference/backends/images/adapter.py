@@ -16,46 +16,46 @@ if TYPE_CHECKING:
 
 
 class ImagesAdapter(OpenAIAdapter):
-    """A question with pictures is an edit of them, one without is drawn from nothing."""
+    """A request with images is an edit of them, one without generates from text alone."""
 
-    async def answer(self, client: "AsyncOpenAI", question: CompletionRequest) -> CompletionResult:
-        parts = [part for turn in question.turns for part in turn.parts]
-        pictures = [part for part in parts if isinstance(part, EncodedImage)]
+    async def complete(self, client: "AsyncOpenAI", request: CompletionRequest) -> CompletionResult:
+        parts = [part for turn in request.turns for part in turn.parts]
+        images = [part for part in parts if isinstance(part, EncodedImage)]
         prompt = "\n".join(part for part in parts if isinstance(part, str))
-        request = _request(question, prompt)
+        arguments = _arguments(request, prompt)
         with translate_errors(client):
-            if pictures:
-                files = [_file(number, each) for number, each in enumerate(pictures)]
-                return _reply(await client.images.edit(image=files, **request))
-            return _reply(await client.images.generate(**request))
+            if images:
+                files = [_file(number, image) for number, image in enumerate(images)]
+                return _parse(await client.images.edit(image=files, **arguments))
+            return _parse(await client.images.generate(**arguments))
 
 
-def _request(question: CompletionRequest, prompt: str) -> dict[str, Any]:
-    """Seed, steps and the like are no fields of OpenAI's; open servers take them beside those."""
-    more = dict(question.options)
-    if question.seed is not None:
-        more["seed"] = question.seed
-    request: dict[str, Any] = {"model": question.model, "prompt": prompt, "n": 1}
-    if "size" in more:
-        request["size"] = more.pop("size")
-    return request | {"response_format": "b64_json", "extra_body": more}
+def _arguments(request: CompletionRequest, prompt: str) -> dict[str, Any]:
+    """Arguments of the client; `extra_body` (seed, steps ...) is for servers other than OpenAI."""
+    extra = dict(request.options)
+    if request.seed is not None:
+        extra["seed"] = request.seed
+    arguments: dict[str, Any] = {"model": request.model, "prompt": prompt, "n": 1}
+    if "size" in extra:
+        arguments["size"] = extra.pop("size")
+    return arguments | {"response_format": "b64_json", "extra_body": extra}
 
 
-def _file(number: int, picture: EncodedImage) -> tuple[str, bytes, str]:
-    kind = picture.mime.removeprefix("image/")
-    return f"picture-{number}.{kind}", picture.data, picture.mime
+def _file(number: int, image: EncodedImage) -> tuple[str, bytes, str]:
+    kind = image.mime.removeprefix("image/")
+    return f"picture-{number}.{kind}", image.data, image.mime
 
 
-def _reply(response: "ImagesResponse") -> CompletionResult:
+def _parse(response: "ImagesResponse") -> CompletionResult:
     encoded = [image.b64_json for image in response.data or () if image.b64_json]
     usage = response.usage
     try:
-        drawn = tuple(EncodedImage(base64.b64decode(each, validate=True)) for each in encoded)
+        images = tuple(EncodedImage(base64.b64decode(each, validate=True)) for each in encoded)
     except binascii.Error as error:
-        raise RetryableError(f"unreadable picture: {error}") from None
+        raise RetryableError(f"unreadable image: {error}") from None
     return CompletionResult(
         text="",
-        pictures=drawn,
+        images=images,
         input_tokens=usage.input_tokens if usage else 0,
         output_tokens=usage.output_tokens if usage else 0,
     )

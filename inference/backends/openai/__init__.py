@@ -1,1 +1,1 @@
-"""Planner, critic and scorer at OpenAI, or at any endpoint that speaks its chat completions."""
+"""Planner, critic and scorer at OpenAI, or at any endpoint with its chat completions API."""

@@ -1,13 +1,13 @@
-"""The batch API of OpenAI: a file of requests goes in, a file of answers comes out."""
+"""The batch API of OpenAI: a file of requests in, a file of answers out."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from ...roles import RetryableError, UnusableAnswerError
-from ..providers.batches import Outcome
+from ..providers.batches import BatchResult
 from ..providers.chat import CompletionRequest
-from .chat import completion_reply, request_of
+from .chat import chat_arguments, parse_completion
 from .client import OpenAIAdapter, translate_errors
 
 if TYPE_CHECKING:
@@ -15,19 +15,19 @@ if TYPE_CHECKING:
     from openai.types import Batch
 
 _URL: Final = "/v1/chat/completions"
-_DONE = {"completed", "expired", "cancelled"}  # the last two may have answered in part
-_SEARCHED = 500  # batches of the key, newest first
+_DONE = {"completed", "expired", "cancelled"}  # the last two may have partial results
+_MAX_SEARCHED = 500  # batches of the key, newest first
 
 
 class OpenAIBatches(OpenAIAdapter):
     """Adapter of batches of chat completions."""
 
-    batch_bytes = 150_000_000
+    max_batch_bytes = 150_000_000
 
     async def submit(
-        self, client: "AsyncOpenAI", name: str, questions: Mapping[str, CompletionRequest]
+        self, client: "AsyncOpenAI", name: str, requests: Mapping[str, CompletionRequest]
     ) -> str:
-        lines = "\n".join(_line(digest, question) for digest, question in questions.items())
+        lines = "\n".join(_line(digest, request) for digest, request in requests.items())
         with translate_errors(client):
             file = await client.files.create(
                 file=(f"{name}.jsonl", lines.encode()), purpose="batch"
@@ -47,53 +47,52 @@ class OpenAIBatches(OpenAIAdapter):
                 if (batch.metadata or {}).get("name") == name:
                     return batch.id
                 number += 1
-                if number >= _SEARCHED:
+                if number >= _MAX_SEARCHED:
                     return None
         return None
 
-    async def outcomes(self, client: "AsyncOpenAI", batch: str) -> Mapping[str, Outcome] | None:
+    async def results(
+        self, client: "AsyncOpenAI", batch_id: str
+    ) -> Mapping[str, BatchResult] | None:
         with translate_errors(client):
-            state = await client.batches.retrieve(batch)
-            if state.status == "failed":
-                raise UnusableAnswerError(f"the batch failed: {_why(state)}")
-            if state.status not in _DONE:
+            batch = await client.batches.retrieve(batch_id)
+            if batch.status == "failed":
+                raise UnusableAnswerError(f"the batch failed: {_failure_reason(batch)}")
+            if batch.status not in _DONE:
                 return None
             texts = [
                 (await client.files.content(file)).text
-                for file in (state.output_file_id, state.error_file_id)
+                for file in (batch.output_file_id, batch.error_file_id)
                 if file
             ]
-        return dict(outcome for text in texts for outcome in _outcomes(text))
+        lines = (json.loads(line) for text in texts for line in text.splitlines() if line)
+        return {line["custom_id"]: _result(line) for line in lines}
 
 
-def _line(digest: str, question: CompletionRequest) -> str:
-    request = request_of(question)
-    more = request.pop("extra_body")
-    body = request | more
+def _line(digest: str, request: CompletionRequest) -> str:
+    arguments = chat_arguments(request)
+    extra = arguments.pop("extra_body")
+    body = arguments | extra
     return json.dumps({"custom_id": digest, "method": "POST", "url": _URL, "body": body})
 
 
-def _why(batch: "Batch") -> str:
+def _failure_reason(batch: "Batch") -> str:
     errors = batch.errors.data if batch.errors and batch.errors.data else []
-    return "; ".join(error.message or "" for error in errors) or "it does not say why"
+    return "; ".join(error.message or "" for error in errors) or "no reason given"
 
 
-def _outcomes(text: str) -> Iterator[tuple[str, Outcome]]:
-    for line in filter(None, text.splitlines()):
-        answer = json.loads(line)
-        yield answer["custom_id"], _outcome(answer)
-
-
-def _outcome(answer: dict[str, Any]) -> Outcome:
+def _result(line: dict[str, Any]) -> BatchResult:
+    """The result or error in a line of an output file."""
     from openai.types.chat import ChatCompletion
 
-    response = answer.get("response") or {}
-    if response.get("status_code") == 200:
+    response = line.get("response") or {}
+    status = response.get("status_code")
+    if status == 200:
         try:
-            return completion_reply(ChatCompletion.model_validate(response["body"]))
-        except RetryableError as empty:  # this question's fault, not the batch's
-            return empty
-    error = answer.get("error") or (response.get("body") or {}).get("error") or {}
-    text = f"{response.get('status_code', '')} {error.get('message', 'no answer')}".strip()
-    passing = response.get("status_code") in (None, 408, 409, 429, 500, 502, 503, 504)
-    return RetryableError(text) if passing else UnusableAnswerError(text)
+            return parse_completion(ChatCompletion.model_validate(response["body"]))
+        except RetryableError as error:  # of this request, not of the batch
+            return error
+    details = line.get("error") or (response.get("body") or {}).get("error") or {}
+    text = f"{status or ''} {details.get('message', 'no answer')}".strip()
+    is_retryable = status in (None, 408, 409, 429, 500, 502, 503, 504)
+    return RetryableError(text) if is_retryable else UnusableAnswerError(text)

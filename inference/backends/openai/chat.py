@@ -19,30 +19,31 @@ _SIDES = {"user": "user", "model": "assistant"}
 class OpenAIChat(OpenAIAdapter):
     """Adapter of chat completions."""
 
-    async def answer(self, client: "AsyncOpenAI", question: CompletionRequest) -> CompletionResult:
+    async def complete(self, client: "AsyncOpenAI", request: CompletionRequest) -> CompletionResult:
         with translate_errors(client):
-            return completion_reply(await client.chat.completions.create(**request_of(question)))
+            completion = await client.chat.completions.create(**chat_arguments(request))
+        return parse_completion(completion)
 
 
-def request_of(question: CompletionRequest) -> dict[str, Any]:
-    """Arguments of the client; `extra_body` has the fields that are none."""
-    messages = [_message(turn) for turn in question.turns]
-    if question.system:
-        messages.insert(0, {"role": "system", "content": question.system})
-    request: dict[str, Any] = {
-        "model": question.model,
+def chat_arguments(request: CompletionRequest) -> dict[str, Any]:
+    """Arguments of the client; `extra_body` has the fields that it does not know."""
+    messages = [_message(turn) for turn in request.turns]
+    if request.system:
+        messages.insert(0, {"role": "system", "content": request.system})
+    arguments: dict[str, Any] = {
+        "model": request.model,
         "messages": messages,
-        "max_completion_tokens": question.max_tokens,
-        "extra_body": question.options,
+        "max_completion_tokens": request.max_tokens,
+        "extra_body": request.options,
     }
-    if question.temperature is not None:
-        request["temperature"] = question.temperature
-    if question.seed is not None:
-        request["seed"] = question.seed
-    if question.schema is not None:
-        schema = {"name": "answer", "schema": question.schema, "strict": True}
-        request["response_format"] = {"type": "json_schema", "json_schema": schema}
-    return request
+    if request.temperature is not None:
+        arguments["temperature"] = request.temperature
+    if request.seed is not None:
+        arguments["seed"] = request.seed
+    if request.schema is not None:
+        schema = {"name": "answer", "schema": request.schema, "strict": True}
+        arguments["response_format"] = {"type": "json_schema", "json_schema": schema}
+    return arguments
 
 
 def _message(turn: ChatTurn) -> dict[str, Any]:
@@ -55,11 +56,11 @@ def _part(part: str | EncodedImage) -> dict[str, Any]:
     return {"type": "image_url", "image_url": {"url": part.data_url}}
 
 
-def completion_reply(completion: "ChatCompletion") -> CompletionResult:
-    """What a completion says.
+def parse_completion(completion: "ChatCompletion") -> CompletionResult:
+    """The result that a completion holds.
 
     Raises:
-        TryLater: nothing.
+        RetryableError: it has no choices.
     """
     choices: Sequence[Any] = completion.choices or ()
     if not choices:
@@ -68,7 +69,7 @@ def completion_reply(completion: "ChatCompletion") -> CompletionResult:
     details = usage.prompt_tokens_details if usage else None
     return CompletionResult(
         text=message.content or "",
-        whole=reason != "length",
+        is_complete=reason != "length",
         refusal="its content filter" if reason == "content_filter" else message.refusal,
         input_tokens=usage.prompt_tokens if usage else 0,
         output_tokens=usage.completion_tokens if usage else 0,

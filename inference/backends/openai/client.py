@@ -1,25 +1,25 @@
-"""The official client: connections, and what its errors mean."""
+"""Connections of the official client, and translation of its errors."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from ...roles import RetryableError
-from ..providers.endpoints import EndpointSettings
 from ..providers.errors import EndpointUnusableError, error_from_status, parse_retry_after
+from ..providers.settings import EndpointSettings
 
 if TYPE_CHECKING:
     from openai import APIStatusError, AsyncOpenAI
 
-_NO_KEY = "none-needed"  # the client insists on one
-_OUT_OF_MONEY = "insufficient_quota"
+_NO_KEY = "none-needed"  # the client requires one
+_NO_QUOTA = "insufficient_quota"
 
 
 class OpenAIAdapter:
-    """What adapters of the `openai` package share; retries are ours, so that each is counted.
+    """Base of the adapters of package `openai`, whose own retries are off: ours are counted.
 
     Args:
-        timeout_seconds: for one request.
+        timeout_seconds: of one request.
     """
 
     def __init__(self, timeout_seconds: float) -> None:
@@ -41,25 +41,25 @@ class OpenAIAdapter:
 
 @contextmanager
 def translate_errors(client: "AsyncOpenAI") -> Iterator[None]:
-    """Around a request: the client's errors in the words of `inference/roles.py`."""
+    """Around a request: translates the client's errors into those of `inference/roles.py`."""
     from openai import APIConnectionError, APIError, APIStatusError
 
     try:
         yield
     except APIStatusError as error:
-        raise _meaning(error, client.api_key) from None
+        raise _status_error(error, client.api_key) from None
     except APIConnectionError as error:
         raise RetryableError(f"no connection: {error.__cause__ or error}") from None
-    except APIError as error:  # an answer that is no answer of this API
+    except APIError as error:  # a response that is not of this API
         raise RetryableError(str(error)) from None
-    except ValueError as error:  # 200, and its JSON is garbled
+    except ValueError as error:  # status 200 with malformed JSON
         raise RetryableError(f"unreadable answer: {error}") from None
 
 
-def _meaning(error: "APIStatusError", key: str) -> Exception:
-    """What a status means for the call; the key, should it be quoted, is taken out."""
+def _status_error(error: "APIStatusError", key: str) -> Exception:
+    """The error of a status; if its message quotes the key, the key is removed."""
     text = f"{error.status_code}: {error.message}".replace(key, "[key]")
-    if error.code == _OUT_OF_MONEY:
+    if error.code == _NO_QUOTA:
         return EndpointUnusableError(text)
-    after = parse_retry_after(error.response.headers.get("retry-after"))
-    return error_from_status(error.status_code, text, after)
+    retry_after = parse_retry_after(error.response.headers.get("retry-after"))
+    return error_from_status(error.status_code, text, retry_after)

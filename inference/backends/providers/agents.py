@@ -1,4 +1,4 @@
-"""Planner, critic and scorer at a provider: a question, a structured answer, one correction."""
+"""Planner, critic, scorer and expander at a provider: a request, a structured answer, one retry."""
 
 import asyncio
 import json
@@ -9,74 +9,86 @@ from PIL import Image
 
 from warehouse import EncodedImage
 
-from ...agent_prompts import IMAGE, critic_prompt, planner_turn, scorer_prompt
+from ...agent_prompts import IMAGE, critic_prompt, expander_prompt, planner_turn, scorer_prompt
 from ...agent_prompts.parsing import parse_plan, parse_verdict
 from ...engine.usage import report_usage
 from ...roles import Plan, PlanRequest, Score, UnusableAnswerError, Verdict
+from ...vocabulary_protocol import BankRequest, Proposals
 from ..checkpoint.pixels import resize_to_pixels
-from .chat import Chat, ChatTurn, CompletionRequest, CompletionResult
+from .chat import ChatTurn, CompletionClient, CompletionRequest, CompletionResult
 from .settings import AgentModel
-from .structured import AnswerFormatError, AnswerKind, PlanAnswer, ScoreAnswer, VerdictAnswer, read
+from .structured import (
+    AnswerFormatError,
+    AnswerType,
+    ExpansionAnswer,
+    PlanAnswer,
+    ScoreAnswer,
+    VerdictAnswer,
+    parse_answer,
+)
 
-_STRUCTURED = (
+# Texts that models read: every change makes them answer differently.
+_JSON_INSTRUCTIONS = (
     "A program reads your answer. It is one JSON object, without tags and without a word around "
     "it: what you are asked to think goes into `reasoning`, what you are asked to answer into the "
     "other fields."
 )
-_SCHEMA = "Its JSON schema: "
-_AGAIN = "That cannot be read: {fault}. Answer again, with the JSON object alone."
+_SCHEMA_LABEL = "Its JSON schema: "
+_CORRECTION = "That cannot be read: {error}. Answer again, with the JSON object alone."
 
 
 class RemoteAgent:
     """A model of a provider that plays a role."""
 
-    def __init__(self, backend: str, chat: Chat[Any], settings: AgentModel) -> None:
+    def __init__(self, backend: str, client: CompletionClient[Any], settings: AgentModel) -> None:
         self.backend, self.model = backend, settings.identity
-        self._chat, self._settings = chat, settings
-        self.patient = settings.batch
+        self._client, self._settings = client, settings
+        self.uses_batch_api = settings.batch
 
     @property
-    def _in_tags(self) -> bool:
+    def _uses_tags(self) -> bool:
         return self._settings.form == "tags"
 
-    async def _write(self, text: str, pictures: Sequence[EncodedImage]) -> str:
-        """The answer as a trained agent writes it."""
-        reply = await self._chat.ask(await self._question(text, pictures))
-        return reply.text
+    async def _complete_text(self, text: str, images: Sequence[EncodedImage]) -> str:
+        """The answer in the format of trained agents."""
+        return (await self._client.complete(await self._request(text, images))).text
 
-    async def _fill(
-        self, text: str, pictures: Sequence[EncodedImage], kind: type[AnswerKind]
-    ) -> AnswerKind:
-        """The answer as an object; one that cannot be read is asked for once more."""
-        question = await self._question(text, pictures, kind)
-        reply = await self._chat.ask(question)
+    async def _complete_json(
+        self, text: str, images: Sequence[EncodedImage], answer_type: type[AnswerType]
+    ) -> AnswerType:
+        """The answer as an object; an unreadable one is requested once more."""
+        request = await self._request(text, images, answer_type)
+        result = await self._client.complete(request)
         try:
-            return _read(reply, kind)
-        except AnswerFormatError as fault:
+            return _parse(result, answer_type)
+        except AnswerFormatError as error:
             report_usage(retries=1)
-            again = await self._chat.ask(_corrected(question, reply, fault))
+            second = await self._client.complete(_correction_request(request, result, error))
         try:
-            return _read(again, kind)
-        except AnswerFormatError as fault:
-            model = self._settings.model
+            return _parse(second, answer_type)
+        except AnswerFormatError as error:
             raise UnusableAnswerError(
-                f"{model} gave no usable answer, asked twice: {fault}"
+                f"{self._settings.model} gave no usable answer in two attempts: {error}"
             ) from None
 
-    async def _question(
-        self, text: str, pictures: Sequence[EncodedImage], kind: type[AnswerKind] | None = None
+    async def _request(
+        self,
+        text: str,
+        images: Sequence[EncodedImage],
+        answer_type: type[AnswerType] | None = None,
     ) -> CompletionRequest:
         settings = self._settings
-        sent = [await asyncio.to_thread(_as_sent, picture, settings) for picture in pictures]
-        schema = kind.model_json_schema() if kind else None
+        resized = [await asyncio.to_thread(_resize, image, settings) for image in images]
+        schema = answer_type.model_json_schema() if answer_type else None
+        parts = _interleave(text, resized, keep_blanks=self._uses_tags)
         return CompletionRequest(
             settings.model,
-            (ChatTurn("user", tuple(_interleaved(text, sent, blanks=self._in_tags))),),
-            system=_system(settings, schema),
+            (ChatTurn("user", tuple(parts)),),
+            system=_system_message(settings, schema),
             schema=schema if settings.form == "schema" else None,
             max_tokens=settings.max_tokens,
             temperature=settings.temperature,
-            patient=settings.batch,
+            uses_batch_api=settings.batch,
             options=settings.options,
         )
 
@@ -88,9 +100,9 @@ class RemotePlanner(RemoteAgent):
         text_name = self._settings.prompt("planner_text")
         interleaved_name = self._settings.prompt("planner_interleaved")
         text = planner_turn(request, text_name, interleaved_name).text
-        if self._in_tags:
-            return parse_plan(await self._write(text, request.images))
-        return (await self._fill(text, request.images, PlanAnswer)).plan()
+        if self._uses_tags:
+            return parse_plan(await self._complete_text(text, request.images))
+        return (await self._complete_json(text, request.images, PlanAnswer)).plan()
 
 
 class RemoteCritic(RemoteAgent):
@@ -100,10 +112,10 @@ class RemoteCritic(RemoteAgent):
         self, before: EncodedImage | None, after: EncodedImage, instruction: str, prompt: str
     ) -> Verdict:
         text = critic_prompt(instruction, prompt, self._settings.prompt("critic")).text
-        pictures = (before or EncodedImage.white(after.image.size), after)
-        if self._in_tags:
-            return parse_verdict(await self._write(text, pictures))
-        return (await self._fill(text, pictures, VerdictAnswer)).verdict()
+        images = (before or EncodedImage.white(after.image.size), after)
+        if self._uses_tags:
+            return parse_verdict(await self._complete_text(text, images))
+        return (await self._complete_json(text, images, VerdictAnswer)).verdict()
 
 
 class RemoteScorer(RemoteAgent):
@@ -113,63 +125,71 @@ class RemoteScorer(RemoteAgent):
         self, before: EncodedImage | None, after: EncodedImage, instruction: str
     ) -> Score:
         text = scorer_prompt(instruction, self._settings.prompt("scorer")).text
-        pictures = (before or EncodedImage.white(after.image.size), after)
-        return (await self._fill(text, pictures, ScoreAnswer)).score()
+        images = (before or EncodedImage.white(after.image.size), after)
+        return (await self._complete_json(text, images, ScoreAnswer)).score()
 
 
-def _system(settings: AgentModel, schema: dict[str, Any] | None) -> str | None:
+class RemoteExpander(RemoteAgent):
+    """Proposes terms for vocabulary banks; see `Expander` in `inference/vocabulary_protocol.py`."""
+
+    async def expand(self, request: BankRequest) -> Proposals:
+        text = expander_prompt(request, self._settings.prompt("expander")).text
+        return (await self._complete_json(text, (), ExpansionAnswer)).proposals()
+
+
+def _system_message(settings: AgentModel, schema: dict[str, Any] | None) -> str | None:
     if schema is None:
         return None
     if settings.form == "schema":
-        return _STRUCTURED
-    return f"{_STRUCTURED} {_SCHEMA}{json.dumps(schema)}"
+        return _JSON_INSTRUCTIONS
+    return f"{_JSON_INSTRUCTIONS} {_SCHEMA_LABEL}{json.dumps(schema)}"
 
 
-def _interleaved(
-    text: str, pictures: Sequence[EncodedImage], blanks: bool
+def _interleave(
+    text: str, images: Sequence[EncodedImage], keep_blanks: bool
 ) -> Iterable[str | EncodedImage]:
-    """Texts and pictures in the order of the placeholders, of which there is one a picture.
+    """Texts and images in the order of the placeholders, of which there is one per image.
 
     Args:
-        blanks: texts of white space alone count, too; some providers refuse them.
+        keep_blanks: include texts of white space alone, which some providers reject.
     """
     pieces = text.split(IMAGE)
-    for piece, picture in zip(pieces, [*pictures, None], strict=True):
-        if piece if blanks else piece.strip():
+    for piece, image in zip(pieces, [*images, None], strict=True):
+        if piece if keep_blanks else piece.strip():
             yield piece
-        if picture:
-            yield picture
+        if image:
+            yield image
 
 
-def _read(reply: CompletionResult, kind: type[AnswerKind]) -> AnswerKind:
-    if not reply.whole:
-        raise AnswerFormatError(f"it was cut off after {reply.output_tokens} tokens")
-    return read(reply.text, kind)
+def _parse(result: CompletionResult, answer_type: type[AnswerType]) -> AnswerType:
+    if not result.is_complete:
+        raise AnswerFormatError(f"it was cut off after {result.output_tokens} tokens")
+    return parse_answer(result.text, answer_type)
 
 
-def _corrected(
-    question: CompletionRequest, reply: CompletionResult, fault: AnswerFormatError
+def _correction_request(
+    request: CompletionRequest, result: CompletionResult, error: AnswerFormatError
 ) -> CompletionRequest:
-    """The question, what was answered, and what was wrong with that."""
-    if not reply.text:
-        return question.followed_by()
-    correction = ChatTurn("user", (_AGAIN.format(fault=fault),))
-    return question.followed_by(ChatTurn("model", (reply.text,)), correction)
+    """The request, its answer, and what was wrong with the answer."""
+    if not result.text:
+        return request.followed_by()
+    correction = ChatTurn("user", (_CORRECTION.format(error=error),))
+    return request.followed_by(ChatTurn("model", (result.text,)), correction)
 
 
-def _as_sent(picture: EncodedImage, settings: AgentModel) -> EncodedImage:
-    """The picture in the size that the settings ask for."""
+def _resize(encoded: EncodedImage, settings: AgentModel) -> EncodedImage:
+    """The image in the size that the settings ask for."""
     if settings.image_pixels is None and settings.longest_side is None:
-        return picture
-    image = picture.image
+        return encoded
+    image = encoded.image
     if settings.image_pixels:
         image = resize_to_pixels(image, *settings.image_pixels)
     if settings.longest_side:
-        image = _reduced(image, settings.longest_side)
-    return picture if image is picture.image else EncodedImage.of(image)
+        image = _limit_side(image, settings.longest_side)
+    return encoded if image is encoded.image else EncodedImage.of(image)
 
 
-def _reduced(image: Image.Image, longest_side: int) -> Image.Image:
+def _limit_side(image: Image.Image, longest_side: int) -> Image.Image:
     if max(image.size) <= longest_side:
         return image
     small = image.copy()

@@ -1,233 +1,239 @@
-"""Questions that may take a day, at about half the price: gathered, submitted together, picked up.
+"""Requests through a provider's batch API, at about half the price: they may take a day.
 
-Which questions go into a batch is written down under a name before it is submitted, and the
-provider's id of it after. A run that is started again asks the same questions, finds their batch
-(by its name at the provider, had the id not been written yet) and waits for it: nothing is paid
-twice. A batch belongs to the key that submitted it, so all go to the provider's first endpoint.
+Requests are gathered and submitted together. A batch's name and requests are stored before it is
+submitted, the provider's id of it afterwards. A run that is started again makes the same requests,
+finds their batch (by its name at the provider, if the id was not stored yet) and waits for it:
+nothing is paid twice. A batch belongs to the key that submitted it, so all go to the provider's
+first endpoint.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 from uuid import uuid4
 from weakref import WeakKeyDictionary
+
+from warehouse.sqlite_file import SqliteFile
 
 from ...engine.pausable_timeout import pause_timeout
 from ...roles import RetryableError
 from .chat import CompletionRequest, CompletionResult
 from .endpoints import Endpoints
-from .sqlite_file import SqliteFile
 
 Client = TypeVar("Client")
-Contra = TypeVar("Contra", contravariant=True)
-Outcome = CompletionResult | Exception
+AdapterClient = TypeVar("AdapterClient", contravariant=True)
+BatchResult = CompletionResult | Exception
 
-_TABLES = (
-    "CREATE TABLE IF NOT EXISTS batches (name TEXT PRIMARY KEY, id TEXT)",
-    "CREATE TABLE IF NOT EXISTS questions (digest TEXT PRIMARY KEY, name TEXT NOT NULL)",
+_MIGRATIONS = (
+    """
+    CREATE TABLE IF NOT EXISTS batches (name TEXT PRIMARY KEY, id TEXT);
+    CREATE TABLE IF NOT EXISTS questions (digest TEXT PRIMARY KEY, name TEXT NOT NULL);
+    """,
 )
 
 
-class BatchAdapter(Protocol[Contra]):
+class BatchAdapter(Protocol[AdapterClient]):
     """A provider's batch API. Its errors are those of `Adapter`."""
 
-    batch_bytes: int
+    max_batch_bytes: int
 
     async def submit(
-        self, client: Contra, name: str, questions: Mapping[str, CompletionRequest]
+        self, client: AdapterClient, name: str, requests: Mapping[str, CompletionRequest]
     ) -> str:
-        """Hand in questions of one model by digest; the provider's id of the batch."""
+        """Submit requests of one model, by digest; the provider's id of the batch."""
 
-    async def find(self, client: Contra, name: str) -> str | None:
-        """The id of the batch of that name, if the provider ever got it."""
+    async def find(self, client: AdapterClient, name: str) -> str | None:
+        """The id of the batch of a name; None: the provider never received it."""
 
-    async def outcomes(self, client: Contra, batch: str) -> Mapping[str, Outcome] | None:
-        """What became of the questions; None: it is not done yet."""
+    async def results(
+        self, client: AdapterClient, batch_id: str
+    ) -> Mapping[str, BatchResult] | None:
+        """Result or error of each request, by digest; None: the batch is not done yet."""
 
 
 class BatchStore:
-    """What was submitted, in a file that outlives the process."""
+    """Submitted batches and their requests, in an SQLite file."""
 
     def __init__(self, path: Path) -> None:
-        self._books = SqliteFile(path, _TABLES)
+        self._file = SqliteFile(path, _MIGRATIONS)
 
-    def intend(self, name: str, digests: Sequence[str]) -> None:
-        with self._books.open() as books:
-            books.execute("INSERT INTO batches VALUES (?, NULL)", (name,))
+    def add(self, name: str, digests: Sequence[str]) -> None:
+        """Store a batch that is about to be submitted."""
+        with self._file.transaction() as connection:
+            connection.execute("INSERT INTO batches VALUES (?, NULL)", (name,))
             rows = [(digest, name) for digest in digests]
-            books.executemany("INSERT OR REPLACE INTO questions VALUES (?, ?)", rows)
+            connection.executemany("INSERT OR REPLACE INTO questions VALUES (?, ?)", rows)
 
-    def submitted(self, name: str, batch: str) -> None:
-        with self._books.open() as books:
-            books.execute("UPDATE batches SET id = ? WHERE name = ?", (batch, name))
+    def set_id(self, name: str, batch_id: str) -> None:
+        """Store the provider's id of a batch."""
+        with self._file.transaction() as connection:
+            connection.execute("UPDATE batches SET id = ? WHERE name = ?", (batch_id, name))
 
     def batch_of(self, digest: str) -> tuple[str, str | None] | None:
-        """Name and id of the batch that a question is in."""
-        with self._books.open() as books:
-            found = books.execute(
+        """Name and id of the batch that a request is in."""
+        with self._file.transaction() as connection:
+            row: tuple[str, str | None] | None = connection.execute(
                 "SELECT name, id FROM batches JOIN questions USING (name) WHERE digest = ?",
                 (digest,),
-            ).fetchall()
-        return found[0] if found else None
+            ).fetchone()
+        return row
 
-    def forget(self, digests: Sequence[str]) -> None:
-        """Questions that got no answer; asked again, they go into another batch."""
-        with self._books.open() as books:
-            rows = [(digest,) for digest in digests]
-            books.executemany("DELETE FROM questions WHERE digest = ?", rows)
+    def remove(self, digest: str) -> None:
+        """Remove a request that got no answer; made again, it goes into another batch."""
+        with self._file.transaction() as connection:
+            connection.execute("DELETE FROM questions WHERE digest = ?", (digest,))
 
 
 @dataclass
 class _PendingRequests:
-    """What is going on in one event loop."""
+    """Requests of one event loop: those awaited, those not submitted yet, and running batches."""
 
-    waiting: dict[str, asyncio.Future[CompletionResult]] = field(default_factory=dict)
-    gathered: dict[str, CompletionRequest] = field(default_factory=dict)
+    futures: dict[str, asyncio.Future[CompletionResult]] = field(default_factory=dict)
+    unsubmitted: dict[str, CompletionRequest] = field(default_factory=dict)
     tasks: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     timer: asyncio.TimerHandle | None = None
 
 
 class BatchClient(Generic[Client]):
-    """The batch mode of a provider.
+    """Client of a provider's batch API.
 
     Args:
-        gather_seconds: a batch is submitted when no question has come for so long.
-        poll_seconds: between two looks at a batch.
+        gather_seconds: a batch is submitted when no request has come for so long.
+        poll_seconds: between two polls of a batch.
     """
 
     def __init__(
         self,
         adapter: BatchAdapter[Client],
         endpoints: Endpoints[Client],
-        book: BatchStore,
+        store: BatchStore,
         gather_seconds: float,
         poll_seconds: float,
     ) -> None:
-        self._adapter, self._endpoints, self._book = adapter, endpoints, book
+        self._adapter, self._endpoints, self._store = adapter, endpoints, store
         self._gather_seconds, self._poll_seconds = gather_seconds, poll_seconds
-        self._desks: WeakKeyDictionary[asyncio.AbstractEventLoop, _PendingRequests] = (
+        self._pending: WeakKeyDictionary[asyncio.AbstractEventLoop, _PendingRequests] = (
             WeakKeyDictionary()
         )
 
-    async def ask(self, question: CompletionRequest) -> CompletionResult:
-        """The reply, whenever it comes; waiting for it is no time of the call's.
+    async def complete(self, request: CompletionRequest) -> CompletionResult:
+        """The answer, whenever it comes; the wait does not count as the call's time.
 
         Raises:
-            TryLater: the batch failed, expired, or left this question out.
-            BadAnswer, BackendError: as for any call.
+            RetryableError: the batch failed, expired, or has no answer to this request.
+            UnusableAnswerError, BackendError: as for any call.
         """
-        desk = self._desks.setdefault(asyncio.get_running_loop(), _PendingRequests())
-        digest = question.digest
-        if digest not in desk.waiting:
-            desk.waiting[digest] = asyncio.get_running_loop().create_future()
-            self._take(desk, digest, question)
-        async with pause_timeout():
-            return await asyncio.shield(desk.waiting[digest])
-
-    def _take(self, desk: _PendingRequests, digest: str, question: CompletionRequest) -> None:
-        found = self._book.batch_of(digest)
-        if found:
-            self._watch(desk, *found)
-            return
-        desk.gathered[digest] = question
-        if desk.timer:
-            desk.timer.cancel()
         loop = asyncio.get_running_loop()
-        desk.timer = loop.call_later(self._gather_seconds, self._submit_all, desk)
+        pending = self._pending.setdefault(loop, _PendingRequests())
+        digest = request.digest
+        if digest not in pending.futures:
+            pending.futures[digest] = loop.create_future()
+            self._enqueue(pending, digest, request)
+        async with pause_timeout():
+            return await asyncio.shield(pending.futures[digest])
 
-    def _submit_all(self, desk: _PendingRequests) -> None:
-        gathered, desk.gathered = desk.gathered, {}
-        for questions in _parcels(gathered, self._adapter.batch_bytes):
+    def _enqueue(self, pending: _PendingRequests, digest: str, request: CompletionRequest) -> None:
+        if batch := self._store.batch_of(digest):
+            name, batch_id = batch
+            if name not in pending.tasks:
+                self._start(pending, name, self._resume(pending, name, batch_id))
+            return
+        pending.unsubmitted[digest] = request
+        if pending.timer:
+            pending.timer.cancel()
+        loop = asyncio.get_running_loop()
+        pending.timer = loop.call_later(self._gather_seconds, self._submit_all, pending)
+
+    def _submit_all(self, pending: _PendingRequests) -> None:
+        unsubmitted, pending.unsubmitted = pending.unsubmitted, {}
+        for requests in _split_into_batches(unsubmitted, self._adapter.max_batch_bytes):
             name = f"interleave-{uuid4().hex}"
-            self._book.intend(name, list(questions))
-            self._start(desk, name, self._submitted(desk, name, questions))
+            self._store.add(name, list(requests))
+            self._start(pending, name, self._submit(pending, name, requests))
 
-    def _watch(self, desk: _PendingRequests, name: str, batch: str | None) -> None:
-        if name not in desk.tasks:
-            self._start(desk, name, self._found(desk, name, batch))
+    def _start(
+        self, pending: _PendingRequests, name: str, work: Coroutine[None, None, None]
+    ) -> None:
+        pending.tasks[name] = asyncio.get_running_loop().create_task(work)
 
-    def _start(self, desk: _PendingRequests, name: str, work: Any) -> None:
-        desk.tasks[name] = asyncio.get_running_loop().create_task(work)
-
-    async def _submitted(
-        self, desk: _PendingRequests, name: str, questions: dict[str, CompletionRequest]
+    async def _submit(
+        self, pending: _PendingRequests, name: str, requests: dict[str, CompletionRequest]
     ) -> None:
         try:
-            submit = partial(self._adapter.submit, name=name, questions=questions)
-            batch = await self._endpoints.call(submit)
-            self._book.submitted(name, batch)
-            outcomes = await self._outcomes(batch)
-            self._hand_out(desk, name, list(questions), outcomes)
+            submit = partial(self._adapter.submit, name=name, requests=requests)
+            batch_id = await self._endpoints.call(submit)
+            self._store.set_id(name, batch_id)
+            results = await self._wait_for_results(batch_id)
         except Exception as error:
-            self._hand_out(desk, name, list(questions), dict.fromkeys(questions, error))
+            results = dict.fromkeys(requests, error)
+        self._deliver(pending, name, list(requests), results)
 
-    async def _found(self, desk: _PendingRequests, name: str, batch: str | None) -> None:
-        """A batch of an earlier run."""
+    async def _resume(self, pending: _PendingRequests, name: str, batch_id: str | None) -> None:
+        """Wait for a batch of an earlier run."""
+        results: Mapping[str, BatchResult]
         try:
-            batch = batch or await self._endpoints.call(partial(self._adapter.find, name=name))
-            if batch is None:
+            if batch_id is None:
+                batch_id = await self._endpoints.call(partial(self._adapter.find, name=name))
+            if batch_id is None:
                 raise RetryableError("the run was killed before its batch was submitted")
-            self._book.submitted(name, batch)
-            outcomes = await self._outcomes(batch)
-            self._hand_out(desk, name, self._asked_again(desk, name), outcomes)
+            self._store.set_id(name, batch_id)
+            results = await self._wait_for_results(batch_id)
+            digests = self._awaited_digests(pending, name)
         except Exception as error:
-            digests = self._asked_again(desk, name)
-            self._hand_out(desk, name, digests, dict.fromkeys(digests, error))
+            digests = self._awaited_digests(pending, name)
+            results = dict.fromkeys(digests, error)
+        self._deliver(pending, name, digests, results)
 
-    def _asked_again(self, desk: _PendingRequests, name: str) -> list[str]:
-        """The questions of a batch that somebody waits for by now."""
-        found = ((digest, self._book.batch_of(digest)) for digest in desk.waiting)
-        return [digest for digest, batch in found if batch and batch[0] == name]
+    def _awaited_digests(self, pending: _PendingRequests, name: str) -> list[str]:
+        """The requests of a batch that are awaited by now."""
+        batches = ((digest, self._store.batch_of(digest)) for digest in pending.futures)
+        return [digest for digest, batch in batches if batch and batch[0] == name]
 
-    async def _outcomes(self, batch: str) -> Mapping[str, Outcome]:
-        """What became of a batch; a provider that is not there now is asked again."""
+    async def _wait_for_results(self, batch_id: str) -> Mapping[str, BatchResult]:
+        """Poll until the batch is done, also through outages of the provider."""
         while True:
             try:
-                ask = partial(self._adapter.outcomes, batch=batch)
-                outcomes = await self._endpoints.call(ask)
+                poll = partial(self._adapter.results, batch_id=batch_id)
+                results = await self._endpoints.call(poll)
             except RetryableError:
-                outcomes = None
-            if outcomes is not None:
-                return outcomes
+                results = None
+            if results is not None:
+                return results
             await asyncio.sleep(self._poll_seconds)
 
-    def _hand_out(
+    def _deliver(
         self,
-        desk: _PendingRequests,
+        pending: _PendingRequests,
         name: str,
         digests: Sequence[str],
-        outcomes: Mapping[str, Outcome],
+        results: Mapping[str, BatchResult],
     ) -> None:
-        """Answer who waits; who comes later looks the batch up again."""
-        desk.tasks.pop(name, None)
+        """Resolve the awaited requests; later ones look the batch up again."""
+        pending.tasks.pop(name, None)
         missing = RetryableError("the provider's batch has no answer to it")
         for digest in digests:
-            self._settle(desk, digest, outcomes.get(digest, missing))
-
-    def _settle(self, desk: _PendingRequests, digest: str, outcome: Outcome) -> None:
-        future = desk.waiting.pop(digest)
-        if isinstance(outcome, Exception):
-            self._book.forget([digest])
-            future.set_exception(outcome)
-        else:
-            future.set_result(outcome)
+            future, result = pending.futures.pop(digest), results.get(digest, missing)
+            if isinstance(result, Exception):
+                self._store.remove(digest)
+                future.set_exception(result)
+            else:
+                future.set_result(result)
 
 
-def _parcels(
-    questions: dict[str, CompletionRequest], most_bytes: int
+def _split_into_batches(
+    requests: dict[str, CompletionRequest], max_bytes: int
 ) -> list[dict[str, CompletionRequest]]:
-    """Questions of one model, together no larger than a provider takes."""
-    parcels: list[dict[str, CompletionRequest]] = []
-    open_parcels: dict[str, tuple[dict[str, CompletionRequest], int]] = {}
-    for digest, question in questions.items():
-        size = question.bytes
-        parcel, held = open_parcels.get(question.model, ({}, most_bytes))
-        if held + size > most_bytes:
-            parcel, held = {}, 0
-            parcels.append(parcel)
-        parcel[digest] = question
-        open_parcels[question.model] = (parcel, held + size)
-    return parcels
+    """Batches of requests of one model, each no larger than the provider accepts."""
+    batches: list[dict[str, CompletionRequest]] = []
+    open_batches: dict[str, tuple[dict[str, CompletionRequest], int]] = {}
+    for digest, request in requests.items():
+        batch, size = open_batches.get(request.model, ({}, max_bytes))
+        if size + request.size_bytes > max_bytes:
+            batch, size = {}, 0
+            batches.append(batch)
+        batch[digest] = request
+        open_batches[request.model] = (batch, size + request.size_bytes)
+    return batches

@@ -1,9 +1,9 @@
-"""A budget for everything that a home pays for, kept to by all its processes together.
+"""A budget for all paid calls of a home, shared by its processes.
 
-Before a call the most that it may cost is reserved, after it what it did cost is booked. Where even
-that would exceed the budget, the run stops; where only the reservations of calls under way do, a
-call waits for them. What a killed process had reserved counts as spent once its calls must have
-ended: they may have been paid for.
+Before a call its maximum cost is reserved, afterwards the actual cost is recorded. A call that
+would exceed the budget stops the run; one that would exceed it only together with reservations of
+calls under way waits for these. Reservations of a killed process count as spent once its calls
+must have ended: they may have been paid for.
 """
 
 import asyncio
@@ -15,24 +15,27 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
 
+from warehouse.sqlite_file import SqliteFile
+
 from ...engine.pausable_timeout import pause_timeout
 from ...roles import BackendError
-from .sqlite_file import SqliteFile
 
-_LOOK_AGAIN_SECONDS = 0.1
-_TABLES = (
-    "CREATE TABLE IF NOT EXISTS spent (id INTEGER PRIMARY KEY, usd REAL NOT NULL)",
-    "CREATE TABLE IF NOT EXISTS reserved "
-    "(name TEXT PRIMARY KEY, usd REAL NOT NULL, until REAL NOT NULL)",
-    "INSERT OR IGNORE INTO spent VALUES (1, 0)",
+_POLL_SECONDS = 0.1
+_MIGRATIONS = (
+    """
+    CREATE TABLE IF NOT EXISTS spent (id INTEGER PRIMARY KEY, usd REAL NOT NULL);
+    CREATE TABLE IF NOT EXISTS reserved
+        (name TEXT PRIMARY KEY, usd REAL NOT NULL, until REAL NOT NULL);
+    INSERT OR IGNORE INTO spent VALUES (1, 0);
+    """,
 )
 
 
 @dataclass
 class Reservation:
-    """What a call may cost; set `cost` to what it did cost. A call that fails costs nothing."""
+    """A call's maximum cost in USD; set `cost` to the actual one (0 for a failed call)."""
 
-    most: float
+    max_cost: float
     cost: float = 0.0
 
 
@@ -40,73 +43,74 @@ class Budget:
     """Money for the calls of a home.
 
     Args:
-        path: the local file that all processes share.
-        usd: what may be spent, all in all; raise it and run again to go on.
-        longest_seconds: no call is under way longer than this.
+        path: the local SQLite file that all processes share.
+        usd: total limit; raise it and run again to continue.
+        max_call_seconds: no call takes longer than this.
     """
 
-    def __init__(self, path: Path, usd: float, longest_seconds: float) -> None:
-        self._books, self.usd, self._longest = SqliteFile(path, _TABLES), usd, longest_seconds
+    def __init__(self, path: Path, usd: float, max_call_seconds: float) -> None:
+        self._file, self.usd = SqliteFile(path, _MIGRATIONS), usd
+        self._max_call_seconds = max_call_seconds
 
     def spent(self) -> float:
         """USD spent so far, without what is reserved."""
-        with self._books.open() as books:
-            return _sum(books, "spent")
+        with self._file.transaction() as connection:
+            return _sum(connection, "spent")
 
     @asynccontextmanager
-    async def reserved(
-        self, most: float, name: str | None = None, seconds: float | None = None
+    async def reserve(
+        self, max_cost: float, name: str | None = None, seconds: float | None = None
     ) -> AsyncIterator[Reservation]:
-        """Around a call that costs `most` USD at worst.
+        """Around a call that costs at most `max_cost` USD.
 
         Args:
-            name: of a call that a restart takes up again, with what it had reserved.
-            seconds: the call's own longest time.
+            name: of a call that a restarted run resumes, with its reservation.
+            seconds: the longest time of this call.
 
         Raises:
-            BackendError: that is more than is left.
+            BackendError: the rest of the budget is too small.
         """
-        name, until = name or uuid4().hex, time.time() + (seconds or self._longest)
+        name, until = name or uuid4().hex, time.time() + (seconds or self._max_call_seconds)
         async with pause_timeout():
-            while not self._try_to_reserve(name, most, until):
-                await asyncio.sleep(_LOOK_AGAIN_SECONDS)
-        reservation = Reservation(most)
+            while not self._try_reserve(name, max_cost, until):
+                await asyncio.sleep(_POLL_SECONDS)
+        reservation = Reservation(max_cost)
         try:
             yield reservation
         finally:
-            self._settle(name, reservation.cost)
+            self._record_cost(name, reservation.cost)
 
-    def _try_to_reserve(self, name: str, most: float, until: float) -> bool:
-        """False: calls under way have reserved what is left."""
-        with self._books.open() as books:
-            self._write_off_the_dead(books)
-            books.execute("DELETE FROM reserved WHERE name = ?", (name,))
-            spent, reserved = _sum(books, "spent"), _sum(books, "reserved")
-            if spent + most > self.usd:
+    def _try_reserve(self, name: str, max_cost: float, until: float) -> bool:
+        """False: the rest of the budget is reserved by calls under way."""
+        with self._file.transaction() as connection:
+            self._expire_reservations(connection)
+            connection.execute("DELETE FROM reserved WHERE name = ?", (name,))
+            spent, reserved = _sum(connection, "spent"), _sum(connection, "reserved")
+            if spent + max_cost > self.usd:
                 raise BackendError(
                     f"the budget of {self.usd:g} USD is used up: {spent:.4g} USD are spent and the "
-                    f"next call may cost {most:.2g}. Raise `budget.usd` in the profile and run "
-                    "again: nothing that is paid for is repeated"
+                    f"next call may cost {max_cost:.2g}. Raise `budget.usd` in the profile and run "
+                    "again: calls that were paid for are not repeated"
                 )
-            if spent + reserved + most > self.usd:
+            if spent + reserved + max_cost > self.usd:
                 return False
-            books.execute("INSERT INTO reserved VALUES (?, ?, ?)", (name, most, until))
+            connection.execute("INSERT INTO reserved VALUES (?, ?, ?)", (name, max_cost, until))
             return True
 
-    def _settle(self, name: str, cost: float) -> None:
-        with self._books.open() as books:
-            books.execute("DELETE FROM reserved WHERE name = ?", (name,))
-            books.execute("UPDATE spent SET usd = usd + ?", (cost,))
+    def _record_cost(self, name: str, cost: float) -> None:
+        with self._file.transaction() as connection:
+            connection.execute("DELETE FROM reserved WHERE name = ?", (name,))
+            connection.execute("UPDATE spent SET usd = usd + ?", (cost,))
 
-    def _write_off_the_dead(self, books: sqlite3.Connection) -> None:
-        late = (time.time(),)
-        books.execute(
+    def _expire_reservations(self, connection: sqlite3.Connection) -> None:
+        now = (time.time(),)
+        connection.execute(
             "UPDATE spent SET usd = usd + "
             "(SELECT coalesce(sum(usd), 0) FROM reserved WHERE until < ?)",
-            late,
+            now,
         )
-        books.execute("DELETE FROM reserved WHERE until < ?", late)
+        connection.execute("DELETE FROM reserved WHERE until < ?", now)
 
 
-def _sum(books: sqlite3.Connection, table: str) -> float:
-    return float(books.execute(f"SELECT coalesce(sum(usd), 0) FROM {table}").fetchone()[0])
+def _sum(connection: sqlite3.Connection, table: str) -> float:
+    return float(connection.execute(f"SELECT coalesce(sum(usd), 0) FROM {table}").fetchone()[0])

@@ -1,7 +1,7 @@
-"""A conversation with a model, whichever provider it is at; what each adapter translates."""
+"""Completions of hosted models: the request and result that adapters translate, and the client."""
 
 from contextlib import AbstractAsyncContextManager, nullcontext
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
 
@@ -13,23 +13,23 @@ from ...engine.hashing import stable_hash
 from ...engine.usage import report_usage
 from ...roles import UnusableAnswerError
 from .budget import Budget, Reservation
-from .endpoints import Endpoints, EndpointSettings
-from .prices import Price
+from .endpoints import Endpoints
+from .settings import EndpointSettings, Price
 
 if TYPE_CHECKING:
     from .batches import BatchClient
 
 Client = TypeVar("Client")
 
-# Bounds for what a call may cost: real ones are below.
-_CHARACTERS_PER_TOKEN = 2
-_TOKENS_OF_A_PICTURE = 3_000
-_LONGEST_BATCH_SECONDS = 26 * 3600.0
+# Upper bounds of what a call may cost: actual numbers are lower.
+_MIN_CHARACTERS_PER_TOKEN = 2
+_MAX_TOKENS_PER_IMAGE = 3_000
+_MAX_BATCH_SECONDS = 26 * 3600.0
 
 
 @dataclass(frozen=True)
 class ChatTurn:
-    """What one side says: texts and pictures in order."""
+    """A message: texts and images in order."""
 
     side: Literal["user", "model"]
     parts: tuple[str | EncodedImage, ...]
@@ -37,9 +37,13 @@ class ChatTurn:
 
 @dataclass(frozen=True)
 class CompletionRequest:
-    """All that is sent. `schema`: JSON schema of the answer, enforced by the provider.
+    """A request to a model.
 
-    `draws`: the answer is a picture. `patient`: it may take a day, at the price of a batch.
+    Args:
+        schema: JSON schema of the answer, enforced by the provider.
+        returns_image: the answer is an image.
+        uses_batch_api: it may take a day, at the price of a batch.
+        options: more fields of the provider's request.
     """
 
     model: str
@@ -49,74 +53,97 @@ class CompletionRequest:
     max_tokens: int = 8192
     temperature: float | None = None
     seed: int | None = None
-    draws: bool = False
-    patient: bool = False
+    returns_image: bool = False
+    uses_batch_api: bool = False
     options: dict[str, JsonValue] = field(default_factory=dict)
 
     def followed_by(self, *turns: ChatTurn) -> "CompletionRequest":
-        """The conversation goes on, at once."""
-        return replace(self, turns=(*self.turns, *turns), patient=False)
+        """The continued conversation, without the batch API."""
+        return replace(self, turns=(*self.turns, *turns), uses_batch_api=False)
 
     @cached_property
     def digest(self) -> str:
-        """The same for the same question, in every run."""
-        turns = [[turn.side, *map(_named, turn.parts)] for turn in self.turns]
-        rest = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "turns"}
-        return stable_hash(turns, rest)
+        """Hash of the request, by which later runs find its batch; never change its keys."""
+        turns = [[turn.side, *map(_hashed_part, turn.parts)] for turn in self.turns]
+        fields = {
+            "model": self.model,
+            "system": self.system,
+            "schema": self.schema,
+            "max_tokens": self.max_tokens,
+            "temperature": self.temperature,
+            "seed": self.seed,
+            "draws": self.returns_image,
+            "patient": self.uses_batch_api,
+            "options": self.options,
+        }
+        return stable_hash(turns, fields)
 
     @property
-    def bytes(self) -> int:
-        """About what it takes on the way; pictures are sent as base64."""
-        parts = [part for turn in self.turns for part in turn.parts]
-        sizes = (len(p) if isinstance(p, str) else len(p.data) * 4 // 3 for p in parts)
-        return sum(sizes) + len(self.system or "") + len(str(self.schema or ""))
+    def size_bytes(self) -> int:
+        """About what it takes on the wire; images are sent as base64."""
+        sizes = (len(image.data) * 4 // 3 for image in self._images)
+        return sum(sizes) + self._text_length
 
-    def most_tokens(self) -> int:
+    def max_input_tokens(self) -> int:
         """An upper bound of its input tokens."""
-        parts = [part for turn in self.turns for part in turn.parts]
-        texts = [part for part in parts if isinstance(part, str)]
-        letters = sum(map(len, texts)) + len(self.system or "") + len(str(self.schema or ""))
-        pictures = len(parts) - len(texts)
-        return letters // _CHARACTERS_PER_TOKEN + pictures * _TOKENS_OF_A_PICTURE
+        text_tokens = self._text_length // _MIN_CHARACTERS_PER_TOKEN
+        return text_tokens + len(self._images) * _MAX_TOKENS_PER_IMAGE
+
+    @property
+    def _parts(self) -> list[str | EncodedImage]:
+        return [part for turn in self.turns for part in turn.parts]
+
+    @property
+    def _images(self) -> list[EncodedImage]:
+        return [part for part in self._parts if isinstance(part, EncodedImage)]
+
+    @property
+    def _text_length(self) -> int:
+        texts = [part for part in self._parts if isinstance(part, str)]
+        return sum(map(len, (*texts, self.system or "", str(self.schema or ""))))
 
 
-def _named(part: str | EncodedImage) -> str:
+def _hashed_part(part: str | EncodedImage) -> str:
     return part if isinstance(part, str) else f"picture {part.sha256}"
 
 
 @dataclass(frozen=True)
 class CompletionResult:
-    """What came back; a `refusal` is paid for like any other answer.
+    """An answer. One with a `refusal` is paid for like any other.
 
-    `whole` is false where it was cut off at `max_tokens`.
+    `is_complete` is false where it was cut off at `max_tokens`.
     """
 
     text: str
-    whole: bool = True
+    is_complete: bool = True
     refusal: str | None = None
-    pictures: tuple[EncodedImage, ...] = ()
+    images: tuple[EncodedImage, ...] = ()
     input_tokens: int = 0
     output_tokens: int = 0
     cached_tokens: int = 0
 
 
 class Adapter(Protocol[Client]):
-    """A provider's SDK; its errors become `TryLater`, `Throttled`, `KeyRefused` or `UnusableAnswerError`."""
+    """A provider's SDK.
+
+    Its errors become `RetryableError`, `ThrottledError`, `EndpointUnusableError` or
+    `UnusableAnswerError`.
+    """
 
     def connect(self, endpoint: EndpointSettings) -> Client: ...
 
     async def close(self, client: Client) -> None: ...
 
-    async def answer(self, client: Client, question: CompletionRequest) -> CompletionResult: ...
+    async def complete(self, client: Client, request: CompletionRequest) -> CompletionResult: ...
 
 
-class Chat(Generic[Client]):
-    """A provider's endpoints, prices and budget: the one way its models are asked.
+class CompletionClient(Generic[Client]):
+    """Sends requests to a provider's models, within the budget; reports tokens and cost.
 
     Args:
-        prices: by model; a model that is not in it costs nothing that we know of.
-        budget: None: as much as it takes.
-        batches: where patient questions go; None: they are asked like any other.
+        prices: by model; the cost of a model that is not in it is unknown.
+        budget: None: no limit.
+        batches: the batch API; None: all requests are sent at once.
     """
 
     def __init__(
@@ -130,58 +157,55 @@ class Chat(Generic[Client]):
         self._adapter, self._endpoints = adapter, endpoints
         self._prices, self._budget, self._batches = prices, budget, batches
 
-    async def ask(self, question: CompletionRequest) -> CompletionResult:
-        """The reply of whichever endpoint has room. A refusal may be a whim: it is asked again.
+    async def complete(self, request: CompletionRequest) -> CompletionResult:
+        """The answer to a request. After a refusal, which may be random, it is sent once more.
 
         Raises:
-            BadAnswer: the model, or its provider, refuses twice.
-            TryLater, BackendError: see `inference/roles.py`.
+            UnusableAnswerError: the model, or its provider, refuses twice.
+            RetryableError, BackendError: see `inference/roles.py`.
         """
-        reply = await self._answer(question)
-        if reply.refusal is not None:
+        result = await self._complete_once(request)
+        if result.refusal is not None:
             report_usage(retries=1)
-            reply = await self._answer(replace(question, patient=False))
-        if reply.refusal is not None:
-            raise UnusableAnswerError(f"{question.model} refuses: {reply.refusal}")
-        return reply
+            result = await self._complete_once(replace(request, uses_batch_api=False))
+        if result.refusal is not None:
+            raise UnusableAnswerError(f"{request.model} refuses: {result.refusal}")
+        return result
 
-    async def _answer(self, question: CompletionRequest) -> CompletionResult:
-        price = self._prices.get(question.model, Price())
-        async with self._reserved(question, price) as reservation:
-            reply = await self._sent(question)
-            reservation.cost = _cost(question, reply, price)
-        self._report(question, reply)
-        return reply
-
-    async def _sent(self, question: CompletionRequest) -> CompletionResult:
-        if question.patient and self._batches:
-            return await self._batches.ask(question)
-        return await self._endpoints.call(partial(self._adapter.answer, question=question))
-
-    def _reserved(
-        self, question: CompletionRequest, price: Price
-    ) -> AbstractAsyncContextManager[Reservation]:
-        tokens, pictures = question.most_tokens(), int(question.draws)
-        most = price.cost(tokens, question.max_tokens, pictures=pictures) * _share(question, price)
-        if self._budget is None:
-            return nullcontext(Reservation(most))
-        if question.patient:
-            return self._budget.reserved(most, question.digest, _LONGEST_BATCH_SECONDS)
-        return self._budget.reserved(most)
-
-    def _report(self, question: CompletionRequest, reply: CompletionResult) -> None:
-        price = self._prices.get(question.model)
+    async def _complete_once(self, request: CompletionRequest) -> CompletionResult:
+        price = self._prices.get(request.model)
+        async with self._reserve(request, price or Price()) as reservation:
+            result = await self._send(request)
+            cost = reservation.cost = _cost(request, result, price or Price())
         report_usage(
-            input_tokens=reply.input_tokens,
-            output_tokens=reply.output_tokens,
-            cost_usd=None if price is None else _cost(question, reply, price),
+            input_tokens=result.input_tokens,
+            output_tokens=result.output_tokens,
+            cost_usd=None if price is None else cost,
         )
+        return result
+
+    async def _send(self, request: CompletionRequest) -> CompletionResult:
+        if request.uses_batch_api and self._batches:
+            return await self._batches.complete(request)
+        return await self._endpoints.call(partial(self._adapter.complete, request=request))
+
+    def _reserve(
+        self, request: CompletionRequest, price: Price
+    ) -> AbstractAsyncContextManager[Reservation]:
+        tokens, images = request.max_input_tokens(), int(request.returns_image)
+        cost = price.cost(tokens, request.max_tokens, images=images)
+        max_cost = cost * _price_share(request, price)
+        if self._budget is None:
+            return nullcontext(Reservation(max_cost))
+        if request.uses_batch_api:
+            return self._budget.reserve(max_cost, request.digest, _MAX_BATCH_SECONDS)
+        return self._budget.reserve(max_cost)
 
 
-def _cost(question: CompletionRequest, reply: CompletionResult, price: Price) -> float:
-    tokens = reply.input_tokens, reply.output_tokens, reply.cached_tokens
-    return price.cost(*tokens, pictures=len(reply.pictures)) * _share(question, price)
+def _cost(request: CompletionRequest, result: CompletionResult, price: Price) -> float:
+    tokens = result.input_tokens, result.output_tokens, result.cached_tokens
+    return price.cost(*tokens, images=len(result.images)) * _price_share(request, price)
 
 
-def _share(question: CompletionRequest, price: Price) -> float:
-    return price.batch if question.patient else 1.0
+def _price_share(request: CompletionRequest, price: Price) -> float:
+    return price.batch if request.uses_batch_api else 1.0

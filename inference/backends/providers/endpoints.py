@@ -1,14 +1,13 @@
-"""Where the calls of a provider go: several endpoints or keys, each as busy as it lets us.
+"""The endpoints of one provider: load balancing, concurrency limits, back-off and recovery.
 
-A call that is answered 429 keeps away from that endpoint for the time it asks for, which gets fewer
-calls at once and then step by step more again; where nobody gets anything else, nobody calls before
-that time. An endpoint that fails again and again is left alone for a while, and comes back by one
-call on trial. One that refuses its key gets no more calls. A call goes to the endpoint with the
-most room; where none has room it waits, which counts neither as a try nor as its time.
+A call goes to the endpoint with the most free slots; where none is free it waits, which counts
+neither as a try nor as the call's time. After a 429 that call avoids the endpoint for the time it
+names, and the endpoint gets fewer calls at once, then step by step more again; after 429s in a row
+no call is sent there before that time. An endpoint that fails repeatedly is closed for a while and
+reopens with one trial call. One that rejects its key gets no more calls.
 """
 
 import asyncio
-import os
 import random
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
@@ -18,152 +17,131 @@ from time import monotonic
 from typing import Generic, TypeVar
 from weakref import WeakKeyDictionary
 
-from pydantic import Field
-
-from schemas.yaml_config import ConfigModel
-
 from ...engine.pausable_timeout import pause_timeout
 from ...engine.usage import report_usage
 from ...roles import BackendError, RetryableError
 from .errors import EndpointUnusableError, ThrottledError
+from .settings import EndpointSettings
 
 Client = TypeVar("Client")
-Answer = TypeVar("Answer")
+Result = TypeVar("Result")
 
-_COOLING_SECONDS = 2.0  # after a 429 that names no time
-_LONGEST_COOLING_SECONDS = 120.0
-_PATIENCE = 8  # 429s of one call, after which it counts as failed
-# Concurrency after a 429, once for all calls that were under way, and after each answer: 429s by
-# chance, of up to a fifth of the calls, cost nearly nothing.
-_LESS, _MORE = 0.7, 0.5
-# In a row, or as many as are under way if these are more, after which an endpoint is left alone:
-# of many calls that fail by chance a few will always come in a row.
-_THROTTLES, _FAILURES = 2, 3
-_LONGEST_PAUSE_SECONDS = 60.0
+_DEFAULT_BACKOFF_SECONDS = 2.0  # after a 429 that names no time
+_MAX_BACKOFF_SECONDS = 120.0
+_MAX_THROTTLES = 8  # 429s of one call, after which it counts as failed
+# The limit of calls at once is multiplied after a 429 (once for all calls that were under way) and
+# raised by a constant after each answer: sporadic 429s, of up to a fifth of the calls, cost little.
+_LIMIT_DECREASE, _LIMIT_INCREASE = 0.7, 0.5
+# In a row, or as many as are under way if these are more, after which an endpoint is closed: among
+# many calls that fail at random some will always be consecutive.
+_CLOSING_THROTTLES, _CLOSING_FAILURES = 2, 3
+_MAX_CLOSED_SECONDS = 60.0
 
-
-class EndpointSettings(ConfigModel):
-    """One place to send calls to. Several keys of one provider are several endpoints."""
-
-    url: str | None = Field(None, description="Base URL; null: the provider's own")
-    key: str | None = Field(
-        None, description="Environment variable that holds the key; null: none is needed"
-    )
-    concurrency: int = Field(
-        16, ge=1, description="Calls under way at once, at most; 429s lower it for a while"
-    )
-    gpus: int = Field(
-        0, ge=0, description="GPUs of yours that work behind it, for `interleave run --estimate`"
-    )
-
-    def secret(self) -> str | None:
-        """The key itself.
-
-        Raises:
-            BackendError: the environment variable is not set.
-        """
-        if self.key is None:
-            return None
-        secret = os.environ.get(self.key, "").strip()
-        if not secret:
-            raise BackendError(f"the environment variable {self.key} is not set: put the key in")
-        return secret
+# Endpoint's name -> when a throttled call may try it again.
+_BackoffUntil = dict[str, float]
 
 
 @dataclass
 class EndpointState(Generic[Client]):
-    """An endpoint's client, and how it has been answering."""
+    """An endpoint's client and its recent behaviour. Times are of `time.monotonic`."""
 
     name: str
     client: Client
-    most: int
+    max_limit: int
     limit: float
-    busy: int = 0
+    active_calls: int = 0
     failures: int = 0
-    pauses: int = 0
+    closures: int = 0
     throttles: int = 0
-    lowered_at: float = 0.0
+    limit_lowered_at: float = 0.0
     closed_at: float = 0.0
     closed_until: float = 0.0
-    refused: str | None = None
+    unusable_reason: str | None = None
 
     @property
-    def room(self) -> float:
+    def free_share(self) -> float:
         """Share of its slots that are free."""
-        return 0.0 if self.refused or self.busy >= int(self.limit) else 1 - self.busy / self.limit
+        if self.unusable_reason or self.active_calls >= int(self.limit):
+            return 0.0
+        return 1 - self.active_calls / self.limit
 
-    def answered(self) -> None:
-        self.failures = self.pauses = self.throttles = 0
-        self.limit = min(self.most, self.limit + _MORE)
+    def opens_at(self, backoff_until: _BackoffUntil) -> float:
+        """When a call may be sent to it."""
+        return max(self.closed_until, backoff_until.get(self.name, 0.0))
 
-    def throttled(self, began: float, until: float) -> None:
-        """Lower the limit, unless this call began before it was lowered."""
+    def record_success(self) -> None:
+        self.failures = self.closures = self.throttles = 0
+        self.limit = min(self.max_limit, self.limit + _LIMIT_INCREASE)
+
+    def record_throttle(self, started_at: float, until: float) -> None:
+        """Lower the limit, unless this call started before it was lowered."""
         self.throttles += 1
-        if began >= self.lowered_at:
-            self.lowered_at = monotonic()
-            self.limit = max(1.0, self.limit * _LESS)
-        if self.throttles >= max(_THROTTLES, self.busy):
+        if started_at >= self.limit_lowered_at:
+            self.limit_lowered_at = monotonic()
+            self.limit = max(1.0, self.limit * _LIMIT_DECREASE)
+        if self.throttles >= max(_CLOSING_THROTTLES, self.active_calls):
             self.closed_until = max(self.closed_until, until)
 
-    def failed(self, began: float) -> None:
-        """After some failures in a row: closed, each time twice as long; then one on trial.
+    def record_failure(self, started_at: float) -> None:
+        """After some failures in a row: close, each time twice as long; then allow one trial call.
 
-        Calls that were under way when it closed say nothing new.
+        Failures of calls that were under way when it closed are not counted.
         """
-        if began < self.closed_at:
+        if started_at < self.closed_at:
             return
         self.failures += 1
-        if self.pauses or self.failures >= max(_FAILURES, self.busy):
+        if self.closures or self.failures >= max(_CLOSING_FAILURES, self.active_calls):
             self.closed_at = monotonic()
-            self.closed_until = self.closed_at + min(2.0**self.pauses, _LONGEST_PAUSE_SECONDS)
-            self.pauses += 1
+            self.closed_until = self.closed_at + min(2.0**self.closures, _MAX_CLOSED_SECONDS)
+            self.closures += 1
             self.limit = 1.0
-
-
-# When a call may knock at a door again that wanted fewer calls.
-_Shunned = dict[str, float]
 
 
 @dataclass
 class EndpointPool(Generic[Client]):
-    """The endpoints as one event loop sees them, and who waits for a slot."""
+    """The endpoints of one event loop, and the calls that wait for a slot."""
 
-    doors: list[EndpointState[Client]]
+    endpoints: list[EndpointState[Client]]
     waiters: deque[asyncio.Future[None]] = field(default_factory=deque)
-    keeper: AsyncGenerator[None, None] | None = None
+    closer: AsyncGenerator[None, None] | None = None
 
-    async def entered(self, shunned: _Shunned) -> EndpointState[Client]:
-        """A slot of the door with the most room, as soon as there is one."""
+    async def acquire(self, backoff_until: _BackoffUntil) -> EndpointState[Client]:
+        """Wait for a slot of the endpoint with the most free ones.
+
+        Raises:
+            BackendError: every endpoint is unusable.
+        """
         while True:
-            self._check_any_open()
-            if door := self._best(shunned):
-                door.busy += 1
-                return door
-            await self._changed(shunned)
+            self._check_any_usable()
+            if endpoint := self._least_busy(backoff_until):
+                endpoint.active_calls += 1
+                return endpoint
+            await self._wait_for_change(backoff_until)
 
-    def left(self, door: EndpointState[Client]) -> None:
-        """A call has ended: wake as many as there is room for now."""
-        door.busy -= 1
-        for _ in range(max(1, int(door.limit) - door.busy)):
+    def release(self, endpoint: EndpointState[Client]) -> None:
+        """A call has ended: wake as many waiters as there are free slots now."""
+        endpoint.active_calls -= 1
+        for _ in range(max(1, int(endpoint.limit) - endpoint.active_calls)):
             self._wake_one()
 
-    def _best(self, shunned: _Shunned) -> EndpointState[Client] | None:
+    def _least_busy(self, backoff_until: _BackoffUntil) -> EndpointState[Client] | None:
         now = monotonic()
-        free = [d for d in self.doors if d.room > 0 and _opening(d, shunned) <= now]
-        return max(free, key=lambda door: door.room, default=None)
+        candidates = (e for e in self.endpoints if e.opens_at(backoff_until) <= now)
+        free = [endpoint for endpoint in candidates if endpoint.free_share > 0]
+        return max(free, key=lambda endpoint: endpoint.free_share, default=None)
 
-    async def _changed(self, shunned: _Shunned) -> None:
-        """Return when a slot may have come free, or a closed door opens."""
+    async def _wait_for_change(self, backoff_until: _BackoffUntil) -> None:
+        """Return when a slot may be free, or a closed endpoint opens."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.waiters.append(waiter)
         try:
-            async with asyncio.timeout(self._until_next_opening(shunned)):
+            async with asyncio.timeout(self._seconds_until_next_opening(backoff_until)):
                 await waiter
         except TimeoutError:
             pass
         except asyncio.CancelledError:
             if waiter not in self.waiters:
-                self._wake_one()  # it was its turn
+                self._wake_one()  # pass the wake-up on
             raise
         finally:
             with suppress(ValueError):
@@ -176,15 +154,16 @@ class EndpointPool(Generic[Client]):
                 waiter.set_result(None)
                 return
 
-    def _until_next_opening(self, shunned: _Shunned) -> float | None:
+    def _seconds_until_next_opening(self, backoff_until: _BackoffUntil) -> float | None:
         now = monotonic()
-        waits = [_opening(door, shunned) - now for door in self.doors if not door.refused]
+        usable = (endpoint for endpoint in self.endpoints if not endpoint.unusable_reason)
+        waits = [endpoint.opens_at(backoff_until) - now for endpoint in usable]
         return min((wait for wait in waits if wait > 0), default=None)
 
-    def _check_any_open(self) -> None:
-        refusals = [f"{door.name}: {door.refused}" for door in self.doors if door.refused]
-        if len(refusals) == len(self.doors):
-            raise BackendError("; ".join(refusals))
+    def _check_any_usable(self) -> None:
+        reasons = [f"{e.name}: {e.unusable_reason}" for e in self.endpoints if e.unusable_reason]
+        if len(reasons) == len(self.endpoints):
+            raise BackendError("; ".join(reasons))
 
 
 class Endpoints(Generic[Client]):
@@ -192,7 +171,7 @@ class Endpoints(Generic[Client]):
 
     Args:
         connect: makes the client of an endpoint; called inside the event loop that will use it.
-        close: ends it, before that event loop ends.
+        close: closes a client, before that event loop ends.
     """
 
     def __init__(
@@ -202,97 +181,94 @@ class Endpoints(Generic[Client]):
         close: Callable[[Client], Awaitable[None]],
     ) -> None:
         self._settings, self._connect, self._close = settings, connect, close
-        self._doors: WeakKeyDictionary[asyncio.AbstractEventLoop, EndpointPool[Client]] = (
+        self._pools: WeakKeyDictionary[asyncio.AbstractEventLoop, EndpointPool[Client]] = (
             WeakKeyDictionary()
         )
 
-    async def call(self, ask: Callable[[Client], Awaitable[Answer]]) -> Answer:
-        """Ask an endpoint; one that wants fewer calls is asked again later, or another is.
+    async def call(self, send: Callable[[Client], Awaitable[Result]]) -> Result:
+        """Send a request to one of the endpoints; after a 429 again, later or to another.
 
         Raises:
-            TryLater: it failed in a way that may pass.
-            BackendError: every endpoint refuses its key.
+            RetryableError: it failed in a way that may pass.
+            BackendError: every endpoint is unusable.
         """
-        shunned: _Shunned = {}
+        backoff_until: _BackoffUntil = {}
         throttles = 0
         while True:
-            async with self._door(shunned) as door:
+            async with self._slot(backoff_until) as endpoint:
                 try:
-                    return await _asked(door, ask, shunned)
+                    return await _send(endpoint, send, backoff_until)
                 except ThrottledError:
                     throttles += 1
-                    if throttles >= _PATIENCE:
+                    if throttles >= _MAX_THROTTLES:
                         raise
                 except EndpointUnusableError as error:
-                    door.refused = str(error)
+                    endpoint.unusable_reason = str(error)
             report_usage(retries=1)
 
     @asynccontextmanager
-    async def _door(self, shunned: _Shunned) -> AsyncIterator[EndpointState[Client]]:
-        doors = await self._here()
+    async def _slot(self, backoff_until: _BackoffUntil) -> AsyncIterator[EndpointState[Client]]:
+        pool = await self._current_pool()
         async with pause_timeout():
-            door = await doors.entered(shunned)
+            endpoint = await pool.acquire(backoff_until)
         try:
-            yield door
+            yield endpoint
         finally:
-            doors.left(door)
+            pool.release(endpoint)
 
-    async def _here(self) -> EndpointPool[Client]:
-        """Clients live on an event loop; assets run one after another, each on its own."""
+    async def _current_pool(self) -> EndpointPool[Client]:
+        """The pool of the running event loop: clients live on one, and assets run one each."""
         loop = asyncio.get_running_loop()
-        if loop not in self._doors:
-            doors = self._doors[loop] = EndpointPool(
-                [self._opened(each) for each in self._settings]
-            )
-            doors.keeper = self._kept(doors, loop)
-            await anext(doors.keeper)
-        return self._doors[loop]
+        if loop not in self._pools:
+            pool = self._pools[loop] = EndpointPool([self._open(each) for each in self._settings])
+            pool.closer = self._close_with_loop(pool, loop)
+            await anext(pool.closer)
+        return self._pools[loop]
 
-    async def _kept(
-        self, doors: EndpointPool[Client], loop: asyncio.AbstractEventLoop
+    async def _close_with_loop(
+        self, pool: EndpointPool[Client], loop: asyncio.AbstractEventLoop
     ) -> AsyncGenerator[None, None]:
-        """Never resumed: a loop that ends closes its generators, and this one the clients."""
+        """Never resumed: an event loop that ends closes its generators, this one the clients."""
         try:
             yield
         finally:
-            del self._doors[loop]
-            for door in doors.doors:
-                await self._close(door.client)
+            del self._pools[loop]
+            for endpoint in pool.endpoints:
+                await self._close(endpoint.client)
 
-    def _opened(self, settings: EndpointSettings) -> EndpointState[Client]:
-        most = settings.concurrency
-        return EndpointState(_name(settings), self._connect(settings), most, float(most))
+    def _open(self, settings: EndpointSettings) -> EndpointState[Client]:
+        limit = settings.concurrency
+        return EndpointState(_name(settings), self._connect(settings), limit, float(limit))
 
 
-async def _asked(
-    door: EndpointState[Client], ask: Callable[[Client], Awaitable[Answer]], shunned: _Shunned
-) -> Answer:
-    """One call through a door, which learns from how it ended."""
-    began = monotonic()
+async def _send(
+    endpoint: EndpointState[Client],
+    send: Callable[[Client], Awaitable[Result]],
+    backoff_until: _BackoffUntil,
+) -> Result:
+    """One request; its outcome is recorded in the endpoint's state."""
+    started_at = monotonic()
     try:
-        answer = await ask(door.client)
+        result = await send(endpoint.client)
     except ThrottledError as error:
-        until = shunned[door.name] = monotonic() + _cooling(error.after)
-        door.throttled(began, until)
+        until = monotonic() + _backoff_seconds(error.retry_after)
+        backoff_until[endpoint.name] = until
+        endpoint.record_throttle(started_at, until)
         raise
     except (RetryableError, ConnectionError, TimeoutError):
-        door.failed(began)
+        endpoint.record_failure(started_at)
         raise
     except Exception:
-        door.answered()  # a refusal is an answer
+        endpoint.record_success()  # an error about this request alone
         raise
-    door.answered()
-    return answer
+    endpoint.record_success()
+    return result
 
 
-def _cooling(after: float | None) -> float:
-    """Seconds to keep away, with some jitter so that not all come back at once."""
-    asked = min(_COOLING_SECONDS if after is None else after, _LONGEST_COOLING_SECONDS)
-    return asked * random.uniform(1.0, 1.1)
-
-
-def _opening(door: EndpointState[Client], shunned: _Shunned) -> float:
-    return max(door.closed_until, shunned.get(door.name, 0.0))
+def _backoff_seconds(retry_after: float | None) -> float:
+    """Seconds to avoid an endpoint, with jitter so that not all calls return at once."""
+    seconds = _DEFAULT_BACKOFF_SECONDS if retry_after is None else retry_after
+    return min(seconds, _MAX_BACKOFF_SECONDS) * random.uniform(1.0, 1.1)
 
 
 def _name(settings: EndpointSettings) -> str:

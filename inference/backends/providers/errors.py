@@ -1,4 +1,4 @@
-"""What a provider's answer means for the call, and for the endpoint."""
+"""Errors of providers: what an HTTP status means for the call and for the endpoint."""
 
 import math
 from contextlib import suppress
@@ -7,49 +7,49 @@ from email.utils import parsedate_to_datetime
 
 from ...roles import RetryableError, UnusableAnswerError
 
-_UNUSABLE = {401, 403, 404}
-_PASSING = {408, 409, 425}
+_UNUSABLE_STATUSES = {401, 403, 404}
+_RETRYABLE_STATUSES = {408, 409, 425}
 
 
 class ThrottledError(RetryableError):
     """The endpoint wants fewer calls (429).
 
     Args:
-        after: seconds that it asks to be left alone for; None: it does not say.
+        retry_after: seconds to wait, as the endpoint says; None: it does not.
     """
 
-    def __init__(self, message: str, after: float | None = None) -> None:
+    def __init__(self, message: str, retry_after: float | None = None) -> None:
         super().__init__(message)
-        self.after = after
+        self.retry_after = retry_after
 
 
 class EndpointUnusableError(RetryableError):
-    """The endpoint will take no call until somebody acts: a wrong key, no quota, no such model."""
+    """The endpoint takes no call until it is reconfigured: a wrong key, no quota, no such model."""
 
 
-def parse_retry_after(retry_after: str | None, now: datetime | None = None) -> float | None:
-    """The header Retry-After in seconds, be it a number or a date; None: it says nothing."""
-    if not retry_after:
+def parse_retry_after(header: str | None, now: datetime | None = None) -> float | None:
+    """Seconds of the header Retry-After, a number or a date; None: missing or unreadable."""
+    if not header:
         return None
     with suppress(ValueError):
-        seconds = float(retry_after)
+        seconds = float(header)
         return max(0.0, seconds) if math.isfinite(seconds) else None
     with suppress(ValueError, TypeError):
-        then = parsedate_to_datetime(retry_after)
-        return max(0.0, (then - (now or datetime.now(UTC))).total_seconds())
+        date = parsedate_to_datetime(header)
+        return max(0.0, (date - (now or datetime.now(UTC))).total_seconds())
     return None
 
 
-def error_from_status(status: int, text: str, after: float | None) -> Exception:
+def error_from_status(status: int, text: str, retry_after: float | None) -> Exception:
     """The error that an HTTP status stands for.
 
     Args:
-        after: seconds that a 429 asks to be left alone for.
+        retry_after: seconds that a 429 names.
     """
-    if status in _UNUSABLE:
+    if status in _UNUSABLE_STATUSES:
         return EndpointUnusableError(text)
     if status == 429:
-        return ThrottledError(text, after)
-    return (
-        RetryableError(text) if status >= 500 or status in _PASSING else UnusableAnswerError(text)
-    )
+        return ThrottledError(text, retry_after)
+    if status >= 500 or status in _RETRYABLE_STATUSES:
+        return RetryableError(text)
+    return UnusableAnswerError(text)

@@ -1,4 +1,4 @@
-"""The generator at a provider: a prompt and pictures go out, one picture comes back."""
+"""The generator at a provider: a prompt and images in, one image out."""
 
 import asyncio
 from collections.abc import Sequence
@@ -9,55 +9,57 @@ from warehouse import EncodedImage
 
 from ...roles import RetryableError
 from ..diffusers.registry import load_registry
-from .chat import Chat, ChatTurn, CompletionRequest
-from .settings import DrawingModel
+from .chat import ChatTurn, CompletionClient, CompletionRequest
+from .settings import RemoteGeneratorModel
 
 
 class RemoteGenerator:
-    """Draws; every picture given is a reference, the last one is edited.
+    """Generates images; every given image is a reference, the last one is edited.
 
-    How many it takes is known of the registry's models; others are given all.
+    The number of references is known for models of the registry; others get all images.
 
-    Hosted models promise no determinism: the seed is sent where the API has a place for it, and
-    another seed is another try.
+    Hosted models promise no determinism: the seed is sent where the API takes one, and another
+    seed is simply another attempt.
     """
 
-    def __init__(self, backend: str, chat: Chat[Any], settings: DrawingModel) -> None:
+    def __init__(
+        self, backend: str, client: CompletionClient[Any], settings: RemoteGeneratorModel
+    ) -> None:
         self.backend, self.model = backend, settings.identity
-        self._chat, self._settings = chat, settings
-        known = load_registry().of_model(settings.model)
-        self.references = known.looks_at if known else None
+        self._client, self._settings = client, settings
+        registered = load_registry().of_model(settings.model)
+        self.max_reference_images = registered.max_reference_images if registered else None
 
     async def generate(
         self, prompt: str, images: Sequence[EncodedImage], seed: int
     ) -> EncodedImage:
-        question = CompletionRequest(
+        request = CompletionRequest(
             self._settings.model,
             (ChatTurn("user", (*images, prompt)),),
             max_tokens=self._settings.max_tokens,
             seed=seed,
-            draws=True,
-            options=self._settings.request(),
+            returns_image=True,
+            options=self._settings.request_options(),
         )
-        reply = await self._chat.ask(question)
-        if not reply.pictures:
+        result = await self._client.complete(request)
+        if not result.images:
             raise RetryableError(
-                f"{self._settings.model} answered without a picture: {reply.text[:80]}"
+                f"{self._settings.model} answered without an image: {result.text[:80]}"
             )
-        picture = reply.pictures[-1]
-        await asyncio.to_thread(self._check, picture)
-        return picture
+        image = result.images[-1]
+        await asyncio.to_thread(self._check, image)
+        return image
 
-    def _check(self, picture: EncodedImage) -> None:
-        """Half a picture, or one of another size than asked for, may come whole next time."""
+    def _check(self, image: EncodedImage) -> None:
+        """Raises `RetryableError` for a broken image or one of another size than requested."""
         try:
-            width, height = picture.image.size
+            width, height = image.image.size
         except BadImageError as error:
             raise RetryableError(
-                f"{self._settings.model} answered with no picture: {error}"
+                f"{self._settings.model} answered with a broken image: {error}"
             ) from None
-        wanted = self._settings.size
-        if wanted is not None and f"{width}x{height}" != wanted:
+        size = self._settings.size
+        if size is not None and f"{width}x{height}" != size:
             raise RetryableError(
-                f"{self._settings.model} drew {width}x{height} instead of {wanted}"
+                f"{self._settings.model} generated {width}x{height} instead of {size}"
             )

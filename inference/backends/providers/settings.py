@@ -1,5 +1,6 @@
-"""What may be set about models behind an API."""
+"""Profile settings of models behind an API: endpoints, prices, budget, providers."""
 
+import os
 from collections.abc import Mapping
 from typing import ClassVar, Literal
 
@@ -9,18 +10,75 @@ from schemas.yaml_config import ConfigModel
 
 from ...agent_prompts.templates import version_of
 from ...engine.hashing import stable_hash
-from .endpoints import EndpointSettings
+from ...roles import BackendError
 
-PROMPTS = {
+_DEFAULT_PROMPTS = {
     "planner_text": "planner-text",
     "planner_interleaved": "planner-interleaved",
     "critic": "critic",
     "scorer": "scorer",
 }
+_MILLION = 1_000_000
+
+
+class EndpointSettings(ConfigModel):
+    """One URL and key that calls go to. Several keys of one provider are several endpoints."""
+
+    url: str | None = Field(None, description="Base URL; null: the provider's own")
+    key: str | None = Field(
+        None, description="Environment variable that holds the key; null: none is needed"
+    )
+    concurrency: int = Field(
+        16, ge=1, description="Calls under way at once, at most; 429s lower it for a while"
+    )
+    gpus: int = Field(
+        0, ge=0, description="GPUs of yours that work behind it, for `interleave run --estimate`"
+    )
+
+    def secret(self) -> str | None:
+        """The key itself; None where none is needed.
+
+        Raises:
+            BackendError: the environment variable is not set.
+        """
+        if self.key is None:
+            return None
+        secret = os.environ.get(self.key, "").strip()
+        if not secret:
+            raise BackendError(f"the environment variable {self.key} is not set: put the key in")
+        return secret
+
+
+class Price(ConfigModel):
+    """A model's price in USD; profiles state it because no API does."""
+
+    input: float = Field(0.0, ge=0, description="Of a million input tokens")
+    output: float = Field(0.0, ge=0, description="Of a million output tokens, thoughts included")
+    cached_input: float | None = Field(
+        None,
+        ge=0,
+        description="Of a million input tokens that the provider cached; null: as input",
+    )
+    picture: float = Field(0.0, ge=0, description="Of a generated image, besides its tokens")
+    batch: float = Field(
+        0.5, gt=0, le=1, description="Share of all this that the provider's batch mode costs"
+    )
+
+    def cost(
+        self,
+        input_tokens: int = 0,
+        output_tokens: int = 0,
+        cached_tokens: int = 0,
+        images: int = 0,
+    ) -> float:
+        """USD of one answer; `cached_tokens` are part of `input_tokens`."""
+        cached = self.input if self.cached_input is None else self.cached_input
+        tokens = (input_tokens - cached_tokens) * self.input + cached_tokens * cached
+        return (tokens + output_tokens * self.output) / _MILLION + images * self.picture
 
 
 class RemoteModel(ConfigModel):
-    """A model, and how it is asked."""
+    """A model at a provider, and the parameters of its requests."""
 
     model: str = Field(description="Its name at the provider")
     endpoints: list[EndpointSettings] | None = Field(
@@ -33,32 +91,32 @@ class RemoteModel(ConfigModel):
 
     @property
     def identity(self) -> str:
-        """Its name, and a hash of all that its answers depend on."""
-        return f"{self.model}-{stable_hash(self._facts())[:8]}"
+        """Its name, and a hash of every setting that its answers depend on."""
+        return f"{self.model}-{stable_hash(self._hashed_settings())[:8]}"
 
-    def _facts(self) -> object:
+    def _hashed_settings(self) -> object:
         return self.model_dump(mode="json", exclude={"endpoints"})
 
 
-class DrawingModel(RemoteModel):
-    """A generator."""
+class RemoteGeneratorModel(RemoteModel):
+    """A generator at a provider."""
 
     size: str | None = Field(
         None,
         pattern=r"^[1-9]\d*x[1-9]\d*$",
-        description="Width x height in pixels, as in 1024x1024; pictures of another size are drawn "
-        "again. null: whatever the model likes",
+        description="Width x height in pixels, as in 1024x1024; images of another size are "
+        "requested again. null: the model's own choice",
     )
 
-    def request(self) -> dict[str, JsonValue]:
-        """What goes beside prompt, pictures and seed."""
+    def request_options(self) -> dict[str, JsonValue]:
+        """Fields of a request besides prompt, images and seed."""
         return dict(self.options)
 
 
 class AgentModel(RemoteModel):
     """A planner, critic or scorer."""
 
-    asked_with: ClassVar[Mapping[str, str]] = PROMPTS
+    default_prompts: ClassVar[Mapping[str, str]] = _DEFAULT_PROMPTS
 
     form: Literal["schema", "json", "tags"] = Field(
         "schema",
@@ -67,17 +125,17 @@ class AgentModel(RemoteModel):
     )
     batch: bool = Field(
         False,
-        description="Ask in batches, at about half the price: answers may take a day, and a run "
-        "that is started again picks them up",
+        description="Use the provider's batch API, at about half the price: answers may take a "
+        "day, and a run that is started again picks them up",
     )
     temperature: float | None = Field(None, ge=0, description="null: the model's own")
     longest_side: int | None = Field(
-        None, ge=32, description="Larger pictures are sent reduced to this many pixels"
+        None, ge=32, description="Larger images are sent reduced to this many pixels"
     )
     image_pixels: tuple[PositiveInt, PositiveInt] | None = Field(
         None,
-        description="Least and most pixels of a picture; others are sent resized, in the way in "
-        "which our trained agents saw them in training",
+        description="Least and most pixels of an image; others are sent resized, as our trained "
+        "agents saw them in training",
     )
     agent_prompts: dict[str, str] = Field(
         default_factory=dict,
@@ -86,26 +144,27 @@ class AgentModel(RemoteModel):
     )
 
     def prompt(self, name: str) -> str:
-        return self.agent_prompts.get(name, self.asked_with[name])
+        """The agent prompt (name or name@version) used for a purpose."""
+        return self.agent_prompts.get(name, self.default_prompts[name])
 
     @model_validator(mode="after")
     def _known_prompts(self) -> "AgentModel":
-        if unknown := set(self.agent_prompts) - set(self.asked_with):
+        if unknown := set(self.agent_prompts) - set(self.default_prompts):
             raise ValueError(
-                f"agent_prompts: no {', '.join(sorted(unknown))}; {', '.join(self.asked_with)}"
+                f"agent_prompts: no {', '.join(sorted(unknown))}; {', '.join(self.default_prompts)}"
             )
         return self
 
-    def _facts(self) -> object:
-        versions = {name: version_of(self.prompt(name)) for name in self.asked_with}
-        facts = self.model_dump(mode="json", exclude={"batch", "endpoints"})
-        return facts | {"agent_prompts": versions}
+    def _hashed_settings(self) -> object:
+        versions = {name: version_of(self.prompt(name)) for name in self.default_prompts}
+        settings = self.model_dump(mode="json", exclude={"batch", "endpoints"})
+        return settings | {"agent_prompts": versions}
 
 
 class ExpanderModel(AgentModel):
     """A model that proposes terms for vocabulary banks."""
 
-    asked_with: ClassVar[Mapping[str, str]] = {"expander": "expander"}
+    default_prompts: ClassVar[Mapping[str, str]] = {"expander": "expander"}
 
     form: Literal["schema", "json"] = Field(
         "schema",
@@ -115,25 +174,25 @@ class ExpanderModel(AgentModel):
 
 
 class EndpointList(ConfigModel):
-    """Where calls go."""
+    """Endpoints that share the calls of a provider's models."""
 
     endpoints: list[EndpointSettings] = Field(
         min_length=1, description="Where calls go; each gets as many as it has room for"
     )
 
     def endpoints_of(self, model: RemoteModel | None) -> list[EndpointSettings]:
-        """Where calls to a model go."""
+        """The endpoints of a model: its own, else the provider's."""
         return (model and model.endpoints) or self.endpoints
 
 
 class ProviderSettings(EndpointList):
-    """A provider: where it is, and which of its models play which roles."""
+    """A provider: its endpoints, and which of its models play which roles."""
 
     timeout_seconds: float = Field(180, gt=0, description="Of one request")
     gather_seconds: float = Field(
-        5, gt=0, description="A batch is submitted when no question has come for so long"
+        5, gt=0, description="A batch is submitted when no request has come for so long"
     )
-    poll_seconds: float = Field(60, gt=0, description="Between two looks at a batch")
+    poll_seconds: float = Field(60, gt=0, description="Between two polls of a batch")
     planner: AgentModel | None = Field(None, description="The planner")
     critic: AgentModel | None = Field(None, description="The critic")
     scorer: AgentModel | None = Field(None, description="The scorer")
@@ -152,7 +211,7 @@ class ProviderSettings(EndpointList):
 
 
 class OpenAISettings(ProviderSettings):
-    """OpenAI, or any endpoint that speaks its API: vLLM, SGLang and others."""
+    """OpenAI, or any endpoint with its API: vLLM, SGLang and others."""
 
     endpoints: list[EndpointSettings] = Field(
         default=[EndpointSettings(key="OPENAI_API_KEY")],
@@ -169,17 +228,17 @@ class GeminiSettings(ProviderSettings):
         min_length=1,
         description="Where calls go; each gets as many as it has room for",
     )
-    generator: DrawingModel | None = Field(None, description="The generator")
+    generator: RemoteGeneratorModel | None = Field(None, description="The generator")
 
 
-class ImageModel(DrawingModel):
+class ImagesGeneratorModel(RemoteGeneratorModel):
     """A generator behind an images endpoint."""
 
     steps: int | None = Field(None, ge=1, description="null: the model's own number of steps")
     guidance: float | None = Field(None, ge=0, description="Guidance scale; null: the model's own")
     negative_prompt: str | None = Field(None, description="null: none")
 
-    def request(self) -> dict[str, JsonValue]:
+    def request_options(self) -> dict[str, JsonValue]:
         fields: dict[str, JsonValue] = {
             "size": self.size,
             "num_inference_steps": self.steps,
@@ -190,7 +249,7 @@ class ImageModel(DrawingModel):
 
 
 class ImagesSettings(EndpointList):
-    """Endpoints that speak OpenAI's images API, which share one generator's calls."""
+    """Endpoints with OpenAI's images API, which share one generator's calls."""
 
     endpoints: list[EndpointSettings] = Field(
         default=[EndpointSettings(url="http://127.0.0.1:8010/v1", concurrency=4)],
@@ -198,10 +257,10 @@ class ImagesSettings(EndpointList):
         description="Where calls go; each gets as many as it has room for",
     )
     timeout_seconds: float = Field(300, gt=0, description="Of one request")
-    generator: ImageModel | None = Field(None, description="The generator")
+    generator: ImagesGeneratorModel | None = Field(None, description="The generator")
 
 
 class BudgetSettings(ConfigModel):
-    """Where paid calls end."""
+    """Upper limit for the cost of paid calls."""
 
     usd: float = Field(gt=0, description="What all paid calls of a home may cost together, in USD")

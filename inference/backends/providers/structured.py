@@ -1,7 +1,8 @@
-"""Answers as JSON of our own schemas: what a model must write, and how it is read.
+"""JSON answers: their schemas, and how they are parsed.
 
-Thoughts come first, in a field of their own, so that a model thinks before it decides. JSON that
-does not parse is repaired; meaning is not guessed.
+Reasoning is the first field, so that a model reasons before it decides. Malformed JSON is
+repaired; values are never guessed. Class names and descriptions are part of the schemas that are
+sent: they, and docstrings of the answers, enter what a model is asked.
 """
 
 import json
@@ -14,7 +15,7 @@ from ...vocabulary_protocol import Proposals, ProposedTerm
 
 
 class AnswerFormatError(Exception):
-    """An answer that is not of its schema; the message says why, to the model as well."""
+    """An answer that violates its schema; the message is also sent to the model."""
 
 
 class StructuredAnswer(BaseModel):
@@ -25,14 +26,14 @@ class StructuredAnswer(BaseModel):
     reasoning: str = Field(description="Your thoughts, before you decide")
 
 
-AnswerKind = TypeVar("AnswerKind", bound=StructuredAnswer)
+AnswerType = TypeVar("AnswerType", bound=StructuredAnswer)
 
 
-class _Part(BaseModel):
+class _Item(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-class StepAnswer(_Part):
+class StepAnswer(_Item):
     step_number: int
     step_name: str
     instruction: str | None
@@ -67,7 +68,7 @@ class ScoreAnswer(StructuredAnswer):
         return Score(**self.model_dump(exclude={"reasoning"}))
 
 
-class TermAnswer(_Part):
+class TermAnswer(_Item):
     kind: str
     term: str
     countable: bool
@@ -81,29 +82,29 @@ class ExpansionAnswer(StructuredAnswer):
         return Proposals(terms, self.reasoning)
 
 
-def read(text: str, kind: type[AnswerKind]) -> AnswerKind:
-    """What a model wrote, as an answer.
+def parse_answer(text: str, answer_type: type[AnswerType]) -> AnswerType:
+    """The answer that a model wrote.
 
     Raises:
-        Malformed: it is not of the schema, or no JSON that can be repaired.
+        AnswerFormatError: it violates the schema, or is no JSON that can be repaired.
     """
     try:
-        return kind.model_validate(_parsed(text))
+        return answer_type.model_validate(_load_json(text))
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"])) or "the answer"
         raise AnswerFormatError(f"{where}: {first['msg']}") from error
 
 
-def _parsed(text: str) -> Any:
+def _load_json(text: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
-        return _repaired(text)
+        return _repair_json(text)
 
 
-def _repaired(text: str) -> Any:
-    """Prose, code fences and the like around the object go, too."""
+def _repair_json(text: str) -> Any:
+    """The JSON object in a text; prose and code fences around it are removed."""
     import json_repair
 
     start, end = text.find("{"), text.rfind("}")

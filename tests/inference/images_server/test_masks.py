@@ -40,7 +40,7 @@ def test_transparent_or_white_area_is_repainted(tmp_path):
     folder = tiny.build("FluxFillPipeline", tmp_path / "fill")
     choice = select_model(DiffusersSettings(model=str(folder), steps=2, dtype="float32"))
     image, mask = EncodedImage.white(SIZE), white_on_the_left()
-    spec = GenerationSpec("a cat", 1, choice.manner, (image,), mask)
+    spec = GenerationSpec("a cat", 1, choice.params, (image,), mask)
     expected = load_pipeline_runner(choice, "cpu", 1).draw([spec])
     model = Pipeline(choice)
     with served(model, LocalReplica(model)) as server:

@@ -44,7 +44,7 @@ def decoder(model_and_processor):
 
 @pytest.fixture(scope="module")
 def prompts(model_and_processor):
-    """Three questions of different lengths, with one picture, two and none."""
+    """Three questions of different lengths, with one image, two and none."""
     _, processor = model_and_processor
     colours = [("red",), ("blue", "white"), ()]
     texts = ["Goal: a red house", "Goal: a tree in the center of it all", "Goal: none"]
@@ -52,36 +52,36 @@ def prompts(model_and_processor):
 
 
 def _prompt(processor, text, colours):
-    pictures = tuple(Image.new("RGB", (96, 96), colour) for colour in colours)
-    content = [*({"type": "image"} for _ in pictures), {"type": "text", "text": text}]
+    images = tuple(Image.new("RGB", (96, 96), colour) for colour in colours)
+    content = [*({"type": "image"} for _ in images), {"type": "text", "text": text}]
     turn = [{"role": "user", "content": content}]
     rendered = processor.apply_chat_template(turn, add_generation_prompt=True, tokenize=False)
-    ids = processor(text=[rendered], images=list(pictures) or None, return_tensors="pt").input_ids
-    return tuple(ids[0].tolist()), pictures
+    ids = processor(text=[rendered], images=list(images) or None, return_tensors="pt").input_ids
+    return tuple(ids[0].tolist()), images
 
 
-def decoded(decoder, requests, seed=0):
-    found = {}
-    decoder.decode(requests, seed, found.__setitem__)
-    assert sorted(found) == list(range(len(requests)))
-    return [found[i] for i in range(len(requests))]
+def decode(decoder, requests, seed=0):
+    answers = {}
+    decoder.decode(requests, seed, answers.__setitem__)
+    assert sorted(answers) == list(range(len(requests)))
+    return [answers[i] for i in range(len(requests))]
 
 
-def inputs_of(model, processor, prompt, pictures):
+def inputs_of(model, processor, prompt, images):
     ids = torch.tensor([prompt])
     inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
     inputs["mm_token_type_ids"] = (ids == model.config.image_token_id).int()
-    if pictures:
-        inputs |= processor.image_processor(images=list(pictures), return_tensors="pt")
+    if images:
+        inputs |= processor.image_processor(images=list(images), return_tensors="pt")
     return inputs
 
 
 def test_greedy_answers_are_those_of_transformers(decoder, model_and_processor, prompts):
     model, processor = model_and_processor
-    answers = decoded(decoder, [Request(*prompt, 0.0, 12) for prompt in prompts])
-    for (prompt, pictures), answer in zip(prompts, answers, strict=True):
+    answers = decode(decoder, [Request(*prompt, 0.0, 12) for prompt in prompts])
+    for (prompt, images), answer in zip(prompts, answers, strict=True):
         expected = model.generate(
-            **inputs_of(model, processor, prompt, pictures),
+            **inputs_of(model, processor, prompt, images),
             do_sample=False,
             max_new_tokens=12,
             suppress_tokens=[getattr(model.config, name) for name in VISION],
@@ -91,11 +91,11 @@ def test_greedy_answers_are_those_of_transformers(decoder, model_and_processor, 
 
 def test_log_probabilities_are_those_the_trainer_would_find(decoder, model_and_processor, prompts):
     model, processor = model_and_processor
-    prompt, pictures = prompts[0]
-    (answer,) = decoded(decoder, [Request(prompt, pictures, 1.0, 20)])
-    whole = (*prompt, *answer.tokens)
+    prompt, images = prompts[0]
+    (answer,) = decode(decoder, [Request(prompt, images, 1.0, 20)])
+    sequence = (*prompt, *answer.tokens)
     with torch.no_grad():
-        logits = model(**inputs_of(model, processor, whole, pictures)).logits[0]
+        logits = model(**inputs_of(model, processor, sequence, images)).logits[0]
     logits[:, [getattr(model.config, name) for name in VISION]] = -torch.inf
     expected = logits[len(prompt) - 1 : -1].log_softmax(-1)
     expected = expected.gather(-1, torch.tensor(answer.tokens)[:, None])[:, 0]
@@ -108,11 +108,11 @@ def test_every_request_keeps_its_own_limit(decoder, prompts):
     order = []
     decoder.decode(requests, 0, lambda index, answer: order.append((index, len(answer.tokens))))
     assert all(length <= limits[index] for index, length in order)
-    assert order[0] == (2, 1)  # the shortest is handed over first, not with the longest
+    assert order[0] == (2, 1)  # the shortest is delivered first, not with the longest
 
 
 def test_rollouts_of_a_prompt_differ_and_follow_from_the_seed(decoder, prompts):
     requests = [Request(*prompts[1], 1.0, 10)] * 6
-    first, again, other = (decoded(decoder, requests, seed) for seed in (1, 1, 2))
+    first, again, other = (decode(decoder, requests, seed) for seed in (1, 1, 2))
     assert first == again != other
     assert len({tuple(answer.tokens) for answer in first}) > 1

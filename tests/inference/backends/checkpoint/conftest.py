@@ -1,11 +1,11 @@
-"""Tiny checkpoints: random weights, the shipped ones, an answer for each role by heart."""
+"""Tiny checkpoints: random weights, the packaged ones, one overfitted to fixed answers."""
 
 import shutil
 
 import pytest
 
 from inference.backends.checkpoint.manifest import MANIFEST_FILE
-from tests.inference.backends.checkpoint.tiny_agents import BOTH, always_the_same, learn_by_heart
+from tests.inference.backends.checkpoint.tiny_agents import BOTH, fixed_answers, overfit
 from training.base_model.architecture import build_untrained
 from training.base_model.driver import packaged_model
 from training.base_model.settings import Architecture, BaseModelSettings
@@ -23,18 +23,18 @@ def untrained(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def shipped(tmp_path_factory):
-    """The base model as an agent: unlike random weights it minds where a word stands."""
-    folder = tmp_path_factory.mktemp("checkpoints") / "shipped"
+def packaged_folder(tmp_path_factory):
+    """The packaged base model as an agent: sensitive to word order, unlike random weights."""
+    folder = tmp_path_factory.mktemp("checkpoints") / "packaged"
     shutil.copytree(packaged_model(), folder)
     (folder / MANIFEST_FILE).write_text(BOTH.model_dump_json())
     return folder
 
 
 @pytest.fixture(scope="session")
-def taught(untrained, tmp_path_factory):
-    """A checkpoint that accepts every picture and has one plan for every request."""
-    folder = tmp_path_factory.mktemp("checkpoints") / "taught"
+def overfitted(untrained, tmp_path_factory):
+    """A checkpoint that accepts every image and has one plan for every request."""
+    folder = tmp_path_factory.mktemp("checkpoints") / "overfitted"
     shutil.copytree(untrained, folder)
-    learn_by_heart(folder, always_the_same())
+    overfit(folder, fixed_answers())
     return folder

@@ -1,4 +1,4 @@
-"""Run by LLaMA-Factory's interpreter: tokens and pixels of samples, as its training sees them.
+"""Run by LLaMA-Factory's interpreter: tokens and pixels of samples, as in its training.
 
 usage: encoded_for_training.py CHECKPOINT SAMPLES.json RESULT.json
 """
@@ -18,14 +18,14 @@ settings = DataArguments(template="qwen3_vl", enable_thinking=True)
 template = get_template_and_fix_tokenizer(processor.tokenizer, settings)
 
 
-def encoded(sample):
+def encode(sample):
     messages, images = sample["messages"], sample["images"]
     turns = template.mm_plugin.process_messages(messages, images, [], [], processor)
-    asked, answered = template.encode_oneturn(processor.tokenizer, turns)
-    seen = template.mm_plugin._get_mm_inputs(images, [], [], processor) if images else {}
-    pixels = {name: tensor.tolist() for name, tensor in seen.items()}
-    return {"asked": asked, "answered": answered, **pixels}
+    prompt, answer = template.encode_oneturn(processor.tokenizer, turns)
+    inputs = template.mm_plugin._get_mm_inputs(images, [], [], processor) if images else {}
+    pixels = {name: tensor.tolist() for name, tensor in inputs.items()}
+    return {"prompt": prompt, "answer": answer, **pixels}
 
 
-told = [encoded(sample) for sample in json.loads(Path(samples).read_text())]
-Path(result).write_text(json.dumps(told))
+encoded = [encode(sample) for sample in json.loads(Path(samples).read_text())]
+Path(result).write_text(json.dumps(encoded))

@@ -1,4 +1,4 @@
-"""The real LLaMA-Factory makes the same tokens and pixels of a sample as we do of a question."""
+"""The real LLaMA-Factory encodes a sample to the same tokens and pixels as our encoder."""
 
 import json
 import random
@@ -23,60 +23,61 @@ def noise(seed, width, height):
     return EncodedImage.of(Image.frombytes("RGB", (width, height), pixels))
 
 
-PICTURES = (noise(1, 192, 192), noise(2, 192, 192), noise(3, 200, 120), noise(4, 30, 20))
-TOLD = "a story\n\nSteps so far:\n1. A cat. Draw it. <image>"
+IMAGES = (noise(1, 192, 192), noise(2, 192, 192), noise(3, 200, 120), noise(4, 30, 20))
+CONTINUED = "a story\n\nSteps so far:\n1. A cat. Draw it. <image>"
 SAMPLES = [
-    (critic_prompt("Draw a cat.", "A red cat.").text, critic_answer(ACCEPTED), PICTURES[:2]),
+    (critic_prompt("Draw a cat.", "A red cat.").text, critic_answer(ACCEPTED), IMAGES[:2]),
     (
         critic_prompt("Draw a cat.", "", "critic-brief").text,
         critic_answer(ACCEPTED),
-        PICTURES[2:],
+        IMAGES[2:],
     ),
     (planner_prompt("A story?", "planner-text").text, planner_answer(PLANNED), ()),
     (
-        planner_prompt(TOLD, "planner-interleaved", steps_given=1).text,
+        planner_prompt(CONTINUED, "planner-interleaved", steps_given=1).text,
         "<think></think>\n<answer>{}</answer>",
-        PICTURES[:1],
+        IMAGES[:1],
     ),
 ]
 
 
 @pytest.fixture(scope="module")
-def trained_on(untrained, tmp_path_factory):
-    """What LLaMA-Factory makes of the samples."""
+def encoded_for_training(untrained, tmp_path_factory):
+    """The samples as LLaMA-Factory encodes them."""
     folder = tmp_path_factory.mktemp("samples")
-    written = [
+    messages = [
         {
             "messages": [
                 {"role": "user", "content": question},
                 {"role": "assistant", "content": answer},
             ],
-            "images": [_file(folder, picture) for picture in pictures],
+            "images": [_save(folder, image) for image in images],
         }
-        for question, answer, pictures in SAMPLES
+        for question, answer, images in SAMPLES
     ]
     samples, result = folder / "samples.json", folder / "result.json"
-    samples.write_text(json.dumps(written))
+    samples.write_text(json.dumps(messages))
     python = environments.ensure_environment("sft", "cpu")
     subprocess.run([python, SCRIPT, untrained, samples, result], check=True)
     return json.loads(result.read_text())
 
 
-def _file(folder, picture):
-    path = folder / f"{picture.sha256}.png"
-    path.write_bytes(picture.data)
+def _save(folder, image):
+    path = folder / f"{image.sha256}.png"
+    path.write_bytes(image.data)
     return str(path)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", range(len(SAMPLES)))
-def test_tokens_and_pixels_are_those_of_training(untrained, trained_on, number):
-    question, answer, pictures = SAMPLES[number]
+def test_tokens_and_pixels_are_those_of_training(untrained, encoded_for_training, number):
+    question, answer, images = SAMPLES[number]
     encoder = load_checkpoint_model(untrained)._loaded.encoder
-    prompt, seen = encoder.encode(AgentQuery(question, pictures)), trained_on[number]
-    assert prompt.tokens == seen["asked"]
+    prompt = encoder.encode(AgentQuery(question, images))
+    expected = encoded_for_training[number]
+    assert prompt.tokens == expected["prompt"]
     end = encoder._tokenizer.encode(f"{answer}<|im_end|>\n", add_special_tokens=False)
-    assert end == seen["answered"]
-    if pictures:
-        assert prompt.grids.tolist() == seen["image_grid_thw"]
-        assert prompt.pixels.tolist() == seen["pixel_values"]
+    assert end == expected["answer"]
+    if images:
+        assert prompt.grids.tolist() == expected["image_grid_thw"]
+        assert prompt.pixels.tolist() == expected["pixel_values"]

@@ -1,4 +1,4 @@
-"""Which checkpoint a profile means, and what is said when it is not there."""
+"""References to checkpoints, and errors for missing ones."""
 
 import pytest
 
@@ -40,27 +40,27 @@ def test_promoted_is_the_furthest_trained_promoted_checkpoint(home):
     assert resolve("promoted", "critic", home) == rl
 
 
-def test_a_version_may_be_named_whatever_its_status(home):
+def test_a_version_can_be_named_whatever_its_status(home):
     folder = register(home, "critic_rl_checkpoint", version="7", status="rejected")
     assert resolve("critic_rl_checkpoint@7", "critic", home) == folder
 
 
-def test_a_folder_may_be_named_even_with_an_at_sign(home, tmp_path):
+def test_a_folder_can_be_named_even_with_an_at_sign(home, tmp_path):
     assert resolve(f"{tmp_path}/a@b", "critic", home) == tmp_path / "a@b"
 
 
-def test_before_anything_is_promoted_the_command_is_named(home):
+def test_without_a_promotion_the_error_names_the_command(home):
     with pytest.raises(CheckpointError, match=r"no critic was promoted yet .*`interleave run`"):
         resolve("promoted", "critic", home)
 
 
-def test_an_unknown_version_is_answered_with_those_there_are(home):
+def test_an_unknown_version_lists_the_known_ones(home):
     register(home, "planner_sft_checkpoint", version="3")
     with pytest.raises(CheckpointError, match=r"there are: planner_sft_checkpoint@3"):
         resolve("planner_sft_checkpoint@4", "planner", home)
 
 
-def test_names_of_roles_change_with_the_version(home):
+def test_model_names_change_with_the_version(home):
     register(home, "planner_sft_checkpoint")
     register(home, "critic_rl_checkpoint", version="a")
     assert qualified_name(roles_of(home).critic) == "checkpoint/critic_rl_checkpoint@a"
@@ -73,7 +73,7 @@ def test_names_of_roles_change_with_the_version(home):
 def test_two_roles_of_one_checkpoint_share_its_weights(home):
     both = register(home, "planner_sft_checkpoint")
     roles = roles_of(home, planner=str(both), critic=str(both))
-    assert roles.planner._desk is roles.critic._desk
+    assert roles.planner._checkpoint is roles.critic._checkpoint
 
 
 def test_a_critic_cannot_plan(home):
@@ -87,7 +87,7 @@ def test_a_role_without_a_checkpoint_is_an_error(home):
         roles_of(home, planner=None)
 
 
-def test_what_is_no_checkpoint_is_said_in_one_line(home, tmp_path):
+def test_an_invalid_checkpoint_is_one_line(home, tmp_path):
     with pytest.raises(CheckpointError, match="no such checkpoint folder"):
         read_manifest(tmp_path / "nowhere")
     with pytest.raises(CheckpointError, match=r"no interleave.json in it"):
@@ -97,7 +97,7 @@ def test_what_is_no_checkpoint_is_said_in_one_line(home, tmp_path):
         read_manifest(tmp_path)
 
 
-def test_missing_weights_are_said_in_one_line(home):
+def test_missing_weights_are_one_line(home):
     folder = register(home, "critic_rl_checkpoint")
     with pytest.raises(CheckpointError, match="cannot be loaded") as caught:
         load_checkpoint_model(folder)

@@ -1,95 +1,96 @@
-"""Decoding a batch gives what transformers' own greedy search gives, row by row."""
+"""Decoding a batch gives the tokens of transformers' own greedy search, row by row."""
 
 import pytest
 
 from inference.backends.checkpoint.decoding import decode
 from inference.backends.checkpoint.model import load_checkpoint_model
-from tests.inference.backends.checkpoint.tiny_agents import critic_asked, planner_asked
-from tests.inference.scripted_world import picture
+from tests.inference.backends.checkpoint.tiny_agents import critic_query, planner_query
+from tests.inference.scripted_world import tiny_image
 
 NEW = 24
 
 
 @pytest.fixture(scope="module")
-def loaded(shipped):
-    return load_checkpoint_model(shipped)._loaded
+def loaded(packaged_folder):
+    return load_checkpoint_model(packaged_folder)._loaded
 
 
 @pytest.fixture(scope="module")
-def questions():
+def queries():
     goals = ["Add a red cat.", "Put a blue ball at the top left. " * 6, "Paint a snowy meadow."]
-    pictures = [(picture(goal, 1), picture(goal, 2)) for goal in goals]
-    asked = [critic_asked(goal, *pair) for goal, pair in zip(goals, pictures, strict=True)]
-    return [*asked, planner_asked("a story of a fox"), planner_asked("b")]
+    images = [(tiny_image(goal, 1), tiny_image(goal, 2)) for goal in goals]
+    critics = [critic_query(goal, *pair) for goal, pair in zip(goals, images, strict=True)]
+    return [*critics, planner_query("a story of a fox"), planner_query("b")]
 
 
-def prompts_of(loaded, questions, limits):
-    encoded = [loaded.encoder.encode(question) for question in questions]
-    batch = loaded.encoder.pad(encoded, "cpu")
-    return type(batch)(batch.inputs, limits)
+def inputs_of(loaded, queries):
+    encoded = [loaded.encoder.encode(query) for query in queries]
+    return loaded.encoder.pad(encoded, "cpu").inputs
 
 
-def alone(loaded, question):
-    """Greedy search of transformers, for one question and without padding."""
+def decode_all(loaded, queries, limits=None, **options):
+    limits = limits or [NEW] * len(queries)
+    return decode(loaded.model, inputs_of(loaded, queries), limits, loaded.stops, **options)
+
+
+def generate(loaded, query):
+    """Greedy search of transformers, for one query and without padding."""
     import torch
     from transformers import GenerationConfig
 
-    inputs = prompts_of(loaded, [question], [NEW]).inputs
+    inputs = inputs_of(loaded, [query])
     greedy = GenerationConfig(max_new_tokens=NEW, do_sample=False, eos_token_id=None)
     loaded.model.model.rope_deltas = None
     with torch.inference_mode():
-        whole = loaded.model.generate(**inputs, generation_config=greedy)
-    tokens = whole[0, inputs["input_ids"].shape[1] :].tolist()
+        output = loaded.model.generate(**inputs, generation_config=greedy)
+    tokens = output[0, inputs["input_ids"].shape[1] :].tolist()
     ends = [place for place, token in enumerate(tokens) if token in loaded.stops]
-    return tokens[: ends[0]] if ends else tokens
-
-
-def never():
-    return False
+    return tokens[: ends[0] + 1] if ends else tokens
 
 
 @pytest.fixture(scope="module")
-def expected(loaded, questions):
-    return [alone(loaded, question) for question in questions]
+def expected(loaded, queries):
+    return [generate(loaded, query) for query in queries]
 
 
-def test_every_row_of_a_batch_is_what_it_would_be_alone(loaded, questions, expected):
-    batch = prompts_of(loaded, questions, [NEW] * len(questions))
-    assert decode(loaded.model, batch, loaded.stops, never) == expected
+def test_rows_of_a_batch_are_as_without_it(loaded, queries, expected):
+    assert decode_all(loaded, queries) == expected
 
 
-def test_requests_without_pictures_are_what_they_would_be_alone(loaded):
-    asked = [planner_asked("a story " * times) for times in (1, 9, 4)]
-    batch = prompts_of(loaded, asked, [NEW] * len(asked))
-    assert "pixel_values" not in batch.inputs
-    expected = [alone(loaded, question) for question in asked]
-    assert decode(loaded.model, batch, loaded.stops, never) == expected
+def test_rows_of_a_batch_without_images_are_as_without_it(loaded):
+    queries = [planner_query("a story " * times) for times in (1, 9, 4)]
+    assert "pixel_values" not in inputs_of(loaded, queries)
+    assert decode_all(loaded, queries) == [generate(loaded, query) for query in queries]
 
 
-def test_rows_end_at_their_own_limit_and_leave_the_others_alone(loaded, questions, expected):
+def test_rows_end_at_their_own_limit_without_changing_others(loaded, queries, expected):
     limits = [1, NEW, 3, 7, NEW]
-    written = decode(loaded.model, prompts_of(loaded, questions, limits), loaded.stops, never)
-    assert written == [row[:limit] for row, limit in zip(expected, limits, strict=True)]
+    ended = []
+    answers = decode_all(loaded, queries, limits, on_end=lambda row, tokens: ended.append(row))
+    assert ended[:3] == [0, 2, 3]
+    assert answers == [row[:limit] for row, limit in zip(expected, limits, strict=True)]
 
 
-def test_rows_end_before_a_stop_token(loaded, questions, expected):
+def test_rows_end_with_a_stop_token(loaded, queries, expected):
     stop = expected[0][-1]
-    ended = [row[: row.index(stop)] if stop in row else row for row in expected]
-    batch = prompts_of(loaded, questions, [NEW] * len(questions))
-    assert decode(loaded.model, batch, [stop, *loaded.stops], never) == ended
+    ended = [row[: row.index(stop) + 1] if stop in row else row for row in expected]
+    stops = [stop, *loaded.stops]
+    limits = [NEW] * len(queries)
+    assert decode(loaded.model, inputs_of(loaded, queries), limits, stops) == ended
 
 
-def test_memory_grows_beyond_what_was_made_at_once(loaded, questions, monkeypatch):
-    module = "inference.backends.checkpoint.decoding._GROWTH"
-    batch = prompts_of(loaded, questions, [NEW] * len(questions))
-    roomy = decode(loaded.model, batch, loaded.stops, never)
-    monkeypatch.setattr(module, 2)
-    assert decode(loaded.model, batch, loaded.stops, never) == roomy
+def test_answers_to_one_prompt_share_its_prefill(loaded, queries, expected):
+    owners = [4, 0, 0, 2, 0]
+    answers = decode_all(loaded, queries, prompt_of_row=owners)
+    assert answers == [expected[owner] for owner in owners]
 
 
-def test_given_up_answers_end_where_they_are(loaded, questions, expected):
-    batch = prompts_of(loaded, questions, [NEW] * len(questions))
-    asked = iter([False, False, True])
-    assert decode(loaded.model, batch, loaded.stops, lambda: next(asked)) == [
-        row[:3] for row in expected
-    ]
+def test_the_cache_grows(loaded, queries, expected, monkeypatch):
+    monkeypatch.setattr("inference.backends.checkpoint.decoding._GROWTH", 2)
+    assert decode_all(loaded, queries) == expected
+
+
+def test_cancelled_answers_end_where_they_are(loaded, queries, expected):
+    checks = iter([False, False, True])
+    answers = decode_all(loaded, queries, is_cancelled=lambda: next(checks))
+    assert answers == [row[:3] for row in expected]

@@ -1,4 +1,4 @@
-"""Prompts are token by token and pixel by pixel what training saw."""
+"""Prompts have the tokens and pixels of training."""
 
 import pytest
 from PIL import Image
@@ -7,8 +7,8 @@ from inference.backends.checkpoint.encoding import AgentQuery
 from inference.backends.checkpoint.model import load_checkpoint_model
 from inference.backends.checkpoint.pixels import resize_to_pixels
 from schemas import BadImageError
-from tests.inference.backends.checkpoint.tiny_agents import critic_asked
-from tests.inference.scripted_world import picture
+from tests.inference.backends.checkpoint.tiny_agents import critic_query
+from tests.inference.scripted_world import tiny_image
 from warehouse import EncodedImage
 
 
@@ -22,33 +22,33 @@ def text_of(encoder, prompt):
 
 
 def test_a_turn_is_chatml_with_a_pad_per_visual_token(encoder):
-    prompt = encoder.encode(critic_asked("Draw a cat.", *[EncodedImage.white((96, 64))] * 2))
-    seen = f"<|vision_start|>{'<|image_pad|>' * 6}<|vision_end|>"
-    turn = f"<|im_start|>user\n{seen}{seen}\nGoal: Draw a cat.<|im_end|>\n<|im_start|>assistant\n"
+    prompt = encoder.encode(critic_query("Draw a cat.", *[EncodedImage.white((96, 64))] * 2))
+    image = f"<|vision_start|>{'<|image_pad|>' * 6}<|vision_end|>"
+    turn = f"<|im_start|>user\n{image}{image}\nGoal: Draw a cat.<|im_end|>\n<|im_start|>assistant\n"
     assert text_of(encoder, prompt) == turn
     assert prompt.grids.tolist() == [[1, 4, 6]] * 2
     assert prompt.pixels.shape == (48, 2 * 3 * 16 * 16)
 
 
-def test_marks_in_a_text_are_text(encoder):
+def test_special_tokens_in_a_text_are_text(encoder):
     prompt = encoder.encode(AgentQuery("a <|im_end|> b <|image_pad|>"))
     ids = encoder._tokenizer.convert_tokens_to_ids(["<|im_end|>", "<|image_pad|>"])
     assert prompt.tokens.count(ids[0]) == 1  # the end of the turn
     assert ids[1] not in prompt.tokens
 
 
-def test_placeholders_and_pictures_must_agree(encoder):
-    with pytest.raises(ValueError, match="1 image placeholders for 0 pictures"):
+def test_placeholders_and_images_must_match(encoder):
+    with pytest.raises(ValueError, match="1 image placeholders for 0 images"):
         encoder.encode(AgentQuery("<image>what is it?"))
 
 
-def test_a_broken_picture_is_named(encoder):
+def test_a_broken_image_is_an_error(encoder):
     with pytest.raises(BadImageError):
-        encoder.encode(critic_asked("x", EncodedImage(b"no picture"), picture(1)))
+        encoder.encode(critic_query("x", EncodedImage(b"no picture"), tiny_image(1)))
 
 
 @pytest.mark.parametrize(
-    ("size", "least", "most", "becomes"),
+    ("size", "least", "most", "expected"),
     [
         ((192, 192), 1024, 9216, (96, 96)),
         ((96, 96), 1024, 9216, (96, 96)),
@@ -59,10 +59,10 @@ def test_a_broken_picture_is_named(encoder):
         ((7000, 30), 1024, 10**6, (5400, 30)),
     ],
 )
-def test_sizes_are_those_of_training(size, least, most, becomes):
-    assert resize_to_pixels(Image.new("RGB", size), least, most).size == becomes
+def test_sizes_are_those_of_training(size, least, most, expected):
+    assert resize_to_pixels(Image.new("RGB", size), least, most).size == expected
 
 
 def test_shrinking_uses_the_default_filter_of_pillow():
-    checks = Image.effect_noise((192, 192), 80).convert("RGB")
-    assert resize_to_pixels(checks, 1024, 9216).tobytes() == checks.resize((96, 96)).tobytes()
+    noise = Image.effect_noise((192, 192), 80).convert("RGB")
+    assert resize_to_pixels(noise, 1024, 9216).tobytes() == noise.resize((96, 96)).tobytes()

@@ -1,30 +1,30 @@
-"""Drawing tokens: from where transformers draws, as often as the odds say, by one's own seed."""
+"""Sampling of tokens: the distribution of transformers, seeds per row."""
 
 from collections import Counter
 
 import pytest
 
-from inference.backends.checkpoint.sampling import Sampling, SeededSampler
+from inference.backends.checkpoint.decoding import Sampling, SeededSampler
 
-ODDS = [0.4, 0.25, 0.15, 0.1, 0.06, 0.04]
+PROBABILITIES = [0.4, 0.25, 0.15, 0.1, 0.06, 0.04]
 ROWS = 4000
 
 
-def drawn(sampling, rows=ROWS):
-    """How often each token is drawn of logits whose odds are `ODDS`."""
+def sample(sampling, rows=ROWS):
+    """How often each token is sampled from `PROBABILITIES`."""
     import torch
 
-    logits = torch.tensor([ODDS]).log().expand(rows, -1)
+    logits = torch.tensor([PROBABILITIES]).log().expand(rows, -1)
     tokens = SeededSampler(sampling, range(rows), 1, logits.device).choose(logits)
     return Counter(tokens.tolist())
 
 
 def expected(sampling):
-    """The odds that transformers draws from."""
+    """The probabilities that transformers samples from."""
     import torch
     from transformers import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 
-    scores = torch.tensor([ODDS]).log()
+    scores = torch.tensor([PROBABILITIES]).log()
     for warper in (
         TemperatureLogitsWarper(sampling.temperature),
         TopKLogitsWarper(sampling.top_k),
@@ -45,17 +45,17 @@ def expected(sampling):
         Sampling(1.0, 0.1, 6),
     ],
 )
-def test_tokens_are_drawn_as_transformers_draws_them(sampling):
-    counts = drawn(sampling)
-    for token, odds in enumerate(expected(sampling)):
-        assert counts[token] / ROWS == pytest.approx(odds, abs=0.03)
-        assert (counts[token] == 0) == (odds == 0)
+def test_tokens_have_the_distribution_of_transformers(sampling):
+    counts = sample(sampling)
+    for token, probability in enumerate(expected(sampling)):
+        assert counts[token] / ROWS == pytest.approx(probability, abs=0.03)
+        assert (counts[token] == 0) == (probability == 0)
 
 
-def test_rows_keep_their_own_draws_when_others_leave():
+def test_rows_keep_their_random_numbers_when_others_end():
     import torch
 
-    logits = torch.tensor([ODDS]).log()
+    logits = torch.tensor([PROBABILITIES]).log()
     sampling = Sampling(1.0, 1.0, 6)
     both = SeededSampler(sampling, [1, 2], 8, logits.device)
     alone = SeededSampler(sampling, [2], 8, logits.device)

@@ -1,4 +1,4 @@
-"""The real vLLM on CPU serves a tiny critic, which answers there what it answers in here."""
+"""The real vLLM on CPU serves a tiny critic, with the same answers as in this process."""
 
 import asyncio
 import json
@@ -16,22 +16,22 @@ from PIL import Image
 
 from inference.agent_prompts import critic_answer
 from inference.backends.checkpoint.agents import checkpoint_agents
-from inference.backends.checkpoint.manifest import FILE
+from inference.backends.checkpoint.manifest import MANIFEST_FILE
 from inference.backends.checkpoint.settings import CheckpointSettings
 from inference.backends.factory import Backends
 from inference.backends.openai.chat import OpenAIChat
 from inference.backends.providers.chat import ChatTurn, CompletionRequest
-from inference.backends.providers.endpoints import EndpointSettings
-from inference.engine.usage import Usage, metered
+from inference.backends.providers.settings import EndpointSettings
+from inference.engine.usage import Usage, collect_usage
 from inference.roles import Verdict
 from tests.helpers.ports import free_port
-from tests.inference.backends.checkpoint.tiny_agents import BOTH, critic_asked, learn_by_heart
+from tests.inference.backends.checkpoint.tiny_agents import BOTH, critic_query, overfit
 from warehouse import EncodedImage, Home
 
 pytestmark = pytest.mark.slow
 
 GOAL = "Draw a cat."
-# Larger than the critic was shown in training, so that they are shrunk on both ways.
+# Larger than in the critic's training, so that they are shrunk on both ways.
 RED, BLUE = (EncodedImage.of(Image.new("RGB", (192, 192), colour)) for colour in ("red", "blue"))
 VERDICTS = {
     RED: Verdict(True, "", "Top left: want red cat, see red cat, right.\nThe step succeeded."),
@@ -43,12 +43,12 @@ ANSWER = {
     "required": ["success", "kind"],
     "additionalProperties": False,
 }
-PATIENCE_SECONDS = 1800
+TIMEOUT_SECONDS = 1800
 
 
 @dataclass
 class Served:
-    """`interleave agents serve` at work, and what it printed."""
+    """A running `interleave agents serve`, and what it printed."""
 
     command: subprocess.Popen[str]
     lines: dict
@@ -59,97 +59,97 @@ class Served:
 
 
 @pytest.fixture(scope="module")
-def critic(shipped, tmp_path_factory):
-    """The base model, which knows two verdicts by heart."""
+def critic(packaged_folder, tmp_path_factory):
+    """The base model, overfitted to two verdicts."""
     folder = tmp_path_factory.mktemp("checkpoints") / "critic"
-    shutil.copytree(shipped, folder)
+    shutil.copytree(packaged_folder, folder)
     white = EncodedImage.white(RED.image.size)
-    lessons = [(critic_asked(GOAL, white, p), critic_answer(v)) for p, v in VERDICTS.items()]
-    learn_by_heart(folder, lessons)
+    samples = [(critic_query(GOAL, white, p), critic_answer(v)) for p, v in VERDICTS.items()]
+    overfit(folder, samples)
     limits = {"planner": 60, "critic": 120}
     manifest = BOTH.model_copy(update={"role": "critic", "max_new_tokens": limits})
-    (folder / FILE).write_text(manifest.model_dump_json())
+    (folder / MANIFEST_FILE).write_text(manifest.model_dump_json())
     return folder
 
 
 @pytest.fixture(scope="module")
 def served(critic, vllm_python, tmp_path_factory):
-    """Started once for all tests; the last of them kills it."""
+    """Started once for all tests; the last test kills it."""
     home = tmp_path_factory.mktemp("home")
     program = [sys.executable, "-m", "dagster_project.cli.app", "agents", "serve"]
     where = ["--gpus", "0", "--port", str(free_port()), "--home", str(home)]
-    with (home / "stderr").open("w+") as said:
+    with (home / "stderr").open("w+") as stderr:
         command = subprocess.Popen(
-            [*program, str(critic), *where], stdout=subprocess.PIPE, stderr=said, text=True
+            [*program, str(critic), *where], stdout=subprocess.PIPE, stderr=stderr, text=True
         )
-        impatience = threading.Timer(PATIENCE_SECONDS, command.kill)
-        impatience.start()
+        timer = threading.Timer(TIMEOUT_SECONDS, command.kill)
+        timer.start()
         try:
             printed = "".join(iter(command.stdout.readline, "\n"))
             assert printed, (home / "stderr").read_text()
             yield Served(command, yaml.safe_load(printed))
         finally:
-            impatience.cancel()
+            timer.cancel()
             command.terminate()
             command.communicate()
 
 
-def judged(critic):
-    """Verdict on each picture, and the tokens that were read."""
+def judge_all(critic):
+    """Verdict on each image, and the input tokens."""
 
-    async def both():
+    async def judge():
         usage = Usage()
-        with metered(usage):
-            asked = [critic.judge(None, picture, GOAL, "") for picture in VERDICTS]
-            return await asyncio.gather(*asked), usage.input_tokens
+        with collect_usage(usage):
+            calls = [critic.judge(None, image, GOAL, "") for image in VERDICTS]
+            return await asyncio.gather(*calls), usage.input_tokens
 
-    return asyncio.run(both())
+    return asyncio.run(judge())
 
 
-def test_two_pictures_get_the_verdicts_that_they_get_in_here(served, critic):
+def test_verdicts_are_those_of_this_process(served, critic):
     roles = dict.fromkeys(("planner", "generator", "scorer"), "sketch") | {"critic": "openai"}
     home = Home("memory://served")
     remote = Backends.model_validate({"roles": roles, **served.lines}).build(home).critic
     local = checkpoint_agents(
         ["critic"], CheckpointSettings(critic=str(critic), device="cpu"), home
     )
-    there, here = judged(remote), judged(local["critic"])
-    assert there == here
-    assert there[0] == list(VERDICTS.values())
+    served_verdicts, local_verdicts = judge_all(remote), judge_all(local["critic"])
+    assert served_verdicts == local_verdicts
+    assert served_verdicts[0] == list(VERDICTS.values())
 
 
 def test_answers_follow_a_schema(served):
     model = served.lines["openai"]["critic"]["model"]
     turn = ChatTurn("user", (RED, "Which is it?"))
-    question = CompletionRequest(model, (turn,), schema=ANSWER, max_tokens=60, temperature=0)
+    request = CompletionRequest(model, (turn,), schema=ANSWER, max_tokens=60, temperature=0)
 
-    async def ask():
+    async def complete():
         adapter = OpenAIChat(timeout_seconds=600)
         client = adapter.connect(served.endpoint)
         try:
-            return await adapter.answer(client, question)
+            return await adapter.complete(client, request)
         finally:
             await adapter.close(client)
 
-    reply = asyncio.run(ask())
-    answer = json.loads(reply.text)
+    result = asyncio.run(complete())
+    answer = json.loads(result.text)
     assert isinstance(answer["success"], bool) and answer["kind"] in ("red", "blue")
-    assert not any(letter.isspace() for letter in reply.text)
+    assert not any(letter.isspace() for letter in result.text)
 
 
 def test_a_killed_command_leaves_no_process(served):
-    below = psutil.Process(served.command.pid).children(recursive=True)
-    assert len(below) >= 3  # the driver, vLLM's server, its engine
+    children = psutil.Process(served.command.pid).children(recursive=True)
+    assert len(children) >= 3  # the driver, vLLM's server, its engine
     served.command.kill()
     served.command.wait()
     deadline = time.monotonic() + 120
-    while any(alive(process) for process in below) and time.monotonic() < deadline:
+    while any(is_alive(process) for process in children) and time.monotonic() < deadline:
         time.sleep(0.2)
-    assert not [process for process in below if alive(process)]
+    assert not [process for process in children if is_alive(process)]
 
 
-def alive(process):
-    """A zombie that no init takes away has ended."""
+def is_alive(process):
+    """A zombie that no init reaps has ended."""
     try:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:

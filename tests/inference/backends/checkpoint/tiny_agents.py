@@ -1,4 +1,4 @@
-"""What the tests ask tiny checkpoints, and how one learns two answers by heart."""
+"""Queries for tiny checkpoints, and overfitting of a checkpoint to fixed answers."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from inference.backends.checkpoint.model import load_checkpoint_model
 from inference.roles import Plan, PlanStep, Verdict
 from warehouse import EncodedImage
 
-Lesson = tuple[AgentQuery, str]
+Sample = tuple[AgentQuery, str]
 
 PROMPTS = {
     "critic": "critic-brief@1",
@@ -28,50 +28,50 @@ ACCEPTED = Verdict(True, "", "The step succeeded.")
 PLANNED = Plan((PlanStep(1, "A cat", "Draw it.", "Draw a red cat.", None),), "One step.")
 
 
-def critic_asked(goal: str, *pictures: EncodedImage, limit: int = 40) -> AgentQuery:
-    return AgentQuery(critic_prompt(goal, "", "critic-brief").text, pictures, limit)
+def critic_query(goal: str, *images: EncodedImage, limit: int = 40) -> AgentQuery:
+    return AgentQuery(critic_prompt(goal, "", "critic-brief").text, images, limit)
 
 
-def planner_asked(request: str, limit: int = 60) -> AgentQuery:
+def planner_query(request: str, limit: int = 60) -> AgentQuery:
     return AgentQuery(planner_prompt(request, "planner-brief").text, (), limit)
 
 
-def always_the_same() -> list[Lesson]:
-    """One verdict on every picture, and one plan for every request."""
+def fixed_answers() -> list[Sample]:
+    """One verdict on every image, and one plan for every request."""
     whites = (EncodedImage.white((96, 96)), EncodedImage.white((96, 96)))
     return [
-        (critic_asked("Draw a cat.", *whites), critic_answer(ACCEPTED)),
-        (critic_asked("Add a dog.", *whites), critic_answer(ACCEPTED)),
-        (planner_asked("a story"), planner_answer(PLANNED)),
-        (planner_asked("another one"), planner_answer(PLANNED)),
+        (critic_query("Draw a cat.", *whites), critic_answer(ACCEPTED)),
+        (critic_query("Add a dog.", *whites), critic_answer(ACCEPTED)),
+        (planner_query("a story"), planner_answer(PLANNED)),
+        (planner_query("another one"), planner_answer(PLANNED)),
     ]
 
 
-def learn_by_heart(folder: Path, lessons: list[Lesson], steps: int = 60) -> None:
-    """Train the checkpoint until it gives these answers to these questions."""
+def overfit(folder: Path, samples: list[Sample], steps: int = 60) -> None:
+    """Train the checkpoint until it gives these answers to these queries."""
     import torch
 
-    agent = load_checkpoint_model(folder)
-    encoder, model = agent._loaded.encoder, agent._loaded.model
+    loaded = load_checkpoint_model(folder)._loaded
+    encoder, model = loaded.encoder, loaded.model
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
     model.train()
     for _ in range(steps):
-        for question, answer in lessons:
-            loss = _loss(encoder, model, question, answer)
+        for query, answer in samples:
+            loss = _loss(encoder, model, query, answer)
             loss.backward()
         optimizer.step()
         optimizer.zero_grad()
     model.eval().save_pretrained(folder)
 
 
-def _loss(encoder, model, question, answer):
+def _loss(encoder, model, query, answer):
     from dataclasses import replace
 
     import torch
 
-    prompt = encoder.encode(question)
-    told = encoder._tokenizer.encode(f"{answer}<|im_end|>", add_special_tokens=False)
-    whole = replace(prompt, tokens=[*prompt.tokens, *told])
-    batch = encoder.pad([whole], model.device)
-    labels = torch.tensor([[-100] * len(prompt.tokens) + told])
+    prompt = encoder.encode(query)
+    answer_tokens = encoder._tokenizer.encode(f"{answer}<|im_end|>", add_special_tokens=False)
+    sample = replace(prompt, tokens=[*prompt.tokens, *answer_tokens])
+    batch = encoder.pad([sample], model.device)
+    labels = torch.tensor([[-100] * len(prompt.tokens) + answer_tokens])
     return model(**batch.inputs, labels=labels).loss

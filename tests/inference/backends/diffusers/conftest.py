@@ -1,4 +1,4 @@
-"""Tiny pipelines of the real classes, each made once."""
+"""Tiny pipelines of the real classes, each built once."""
 
 import pytest
 
@@ -9,14 +9,14 @@ torch_cpu_shim.install()  # before anything imports diffusers
 
 @pytest.fixture(scope="session")
 def pipelines(tmp_path_factory):
-    """The folder of a class's tiny pipeline."""
+    """Class of a pipeline -> the folder of a tiny one."""
     from tests.inference.backends.diffusers import tiny
 
-    made = {}
+    folders = {}
 
     def folder(pipeline):
-        if pipeline not in made:
-            made[pipeline] = tiny.build(pipeline, tmp_path_factory.mktemp("pipelines") / "tiny")
-        return made[pipeline]
+        if pipeline not in folders:
+            folders[pipeline] = tiny.build(pipeline, tmp_path_factory.mktemp("pipelines") / "tiny")
+        return folders[pipeline]
 
     return folder

@@ -1,4 +1,4 @@
-"""What every model of the registry that diffusers plays keeps to, with a tiny pipeline each."""
+"""The contract of every diffusers model of the registry, with a tiny pipeline each."""
 
 import random
 
@@ -10,46 +10,46 @@ from inference.backends.diffusers.generation_spec import GenerationSpec
 from inference.backends.diffusers.model_selection import SelectedModel
 from inference.backends.diffusers.pipeline_runner import load_pipeline_runner
 from inference.backends.diffusers.registry import load_registry
-from inference.backends.diffusers.sampling_params import SamplingParams
+from inference.backends.diffusers.settings import SamplingParams
 from inference.roles import UnusableAnswerError
 from schemas import BadImageError
 from tests.inference.backends.diffusers import tiny
 from warehouse import EncodedImage
 
 MODELS = {name: m for name, m in load_registry().models.items() if m.backend == "diffusers"}
-# Sums of a batch are made in another order, which may move a pixel by rounding; what a prompt or
-# a picture moves is 16 and more.
+# Batches sum in another order, which may change a pixel by rounding; another prompt or image
+# changes pixels by 16 and more.
 ROUNDING = 2
 QUICK = SamplingParams(steps=2, size="64x64")
 
 
-class Bench:
-    """A model with a painter, and requests that it can draw."""
+class ModelUnderTest:
+    """A model with a runner, and specs that it supports."""
 
     def __init__(self, name, folder):
-        # The tiny pipeline has no room for the LoRA of the real one; see test_painter.py.
+        # The tiny pipeline has no room for the LoRA of the real one; see test_pipeline_runner.py.
         changes = {"model": str(folder), "revision": None, "lora": None}
         self.model = MODELS[name].model_copy(update=changes)
-        self.manner = QUICK.over(self.model.defaults)
-        self.choice = SelectedModel(name, self.model, self.manner, "float32")
-        self.painter = load_pipeline_runner(self.choice, "cpu", 4)
+        self.params = QUICK.over(self.model.defaults)
+        selected = SelectedModel(name, self.model, self.params, "float32")
+        self.runner = load_pipeline_runner(selected, "cpu", 4)
 
-    def drawing(self, prompt="a red cat", seed=1, images=None, **more):
-        """From nothing where the model can, else from a picture, with a mask if it wants one."""
+    def spec(self, prompt="a red cat", seed=1, images=None, **more):
+        """From text where the model can, else from an image, with a mask if it needs one."""
         if images is None:
             images = () if "text" in self.model.can else (noise(1),)
         if images and self.model.can == ("mask",):
             more.setdefault("mask", half_white())
-        return GenerationSpec(prompt, seed, more.pop("manner", self.manner), images, **more)
+        return GenerationSpec(prompt, seed, more.pop("params", self.params), images, **more)
 
-    def draw(self, *drawings):
-        return self.painter.draw(drawings)
+    def draw(self, *specs):
+        return self.runner.draw(specs)
 
-    def pixels(self, *drawings):
-        return [np.asarray(picture.image, int) for picture in self.draw(*drawings)]
+    def pixels(self, *specs):
+        return [np.asarray(image.image, int) for image in self.draw(*specs)]
 
     def distance(self, one, other):
-        """The largest difference of a pixel between two drawings, each drawn alone."""
+        """The largest difference of a pixel between two images, each drawn separately."""
         return np.abs(self.pixels(one)[0] - self.pixels(other)[0]).max()
 
 
@@ -71,91 +71,91 @@ def _quick(monkeypatch):
 
 
 @pytest.fixture(scope="module", params=MODELS)
-def bench(request, pipelines):
-    return Bench(request.param, pipelines(MODELS[request.param].pipeline))
+def model(request, pipelines):
+    return ModelUnderTest(request.param, pipelines(MODELS[request.param].pipeline))
 
 
-def test_a_seed_is_a_picture(bench):
-    first, again, other = bench.pixels(bench.drawing(), bench.drawing(), bench.drawing(seed=2))
-    alone = bench.pixels(bench.drawing())[0]
+def test_images_follow_from_the_seed(model):
+    first, again, other = model.pixels(model.spec(), model.spec(), model.spec(seed=2))
+    alone = model.pixels(model.spec())[0]
     assert first.std() > 1
-    assert np.array_equal(alone, bench.pixels(bench.drawing())[0])
+    assert np.array_equal(alone, model.pixels(model.spec())[0])
     assert (first != other).mean() > 0.5
     assert_nearly_equal(first, again)
 
 
-def test_prompt_and_pictures_matter(bench):
-    other_words = bench.drawing("a small blue house in the snow")
-    assert bench.distance(bench.drawing(), other_words) > ROUNDING
-    if bench.model.can != ("text",):
-        one, other = (bench.drawing(images=(noise(seed),)) for seed in (1, 2))
-        assert bench.distance(one, other) > ROUNDING
+def test_prompt_and_images_matter(model):
+    other_prompt = model.spec("a small blue house in the snow")
+    assert model.distance(model.spec(), other_prompt) > ROUNDING
+    if model.model.can != ("text",):
+        one, other = (model.spec(images=(noise(seed),)) for seed in (1, 2))
+        assert model.distance(one, other) > ROUNDING
 
 
-def test_a_model_does_what_it_can_and_refuses_the_rest(bench):
-    able = {
-        "text": bench.drawing(images=()),
-        "edit": GenerationSpec("a red cat", 1, bench.manner, (noise(1),)),
-        "mask": GenerationSpec("a red cat", 1, bench.manner, (noise(1),), half_white()),
+def test_a_model_supports_its_abilities_and_rejects_others(model):
+    specs = {
+        "text": model.spec(images=()),
+        "edit": GenerationSpec("a red cat", 1, model.params, (noise(1),)),
+        "mask": GenerationSpec("a red cat", 1, model.params, (noise(1),), half_white()),
     }
-    for ability, drawing in able.items():
-        (drawn,) = bench.draw(drawing)
-        expected = EncodedImage if ability in bench.model.can else UnusableAnswerError
-        assert isinstance(drawn, expected), f"{ability}: {drawn}"
-    small, lost = (
-        GenerationSpec("a", 1, bench.manner, (noise(1),), half_white((32, 32))),
+    for ability, spec in specs.items():
+        (result,) = model.draw(spec)
+        expected = EncodedImage if ability in model.model.can else UnusableAnswerError
+        assert isinstance(result, expected), f"{ability}: {result}"
+    small_mask, mask = (
+        GenerationSpec("a", 1, model.params, (noise(1),), half_white((32, 32))),
         half_white(),
     )
-    for drawn in bench.draw(small, GenerationSpec("a", 1, bench.manner, (), lost)):
-        assert isinstance(drawn, UnusableAnswerError)
+    for result in model.draw(small_mask, GenerationSpec("a", 1, model.params, (), mask)):
+        assert isinstance(result, UnusableAnswerError)
 
 
-def test_only_models_that_look_at_references_see_more_than_the_last_picture(bench):
+def test_only_models_with_references_use_more_than_the_last_image(model):
     last = noise(9)
-    one, other = (bench.drawing(images=(noise(seed), last)) for seed in (1, 2))
-    if bench.model.can != ("text",):
-        assert (bench.distance(one, other) > ROUNDING) == ("references" in bench.model.can)
+    one, other = (model.spec(images=(noise(seed), last)) for seed in (1, 2))
+    if model.model.can != ("text",):
+        assert (model.distance(one, other) > ROUNDING) == ("references" in model.model.can)
 
 
 @pytest.mark.parametrize("size", ["96x64", "100x70"])
-def test_a_picture_has_the_wanted_size(bench, size):
-    manner = SamplingParams(size=size).over(bench.manner)
-    (drawn,) = bench.draw(bench.drawing(manner=manner))
-    assert "{}x{}".format(*drawn.image.size) == size
+def test_an_image_has_the_requested_size(model, size):
+    params = SamplingParams(size=size).over(model.params)
+    (image,) = model.draw(model.spec(params=params))
+    assert "{}x{}".format(*image.image.size) == size
 
 
-def test_a_batch_is_drawn_as_one_by_one(bench):
+def test_a_batch_is_as_single_images(model):
     prompts = ("a cat", "a much longer story of two dogs and a house", "b")
-    images = (lambda n: ()) if "text" in bench.model.can else (lambda n: (noise(n),))
-    asked = [bench.drawing(p, n, images(n)) for n, p in enumerate(prompts)]
-    together = bench.pixels(*asked)
-    for picture, drawing in zip(together, asked, strict=True):
-        assert_nearly_equal(picture, bench.pixels(drawing)[0])
+    images = (lambda n: ()) if "text" in model.model.can else (lambda n: (noise(n),))
+    specs = [model.spec(p, n, images(n)) for n, p in enumerate(prompts)]
+    batch = model.pixels(*specs)
+    for pixels, spec in zip(batch, specs, strict=True):
+        assert_nearly_equal(pixels, model.pixels(spec)[0])
 
 
-def test_bad_requests_cost_the_others_nothing(bench):
-    edits = bench.model.can != ("text",)
-    asked = [
-        bench.drawing(),
-        bench.drawing(images=(EncodedImage(b"no picture"),)),
-        bench.drawing("half a \ud83d"),  # the first half of a character, which no tokenizer takes
-        bench.drawing(seed=2),
+def test_invalid_specs_do_not_affect_others(model):
+    edits = model.model.can != ("text",)
+    specs = [
+        model.spec(),
+        model.spec(images=(EncodedImage(b"no picture"),)),
+        model.spec("half a \ud83d"),  # half a surrogate pair, which no tokenizer accepts
+        model.spec(seed=2),
     ]
-    first, unreadable, unspeakable, last = bench.draw(*asked)
-    assert isinstance(unreadable, BadImageError if edits else UnusableAnswerError)
-    assert isinstance(unspeakable, UnusableAnswerError)
-    assert_nearly_equal(np.asarray(first.image, int), bench.pixels(asked[0])[0])
-    assert_nearly_equal(np.asarray(last.image, int), bench.pixels(asked[3])[0])
+    first, bad_image, bad_text, last = model.draw(*specs)
+    assert isinstance(bad_image, BadImageError if edits else UnusableAnswerError)
+    assert isinstance(bad_text, UnusableAnswerError)
+    assert_nearly_equal(np.asarray(first.image, int), model.pixels(specs[0])[0])
+    assert_nearly_equal(np.asarray(last.image, int), model.pixels(specs[3])[0])
 
 
-def test_a_negative_prompt_counts_or_is_refused(bench):
-    manner = SamplingParams(negative_prompt="fog and rain").over(bench.manner)
-    plain, drawn = bench.draw(bench.drawing(), bench.drawing(manner=manner))
-    if isinstance(drawn, UnusableAnswerError):
-        assert "negative prompt" in str(drawn)
-        assert bench.manner.negative_prompt is None
+def test_a_negative_prompt_is_used_or_rejected(model):
+    params = SamplingParams(negative_prompt="fog and rain").over(model.params)
+    default, result = model.draw(model.spec(), model.spec(params=params))
+    if isinstance(result, UnusableAnswerError):
+        assert "negative prompt" in str(result)
+        assert model.params.negative_prompt is None
     else:
-        assert drawn != plain
+        assert result != default
 
 
 def assert_nearly_equal(one, other):

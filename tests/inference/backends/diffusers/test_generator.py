@@ -9,15 +9,15 @@ from inference.roles import BackendError, Generator, UnusableAnswerError
 from inference.settings import Limits, LoopSettings
 from inference.shard import run_shard
 from tests.inference.backends.diffusers import tiny
-from tests.inference.scripted_world import SHARD, planned, prompt_row, roles
+from tests.inference.scripted_world import SHARD, plan_rows_for, prompt_row, roles
 from warehouse import EncodedImage
 
-PLAYERS = {"planner": "sketch", "critic": "sketch", "scorer": "sketch", "generator": "diffusers"}
+ROLES = {"planner": "sketch", "critic": "sketch", "scorer": "sketch", "generator": "diffusers"}
 
 
 def generator(home, **settings):
     quick = {"steps": 2, "size": "64x64", "device": "cpu"} | settings
-    profile = Backends.model_validate({"roles": PLAYERS, "diffusers": quick})
+    profile = Backends.model_validate({"roles": ROLES, "diffusers": quick})
     return profile.build(home).generator
 
 
@@ -26,7 +26,7 @@ def klein(pipelines, home):
     return generator(home, model=str(pipelines("Flux2KleinPipeline")))
 
 
-async def test_a_picture_is_drawn_and_edited(klein):
+async def test_an_image_is_generated_and_edited(klein):
     assert isinstance(klein, Generator)
     first = await klein.generate("a red cat", (), 1)
     second = await klein.generate("the cat is asleep", (first,), 2)
@@ -37,8 +37,8 @@ async def test_a_picture_is_drawn_and_edited(klein):
 
 async def test_many_at_once_and_one_that_fails(klein):
     prompts = ["a cat", "a dog", "half a \ud83d", "a cat"]
-    asked = (klein.generate(prompt, (), 1) for prompt in prompts)
-    cat, dog, bad, again = await asyncio.gather(*asked, return_exceptions=True)
+    calls = (klein.generate(prompt, (), 1) for prompt in prompts)
+    cat, dog, bad, again = await asyncio.gather(*calls, return_exceptions=True)
     assert isinstance(bad, UnusableAnswerError)
     assert isinstance(cat, EncodedImage) and cat != dog
     assert again.image.size == cat.image.size
@@ -47,32 +47,32 @@ async def test_many_at_once_and_one_that_fails(klein):
 async def test_a_model_that_only_edits_starts_from_a_white_canvas(pipelines, home, monkeypatch):
     tiny.shrink_megapixels(monkeypatch)
     folder = str(pipelines("QwenImageEditPipeline"))
-    drawn = await generator(home, model=folder).generate("a red cat", (), 1)
+    generated = await generator(home, model=folder).generate("a red cat", (), 1)
     edited = await generator(home, model=folder).generate(
         "a red cat", (EncodedImage.white((64, 64)),), 1
     )
-    assert drawn == edited
-    with pytest.raises(UnusableAnswerError, match="needs a picture to start from"):
+    assert generated == edited
+    with pytest.raises(UnusableAnswerError, match="needs an image to start from"):
         await generator(home, model=folder, canvas=None).generate("a red cat", (), 1)
 
 
 async def test_the_loop_runs_with_it(klein, home):
     prompts = [prompt_row(f"p{n}") for n in range(3)]
-    plans = [row for prompt in prompts for row in planned(prompt, "a cat", "a dog")]
+    plans = [row for prompt in prompts for row in plan_rows_for(prompt, "a cat", "a dog")]
     backends, limits = roles(generator=klein), Limits(backoff_seconds=0, failure_share=0)
-    told = await run_shard(prompts, plans, backends, home, SHARD, LoopSettings(t_max=2), limits)
-    assert len(told.trajectories) == 3 and not told.quarantine
-    drawn = [call for call in told.calls if call.role == "generator"]
-    assert {(call.backend, call.model) for call in drawn} == {("diffusers", klein.model)}
+    run = await run_shard(prompts, plans, backends, home, SHARD, LoopSettings(t_max=2), limits)
+    assert len(run.trajectories) == 3 and not run.quarantine
+    calls = [call for call in run.calls if call.role == "generator"]
+    assert {(call.backend, call.model) for call in calls} == {("diffusers", klein.model)}
 
 
 @pytest.mark.parametrize(
-    ("model", "said"),
+    ("model", "message"),
     [
         ("omnigen2", "omnigen2 is not for backend diffusers"),
         ("flux1-fill-dev", "flux1-fill-dev only repaints what a mask shows"),
     ],
 )
-def test_a_model_that_cannot_draw_for_the_loop_is_refused_at_once(home, model, said):
-    with pytest.raises(BackendError, match=said):
+def test_a_model_that_the_loop_cannot_use_is_rejected(home, model, message):
+    with pytest.raises(BackendError, match=message):
         generator(home, model=model)

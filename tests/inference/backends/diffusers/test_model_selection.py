@@ -1,4 +1,4 @@
-"""Which model a profile's words mean, and when it counts as another one."""
+"""The model that a profile selects, and its identity."""
 
 import os
 
@@ -9,7 +9,7 @@ from inference.backends.diffusers.settings import DiffusersSettings
 from inference.roles import BackendError
 
 
-def chosen(**settings):
+def select(**settings):
     return select_model(DiffusersSettings(**settings))
 
 
@@ -20,23 +20,23 @@ def pipeline_folder(folder, kind="Flux2KleinPipeline"):
 
 
 def test_a_name_of_the_registry():
-    choice = chosen(model="qwen-image", steps=20)
-    assert choice.identity.startswith("qwen-image@75e0b4be04f6-")
-    assert (choice.manner.steps, choice.manner.guidance) == (20, 4.0)
-    assert choice.manner.pixels == (1024, 1024)
+    selected = select(model="qwen-image", steps=20)
+    assert selected.identity.startswith("qwen-image@75e0b4be04f6-")
+    assert (selected.params.steps, selected.params.guidance) == (20, 4.0)
+    assert selected.params.pixels == (1024, 1024)
 
 
 def test_another_revision():
-    choice = chosen(model="qwen-image", revision="refs/pr/1")
-    assert choice.model.revision == "refs/pr/1"
-    assert choice.identity.startswith("qwen-image@refs/pr/1-")
+    selected = select(model="qwen-image", revision="refs/pr/1")
+    assert selected.model.revision == "refs/pr/1"
+    assert selected.identity.startswith("qwen-image@refs/pr/1-")
 
 
-def test_a_folder_is_taken_for_what_its_class_can_do(tmp_path):
-    choice = chosen(model=str(pipeline_folder(tmp_path / "mine")))
-    assert choice.name == "mine"
-    assert choice.model.can == ("text", "edit", "references")
-    assert choice.manner.steps == 4
+def test_a_folder_has_the_abilities_of_its_class(tmp_path):
+    selected = select(model=str(pipeline_folder(tmp_path / "mine")))
+    assert selected.name == "mine"
+    assert selected.model.can == ("text", "edit", "references")
+    assert selected.params.steps == 4
 
 
 @pytest.mark.parametrize(
@@ -51,40 +51,40 @@ def test_a_folder_is_taken_for_what_its_class_can_do(tmp_path):
         ("model", "qwen-image-lightning"),
     ],
 )
-def test_what_pictures_depend_on_is_in_the_identity(setting, value):
-    plain = {"model": "qwen-image"}
-    assert chosen(**plain | {setting: value}).identity != chosen(**plain).identity
+def test_the_identity_depends_on_what_images_depend_on(setting, value):
+    default = {"model": "qwen-image"}
+    assert select(**default | {setting: value}).identity != select(**default).identity
 
 
-def test_where_and_how_many_at_once_is_not():
-    assert chosen(device="cpu", batch=1).identity == chosen().identity
+def test_the_identity_does_not_depend_on_device_and_batch():
+    assert select(device="cpu", batch=1).identity == select().identity
 
 
-def test_a_changed_folder_is_another_model(tmp_path):
+def test_a_changed_folder_changes_the_identity(tmp_path):
     folder = pipeline_folder(tmp_path / "mine")
-    before = chosen(model=str(folder)).identity
-    assert chosen(model=str(folder)).identity == before
+    before = select(model=str(folder)).identity
+    assert select(model=str(folder)).identity == before
     os.utime(folder / "model_index.json", (1, 1))
-    assert chosen(model=str(folder)).identity != before
+    assert select(model=str(folder)).identity != before
 
 
 @pytest.mark.parametrize(
-    ("model", "said"),
+    ("model", "message"),
     [
         ("omnigen2", "omnigen2 is not for backend diffusers but for images: diffusers has no"),
         ("nano-banana-pro", "for gemini: name it in `gemini.generator.model`"),
         ("klein", "no generator 'klein'; there are: qwen-image, "),
     ],
 )
-def test_what_diffusers_does_not_play_is_one_line(model, said):
-    with pytest.raises(BackendError, match=said) as caught:
-        chosen(model=model)
+def test_models_of_other_backends_are_one_line(model, message):
+    with pytest.raises(BackendError, match=message) as caught:
+        select(model=model)
     assert "\n" not in str(caught.value)
 
 
-def test_a_folder_that_is_no_known_pipeline_is_one_line(tmp_path):
+def test_an_unknown_pipeline_is_one_line(tmp_path):
     with pytest.raises(BackendError, match=r"is no pipeline of diffusers: there is no model_index"):
-        chosen(model=str(tmp_path))
+        select(model=str(tmp_path))
     folder = pipeline_folder(tmp_path / "mine", "StableDiffusionPipeline")
     with pytest.raises(BackendError, match=r"is a StableDiffusionPipeline.*`diffusers.registry`"):
-        chosen(model=str(folder))
+        select(model=str(folder))

@@ -1,4 +1,4 @@
-"""The registry: complete, true to diffusers, and open to one's own models."""
+"""The registry: complete, consistent with diffusers, and extensible."""
 
 import math
 from inspect import signature
@@ -13,8 +13,8 @@ from schemas import DocumentError
 from warehouse import EncodedImage
 
 MODELS = load_registry().models
-PLAYED = {name: model for name, model in MODELS.items() if model.backend == "diffusers"}
-SERVICES = (
+DIFFUSERS = {name: model for name, model in MODELS.items() if model.backend == "diffusers"}
+REFERENCE_MODELS = (
     "qwen-image",
     "qwen-image-lightning",
     "flux1-krea-dev",
@@ -27,7 +27,7 @@ SERVICES = (
     "qwen-image-edit-2511",
     "flux2-klein-9b",
 )
-OWN = """
+CUSTOM = """
 models:
   klein-4b:
     title: FLUX.2 [klein] 4B
@@ -41,70 +41,70 @@ models:
 """
 
 
-def words_of(model):
+def parameters_of(model):
     return frozenset(signature(getattr(diffusers, model.pipeline).__call__).parameters)
 
 
-def ordinary(model):
-    """What it is made for."""
-    picture = EncodedImage.white((32, 32))
-    images = () if "text" in model.can else (picture,)
+def typical_spec(model):
+    """A request that the model supports."""
+    image = EncodedImage.white((32, 32))
+    images = () if "text" in model.can else (image,)
     return GenerationSpec(
-        "a cat", 1, model.defaults, images, picture if "mask" in model.can else None
+        "a cat", 1, model.defaults, images, image if "mask" in model.can else None
     )
 
 
-def test_the_services_of_the_reference_come_first_and_in_order():
-    assert tuple(MODELS) == (*SERVICES, "nano-banana-pro")
+def test_models_of_the_reference_come_first_and_in_order():
+    assert tuple(MODELS) == (*REFERENCE_MODELS, "nano-banana-pro")
 
 
-@pytest.mark.parametrize("name", PLAYED)
+@pytest.mark.parametrize("name", DIFFUSERS)
 def test_defaults_are_arguments_of_the_pipeline(name):
-    model = PLAYED[name]
-    words = words_of(model)
-    speech, drawing = PipelineArguments(name, model, words), ordinary(model)
-    speech.check(drawing)
-    said = speech.arguments([drawing])
-    assert set(said) <= words
-    assert {"prompt", "num_inference_steps", model.guided_by} <= set(said)
-    assert ("width" in said) == (model.defaults.size is not None or "mask" in model.can)
+    model = DIFFUSERS[name]
+    parameters, spec = parameters_of(model), typical_spec(model)
+    pipeline_arguments = PipelineArguments(name, model, parameters)
+    pipeline_arguments.check(spec)
+    arguments = pipeline_arguments.arguments([spec])
+    assert set(arguments) <= parameters
+    assert {"prompt", "num_inference_steps", model.guided_by} <= set(arguments)
+    assert ("width" in arguments) == (model.defaults.size is not None or "mask" in model.can)
 
 
-@pytest.mark.parametrize("name", PLAYED)
+@pytest.mark.parametrize("name", DIFFUSERS)
 def test_abilities_are_those_of_the_pipeline(name):
-    model = PLAYED[name]
-    words = words_of(model)
-    assert ("mask" in model.can) == ("mask_image" in words)
-    assert ("image" in words) == (model.can != ("text",))
+    model = DIFFUSERS[name]
+    parameters = parameters_of(model)
+    assert ("mask" in model.can) == ("mask_image" in parameters)
+    assert ("image" in parameters) == (model.can != ("text",))
 
 
-def test_weights_are_pinned_unless_they_say_otherwise(tmp_path):
+def test_weights_are_pinned_unless_declared_otherwise(tmp_path):
     path = tmp_path / "own.yaml"
-    path.write_text(OWN.format(revision="main"))
+    path.write_text(CUSTOM.format(revision="main"))
     with pytest.raises(DocumentError, match=r"own.yaml:\d+.*`pinned: false`"):
         load_registry(path)
-    honest = tmp_path / "honest.yaml"
-    honest.write_text(OWN.format(revision="main\n    pinned: false"))
-    assert load_registry(honest).find("klein-4b").revision_shown == "main (not pinned)"
+    declared = tmp_path / "declared.yaml"
+    declared.write_text(CUSTOM.format(revision="main\n    pinned: false"))
+    assert load_registry(declared).find("klein-4b").revision_label == "main (not pinned)"
 
 
-def test_own_models_come_beside_the_projects(tmp_path):
+def test_custom_models_are_added(tmp_path):
     path = tmp_path / "own.yaml"
-    path.write_text(OWN.format(revision="e7b7dc27f91deacad38e78976d1f2b499d76a294"))
+    path.write_text(CUSTOM.format(revision="e7b7dc27f91deacad38e78976d1f2b499d76a294"))
     registry = load_registry(path)
     assert set(registry.models) == {*MODELS, "klein-4b"}
-    assert registry.find("klein-4b").revision_shown == "e7b7dc27f91d"
+    assert registry.find("klein-4b").revision_label == "e7b7dc27f91d"
 
 
-def test_an_unknown_name_is_answered_with_the_known_ones():
+def test_an_unknown_name_lists_the_known_ones():
     with pytest.raises(BackendError, match="no generator 'klein'; there are: qwen-image, "):
         load_registry().find("klein")
 
 
-@pytest.mark.parametrize("name", [name for name, model in PLAYED.items() if model.lora])
-def test_changes_of_a_loras_schedule_are_the_schedulers_words(name):
-    lora = PLAYED[name].lora
-    schedule = diffusers.FlowMatchEulerDiscreteScheduler(use_dynamic_shifting=True)
-    changed = schedule.from_config(schedule.config, **lora.scheduler)
+@pytest.mark.parametrize("name", [name for name, model in DIFFUSERS.items() if model.lora])
+def test_scheduler_changes_of_a_lora_are_parameters_of_the_scheduler(name):
+    lora = DIFFUSERS[name].lora
+    scheduler = diffusers.FlowMatchEulerDiscreteScheduler(use_dynamic_shifting=True)
+    changed = scheduler.from_config(scheduler.config, **lora.scheduler)
     assert lora.scheduler and dict(changed.config).items() >= lora.scheduler.items()
     assert changed.config.base_shift == pytest.approx(math.log(3))

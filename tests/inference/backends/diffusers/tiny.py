@@ -1,4 +1,4 @@
-"""Pipelines of the real classes with random weights, small enough to draw on a CPU in a moment."""
+"""Pipelines of the real classes with random weights, small enough for a CPU."""
 
 import math
 from collections.abc import Callable
@@ -16,20 +16,20 @@ CHAT = (
     "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
-# Untrained layers hardly pass on what they are told: with this gain a prompt and a picture matter.
-LOUD = 1.5
+# Untrained layers attenuate their input: with this gain prompts and images matter.
+GAIN = 1.5
 
 
 def shrink_megapixels(monkeypatch: Any) -> None:
-    """Have editing pipelines look at 64x64 pixels of a picture instead of their fixed 1024x1024."""
+    """Make editing pipelines scale images to 64x64 pixels instead of their fixed 1024x1024."""
     from diffusers.pipelines.flux import pipeline_flux_kontext as kontext
     from diffusers.pipelines.longcat_image import pipeline_longcat_image_edit as longcat
     from diffusers.pipelines.qwenimage import pipeline_qwenimage_edit as edit
     from diffusers.pipelines.qwenimage import pipeline_qwenimage_edit_plus as edit_plus
 
     for module in (edit, edit_plus, longcat):
-        whole = module.calculate_dimensions
-        small = lambda _, ratio, whole=whole: whole(64 * 64, ratio)  # noqa: E731
+        original = module.calculate_dimensions
+        small = lambda _, ratio, original=original: original(64 * 64, ratio)  # noqa: E731
         monkeypatch.setattr(module, "calculate_dimensions", small)
     monkeypatch.setattr(kontext, "PREFERRED_KONTEXT_RESOLUTIONS", [(64, 64)])
 
@@ -37,12 +37,12 @@ def shrink_megapixels(monkeypatch: Any) -> None:
 def build(pipeline: str, folder: Path) -> Path:
     """Save a pipeline of a class of diffusers to `folder`."""
     torch.manual_seed(0)
-    made = MAKERS[pipeline]()
-    for part in (made.transformer, made.vae):
+    built = BUILDERS[pipeline]()
+    for part in (built.transformer, built.vae):
         for weights in part.parameters():
             if weights.dim() > 1:
-                torch.nn.init.normal_(weights, std=LOUD / math.sqrt(weights[0].numel()))
-    made.save_pretrained(folder)
+                torch.nn.init.normal_(weights, std=GAIN / math.sqrt(weights[0].numel()))
+    built.save_pretrained(folder)
     return folder
 
 
@@ -95,7 +95,7 @@ def klein() -> Any:
         vocab_size=len(WORDS) + 7,
         hidden_size=16,
         intermediate_size=16,
-        num_hidden_layers=28,  # the pipeline listens to layers 9, 18 and 27
+        num_hidden_layers=28,  # the pipeline uses layers 9, 18 and 27
         num_attention_heads=2,
         num_key_value_heads=2,
         head_dim=8,
@@ -140,7 +140,7 @@ def kontext() -> Any:
 
 
 def fill() -> Any:
-    # Latents, those of the masked picture (16 each), and the mask: 2x2 patches of 4x4 pixels.
+    # Latents, those of the masked image (16 each), and the mask: 2x2 patches of 4x4 pixels.
     return diffusers.FluxFillPipeline(**flux_parts(in_channels=16 + 16 + 64))
 
 
@@ -259,7 +259,7 @@ def qwen_parts() -> dict[str, Any]:
 
 
 def vision_processor() -> Any:
-    """Few visual tokens for a picture, however large it is."""
+    """Few visual tokens for an image of any size."""
     size = {"shortest_edge": 28 * 28, "longest_edge": 56 * 56}
     return transformers.Qwen2VLProcessor(
         image_processor=transformers.Qwen2VLImageProcessor(size=size),
@@ -269,7 +269,7 @@ def vision_processor() -> Any:
 
 
 def chat_tokenizer() -> Any:
-    """A token a byte, and those that a chat with pictures needs."""
+    """A token per byte, and those of a chat with images."""
     return transformers.Qwen2TokenizerFast(
         vocab={word: place for place, word in enumerate(WORDS)},
         merges=[],
@@ -294,7 +294,7 @@ def t5_tokenizer() -> Any:
     return transformers.T5TokenizerFast(tokenizer_object=Tokenizer(model), extra_ids=0)
 
 
-MAKERS: dict[str, Callable[[], Any]] = {
+BUILDERS: dict[str, Callable[[], Any]] = {
     "QwenImagePipeline": qwen_image,
     "FluxPipeline": flux,
     "QwenImageEditPipeline": qwen_image_edit,

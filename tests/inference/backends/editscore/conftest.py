@@ -1,10 +1,10 @@
-"""Tiny edit-reward models: random weights, an adapter, marks by heart."""
+"""Tiny edit-reward models: random weights, an adapter, overfitted weights."""
 
 import shutil
 
 import pytest
 
-from tests.helpers.tiny_editscore import teach, tiny_adapter, tiny_model, words
+from tests.helpers.tiny_editscore import overfit, short_prompts, tiny_adapter, tiny_model
 
 
 @pytest.fixture(scope="session")
@@ -20,13 +20,13 @@ def adapter(model, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def prompts(tmp_path_factory):
-    return words(tmp_path_factory.mktemp("editscore") / "words")
+    return short_prompts(tmp_path_factory.mktemp("editscore") / "prompts")
 
 
 @pytest.fixture(scope="session")
-def taught(model, prompts, tmp_path_factory):
-    """A model that gives every attempt the same marks."""
-    folder = tmp_path_factory.mktemp("editscore") / "taught"
+def overfitted(model, prompts, tmp_path_factory):
+    """A model that gives every attempt the same ratings."""
+    folder = tmp_path_factory.mktemp("editscore") / "overfitted"
     shutil.copytree(model, folder)
-    teach(folder, prompts)
+    overfit(folder, prompts)
     return folder

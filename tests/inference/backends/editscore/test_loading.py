@@ -1,4 +1,4 @@
-"""Real files of transformers and peft: an adapter's weights count, or loading fails."""
+"""Real files of transformers and peft: all weights of an adapter are merged, or loading fails."""
 
 import json
 
@@ -8,24 +8,24 @@ from inference.backends.checkpoint.encoding import AgentQuery
 from inference.backends.editscore.loading import load
 from inference.roles import BackendError
 from tests.helpers.tiny_editscore import settings, tiny_adapter, tiny_model
-from tests.inference.scripted_world import picture
+from tests.inference.scripted_world import tiny_image
 
-ASKED = AgentQuery("<image><image>Is it done?", (picture(1), picture(2)))
+QUERY = AgentQuery("<image><image>Is it done?", (tiny_image(1), tiny_image(2)))
 
 
 def logits(model, loaded):
     """Of the answer's first token: 1 x vocabulary."""
     import torch
 
-    batch = loaded.encoder.pad([loaded.encoder.encode(ASKED)], "cpu")
+    batch = loaded.encoder.pad([loaded.encoder.encode(QUERY)], "cpu")
     model.eval()
     with torch.inference_mode():
         return model(**batch.inputs).logits[:, -1]
 
 
-def loaded_as(model, **more):
-    asked = settings(model, **more)
-    return load(asked, repr(asked))
+def load_model(model, **more):
+    chosen = settings(model, **more)
+    return load(chosen, repr(chosen))
 
 
 def test_an_adapter_is_merged_into_the_model(model, adapter):
@@ -33,65 +33,66 @@ def test_an_adapter_is_merged_into_the_model(model, adapter):
     from peft import PeftModel
     from transformers import AutoModelForImageTextToText
 
-    plain = loaded_as(model)
+    plain = load_model(model)
     before = logits(plain.model, plain)
-    tuned = loaded_as(model, adapter=str(adapter))
+    tuned = load_model(model, adapter=str(adapter))
     after = logits(tuned.model, tuned)
     base = AutoModelForImageTextToText.from_pretrained(model)
-    beside = logits(PeftModel.from_pretrained(base, adapter), tuned)
+    unmerged = logits(PeftModel.from_pretrained(base, adapter), tuned)
     assert type(tuned.model) is type(plain.model)
-    assert torch.allclose(after, beside, atol=1e-4)
+    assert torch.allclose(after, unmerged, atol=1e-4)
     assert not torch.allclose(after, before, atol=1e-1)
 
 
-def test_an_adapter_of_another_model_is_refused(model, tmp_path):
+def test_an_adapter_of_another_model_is_rejected(model, tmp_path):
     deeper = tiny_model(tmp_path / "deeper", layers=3)
     adapter = tiny_adapter(tmp_path / "adapter", deeper)
     with pytest.raises(BackendError, match="is not for this model: 4 of its weights") as caught:
-        loaded_as(model, adapter=str(adapter))
+        load_model(model, adapter=str(adapter))
     assert "\n" not in str(caught.value)
 
 
-def test_what_cannot_be_loaded_is_one_line(model, tmp_path):
+def test_a_failed_load_is_one_line(model, tmp_path):
     with pytest.raises(BackendError, match="cannot be loaded on cpu: ") as caught:
-        loaded_as(tmp_path)
+        load_model(tmp_path)
     assert "\n" not in str(caught.value)
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "gpt2"}))
     with pytest.raises(BackendError, match="is a gpt2; EditScore is for qwen3_vl and qwen2_5_vl"):
-        loaded_as(tmp_path)
+        load_model(tmp_path)
 
 
-def test_pictures_are_numbered_for_the_one_on_qwen2_5_vl(qwen2_5):
-    loaded = loaded_as(qwen2_5)
-    text = loaded.encoder.decode(loaded.encoder.encode(ASKED).tokens)
+def test_images_are_numbered_on_qwen2_5_vl(qwen2_5):
+    loaded = load_model(qwen2_5)
+    text = loaded.encoder.decode(loaded.encoder.encode(QUERY).tokens)
     assert text.startswith(
         "system\nYou are a helpful assistant.\nuser\n<img1>: <img2>: Is it done?"
     )
 
 
-def test_the_one_on_qwen2_5_vl_answers_in_batches_as_one_by_one(qwen2_5):
+def test_batches_on_qwen2_5_vl_are_as_single_queries(qwen2_5):
     from inference.backends.checkpoint.model import CheckpointModel
 
-    loaded, asked = loaded_as(qwen2_5), settings(qwen2_5)
-    questions = [ASKED, AgentQuery("<image>" + "clean? " * 9, (picture(3),)), ASKED]
-    questions = [AgentQuery(q.text, q.pictures, 10) for q in questions]
-    many = CheckpointModel(loaded, asked).answer(questions)
-    assert many == [CheckpointModel(loaded, asked).answer([question])[0] for question in questions]
-    assert many[0] == generated(loaded, questions[0])
+    loaded, limits = load_model(qwen2_5), settings(qwen2_5)
+    queries = [QUERY, AgentQuery("<image>" + "clean? " * 9, (tiny_image(3),)), QUERY]
+    queries = [AgentQuery(query.text, query.images, 10) for query in queries]
+    model = CheckpointModel(loaded, limits)
+    texts = model.answer(queries)
+    assert texts == [model.answer([query])[0] for query in queries]
+    assert texts[0] == generate(loaded, queries[0])
 
 
-def generated(loaded, question):
-    """What transformers' own greedy search answers."""
+def generate(loaded, query):
+    """The answer of transformers' own greedy search."""
     import torch
     from transformers import GenerationConfig
 
-    inputs = loaded.encoder.pad([loaded.encoder.encode(question)], "cpu").inputs
-    greedy = GenerationConfig(max_new_tokens=question.max_new_tokens, do_sample=False)
+    inputs = loaded.encoder.pad([loaded.encoder.encode(query)], "cpu").inputs
+    greedy = GenerationConfig(max_new_tokens=query.max_new_tokens, do_sample=False)
     greedy.eos_token_id = loaded.stops
     loaded.model.model.rope_deltas = None
     with torch.inference_mode():
-        whole = loaded.model.generate(**inputs, generation_config=greedy)
-    return loaded.encoder.decode(whole[0, inputs["input_ids"].shape[1] :].tolist())
+        output = loaded.model.generate(**inputs, generation_config=greedy)
+    return loaded.encoder.decode(output[0, inputs["input_ids"].shape[1] :].tolist())
 
 
 @pytest.fixture(scope="module")

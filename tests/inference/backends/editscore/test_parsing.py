@@ -1,4 +1,4 @@
-"""What EditScore wrote, as grades: JSON is repaired, marks are not guessed."""
+"""Answers of EditScore become grades: JSON is repaired, ratings are not guessed."""
 
 import pytest
 
@@ -7,21 +7,21 @@ from inference.backends.editscore.parsing import mean_ratings
 from inference.roles import UnusableAnswerError
 
 
-def answer(text, whole=True):
-    return Completion(text, 1, 1, whole)
+def completion(text, is_complete=True):
+    return Completion(text, 1, 1, is_complete)
 
 
-def marks(*texts, score_range=25):
-    return tuple(mean_ratings("quality", [answer(text) for text in texts], score_range))
+def grades(*texts, score_range=25):
+    return tuple(mean_ratings("quality", [completion(text) for text in texts], score_range))
 
 
-def test_marks_are_grades_out_of_ten():
-    assert marks('{"reasoning": "good", "score": [25, 5]}') == (10, 2)
-    assert marks('{"reasoning": "good", "score": [7.5, 10]}', score_range=10) == (7.5, 10)
+def test_ratings_become_grades_out_of_ten():
+    assert grades('{"reasoning": "good", "score": [25, 5]}') == (10, 2)
+    assert grades('{"reasoning": "good", "score": [7.5, 10]}', score_range=10) == (7.5, 10)
 
 
-def test_the_mean_counts():
-    assert marks('{"score": [25, 5]}', '{"score": [15, 10]}') == (8, 3)
+def test_grades_are_means():
+    assert grades('{"score": [25, 5]}', '{"score": [15, 10]}') == (8, 3)
 
 
 @pytest.mark.parametrize(
@@ -32,8 +32,8 @@ def test_the_mean_counts():
         '{"reasoning": "a "red" cat", "score": [20, 10], "other": 1}',
     ],
 )
-def test_untidy_json_is_read(text):
-    assert marks(text) == (8, 4)
+def test_malformed_json_is_repaired(text):
+    assert grades(text) == (8, 4)
 
 
 @pytest.mark.parametrize(
@@ -50,14 +50,14 @@ def test_untidy_json_is_read(text):
         '{"reasoning": "good"}',
     ],
 )
-def test_what_has_no_two_marks_is_left_out(text):
-    assert marks(text, '{"score": [20, 10]}') == (8, 4)
+def test_answers_without_two_ratings_are_ignored(text):
+    assert grades(text, '{"score": [20, 10]}') == (8, 4)
     with pytest.raises(
         UnusableAnswerError, match="none of 1 answers about quality can be read; the first: "
     ):
-        marks(text)
+        grades(text)
 
 
-def test_what_was_cut_off_is_left_out():
+def test_truncated_answers_are_ignored():
     with pytest.raises(UnusableAnswerError, match="cut off"):
-        mean_ratings("quality", [answer('{"score": [20, 1', whole=False)], 25)
+        mean_ratings("quality", [completion('{"score": [20, 1', is_complete=False)], 25)

@@ -1,4 +1,4 @@
-"""EditScore as a scorer: grades of a taught model, refusals of a random one, identity."""
+"""EditScore as a scorer: grades of an overfitted model, errors of a random one, identity."""
 
 import asyncio
 import os
@@ -13,17 +13,17 @@ from inference.settings import Limits, LoopSettings
 from inference.shard import run_shard, score_shard
 from schemas import BadImageError
 from tests.helpers.tiny_editscore import settings
-from tests.inference.scripted_world import SHARD, picture, planned, prompt_row, roles
+from tests.inference.scripted_world import SHARD, plan_rows_for, prompt_row, roles, tiny_image
 from warehouse import EncodedImage
 
-# Marks of 20, 15, 25 and 10 out of 25.
+# Ratings of 20, 15, 25 and 10 out of 25.
 GRADES = Score(8.0, 6.0, 10.0, 4.0)
 GOAL = "Draw a cat."
 
 
 @pytest.fixture(scope="module")
-def scorer(taught, prompts):
-    return EditScoreScorer(settings(taught, prompts=prompts))
+def scorer(overfitted, prompts):
+    return EditScoreScorer(settings(overfitted, prompts=prompts))
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def random(model):
     return EditScoreScorer(settings(model, max_new_tokens=8))
 
 
-async def test_marks_become_grades(scorer):
+async def test_ratings_become_grades(scorer):
     assert isinstance(scorer, Scorer)
     white = EncodedImage.white((96, 96))
     score = await scorer.score(white, white, GOAL)
@@ -40,14 +40,14 @@ async def test_marks_become_grades(scorer):
     assert await scorer.score(None, white, GOAL) == GRADES
 
 
-async def test_a_model_that_gives_no_marks_is_a_bad_answer(random):
+async def test_answers_without_ratings_are_unusable(random):
     with pytest.raises(
         UnusableAnswerError, match=r"none of 2 answers about semantics can be read; the fi"
     ):
-        await random.score(None, picture(1), GOAL)
+        await random.score(None, tiny_image(1), GOAL)
 
 
-async def test_a_broken_picture_costs_the_others_nothing(scorer):
+async def test_a_broken_image_does_not_affect_others(scorer):
     good, bad = await asyncio.gather(
         scorer.score(None, EncodedImage.white((96, 96)), GOAL),
         scorer.score(None, EncodedImage(b"broken"), GOAL),
@@ -57,45 +57,41 @@ async def test_a_broken_picture_costs_the_others_nothing(scorer):
     assert isinstance(bad, BadImageError)
 
 
-async def test_answers_are_of_the_request_alone(model):
-    """Draws of random weights: any difference in a batch would show."""
-    own = {"max_new_tokens": 12, "temperature": 2.0}
-    questions = [
-        AgentQuery("a cat " * n + "<image>" * n, (picture(n),) * n, 12, seed)
+async def test_answers_do_not_depend_on_the_batch(model):
+    """Samples of random weights: any difference in a batch would show."""
+    options = {"max_new_tokens": 12, "temperature": 2.0}
+    queries = [
+        AgentQuery("a cat " * n + "<image>" * n, (tiny_image(n),) * n, 12, seed)
         for n in (1, 2)
         for seed in (42, 43, 44)
     ]
-    one = EditScoreScorer(settings(model, batch=1, **own))._work(questions, lambda: False)
-    many = EditScoreScorer(settings(model, **own))._work(questions, lambda: False)
-    again = EditScoreScorer(settings(model, **own))._work(questions[::-1], lambda: False)
+    one = EditScoreScorer(settings(model, batch=1, **options))._attempt(queries, lambda: False)
+    many = EditScoreScorer(settings(model, **options))._attempt(queries, lambda: False)
+    again = EditScoreScorer(settings(model, **options))._attempt(queries[::-1], lambda: False)
     assert [answer.text for answer in many] == [answer.text for answer in one]
     assert [answer.text for answer in again] == [answer.text for answer in one][::-1]
-    assert len({answer.text for answer in one}) == len(questions)  # every seed draws its own
+    assert len({answer.text for answer in one}) == len(queries)  # every seed gives another one
 
 
 async def test_a_shard_is_scored_and_accounted_for(scorer, home):
     prompts = [prompt_row(f"p{n}") for n in range(3)]
-    plans = [row for prompt in prompts for row in planned(prompt, GOAL, "Add a dog.")]
-    players, limits = roles(scorer=scorer), Limits(backoff_seconds=0)
-    told = await run_shard(prompts, plans, players, home, SHARD, LoopSettings(), limits)
-    scored = await score_shard(
-        told.attempts, told.trajectories, plans, players, home, SHARD, limits
-    )
-    assert len(scored.scores) == len(told.attempts) == 6
+    plans = [row for prompt in prompts for row in plan_rows_for(prompt, GOAL, "Add a dog.")]
+    bound, limits = roles(scorer=scorer), Limits(backoff_seconds=0)
+    run = await run_shard(prompts, plans, bound, home, SHARD, LoopSettings(), limits)
+    scored = await score_shard(run.attempts, run.trajectories, plans, bound, home, SHARD, limits)
+    assert len(scored.scores) == len(run.attempts) == 6
     assert {row.scorer for row in scored.scores} == {f"editscore/{scorer.model}"}
     assert all(row.overall == pytest.approx(24**0.5) for row in scored.scores)
     assert all(call.input_tokens and call.output_tokens for call in scored.calls)
     assert {call.cost_usd for call in scored.calls} == {0.0}
 
 
-async def test_a_shard_that_is_refused_sets_its_prompts_aside(random, home):
+async def test_unusable_answers_quarantine_their_prompts(random, home):
     prompt = prompt_row()
-    plans, players = planned(prompt, GOAL), roles(scorer=random)
+    plans, bound = plan_rows_for(prompt, GOAL), roles(scorer=random)
     limits = Limits(failure_share=1)
-    told = await run_shard([prompt], plans, players, home, SHARD, LoopSettings(), limits)
-    scored = await score_shard(
-        told.attempts, told.trajectories, plans, players, home, SHARD, limits
-    )
+    run = await run_shard([prompt], plans, bound, home, SHARD, LoopSettings(), limits)
+    scored = await score_shard(run.attempts, run.trajectories, plans, bound, home, SHARD, limits)
     assert not scored.scores
     assert "can be read" in scored.quarantine[0].reason
 
@@ -113,20 +109,20 @@ async def test_a_shard_that_is_refused_sets_its_prompts_aside(random, home):
         {"dtype": "float16"},
     ],
 )
-def test_what_grades_depend_on_is_in_the_name(change):
-    assert EditScoreScorer(EditScoreSettings(**change)).model != plain_model()
+def test_the_name_depends_on_what_grades_depend_on(change):
+    assert EditScoreScorer(EditScoreSettings(**change)).model != default_name()
 
 
-def plain_model():
+def default_name():
     return EditScoreScorer(EditScoreSettings()).model
 
 
-def test_where_and_how_many_at_once_is_not():
-    assert EditScoreScorer(EditScoreSettings(device="cpu", batch=1)).model == plain_model()
-    assert plain_model().startswith("EditScore-Qwen3-VL-8B-Instruct@main-")
+def test_the_name_does_not_depend_on_device_and_batch():
+    assert EditScoreScorer(EditScoreSettings(device="cpu", batch=1)).model == default_name()
+    assert default_name().startswith("EditScore-Qwen3-VL-8B-Instruct@main-")
 
 
-def test_other_words_and_changed_weights_are_another_model(model, prompts):
+def test_other_prompts_and_changed_weights_change_the_name(model, prompts):
     first = EditScoreScorer(settings(model)).model
     assert EditScoreScorer(settings(model)).model == first
     assert EditScoreScorer(settings(model, prompts=prompts)).model != first
@@ -134,8 +130,8 @@ def test_other_words_and_changed_weights_are_another_model(model, prompts):
     assert EditScoreScorer(settings(model)).model != first
 
 
-def test_words_that_are_not_there_are_one_line(model, tmp_path):
-    with pytest.raises(BackendError, match=r"semantics.txt cannot be read: put the words of"):
+def test_missing_prompts_are_one_line(model, tmp_path):
+    with pytest.raises(BackendError, match=r"semantics.txt cannot be read: put the semantics"):
         EditScoreScorer(settings(model, prompts=tmp_path))
     (tmp_path / "semantics.txt").write_text("Is it done?")
     (tmp_path / "quality.txt").write_text("Is it clean?")

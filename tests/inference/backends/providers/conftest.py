@@ -1,4 +1,4 @@
-"""Every test may ask either provider, and has its key."""
+"""The providers' key, and a parameter for tests that run with both."""
 
 import pytest
 

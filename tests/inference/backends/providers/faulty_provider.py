@@ -1,7 +1,7 @@
-"""A provider of our own in a thread: OpenAI's and Google's APIs over real HTTP, in any weather.
+"""A test provider in a thread: OpenAI's and Google's APIs over real HTTP, with injected faults.
 
-The sketch world answers, so that whole shards can be told through it. A share of the requests meets
-bad weather instead; which ones is a matter of a seed and of the order in which they come.
+The sketch world answers, so that complete shards can run through it. A share of the requests fails
+instead; which ones follows from a seed and the order in which they arrive.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from inference.sketch_world.critic import SketchCritic
 from inference.sketch_world.generator import SketchGenerator
 from inference.sketch_world.planner import SketchPlanner
 from inference.sketch_world.scorer import SketchScorer
-from tests.inference.backends.providers.answer_shapes import (
+from tests.inference.backends.providers.api_formats import (
     Gemini,
     Images,
     OpenAI,
@@ -31,7 +31,7 @@ from tests.inference.backends.providers.answer_shapes import (
     is_white,
     openai_parts,
 )
-from tests.inference.backends.providers.batch_server import Batches
+from tests.inference.backends.providers.batch_server import BatchServer
 from warehouse import EncodedImage
 
 KEY = "sk-very-secret-0123456789"
@@ -40,12 +40,12 @@ FAULTS = ("throttle", "error", "hang", "reset", "cut", "garble", "refuse", "empt
 _REQUEST = re.compile(r"Request:\n(.*?)\n\n(?:Rules|First find)", re.DOTALL)
 _BANK = re.compile(r'The list is named "(.*?)"')
 _GOAL = re.compile(r"Goal of the step:\n(.*?)\n\n", re.DOTALL)
-_WORDING = re.compile(r"in this attempt:\n(.*?)\n\n", re.DOTALL)
+_PROMPT = re.compile(r"in this attempt:\n(.*?)\n\n", re.DOTALL)
 
 
 @dataclass
-class Weather:
-    """`faults`: kind -> share of the requests that meet it."""
+class FaultSchedule:
+    """`faults`: kind -> share of the requests that fail in this way."""
 
     faults: dict[str, float] = field(default_factory=dict)
     seed: int = 0
@@ -56,52 +56,52 @@ class Weather:
         self._rng = random.Random(self.seed)
 
     def next(self) -> str | None:
-        drawn = self._rng.random()
+        value = self._rng.random()
         for kind, share in self.faults.items():
-            if drawn < share:
+            if value < share:
                 return kind
-            drawn -= share
+            value -= share
         return None
 
 
 @dataclass
 class Provider:
-    """What the server saw. `questions` counts every distinct request that was answered well."""
+    """State of the server. `answered` counts the proper answers to every distinct request."""
 
     url: str
-    weather: Weather
+    schedule: FaultSchedule
     requests: Counter[str] = field(default_factory=Counter)
-    met: Counter[str] = field(default_factory=Counter)
+    outcomes: Counter[str] = field(default_factory=Counter)
     answered: Counter[str] = field(default_factory=Counter)
     bodies: list[dict[str, Any]] = field(default_factory=list)
-    busy: int = 0
-    busiest: int = 0
+    active: int = 0
+    max_active: int = 0
     scripts: list[Any] = field(default_factory=list)
     terms: dict[str, list[Any]] = field(default_factory=dict)  # bank -> what is proposed for it
-    polls: int = 2  # looks at a batch before it is done
+    polls: int = 2  # polls of a batch before it is done
     batches: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
 @contextmanager
-def provider(weather: Weather | None = None) -> Iterator[Provider]:
+def provider(schedule: FaultSchedule | None = None) -> Iterator[Provider]:
     """A server on a free port until the block ends."""
     ready = threading.Event()
-    seen = Provider("", weather or Weather())
+    state = Provider("", schedule or FaultSchedule())
     loop = asyncio.new_event_loop()
 
     async def serve() -> None:
         app = web.Application(client_max_size=2**26)
-        handler = _Handler(seen)
+        handler = _Handler(state)
         app.router.add_post("/v1/chat/completions", handler.chat)
         app.router.add_post("/{version}/models/{model}", handler.gemini)
         app.router.add_post("/v1/images/{kind}", handler.images)
-        handler.batches = Batches(handler, seen)
+        handler.batches = BatchServer(handler, state)
         app.router.add_routes(handler.batches.routes())
         runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
         await runner.setup()
         site = web.TCPSite(runner, "127.0.0.1", 0)
         await site.start()
-        seen.url = f"http://127.0.0.1:{site._server.sockets[0].getsockname()[1]}"  # type: ignore[union-attr]
+        state.url = f"http://127.0.0.1:{site._server.sockets[0].getsockname()[1]}"  # type: ignore[union-attr]
         ready.set()
         await stop.wait()
         await runner.cleanup()
@@ -111,7 +111,7 @@ def provider(weather: Weather | None = None) -> Iterator[Provider]:
     thread.start()
     assert ready.wait(10)
     try:
-        yield seen
+        yield state
     finally:
         loop.call_soon_threadsafe(stop.set)
         thread.join(10)
@@ -119,10 +119,10 @@ def provider(weather: Weather | None = None) -> Iterator[Provider]:
 
 
 class _Handler:
-    batches: "Batches"
+    batches: BatchServer
 
-    def __init__(self, seen: Provider) -> None:
-        self._seen = seen
+    def __init__(self, provider: Provider) -> None:
+        self._provider = provider
         self._planner, self._critic = SketchPlanner(), SketchCritic()
         self._scorer, self._generator = SketchScorer(), SketchGenerator()
 
@@ -131,8 +131,8 @@ class _Handler:
         if request.headers.get("authorization") != f"Bearer {KEY}":
             error = {"message": f"Incorrect API key: {KEY}", "code": "invalid_api_key"}
             return web.json_response({"error": error}, status=401)
-        texts, pictures = openai_parts(body["messages"])
-        return await self._weathered(request, body, OpenAI(body["model"]), texts, pictures)
+        texts, images = openai_parts(body["messages"])
+        return await self._respond(request, body, OpenAI(body["model"]), texts, images)
 
     async def gemini(self, request: web.Request) -> web.StreamResponse:
         if request.match_info["model"].endswith(":batchGenerateContent"):
@@ -142,36 +142,36 @@ class _Handler:
             details = [{"reason": "API_KEY_INVALID"}]
             error = {"code": 400, "message": "API key not valid", "details": details}
             return web.json_response({"error": error}, status=400)
-        texts, pictures = gemini_parts(body["contents"])
-        drawing = "responseModalities" in body.get("generationConfig", {})
-        return await self._weathered(request, body, Gemini(drawing), texts, pictures)
+        texts, images = gemini_parts(body["contents"])
+        returns_image = "responseModalities" in body.get("generationConfig", {})
+        return await self._respond(request, body, Gemini(returns_image), texts, images)
 
     async def images(self, request: web.Request) -> web.StreamResponse:
-        body, pictures = await image_request(request)
-        return await self._weathered(request, body, Images(), [body["prompt"]], pictures)
+        body, images = await image_request(request)
+        return await self._respond(request, body, Images(), [body["prompt"]], images)
 
-    async def _weathered(
+    async def _respond(
         self,
         request: web.Request,
         body: Any,
         api: Any,
         texts: list[str],
-        pictures: list[EncodedImage],
+        images: list[EncodedImage],
     ) -> web.StreamResponse:
-        seen = self._seen
+        provider = self._provider
         key = json.dumps(body, sort_keys=True)
-        seen.requests[key] += 1
-        seen.bodies.append(body)
-        kind = seen.scripts.pop(0) if seen.scripts else seen.weather.next()
-        seen.met[kind or "fine"] += 1
-        seen.busy += 1
-        seen.busiest = max(seen.busiest, seen.busy)
+        provider.requests[key] += 1
+        provider.bodies.append(body)
+        kind = provider.scripts.pop(0) if provider.scripts else provider.schedule.next()
+        provider.outcomes[kind or "ok"] += 1
+        provider.active += 1
+        provider.max_active = max(provider.max_active, provider.active)
         try:
-            response = await self._response(kind, request, api, texts, pictures)
+            response = await self._response(kind, request, api, texts, images)
         finally:
-            seen.busy -= 1
+            provider.active -= 1
         if kind in (None, "slow"):
-            seen.answered[key] += 1
+            provider.answered[key] += 1
         return response
 
     async def _response(
@@ -180,13 +180,13 @@ class _Handler:
         request: web.Request,
         api: Any,
         texts: list[str],
-        pictures: list[EncodedImage],
+        images: list[EncodedImage],
     ) -> web.StreamResponse:
-        weather = self._seen.weather
-        await asyncio.sleep(weather.latency * (10 if kind == "slow" else 1))
+        schedule = self._provider.schedule
+        await asyncio.sleep(schedule.latency * (10 if kind == "slow" else 1))
         match kind:
             case "throttle":
-                headers = {"Retry-After": str(weather.retry_after)}
+                headers = {"Retry-After": str(schedule.retry_after)}
                 return web.json_response(api.error(429, "slow down"), status=429, headers=headers)
             case "error":
                 return web.json_response(api.error(500, "our fault"), status=500)
@@ -196,42 +196,43 @@ class _Handler:
                 assert request.transport is not None
                 request.transport.abort()
             case "cut":
-                whole = json.dumps(await self._answer(api, texts, pictures))
-                return web.Response(text=whole[: len(whole) // 2], content_type="application/json")
+                text = json.dumps(await self.answer(api, texts, images))
+                return web.Response(text=text[: len(text) // 2], content_type="application/json")
             case "garble":
                 return web.json_response(api.text("Sure! Here you are: {{{ reasoning = ]["))
             case "refuse":
                 return web.json_response(api.refusal())
             case "empty":
                 return web.json_response(api.empty())
-            case str() if kind not in (None, "slow"):  # what exactly is to be said
+            case str() if kind not in (None, "slow"):  # a literal answer
                 return web.json_response(api.text(kind))
-        return web.json_response(await self._answer(api, texts, pictures))
+        return web.json_response(await self.answer(api, texts, images))
 
-    async def _answer(self, api: Any, texts: list[str], pictures: list[EncodedImage]) -> Any:
+    async def answer(self, api: Any, texts: list[str], images: list[EncodedImage]) -> Any:
+        """The sketch world's answer in the format of an API."""
         try:
-            return await self._played(api, texts, pictures)
+            return await self._sketch_answer(api, texts, images)
         except UnusableAnswerError as error:
             return api.text(f"I cannot: {error}")
 
-    async def _played(self, api: Any, texts: list[str], pictures: list[EncodedImage]) -> Any:
+    async def _sketch_answer(self, api: Any, texts: list[str], images: list[EncodedImage]) -> Any:
         text = "\n".join(texts)
-        if getattr(api, "drawing", False):
-            return api.picture(await self._generator.generate(texts[-1], pictures[-1:], 7))
-        if wanted := _REQUEST.search(text):
-            plan = await self._planner.plan(PlanRequest(wanted[1], tuple(pictures)))
+        if getattr(api, "returns_image", False):
+            return api.image(await self._generator.generate(texts[-1], images[-1:], 7))
+        if user_request := _REQUEST.search(text):
+            plan = await self._planner.plan(PlanRequest(user_request[1], tuple(images)))
             steps = [vars(step) for step in plan.steps]
             return api.json({"reasoning": plan.reasoning, "execution_plan": steps})
         if bank := _BANK.search(text):
-            return api.json({"reasoning": "", "terms": self._seen.terms.get(bank[1], [])})
-        before = None if is_white(pictures[0]) else pictures[0]
+            return api.json({"reasoning": "", "terms": self._provider.terms.get(bank[1], [])})
+        before = None if is_white(images[0]) else images[0]
         goal = _GOAL.search(text)[1]  # type: ignore[index]
         if "four grades" in text:
             return api.json(
-                {"reasoning": "", **vars(await self._scorer.score(before, pictures[1], goal))}
+                {"reasoning": "", **vars(await self._scorer.score(before, images[1], goal))}
             )
-        wording = _WORDING.search(text)
-        verdict = await self._critic.judge(before, pictures[1], goal, wording[1] if wording else "")
+        prompt = _PROMPT.search(text)
+        verdict = await self._critic.judge(before, images[1], goal, prompt[1] if prompt else "")
         answer = {
             "previous_step_success": verdict.accepted,
             "refine_prompt": verdict.refined_prompt,

@@ -1,4 +1,4 @@
-"""Roles that are played by the server of `weather.py`."""
+"""Roles bound to the server of `faulty_provider.py`."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from warehouse import Home
 AGENT = {"model": "m-1"}
 
 
-def cast(
+def provider_roles(
     server: Provider,
     backend: str,
     home: Home,
@@ -18,20 +18,20 @@ def cast(
     profile: dict[str, Any] | None = None,
     **settings: Any,
 ) -> Roles:
-    """Planner, critic and scorer at the provider, and the generator where it draws.
+    """Planner, critic and scorer at the provider, and its generator if it has one.
 
     Args:
-        agents: those that are there, if not all; the sketch world plays the others.
+        agents: role -> settings of the roles at the provider; the others are `sketch`.
         profile: more sections of the profile; `settings`: more of the provider's.
     """
-    agents = agents or dict.fromkeys(("planner", "critic", "scorer"), AGENT) | drawn_by(backend)
+    agents = agents or dict.fromkeys(("planner", "critic", "scorer"), AGENT) | generator_of(backend)
     url = f"{server.url}/v1" if backend == "openai" else server.url
     section = {"endpoints": [{"url": url, "key": "TEST_KEY"}], **settings, **agents}
-    everyone = ("planner", "generator", "critic", "scorer")
-    roles = {role: backend if role in agents else "sketch" for role in everyone}
+    names = ("planner", "generator", "critic", "scorer")
+    roles = {role: backend if role in agents else "sketch" for role in names}
     return Backends.model_validate({"roles": roles, backend: section} | (profile or {})).build(home)
 
 
-def drawn_by(backend: str) -> dict[str, dict[str, Any]]:
+def generator_of(backend: str) -> dict[str, dict[str, Any]]:
     """The provider's generator, if it has one."""
     return {"generator": {"model": "banana"}} if backend == "gemini" else {}

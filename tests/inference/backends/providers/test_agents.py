@@ -4,51 +4,52 @@ import asyncio
 
 import pytest
 
-from inference.engine.usage import Usage, metered
+from inference.engine.usage import Usage, collect_usage
 from inference.roles import BackendError, PlanRequest, RetryableError, UnusableAnswerError
-from tests.inference.backends.providers.answer_shapes import gemini_parts
-from tests.inference.backends.providers.faulty_provider import Weather, provider
-from tests.inference.backends.providers.provider_roles import AGENT, cast, drawn_by
+from tests.inference.backends.providers.api_formats import gemini_parts
+from tests.inference.backends.providers.faulty_provider import FaultSchedule, provider
+from tests.inference.backends.providers.provider_roles import AGENT, generator_of, provider_roles
 from warehouse import EncodedImage, Home
 
 REQUEST = PlanRequest("Show how to grow a red flower")
 GOAL = "Draw a meadow with a red flower at the bottom center."
 
 
-def players(server, backend, agent=None, seconds=20, **more):
-    """All agents asked in the same way; the scorer never in tags."""
+def build_roles(server, backend, agent=None, seconds=20, **profile):
+    """All agents with the same settings; the scorer never in tags."""
     agent = AGENT | (agent or {})
     scorer = {key: value for key, value in agent.items() if key != "form"}
-    agents = {"planner": agent, "critic": agent, "scorer": scorer} | drawn_by(backend)
-    return cast(server, backend, Home("memory://providers"), agents, more, timeout_seconds=seconds)
+    agents = {"planner": agent, "critic": agent, "scorer": scorer} | generator_of(backend)
+    home = Home("memory://providers")
+    return provider_roles(server, backend, home, agents, profile, timeout_seconds=seconds)
 
 
 def plan(roles):
-    """A plan, and what it took."""
+    """A plan, and the usage of its call."""
     usage = Usage()
 
-    async def ask():
-        with metered(usage):
+    async def call():
+        with collect_usage(usage):
             return await roles.planner.plan(REQUEST)
 
-    return asyncio.run(ask()), usage
+    return asyncio.run(call()), usage
 
 
-def test_a_plan_comes_back(backend):
+def test_planner_returns_a_plan(backend):
     with provider() as server:
-        answer, usage = plan(players(server, backend))
+        answer, usage = plan(build_roles(server, backend))
     assert [step.step_number for step in answer.steps] == list(range(1, len(answer.steps) + 1))
     assert any("flower" in step.prompt for step in answer.steps)
     assert answer.reasoning
     assert (usage.input_tokens, usage.output_tokens, usage.retries) == (1000, 100, 0)
 
 
-def test_a_role_may_be_asked_elsewhere():
-    """Two servers of one model each play two roles of one backend."""
+def test_a_role_can_have_its_own_endpoint():
+    """Two servers, one for each of two roles of one backend."""
     with provider() as first, provider() as second:
         elsewhere = AGENT | {"endpoints": [{"url": f"{second.url}/v1", "key": "TEST_KEY"}]}
         home = Home("memory://providers")
-        roles = cast(first, "openai", home, {"planner": AGENT, "critic": elsewhere})
+        roles = provider_roles(first, "openai", home, {"planner": AGENT, "critic": elsewhere})
 
         async def both():
             await roles.planner.plan(REQUEST)
@@ -58,38 +59,37 @@ def test_a_role_may_be_asked_elsewhere():
     assert [len(server.bodies) for server in (first, second)] == [1, 1]
 
 
-def test_pictures_go_in_where_they_belong(backend):
-    drawn = EncodedImage.white((96, 96))
+def test_images_are_sent_before_the_text(backend):
+    image = EncodedImage.white((96, 96))
 
     async def both(roles):
-        verdict = await roles.critic.judge(None, drawn, GOAL, "")
-        return verdict, await roles.scorer.score(None, drawn, GOAL)
+        verdict = await roles.critic.judge(None, image, GOAL, "")
+        return verdict, await roles.scorer.score(None, image, GOAL)
 
     with provider() as server:
-        verdict, score = asyncio.run(both(players(server, backend)))
+        verdict, score = asyncio.run(both(build_roles(server, backend)))
         content = server.bodies[0]
     assert not verdict.accepted
     assert verdict.refined_prompt
     assert score.edit_success < 5
-    kinds = kinds_of(content, backend)
-    assert kinds == ["picture", "picture", "text"]
+    assert part_kinds(content, backend) == ["image", "image", "text"]
 
 
-def kinds_of(body, backend):
+def part_kinds(body, backend):
     if backend == "openai":
         parts = body["messages"][-1]["content"]
-        return ["text" if part["type"] == "text" else "picture" for part in parts]
-    return ["text" if "text" in part else "picture" for part in body["contents"][-1]["parts"]]
+        return ["text" if part["type"] == "text" else "image" for part in parts]
+    return ["text" if "text" in part else "image" for part in body["contents"][-1]["parts"]]
 
 
-def test_a_picture_is_drawn_and_edited():
+def test_an_image_is_generated_and_edited():
     async def draw(roles):
         first = await roles.generator.generate(GOAL, (), 1)
         edit = "Add a blue bird at the top left. Keep everything else unchanged."
         return first, await roles.generator.generate(edit, (first,), 2)
 
     with provider() as server:
-        first, second = asyncio.run(draw(players(server, "gemini")))
+        first, second = asyncio.run(draw(build_roles(server, "gemini")))
         config = server.bodies[1]["generationConfig"]
     assert first.image.size == second.image.size
     assert first != second
@@ -97,49 +97,49 @@ def test_a_picture_is_drawn_and_edited():
     assert config["seed"] == 2
 
 
-def test_all_pictures_that_are_given_are_sent_in_their_order():
-    given = [EncodedImage.white((side, 16)) for side in (16, 24, 32)]
+def test_all_images_are_sent_in_order():
+    images = [EncodedImage.white((side, 16)) for side in (16, 24, 32)]
     with provider() as server:
-        asyncio.run(players(server, "gemini").generator.generate(GOAL, given, 1))
-        texts, pictures = gemini_parts(server.bodies[0]["contents"])
-    assert [picture.sha256 for picture in pictures] == [picture.sha256 for picture in given]
+        asyncio.run(build_roles(server, "gemini").generator.generate(GOAL, images, 1))
+        texts, received = gemini_parts(server.bodies[0]["contents"])
+    assert [image.sha256 for image in received] == [image.sha256 for image in images]
     assert texts == [GOAL]
 
 
 @pytest.mark.parametrize("form", ["schema", "json"])
-def test_an_answer_that_cannot_be_read_is_asked_for_once_more(backend, form):
+def test_an_unreadable_answer_is_requested_once_more(backend, form):
     with provider() as server:
         server.scripts = ["garble"]
-        answer, usage = plan(players(server, backend, agent={"form": form}))
+        answer, usage = plan(build_roles(server, backend, agent={"form": form}))
         first, second = server.bodies
     assert answer.steps
     assert usage.retries == 1
     assert usage.input_tokens == 2000
-    said = "cannot be read"
-    assert said not in str(first)
-    assert said in str(second)
-    assert ("schema" in str(first).lower()) and (form == "schema") == is_enforced(first)
+    correction = "cannot be read"
+    assert correction not in str(first)
+    assert correction in str(second)
+    assert ("schema" in str(first).lower()) and (form == "schema") == is_schema_enforced(first)
 
 
-def is_enforced(body):
+def is_schema_enforced(body):
     return "response_format" in body or "responseJsonSchema" in str(body)
 
 
-def test_json_with_prose_and_fences_around_it_is_read(backend):
+def test_json_inside_prose_and_code_fences_is_parsed(backend):
     answer = '{"reasoning": "r", "previous_step_success": true, "refine_prompt": "x",}'
     fenced = f"Here:\n```json\n{answer}\n```"
     with provider() as server:
         server.scripts = [fenced]
-        roles = players(server, backend)
+        roles = build_roles(server, backend)
         verdict = asyncio.run(roles.critic.judge(None, EncodedImage.white((8, 8)), GOAL, ""))
     assert verdict.accepted
     assert verdict.refined_prompt == ""
 
 
 @pytest.mark.parametrize(
-    ("weather", "error", "said"),
+    ("faults", "error", "message"),
     [
-        (["garble", "garble"], UnusableAnswerError, "m-1 gave no usable answer, asked twice"),
+        (["garble", "garble"], UnusableAnswerError, "m-1 gave no usable answer in two attempts"),
         (["refuse", "refuse"], UnusableAnswerError, "m-1 refuses: "),
         (["error"], RetryableError, "500"),
         (["reset"], RetryableError, "no connection"),
@@ -148,53 +148,53 @@ def test_json_with_prose_and_fences_around_it_is_read(backend):
         (["empty"], RetryableError, "an answer without c"),
     ],
 )
-def test_what_bad_weather_means(backend, weather, error, said):
+def test_faults_become_errors(backend, faults, error, message):
     with provider() as server:
-        server.scripts = list(weather)
-        with pytest.raises(error, match=said):
-            plan(players(server, backend, seconds=2))
+        server.scripts = list(faults)
+        with pytest.raises(error, match=message):
+            plan(build_roles(server, backend, seconds=2))
 
 
-def test_a_throttled_call_waits_as_long_as_asked(backend):
-    with provider(Weather(retry_after=0.3)) as server:
+def test_a_throttled_call_waits_for_retry_after(backend):
+    with provider(FaultSchedule(retry_after=0.3)) as server:
         server.scripts = ["throttle", "throttle"]
-        answer, usage = plan(players(server, backend))
+        answer, usage = plan(build_roles(server, backend))
     assert answer.steps
     assert usage.retries == 2
-    assert server.met == {"throttle": 2, "fine": 1}
+    assert server.outcomes == {"throttle": 2, "ok": 1}
 
 
-def test_a_refused_key_stops_the_run_and_is_not_quoted(backend, monkeypatch):
+def test_a_rejected_key_stops_the_run_and_is_not_quoted(backend, monkeypatch):
     monkeypatch.setenv("TEST_KEY", "wrong")
     with provider() as server, pytest.raises(BackendError) as raised:
-        plan(players(server, backend))
+        plan(build_roles(server, backend))
     assert "TEST_KEY" in str(raised.value)
     assert "wrong" not in str(raised.value)
 
 
-def test_a_missing_key_is_missed_before_any_call(backend, monkeypatch):
+def test_a_missing_key_is_an_error_before_any_call(backend, monkeypatch):
     monkeypatch.delenv("TEST_KEY")
     with provider() as server, pytest.raises(BackendError, match="TEST_KEY is not set"):
-        players(server, backend)
+        build_roles(server, backend)
 
 
-def test_agents_in_tags_answer_as_trained_ones_do():
-    said = '{"previous_step_success": false, "refine_prompt": "again"}'
+def test_agents_with_tags_answer_like_trained_agents():
+    answer = '{"previous_step_success": false, "refine_prompt": "again"}'
     with provider() as server:
-        server.scripts = [f"<think>no flower</think>\n<answer>{said}</answer>"]
-        roles = players(server, "openai", agent={"form": "tags"})
+        server.scripts = [f"<think>no flower</think>\n<answer>{answer}</answer>"]
+        roles = build_roles(server, "openai", agent={"form": "tags"})
         verdict = asyncio.run(roles.critic.judge(None, EncodedImage.white((8, 8)), GOAL, ""))
         (body,) = server.bodies
     assert (verdict.accepted, verdict.refined_prompt) == (False, "again")
     assert verdict.reasoning == "no flower"
     assert len(body["messages"]) == 1
-    assert not is_enforced(body)
+    assert not is_schema_enforced(body)
 
 
-def test_another_way_of_asking_is_another_model():
+def test_settings_that_answers_depend_on_are_in_the_model_name():
     def name(**agent):
         with provider() as server:
-            return players(server, "openai", agent=agent).critic.model
+            return build_roles(server, "openai", agent=agent).critic.model
 
     names = {
         name(),

@@ -1,4 +1,4 @@
-"""A budget that processes share, and that is never exceeded."""
+"""A budget is shared by processes and never exceeded."""
 
 import asyncio
 import multiprocessing
@@ -7,7 +7,7 @@ import time
 import pytest
 
 from inference.backends.providers.budget import Budget
-from inference.backends.providers.prices import Price
+from inference.backends.providers.settings import Price
 from inference.roles import BackendError
 
 
@@ -16,15 +16,15 @@ def path(tmp_path):
     return tmp_path / "home" / "spending.sqlite"
 
 
-async def spend(budget, most, cost, seconds=0.0):
-    async with budget.reserved(most) as reservation:
+async def spend(budget, max_cost, cost, seconds=0.0):
+    async with budget.reserve(max_cost) as reservation:
         await asyncio.sleep(seconds)
         reservation.cost = cost
 
 
-def test_what_a_call_did_cost_is_booked(path):
+def test_the_actual_cost_is_recorded(path):
     budget = Budget(path, 1.0, 60)
-    asyncio.run(spend(budget, most=0.5, cost=0.2))
+    asyncio.run(spend(budget, max_cost=0.5, cost=0.2))
     assert budget.spent() == pytest.approx(0.2)
 
 
@@ -32,7 +32,7 @@ def test_a_failed_call_costs_nothing(path):
     budget = Budget(path, 1.0, 60)
 
     async def fail():
-        async with budget.reserved(0.5):
+        async with budget.reserve(0.5):
             raise ValueError
 
     with pytest.raises(ValueError):
@@ -41,7 +41,7 @@ def test_a_failed_call_costs_nothing(path):
     asyncio.run(spend(budget, 1.0, 1.0))
 
 
-def test_a_call_that_might_exceed_it_is_not_made_and_more_money_lets_it_go_on(path):
+def test_a_call_that_might_exceed_the_budget_stops_until_it_is_raised(path):
     asyncio.run(spend(Budget(path, 1.0, 60), 0.8, 0.8))
     with pytest.raises(BackendError, match=r"budget of 1 USD is used up: 0.8 USD are spent"):
         asyncio.run(spend(Budget(path, 1.0, 60), 0.3, 0.1))
@@ -49,7 +49,7 @@ def test_a_call_that_might_exceed_it_is_not_made_and_more_money_lets_it_go_on(pa
     assert Budget(path, 2.0, 60).spent() == pytest.approx(0.9)
 
 
-def test_calls_wait_for_what_others_have_reserved(path):
+def test_calls_wait_for_reservations_of_others(path):
     budget = Budget(path, 1.0, 60)
 
     async def ten():
@@ -59,35 +59,35 @@ def test_calls_wait_for_what_others_have_reserved(path):
     assert budget.spent() == pytest.approx(0.5)
 
 
-def test_what_a_dead_process_had_reserved_counts_as_spent_after_a_while(path):
+def test_reservations_of_a_killed_process_expire_as_spent(path):
     soon = time.time() + 0.2
-    Budget(path, 1.0, 60)._try_to_reserve("of the dead", 0.6, soon)
+    Budget(path, 1.0, 60)._try_reserve("killed", 0.6, soon)
     alive = Budget(path, 1.0, 60)
-    assert not alive._try_to_reserve("mine", 0.6, soon)
+    assert not alive._try_reserve("mine", 0.6, soon)
     time.sleep(0.25)
     with pytest.raises(BackendError, match=r"0\.6 USD are spent"):
-        alive._try_to_reserve("mine", 0.6, soon)
+        alive._try_reserve("mine", 0.6, soon)
 
 
-def test_a_call_that_is_taken_up_again_reserves_once(path):
+def test_a_resumed_call_reserves_once(path):
     soon = time.time() + 60
-    Budget(path, 1.0, 60)._try_to_reserve("batch", 0.6, soon)
-    assert Budget(path, 1.0, 60)._try_to_reserve("batch", 0.6, soon)
+    Budget(path, 1.0, 60)._try_reserve("batch", 0.6, soon)
+    assert Budget(path, 1.0, 60)._try_reserve("batch", 0.6, soon)
 
 
 def _spender(path, calls):
-    async def all_of_them():
+    async def spend_all():
         budget = Budget(path, 1.0, 60)
         for _ in range(calls):
             await spend(budget, 0.1, 0.02)
 
     try:
-        asyncio.run(all_of_them())
+        asyncio.run(spend_all())
     except BackendError:
         return
 
 
-def test_processes_share_it(path):
+def test_processes_share_a_budget(path):
     context = multiprocessing.get_context("spawn")
     workers = [context.Process(target=_spender, args=(path, 40)) for _ in range(2)]
     for worker in workers:
@@ -98,8 +98,8 @@ def test_processes_share_it(path):
     assert 0.9 < Budget(path, 1.0, 60).spent() <= 1.0
 
 
-def test_a_price():
+def test_price():
     price = Price(input=2.0, output=10.0, cached_input=0.5, picture=0.04)
     assert price.cost(1_000_000, 100_000, cached_tokens=400_000) == pytest.approx(1.2 + 0.2 + 1.0)
-    assert price.cost(pictures=2) == pytest.approx(0.08)
+    assert price.cost(images=2) == pytest.approx(0.08)
     assert Price(input=1).cost(1_000_000, cached_tokens=500_000) == 1.0

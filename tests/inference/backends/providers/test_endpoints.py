@@ -1,4 +1,4 @@
-"""Endpoints: who is asked, who is left alone, and who waits."""
+"""Endpoints: load balancing, back-off, closing and waiting."""
 
 import asyncio
 import random
@@ -8,30 +8,31 @@ from collections import Counter
 import pytest
 
 from inference.backends.providers import endpoints as module
-from inference.backends.providers.endpoints import Endpoints, EndpointSettings
+from inference.backends.providers.endpoints import Endpoints
 from inference.backends.providers.errors import (
     EndpointUnusableError,
     ThrottledError,
     parse_retry_after,
 )
+from inference.backends.providers.settings import EndpointSettings
 from inference.roles import BackendError, RetryableError, UnusableAnswerError
 
 
 class Server:
-    """A client by name that counts its calls and raises what its script says."""
+    """A named client that counts its calls and raises the errors of its script."""
 
     def __init__(self, name, script=(), seconds=0.0):
         self.name, self.script, self.seconds = name, list(script), seconds
-        self.calls = self.busy = self.busiest = self.closed = 0
+        self.calls = self.active = self.max_active = self.closed = 0
 
-    async def ask(self):
+    async def call(self):
         self.calls += 1
-        self.busy += 1
-        self.busiest = max(self.busiest, self.busy)
+        self.active += 1
+        self.max_active = max(self.max_active, self.active)
         try:
             await asyncio.sleep(self.seconds)
         finally:
-            self.busy -= 1
+            self.active -= 1
         if self.script:
             error = self.script.pop(0)
             if error:
@@ -42,160 +43,160 @@ class Server:
         self.closed += 1
 
 
-def over(*servers, concurrency=4):
+def endpoints_of(*servers, concurrency=4):
     by_url = {server.name: server for server in servers}
     settings = [EndpointSettings(url=server.name, concurrency=concurrency) for server in servers]
     return Endpoints(settings, lambda endpoint: by_url[endpoint.url], Server.close)
 
 
-def asked(endpoints, times=1):
-    """Who answered, or the errors, of so many calls at once."""
+def call_all(endpoints, times=1):
+    """Names of the servers that answered, or errors, of so many calls at once."""
 
-    async def all_at_once():
-        calls = [endpoints.call(Server.ask) for _ in range(times)]
+    async def gather():
+        calls = [endpoints.call(Server.call) for _ in range(times)]
         return await asyncio.gather(*calls, return_exceptions=True)
 
-    return asyncio.run(all_at_once())
+    return asyncio.run(gather())
 
 
-def test_calls_go_where_there_is_room():
+def test_calls_go_to_the_endpoint_with_free_slots():
     slow, fast = Server("slow", seconds=0.05), Server("fast", seconds=0.01)
-    answers = Counter(asked(over(slow, fast), 60))
+    answers = Counter(call_all(endpoints_of(slow, fast), 60))
     assert answers.total() == 60
     assert answers["fast"] > 2 * answers["slow"]
-    assert slow.busiest <= 4
-    assert fast.busiest <= 4
+    assert slow.max_active <= 4
+    assert fast.max_active <= 4
 
 
-def test_more_calls_than_slots_wait_in_line():
+def test_calls_without_a_slot_wait():
     server = Server("one", seconds=0.001)
-    assert asked(over(server, concurrency=2), 50) == ["one"] * 50
-    assert server.busiest == 2
+    assert call_all(endpoints_of(server, concurrency=2), 50) == ["one"] * 50
+    assert server.max_active == 2
 
 
-def test_a_throttled_call_goes_elsewhere():
+def test_a_throttled_call_goes_to_another_endpoint():
     first, second = Server("first", [ThrottledError("", 60)]), Server("second")
-    assert asked(over(first, second)) == ["second"]
+    assert call_all(endpoints_of(first, second)) == ["second"]
     assert (first.calls, second.calls) == (1, 1)
 
 
-def test_a_throttled_call_comes_back_when_it_may():
+def test_a_throttled_call_returns_after_its_back_off():
     server = Server("one", [ThrottledError("", 0.05)])
-    assert asked(over(server)) == ["one"]
+    assert call_all(endpoints_of(server)) == ["one"]
     assert server.calls == 2
 
 
-def test_two_429s_in_a_row_close_the_endpoint_for_everybody():
+def test_two_429s_in_a_row_close_the_endpoint_for_all_calls():
     server = Server("one", [ThrottledError("", 0.2), ThrottledError("", 0.2)])
 
     async def calls():
-        endpoints = over(server)
-        first = [asyncio.create_task(endpoints.call(Server.ask)) for _ in range(2)]
+        endpoints = endpoints_of(server)
+        first = [asyncio.create_task(endpoints.call(Server.call)) for _ in range(2)]
         await asyncio.sleep(0.02)
-        late = asyncio.create_task(endpoints.call(Server.ask))
+        third = asyncio.create_task(endpoints.call(Server.call))
         await asyncio.sleep(0.1)
         before = server.calls
-        await asyncio.gather(*first, late)
+        await asyncio.gather(*first, third)
         return before
 
     assert asyncio.run(calls()) == 2
     assert server.calls == 5
 
 
-def test_429s_by_chance_leave_an_endpoint_busy():
-    chance = random.Random(1)
-    script = [ThrottledError("", 0.01) if chance.random() < 0.1 else None for _ in range(400)]
+def test_sporadic_429s_hardly_lower_the_load():
+    rng = random.Random(1)
+    script = [ThrottledError("", 0.01) if rng.random() < 0.1 else None for _ in range(400)]
     server = Server("one", script, seconds=0.005)
 
     async def calls():
-        endpoints = over(server, concurrency=16)
-        busy = []
+        endpoints = endpoints_of(server, concurrency=16)
+        loads = []
 
-        async def watched():
+        async def sample():
             while True:
                 await asyncio.sleep(0.005)
-                busy.append(server.busy)
+                loads.append(server.active)
 
-        watch = asyncio.create_task(watched())
-        await asyncio.gather(*(endpoints.call(Server.ask) for _ in range(350)))
-        watch.cancel()
-        return busy
+        sampler = asyncio.create_task(sample())
+        await asyncio.gather(*(endpoints.call(Server.call) for _ in range(350)))
+        sampler.cancel()
+        return loads
 
     assert statistics.median(asyncio.run(calls())) >= 12
 
 
-def test_an_endpoint_that_takes_fewer_calls_gets_fewer():
-    class Narrow(Server):
-        refused = 0
+def test_an_endpoint_that_accepts_fewer_calls_gets_fewer():
+    class Limited(Server):
+        throttled = 0
 
-        async def ask(self):
-            if self.busy >= 4:
-                self.refused += 1
+        async def call(self):
+            if self.active >= 4:
+                self.throttled += 1
                 raise ThrottledError("", 0.01)
-            return await super().ask()
+            return await super().call()
 
-    server = Narrow("one", seconds=0.005)
-    assert asked(over(server, concurrency=64), 600).count("one") == 600
-    assert server.refused < 200
+    server = Limited("one", seconds=0.005)
+    assert call_all(endpoints_of(server, concurrency=64), 600).count("one") == 600
+    assert server.throttled < 200
 
 
-def test_a_call_that_is_throttled_for_ever_fails():
+def test_a_call_that_is_always_throttled_fails():
     server = Server("one", [ThrottledError("too many", 0)] * 100)
-    (error,) = asked(over(server))
+    (error,) = call_all(endpoints_of(server))
     assert isinstance(error, ThrottledError)
-    assert server.calls == module._PATIENCE
+    assert server.calls == module._MAX_THROTTLES
 
 
-def test_a_failing_endpoint_is_left_alone_and_comes_back(monkeypatch):
-    monkeypatch.setattr(module, "_LONGEST_PAUSE_SECONDS", 0.2)
+def test_a_failing_endpoint_is_closed_and_reopens(monkeypatch):
+    monkeypatch.setattr(module, "_MAX_CLOSED_SECONDS", 0.2)
     broken = Server("broken", [RetryableError("down")] * 3, seconds=0.001)
-    sound = Server("sound", seconds=0.001)
+    working = Server("working", seconds=0.001)
 
     async def phases():
-        endpoints = over(broken, sound)
+        endpoints = endpoints_of(broken, working)
         while broken.calls < 3:
             await asyncio.gather(
-                *(endpoints.call(Server.ask) for _ in range(2)), return_exceptions=True
+                *(endpoints.call(Server.call) for _ in range(2)), return_exceptions=True
             )
-        closed = [await endpoints.call(Server.ask) for _ in range(5)]
+        closed = [await endpoints.call(Server.call) for _ in range(5)]
         await asyncio.sleep(0.25)
-        later = await asyncio.gather(*(endpoints.call(Server.ask) for _ in range(40)))
+        later = await asyncio.gather(*(endpoints.call(Server.call) for _ in range(40)))
         return closed, later
 
     closed, later = asyncio.run(phases())
-    assert closed == ["sound"] * 5
+    assert closed == ["working"] * 5
     assert "broken" in later
 
 
-def test_a_refused_key_is_used_no_more():
+def test_an_unusable_endpoint_gets_no_more_calls():
     bad, good = Server("bad", [EndpointUnusableError("401")] * 9), Server("good")
-    assert set(asked(over(bad, good), 5)) == {"good"}
-    assert asked(over(bad, good)) == ["good"]
+    assert set(call_all(endpoints_of(bad, good), 5)) == {"good"}
+    assert call_all(endpoints_of(bad, good)) == ["good"]
 
 
-def test_when_every_key_is_refused_nothing_can_be_done():
+def test_unusable_endpoints_alone_are_an_error():
     bad, worse = (
         Server("bad", [EndpointUnusableError("no quota")] * 9),
         Server("worse", [EndpointUnusableError("401")] * 9),
     )
-    (error,) = asked(over(bad, worse))
+    (error,) = call_all(endpoints_of(bad, worse))
     assert isinstance(error, BackendError)
     assert "bad: no quota" in str(error)
     assert "worse: 401" in str(error)
 
 
-def test_a_refusal_is_an_answer():
+def test_a_refusal_does_not_close_an_endpoint():
     server = Server("one", [UnusableAnswerError("no")] * 5)
-    assert [str(error) for error in asked(over(server), 5)] == ["no"] * 5
-    assert asked(over(server)) == ["one"]
+    assert [str(error) for error in call_all(endpoints_of(server), 5)] == ["no"] * 5
+    assert call_all(endpoints_of(server)) == ["one"]
 
 
-def test_a_call_that_is_given_up_gives_its_turn_away():
+def test_a_cancelled_call_passes_its_slot_on():
     server = Server("one", seconds=0.05)
 
     async def calls():
-        endpoints = over(server, concurrency=1)
-        tasks = [asyncio.create_task(endpoints.call(Server.ask)) for _ in range(4)]
+        endpoints = endpoints_of(server, concurrency=1)
+        tasks = [asyncio.create_task(endpoints.call(Server.call)) for _ in range(4)]
         await asyncio.sleep(0.01)
         tasks[1].cancel()
         tasks[2].cancel()
@@ -205,16 +206,16 @@ def test_a_call_that_is_given_up_gives_its_turn_away():
     assert (answers[0], answers[3]) == ("one", "one")
 
 
-def test_every_event_loop_has_clients_of_its_own():
-    made = []
+def test_every_event_loop_has_its_own_clients():
+    clients = []
 
     def connect(_):
-        made.append(Server("one"))
-        return made[-1]
+        clients.append(Server("one"))
+        return clients[-1]
 
     endpoints = Endpoints([EndpointSettings()], connect, Server.close)
-    assert asked(endpoints, 3) == asked(endpoints, 3) == ["one"] * 3
-    assert [(server.calls, server.closed) for server in made] == [(3, 1), (3, 1)]
+    assert call_all(endpoints, 3) == call_all(endpoints, 3) == ["one"] * 3
+    assert [(server.calls, server.closed) for server in clients] == [(3, 1), (3, 1)]
 
 
 @pytest.mark.parametrize(

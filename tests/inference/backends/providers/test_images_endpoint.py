@@ -26,74 +26,74 @@ def generator(*servers, **model):
     return profile.build(Home("memory://images")).generator
 
 
-def drawn(player, prompt=GOAL, images=(), seed=1):
-    return asyncio.run(player.generate(prompt, images, seed))
+def generate(backend, prompt=GOAL, images=(), seed=1):
+    return asyncio.run(backend.generate(prompt, images, seed))
 
 
-def test_a_picture_is_drawn_and_edited():
+def test_an_image_is_generated_and_edited():
     with provider() as server:
-        player = generator(server, steps=4, guidance=1.0, size="192x192")
-        first = drawn(player)
-        second = drawn(player, EDIT, (first,), seed=2)
+        backend = generator(server, steps=4, guidance=1.0, size="192x192")
+        first = generate(backend)
+        second = generate(backend, EDIT, (first,), seed=2)
         draw, edit = server.bodies
     assert first.image.size == second.image.size == (192, 192)
     assert first != second
     assert draw["prompt"] == GOAL
     assert (draw["seed"], draw["num_inference_steps"], draw["size"]) == (1, 4, "192x192")
-    assert edit["pictures"] == [first.sha256]
+    assert edit["images"] == [first.sha256]
     assert (edit["seed"], edit["guidance_scale"]) == ("2", "1.0")
 
 
-def test_an_edit_may_look_at_several_pictures():
-    given = [EncodedImage.white((side, 16)) for side in (16, 24)]
+def test_an_edit_can_have_several_reference_images():
+    images = [EncodedImage.white((side, 16)) for side in (16, 24)]
     with provider() as server:
-        drawn(generator(server), GOAL, given)
-    assert server.bodies[0]["pictures"] == [picture.sha256 for picture in given]
+        generate(generator(server), GOAL, images)
+    assert server.bodies[0]["images"] == [image.sha256 for image in images]
 
 
 @pytest.mark.parametrize(
     ("model", "references"),
     [("OmniGen2/OmniGen2", None), ("Qwen/Qwen-Image-Edit-2511", 3), ("Qwen/Qwen-Image-Edit", 1)],
 )
-def test_how_many_pictures_it_looks_at_is_known_of_the_registrys_models(model, references):
+def test_reference_limits_are_those_of_the_registry(model, references):
     with provider() as server:
         assert max_reference_images(generator(server, model=model)) == references
         assert max_reference_images(generator(server, model="anything")) is None
 
 
 @pytest.mark.parametrize(
-    ("weather", "said"),
+    ("faults", "message"),
     [
-        (["empty"], "answered without a picture"),
-        (["!!!"], "unreadable picture"),
-        ([base64.b64encode(b"no picture").decode()], "answered with no picture"),
+        (["empty"], "answered without an image"),
+        (["!!!"], "unreadable image"),
+        ([base64.b64encode(b"no picture").decode()], "answered with a broken image"),
         (
             [base64.b64encode(EncodedImage.white((8, 8)).data).decode()],
-            "drew 8x8 instead of 192x192",
+            "generated 8x8 instead of 192x192",
         ),
         (["error"], "500"),
         (["reset"], "no connection"),
     ],
 )
-def test_what_is_no_answer_may_be_one_later(weather, said):
+def test_faults_are_retryable(faults, message):
     with provider() as server:
-        server.scripts = list(weather)
-        with pytest.raises(RetryableError, match=said):
-            drawn(generator(server, size="192x192"))
+        server.scripts = list(faults)
+        with pytest.raises(RetryableError, match=message):
+            generate(generator(server, size="192x192"))
 
 
-def test_endpoints_share_the_work_and_do_without_one_that_is_down():
+def test_endpoints_share_calls_and_replace_one_that_fails():
     with provider() as first, provider() as second:
-        first.weather.latency = second.weather.latency = 0.02
-        player = generator(first, second)
+        first.schedule.latency = second.schedule.latency = 0.02
+        backend = generator(first, second)
 
-        async def many(count):
-            draws = (player.generate(GOAL, (), seed) for seed in range(count))
+        async def generate_many(count):
+            draws = (backend.generate(GOAL, (), seed) for seed in range(count))
             return await asyncio.gather(*draws, return_exceptions=True)
 
-        asyncio.run(many(8))
+        asyncio.run(generate_many(8))
         shares = sum(first.requests.values()), sum(second.requests.values())
-        first.weather.faults = {"reset": 1.0}
-        answers = asyncio.run(many(40))
+        first.schedule.faults = {"reset": 1.0}
+        answers = asyncio.run(generate_many(40))
     assert min(shares) >= 2
     assert sum(isinstance(answer, EncodedImage) for answer in answers) >= 35

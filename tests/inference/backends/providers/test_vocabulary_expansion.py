@@ -1,4 +1,4 @@
-"""Vocabulary banks that a model expands, over real HTTP and through a real Dagster instance."""
+"""Vocabulary banks expanded by a model, over real HTTP and with a real Dagster instance."""
 
 import asyncio
 import os
@@ -44,11 +44,14 @@ PACK = {
 }
 
 
-def said(*terms):
+def proposals(*terms):
     return [{"kind": "entity", "term": term, "countable": True} for term in terms]
 
 
-TERMS = {"animals": said("badger", "The Otter", "**lynx**", "badgers"), "plants": said("lilac")}
+TERMS = {
+    "animals": proposals("badger", "The Otter", "**lynx**", "badgers"),
+    "plants": proposals("lilac"),
+}
 
 
 def foundry(folder, server, backend="openai", expansion=None, **profile) -> FoundryResource:
@@ -77,7 +80,7 @@ def foundry(folder, server, backend="openai", expansion=None, **profile) -> Foun
     return FoundryResource(profile=str(path), root=str(folder / "home"))
 
 
-def expanded(built: FoundryResource):
+def expand(built: FoundryResource):
     settings = built.settings.prompts.expansion
     return asyncio.run(expand_packs(built, load_packs(built), settings, NullProgress()))
 
@@ -86,11 +89,11 @@ def accepted(outcome):
     return [row.term for row in outcome.proposals if row.status == "accepted"]
 
 
-def test_terms_are_proposed_and_sifted_and_paid_for(backend, tmp_path):
+def test_terms_are_proposed_filtered_and_priced(backend, tmp_path):
     price = {"m-1": {"input": 1.0, "output": 10.0}}
     with provider() as server:
         server.terms = TERMS
-        outcome = expanded(foundry(tmp_path, server, backend, prices=price, budget={"usd": 1}))
+        outcome = expand(foundry(tmp_path, server, backend, prices=price, budget={"usd": 1}))
     assert accepted(outcome) == ["badger", "lilac"]
     assert [call.prompt_id for call in outcome.calls] == ["animals", "plants"]
     assert {(call.role, call.shard, call.cost_usd) for call in outcome.calls} == {
@@ -99,10 +102,10 @@ def test_terms_are_proposed_and_sifted_and_paid_for(backend, tmp_path):
     assert not outcome.failures and expansion_warning(outcome) is None
 
 
-def test_an_answer_that_cannot_be_read_is_asked_for_once_more(backend, tmp_path):
+def test_an_unreadable_answer_is_requested_once_more(backend, tmp_path):
     with provider() as server:
         server.terms, server.scripts = TERMS, ["garble"]
-        outcome = expanded(foundry(tmp_path, server, backend))
+        outcome = expand(foundry(tmp_path, server, backend))
     assert accepted(outcome) == ["badger", "lilac"]
     assert [call.retries for call in outcome.calls] == [1, 0]
 
@@ -110,7 +113,7 @@ def test_an_answer_that_cannot_be_read_is_asked_for_once_more(backend, tmp_path)
 def test_a_bank_without_a_usable_answer_keeps_its_own_terms(backend, tmp_path):
     with provider() as server:
         server.terms, server.scripts = TERMS, ["garble", "garble"]
-        outcome = expanded(foundry(tmp_path, server, backend))
+        outcome = expand(foundry(tmp_path, server, backend))
     assert accepted(outcome) == ["lilac"]
     assert list(outcome.failures) == ["zoo/animals"]
     assert "no usable answer" in expansion_warning(outcome)
@@ -119,22 +122,23 @@ def test_a_bank_without_a_usable_answer_keeps_its_own_terms(backend, tmp_path):
 def test_without_any_answer_the_hand_written_bank_is_used(tmp_path):
     with provider() as server:
         built = foundry(tmp_path, server)
-    outcome = expanded(built)  # the server is gone
+    outcome = expand(built)  # the server is gone
     assert list(outcome.failures) == ["zoo/animals", "zoo/plants"]
     assert "hand-written terms alone in 2 banks" in expansion_warning(outcome)
-    assert [pack.digest for pack in load_expanded_packs(built)] == [p.digest for p in load_packs(built)]
+    expanded_packs, packs = load_expanded_packs(built), load_packs(built)
+    assert [pack.digest for pack in expanded_packs] == [pack.digest for pack in packs]
 
 
-def test_a_refused_key_stops_the_run_unless_the_expansion_is_not_required(
+def test_a_rejected_key_stops_the_run_unless_the_expansion_is_not_required(
     backend, tmp_path, monkeypatch
 ):
     monkeypatch.setenv("TEST_KEY", "wrong")
     with provider() as server:
         with pytest.raises(BackendError, match="TEST_KEY"):
-            expanded(foundry(tmp_path, server, backend))
-        outcome = expanded(foundry(tmp_path, server, backend, {"required": False}))
+            expand(foundry(tmp_path, server, backend))
+        outcome = expand(foundry(tmp_path, server, backend, {"required": False}))
         monkeypatch.delenv("TEST_KEY")
-        missing = expanded(foundry(tmp_path, server, backend, {"required": False}))
+        missing = expand(foundry(tmp_path, server, backend, {"required": False}))
     assert len(outcome.failures) == 2 and not outcome.proposals
     assert "wrong" not in expansion_warning(outcome)
     assert "TEST_KEY is not set" in expansion_warning(missing)
@@ -143,9 +147,9 @@ def test_a_refused_key_stops_the_run_unless_the_expansion_is_not_required(
 def test_in_batch_mode_all_banks_are_one_batch(backend, tmp_path):
     with provider() as server:
         server.terms = TERMS
-        patient = {"model": {"model": "m-1", "batch": True}}
-        outcome = expanded(foundry(tmp_path, server, backend, patient))
-        again = expanded(foundry(tmp_path, server, backend, patient))
+        batched = {"model": {"model": "m-1", "batch": True}}
+        outcome = expand(foundry(tmp_path, server, backend, batched))
+        again = expand(foundry(tmp_path, server, backend, batched))
         sizes = [batch["size"] for batch in server.batches.values()]
     assert sizes == [2] and not server.requests
     assert accepted(outcome) == accepted(again) == ["badger", "lilac"]
@@ -164,23 +168,23 @@ asyncio.run(expand_packs(built, load_packs(built), settings, NullProgress()))
 
 
 @pytest.mark.slow
-def test_after_a_kill_nothing_finished_is_asked_again(tmp_path):
+def test_after_a_kill_no_finished_call_is_made_again(tmp_path):
     with provider() as server:
         server.terms, server.scripts = TERMS, [None, "hang"]
         built = foundry(tmp_path, server)
         process = subprocess.Popen([sys.executable, "-c", KILLED, built.profile, built.root])
-        while server.met["hang"] == 0:
+        while server.outcomes["hang"] == 0:
             assert process.poll() is None
             time.sleep(0.05)
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
-        outcome = expanded(built)
+        outcome = expand(built)
     assert accepted(outcome) == ["badger", "lilac"]
     assert sorted(server.answered.values()) == [1, 1]
 
 
 @pytest.mark.slow
-def test_the_lineage_grows_its_bank_once_and_tells_what_it_rejected(tmp_path):
+def test_the_lineage_expands_its_bank_once_and_lists_rejected_terms(tmp_path):
     with provider() as server:
         server.terms = TERMS
         built = foundry(tmp_path, server)
@@ -188,8 +192,8 @@ def test_the_lineage_grows_its_bank_once_and_tells_what_it_rejected(tmp_path):
             first = run_lineage(built, instance, shards=1, select=BANK)
             second = run_lineage(built, instance, shards=1, select=BANK)
             event = instance.get_latest_materialization_event(dg.AssetKey("vocabulary_expansion"))
-    made = first.materialized
-    assert made.index("vocabulary_expansion") < made.index("vocabulary") and len(made) == 5
+    assets = first.materialized
+    assert assets.index("vocabulary_expansion") < assets.index("vocabulary") and len(assets) == 5
     assert not second.materialized
     assert sum(server.answered.values()) == 2
 
@@ -204,8 +208,8 @@ def test_the_lineage_grows_its_bank_once_and_tells_what_it_rejected(tmp_path):
     assert lake.rows(MODEL_CALLS) == 2
 
 
-def test_the_bank_follows_from_what_was_accepted(tmp_path):
-    """And from nothing of it where the profile has no expansion."""
+def test_the_bank_depends_on_accepted_terms(tmp_path):
+    """Only in profiles with an expansion."""
     with provider() as server:
         built, plain = (foundry(tmp_path, server), foundry(tmp_path, server, prompts={}))
         lake, instance = built.home.lake, dg.DagsterInstance.ephemeral()
@@ -218,7 +222,7 @@ def test_the_bank_follows_from_what_was_accepted(tmp_path):
 
         before, hand_written = fingerprints(), prompts(plain)
         server.terms = TERMS
-        lake.write(VOCABULARY_PROPOSALS, expanded(built).proposals, "all")
+        lake.write(VOCABULARY_PROPOSALS, expand(built).proposals, "all")
         after = fingerprints()
     assert after[0] != before[0] and after[1] == before[1]
     assert prompts(built) != hand_written == prompts(plain)

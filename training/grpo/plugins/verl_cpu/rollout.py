@@ -1,8 +1,8 @@
-"""A rollout server that gathers waiting requests and answers them in one batch.
+"""A rollout server that gathers requests and answers them in one batch.
 
-verl asks for one answer at a time, n for each prompt of a step. The server waits until nothing
-new has come for a moment, decodes all of it together and hands each answer over as it ends, so
-that its reward is drawn while the others are still being written. Weights change between batches.
+verl requests one answer at a time, n for each prompt of a step. The server waits until no request
+has come for a moment, decodes all of them together and returns each answer as soon as it ends, so
+that its reward is computed while others are still being decoded. Weights change between batches.
 """
 
 import asyncio
@@ -18,31 +18,31 @@ from verl.workers.rollout.replica import RolloutReplica, TokenOutput
 from . import attention
 from .decoding import DecodedAnswer, Decoder, Request, Vocabulary
 
-_QUIET = 0.15  # seconds without a new request after which a batch is complete
+_GATHER_SECONDS = 0.15  # seconds without a new request after which a batch is complete
 _VISION_TOKENS = (
     "image_token_id",
     "video_token_id",
     "vision_start_token_id",
     "vision_end_token_id",
 )
-Waiting = tuple[Request, "asyncio.Future[DecodedAnswer]"]
+PendingRequest = tuple[Request, "asyncio.Future[DecodedAnswer]"]
 
 
 class BatchingServer:
     """One model in one process; every method runs on the actor's event loop."""
 
-    def __init__(self, model: str, response_length: int, largest: int, seed: int) -> None:
+    def __init__(self, model: str, response_length: int, max_batch: int, seed: int) -> None:
         torch.set_num_threads(int(os.environ.get("ROLLOUT_THREADS", "1")))
         self._model, self._decoder = _load(model)
         self._response_length = response_length
-        self._largest = largest
+        self._max_batch = max_batch
         self._seed = seed
         self._batches = 0
         self._step: int | None = None
-        self._weights = asyncio.Lock()
+        self._weights_lock = asyncio.Lock()
         self._arrived = asyncio.Event()
-        self._waiting: list[Waiting] = []
-        self._serving: asyncio.Task[None] | None = None
+        self._pending: list[PendingRequest] = []
+        self._worker: asyncio.Task[None] | None = None
 
     async def generate(
         self,
@@ -52,10 +52,10 @@ class BatchingServer:
         image_data: list[Any] | None = None,
         **_unused: Any,
     ) -> TokenOutput:
-        """One answer, as verl's agent loop asks for it."""
+        """One answer, as verl's agent loop requests it."""
         request = Request(
             prompt=tuple(prompt_ids),
-            pictures=tuple(image_data or ()),
+            images=tuple(image_data or ()),
             temperature=float(sampling_params.get("temperature", 1.0)),
             max_tokens=int(sampling_params.get("max_tokens") or self._response_length),
         )
@@ -73,15 +73,15 @@ class BatchingServer:
         Raises:
             RuntimeError: the trainer's weights are not those of this model.
         """
-        async with self._weights:
-            outcome = self._model.load_state_dict(state, strict=False)
-            wrong = [*outcome.missing_keys, *outcome.unexpected_keys]
-            if wrong:
-                raise RuntimeError(f"weights of another model: {', '.join(wrong[:5])}")
+        async with self._weights_lock:
+            result = self._model.load_state_dict(state, strict=False)
+            mismatched = [*result.missing_keys, *result.unexpected_keys]
+            if mismatched:
+                raise RuntimeError(f"weights of another model: {', '.join(mismatched[:5])}")
             self._step = step
 
     async def ready(self, *_args: Any, **_kwargs: Any) -> None:
-        """The model is loaded; also everything verl asks that a CPU has no need for."""
+        """The model is loaded; also all calls of verl that a CPU does not need."""
 
     wake_up = sleep = ready
     clear_kv_cache = release_kv_cache = resume_kv_cache = ready
@@ -90,42 +90,47 @@ class BatchingServer:
 
     async def _enqueue(self, request: Request) -> DecodedAnswer:
         future: asyncio.Future[DecodedAnswer] = asyncio.get_running_loop().create_future()
-        self._waiting.append((request, future))
+        self._pending.append((request, future))
         self._arrived.set()
-        if self._serving is None or self._serving.done():
-            self._serving = asyncio.create_task(self._serve())
+        if self._worker is None or self._worker.done():
+            self._worker = asyncio.create_task(self._serve())
         return await future
 
     async def _serve(self) -> None:
-        """Answer batch after batch until nothing waits."""
-        while self._waiting:
-            await self._quiet()
-            batch, self._waiting = self._waiting[: self._largest], self._waiting[self._largest :]
-            async with self._weights:
+        """Answer batch after batch until none is pending."""
+        while self._pending:
+            await self._gather()
+            batch, self._pending = (
+                self._pending[: self._max_batch],
+                self._pending[self._max_batch :],
+            )
+            async with self._weights_lock:
                 await self._answer(batch)
 
-    async def _quiet(self) -> None:
+    async def _gather(self) -> None:
         """Return when a batch is full, or when requests have stopped coming."""
-        while len(self._waiting) < self._largest:
+        while len(self._pending) < self._max_batch:
             self._arrived.clear()
             try:
-                await asyncio.wait_for(self._arrived.wait(), _QUIET)
+                await asyncio.wait_for(self._arrived.wait(), _GATHER_SECONDS)
             except TimeoutError:
                 return
 
-    async def _answer(self, batch: list[Waiting]) -> None:
-        """Decode in a thread; a failure is the failure of every request that has no answer yet."""
-        batch = sorted(batch, key=lambda waiting: waiting[0].prompt)  # arrival order is chance
+    async def _answer(self, batch: list[PendingRequest]) -> None:
+        """Decode in a thread; an error is that of every request without an answer."""
+        batch = sorted(
+            batch, key=lambda pending: pending[0].prompt
+        )  # the order of arrival is random
         loop = asyncio.get_running_loop()
         self._batches += 1
 
-        def ended(index: int, answer: DecodedAnswer) -> None:
+        def on_end(index: int, answer: DecodedAnswer) -> None:
             loop.call_soon_threadsafe(batch[index][1].set_result, answer)
 
         seed = self._seed + 1_000_003 * (self._step or 0) + self._batches
         try:
             await asyncio.to_thread(
-                self._decoder.decode, [request for request, _ in batch], seed, ended
+                self._decoder.decode, [request for request, _ in batch], seed, on_end
             )
         except Exception as error:
             for _, future in batch:
@@ -140,7 +145,7 @@ class BatchedReplica(RolloutReplica):
         """Start it, and wait until its model is loaded.
 
         Raises:
-            ValueError: the configuration asks for a form of sampling that it does not have.
+            ValueError: the configuration has sampling parameters other than temperature.
         """
         if self.config.top_p != 1.0 or self.config.top_k > 0:
             raise ValueError("the batched CPU rollout samples by temperature only: no top_p, top_k")
@@ -151,7 +156,7 @@ class BatchedReplica(RolloutReplica):
             .remote(
                 model=self.model_config.path,
                 response_length=self.config.response_length,
-                largest=self.config.max_num_seqs,
+                max_batch=self.config.max_num_seqs,
                 seed=self.config.seed + self.replica_rank,
             )
         )
@@ -170,7 +175,7 @@ class BatchedAdapter(BaseRollout):
         self, weights: Iterable[tuple[str, Any]], global_steps: int | None = None, **_unused: Any
     ) -> None:
         with torch.no_grad():
-            state = {name: _whole(weight).float() for name, weight in weights}
+            state = {name: _full_tensor(weight).float() for name, weight in weights}
         server = ray.get_actor(_actor_name(int(os.environ["RANK"])))
         await server.load_weights.remote(state, global_steps)
 
@@ -179,10 +184,10 @@ def _actor_name(rank: int) -> str:
     return f"batching_server_{rank}"
 
 
-def _whole(weight: Any) -> torch.Tensor:
-    """A sharded weight gathered, and copied: the trainer goes on changing its own."""
-    whole = weight.full_tensor() if hasattr(weight, "full_tensor") else weight
-    return whole.detach().cpu().clone()
+def _full_tensor(weight: Any) -> torch.Tensor:
+    """A copy of a possibly sharded weight: the trainer keeps changing its own."""
+    full: torch.Tensor = weight.full_tensor() if hasattr(weight, "full_tensor") else weight
+    return full.detach().cpu().clone()
 
 
 def _load(path: str) -> tuple[Any, Decoder]:

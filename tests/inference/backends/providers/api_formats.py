@@ -1,4 +1,4 @@
-"""How the two providers and the images API put their answers, and read requests."""
+"""Response and request formats of both providers and of the images API."""
 
 import base64
 import json
@@ -38,10 +38,10 @@ class OpenAI:
 
 
 class Images:
-    drawing = True
+    returns_image = True
 
-    def picture(self, picture: EncodedImage) -> Any:
-        return {"created": 0, "data": [{"b64_json": base64.b64encode(picture.data).decode()}]}
+    def image(self, image: EncodedImage) -> Any:
+        return {"created": 0, "data": [{"b64_json": base64.b64encode(image.data).decode()}]}
 
     def text(self, text: str) -> Any:
         return {"created": 0, "data": [{"b64_json": text}]}
@@ -55,12 +55,12 @@ class Images:
 
 @dataclass
 class Gemini:
-    drawing: bool
+    returns_image: bool
 
-    def _content(self, parts: list[Any], end: str = "STOP") -> Any:
+    def _content(self, parts: list[Any], finish: str = "STOP") -> Any:
         content = {"role": "model", "parts": parts}
         usage = {"promptTokenCount": 1000, "candidatesTokenCount": 60, "thoughtsTokenCount": 40}
-        candidate = {"content": content, "finishReason": end, "index": 0}
+        candidate = {"content": content, "finishReason": finish, "index": 0}
         return {"candidates": [candidate], "usageMetadata": usage}
 
     def text(self, text: str) -> Any:
@@ -69,8 +69,8 @@ class Gemini:
     def json(self, content: Any) -> Any:
         return self.text(json.dumps(content))
 
-    def picture(self, picture: EncodedImage) -> Any:
-        data = base64.b64encode(picture.data).decode()
+    def image(self, image: EncodedImage) -> Any:
+        data = base64.b64encode(image.data).decode()
         return self._content([{"inlineData": {"mimeType": "image/png", "data": data}}])
 
     def refusal(self) -> Any:
@@ -86,27 +86,27 @@ class Gemini:
 def openai_parts(messages: list[Any]) -> tuple[list[str], list[EncodedImage]]:
     parts = [p for m in messages if m["role"] == "user" for p in m["content"]]
     urls = [p["image_url"]["url"] for p in parts if p["type"] == "image_url"]
-    pictures = [EncodedImage(base64.b64decode(url.split(",", 1)[1])) for url in urls]
-    return [p["text"] for p in parts if p["type"] == "text"], pictures
+    images = [EncodedImage(base64.b64decode(url.split(",", 1)[1])) for url in urls]
+    return [p["text"] for p in parts if p["type"] == "text"], images
 
 
 async def image_request(request: web.Request) -> tuple[dict[str, Any], list[EncodedImage]]:
-    """Fields and pictures, whether they come as JSON or as a form with files."""
+    """Fields and images of a JSON body or of a form with files."""
     if request.content_type == "application/json":
         return await request.json(), []
     form = await request.post()
     files = [value for value in form.values() if isinstance(value, web.FileField)]
     fields = {name: value for name, value in form.items() if isinstance(value, str)}
-    pictures = [EncodedImage(file.file.read()) for file in files]
-    return fields | {"pictures": [picture.sha256 for picture in pictures]}, pictures
+    images = [EncodedImage(file.file.read()) for file in files]
+    return fields | {"images": [image.sha256 for image in images]}, images
 
 
 def gemini_parts(contents: list[Any]) -> tuple[list[str], list[EncodedImage]]:
     parts = [p for c in contents if c["role"] == "user" for p in c["parts"]]
     data = [p["inlineData"]["data"] for p in parts if "inlineData" in p]
-    pictures = [EncodedImage(base64.urlsafe_b64decode(d + "==")) for d in data]
-    return [p["text"] for p in parts if "text" in p], pictures
+    images = [EncodedImage(base64.urlsafe_b64decode(d + "==")) for d in data]
+    return [p["text"] for p in parts if "text" in p], images
 
 
-def is_white(picture: EncodedImage) -> bool:
-    return picture.image.getextrema() == ((255, 255),) * 3
+def is_white(image: EncodedImage) -> bool:
+    return image.image.getextrema() == ((255, 255),) * 3

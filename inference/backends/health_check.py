@@ -1,0 +1,83 @@
+"""Checks that providers' endpoints answer, by listing their models, which costs nothing."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache, partial
+from urllib.error import HTTPError, URLError
+from urllib.request import Request, urlopen
+
+from schemas import FoundryError
+
+from .factory import Backends
+from .providers.settings import EndpointSettings
+
+PROVIDERS = ("openai", "gemini", "images")
+
+_REJECTED_KEY = (401, 403)
+_AUTHORIZATION = {"gemini": ("x-goog-api-key", "{}")}
+_OPENAI, _GEMINI = "https://api.openai.com/v1", "https://generativelanguage.googleapis.com"
+
+
+@dataclass(frozen=True)
+class EndpointHealth:
+    """The result of a check. `problem`: what is wrong and what to do; None: nothing."""
+
+    url: str
+    is_reachable: bool = True
+    problem: str | None = None
+
+
+def check_endpoint(
+    backend: str, endpoint: EndpointSettings, key: str | None, timeout_seconds: float
+) -> EndpointHealth:
+    """Whether an endpoint of a backend lists its models for a key."""
+    url = _models_url(backend, endpoint)
+    request = Request(url)
+    if key:
+        name, value = _AUTHORIZATION.get(backend, ("Authorization", "Bearer {}"))
+        request.add_header(name, value.format(key))
+    try:
+        with urlopen(request, timeout=timeout_seconds):
+            return EndpointHealth(url)
+    except HTTPError as error:
+        is_rejected = error.code in _REJECTED_KEY and key is not None
+        problem = f"it rejects the key in {endpoint.key}: {error.code}" if is_rejected else None
+        return EndpointHealth(url, problem=problem)
+    except (URLError, OSError, ValueError) as error:
+        reason = getattr(error, "reason", error)
+        problem = f"no answer ({reason}): start it, or correct `{backend}.endpoints`"
+        return EndpointHealth(url, is_reachable=False, problem=problem)
+
+
+def first_failure(
+    backends: Backends, names: Mapping[str, str], timeout_seconds: float
+) -> str | None:
+    """Why agents cannot answer now, in one line; None: each has an endpoint that answers.
+
+    Args:
+        names: role -> agent, as `qualified_name` writes it; those in this process always answer.
+    """
+    problem = cache(partial(_problem, timeout_seconds=timeout_seconds))  # roles share endpoints
+    for role, name in names.items():
+        backend = name.partition("/")[0]
+        if backend in PROVIDERS:
+            settings = getattr(backends, backend)
+            endpoints = settings.endpoints_of(getattr(settings, role, None))
+            problems = [problem(backend, endpoint) for endpoint in endpoints]
+            if all(problems):
+                return f"{role}: {problems[0]}"
+    return None
+
+
+def _problem(backend: str, endpoint: EndpointSettings, timeout_seconds: float) -> str | None:
+    try:
+        health = check_endpoint(backend, endpoint, endpoint.secret(), timeout_seconds)
+    except FoundryError as error:
+        return str(error)
+    return health.problem and f"{health.url}: {health.problem}"
+
+
+def _models_url(backend: str, endpoint: EndpointSettings) -> str:
+    if backend == "gemini":
+        return f"{(endpoint.url or _GEMINI).rstrip('/')}/v1beta/models"
+    return f"{(endpoint.url or _OPENAI).rstrip('/')}/models"
