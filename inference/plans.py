@@ -1,7 +1,6 @@
 """Conversion between plans and rows of the `plans` table."""
 
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Protocol
 
@@ -45,11 +44,3 @@ def plan_from_rows(rows: Sequence[PlanRow]) -> Plan:
         for row in sorted(rows, key=lambda row: row.step_number)
     ]
     return Plan(tuple(steps), rows[0].reasoning)
-
-
-def group_by_prompt(rows: Iterable[PlanRow]) -> dict[str, list[PlanRow]]:
-    """Rows by prompt; the table has one plan per prompt."""
-    plans: dict[str, list[PlanRow]] = defaultdict(list)
-    for row in rows:
-        plans[row.prompt_id].append(row)
-    return dict(plans)

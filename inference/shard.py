@@ -29,10 +29,10 @@ from warehouse import EncodedImage, Home
 
 from .engine.calls import CallSite, ModelCalls
 from .engine.ensemble import MemberScore
-from .engine.progress import NullProgress, Progress
+from .engine.progress import Progress
 from .engine.worker_pool import WorkerPool, WorkResult, quarantine_reason
 from .loop import Loop, PlannedRequest, check_plan
-from .plans import group_by_prompt, plan_from_rows, plan_rows
+from .plans import plan_from_rows, plan_rows
 from .roles import PlanRequest, Roles, Score, UnusableAnswerError, qualified_name, uses_batch_api
 from .settings import Limits, LoopSettings
 from .trajectory_recorder import TrajectoryRecorder
@@ -97,7 +97,7 @@ async def plan_shard(
     shard = rows[0].shard
     with ModelCalls(home, "plans", shard, roles, limits) as calls:
         workers = len(rows) if uses_batch_api(roles.planner) else limits.in_flight
-        pool = WorkerPool(shard, workers, limits.failure_share, progress or NullProgress())
+        pool = WorkerPool(shard, workers, limits.failure_share, progress)
         results = await pool.map(_Planning(calls, settings), rows)
         return PlannedShard(
             plans=[row for result in results for row in result.rows],
@@ -123,9 +123,9 @@ async def run_shard(
     Raises:
         FoundryError: too many prompts were quarantined, or the lake cannot be written.
     """
-    plan_of = group_by_prompt(_as_rows(PlanRow, plans))
+    plan_of = _group(_as_rows(PlanRow, plans), "prompt_id")
     with ModelCalls(home, "trajectories", shard, roles, limits) as calls:
-        pool = WorkerPool(shard, limits.in_flight, limits.failure_share, progress or NullProgress())
+        pool = WorkerPool(shard, limits.in_flight, limits.failure_share, progress)
         results = await pool.map(
             _TrajectoryRun(calls, settings, plan_of),
             _as_rows(PromptRow, prompts),
@@ -157,10 +157,10 @@ async def score_shard(
         FoundryError: too many prompts were quarantined, or the lake cannot be written.
     """
     goals = _goals(_as_rows(TrajectoryRow, trajectories), _as_rows(PlanRow, plans))
-    chains = _by_trajectory(_as_rows(AttemptRow, attempts))
+    chains = list(_group(_as_rows(AttemptRow, attempts), "trajectory_id").values())
     with ModelCalls(home, "scores", shard, roles, limits, fallback_journal="trajectories") as calls:
         workers = len(chains) if uses_batch_api(roles.scorer) else limits.in_flight
-        pool = WorkerPool(shard, workers, limits.failure_share, progress or NullProgress())
+        pool = WorkerPool(shard, workers, limits.failure_share, progress)
         results = await pool.map(_Scoring(calls, goals), chains, size=len)
         rows = [row for result in results for row in result.rows]
         return ScoredShard(
@@ -317,7 +317,7 @@ def _goals(
     trajectories: Sequence[TrajectoryRow], plans: Sequence[PlanRow]
 ) -> dict[tuple[str, int], str]:
     """The goal of each step of each trajectory: the prompt of its plan's step."""
-    steps = group_by_prompt(plans)
+    steps = _group(plans, "prompt_id")
     return {
         (trajectory.trajectory_id, step.step_number): step.prompt
         for trajectory in trajectories
@@ -326,11 +326,11 @@ def _goals(
     }
 
 
-def _by_trajectory(attempts: Sequence[AttemptRow]) -> list[list[AttemptRow]]:
-    chains: dict[str, list[AttemptRow]] = defaultdict(list)
-    for attempt in attempts:
-        chains[attempt.trajectory_id].append(attempt)
-    return list(chains.values())
+def _group(rows: Iterable[R], column: str) -> dict[str, list[R]]:
+    groups: dict[str, list[R]] = defaultdict(list)
+    for row in rows:
+        groups[getattr(row, column)].append(row)
+    return dict(groups)
 
 
 def _quarantine(

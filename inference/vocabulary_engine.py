@@ -10,7 +10,7 @@ from schemas.trajectories import ModelCallRow, QuarantineRow
 from warehouse import Home
 
 from .engine.calls import CallSite, ExpanderCalls
-from .engine.progress import NullProgress, Progress
+from .engine.progress import Progress
 from .engine.retry import summarize_error
 from .engine.worker_pool import WorkerPool, quarantine_reason
 from .roles import BackendError, uses_batch_api
@@ -59,7 +59,7 @@ async def expand_banks(
     """
     with ExpanderCalls(home, ASSET, pack, limits) as calls:
         workers = len(requests) if uses_batch_api(expander) else limits.agents
-        pool = WorkerPool(pack, workers, _ALL_MAY_FAIL, progress or NullProgress())
+        pool = WorkerPool(pack, workers, _ALL_MAY_FAIL, progress)
         banks = await pool.map(_BankExpansion(calls, expander, required), requests)
         return Expansion(banks, calls.ledger())
 

@@ -4,7 +4,6 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Generic, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -34,7 +33,8 @@ class Batcher(Generic[Item, Result]):
         gather_seconds: float,
         group_by: Callable[[Item], object] = lambda item: None,
     ) -> None:
-        self._create_queue = partial(_Queue, work, max_items, gather_seconds, group_by)
+        self.work, self.max_items = work, max_items
+        self.gather_seconds, self.group_by = gather_seconds, group_by
         self._queues: WeakKeyDictionary[asyncio.AbstractEventLoop, _Queue[Item, Result]] = (
             WeakKeyDictionary()
         )
@@ -43,22 +43,15 @@ class Batcher(Generic[Item, Result]):
         """The item's result. Raises the exception that `work` returned for it, or raised."""
         loop = asyncio.get_running_loop()
         if loop not in self._queues:
-            self._queues[loop] = self._create_queue()
+            self._queues[loop] = _Queue(self)
         return await self._queues[loop].submit(item)
 
 
 class _Queue(Generic[Item, Result]):
     """The items of one event loop."""
 
-    def __init__(
-        self,
-        work: "Work[Item, Result]",
-        max_items: int,
-        gather_seconds: float,
-        group_by: Callable[[Item], object],
-    ) -> None:
-        self._work, self._max_items = work, max_items
-        self._gather_seconds, self._group_by = gather_seconds, group_by
+    def __init__(self, batcher: Batcher[Item, Result]) -> None:
+        self._batcher = batcher
         self._pending: deque[tuple[Item, asyncio.Future[Result]]] = deque()
         self._worker: asyncio.Task[None] | None = None
 
@@ -70,20 +63,19 @@ class _Queue(Generic[Item, Result]):
         return await future
 
     async def _run(self) -> None:
-        await asyncio.sleep(self._gather_seconds)
+        await asyncio.sleep(self._batcher.gather_seconds)
         while batch := self._next_batch():
             await self._process(batch)
 
     def _next_batch(self) -> list[tuple[Item, "asyncio.Future[Result]"]]:
         """The oldest item that was not cancelled, and the next ones with the same key."""
+        key, max_items = self._batcher.group_by, self._batcher.max_items
         batch: list[tuple[Item, asyncio.Future[Result]]] = []
         remaining: deque[tuple[Item, asyncio.Future[Result]]] = deque()
         for item, future in self._pending:
             if future.done():
                 continue
-            fits = not batch or (
-                len(batch) < self._max_items and self._group_by(item) == self._group_by(batch[0][0])
-            )
+            fits = not batch or (len(batch) < max_items and key(item) == key(batch[0][0]))
             (batch if fits else remaining).append((item, future))
         self._pending = remaining
         return batch
@@ -97,7 +89,7 @@ class _Queue(Generic[Item, Result]):
         items = [item for item, _ in batch]
         results: Sequence[Result | Exception]
         try:
-            results = await asyncio.to_thread(self._work, items, is_abandoned)
+            results = await asyncio.to_thread(self._batcher.work, items, is_abandoned)
         except Exception as error:  # of the whole batch, such as a lack of memory
             results = [error] * len(batch)
         finally:

@@ -8,7 +8,7 @@ from schemas import BadImageError, FoundryError
 from schemas.trajectories import QuarantineRow
 
 from ..roles import BackendError
-from .progress import Progress
+from .progress import NullProgress, Progress
 from .retry import summarize_error
 
 _REASONS_IN_MESSAGE = 3
@@ -35,9 +35,11 @@ class WorkerPool:
             useless calls are made. Finished calls stay journaled.
     """
 
-    def __init__(self, shard: str, workers: int, failure_share: float, progress: Progress) -> None:
+    def __init__(
+        self, shard: str, workers: int, failure_share: float, progress: Progress | None
+    ) -> None:
         self._shard, self._workers, self._failure_share = shard, workers, failure_share
-        self._progress = progress
+        self._progress = progress or NullProgress()
         self._done, self._total = 0, 0
         self._quarantined: list[QuarantineRow] = []
         self._backend_error: BackendError | None = None

@@ -129,7 +129,7 @@ async def test_prompt_without_a_plan_is_a_quarantined_trajectory(home):
 
 async def test_missing_or_damaged_input_image_quarantines_its_prompt(home, tmp_path):
     damaged = home.images.put(tiny_image("damaged"))
-    path = tmp_path / "images" / home.images.relative(damaged)
+    path = tmp_path / "images" / home.images.relative_path(damaged)
     path.write_bytes(path.read_bytes()[:20])
     prompts = [prompt_row("p0", [tiny_image("gone").sha256]), prompt_row("p1", [damaged])]
     limits = Limits(failure_share=1.0)

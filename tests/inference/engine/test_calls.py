@@ -221,7 +221,7 @@ async def test_defect_9_grade_out_of_range_is_an_unusable_answer(home, grade):
 async def test_deleted_image_is_drawn_again(home, tmp_path):
     generator = ScriptedGenerator()
     first, _ = await draw(home, generator)
-    (tmp_path / "images" / home.images.relative(first.sha256)).unlink()
+    (tmp_path / "images" / home.images.relative_path(first.sha256)).unlink()
     again, ledger = await draw(home, generator)
     assert again == first
     assert home.images.exists(first.sha256)
