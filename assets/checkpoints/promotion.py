@@ -8,6 +8,7 @@ end of the difference's interval is below zero. It stays a candidate when it fal
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from statistics import fmean
 from typing import Literal
 
@@ -168,7 +169,7 @@ def _decide(
     foundry: FoundryResource, registry: CheckpointRegistry, recipe: Recipe
 ) -> PromotionDecision:
     rows, name = foundry.rows(EVALUATIONS), recipe.name
-    benchmark = benchmark_name(foundry.settings.pack, "heldout")
+    benchmark = benchmark_name(Path(foundry.settings.pack).resolve().name, "heldout")
     in_use = registry.promoted(name)
     theirs = values_of(rows, benchmark, PROMOTED, f"{name}@{in_use.version}") if in_use else {}
     return decide(

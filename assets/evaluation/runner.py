@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import dagster as dg
 
@@ -53,7 +54,8 @@ def compare(
     """
     settings = foundry.settings.evaluation
     accept_at_least = foundry.settings.curation.critic.verdicts.accept_at_least
-    benchmarks = load_benchmarks(foundry.home, foundry.settings.pack, settings, accept_at_least)
+    pack = Path(foundry.settings.pack).resolve().name  # a profile names a pack, or its folder
+    benchmarks = load_benchmarks(foundry.home, pack, settings, accept_at_least)
     context = _evaluation_context(foundry)
     parts = {}
     for variant in variants:
