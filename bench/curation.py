@@ -1,6 +1,6 @@
-"""Scores to data sets for 40,000 trajectories (a million attempts), and a query over all attempts.
+"""Time and memory of curating 40,000 trajectories (a million attempts), and a query over them.
 
-The trajectories are synthetic: made by DuckDB from hashes, with texts of a real run's lengths.
+The trajectories are synthetic: DuckDB makes them from hashes, with texts as long as in a real run.
 """
 
 import multiprocessing
@@ -48,7 +48,7 @@ FROM attempts GROUP BY ALL ORDER BY ALL
 
 
 def measure() -> dict[str, float]:
-    """Make the trajectories in a folder of their own, curate them in a fresh process."""
+    """Create the trajectories in a temporary folder, and curate them in a fresh process."""
     folder = Path(tempfile.mkdtemp(prefix="interleave-bench-"))
     try:
         synthesize(Home(folder), SHARDS)
@@ -78,20 +78,20 @@ def _curate(folder: Path) -> dict[str, float]:
 
 
 def _query_seconds(folder: Path) -> float:
-    """The best of three, connection included: the first one reads from disk."""
-    taken = []
+    """The best of three runs with connection; the first one reads from disk."""
+    seconds = []
     for _ in range(3):
         started = time.perf_counter()
         connect(Home(folder)).execute(_QUERY).fetchall()
-        taken.append(time.perf_counter() - started)
-    return min(taken)
+        seconds.append(time.perf_counter() - started)
+    return min(seconds)
 
 
 def synthesize(home: Home, shards: int) -> None:
     """Fill a lake with prompts, plans, trajectories, attempts and scores of `shards` shards."""
     connection = duckdb.connect()
     connection.execute(f"SET threads = {os.cpu_count()}")
-    for name, sql in _WORLD.items():
+    for name, sql in _TABLES_SQL.items():
         connection.execute(f"CREATE TABLE {name} AS {sql.format(prompts=shards * SHARD_SIZE)}")
     for table in (PROMPTS, PLANS, TRAJECTORIES, ATTEMPTS, SCORES):
         for shard in range(shards):
@@ -106,17 +106,17 @@ def _write_shard(
     home.lake.write(table, connection.sql(f"SELECT {columns} {rows}").to_arrow_table(), shard)
 
 
-def _chance(*of: str) -> str:
-    """A number in [0, 1) that follows from some columns."""
-    return f"(hash({', '.join(of)}) % 1000003 / 1000003.0)"
+def _fraction(*columns: str) -> str:
+    """SQL for a number in [0, 1) that depends on some columns alone."""
+    return f"(hash({', '.join(columns)}) % 1000003 / 1000003.0)"
 
 
-def _sha(*of: str) -> str:
-    return f"md5(concat_ws('/', {', '.join(of)})) || md5(concat_ws('-', {', '.join(of)}))"
+def _sha(*columns: str) -> str:
+    return f"md5(concat_ws('/', {', '.join(columns)})) || md5(concat_ws('-', {', '.join(columns)}))"
 
 
 # A step takes 1 to 5 attempts; scores rise, noisily, and the last one is mostly accepted.
-_WORLD = {
+_TABLES_SQL = {
     "prompts": f"""
         SELECT 'bench-' || n AS prompt_id, 'bench' AS pack, 'art' AS category,
                'sub-' || n % 75 AS subcategory, 'template-' || n % 100 AS template_id,
@@ -138,12 +138,12 @@ _WORLD = {
                CASE WHEN hash(prompt_id, step_number) % 3 = 0 THEN 'A caption' END AS auxiliary_text
         FROM prompts, LATERAL (SELECT unnest(range(1, length + 1)) AS step_number)
     """,
-    "tries": f"""
+    "planned_attempts": f"""
         SELECT prompt_id, prompt_id || '-run' AS trajectory_id, shard, step_number, iteration,
                prompt AS goal, total, iteration + 1 = total AS final,
                total = 5 AND hash(plan_id) % 10 = 0 AS failed,
                least(10, greatest(0, 3 + 5 * (iteration + 1) / total
-                   + 4 * {_chance("prompt_id", "step_number", "iteration")} - 2)) AS overall
+                   + 4 * {_fraction("prompt_id", "step_number", "iteration")} - 2)) AS overall
         FROM (SELECT *, least(5, 1 + hash(plan_id, step_number) % 6)::BIGINT AS total FROM plans),
              LATERAL (SELECT unnest(range(total)) AS iteration)
     """,
@@ -168,13 +168,13 @@ _WORLD = {
                'I compare the pictures cell by cell. ' || repeat(goal || ' ', 2) AS reasoning,
                'bench generator ' || hash(prompt_id) % 2 AS generator, 'bench critic' AS critic,
                overall / 10 AS generator_seconds, 0.2 AS critic_seconds
-        FROM tries
+        FROM planned_attempts
     """,
     "scores": """
         SELECT trajectory_id, prompt_id, shard, step_number, iteration, overall AS edit_success,
                10.0 AS over_edit, overall AS naturalness, 10.0 AS artifacts, overall AS semantics,
                overall AS quality, overall, 'bench scorer' AS scorer
-        FROM tries
+        FROM planned_attempts
     """,
     "trajectories": """
         SELECT any_value(trajectory_id) AS trajectory_id, prompt_id,
@@ -182,7 +182,7 @@ _WORLD = {
                CASE WHEN bool_or(failed) THEN 'exhausted' ELSE 'complete' END AS status,
                'last' AS on_exhausted, 5 AS t_max, max(step_number) AS steps, count(*) AS attempts,
                NULL::VARCHAR AS error
-        FROM tries GROUP BY prompt_id
+        FROM planned_attempts GROUP BY prompt_id
     """,
 }
 

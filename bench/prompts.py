@@ -1,4 +1,4 @@
-"""How long the 40,000 prompts of the `interleave` pack take, and how much memory."""
+"""Time and memory to generate the 40,000 prompts of the `interleave` pack."""
 
 import resource
 import time

@@ -13,7 +13,7 @@ from ..core.foundry import FoundryResource
 from ..core.metadata import image_metadata, table_metadata
 from ..core.node import Node, node
 from .critic_sets import CriticReport, build_critic_rl, build_critic_sft
-from .exports import FORMAT_VERSION, export_all, published_fingerprints
+from .exports.publisher import FORMAT_VERSION, export_all, published_fingerprints
 from .planner_sets import build_planner_sft
 from .sequences import build_sequences
 from .steps import StepsReport, build_steps

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import duckdb
 import pyarrow as pa
+from duckdb.func import PythonUDFType
 
 from schemas import Table
 from warehouse import Home, connect
@@ -38,10 +39,10 @@ def add_text_function(
     function: Callable[..., str],
     *arguments: str,
 ) -> None:
-    """Make a Python function of one row callable from SQL; it runs on Arrow batches.
+    """Make a Python function of one row callable from SQL; DuckDB calls it with Arrow batches.
 
     Args:
-        arguments: SQL types. With a NULL among its arguments the result is NULL.
+        arguments: their SQL types. If one of them is NULL, so is the result.
     """
 
     @wraps(function)  # DuckDB counts the parameters
@@ -49,9 +50,7 @@ def add_text_function(
         rows = zip(*(column.to_pylist() for column in columns), strict=True)
         return pa.array([None if None in row else function(*row) for row in rows], pa.string())
 
-    connection.create_function(
-        name, of_batch, list(arguments), "VARCHAR", type="arrow", side_effects=False
-    )
+    connection.create_function(name, of_batch, list(arguments), "VARCHAR", type=PythonUDFType.ARROW)
 
 
 def shard_groups(

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from schemas import DocumentError
-from schemas.yaml_config import KeyPath, load_document, located
+from schemas.yaml_config import KeyPath, load_document, locate_problem
 
 from .pack import Bank, BankFile, Pack, Taxonomy, Template, TemplateFile, TemplateSlot, Term
 
@@ -52,7 +52,7 @@ def _bank_files(folder: Path) -> list[Path]:
 
 def _raise_problems(problems: list[Problem]) -> None:
     if problems:
-        raise DocumentError("\n".join(located(*problem) for problem in problems))
+        raise DocumentError("\n".join(locate_problem(*problem) for problem in problems))
 
 
 def _taxonomy_problems(path: Path, pack: Pack) -> Iterator[Problem]:

@@ -26,6 +26,7 @@ from warehouse.storage import safe_name
 AttemptKey = tuple[str, int, int]
 
 
+_COPIED_COLUMNS = {"prompt", "accepted", "chosen", "reasoning", "refined_prompt"}
 # Complete trajectories, preferably of three to seven steps with one to three rejected attempts,
 # best scores first; the first of every category comes before the second of any.
 _SHOWCASE = """
@@ -88,8 +89,12 @@ def step_views(
     """
     by_step: dict[int, list[AttemptView]] = defaultdict(list)
     for row in sorted(attempts, key=lambda row: row.iteration):
-        score = overall.get((row.trajectory_id, row.step_number, row.iteration))
-        by_step[row.step_number].append(_attempt_view(images, row, score))
+        attempt = AttemptView(
+            image=images.get(row.image),
+            overall=overall.get((row.trajectory_id, row.step_number, row.iteration)),
+            **row.model_dump(include=_COPIED_COLUMNS),
+        )
+        by_step[row.step_number].append(attempt)
     return tuple(
         StepView(
             number=step.step_number,
@@ -98,19 +103,6 @@ def step_views(
             attempts=tuple(by_step[step.step_number]),
         )
         for step in plan
-    )
-
-
-def _attempt_view(images: ImageStore, row: AttemptRow, overall: float | None) -> AttemptView:
-    return AttemptView(
-        image=images.get(row.image),
-        prompt=row.prompt,
-        accepted=row.accepted,
-        chosen=row.chosen,
-        reasoning=row.reasoning,
-        refined_prompt=row.refined_prompt,
-        overall=overall,
-        number=row.iteration + 1,
     )
 
 

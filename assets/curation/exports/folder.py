@@ -45,7 +45,7 @@ class ExportFolder:
     def add_image(self, sha256: str) -> str:
         """Put an image below `images/`; its path relative to the folder, with `/`."""
         if sha256 not in self._images:
-            relative = f"images/{self.home.images.relative(sha256)}"
+            relative = f"images/{self.home.images.relative_path(sha256)}"
             target = self.path / relative
             target.parent.mkdir(parents=True, exist_ok=True)
             _link(self.home, sha256, target)

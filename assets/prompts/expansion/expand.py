@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from inference.engine.progress import Progress
 from inference.roles import BackendError, qualified_name
 from inference.vocabulary_engine import expand_banks
-from inference.vocabulary_protocol import Expander
 from schemas.prompts import ProposalRow
 from schemas.trajectories import ModelCallRow
 
@@ -43,32 +42,24 @@ async def expand_packs(
         result.failures["all banks"] = str(error)
         return result
     for pack in packs:
-        await _expand_pack(result, foundry, pack, settings, expander, progress)
+        expansion = await expand_banks(
+            bank_requests(pack, settings.terms_per_bank),
+            expander,
+            foundry.home,
+            pack.name,
+            foundry.settings.limits,
+            settings.required,
+            progress,
+        )
+        result.calls += expansion.calls
+        result.proposals += filter_terms(
+            pack,
+            expansion.banks,
+            settings.terms_per_bank,
+            settings.near_duplicate,
+            qualified_name(expander),
+        )
+        result.failures |= {
+            f"{pack.name}/{bank.bank}": bank.failure for bank in expansion.banks if bank.failure
+        }
     return result
-
-
-async def _expand_pack(
-    result: ExpansionResult,
-    foundry: FoundryResource,
-    pack: Pack,
-    settings: ExpansionSettings,
-    expander: Expander,
-    progress: Progress,
-) -> None:
-    count = settings.terms_per_bank
-    expansion = await expand_banks(
-        bank_requests(pack, count),
-        expander,
-        foundry.home,
-        pack.name,
-        foundry.settings.limits,
-        settings.required,
-        progress,
-    )
-    result.calls += expansion.calls
-    result.proposals += filter_terms(
-        pack, expansion.banks, count, settings.near_duplicate, qualified_name(expander)
-    )
-    result.failures |= {
-        f"{pack.name}/{bank.bank}": bank.failure for bank in expansion.banks if bank.failure
-    }

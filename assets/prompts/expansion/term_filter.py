@@ -18,7 +18,7 @@ from inference.vocabulary_engine import ExpandedBank
 from inference.vocabulary_protocol import ProposedTerm
 from schemas.prompts import ProposalRow
 
-from ..pack import Bank, Pack, Term
+from ..pack import Pack, Term
 from ..template_fills import content_words, literal_text
 from .bank_requests import heldout_banks, open_kinds, uses
 from .term_validation import TermFormat, world_validator
@@ -46,7 +46,10 @@ def add_accepted_terms(pack: Pack, rows: Sequence[ProposalRow]) -> Pack:
 
     Skips terms that the pack has by now, and those of banks that it no longer has.
     """
-    banks = {bank: {kind: list(terms) for kind, terms in b.items()} for bank, b in _items(pack)}
+    banks = {
+        bank: {kind: list(terms) for kind, terms in kinds.items()}
+        for bank, kinds in pack.banks.items()
+    }
     for row in rows:
         terms = banks.get(row.bank, {}).get(row.kind)
         if row.pack != pack.name or row.status != "accepted" or terms is None:
@@ -125,7 +128,7 @@ class _TermFilter:
         self._uses, self._world_fault = uses(pack), world_validator(pack)
         self.heldout_banks = heldout_banks(pack)
         self._known, self._heldout = KnownTerms(near_duplicate), KnownTerms(near_duplicate)
-        for bank, content in _items(pack):
+        for bank, content in pack.banks.items():
             for kind, terms in content.items():
                 for term in terms:
                     self._add_known(KnownTerm(bank, kind, term.term))
@@ -191,7 +194,3 @@ class _TermFilter:
 
 def _rejection(reason: str) -> dict[str, str]:
     return {"status": "rejected", "reason": reason}
-
-
-def _items(pack: Pack) -> list[tuple[str, Bank]]:
-    return list(pack.banks.items())

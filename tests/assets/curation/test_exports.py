@@ -11,7 +11,8 @@ import pytest
 from PIL import Image
 
 from assets.curation.critic_sets import build_critic_rl, build_critic_sft
-from assets.curation.exports import PlaceholderError, PublishedExport, export_all
+from assets.curation.exports.folder import PlaceholderError
+from assets.curation.exports.publisher import PublishedExport, export_all
 from assets.curation.planner_sets import build_planner_sft
 from assets.curation.sequences import build_sequences
 from assets.curation.settings import CurationSettings

@@ -26,7 +26,7 @@ def test_generator_of_one_reference_image_is_an_error(tmp_path):
     with pytest.raises(BackendError) as raised:
         _ = custom_foundry(tmp_path, loop={"conditioning": "all"}).roles
     message = str(raised.value)
-    assert message.startswith("`loop.conditioning: all` needs a generator that looks at several")
+    assert message.startswith("`loop.conditioning: all` needs a generator that takes several")
     assert "sketch/" in message and "\n" not in message
 
 

@@ -151,6 +151,6 @@ def test_missing_trajectories_and_images_are_named(lake):
     with pytest.raises(FoundryError, match="no trajectory 'missing'"):
         load_trajectories(lake.home, ["missing"])
     image = lake.attempts[0].image
-    lake.home.images.storage.delete(lake.home.images.relative(image))
+    lake.home.images.storage.delete(lake.home.images.relative_path(image))
     with pytest.raises(BadImageError, match=image[:12]):
         load_trajectories(lake.home, [trajectory_id])
