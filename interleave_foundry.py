@@ -1,17 +1,17 @@
-"""Interleave Foundry: from a taxonomy to agents that tell stories in pictures and text."""
+"""Interleave Foundry: `interleave_foundry.query("SELECT ...")` reads the lake from Python."""
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from warehouse.views import query
+    from warehouse import query
 
 __all__ = ["query"]
 
 
 def __getattr__(name: str) -> Any:
-    """`query` pulls in DuckDB, so it is imported by whoever asks for it."""
+    """Imports `query`, and DuckDB with it, on first use."""
     if name == "query":
-        from warehouse.views import query
+        from warehouse import query
 
         return query
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

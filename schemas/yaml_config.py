@@ -17,12 +17,12 @@ from .errors import DocumentError
 
 Model = TypeVar("Model", bound=BaseModel)
 KeyPath = tuple[str | int, ...]
-# The same safe subset of YAML; libyaml, where it is there, reads ten times faster.
+# libyaml, if available, reads the same safe subset of YAML ten times faster.
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class ConfigModel(BaseModel):
-    """A part of a document: unknown keys are errors, values never change."""
+    """A section of a document: immutable, and unknown keys are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -31,38 +31,39 @@ def load_document(path: Path, model: type[Model]) -> Model:
     """Read and validate one YAML file.
 
     Raises:
-        DocumentError: unreadable, not YAML, a key given twice, or not of the model's form; every
-            problem has a line `file:line: key: what is wrong`.
+        DocumentError: unreadable, not YAML, a duplicate key, or invalid for the model; every
+            problem has a line `file:line: key: message`.
     """
     root = _compose(path)
-    _reject_twins(path, root)
+    _reject_duplicate_keys(path, root)
     with _readable(path):
         content = SafeConstructor().construct_document(root) if root else None
     try:
         return model.model_validate(content or {})
     except ValidationError as error:
         lines = [
-            problem(path, root, tuple(e["loc"]), e["msg"]) for e in error.errors(include_url=False)
+            format_problem(path, root, tuple(e["loc"]), e["msg"])
+            for e in error.errors(include_url=False)
         ]
         raise DocumentError("\n".join(lines)) from error
 
 
-def problem(path: Path, root: yaml.Node | None, key: KeyPath, message: str) -> str:
+def format_problem(path: Path, root: yaml.Node | None, key: KeyPath, message: str) -> str:
     """One line `file:line: dotted.key: message` for a key of a composed document."""
     dotted = ".".join(str(part) for part in key) or "document"
     return f"{path}:{_line_of(root, key)}: {dotted}: {message}"
 
 
-def located(path: Path, key: KeyPath, message: str) -> str:
-    """`problem` for a file that has already been loaded (a name unknown in another file, say)."""
-    return problem(path, _compose(path), key, message)
+def locate_problem(path: Path, key: KeyPath, message: str) -> str:
+    """`format_problem` for a file loaded before (for example, a name unknown in another one)."""
+    return format_problem(path, _compose(path), key, message)
 
 
-def _reject_twins(path: Path, node: yaml.Node | None, key: KeyPath = ()) -> None:
-    """YAML keeps the last of two equal keys without a word; people lose what they wrote."""
+def _reject_duplicate_keys(path: Path, node: yaml.Node | None, key: KeyPath = ()) -> None:
+    """Reject duplicate keys, of which YAML silently ignores the first."""
     if isinstance(node, yaml.SequenceNode):
         for index, value in enumerate(node.value):
-            _reject_twins(path, value, (*key, index))
+            _reject_duplicate_keys(path, value, (*key, index))
     if isinstance(node, yaml.MappingNode):
         first: dict[str, int] = {}
         for name, value in node.value:
@@ -72,7 +73,7 @@ def _reject_twins(path: Path, node: yaml.Node | None, key: KeyPath = ()) -> None
                 again = f"given twice, first on line {first[name.value]}"
                 raise DocumentError(f"{path}:{line}: {dotted}: {again}")
             first[name.value] = line
-            _reject_twins(path, value, (*key, name.value))
+            _reject_duplicate_keys(path, value, (*key, name.value))
 
 
 def _compose(path: Path) -> yaml.Node | None:
@@ -82,7 +83,7 @@ def _compose(path: Path) -> yaml.Node | None:
 
 @contextmanager
 def _readable(path: Path) -> Iterator[None]:
-    """Say in one line why a file cannot be read as YAML."""
+    """Turn errors of reading and parsing into one line."""
     try:
         yield
     except OSError as error:
@@ -100,10 +101,10 @@ def _line_of(node: yaml.Node | None, key: KeyPath) -> int:
     """Line of the deepest part of `key` that exists; 1 for an empty document."""
     line = node.start_mark.line + 1 if node else 1
     for part in key:
-        found = _child(node, part)
-        if found is None:
+        child = _child(node, part)
+        if child is None:
             return line
-        line, node = found
+        line, node = child
     return line
 
 

@@ -1,5 +1,6 @@
 """The lake: Parquet tables, content-addressed images, journals, and DuckDB views over them."""
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from .encoded_image import EncodedImage
@@ -9,9 +10,10 @@ from .journal import Journal
 from .lake import Lake, WriteResult
 
 if TYPE_CHECKING:
-    from .views import connect, query, refresh_views
+    from .sql import query
+    from .views import connect, refresh_views
 
-_LAZY = ("connect", "query", "refresh_views")  # they import DuckDB
+_LAZY = {"connect": "views", "query": "sql", "refresh_views": "views"}  # they import DuckDB
 
 __all__ = [
     "AnyJournal",
@@ -29,7 +31,5 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name in _LAZY:
-        from . import views
-
-        return getattr(views, name)
+        return getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

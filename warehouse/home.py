@@ -1,4 +1,4 @@
-"""The home of all data: one root for lake and images, one local folder for the rest."""
+"""The home: one root for lake and images, and a local folder for everything else."""
 
 import os
 import re
@@ -19,13 +19,13 @@ AnyJournal = Journal | ObjectJournal
 
 
 class Home:
-    """Where everything is.
+    """The places of all stored data.
 
     Args:
-        root: a folder or any fsspec URL (`s3://bucket/stories`, `memory://x`); `lake/` and
-            `images/` live there, and on S3 the journals, too. `warehouse.duckdb`, `dagster/`,
-            `exports/` and `checkpoints/` need a local folder: the root itself, or for a remote
-            root $INTERLEAVE_LOCAL, else a folder below `.interleave/`.
+        root: a folder or any fsspec URL (`s3://bucket/data`, `memory://x`) for `lake/` and
+            `images/`, on S3 for the journals as well. `warehouse.duckdb`, `dagster/`, `exports/`
+            and `checkpoints/` need a local folder: the root itself, or for a remote root
+            $INTERLEAVE_LOCAL, by default a folder below `.interleave/`.
 
     Raises:
         StorageError: the root is a file, or its protocol is unknown.
@@ -44,33 +44,42 @@ class Home:
 
     @cached_property
     def lake(self) -> Lake:
+        """The tables."""
         return Lake(self.storage.child("lake"))
 
     @cached_property
     def images(self) -> ImageStore:
+        """The images, by sha256."""
         return ImageStore(self.storage.child("images"))
 
     @cached_property
     def local(self) -> Path:
-        """Local folder for what cannot live on a remote filesystem."""
+        """Local folder for data that cannot be on a remote file system."""
         if self.storage.is_local:
             return Path(self.storage.root)
-        return Path(os.environ.get("INTERLEAVE_LOCAL") or _beside(self.root)).absolute()
+        return Path(os.environ.get("INTERLEAVE_LOCAL") or _local_folder(self.root)).absolute()
 
     @property
     def warehouse(self) -> Path:
+        """The DuckDB file of views, see `refresh_views`."""
         return self.local / "warehouse.duckdb"
 
     @property
     def dagster(self) -> Path:
+        """DAGSTER_HOME."""
         return self.local / "dagster"
 
     @property
     def exports(self) -> Path:
+        """Folder of exported data sets."""
         return self.local / "exports"
 
     def journal(self, asset: str, shard: str, durable: bool = False) -> AnyJournal:
-        """The journal of an asset's shard; `durable` fsyncs every record (on S3 all are)."""
+        """The journal of an asset's shard.
+
+        Args:
+            durable: fsync every record; on S3 every record is durable.
+        """
         asset, shard = safe_name(asset, "asset"), safe_name(shard, "shard")
         if self.storage.has_conditional_writes:
             return ObjectJournal(self.storage.child(f"journals/{asset}/{shard}"), _lease_seconds())
@@ -81,10 +90,10 @@ class Home:
 
 
 def _lease_seconds() -> float:
-    """How long a shard waits for a worker that has died ($INTERLEAVE_LEASE_SECONDS).
+    """How long a shard waits for a worker that died ($INTERLEAVE_LEASE_SECONDS), by default 60.
 
     Raises:
-        StorageError: it is no number of seconds.
+        StorageError: it is not a positive number.
     """
     text = os.environ.get("INTERLEAVE_LEASE_SECONDS") or "60"
     try:
@@ -100,6 +109,6 @@ def _absolute(root: str) -> str:
     return root if "://" in root else str(Path(root).expanduser().absolute())
 
 
-def _beside(url: str) -> str:
-    """A folder name of its own for every remote root."""
+def _local_folder(url: str) -> str:
+    """The default local folder of a remote root."""
     return f"{_DEFAULT}/{re.sub(r'[^A-Za-z0-9]+', '-', url).strip('-')}"

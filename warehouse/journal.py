@@ -1,7 +1,7 @@
-"""Append-only journals of finished work: what a killed run has done is never done again.
+"""Append-only journals of finished work, so that a restarted run does not repeat it.
 
-One JSON object a line, each written by one call. A line without its newline was cut short by a
-crash: readers skip it and the next append removes it. One process writes a journal at a time.
+One JSON object per line, each written by one system call. A line without its newline was cut off
+by a crash: readers skip it, and the next append removes it. One process at a time writes a journal.
 """
 
 import fcntl
@@ -26,7 +26,7 @@ class Journal:
 
     Args:
         path: the `.jsonl` file.
-        durable: also survive a power cut (fsync after every append).
+        durable: survive a power cut as well (fsync after every append).
     """
 
     def __init__(self, path: Path, durable: bool = False) -> None:
@@ -36,39 +36,39 @@ class Journal:
         self._lock = threading.Lock()
 
     def append(self, record: dict[str, Any]) -> None:
-        """Add one record; it is in the file, whole, when this returns.
+        """Add one record; it is completely in the file when this returns.
 
         Raises:
             StorageError: another process writes this journal, or the disk is full or read-only;
-                the journal is as it was.
+                the journal is unchanged.
         """
         line = orjson.dumps(record, option=orjson.OPT_SERIALIZE_NUMPY) + b"\n"
         with self._lock, storage_errors("written", self.path):
-            _append(self._owned(), line)
+            _append(self._open(), line)
             if self.durable:
-                os.fsync(self._owned())
+                os.fsync(self._open())
 
     async def add(self, record: dict[str, Any]) -> None:
-        """`append` for event loops, which one write to a local file hardly delays."""
+        """`append` for event loops; one write to a local file hardly blocks them."""
         self.append(record)
 
     def records(self) -> Iterator[dict[str, Any]]:
-        """The records so far, oldest first; none when there is no journal.
+        """The records, oldest first; none if there is no journal.
 
         Raises:
-            StorageError: a whole line is not a JSON object; names file and line.
+            StorageError: a complete line is not a JSON object; the message names file and line.
         """
         for number, line in enumerate(self._lines(), start=1):
             if line.endswith(b"\n"):
-                yield parsed(line, self.path, number)
+                yield parse_record(line, self.path, number)
 
     def remove(self) -> None:
-        """Forget every record."""
+        """Delete all records."""
         with storage_errors("removed", self.path):
             self.path.unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Let another process write."""
+        """Let other processes write."""
         with self._lock:
             if self._fd is not None:
                 os.close(self._fd)
@@ -76,15 +76,15 @@ class Journal:
 
     def __enter__(self) -> "Journal":
         with self._lock, storage_errors("written", self.path):
-            self._owned()
+            self._open()
         return self
 
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    def _owned(self) -> int:
+    def _open(self) -> int:
         if self._fd is None:
-            self._fd = _open_owned(self.path)
+            self._fd = _open_locked(self.path)
         return self._fd
 
     def _lines(self) -> Iterator[bytes]:
@@ -96,29 +96,32 @@ class Journal:
             yield from file
 
 
-def parsed(line: bytes, where: object, number: int) -> dict[str, Any]:
+def parse_record(line: bytes, file: object, number: int) -> dict[str, Any]:
     """The record of a line.
 
+    Args:
+        file, number: of the line, for the message.
+
     Raises:
-        StorageError: it is not a JSON object; names file and line.
+        StorageError: it is not a JSON object.
     """
     try:
         record = orjson.loads(line)
     except orjson.JSONDecodeError as error:
         raise StorageError(
-            f"{where}:{number}: not JSON ({error}): remove the line and run again"
+            f"{file}:{number}: not JSON ({error}): remove the line and run again"
         ) from error
     if not isinstance(record, dict):
-        raise StorageError(f"{where}:{number}: not a JSON object: remove the line and run again")
+        raise StorageError(f"{file}:{number}: not a JSON object: remove the line and run again")
     return record
 
 
-def _open_owned(path: Path) -> int:
-    """Open for appending as the only writer, without the torn last line of a crash."""
+def _open_locked(path: Path) -> int:
+    """Open for appending as the only writer, and remove an incomplete last line."""
     path.parent.mkdir(parents=True, exist_ok=True)
     fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
-        _take_ownership(fd, path)
+        _lock(fd, path)
         os.ftruncate(fd, _end_of_last_line(fd))
     except BaseException:
         os.close(fd)
@@ -126,7 +129,8 @@ def _open_owned(path: Path) -> int:
     return fd
 
 
-def _take_ownership(fd: int, path: Path) -> None:
+def _lock(fd: int, path: Path) -> None:
+    """Lock the journal itself: `filelock`, which truncates its file, would need one more file."""
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
@@ -136,7 +140,7 @@ def _take_ownership(fd: int, path: Path) -> None:
 
 
 def _end_of_last_line(fd: int) -> int:
-    """Offset behind the last newline."""
+    """Offset after the last newline."""
     end = os.fstat(fd).st_size
     while end > 0:
         start = max(0, end - _BLOCK)
@@ -148,7 +152,7 @@ def _end_of_last_line(fd: int) -> int:
 
 
 def _append(fd: int, line: bytes) -> None:
-    """One write; a part of a line (the disk is full) is taken back before the error is raised."""
+    """Write a line; if only a part fits on the disk, remove it before raising the error."""
     try:
         written = os.write(fd, line)
         if written < len(line):

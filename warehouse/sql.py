@@ -1,4 +1,4 @@
-"""What `interleave sql` does: one read-only query over the lake, explained where it fails."""
+"""Read-only SQL queries over the lake: `interleave sql` and `query`."""
 
 import re
 import time
@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import duckdb
 import pyarrow as pa
@@ -13,17 +14,20 @@ import pyarrow as pa
 from schemas import TABLES, FoundryError
 
 from .home import Home
-from .result_formats import Format, counted, render
+from .result_formats import Format, count_noun, render
 from .storage import first_line, storage_errors
 from .views import connect
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 _TRIES = 5
-_FIRST_PAUSE = 0.02  # seconds, doubled at every try
-_READS = {"SELECT", "EXPLAIN", "PRAGMA", "CALL", "MULTI"}
+_FIRST_PAUSE = 0.02  # seconds, doubled after every try
+_READ_STATEMENTS = {"SELECT", "EXPLAIN", "PRAGMA", "CALL", "MULTI"}
 
 
 class SqlError(FoundryError):
-    """A query that cannot be answered, in one line."""
+    """A query that fails; the message is one line."""
 
 
 def run_sql(
@@ -33,47 +37,63 @@ def run_sql(
     out: Path | None = None,
     width: int = 120,
 ) -> bytes:
-    """Answer a query in one format; with `out` the bytes go to that file and a line says so.
+    """The result of a query as bytes in one format; with `out` they are written to that file.
 
     Args:
         width: columns of the terminal, for `table`.
 
+    Returns:
+        UTF-8 text or a Parquet file; with `out` a line of text that names it.
+
     Raises:
-        FoundryError: the query, the lake or `out` is at fault, in one line.
+        SqlError, SchemaMismatchError, StorageError: see `run_query`; `out` cannot be written.
     """
-    answer = run_query(home, sql)
-    data = render(answer, output, width)
+    result = run_query(home, sql)
+    data = render(result, output, width)
     if out is None:
         return data
     with storage_errors("written", out):
         out.parent.mkdir(parents=True, exist_ok=True)
         out.write_bytes(data)
-    return f"{counted(answer.num_rows, 'row')} written to {out}\n".encode()
+    return f"{count_noun(result.num_rows, 'row')} written to {out}\n".encode()
+
+
+def query(sql: str, home: Home | None = None) -> "pd.DataFrame":
+    """The result of a SQL query over the lake's tables as a pandas DataFrame.
+
+        interleave_foundry.query("SELECT category, count(*) AS n FROM prompts GROUP BY ALL")
+
+    Args:
+        home: the home to read; by default that of $INTERLEAVE_HOME.
+
+    Raises:
+        SqlError, SchemaMismatchError, StorageError: see `run_query`.
+    """
+    return run_query(home or Home.from_env(), sql).to_pandas()
 
 
 def run_query(home: Home, sql: str) -> pa.Table:
-    """The answer of a read-only query.
+    """The result of a read-only query; decimals become integers or floats, intervals text.
 
-    A partition that is replaced or removed while DuckDB reads it fails the query; it is asked
-    again, quietly, on what is there by then.
+    A query that fails because a partition is replaced or removed meanwhile is tried again.
 
     Raises:
-        SqlError: the SQL is wrong, or there is no lake yet.
-        SchemaMismatchError: a table it reads was written by another version of its schema.
+        SqlError: the SQL is wrong or not read-only, or there is no lake yet.
+        SchemaMismatchError: a table it reads has a schema version that cannot be read.
         StorageError: a file it reads is damaged.
     """
     if all(home.lake.is_absent(table) for table in TABLES.values()):
-        raise SqlError(f"there are no tables in {home.root} yet: `interleave run` makes them")
+        raise SqlError(f"there are no tables in {home.root} yet: `interleave run` creates them")
     for pause in (_FIRST_PAUSE * 2**number for number in range(_TRIES)):
         try:
-            return _answer(home, sql)
+            return _execute(home, sql)
         except duckdb.Error as error:
             failure = error
             time.sleep(pause)
     raise SqlError(_explain(failure)) from failure
 
 
-def _answer(home: Home, sql: str) -> pa.Table:
+def _execute(home: Home, sql: str) -> pa.Table:
     with closing(connect(home)) as connection:
         try:
             _check_reads_only(connection, sql)
@@ -81,35 +101,35 @@ def _answer(home: Home, sql: str) -> pa.Table:
             relation = connection.sql(sql)
             if relation is None:
                 return pa.table({})
-            return _plain(_readable(relation).to_arrow_table())
+            return _without_decimals(_without_intervals(relation).to_arrow_table())
         except duckdb.Error as error:
-            if _may_pass(error):
+            if _is_transient(error):
                 raise
             raise SqlError(_explain(error)) from error
 
 
-def _may_pass(error: duckdb.Error) -> bool:
-    """Whether a file that changed meanwhile can be the reason; a remote one throws a bare Error."""
-    reasons = (duckdb.IOException, duckdb.InvalidInputException)
-    return isinstance(error, reasons) or type(error) is duckdb.Error
+def _is_transient(error: duckdb.Error) -> bool:
+    """Whether a changed file can be the cause; for remote files DuckDB raises a bare Error."""
+    causes = (duckdb.IOException, duckdb.InvalidInputException)
+    return isinstance(error, causes) or type(error) is duckdb.Error
 
 
 def _check_reads_only(connection: duckdb.DuckDBPyConnection, sql: str) -> None:
-    kinds = [statement.type.name for statement in connection.extract_statements(sql)]
-    if not kinds:
+    types = [statement.type.name for statement in connection.extract_statements(sql)]
+    if not types:
         raise SqlError("the query is empty")
-    for kind in kinds:
-        if kind not in _READS:
-            raise SqlError(f"{kind} is not allowed: queries only read; --out writes their answer")
+    for name in types:
+        if name not in _READ_STATEMENTS:
+            raise SqlError(f"{name} is not allowed: queries only read; --out writes their result")
 
 
 def _check_versions(home: Home, sql: str) -> None:
-    for name in _tables_of(sql):
+    for name in _referenced_tables(sql):
         home.lake.check(TABLES[name])
 
 
-def _tables_of(sql: str) -> list[str]:
-    """Tables a query names. Asked of a connection without views: those would be looked through."""
+def _referenced_tables(sql: str) -> list[str]:
+    """Tables that a query names. A connection with views would name their files instead."""
     with closing(duckdb.connect()) as parser:
         try:
             names = parser.get_table_names(sql)
@@ -118,43 +138,43 @@ def _tables_of(sql: str) -> list[str]:
     return sorted(TABLES.keys() & names)
 
 
-def _readable(relation: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
-    """Intervals, which neither Parquet nor pandas can hold, as text."""
-    kinds = [str(kind) for kind in relation.types]
-    if "INTERVAL" not in kinds:
+def _without_intervals(relation: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
+    """Intervals as text; neither Parquet nor pandas has them."""
+    types = [str(column_type) for column_type in relation.types]
+    if "INTERVAL" not in types:
         return relation
     columns = [
-        f"#{number}{'::VARCHAR' if kind == 'INTERVAL' else ''} AS {_quoted(name)}"
-        for number, (name, kind) in enumerate(zip(relation.columns, kinds, strict=True), start=1)
+        f"#{number}{'::VARCHAR' if kind == 'INTERVAL' else ''} AS {_quote(name)}"
+        for number, (name, kind) in enumerate(zip(relation.columns, types, strict=True), start=1)
     ]
     return relation.project(", ".join(columns))
 
 
-def _quoted(name: str) -> str:
+def _quote(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def _plain(answer: pa.Table) -> pa.Table:
-    """Decimals (DuckDB's sums of integers are) as integers or floats; column names unique."""
-    for index, field in enumerate(answer.schema):
+def _without_decimals(result: pa.Table) -> pa.Table:
+    """Decimals, such as DuckDB's sums of integers, as integers or floats; column names unique."""
+    for index, field in enumerate(result.schema):
         if pa.types.is_decimal(field.type):
-            kind = pa.int64() if field.type.scale == 0 else pa.float64()
-            answer = answer.set_column(index, field.name, answer[index].cast(kind, safe=False))
-    return answer.rename_columns(_distinct(answer.column_names))
+            number = pa.int64() if field.type.scale == 0 else pa.float64()
+            result = result.set_column(index, field.name, result[index].cast(number, safe=False))
+    return result.rename_columns(_unique(result.column_names))
 
 
-def _distinct(names: Sequence[str]) -> list[str]:
-    """Names made unique by a number, as JSON and pandas need them."""
-    seen: Counter[str] = Counter()
-    distinct = []
+def _unique(names: Sequence[str]) -> list[str]:
+    """Names with a number added to repeated ones, as JSON and pandas need them."""
+    counts: Counter[str] = Counter()
+    unique = []
     for name in names:
-        distinct.append(f"{name}_{seen[name]}" if seen[name] else name)
-        seen[name] += 1
-    return distinct
+        unique.append(f"{name}_{counts[name]}" if counts[name] else name)
+        counts[name] += 1
+    return unique
 
 
 def _explain(error: duckdb.Error) -> str:
-    """DuckDB's message in one line, with the tables there are when it misses one."""
+    """DuckDB's message in one line; for an unknown table, with the names of all tables."""
     message, _, rest = str(error).partition("\n\nLINE ")
     if message.startswith("Traceback"):
         message = first_line(error)
@@ -167,7 +187,7 @@ def _explain(error: duckdb.Error) -> str:
 
 
 def _position(rest: str) -> str:
-    """Line and column out of `LINE 1: SELECT ...` and the carets below it."""
+    """Line and column, from `LINE 1: SELECT ...` and the caret below it."""
     lines = rest.splitlines()
     number, _, _ = rest.partition(":")
     if len(lines) < 2 or "^" not in lines[1]:

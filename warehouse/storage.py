@@ -1,7 +1,7 @@
-"""Whole files on any fsspec filesystem: a file is there complete under its name, or not at all.
+"""Atomic files on any fsspec file system: a file exists completely, or not at all.
 
-A folder gets temporary file and rename; an object store's put is atomic by itself. Whatever goes
-wrong becomes one `StorageError` line, and what was stored before stays as it was.
+Local folders use a temporary file and a rename; object stores put atomically. Every failure
+becomes a `StorageError` of one line, and what was stored before is unchanged.
 """
 
 import errno
@@ -35,10 +35,13 @@ _REMEDIES = {
 
 
 def safe_name(name: str, what: str) -> str:
-    """`name`, if it can stand in a path and in SQL as it is.
+    """`name`, if it is safe in a path and in SQL.
+
+    Args:
+        what: what it names, for the message.
 
     Raises:
-        StorageError: it has characters other than letters, digits, `.`, `_`, `-`, or is too long.
+        StorageError: it has characters other than letters, digits, `.`, `_`, `-`, or more than 200.
     """
     if not _NAME.fullmatch(name):
         raise StorageError(
@@ -48,16 +51,21 @@ def safe_name(name: str, what: str) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """An exception as one line; of a traceback passed on by DuckDB, the line that says what."""
+    """An exception's message as one line; of a traceback (DuckDB passes some on), the last one."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
     return lines[-1] if lines[0].startswith("Traceback") else lines[0]
 
 
 @contextmanager
 def storage_errors(action: str, where: object) -> Iterator[None]:
-    """Turn whatever a filesystem throws into one line that says what failed and what to do.
+    """Turn a file system's errors into one line that says what failed and what to do.
 
-    A file that is not there to be read is for the caller to judge: `FileNotFoundError` passes.
+    Args:
+        action: `read`, `written`, ..., for the message. A missing file that was to be `read` is
+            left to the caller: `FileNotFoundError` passes.
+
+    Raises:
+        StorageError: the block raised an error.
     """
     try:
         yield
@@ -68,12 +76,12 @@ def storage_errors(action: str, where: object) -> Iterator[None]:
             raise
         remedy = _REMEDIES.get(error.errno or 0) or error.strerror or first_line(error)
         raise StorageError(f"{where} cannot be {action}: {remedy}") from error
-    except Exception as error:  # object stores throw their client library's own classes
+    except Exception as error:  # object stores raise their client library's own classes
         raise StorageError(f"{where} cannot be {action}: {first_line(error)}") from error
 
 
 class Storage:
-    """A folder of whole files.
+    """A folder of files that are read and written as a whole.
 
     Args:
         fs: the fsspec filesystem.
@@ -104,24 +112,30 @@ class Storage:
 
     @property
     def has_conditional_writes(self) -> bool:
-        """Whether `write_if` works here: on S3, and on what speaks its API."""
+        """Whether `write_if` works: on S3 and stores with its API."""
         return "s3" in _protocols(self.fs)
 
     def child(self, name: str) -> "Storage":
+        """A folder in this one."""
         return Storage(self.fs, f"{self.root}/{name}")
 
     def url(self, path: str = "") -> str:
-        """Absolute path on a folder, URL elsewhere."""
+        """Absolute path of a local file, URL of a remote one."""
         full = f"{self.root}/{path}".rstrip("/")
         return full if self.is_local else str(self.fs.unstrip_protocol(full))
 
     def read(self, path: str) -> bytes:
-        """Raises FileNotFoundError when there is no such file, StorageError on anything else."""
+        """The bytes of a file.
+
+        Raises:
+            FileNotFoundError: there is no such file.
+            StorageError: it cannot be read.
+        """
         with storage_errors("read", self.url(path)):
             return bytes(self.fs.cat_file(f"{self.root}/{path}"))
 
     def write(self, path: str, data: bytes, durable: bool = True) -> None:
-        """Replace a file at once; `durable` also survives a power cut (local folders)."""
+        """Replace a file atomically; `durable`: survive a power cut as well (local folders)."""
         with storage_errors("written", self.url(path)):
             if self.is_local:
                 self._write_local(path, data, durable)
@@ -129,10 +143,10 @@ class Storage:
                 self.fs.pipe_file(f"{self.root}/{path}", data)
 
     def write_if(self, path: str, data: bytes, version: str | None) -> str | None:
-        """Write a file if it is still what was read, or (None) still not there.
+        """Write a file if its version is still `version` (None: if it does not exist).
 
         Returns:
-            Its new version; None when somebody else was faster.
+            Its new version; None when another writer came first.
         """
         bucket, key, _ = self.fs.split_path(f"{self.root}/{path}")
         condition = {"IfMatch": version} if version else {"IfNoneMatch": "*"}
@@ -140,13 +154,13 @@ class Storage:
             try:
                 put = self.fs.call_s3("put_object", Bucket=bucket, Key=key, Body=data, **condition)
             except OSError as error:
-                if _somebody_was_faster(error):
+                if _is_conflict(error):
                     return None
                 raise
         return str(put["ETag"])
 
     def read_version(self, path: str) -> tuple[bytes, str] | None:
-        """A file and its version, or a version before it; None when there is no such file."""
+        """A file's bytes and its version, or an earlier version; None: there is no such file."""
         with storage_errors("read", self.url(path)):
             try:
                 version = self.fs.info(f"{self.root}/{path}", refresh=True)["ETag"]
@@ -159,7 +173,7 @@ class Storage:
             return bool(self.fs.exists(f"{self.root}/{path}"))
 
     def size(self, path: str) -> int | None:
-        """Bytes; None when there is no such file."""
+        """Size in bytes; None: there is no such file."""
         with storage_errors("read", self.url(path)):
             try:
                 return int(self.fs.size(f"{self.root}/{path}"))
@@ -170,29 +184,34 @@ class Storage:
         """Paths of the files called `name` one folder below `folder`."""
         with storage_errors("listed", self.url(folder)):
             if self.is_local:
-                # Lazily, and without a pattern in the root, which may have brackets in its name.
-                for found in Path(self.root, folder).glob(f"*/{name}"):
-                    yield f"{folder}/{found.parent.name}/{name}"
+                # Lazily; the root is no part of the pattern, since its name may have brackets.
+                for path in Path(self.root, folder).glob(f"*/{name}"):
+                    yield f"{folder}/{path.parent.name}/{name}"
             else:
-                for path in self.fs.find(f"{self.root}/{folder}"):
-                    if path.endswith(f"/{name}"):
-                        yield path.removeprefix(f"{self.root}/")
+                for url in self.fs.find(f"{self.root}/{folder}"):
+                    if url.endswith(f"/{name}"):
+                        yield url.removeprefix(f"{self.root}/")
 
     def names(self) -> list[str]:
         """Names of the files in this folder, sorted."""
         with storage_errors("listed", self.url()):
-            found = self.fs.find(self.root, maxdepth=1)
-        return sorted(path.rsplit("/", 1)[1] for path in found)
+            paths = self.fs.find(self.root, maxdepth=1)
+        return sorted(path.rsplit("/", 1)[1] for path in paths)
 
     def read_all(self, paths: Iterable[str]) -> list[bytes]:
-        """Many files at once. Raises FileNotFoundError when one is not there."""
-        wanted = [f"{self.root}/{path}" for path in paths]
+        """The bytes of many files.
+
+        Raises:
+            FileNotFoundError: one does not exist.
+            StorageError: one cannot be read.
+        """
+        names = [f"{self.root}/{path}" for path in paths]
         with storage_errors("read", self.url()):
-            found = self.fs.cat(wanted, on_error="raise") if wanted else {}
-        return [bytes(found[path]) for path in wanted]
+            contents = self.fs.cat(names, on_error="raise") if names else {}
+        return [bytes(contents[name]) for name in names]
 
     def delete(self, path: str) -> None:
-        """Remove a file, and its folder when it was the last; nothing happens if it is missing."""
+        """Remove a file, if it exists, and its folder, if that is empty then."""
         with storage_errors("deleted", self.url(path)), suppress(FileNotFoundError):
             self.fs.rm_file(f"{self.root}/{path}")
         if self.is_local:
@@ -213,15 +232,15 @@ class Storage:
 
 
 def _sweep(folder: Path) -> None:
-    """Remove what killed writers left behind; a living one is done within a day."""
+    """Remove temporary files of killed writers: those older than a day."""
     for leftover in folder.iterdir():
         with suppress(OSError):
             if time.time() - leftover.stat().st_mtime > _STALE_SECONDS:
                 leftover.unlink()
 
 
-def _somebody_was_faster(error: OSError) -> bool:
-    """S3's answers to a conditional write that came too late."""
+def _is_conflict(error: OSError) -> bool:
+    """Whether S3 rejected a conditional write because another came first."""
     response = getattr(error.__cause__, "response", None) or {}
     codes = {"PreconditionFailed", "ConditionalRequestConflict", "NoSuchKey", "412", "409"}
     return response.get("Error", {}).get("Code") in codes

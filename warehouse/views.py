@@ -9,7 +9,6 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import duckdb
 import pyarrow as pa
@@ -20,9 +19,6 @@ from .atomic import atomic_path
 from .home import Home
 from .lake import REQUESTS
 from .storage import first_line, storage_errors
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _SCALARS = {"string": "VARCHAR", "int64": "BIGINT", "double": "DOUBLE", "bool": "BOOLEAN"}
 
@@ -47,22 +43,6 @@ def connect(home: Home, read_only: bool = True, requests: bool = True) -> duckdb
         _write_views(path, home)
         # The open connection keeps the unlinked file alive; a crash leaves nothing behind.
         return _with_filesystem(duckdb.connect(path, read_only=True), home)
-
-
-def query(sql: str, home: Home | None = None) -> "pd.DataFrame":
-    """The result of a SQL query over the lake's tables as a pandas DataFrame.
-
-        interleave_foundry.query("SELECT category, count(*) AS n FROM prompts GROUP BY ALL")
-
-    Args:
-        home: the home to read; by default that of $INTERLEAVE_HOME.
-
-    Raises:
-        SqlError, SchemaMismatchError, StorageError: see `warehouse.sql.run_query`.
-    """
-    from .sql import run_query
-
-    return run_query(home or Home.from_env(), sql).to_pandas()
 
 
 def refresh_views(home: Home) -> None:

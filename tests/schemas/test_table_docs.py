@@ -25,7 +25,7 @@ def test_every_column_of_every_table_is_described():
             assert f"\n| `{name}` | " in section
 
 
-def test_nested_columns_types_and_references_are_shown():
+def test_nested_columns_types_and_references_are_listed():
     page = render_table_docs()
     assert "| `messages.role` | string |  | user or assistant |" in page
     assert "| `status` | `complete` \\| `exhausted` \\| `stopped` \\| `quarantined` |" in page

@@ -19,8 +19,8 @@ class Thing(Row):
     parts."""
 
     thing_id: str = Field(description="Id of the thing")
-    kind: Literal["toy", "tool"] = Field(description="What it is for")
-    count: int | None = Field(description="How many; null: nobody counted")
+    kind: Literal["toy", "tool"] = Field(description="Purpose")
+    count: int | None = Field(description="How many; null: not counted")
     good: bool = Field(description="Whether it works")
     parts: list[Part] = Field(description="What it is made of")
     made_at: datetime = Field(description="When it was made")
@@ -45,11 +45,11 @@ def test_arrow_types_follow_from_the_row():
 def test_the_schema_names_its_table_and_describes_its_columns():
     schema = THINGS.arrow_schema
     assert schema.metadata == {b"interleave.table": b"things", b"interleave.version": b"3"}
-    assert schema.field("count").metadata[b"description"] == b"How many; null: nobody counted"
+    assert schema.field("count").metadata[b"description"] == b"How many; null: not counted"
     assert THINGS.description == "A thing with parts."
 
 
-def test_rows_go_to_arrow_and_back():
+def test_rows_round_trip_through_arrow():
     thing = Thing(
         thing_id="a",
         kind="toy",
@@ -67,7 +67,7 @@ def test_no_rows_are_a_typed_table():
     assert THINGS.to_arrow([]).schema.equals(THINGS.arrow_schema)
 
 
-def test_rows_refuse_unknown_columns_and_values():
+def test_rows_reject_unknown_columns_and_values():
     with pytest.raises(ValidationError, match="Extra inputs"):
         Part(name="wheel", weight=1.0, colour="red")
     with pytest.raises(ValidationError, match="'toy' or 'tool'"):
@@ -75,7 +75,7 @@ def test_rows_refuse_unknown_columns_and_values():
 
 
 @pytest.mark.parametrize("annotation", [int | str, dict[str, int], bytes])
-def test_types_without_an_arrow_form_are_refused(annotation):
+def test_types_without_an_arrow_form_are_rejected(annotation):
     odd = type("Odd", (Row,), {"__annotations__": {"x": annotation}})
     with pytest.raises(TypeError, match="type"):
         _ = Table("odd", odd, key=("x",)).arrow_schema
@@ -93,7 +93,7 @@ def test_keys_and_references_name_columns_that_exist(table):
             assert child_type == target.arrow_schema.field(parent).type
 
 
-def test_sharded_tables_of_prompts_know_their_shard():
+def test_sharded_tables_of_prompts_have_a_shard_column():
     for table in TABLES.values():
         of_prompts = table.sharded and "prompt_id" in table.columns
         assert not of_prompts or "shard" in table.columns

@@ -53,7 +53,7 @@ def test_a_valid_document_becomes_its_model(tmp_path):
             1,
             "not valid YAML: could not determine a construct",
         ),
-        ("name: *nobody\n", 1, "not valid YAML: "),
+        ("name: *undefined\n", 1, "not valid YAML: "),
     ],
 )
 def test_a_problem_names_file_line_and_key(tmp_path, text, line, message):

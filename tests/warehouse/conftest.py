@@ -44,7 +44,7 @@ def attempts() -> Callable[..., list[AttemptRow]]:
 
 
 @pytest.fixture
-def picture() -> EncodedImage:
+def image() -> EncodedImage:
     return EncodedImage.of(Image.linear_gradient("L").resize((48, 48)))
 
 

@@ -7,7 +7,7 @@ from schemas import StorageError
 from warehouse import Home
 
 
-def test_a_folder_holds_everything(tmp_path):
+def test_a_local_root_holds_everything(tmp_path):
     home = Home(tmp_path / "home")
     assert home.local == tmp_path / "home"
     assert home.warehouse == tmp_path / "home/warehouse.duckdb"
@@ -29,7 +29,7 @@ def test_a_file_url_is_a_folder(tmp_path):
     assert Home(f"file://{tmp_path}/home").local == tmp_path / "home"
 
 
-def test_a_remote_root_keeps_local_things_local(tmp_path, monkeypatch):
+def test_a_remote_root_has_a_local_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("INTERLEAVE_LOCAL", raising=False)
     assert Home("memory://shop/stories").local == tmp_path / ".interleave/memory-shop-stories"
@@ -37,7 +37,7 @@ def test_a_remote_root_keeps_local_things_local(tmp_path, monkeypatch):
     assert Home("memory://shop/stories").warehouse == tmp_path / "here/warehouse.duckdb"
 
 
-def test_a_root_that_is_a_file_is_refused(tmp_path):
+def test_a_root_that_is_a_file_is_rejected(tmp_path):
     (tmp_path / "home").write_text("not a folder")
     with pytest.raises(StorageError, match="is a file: point INTERLEAVE_HOME at a folder"):
         Home(tmp_path / "home")
@@ -45,18 +45,18 @@ def test_a_root_that_is_a_file_is_refused(tmp_path):
         Home(tmp_path / "home/below").journal("plans", "s").append({})
 
 
-def test_an_unknown_protocol_is_refused():
+def test_an_unknown_protocol_is_rejected():
     with pytest.raises(StorageError, match="Protocol not known: carrier-pigeon"):
         Home("carrier-pigeon://coop/stories")
 
 
 @pytest.mark.parametrize("name", ["../x", "a/b", ""])
-def test_unsafe_shard_names_are_refused(home, name):
+def test_unsafe_shard_names_are_rejected(home, name):
     with pytest.raises(StorageError, match="cannot name a file"):
         home.journal("plans", name)
 
 
-def test_importing_the_package_stays_light():
+def test_importing_the_package_loads_no_heavy_library():
     code = "import sys, warehouse; print('duckdb' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

@@ -1,4 +1,4 @@
-"""Full disks, read-only folders, cut-off files: one line each, and nothing lost."""
+"""Full disks, read-only folders, truncated files: a one-line error, and no data lost."""
 
 import os
 import subprocess
@@ -16,7 +16,7 @@ SHARD = "sketchbook-0000"
 
 
 def noise(size: int) -> EncodedImage:
-    """A picture that does not compress."""
+    """An image that does not compress."""
     pixels = np.random.default_rng(0).integers(0, 256, (size, size, 3), dtype=np.uint8)
     return EncodedImage.of(Image.fromarray(pixels))
 
@@ -33,7 +33,7 @@ def fill(folder: Path) -> None:
             ballast.flush()
 
 
-def test_a_full_disk_keeps_the_old_partition(mounted, attempts):
+def test_a_full_disk_leaves_the_old_partition(mounted, attempts):
     home = Home(mounted("size=1m"))
     home.lake.write(ATTEMPTS, attempts(8), SHARD)
     before = files(home)
@@ -47,16 +47,16 @@ def test_a_full_disk_keeps_the_old_partition(mounted, attempts):
     assert home.lake.rows(ATTEMPTS, SHARD) == 9
 
 
-def test_a_full_disk_stores_no_part_of_a_picture(mounted, picture):
+def test_a_full_disk_stores_no_part_of_an_image(mounted, image):
     home = Home(mounted("size=1m"))
-    home.images.put(picture)
+    home.images.put(image)
     before = files(home)
     with pytest.raises(StorageError, match="no space left"):
         home.images.put(noise(1024))
     assert files(home) == before
 
 
-def test_a_full_disk_takes_back_the_part_of_a_line(mounted):
+def test_a_full_disk_leaves_no_part_of_a_line(mounted):
     home = Home(mounted("size=1m"))
     journal = home.journal("trajectories", SHARD)
     journal.append({"number": 0})
@@ -66,16 +66,16 @@ def test_a_full_disk_takes_back_the_part_of_a_line(mounted):
             journal.append({"number": number, "text": "x" * 3000})
     assert "\n" not in str(error.value)
     assert journal.path.read_bytes().endswith(b"}\n")
-    kept = [record["number"] for record in journal.records()]
+    size = [record["number"] for record in journal.records()]
     (home.local / "ballast").unlink()
     journal.append({"number": -1})
-    assert [record["number"] for record in journal.records()] == [*kept, -1]
+    assert [record["number"] for record in journal.records()] == [*size, -1]
 
 
-def test_a_read_only_home_is_readable(mounted, attempts, picture):
+def test_a_read_only_home_is_readable(mounted, attempts, image):
     home = Home(mounted("size=4m"))
     home.lake.write(ATTEMPTS, attempts(8), SHARD)
-    sha = home.images.put(picture)
+    sha = home.images.put(image)
     refresh_views(home)
     with home.journal("plans", SHARD) as journal:
         journal.append({"number": 0})
@@ -84,7 +84,7 @@ def test_a_read_only_home_is_readable(mounted, attempts, picture):
     home = Home(home.root)
     assert query("SELECT count(*) AS n FROM attempts", home)["n"].tolist() == [8]
     assert home.lake.read(ATTEMPTS).num_rows == 8
-    assert home.images.get(sha) == picture
+    assert home.images.get(sha) == image
     assert list(home.journal("plans", SHARD).records()) == [{"number": 0}]
     for action in (
         lambda: home.lake.write(ATTEMPTS, attempts(9), SHARD),
@@ -99,11 +99,11 @@ def test_a_read_only_home_is_readable(mounted, attempts, picture):
     assert home.lake.rows(ATTEMPTS, SHARD) == 8
 
 
-@pytest.mark.parametrize("kept", [0, 3, 500, -1])
-def test_a_truncated_partition_is_named_and_can_be_replaced(home, attempts, kept):
+@pytest.mark.parametrize("size", [0, 3, 500, -1])
+def test_a_truncated_partition_is_named_and_can_be_replaced(home, attempts, size):
     written = home.lake.write(ATTEMPTS, attempts(8), SHARD)
     data = Path(written.url).read_bytes()
-    Path(written.url).write_bytes(data[:kept])
+    Path(written.url).write_bytes(data[:size])
     home.lake.write(ATTEMPTS, attempts(8), "sketchbook-0001")
     for read in (
         lambda: home.lake.read(ATTEMPTS),

@@ -23,7 +23,7 @@ with Journal(Path(sys.argv[1])) as journal:
 """
 
 
-def test_records_come_back_in_order(tmp_path):
+def test_records_are_read_in_order(tmp_path):
     path = tmp_path / "plans" / "shard.jsonl"
     with Journal(path) as journal:
         journal.append({"text": "two\nlines, ü"})
@@ -50,7 +50,7 @@ def test_a_removed_journal_has_no_records(tmp_path):
 
 
 @pytest.mark.parametrize("torn", [b'{"number": 2, "te', b"\0\0\0", b'{"number": 2}'])
-def test_a_torn_last_line_is_skipped_then_removed(tmp_path, torn):
+def test_an_incomplete_last_line_is_skipped_then_removed(tmp_path, torn):
     path = tmp_path / "shard.jsonl"
     path.write_bytes(b'{"number": 0}\n{"number": 1}\n' + torn)
     journal = Journal(path)
@@ -60,7 +60,7 @@ def test_a_torn_last_line_is_skipped_then_removed(tmp_path, torn):
     assert path.read_bytes() == b'{"number": 0}\n{"number": 1}\n{"number":3}\n'
 
 
-def test_a_torn_only_line_longer_than_a_block_is_removed(tmp_path):
+def test_an_incomplete_only_line_longer_than_a_block_is_removed(tmp_path):
     path = tmp_path / "shard.jsonl"
     path.write_bytes(b"x" * 200_000)
     with Journal(path, durable=True) as journal:
@@ -96,7 +96,7 @@ def test_one_process_writes_at_a_time(tmp_path):
 
 
 @pytest.mark.slow
-def test_killed_writers_lose_nothing_they_had_appended(tmp_path):
+def test_killed_writers_lose_no_appended_record(tmp_path):
     path = tmp_path / "shard.jsonl"
     rng = random.Random(7)
     finished = 0

@@ -15,7 +15,7 @@ from warehouse.content_hash import content_hash
 SHARD = "sketchbook-0000"
 
 
-def test_rows_come_back_as_they_went_in(any_home, attempts):
+def test_rows_round_trip(any_home, attempts):
     rows = attempts(10)
     written = any_home.lake.write(ATTEMPTS, rows, SHARD)
     assert (written.rows, written.changed) == (10, True)
@@ -61,14 +61,14 @@ def test_nested_rows_survive_a_round_trip(any_home):
     assert not any_home.lake.write(CRITIC_RL, stored).changed
 
 
-def test_what_is_not_there_is_empty_and_typed(any_home):
+def test_missing_partitions_are_empty_and_typed(any_home):
     assert any_home.lake.read(PROMPTS).schema.equals(PROMPTS.arrow_schema)
     assert any_home.lake.read(PROMPTS, ["sketchbook-0007"]).num_rows == 0
     assert any_home.lake.partitions(PROMPTS) == []
     assert any_home.lake.content_hash(PROMPTS, "sketchbook-0007") is None
 
 
-def test_columns_and_a_filter_are_read_alone(home, attempts):
+def test_reads_only_selected_columns_and_matching_rows(home, attempts):
     home.lake.write(ATTEMPTS, attempts(8), SHARD)
     accepted = home.lake.read(ATTEMPTS, columns=["seed"], where=pc.field("accepted"))
     assert accepted.to_pylist() == [{"seed": 3}, {"seed": 7}]
@@ -103,13 +103,13 @@ def test_the_content_hash_ignores_how_rows_are_stored(attempts):
         ([[None]], [[""]]),
     ],
 )
-def test_the_content_hash_tells_similar_columns_apart(one, other):
+def test_the_content_hash_differs_for_similar_columns(one, other):
     kind = pa.list_(pa.string())
     hashes = {content_hash(pa.table({"x": pa.array(rows, kind)})) for rows in (one, other)}
     assert len(hashes) == 2
 
 
-def test_the_file_documents_itself(home, attempts):
+def test_the_file_has_table_version_hash_and_descriptions(home, attempts):
     written = home.lake.write(ATTEMPTS, attempts(1), SHARD)
     schema = pq.read_schema(written.url)
     assert schema.metadata[b"interleave.table"] == b"attempts"
@@ -119,7 +119,7 @@ def test_the_file_documents_itself(home, attempts):
     assert pq.ParquetFile(written.url).metadata.row_group(0).column(0).compression == "ZSTD"
 
 
-def test_another_schema_version_is_refused_with_the_fix(home, attempts):
+def test_another_schema_version_is_rejected_with_a_remedy(home, attempts):
     home.lake.write(ATTEMPTS, attempts(1), SHARD)
     newer = Table("attempts", AttemptRow, key=ATTEMPTS.key, version=2, sharded=True)
     with pytest.raises(SchemaMismatchError) as error:
@@ -132,7 +132,7 @@ def test_another_schema_version_is_refused_with_the_fix(home, attempts):
     assert home.lake.write(newer, attempts(1), SHARD).changed
 
 
-def test_other_columns_are_refused_by_name(home, attempts):
+def test_other_columns_are_rejected_by_name(home, attempts):
     old = ATTEMPTS.to_arrow(attempts(1)).drop_columns(["chosen"])
     old = old.append_column("mood", pa.array(["sunny"]))
     path = home.local / "lake/attempts" / SHARD / "part-0.parquet"
@@ -144,7 +144,7 @@ def test_other_columns_are_refused_by_name(home, attempts):
         home.lake.write(ATTEMPTS, old, SHARD)
 
 
-def test_a_foreign_parquet_file_is_refused(home):
+def test_a_foreign_parquet_file_is_rejected(home):
     path = home.local / "lake/attempts" / SHARD / "part-0.parquet"
     path.parent.mkdir(parents=True)
     pq.write_table(pa.table({"x": [1]}), path)
@@ -152,7 +152,7 @@ def test_a_foreign_parquet_file_is_refused(home):
         home.lake.read(ATTEMPTS)
 
 
-def test_null_in_a_required_column_is_refused(home, attempts):
+def test_null_in_a_required_column_is_rejected(home, attempts):
     table = ATTEMPTS.to_arrow(attempts(2))
     index = table.column_names.index("image")
     table = table.set_column(index, "image", pa.array([None, "b" * 64]))
@@ -160,7 +160,7 @@ def test_null_in_a_required_column_is_refused(home, attempts):
         home.lake.write(ATTEMPTS, table)
 
 
-def test_columns_are_put_in_order_and_cast(home, attempts):
+def test_columns_are_reordered_and_cast(home, attempts):
     table = ATTEMPTS.to_arrow(attempts(3))
     shuffled = table.select(table.column_names[::-1])
     index = shuffled.column_names.index("seed")
@@ -170,12 +170,12 @@ def test_columns_are_put_in_order_and_cast(home, attempts):
 
 
 @pytest.mark.parametrize("name", ["../evil", "a/b", "", ".hidden", "_schema", "x'y", "x" * 300])
-def test_unsafe_partition_names_are_refused(home, attempts, name):
+def test_unsafe_partition_names_are_rejected(home, attempts, name):
     with pytest.raises(StorageError, match="cannot name a file"):
         home.lake.write(ATTEMPTS, attempts(1), name)
 
 
-def test_a_seeded_table_has_no_partitions(any_home):
+def test_a_table_with_only_a_schema_file_has_no_partitions(any_home):
     any_home.lake.write_schema_file(ATTEMPTS)
     assert any_home.lake.partitions(ATTEMPTS) == []
     assert any_home.lake.read(ATTEMPTS).num_rows == 0
@@ -183,7 +183,7 @@ def test_a_seeded_table_has_no_partitions(any_home):
     assert any_home.lake.is_absent(PROMPTS)
 
 
-def test_writers_of_one_partition_leave_one_whole_file(home, attempts):
+def test_concurrent_writers_of_one_partition_leave_one_valid_file(home, attempts):
     def write(number: int) -> None:
         for _ in range(10):
             Home(home.root).lake.write(ATTEMPTS, attempts(50, seed=number), SHARD)
@@ -201,7 +201,7 @@ def test_writers_of_one_partition_leave_one_whole_file(home, attempts):
     ]
 
 
-def test_a_stream_of_batches_is_stored_as_the_same_rows_would_be(home, attempts):
+def test_a_stream_of_batches_is_stored_like_the_same_rows(home, attempts):
     table = pa.concat_tables([ATTEMPTS.to_arrow(attempts(700))] * 100)
     reader = pa.RecordBatchReader.from_batches(table.schema, table.to_batches(max_chunksize=999))
     streamed = home.lake.write(ATTEMPTS, reader, SHARD)

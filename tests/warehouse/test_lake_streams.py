@@ -25,7 +25,7 @@ def reader(table: pa.Table, size: int) -> pa.RecordBatchReader:
 
 @pytest.mark.parametrize("count", [0, 10, BATCH_ROWS, BATCH_ROWS + 1])
 @pytest.mark.parametrize("size", [7_777, 10**6])
-def test_a_reader_is_written_as_a_table_would_be(lake, count, size):
+def test_a_reader_is_written_like_a_table(lake, count, size):
     table = rows(count)
     written = lake.write(QUARANTINE, reader(table, size))
     again = lake.write(QUARANTINE, table)
@@ -34,14 +34,14 @@ def test_a_reader_is_written_as_a_table_would_be(lake, count, size):
     assert lake.read(QUARANTINE).equals(table)
 
 
-def test_a_reader_of_other_columns_is_refused_and_nothing_is_written(lake):
+def test_a_reader_of_other_columns_is_rejected_and_nothing_is_written(lake):
     table = rows(3).drop_columns(["reason"])
     with pytest.raises(SchemaMismatchError, match="without column reason"):
         lake.write(QUARANTINE, reader(table, 10))
     assert lake.partitions(QUARANTINE) == []
 
 
-def test_a_reader_that_fails_leaves_what_was_there(lake):
+def test_a_failing_reader_leaves_the_old_partition(lake):
     lake.write(QUARANTINE, rows(2))
 
     def failing():

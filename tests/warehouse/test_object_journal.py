@@ -8,7 +8,7 @@ import pytest
 
 from schemas import StorageError
 from warehouse import Home
-from warehouse.object_journal import _MANY
+from warehouse.object_journal import _MERGE_ABOVE
 
 WRITER = """
 import sys
@@ -31,7 +31,7 @@ def numbers(journal):
     return [record["number"] for record in journal.records()]
 
 
-def test_records_come_back_in_order_over_several_owners(s3_home, journal):
+def test_records_are_in_order_across_owners(s3_home, journal):
     assert numbers(journal) == []
     for start in (0, 2):
         with s3_home.journal("plans", "shard") as mine:
@@ -52,7 +52,7 @@ def test_one_worker_writes_at_a_time(s3_home, journal, monkeypatch):
     assert numbers(journal) == [0]
 
 
-async def test_what_comes_at_the_same_time_is_stored_together(s3_home, journal):
+async def test_concurrent_records_share_segments(s3_home, journal):
     with s3_home.journal("plans", "shard") as mine:
         await asyncio.gather(*(mine.add({"number": number}) for number in range(50)))
     assert sorted(numbers(journal)) == list(range(50))
@@ -67,27 +67,27 @@ def test_a_removed_journal_has_no_records(s3_home, journal):
     assert numbers(journal) == []
 
 
-def test_many_segments_become_one(s3_home, journal):
+def test_many_segments_are_merged(s3_home, journal):
     with s3_home.journal("plans", "shard") as mine:
-        for number in range(_MANY + 5):
+        for number in range(_MERGE_ABOVE + 5):
             mine.append({"number": number})
     with s3_home.journal("plans", "shard") as mine:
         assert len(mine._names()) == 1
-        mine.append({"number": _MANY + 5})
-    assert numbers(journal) == list(range(_MANY + 6))
+        mine.append({"number": _MERGE_ABOVE + 5})
+    assert numbers(journal) == list(range(_MERGE_ABOVE + 6))
 
 
-def test_the_last_segment_of_one_that_lost_the_lease_is_found(s3_home, journal):
+def test_a_segment_written_after_losing_the_lease_is_read(s3_home, journal):
     with s3_home.journal("plans", "shard") as first:
         first.append({"number": 0})
-        first._lease._good_until = 0.0
+        first._lease._valid_until = 0.0
         with pytest.raises(StorageError, match="may belong to another worker now: run again"):
             first.append({"number": 1})
         first._put(b'{"number":2}\n')  # it was being written when the lease ran out
     assert numbers(journal) == [0, 2]
 
 
-def test_a_kill_loses_nothing_that_was_finished(s3_home, journal, monkeypatch):
+def test_a_kill_loses_no_appended_record(s3_home, journal, monkeypatch):
     monkeypatch.setenv("INTERLEAVE_LEASE_SECONDS", "1")
     for _ in range(2):
         command = [sys.executable, "-c", WRITER, s3_home.root]
@@ -107,7 +107,7 @@ def test_a_damaged_line_is_named(s3_home, journal):
 
 
 @pytest.mark.parametrize("text", ["soon", "0", "-1", "inf", "nan"])
-def test_an_unusable_length_of_leases_is_refused(s3_home, monkeypatch, text):
+def test_an_invalid_lease_duration_is_rejected(s3_home, monkeypatch, text):
     monkeypatch.setenv("INTERLEAVE_LEASE_SECONDS", text)
     with pytest.raises(StorageError, match="set it to a number of seconds"):
         Home(s3_home.root).journal("plans", "shard")

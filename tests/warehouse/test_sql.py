@@ -16,13 +16,13 @@ GROUPED = "SELECT accepted, count(*) AS n, avg(seed) AS mean FROM attempts GROUP
 
 
 @pytest.fixture
-def filled(home, attempts):
+def populated(home, attempts):
     home.lake.write(ATTEMPTS, attempts(120), SHARD)
     return home
 
 
-def test_a_table_is_readable(filled):
-    assert run_sql(filled, GROUPED).decode().splitlines() == [
+def test_the_text_table_is_readable(populated):
+    assert run_sql(populated, GROUPED).decode().splitlines() == [
         "accepted ┃  n ┃ mean",
         "━━━━━━━━━╇━━━━╇━━━━━",
         "false    │ 90 │   59",
@@ -32,58 +32,58 @@ def test_a_table_is_readable(filled):
 
 
 @pytest.mark.parametrize("width", [40, 80, 200])
-def test_a_table_fits_the_terminal(filled, width):
-    lines = run_sql(filled, "SELECT * FROM attempts", width=width).decode().splitlines()
+def test_the_text_table_fits_the_terminal(populated, width):
+    lines = run_sql(populated, "SELECT * FROM attempts", width=width).decode().splitlines()
     assert all(len(line) <= width for line in lines[:-1])
     assert lines[0].startswith("trajectory_id")
     assert lines[-1].startswith("120 rows; first 50 shown; ")
     assert "columns not shown: " in lines[-1]
 
 
-def test_long_cells_are_cut_and_lines_joined(filled):
-    text = run_sql(filled, "SELECT repeat('word' || chr(10), 40) AS t, NULL AS n").decode()
+def test_long_cells_are_truncated_and_lines_joined(populated):
+    text = run_sql(populated, "SELECT repeat('word' || chr(10), 40) AS t, NULL AS n").decode()
     assert "word word word" in text
     assert "…" in text
     assert "NULL" in text
     assert text.endswith("1 row\n")
 
 
-def test_markup_in_a_cell_is_shown_as_it_is(filled):
-    assert "[red]cat[/red]" in run_sql(filled, "SELECT '[red]cat[/red]' AS t").decode()
+def test_markup_in_a_cell_is_not_interpreted(populated):
+    assert "[red]cat[/red]" in run_sql(populated, "SELECT '[red]cat[/red]' AS t").decode()
 
 
-def test_no_rows_still_show_the_columns(filled):
-    text = run_sql(filled, "SELECT prompt_id, text FROM prompts").decode()
+def test_an_empty_result_has_its_columns(populated):
+    text = run_sql(populated, "SELECT prompt_id, text FROM prompts").decode()
     assert text.splitlines()[0].split() == ["prompt_id", "┃", "text"]
     assert text.endswith("0 rows\n")
 
 
-def test_csv_reads_back(filled):
+def test_csv_round_trip(populated):
     sql = "SELECT seed, accepted, source_image, [1, 2] AS l FROM attempts ORDER BY seed LIMIT 2"
-    assert run_sql(filled, sql, "csv").decode().splitlines() == [
+    assert run_sql(populated, sql, "csv").decode().splitlines() == [
         "seed,accepted,source_image,l",
         '0,false,,"[1,2]"',
         f'1,false,{"a" * 64},"[1,2]"',
     ]
-    frame = pd.read_csv(io.BytesIO(run_sql(filled, "FROM attempts", "csv")))
+    frame = pd.read_csv(io.BytesIO(run_sql(populated, "FROM attempts", "csv")))
     assert len(frame) == 120
 
 
-def test_json_reads_back(filled):
+def test_json_round_trip(populated):
     sql = "SELECT sum(seed) AS s, {'a': [true]} AS o, 1 AS x, 2 AS x FROM attempts"
-    assert json.loads(run_sql(filled, sql, "json")) == [
+    assert json.loads(run_sql(populated, sql, "json")) == [
         {"s": 7140, "o": {"a": [True]}, "x": 1, "x_1": 2}
     ]
 
 
-def test_parquet_reads_back(filled, tmp_path):
+def test_parquet_round_trip(populated, tmp_path):
     out = tmp_path / "new" / "answer.parquet"
     sql = "SELECT prompt, INTERVAL 3 DAY AS wait FROM attempts"
-    assert run_sql(filled, sql, "parquet", out) == f"120 rows written to {out}\n".encode()
+    assert run_sql(populated, sql, "parquet", out) == f"120 rows written to {out}\n".encode()
     stored = pq.read_table(out)
     assert stored.num_rows == 120
     assert stored["wait"][0].as_py() == "3 days"
-    assert pq.read_table(io.BytesIO(run_sql(filled, sql, "parquet"))).equals(stored)
+    assert pq.read_table(io.BytesIO(run_sql(populated, sql, "parquet"))).equals(stored)
 
 
 @pytest.mark.parametrize(
@@ -96,8 +96,8 @@ def test_parquet_reads_back(filled, tmp_path):
         "FROM plans",
     ],
 )
-def test_looking_around_is_a_query_too(filled, sql):
-    assert b"row" in run_sql(filled, sql)
+def test_metadata_queries_are_allowed(populated, sql):
+    assert b"row" in run_sql(populated, sql)
 
 
 @pytest.mark.parametrize(
@@ -115,13 +115,13 @@ def test_looking_around_is_a_query_too(filled, sql):
         ("SELECT 1; DELETE FROM attempts", r"^DELETE is not allowed"),
     ],
 )
-def test_errors_are_one_clear_line(filled, sql, message):
+def test_errors_are_one_clear_line(populated, sql, message):
     with pytest.raises(FoundryError, match=message) as error:
-        run_sql(filled, sql)
+        run_sql(populated, sql)
     assert "\n" not in str(error.value)
 
 
-def test_before_the_first_run_it_says_what_to_run(home):
+def test_before_the_first_run_the_error_has_a_remedy(home):
     with pytest.raises(FoundryError, match=r"there are no tables in .* yet: `interleave run`"):
         run_sql(home, "SELECT * FROM prompts")
 
@@ -134,13 +134,13 @@ def test_a_table_of_an_older_schema_is_named(home, attempts):
     assert run_sql(home, "SELECT count(*) FROM prompts")
 
 
-def test_an_answer_that_cannot_be_written_is_one_line(filled, tmp_path):
+def test_a_result_that_cannot_be_written_is_a_one_line_error(populated, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(FoundryError, match="cannot be written: a file is in the way"):
-        run_sql(filled, "FROM attempts", "csv", tmp_path / "file" / "answer.csv")
+        run_sql(populated, "FROM attempts", "csv", tmp_path / "file" / "answer.csv")
 
 
-def test_a_query_survives_partitions_that_come_and_go(home, attempts):
+def test_a_query_works_while_partitions_are_replaced_and_removed(home, attempts):
     stop = threading.Event()
 
     def rewrite() -> None:

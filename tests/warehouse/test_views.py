@@ -34,7 +34,7 @@ def test_empty_and_filled_views_have_the_same_types(home):
     assert "TIMESTAMP WITH TIME ZONE" in unseeded[2]
 
 
-def test_rows_are_seen_as_soon_as_they_are_written(any_home, attempts):
+def test_rows_are_visible_as_soon_as_they_are_written(any_home, attempts):
     refresh_views(any_home)
     with connect(any_home) as connection:
         assert connection.sql(COUNT).fetchall() == [(0,)]
@@ -45,7 +45,7 @@ def test_rows_are_seen_as_soon_as_they_are_written(any_home, attempts):
         assert connection.sql(COUNT).fetchall() == [(5,)]
 
 
-def test_query_gives_pandas_a_frame(any_home, attempts):
+def test_query_returns_a_data_frame(any_home, attempts):
     any_home.lake.write(ATTEMPTS, attempts(8), "sketchbook-0000")
     frame = query(
         "SELECT accepted, count(*) AS n, sum(seed) AS s FROM attempts GROUP BY ALL", any_home
@@ -85,7 +85,7 @@ def test_the_warehouse_documents_tables_and_columns(home):
         assert column.fetchall() == [("sha256 of the generated image",)]
 
 
-def test_a_client_that_holds_the_warehouse_blocks_nobody(home, attempts):
+def test_an_open_warehouse_blocks_no_refresh(home, attempts):
     refresh_views(home)
     home.lake.write(ATTEMPTS, attempts(8), "sketchbook-0000")
     code = (
