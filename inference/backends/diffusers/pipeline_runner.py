@@ -67,8 +67,8 @@ class PipelineRunner:
                 except (UnusableAnswerError, BadImageError) as error:
                     results[number] = error
             for group in groups.values():
-                drawn = self._draw_group([specs[number] for number in group], is_cancelled)
-                results |= zip(group, drawn, strict=True)
+                images = self._draw_group([specs[number] for number in group], is_cancelled)
+                results |= zip(group, images, strict=True)
         return [results[number] for number in range(len(specs))]
 
     def _group_key(self, number: int, spec: GenerationSpec) -> object:

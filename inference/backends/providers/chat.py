@@ -3,7 +3,7 @@
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
+from typing import Any, Generic, Literal, Protocol, TypeVar
 
 from pydantic import JsonValue
 
@@ -15,9 +15,6 @@ from ...roles import UnusableAnswerError
 from .budget import Budget, Reservation
 from .endpoints import Endpoints
 from .settings import EndpointSettings, Price
-
-if TYPE_CHECKING:
-    from .batches import BatchClient
 
 Client = TypeVar("Client")
 
@@ -137,6 +134,12 @@ class Adapter(Protocol[Client]):
     async def complete(self, client: Client, request: CompletionRequest) -> CompletionResult: ...
 
 
+class BatchApi(Protocol):
+    """A provider's batch API; see `BatchClient`."""
+
+    async def complete(self, request: CompletionRequest) -> CompletionResult: ...
+
+
 class CompletionClient(Generic[Client]):
     """Sends requests to a provider's models, within the budget; reports tokens and cost.
 
@@ -152,7 +155,7 @@ class CompletionClient(Generic[Client]):
         endpoints: Endpoints[Client],
         prices: dict[str, Price],
         budget: Budget | None = None,
-        batches: "BatchClient[Client] | None" = None,
+        batches: BatchApi | None = None,
     ) -> None:
         self._adapter, self._endpoints = adapter, endpoints
         self._prices, self._budget, self._batches = prices, budget, batches

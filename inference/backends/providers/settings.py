@@ -177,7 +177,7 @@ class EndpointList(ConfigModel):
     """Endpoints that share the calls of a provider's models."""
 
     endpoints: list[EndpointSettings] = Field(
-        min_length=1, description="Where calls go; each gets as many as it has room for"
+        min_length=1, description="Where calls go; each gets as many as it has free slots"
     )
 
     def endpoints_of(self, model: RemoteModel | None) -> list[EndpointSettings]:
@@ -216,7 +216,7 @@ class OpenAISettings(ProviderSettings):
     endpoints: list[EndpointSettings] = Field(
         default=[EndpointSettings(key="OPENAI_API_KEY")],
         min_length=1,
-        description="Where calls go; each gets as many as it has room for",
+        description="Where calls go; each gets as many as it has free slots",
     )
 
 
@@ -226,7 +226,7 @@ class GeminiSettings(ProviderSettings):
     endpoints: list[EndpointSettings] = Field(
         default=[EndpointSettings(key="GEMINI_API_KEY")],
         min_length=1,
-        description="Where calls go; each gets as many as it has room for",
+        description="Where calls go; each gets as many as it has free slots",
     )
     generator: RemoteGeneratorModel | None = Field(None, description="The generator")
 
@@ -254,7 +254,7 @@ class ImagesSettings(EndpointList):
     endpoints: list[EndpointSettings] = Field(
         default=[EndpointSettings(url="http://127.0.0.1:8010/v1", concurrency=4)],
         min_length=1,
-        description="Where calls go; each gets as many as it has room for",
+        description="Where calls go; each gets as many as it has free slots",
     )
     timeout_seconds: float = Field(300, gt=0, description="Of one request")
     generator: ImagesGeneratorModel | None = Field(None, description="The generator")
