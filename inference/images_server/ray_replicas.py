@@ -14,7 +14,7 @@ from warehouse.storage import first_line
 from ..backends.diffusers.generation_spec import GenerationSpec
 from ..roles import BackendError
 from .models import ServableImageModel
-from .replica import DrawResult, Replica
+from .replica import Replica, ReplicaResult
 from .settings import ImagesServerSettings
 
 _DEPLOYMENT = "replicas"
@@ -42,7 +42,7 @@ class ReplicaPool(Protocol):
     @property
     def wanted(self) -> int: ...
 
-    async def draw(self, spec: GenerationSpec) -> DrawResult:
+    async def draw(self, spec: GenerationSpec) -> ReplicaResult:
         """Generate an image on any replica; cancelling this cancels it there.
 
         Raises:
@@ -63,7 +63,7 @@ class RayReplicaPool:
     def __init__(self, name: str, handle: Any, wanted: int) -> None:
         self._name, self._handle, self.wanted = name, handle, wanted
 
-    async def draw(self, spec: GenerationSpec) -> DrawResult:
+    async def draw(self, spec: GenerationSpec) -> ReplicaResult:
         from ray.exceptions import RayError, RayTaskError
         from ray.serve.exceptions import RayServeException
 

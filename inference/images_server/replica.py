@@ -40,13 +40,13 @@ class DrawRejected:
     reason: str
 
 
-DrawResult = DrawnImage | DrawRejected
+ReplicaResult = DrawnImage | DrawRejected
 
 
 @dataclass(frozen=True)
 class _BatchItem:
     spec: GenerationSpec
-    shape: tuple[object, ...]
+    batch_key: tuple[object, ...]
 
 
 class Replica:
@@ -62,14 +62,14 @@ class Replica:
         self._name = f"{socket.gethostname()}:{os.getpid()}"
         self._model = model.load(device, batch)
         self._batcher: Batcher[_BatchItem, DrawnImage] = Batcher(
-            self._draw_batch, batch, gather_seconds, group_by=lambda item: item.shape
+            self._draw_batch, batch, gather_seconds, group_by=lambda item: item.batch_key
         )
 
-    async def draw(self, spec: GenerationSpec) -> DrawResult:
-        """One image, in a batch with others of its shape; skipped when cancelled in time."""
+    async def draw(self, spec: GenerationSpec) -> ReplicaResult:
+        """One image, in a batch with compatible ones; skipped when cancelled in time."""
         try:
-            shape = await asyncio.to_thread(spec.shape)  # decodes all input images
-            return await self._batcher.submit(_BatchItem(spec, shape))
+            key = await asyncio.to_thread(spec.batch_key)  # decodes all input images
+            return await self._batcher.submit(_BatchItem(spec, key))
         except (UnusableAnswerError, BadImageError, ImageExceedsMemory) as error:
             return DrawRejected(str(error))
 
@@ -80,10 +80,10 @@ class Replica:
             torch.cuda.mem_get_info()  # raises once the GPU has failed a kernel of this process
 
     def _draw_batch(
-        self, items: Sequence[_BatchItem], cancelled: Callable[[], bool]
+        self, items: Sequence[_BatchItem], is_cancelled: Callable[[], bool]
     ) -> list[DrawnImage | Exception]:
         start = perf_counter()
-        results = self._model.draw([item.spec for item in items], cancelled)
+        results = self._model.draw([item.spec for item in items], is_cancelled)
         seconds = perf_counter() - start
         return [
             result

@@ -16,7 +16,7 @@ from inference.http.server import HTTPServer, listening_socket
 from inference.images_server.app import make_app
 from inference.images_server.models import ServableImageModel
 from inference.images_server.ray_replicas import Readiness, ReplicaPool
-from inference.images_server.replica import DrawResult, Replica
+from inference.images_server.replica import Replica, ReplicaResult
 from inference.images_server.settings import ImagesServerSettings
 from warehouse import EncodedImage
 
@@ -31,7 +31,7 @@ class LocalReplica:
     ) -> None:
         self.replica = Replica(model, "cpu", batch, gather_seconds)
 
-    async def draw(self, spec: GenerationSpec) -> DrawResult:
+    async def draw(self, spec: GenerationSpec) -> ReplicaResult:
         return await self.replica.draw(spec)
 
     def readiness(self) -> Readiness:

@@ -33,7 +33,7 @@ IMAGES_TOTAL = "interleave_images_pictures_total"
 
 @pytest.fixture(scope="module")
 def cluster():
-    """Two nodes, each with room for one replica."""
+    """Two nodes with a CPU for one replica each."""
     from ray.cluster_utils import Cluster
 
     with pytest.MonkeyPatch.context() as patch:
