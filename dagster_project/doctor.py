@@ -163,8 +163,7 @@ def _endpoint(backend: str, endpoint: EndpointSettings) -> Iterator[Finding]:
 
 
 def _generator(profile: Profile) -> Iterator[Finding]:
-    from inference.backends.diffusers.model_selection import missing_requirements
-    from inference.backends.diffusers.model_selection import select_model
+    from inference.backends.diffusers.model_selection import missing_requirements, select_model
 
     if profile.roles.generator != "diffusers":
         return

@@ -1,24 +1,21 @@
 """What a user of the command line sees, above all when something is wrong."""
 
 import json
+import os
 import subprocess
-import sys
 
 import pytest
 
 from schemas.prompts import CATEGORIES, CategoryRow
+from tests.helpers.command import INTERLEAVE, interleave
 
 
-def interleave(*args, home, **env):
-    import os
+@pytest.fixture
+def command(capsys, home):
+    def run(*args, home=home):
+        return interleave(capsys, *args, INTERLEAVE_HOME=str(home.root), COLUMNS="100")
 
-    return subprocess.run(
-        [sys.executable, "-m", "dagster_project.cli.app", *args],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "INTERLEAVE_HOME": str(home.root), "COLUMNS": "100", **env},
-        timeout=300,
-    )
+    return run
 
 
 @pytest.fixture
@@ -44,8 +41,8 @@ def one_line(done):
     return lines[0]
 
 
-def test_help_names_every_command(home):
-    done = interleave("--help", home=home)
+def test_the_installed_command_names_every_subcommand():
+    done = subprocess.run([*INTERLEAVE, "--help"], capture_output=True, text=True, env=os.environ)
     assert done.returncode == 0
     assert all(word in done.stdout for word in ("run", "sql", "ui"))
 
@@ -54,42 +51,40 @@ def test_help_names_every_command(home):
     ("format", "shown"),
     [("table", "music"), ("csv", "category,subcategory\nart,music"), ("json", '"subcategory"')],
 )
-def test_sql_prints_in_every_format(filled, format, shown):
+def test_sql_prints_in_every_format(filled, format, shown, command):
     query = "select category, subcategory from categories"
-    done = interleave("sql", query, "--format", format, home=filled)
+    done = command("sql", query, "--format", format)
     assert done.returncode == 0, done.stderr
     assert shown in done.stdout.replace("\r\n", "\n")
 
 
-def test_sql_json_is_json(filled):
-    done = interleave(
-        "sql", "select count(*) as n from categories", "--format", "json", home=filled
-    )
+def test_sql_json_is_json(filled, command):
+    done = command("sql", "select count(*) as n from categories", "--format", "json")
     assert json.loads(done.stdout) == [{"n": 1}]
 
 
-def test_a_wrong_query_is_one_line_with_the_tables(filled):
-    line = one_line(interleave("sql", "select * from catgories", home=filled))
+def test_a_wrong_query_is_one_line_with_the_tables(filled, command):
+    line = one_line(command("sql", "select * from catgories"))
     assert "catgories" in line and "categories" in line
 
 
-def test_an_unknown_profile_is_one_line_with_the_known_ones(home):
-    line = one_line(interleave("run", "--profile", "skech", home=home))
+def test_an_unknown_profile_is_one_line_with_the_known_ones(command):
+    line = one_line(command("run", "--profile", "skech"))
     assert "skech" in line and "sketch" in line
 
 
-def test_an_unknown_key_of_a_profile_is_named_with_its_line(home, tmp_path):
+def test_an_unknown_key_of_a_profile_is_named_with_its_line(command, tmp_path):
     path = tmp_path / "mine.yaml"
     path.write_text(
         "name: mine\ndescription: d\npack: sketchbook\nsizes: {demo: 1}\n"
         "roles: {planner: sketch, generator: sketch, critic: sketch, scorer: sketch}\n"
         "loop:\n  t_max: 3\n  t_min: 1\n"
     )
-    line = one_line(interleave("run", "--profile", str(path), home=home))
+    line = one_line(command("run", "--profile", str(path)))
     assert f"{path}:8: loop.t_min" in line
 
 
-def test_a_broken_pack_is_named_with_file_and_line(home, tmp_path):
+def test_a_broken_pack_is_named_with_file_and_line(command, tmp_path):
     pack = tmp_path / "pack"
     (pack / "banks").mkdir(parents=True)
     (pack / "taxonomy.yaml").write_text("title: Broken\ncategories:\n  art: {titel: Art}\n")
@@ -99,34 +94,22 @@ def test_a_broken_pack_is_named_with_file_and_line(home, tmp_path):
         f"name: mine\ndescription: d\npack: {pack}\nsizes: {{demo: 1}}\n"
         "roles: {planner: sketch, generator: sketch, critic: sketch, scorer: sketch}\n"
     )
-    done = interleave("run", "--profile", str(path), home=home)
+    done = command("run", "--profile", str(path))
     assert done.returncode == 1 and "Traceback" not in done.stderr
     assert f"{pack / 'taxonomy.yaml'}:3" in done.stderr
 
 
-def test_an_unknown_asset_and_an_unknown_size_are_one_line(home):
-    assert "there are: taxonomy" in one_line(interleave("run", "--select", "stories", home=home))
-    assert "demo, full" in one_line(interleave("run", "--size", "huge", home=home))
+def test_an_unknown_asset_and_an_unknown_size_are_one_line(command):
+    assert "there are: taxonomy" in one_line(command("run", "--select", "stories"))
+    assert "demo, full" in one_line(command("run", "--size", "huge"))
 
 
-def test_a_model_that_is_not_there_cannot_be_served(home):
-    line = one_line(interleave("agents", "serve", "critic", home=home))
+def test_a_model_that_is_not_there_cannot_be_served(command):
+    line = one_line(command("agents", "serve", "critic"))
     assert "no checkpoint critic" in line and "none yet" in line
 
 
-def test_a_home_that_is_a_file_is_one_line(tmp_path):
+def test_a_home_that_is_a_file_is_one_line(command, tmp_path):
     path = tmp_path / "file"
     path.write_text("")
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "dagster_project.cli.app",
-            "run",
-            "--home",
-            str(path),
-        ],
-        capture_output=True,
-        text=True,
-    )
-    assert "is a file" in one_line(done)
+    assert "is a file" in one_line(command("run", "--home", path))

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from assets.core.profile import FOLDER
 from dagster_project.cli.app import app
-from dagster_project.cli.doctor import diagnose
+from dagster_project.doctor import diagnose
 from warehouse import Home
 
 KEY = "a-secret-key"
@@ -67,14 +67,14 @@ def test_an_endpoint_that_takes_the_key_is_fine(home, tmp_path, monkeypatch, bac
         assert missing(profile(tmp_path, **remote(url, backend)), home) == {}
 
 
-def test_a_missing_key_and_a_refused_one(home, tmp_path, monkeypatch):
+def test_a_missing_key_and_a_rejected_one(home, tmp_path, monkeypatch):
     with provider() as url:
         name = profile(tmp_path, **remote(url))
         monkeypatch.delenv("TEST_KEY", raising=False)
         assert missing(name, home) == {"key TEST_KEY": "put it in: export TEST_KEY=..."}
         monkeypatch.setenv("TEST_KEY", "wrong")
         (fix,) = missing(name, home).values()
-    assert fix == "it refuses the key in TEST_KEY: 401"
+    assert fix == "it rejects the key in TEST_KEY: 401"
 
 
 def test_nobody_answers(home, tmp_path, monkeypatch):

@@ -5,7 +5,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import textwrap
 import zipfile
 
@@ -14,16 +13,16 @@ import pytest
 from inference.engine.hashing import stable_hash
 from inference.sketch_world.generator import SketchGenerator
 from inference.sketch_world.settings import SketchSettings
+from tests.helpers.command import INTERLEAVE, interleave
 from warehouse import EncodedImage, query
 
-GENERATE = [sys.executable, "-m", "dagster_project.cli.app", "generate"]
 SNOWMAN = "Show how to build a snowman in 4 steps, with captions"
 
 
 @pytest.fixture
-def desk(tmp_path):
+def folder(tmp_path):
     """The working directory of a user."""
-    folder = tmp_path / "desk"
+    folder = tmp_path / "work"
     folder.mkdir()
     return folder
 
@@ -34,27 +33,21 @@ def environment(home):
 
 
 @pytest.fixture
-def generate(desk, environment):
-    def run(*words, **more):
-        return subprocess.run(
-            [*GENERATE, *map(str, words)],
-            capture_output=True,
-            text=True,
-            cwd=desk,
-            env=environment,
-            timeout=300,
-            **more,
-        )
+def generate(folder, home, capsys, monkeypatch):
+    monkeypatch.chdir(folder)
+
+    def run(*args):
+        return interleave(capsys, "generate", *args, INTERLEAVE_HOME=str(home.root), COLUMNS="100")
 
     return run
 
 
 @pytest.fixture
-async def house(desk):
+async def house(folder):
     """A file with a picture of a house."""
     settings = SketchSettings(picture_size=96)
     picture = await SketchGenerator(settings).generate("Draw a red house in the center.", [], 1)
-    path = desk / "house.png"
+    path = folder / "house.png"
     path.write_bytes(picture.data)
     return path
 
@@ -77,39 +70,39 @@ def rows(home):
     return query("select * from generations order by started_at", home)
 
 
-def test_a_story_is_told_step_by_step_and_written_where_it_says(generate, desk, home):
+def test_a_sequence_is_shown_step_by_step_and_written_where_it_says(generate, folder, home):
     done = generate(SNOWMAN)
     assert done.returncode == 0, done.stderr
     lines = done.stderr.splitlines()
     assert lines[0] == "4 steps planned"
     assert [line.split(".")[0] for line in lines[1:5]] == ["1", "2", "3", "4"]
-    page = desk / "story.html"
+    page = folder / "story.html"
     assert str(page) in lines[5] and page.read_text().count('<img src="data:image/png') >= 4
     row = rows(home).iloc[0]
     assert (row.text, row.status, row.steps, row.channel) == (SNOWMAN, "complete", 4, "command")
 
 
-def test_a_second_story_leaves_the_first_alone(generate, desk):
+def test_a_second_file_does_not_replace_the_first(generate, folder):
     generate("A red house")
-    first = (desk / "story.html").read_bytes()
+    first = (folder / "story.html").read_bytes()
     generate("A yellow star")
-    assert (desk / "story.html").read_bytes() == first
-    assert "yellow star" in (desk / "story-2.html").read_text()
+    assert (folder / "story.html").read_bytes() == first
+    assert "yellow star" in (folder / "story-2.html").read_text()
 
 
-def test_markdown_and_zip_have_the_same_pictures(generate, desk):
+def test_markdown_and_zip_have_the_same_pictures(generate, folder):
     for name in ("my story.md", "story.zip"):
         assert generate("A red house", "--seed", 3, "--out", name).returncode == 0
-    beside = desk / "my story-pictures" / "step-01.png"
-    assert "](my%20story-pictures/step-01.png)" in (desk / "my story.md").read_text()
-    with zipfile.ZipFile(io.BytesIO((desk / "story.zip").read_bytes())) as archive:
-        assert archive.read("pictures/step-01.png") == beside.read_bytes()
+    image = folder / "my story-pictures" / "step-01.png"
+    assert "](my%20story-pictures/step-01.png)" in (folder / "my story.md").read_text()
+    with zipfile.ZipFile(io.BytesIO((folder / "story.zip").read_bytes())) as archive:
+        assert archive.read("pictures/step-01.png") == image.read_bytes()
 
 
-def test_an_answer_in_words_is_printed(generate, house, home):
+def test_an_answer_in_text_is_printed(generate, house, home):
     done = generate("What is in this picture? <image> Answer in words.", "--image", house)
     assert done.returncode == 0, done.stderr
-    assert "red house" in done.stdout and "An answer in words" in done.stderr
+    assert "red house" in done.stdout and "An answer in text" in done.stderr
     assert rows(home).iloc[0].input_images.tolist() == [EncodedImage(house.read_bytes()).sha256]
 
 
@@ -120,8 +113,8 @@ def test_a_sequence_goes_on_from_given_pictures(generate, house, home):
     assert sources.iloc[0] == EncodedImage(house.read_bytes()).sha256
 
 
-def test_rules_are_the_profiles_but_for_those_named(generate, desk, home):
-    profile = desk / "mine.yaml"
+def test_options_are_the_profiles_unless_set(generate, folder, home):
+    profile = folder / "mine.yaml"
     profile.write_text(
         "name: mine\ndescription: d\npack: sketchbook\nsizes: {demo: 1}\n"
         "roles: {planner: sketch, generator: sketch, critic: sketch, scorer: sketch}\n"
@@ -134,31 +127,31 @@ def test_rules_are_the_profiles_but_for_those_named(generate, desk, home):
 
 
 @pytest.mark.parametrize(
-    ("words", "complaint"),
+    ("args", "complaint"),
     [
         (["quantum chromodynamics"], "nothing to draw"),
         (["  "], "the request is empty"),
-        (["<image> and <image>", "--image", "house.png"], "2 <image>, and 1 picture is given"),
+        (["<image> and <image>", "--image", "house.png"], "2 <image>, and 1 image is given"),
         (["a cat", "--image", "nothing.png"], "nothing.png cannot be opened: No such file"),
-        (["a cat", "--image", "mine.txt"], "mine.txt is no picture"),
+        (["a cat", "--image", "mine.txt"], "mine.txt is not a readable image"),
         (["a cat", "--out", "story.pdf"], "end it in .html or .md or .zip"),
         (["a cat", "--out", "nowhere/story.html"], "there is no folder"),
         (["a cat", "--t-max", "0"], "t_max: Input should be greater"),
         (["a cat", "--critic", "rl"], "no critic rl here"),
-        (["a cat", "--conditioning", "all"], "looks at several pictures"),
+        (["a cat", "--conditioning", "all"], "needs a generator that takes several images"),
         (["a cat", "--profile", "skech"], "no profile 'skech'"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_a_mistake_is_one_line_and_leaves_no_file(generate, desk, house, words, complaint):
-    (desk / "mine.txt").write_text("no picture")
-    before = set(desk.iterdir())
-    line = error_of(generate(*words))
+def test_a_mistake_is_one_line_and_leaves_no_file(generate, folder, house, args, complaint):
+    (folder / "mine.txt").write_text("no picture")
+    before = set(folder.iterdir())
+    line = error_of(generate(*args))
     assert complaint in line and line.startswith("error: ")
-    assert set(desk.iterdir()) == before
+    assert set(folder.iterdir()) == before
 
 
-def test_the_same_seed_draws_the_same_story(generate, home):
+def test_the_same_seed_draws_the_same_images(generate, home):
     for _ in range(2):
         generate("A red house beside a tree", "--seed", 4, "--out", "same.zip")
     images = [stable_hash(list(found)) for found in rows(home).images]
@@ -166,9 +159,9 @@ def test_the_same_seed_draws_the_same_story(generate, home):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_ctrl_c_cancels(desk, environment, home, silent_server, number):
+def test_ctrl_c_cancels(folder, environment, home, silent_server, number):
     port = silent_server.getsockname()[1]
-    profile = desk / "slow.yaml"
+    profile = folder / "slow.yaml"
     profile.write_text(
         textwrap.dedent(f"""
             name: slow
@@ -182,8 +175,8 @@ def test_ctrl_c_cancels(desk, environment, home, silent_server, number):
         """)
     )
     process = subprocess.Popen(
-        [*GENERATE, "A red house", "--profile", str(profile)],
-        cwd=desk,
+        [*INTERLEAVE, "generate", "A red house", "--profile", str(profile)],
+        cwd=folder,
         env=environment,
         stderr=subprocess.PIPE,
         text=True,
@@ -191,7 +184,7 @@ def test_ctrl_c_cancels(desk, environment, home, silent_server, number):
     connection, _ = silent_server.accept()
     with connection:
         process.send_signal(number)
-        _, said = process.communicate(timeout=60)
-    assert process.returncode == 130 and said.splitlines() == ["cancelled"]
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130 and errors.splitlines() == ["cancelled"]
     assert rows(home).status.tolist() == ["cancelled"]
-    assert not (desk / "story.html").exists()
+    assert not (folder / "story.html").exists()

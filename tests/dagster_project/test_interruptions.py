@@ -4,7 +4,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -17,11 +16,10 @@ from dagster_project.run import run_lineage
 from schemas import StorageError
 from schemas.curation import CRITIC_SFT, STEPS
 from schemas.trajectories import ATTEMPTS, SCORES
+from tests.helpers.command import INTERLEAVE
 from warehouse import Home
 
 pytestmark = pytest.mark.slow
-
-INTERLEAVE = [sys.executable, "-m", "dagster_project.cli.app"]
 
 
 def ignore_sigint():

@@ -5,11 +5,11 @@ import yaml
 from assets.core.foundry import FoundryResource
 from assets.core.profile import FOLDER
 from dagster_project.definitions import ASSETS
-from dagster_project.stages import selected, stages_of
+from dagster_project.stages import select_nodes, stages_of
 
 
 def stages(*names):
-    return stages_of(selected(names, FoundryResource(profile="sketch").settings))
+    return stages_of(select_nodes(names, FoundryResource(profile="sketch").settings))
 
 
 def names(nodes):
@@ -23,12 +23,12 @@ def test_planner_and_critic_read_nothing_of_each_other():
         ["critic_sft_checkpoint", "critic_rl_checkpoint"],
         ["planner_sft_checkpoint"],
     ]
-    assert names(trained.judging) == ["evaluation", "promotion"]
+    assert names(trained.evaluation) == ["evaluation", "promotion"]
 
 
 def test_every_selected_node_is_in_one_stage():
     found = stages()
-    listed = [*found.bank, *found.shards, *found.aggregates, *found.base, *found.judging]
+    listed = [*found.bank, *found.shards, *found.aggregates, *found.base, *found.evaluation]
     listed += [node for agent in found.agents for node in agent]
     assets = {asset.key.to_user_string() for asset in ASSETS}
     assert len(listed) == len(set(names(listed)))
@@ -41,7 +41,7 @@ def test_a_bank_is_expanded_before_anything_is_made_of_it(tmp_path):
     content = yaml.safe_load((FOLDER / "sketch.yaml").read_text())
     path = tmp_path / "own.yaml"
     path.write_text(yaml.safe_dump(content | {"prompts": {"expansion": expansion}}))
-    bank = names(stages_of(selected([], FoundryResource(profile=str(path)).settings)).bank)
+    bank = names(stages_of(select_nodes([], FoundryResource(profile=str(path)).settings)).bank)
     assert bank.index("vocabulary_expansion") < bank.index("vocabulary") < bank.index("prompts")
 
 
