@@ -27,6 +27,11 @@ from .summary import Interval, Summary
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+# variant -> item -> sha256 of its final image
+Finals = Mapping[str, Mapping[str, str]]
+# variant -> item -> 1 where that image is right, else 0; items that were not graded are missing
+Success = Mapping[str, Mapping[str, float]]
+
 # Per panel: its title, and its metrics with their colours.
 _PANELS = (
     ("Final picture right", (("final_success", OTHER),)),
@@ -74,48 +79,35 @@ def beside_paper_plot(summary: Summary) -> bytes:
 def final_images_sheet(
     images: ImageStore,
     requests: Sequence[PromptRow],
-    finals: Mapping[str, Mapping[str, str]],
-    success: Mapping[str, Mapping[str, float]],
+    finals: Finals,
+    success: Success,
     count: int = 6,
     image_size: int = 112,
 ) -> bytes:
-    """A row per request, an image per variant, captioned by whether it is right.
-
-    Args:
-        finals: variant -> item -> sha256 of its final image.
-        success: variant -> item -> 1 where that image is right, else 0; items may be missing.
-    """
+    """A row per request, an image per variant, captioned by whether it is right."""
     sampled = sorted(requests, key=lambda row: stable_hash("sheet", row.prompt_id))[:count]
-    rows = [
-        _request_view(
-            request,
-            tuple(
-                _final_view(
-                    images,
-                    number,
-                    variant,
-                    finals[variant].get(request.prompt_id),
-                    success[variant].get(request.prompt_id),
-                )
-                for number, variant in enumerate(finals, 1)
-            ),
-        )
-        for request in sampled
-    ]
+    rows = [_request_view(images, request, finals, success) for request in sampled]
     sheet = contact_sheet(rows, image_size, columns=max(3, len(finals)), rejections=False)
     return small_png(sheet, colours=255)
 
 
-def _request_view(request: PromptRow, finals: tuple[StepView, ...]) -> TrajectoryView:
+def _request_view(
+    images: ImageStore, request: PromptRow, finals: Finals, success: Success
+) -> TrajectoryView:
+    item = request.prompt_id
+    views = (
+        _final_view(images, number, variant, finals[variant].get(item), success[variant].get(item))
+        for number, variant in enumerate(finals, 1)
+    )
     return TrajectoryView(
-        trajectory_id=request.prompt_id,
+        trajectory_id=item,
         request=request.text,
         category=request.category,
         subcategory=request.subcategory,
         status="complete",
         reasoning="",
         input_images=(),
-        steps=finals,
+        steps=tuple(views),
     )
 
 
