@@ -11,7 +11,6 @@ import secrets
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -76,8 +75,8 @@ class PendingPartition:
         self.dirty = True
 
 
-class GenerationSink(Protocol):
-    """Takes the rows of finished requests."""
+class GenerationSink:
+    """Takes the rows of finished requests; by default nothing is written."""
 
     def add(self, rows: Mapping[Table, Sequence[Row]], replaceable_id: str | None = None) -> None:
         """Take the rows of a request.
@@ -86,6 +85,7 @@ class GenerationSink(Protocol):
             replaceable_id: the request's id if it may be resumed: its rows get a partition of
                 their own, which `discard` deletes.
         """
+        raise NotImplementedError
 
     async def discard(self, generation_id: str) -> None:
         """Delete the rows that a request's earlier, unfinished run added under its id."""
@@ -100,7 +100,7 @@ class GenerationSink(Protocol):
         """Flush every few seconds until cancelled."""
 
 
-class BufferSink:
+class BufferSink(GenerationSink):
     """Collects the rows of many requests in memory, for a caller that writes them itself."""
 
     def __init__(self) -> None:
@@ -110,20 +110,8 @@ class BufferSink:
         """See `GenerationSink`."""
         self.requests.append(rows)
 
-    async def discard(self, generation_id: str) -> None:
-        """Does nothing: the caller replaces earlier rows."""
 
-    async def erase(self, generation_id: str) -> None:
-        """Does nothing: the caller decides which rows it writes."""
-
-    async def flush(self) -> None:
-        """Does nothing."""
-
-    async def flush_periodically(self) -> None:
-        """Does nothing."""
-
-
-class LakeSink:
+class LakeSink(GenerationSink):
     """Writes rows to the lake; one per process."""
 
     def __init__(self, home: Home) -> None:

@@ -9,6 +9,7 @@ from http import HTTPStatus
 from typing import Any
 
 from fastapi import FastAPI, Response
+from openai.types import Model
 
 from schemas import FoundryError, StorageError
 from warehouse import Home
@@ -181,7 +182,5 @@ def _is_public(path: str) -> bool:
 
 
 def _model(name: str) -> dict[str, Any]:
-    from openai.types import Model
-
     model = Model(id=name, object="model", created=0, owned_by="interleave-foundry")
     return model.model_dump()

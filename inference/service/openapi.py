@@ -4,6 +4,9 @@ from typing import Any, Literal
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
+from openai.types import Model
+from openai.types.chat import ChatCompletion
+from openai.types.responses import Response
 from pydantic import BaseModel, create_model
 from pydantic.json_schema import models_json_schema
 
@@ -119,9 +122,6 @@ def _document(app: FastAPI, has_keys: bool) -> Json:
 
 
 def _schemas() -> Json:
-    from openai.types import Model
-    from openai.types.chat import ChatCompletion
-    from openai.types.responses import Response
 
     interleave = (GenerationModel, ...)
     response = create_model("StoryResponse", __base__=Response, interleave=interleave)

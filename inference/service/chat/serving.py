@@ -7,9 +7,17 @@ import base64
 import re
 import time
 from collections.abc import AsyncIterator, Iterator
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from fastapi import Request, Response
+from openai.types import CompletionUsage
+from openai.types.chat import (
+    ChatCompletion,
+    ChatCompletionChunk,
+    ChatCompletionMessage,
+    chat_completion,
+    chat_completion_chunk,
+)
 
 from ...events import StepAccepted, StepExhausted, StepStarted
 from ...generation.event_log import RunEvent
@@ -21,10 +29,6 @@ from ..run import GenerationRun
 from ..serving import JSON, GenerationServing, parse_body
 from ..sse import encode_event
 from .protocol import ChatRequest
-
-if TYPE_CHECKING:
-    from openai.types import CompletionUsage
-    from openai.types.chat import ChatCompletion
 
 Json = dict[str, Any]
 FinishReason = Literal["stop", "length"]
@@ -65,20 +69,18 @@ class ChatServing(GenerationServing):
         return ParsedRequest(generation, fields)
 
 
-def _completion(run: GenerationRun) -> "ChatCompletion":
+def _completion(run: GenerationRun) -> ChatCompletion:
     """The message of a run that has ended."""
-    from openai.types.chat import ChatCompletion, ChatCompletionMessage
-    from openai.types.chat.chat_completion import Choice
-
     builder = ResponseBuilder(run.request)
     parts = [part for event in run.events for part in _markdown(builder, event)]
     message = ChatCompletionMessage(role="assistant", content="".join(parts).strip())
+    choice = chat_completion.Choice(index=0, message=message, finish_reason=_finish_reason(builder))
     return ChatCompletion(
         id=_id(run.request),
         object="chat.completion",
         created=_created(run.request),
         model=run.request.fields["model"],
-        choices=[Choice(index=0, message=message, finish_reason=_finish_reason(builder))],
+        choices=[choice],
         usage=_usage(builder),
         interleave=builder.interleave(),
     )
@@ -129,12 +131,12 @@ def _title(step: StepState) -> str:
 def _chunk(
     request: RequestEcho, delta: Json | None, finish: FinishReason | None = None, **more: object
 ) -> Json:
-    from openai.types.chat import ChatCompletionChunk
-    from openai.types.chat.chat_completion_chunk import Choice, ChoiceDelta
 
-    choices = (
-        [] if delta is None else [Choice(index=0, delta=ChoiceDelta(**delta), finish_reason=finish)]
-    )
+    choices = []
+    if delta is not None:
+        content = chat_completion_chunk.ChoiceDelta(**delta)
+        choice = chat_completion_chunk.Choice(index=0, delta=content, finish_reason=finish)
+        choices.append(choice)
     chunk = ChatCompletionChunk(
         id=_id(request),
         object="chat.completion.chunk",
@@ -158,8 +160,7 @@ def _finish_reason(builder: ResponseBuilder) -> FinishReason:
     return "length" if builder.status in ("stopped", "cancelled") else "stop"
 
 
-def _usage(builder: ResponseBuilder) -> "CompletionUsage | None":
-    from openai.types import CompletionUsage
+def _usage(builder: ResponseBuilder) -> CompletionUsage | None:
 
     usage = builder.response().usage
     if usage is None:

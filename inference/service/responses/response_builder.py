@@ -4,7 +4,20 @@ The field `interleave` is ours. Images are left out; `streaming_events.encode_js
 when the Response is sent.
 """
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
+
+from openai.types.responses import (
+    Response,
+    ResponseError,
+    ResponseOutputItem,
+    ResponseOutputMessage,
+    ResponseOutputText,
+    ResponseStatus,
+    ResponseUsage,
+)
+from openai.types.responses.response import IncompleteDetails
+from openai.types.responses.response_output_item import ImageGenerationCall
+from openai.types.responses.response_usage import InputTokensDetails, OutputTokensDetails
 
 from schemas.trajectories import ModelCallRow
 from warehouse import EncodedImage
@@ -15,23 +28,12 @@ from ...generation.generation_state import AttemptState, GenerationState, StepSt
 from ...roles import PlanStep
 from ..request_parsing import RequestEcho
 
-if TYPE_CHECKING:
-    from openai.types.responses import (
-        Response,
-        ResponseOutputItem,
-        ResponseOutputMessage,
-        ResponseOutputText,
-        ResponseStatus,
-        ResponseUsage,
-    )
-    from openai.types.responses.response_output_item import ImageGenerationCall
-
 Json = dict[str, Any]
 
 RESUME_HINT = "; send it again under the same Idempotency-Key to go on"
 
 # Status of a generation -> the API's.
-_STATUS: "dict[str, ResponseStatus]" = {
+_STATUS: dict[str, ResponseStatus] = {
     "queued": "queued",
     "in_progress": "in_progress",
     "complete": "completed",
@@ -79,9 +81,8 @@ class ResponseBuilder:
     def has_ended(self) -> bool:
         return self.status not in ("queued", "in_progress")
 
-    def response(self) -> "Response":
+    def response(self) -> Response:
         """The Response so far, without the bytes of images."""
-        from openai.types.responses import Response
 
         return Response(
             id=self.request.response_id,
@@ -128,9 +129,8 @@ class ResponseBuilder:
             if each.chosen
         }
 
-    def message_item(self, step: StepState) -> "ResponseOutputMessage":
+    def message_item(self, step: StepState) -> ResponseOutputMessage:
         """The output item of a step's text."""
-        from openai.types.responses import ResponseOutputMessage
 
         return ResponseOutputMessage(
             id=self.request.message_id(step.step.step_number),
@@ -140,9 +140,8 @@ class ResponseBuilder:
             content=[text_part(step.text)],
         )
 
-    def image_item(self, step: StepState) -> "ImageGenerationCall":
+    def image_item(self, step: StepState) -> ImageGenerationCall:
         """The output item of a step's image."""
-        from openai.types.responses.response_output_item import ImageGenerationCall
 
         return ImageGenerationCall(
             id=self.request.image_id(step.step.step_number),
@@ -158,7 +157,7 @@ class ResponseBuilder:
             return "completed" if step.chosen else "failed"
         return "generating" if step.attempts else "in_progress"
 
-    def _output(self) -> "list[ResponseOutputItem]":
+    def _output(self) -> list[ResponseOutputItem]:
         items: list[ResponseOutputItem] = []
         for step in self.state.steps:
             if step.text:
@@ -168,8 +167,6 @@ class ResponseBuilder:
         return items
 
     def _error_fields(self) -> Json:
-        from openai.types.responses import ResponseError
-        from openai.types.responses.response import IncompleteDetails
 
         if self.status == "stopped":
             # None of the API's reasons fits: all attempts at a step were rejected.
@@ -185,10 +182,8 @@ class ResponseBuilder:
         if call.input_tokens is not None or call.output_tokens is not None:
             self._tokens.append((call.input_tokens or 0, call.output_tokens or 0))
 
-    def _usage(self) -> "ResponseUsage | None":
+    def _usage(self) -> ResponseUsage | None:
         """Tokens of all calls; None: no backend counts them."""
-        from openai.types.responses import ResponseUsage
-        from openai.types.responses.response_usage import InputTokensDetails, OutputTokensDetails
 
         if not self._tokens:
             return None
@@ -202,10 +197,8 @@ class ResponseBuilder:
         )
 
 
-def text_part(text: str) -> "ResponseOutputText":
+def text_part(text: str) -> ResponseOutputText:
     """Text as the content of a message."""
-    from openai.types.responses import ResponseOutputText
-
     return ResponseOutputText(type="output_text", text=text, annotations=[])
 
 

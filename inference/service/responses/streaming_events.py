@@ -4,9 +4,12 @@ import asyncio
 import base64
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 import orjson
+from openai.types import chat
+from openai.types import responses as api
+from pydantic import BaseModel
 
 from warehouse import EncodedImage
 
@@ -25,9 +28,6 @@ from ...generation.generation_state import StepState
 from ..request_parsing import RequestEcho
 from .response_builder import ResponseBuilder, text_part
 
-if TYPE_CHECKING:
-    from pydantic import BaseModel
-
 Json = dict[str, Any]
 # By id of the output item.
 Images = Mapping[str, EncodedImage]
@@ -37,10 +37,7 @@ _THREAD_BYTES = 500_000  # larger images are encoded in a thread
 
 
 def warm_up() -> None:
-    """Load the API's classes, which takes a second, before the first request."""
-    from openai.types import chat
-    from openai.types import responses as api
-
+    """Build the validators of the API's classes, which takes a second, before the first request."""
     for kind in (
         api.Response,
         api.ResponseCreatedEvent,
@@ -101,8 +98,6 @@ class ResponseEventBuilder:
 
     def opening_events(self) -> Iterator[StreamEvent]:
         """The API's events before the generation's first one."""
-        from openai.types import responses as api
-
         for kind in (api.ResponseCreatedEvent, api.ResponseQueuedEvent):
             yield self._event(kind, response=self._builder.response())
 
@@ -134,9 +129,7 @@ class ResponseEventBuilder:
         return self._request.image_id(self._step.step.step_number)
 
     def _run_started(self) -> StreamEvent:
-        from openai.types.responses import ResponseInProgressEvent
-
-        return self._event(ResponseInProgressEvent, response=self._builder.response())
+        return self._event(api.ResponseInProgressEvent, response=self._builder.response())
 
     def _plan_ready(self, event: PlanReady) -> StreamEvent:
         steps = [
@@ -159,8 +152,6 @@ class ResponseEventBuilder:
 
     def _message(self, step: StepState) -> Iterator[StreamEvent]:
         """A step's text is one delta: the plan has all of it."""
-        from openai.types import responses as api
-
         self._output_index += 1
         message, text = self._builder.message_item(step), step.text
         started = message.model_copy(update={"status": "in_progress", "content": []})
@@ -173,8 +164,6 @@ class ResponseEventBuilder:
         yield self._item_event(api.ResponseOutputItemDoneEvent, item=message)
 
     def _image_started(self, step: StepState) -> Iterator[StreamEvent]:
-        from openai.types import responses as api
-
         self._output_index += 1
         item = self._builder.image_item(step)
         yield self._item_event(api.ResponseOutputItemAddedEvent, item=item)
@@ -182,11 +171,9 @@ class ResponseEventBuilder:
         yield self._item_event(api.ResponseImageGenCallGeneratingEvent, item_id=item.id)
 
     def _image_generated(self, event: ImageGenerated) -> Iterator[StreamEvent]:
-        from openai.types.responses import ResponseImageGenCallPartialImageEvent
-
         item_id = self._image_id
         yield self._item_event(
-            ResponseImageGenCallPartialImageEvent,
+            api.ResponseImageGenCallPartialImageEvent,
             {item_id: event.image},
             item_id=item_id,
             partial_image_index=event.iteration,
@@ -216,11 +203,9 @@ class ResponseEventBuilder:
         )
 
     def _step_finished(self, event: StepAccepted | StepExhausted) -> Iterator[StreamEvent]:
-        from openai.types.responses import ResponseImageGenCallCompletedEvent
-
         chosen = event.chosen
         if chosen:
-            yield self._item_event(ResponseImageGenCallCompletedEvent, item_id=self._image_id)
+            yield self._item_event(api.ResponseImageGenCallCompletedEvent, item_id=self._image_id)
         yield self._image_done()
         yield self._own_event(
             "step.settled",
@@ -230,16 +215,12 @@ class ResponseEventBuilder:
         )
 
     def _image_done(self) -> StreamEvent:
-        from openai.types.responses import ResponseOutputItemDoneEvent
-
         step = self._step
         images = {self._image_id: step.chosen.image} if step.chosen else {}
         item = self._builder.image_item(step)
-        return self._item_event(ResponseOutputItemDoneEvent, images, item=item)
+        return self._item_event(api.ResponseOutputItemDoneEvent, images, item=item)
 
     def _ended(self) -> Iterator[StreamEvent]:
-        from openai.types import responses as api
-
         builder = self._builder
         if builder.state.steps and self._step.step.prompt is not None and not self._step.finished:
             yield self._image_done()
@@ -261,12 +242,12 @@ class ResponseEventBuilder:
         return StreamEvent(payload)
 
     def _item_event(
-        self, kind: "type[BaseModel]", images: Images | None = None, **fields: Any
+        self, kind: type[BaseModel], images: Images | None = None, **fields: Any
     ) -> StreamEvent:
         return self._event(kind, images, output_index=self._output_index, **fields)
 
     def _event(
-        self, kind: "type[BaseModel]", images: Images | None = None, **fields: Any
+        self, kind: type[BaseModel], images: Images | None = None, **fields: Any
     ) -> StreamEvent:
         """An event of the API; its class has the type, and validates the fields."""
         self._number += 1
