@@ -127,7 +127,7 @@ def _summarize(
     if foundry.reduced:
         console.print(
             f"\nAt size {foundry.chosen_size} trainings and evaluation are short: they show the "
-            "whole lineage; [bold]--size full[/bold] trains agents that are good enough to be promoted."
+            "whole lineage; [bold]--size full[/bold] trains agents good enough to be promoted."
         )
     console.print("\nNext: [bold]make ui[/bold] opens the lineage in Dagster on port 3000.")
 

@@ -204,7 +204,7 @@ def test_a_lost_image_fails_its_check(answered, instance):
         selection=dg.AssetSelection.checks_for_assets("generations"),
         tags={"dagster/partition": "wishes-0000"},
         instance=instance,
-        resources={"answered": answered},
+        resources={"foundry": answered},
         run_config=QUIET,
         raise_on_error=False,
     )

@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import pytest
 
-from inference.sketch_world.grader import plan_faults, plan_is_correct
 from assets.prompts.bank import generate_bank
 from assets.prompts.pack import load_pack
 from assets.prompts.settings import BankSettings
 from inference.roles import Plan, PlanRequest
 from inference.sketch_world.goals import goals_of
+from inference.sketch_world.grader import plan_faults, plan_is_correct
 from inference.sketch_world.planner import SketchPlanner
 from inference.sketch_world.prompt_parser import parse
 from inference.sketch_world.renderer import render
