@@ -154,11 +154,7 @@ _TABLES_SQL = {
                CASE WHEN step_number > 1 THEN {_sha("prompt_id", "step_number - 1", "'done'")} END
                    AS source_image,
                {
-        _sha(
-            "prompt_id",
-            "step_number",
-            "CASE WHEN final THEN 'done' ELSE iteration::VARCHAR END",
-        )
+        _sha("prompt_id", "step_number", "CASE WHEN final THEN 'done' ELSE iteration::VARCHAR END")
     }
                    AS image,
                iteration AS seed, final AND NOT failed AS accepted,

@@ -66,11 +66,7 @@ _COMPLETION = {
     "created": 0,
     "model": "m",
     "choices": [
-        {
-            "index": 0,
-            "finish_reason": "stop",
-            "message": {"role": "assistant", "content": _VERDICT},
-        }
+        {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": _VERDICT}}
     ],
     "usage": {"prompt_tokens": 1000, "completion_tokens": 20, "total_tokens": 1020},
 }

@@ -28,8 +28,9 @@ REPEATS = 3
 
 MEANING = {
     "training_overhead_share": (
-        f"wall time of a {SETTINGS.max_steps}-step SFT through asset, launcher and driver, relative to "
-        f"`llamafactory-cli train` with the same YAML; minus 1 (medians of {REPEATS}, taking turns)",
+        f"wall time of a {SETTINGS.max_steps}-step SFT through asset, launcher and driver, "
+        "relative to `llamafactory-cli train` with the same YAML; minus 1 "
+        f"(medians of {REPEATS}, taking turns)",
         "<= 0.03",
     ),
     "training_samples_per_second": (

@@ -23,15 +23,7 @@ from . import jobs, schedules, sensors
 
 ASSETS = [
     asset
-    for module in (
-        prompts,
-        trajectories,
-        curation,
-        checkpoints,
-        evaluation,
-        promotion,
-        generations,
-    )
+    for module in (prompts, trajectories, curation, checkpoints, evaluation, promotion, generations)
     for asset in vars(module).values()
     if isinstance(asset, dg.AssetsDefinition)
 ]

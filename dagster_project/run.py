@@ -193,11 +193,7 @@ class _Stage:
     def order(self, nodes: Sequence[Node]) -> _Order:
         """The same for a worker process."""
         foundry = self.foundry
-        fields = {
-            "profile": foundry.profile,
-            "root": foundry.root,
-            "size": foundry.chosen_size,
-        }
+        fields = {"profile": foundry.profile, "root": foundry.root, "size": foundry.chosen_size}
         return _Order(fields, [node.name for node in nodes], self.force)
 
     def run(self, nodes: Sequence[Node], partition: str | None = None) -> LineageResult:

@@ -13,8 +13,7 @@ def is_up_to_date(
     unchanged, and what it wrote is still there."""
     records = instance.fetch_materializations(
         dg.AssetRecordsFilter(
-            asset_key=dg.AssetKey(node.name),
-            asset_partitions=[partition] if partition else None,
+            asset_key=dg.AssetKey(node.name), asset_partitions=[partition] if partition else None
         ),
         limit=1,
     ).records

@@ -115,10 +115,7 @@ class SequenceRow(Row):
 
 
 STEPS = Table(
-    "steps",
-    StepRow,
-    key=("trajectory_id", "step_number"),
-    references=(TO_PROMPT, TO_TRAJECTORY),
+    "steps", StepRow, key=("trajectory_id", "step_number"), references=(TO_PROMPT, TO_TRAJECTORY)
 )
 CRITIC_SFT = Table(
     "critic_sft", CriticSftRow, key=("row_id",), references=(TO_PROMPT, _TO_STEP, TO_ATTEMPT)

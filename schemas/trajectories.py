@@ -174,19 +174,9 @@ TRAJECTORIES = Table(
     "trajectories", TrajectoryRow, key=("trajectory_id",), sharded=True, references=(TO_PROMPT,)
 )
 ATTEMPTS = Table(
-    "attempts",
-    AttemptRow,
-    key=_ATTEMPT_KEY,
-    sharded=True,
-    references=(TO_PROMPT, TO_TRAJECTORY),
+    "attempts", AttemptRow, key=_ATTEMPT_KEY, sharded=True, references=(TO_PROMPT, TO_TRAJECTORY)
 )
-SCORES = Table(
-    "scores",
-    ScoreRow,
-    key=_ATTEMPT_KEY,
-    sharded=True,
-    references=(TO_ATTEMPT,),
-)
+SCORES = Table("scores", ScoreRow, key=_ATTEMPT_KEY, sharded=True, references=(TO_ATTEMPT,))
 MEMBER_SCORES = Table(
     "member_scores",
     MemberScoreRow,

@@ -31,11 +31,7 @@ class SqlError(FoundryError):
 
 
 def run_sql(
-    home: Home,
-    sql: str,
-    output: Format = "table",
-    out: Path | None = None,
-    width: int = 120,
+    home: Home, sql: str, output: Format = "table", out: Path | None = None, width: int = 120
 ) -> bytes:
     """The result of a query as bytes in one format; with `out` they are written to that file.
 

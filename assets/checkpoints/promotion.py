@@ -30,12 +30,7 @@ CANDIDATE = "full_rl"  # the variant of the newest checkpoints
 CHECK = "not_worse_than_promoted"
 METRICS = {
     PLANNER: ("plan_valid", "plan_correct", "final_success"),
-    CRITIC_RL: (
-        "verdict_accuracy_true",
-        "verdict_accuracy_false",
-        "step_reward",
-        "final_success",
-    ),
+    CRITIC_RL: ("verdict_accuracy_true", "verdict_accuracy_false", "step_reward", "final_success"),
 }
 # metric -> item -> value
 Values = Mapping[str, Mapping[str, float]]

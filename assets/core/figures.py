@@ -83,10 +83,7 @@ def filter_counts(passed: int, dropped: Mapping[str, int]) -> bytes:
 
 
 def variance_histogram(
-    edges: Sequence[float],
-    counts: Sequence[int],
-    theta: float | None,
-    what: str = "steps",
+    edges: Sequence[float], counts: Sequence[int], theta: float | None, what: str = "steps"
 ) -> bytes:
     """Variance of iteration scores; left of θ goes to SFT, right of it to RL (paper, 3.2).
 

@@ -75,8 +75,7 @@ class Profile(Backends):
     )
     bank: BankSettings = Field(default_factory=BankSettings, description="How prompts are made")
     prompts: PromptsSettings = Field(
-        default_factory=PromptsSettings,
-        description="Sources of prompts besides the packs",
+        default_factory=PromptsSettings, description="Sources of prompts besides the packs"
     )
     loop: LoopSettings = Field(default_factory=LoopSettings, description="The planner-critic loop")
     limits: Limits = Field(default_factory=Limits, description="Concurrency, timeouts, retries")

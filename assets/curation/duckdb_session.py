@@ -34,10 +34,7 @@ def duckdb_session(home: Home) -> duckdb.DuckDBPyConnection:
 
 
 def add_text_function(
-    connection: duckdb.DuckDBPyConnection,
-    name: str,
-    function: Callable[..., str],
-    *arguments: str,
+    connection: duckdb.DuckDBPyConnection, name: str, function: Callable[..., str], *arguments: str
 ) -> None:
     """Make a Python function of one row callable from SQL; DuckDB calls it with Arrow batches.
 

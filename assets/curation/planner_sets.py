@@ -131,11 +131,7 @@ def _row(
 
 def _request_so_far(planned: _PlannedRequest, cut: int) -> str:
     """The request and the steps before the cut, each with its image if it has one."""
-    lines = [
-        insert_image_tags(planned.request, len(planned.input_images)),
-        "",
-        "Steps so far:",
-    ]
+    lines = [insert_image_tags(planned.request, len(planned.input_images)), "", "Steps so far:"]
     for step in planned.steps[:cut]:
         texts = [escape_tags(text) for text in (step.instruction, step.auxiliary_text) if text]
         image = [IMAGE] if step.prompt is not None else []

@@ -171,8 +171,7 @@ class SequenceSettings(ConfigModel):
         default=("easy", "reflection"), description="Forms to write"
     )
     exhausted: bool = Field(
-        default=False,
-        description="Also trajectories with a chosen image that was not accepted",
+        default=False, description="Also trajectories with a chosen image that was not accepted"
     )
 
 

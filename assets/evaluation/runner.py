@@ -141,10 +141,7 @@ class _Named:
 
 
 def _final_images(
-    foundry: FoundryResource,
-    comparison: VariantComparison,
-    benchmark: Benchmark,
-    summary: Summary,
+    foundry: FoundryResource, comparison: VariantComparison, benchmark: Benchmark, summary: Summary
 ) -> bytes:
     finals = {name: parts[benchmark.name].finals for name, parts in comparison.parts.items()}
     success = {name: summary.values.get(name, {}).get("final_success", {}) for name in finals}

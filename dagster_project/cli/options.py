@@ -6,8 +6,7 @@ from typing import Annotated
 import typer
 
 ProfileOption = Annotated[
-    str,
-    typer.Option(envvar="INTERLEAVE_PROFILE", help="Profile name, or path of a YAML file."),
+    str, typer.Option(envvar="INTERLEAVE_PROFILE", help="Profile name, or path of a YAML file.")
 ]
 HomeOption = Annotated[
     str, typer.Option(envvar="INTERLEAVE_HOME", help="Folder or fsspec URL of the lake.")

@@ -90,11 +90,7 @@ class RetryingCaller:
         return outcome
 
     async def _try(
-        self,
-        role: Role,
-        send: Callable[[], Awaitable[T]],
-        outcome: CallOutcome[T],
-        unlimited: bool,
+        self, role: Role, send: Callable[[], Awaitable[T]], outcome: CallOutcome[T], unlimited: bool
     ) -> T:
         slot = Slot(None if unlimited else self._slots(role))
         async with slot:

@@ -25,11 +25,7 @@ class AdmissionQueue:
     """
 
     def __init__(
-        self,
-        concurrency: int,
-        waiting: int,
-        per_owner: int | None = None,
-        unit: str = "requests",
+        self, concurrency: int, waiting: int, per_owner: int | None = None, unit: str = "requests"
     ) -> None:
         self.capacity = concurrency + waiting
         self._concurrency, self._per_owner, self._unit = concurrency, per_owner, unit

@@ -29,11 +29,7 @@ class HTTPServer(uvicorn.Server):
     """
 
     def __init__(
-        self,
-        app: ASGIApp,
-        idle_seconds: float,
-        grace_seconds: int,
-        handle_signals: bool = True,
+        self, app: ASGIApp, idle_seconds: float, grace_seconds: int, handle_signals: bool = True
     ) -> None:
         config = uvicorn.Config(
             app,

@@ -91,10 +91,7 @@ class _CheckedResolver(AbstractResolver):
 
 
 async def _get(
-    http: aiohttp.ClientSession,
-    url: str,
-    max_bytes: int,
-    allowed: Callable[[Address], bool],
+    http: aiohttp.ClientSession, url: str, max_bytes: int, allowed: Callable[[Address], bool]
 ) -> bytes:
     for _ in range(_REDIRECTS + 1):
         _check(url, allowed)

@@ -19,11 +19,7 @@ from ..http.errors import APIError, bad_request
 from ..settings import LoopSettings
 from .settings import RequestLimits
 
-MODELS: dict[str, str | None] = {
-    "interleave": None,
-    "interleave-rl": "rl",
-    "interleave-sft": "sft",
-}
+MODELS: dict[str, str | None] = {"interleave": None, "interleave-rl": "rl", "interleave-sft": "sft"}
 """Names of the served models -> the critic of each; None: the current one."""
 DEFAULT_MODEL = "interleave"
 
@@ -141,11 +137,7 @@ class RequestOptions(BaseModel):
             APIError: an option exceeds a limit of the service.
         """
         changes: dict[str, Any] = self.model_dump(exclude_none=True, exclude={"critic"})
-        maxima = {
-            "t_max": limits.t_max,
-            "candidates": limits.candidates,
-            "max_steps": limits.steps,
-        }
+        maxima = {"t_max": limits.t_max, "candidates": limits.candidates, "max_steps": limits.steps}
         for name, maximum in maxima.items():
             if changes.get(name, 0) > maximum:
                 param = f"interleave.{name}"

@@ -1,7 +1,7 @@
 """Chance that depends on nothing but what a model is given: the same everywhere and always.
 
-The planner draws by purpose (`KeyedRandom`), so that no choice depends on the choices before it; the
-others draw from a seeded generator (`random_by`), one after the other.
+The planner draws by purpose (`KeyedRandom`), so that no choice depends on the choices before it;
+the others draw from a seeded generator (`random_by`), one after the other.
 """
 
 import hashlib

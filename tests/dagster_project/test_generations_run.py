@@ -241,10 +241,7 @@ def test_the_sensor_shows_batches_and_starts_nothing(foundry, instance):
 def test_the_job_answers_a_batch(foundry, instance):
     instance.add_dynamic_partitions("batches", ["wishes-0000"])
     here = dg.Definitions(
-        ASSETS,
-        jobs=[jobs.generate_stories],
-        asset_checks=CHECKS,
-        resources={"foundry": foundry},
+        ASSETS, jobs=[jobs.generate_stories], asset_checks=CHECKS, resources={"foundry": foundry}
     )
     job = here.resolve_job_def("generate_stories")
     done = job.execute_in_process(instance=instance, partition_key="wishes-0000", run_config=QUIET)

@@ -102,19 +102,11 @@ def test_every_rollout_is_kept(trained, foundry):
 
 def test_every_metric_is_evaluated(trained, foundry):
     rows = foundry.rows(EVALUATIONS)
-    assert {row.benchmark for row in rows} <= {
-        "sketchbook-heldout",
-        "sketchbook-heldout-category",
-    }
+    assert {row.benchmark for row in rows} <= {"sketchbook-heldout", "sketchbook-heldout-category"}
     # Plans that are none, as such beginners write, are not drawn.
     assert {row.metric for row in rows if row.variant == "full_rl"} >= METRICS - {"generator_calls"}
     assert {row.metric for row in rows} >= METRICS
-    assert {row.variant for row in rows} == {
-        "generator_only",
-        "planner_sft",
-        "full_sft",
-        "full_rl",
-    }
+    assert {row.variant for row in rows} == {"generator_only", "planner_sft", "full_sft", "full_rl"}
 
 
 def test_a_second_run_trains_nothing(trained, foundry, instance):
@@ -128,10 +120,7 @@ def test_a_second_run_trains_nothing(trained, foundry, instance):
 def test_retraining_on_the_same_rows_is_evaluation_only(trained, foundry, instance):
     versions = [(row.name, row.version) for row in CheckpointRegistry(foundry.home).rows()]
     here = dg.Definitions(
-        ASSETS,
-        jobs=[jobs.retrain_planner],
-        asset_checks=CHECKS,
-        resources={"foundry": foundry},
+        ASSETS, jobs=[jobs.retrain_planner], asset_checks=CHECKS, resources={"foundry": foundry}
     )
     job = here.resolve_job_def("retrain_planner")
     assert job.execute_in_process(instance=instance, run_config=QUIET).success

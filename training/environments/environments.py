@@ -39,9 +39,7 @@ _IMPORT_CHECK = "import torch, torchvision"
 
 
 def ensure_environment(
-    purpose: Purpose,
-    hardware: Hardware | None = None,
-    announce: Callable[[str], object] = print,
+    purpose: Purpose, hardware: Hardware | None = None, announce: Callable[[str], object] = print
 ) -> Path:
     """Interpreter of an environment, which is installed on first use.
 

@@ -23,9 +23,7 @@ class RewardSettings(ConfigModel):
         0.2, ge=0, le=1, description="Weight of accuracy against step in the content half"
     )
     without: tuple[Part, ...] = Field(
-        (),
-        max_length=1,
-        description="Ablation: a part that is left out; the other gets its weight",
+        (), max_length=1, description="Ablation: a part that is left out; the other gets its weight"
     )
     seed: int = Field(0, ge=0, description="Seed of every drawing (reference: 0)")
     concurrency: int = Field(4, ge=1, description="Drawings under way at once")

@@ -72,10 +72,7 @@ class RemoteAgent:
             ) from None
 
     async def _request(
-        self,
-        text: str,
-        images: Sequence[EncodedImage],
-        answer_type: type[AnswerType] | None = None,
+        self, text: str, images: Sequence[EncodedImage], answer_type: type[AnswerType] | None = None
     ) -> CompletionRequest:
         settings = self._settings
         resized = [await asyncio.to_thread(_resize, image, settings) for image in images]

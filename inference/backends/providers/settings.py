@@ -55,9 +55,7 @@ class Price(ConfigModel):
     input: float = Field(0.0, ge=0, description="Of a million input tokens")
     output: float = Field(0.0, ge=0, description="Of a million output tokens, thoughts included")
     cached_input: float | None = Field(
-        None,
-        ge=0,
-        description="Of a million input tokens that the provider cached; null: as input",
+        None, ge=0, description="Of a million input tokens that the provider cached; null: as input"
     )
     picture: float = Field(0.0, ge=0, description="Of a generated image, besides its tokens")
     batch: float = Field(
@@ -65,11 +63,7 @@ class Price(ConfigModel):
     )
 
     def cost(
-        self,
-        input_tokens: int = 0,
-        output_tokens: int = 0,
-        cached_tokens: int = 0,
-        images: int = 0,
+        self, input_tokens: int = 0, output_tokens: int = 0, cached_tokens: int = 0, images: int = 0
     ) -> float:
         """USD of one answer; `cached_tokens` are part of `input_tokens`."""
         cached = self.input if self.cached_input is None else self.cached_input

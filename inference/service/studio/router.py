@@ -14,14 +14,7 @@ from warehouse import Home
 from ...http.errors import APIError
 from ..openapi import ErrorBody
 from ..response_store import ResponseStore, StoredResponse
-from .stories import (
-    FileType,
-    GenerationList,
-    StoredGeneration,
-    download,
-    generation_of,
-    summary_of,
-)
+from .stories import FileType, GenerationList, StoredGeneration, download, generation_of, summary_of
 
 STATIC_FOLDER = FilePath(__file__).parent / "static"
 

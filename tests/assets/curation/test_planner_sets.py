@@ -57,11 +57,7 @@ def test_text_only_steps_are_planned_as_text(world):
     # as in inference, where the planner gets a text request whatever its steps will be
     assert row["agent_prompt_version"] == "planner-text@1"
     step = plan_of(row)[1]
-    assert (step["prompt"], step["instruction"], step["auxiliary_text"]) == (
-        None,
-        None,
-        "words 2",
-    )
+    assert (step["prompt"], step["instruction"], step["auxiliary_text"]) == (None, None, "words 2")
 
 
 def test_continuation_starts_after_the_last_image(world):

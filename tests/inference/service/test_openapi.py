@@ -42,8 +42,5 @@ def test_answers_have_the_documented_fields(client):
                 client.responses.retrieve(r.id).status not in ("queued", "in_progress")
             )
         )
-        for interleave in (
-            response.interleave,
-            client.responses.retrieve(response.id).interleave,
-        ):
+        for interleave in (response.interleave, client.responses.retrieve(response.id).interleave):
             assert GenerationModel.model_validate(interleave).model_dump() == interleave

@@ -52,14 +52,8 @@ def test_a_wrong_picture_is_explained_and_its_prompt_made_exact():
     ("after", "sentence"),
     [
         (pictured(VILLAGE), "Bottom left: want blue house, see red house, wrong."),
-        (
-            pictured(PAINTED.with_cell(2, None)),
-            "Top right: want yellow sun, see nothing, wrong.",
-        ),
-        (
-            pictured(Scene("beach", PAINTED.cells)),
-            "Background: want meadow, see beach, wrong.",
-        ),
+        (pictured(PAINTED.with_cell(2, None)), "Top right: want yellow sun, see nothing, wrong."),
+        (pictured(Scene("beach", PAINTED.cells)), "Background: want meadow, see beach, wrong."),
         (
             pictured(PAINTED, Flaws(blemished=[0])),
             "Top left: want nothing, see nothing, scribbled.",

@@ -63,13 +63,7 @@ def job(tmp_path: Path, steps: int) -> TrainerJob:
     profile = load_profile("sketch")
     chosen = {name: getattr(profile, name) for name in RewardRoles.model_fields}
     settings = GrpoSettings(
-        batch=2,
-        mini_batch=2,
-        n=2,
-        max_steps=steps,
-        save_every=1,
-        response_length=16,
-        threads=1,
+        batch=2, mini_batch=2, n=2, max_steps=steps, save_every=1, response_length=16, threads=1
     )
     return grpo_job(
         "critic_rl",

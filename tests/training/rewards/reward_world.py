@@ -86,10 +86,7 @@ class RewardWorld:
         self.generator = FaultyGenerator()
 
     def service(
-        self,
-        settings: RewardSettings = QUICK,
-        run: str = "run-1",
-        scorer: Scorer | None = None,
+        self, settings: RewardSettings = QUICK, run: str = "run-1", scorer: Scorer | None = None
     ) -> RewardService:
         images, scorer = self.home.images, scorer or SketchScorer(FLAWLESS)
         journal = self.home.journal("rollouts", run)

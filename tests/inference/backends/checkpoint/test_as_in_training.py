@@ -27,11 +27,7 @@ IMAGES = (noise(1, 192, 192), noise(2, 192, 192), noise(3, 200, 120), noise(4, 3
 CONTINUED = "a story\n\nSteps so far:\n1. A cat. Draw it. <image>"
 SAMPLES = [
     (critic_prompt("Draw a cat.", "A red cat.").text, critic_answer(ACCEPTED), IMAGES[:2]),
-    (
-        critic_prompt("Draw a cat.", "", "critic-brief").text,
-        critic_answer(ACCEPTED),
-        IMAGES[2:],
-    ),
+    (critic_prompt("Draw a cat.", "", "critic-brief").text, critic_answer(ACCEPTED), IMAGES[2:]),
     (planner_prompt("A story?", "planner-text").text, planner_answer(PLANNED), ()),
     (
         planner_prompt(CONTINUED, "planner-interleaved", steps_given=1).text,

@@ -3,10 +3,10 @@
 import json
 
 import pytest
-from inference.service.studio.router import STATIC_FOLDER
 
 from assets.prompts.pack import load_pack
 from inference.roles import PlanRequest
+from inference.service.studio.router import STATIC_FOLDER
 from inference.sketch_world.planner import SketchPlanner
 from inference.sketch_world.request_parser import Reading
 from inference.sketch_world.story_catalog import load_catalog

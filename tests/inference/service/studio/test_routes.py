@@ -94,8 +94,7 @@ def test_files_name_no_other_host_and_insert_no_markup(file):
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["..%2frouter.py", "%2e%2e/router.py", "/etc/passwd", "examples", "", "a%00b"],
+    "name", ["..%2frouter.py", "%2e%2e/router.py", "/etc/passwd", "examples", "", "a%00b"]
 )
 def test_no_other_file_is_served(client, name):
     error_of(client.get(f"/studio/static/{name}"), 404)

@@ -72,10 +72,7 @@ class Decoder:
         self._vocabulary = vocabulary
 
     def decode(
-        self,
-        requests: Sequence[Request],
-        seed: int,
-        on_end: Callable[[int, DecodedAnswer], None],
+        self, requests: Sequence[Request], seed: int, on_end: Callable[[int, DecodedAnswer], None]
     ) -> None:
         """Answer every request; calls `on_end(i, answer)` as soon as answer `i` has ended."""
         prompts = list({request.key: request for request in requests}.values())
