@@ -1,5 +1,7 @@
 """Errors for users: one line that says what is wrong and what to do about it."""
 
+from pydantic import ValidationError
+
 
 class FoundryError(Exception):
     """A problem that the user can fix; the CLI prints its message without a traceback."""
@@ -19,3 +21,14 @@ class BadImageError(FoundryError):
 
 class StorageError(FoundryError):
     """Lake, image store or journal cannot be read or written; stored data is unchanged."""
+
+
+def first_problem(error: ValidationError, *parents: str, root: str = "document") -> str:
+    """`key: message` of the first problem that pydantic found, `root` where it has no key.
+
+    Args:
+        parents: keys of the section that was validated.
+    """
+    problem = error.errors(include_url=False)[0]
+    key = ".".join(map(str, (*parents, *problem["loc"])))
+    return f"{key or root}: {problem['msg']}"

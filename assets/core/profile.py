@@ -12,6 +12,7 @@ from inference.roles import Roles
 from inference.service.settings import ServiceSettings
 from inference.settings import Limits, LoopSettings
 from schemas import FoundryError
+from schemas.errors import first_problem
 from schemas.yaml_config import ConfigModel, load_document
 from training.settings import TrainingSettings
 from warehouse import Home
@@ -140,9 +141,7 @@ class Profile(Backends):
             try:
                 self.at_size(size)
             except ValidationError as error:
-                first = error.errors(include_url=False)[0]
-                key = ".".join(map(str, ("size_changes", size, *first["loc"])))
-                raise ValueError(f"{key}: {first['msg']}") from None
+                raise ValueError(first_problem(error, "size_changes", size)) from None
         return self
 
 

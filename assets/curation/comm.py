@@ -22,6 +22,7 @@ from inference.agent_prompts import IMAGE, escape_tags, planner_answer, planner_
 from inference.roles import Plan, PlanStep
 from schemas import BadImageError, FoundryError
 from schemas.curation import ChatMessageRow, PlannerSftRow
+from schemas.errors import first_problem
 from warehouse import EncodedImage, Home
 
 from .settings import CommSettings
@@ -124,9 +125,7 @@ def _parse_document(raw: Any, max_steps: int) -> _Document:
     try:
         document = _Document.model_validate(raw)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(str(part) for part in first["loc"]) or "document"
-        raise _UnusableDocumentError(f"{where}: {first['msg']}") from error
+        raise _UnusableDocumentError(first_problem(error)) from error
     if len(document.step_info) > max_steps:
         raise _UnusableDocumentError(f"{len(document.step_info)} steps, more than {max_steps}")
     return document

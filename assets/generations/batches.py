@@ -13,6 +13,7 @@ from inference.generation.files import file_version, read_image
 from inference.generation.requests import GenerationRequest, check_text, override_options
 from inference.settings import LoopSettings
 from schemas import FoundryError
+from schemas.errors import first_problem
 from schemas.trajectories import QuarantineRow
 from warehouse import EncodedImage, Home
 
@@ -107,8 +108,7 @@ class _Cells(BaseModel):
         try:
             return cls.model_validate(row.cells)
         except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            raise FoundryError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+            raise FoundryError(first_problem(error)) from error
 
 
 @dataclass(frozen=True)

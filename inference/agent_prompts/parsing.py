@@ -5,6 +5,8 @@ from typing import Any
 
 from pydantic import BaseModel, Field, ValidationError
 
+from schemas.errors import first_problem
+
 from ..roles import Plan, PlanStep, UnusableAnswerError, Verdict
 from .formatting import PLAN_KEY, REFINE_KEY, SUCCESS_KEY
 
@@ -39,11 +41,8 @@ def parse_plan(text: str) -> Plan:
     try:
         plan = _Plan.model_validate(_repair_json(answer))
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        field = ".".join(map(str, first["loc"])) or "answer"
-        raise UnusableAnswerError(
-            f"the planner's JSON is not a plan: {field}: {first['msg']}"
-        ) from error
+        problem = first_problem(error, root="answer")
+        raise UnusableAnswerError(f"the planner's JSON is not a plan: {problem}") from error
     return Plan(tuple(PlanStep(**step.model_dump()) for step in plan.steps), reasoning)
 
 

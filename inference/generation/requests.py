@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pydantic import Field, ValidationError
 
 from schemas import FoundryError
+from schemas.errors import first_problem
 from schemas.generations import Channel
 from warehouse import EncodedImage
 
@@ -68,9 +69,8 @@ def override_options(defaults: LoopSettings, changes: Mapping[str, object]) -> G
     try:
         return GenerationOptions.model_validate({**defaults.model_dump(), **changes})
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        name = ".".join(map(str, first["loc"]))
-        raise FoundryError(f"{name}: {first['msg']}, not {first['input']!r}") from error
+        given = error.errors(include_url=False)[0]["input"]
+        raise FoundryError(f"{first_problem(error)}, not {given!r}") from error
 
 
 def check_text(text: str, images: int) -> None:

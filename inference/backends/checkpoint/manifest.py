@@ -6,6 +6,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError
 
 from schemas import FoundryError
+from schemas.errors import first_problem
 
 MANIFEST_FILE = "interleave.json"
 
@@ -63,6 +64,4 @@ def read_manifest(folder: Path) -> Manifest:
     try:
         return Manifest.model_validate_json(path.read_bytes())
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        key = ".".join(map(str, first["loc"])) or "document"
-        raise CheckpointError(f"{path}: {key}: {first['msg']}") from error
+        raise CheckpointError(f"{path}: {first_problem(error)}") from error

@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from schemas.errors import first_problem
+
 from ...roles import Plan, PlanStep, Score, Verdict
 from ...vocabulary_protocol import Proposals, ProposedTerm
 
@@ -91,9 +93,7 @@ def parse_answer(text: str, answer_type: type[AnswerType]) -> AnswerType:
     try:
         return answer_type.model_validate(_load_json(text))
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(map(str, first["loc"])) or "the answer"
-        raise AnswerFormatError(f"{where}: {first['msg']}") from error
+        raise AnswerFormatError(first_problem(error, root="the answer")) from error
 
 
 def _load_json(text: str) -> Any:
