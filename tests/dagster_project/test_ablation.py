@@ -1,0 +1,67 @@
+"""The ablation's plumbing, with a launcher that hands out the base model instead of training it."""
+
+import textwrap
+
+import pytest
+
+from assets.checkpoints import training
+from assets.core.foundry import FoundryResource
+from assets.evaluation.variants import VARIANTS
+from dagster_project.run import run_lineage
+from schemas.training import CHECKPOINTS, EVALUATIONS
+from tests.dagster_project.test_training_lineage import PROFILE
+from training.base_model.driver import packaged_model
+from training.launch.jobs import TrainingOutcome, TrainingProgress
+
+pytestmark = pytest.mark.slow
+
+ABLATION_CHECKPOINTS = {
+    "ablation_rl_no_step",
+    "ablation_rl_no_accuracy",
+    "ablation_one_agent",
+    "ablation_unfiltered",
+}
+
+
+class FakeLauncher:
+    """Notes the jobs that it gets."""
+
+    def __init__(self):
+        self.jobs = []
+
+    async def run(self, context, job, progress):
+        self.jobs.append(job)
+        model = job.folder / "model"
+        model.mkdir(parents=True)
+        for file in packaged_model().iterdir():
+            (model / file.name).symlink_to(file)
+        curve = [TrainingProgress(step=1, total=1, loss=0.5)]
+        return TrainingOutcome(model=model, metrics={"loss": 0.5, "steps": 1}, curves=curve)
+
+
+@pytest.fixture
+def foundry(tmp_path):
+    path = tmp_path / "ablation.yaml"
+    text = textwrap.dedent(PROFILE).replace("side_by_side: true", "side_by_side: false")
+    path.write_text(text.replace("shard_size: 60", "shard_size: 40"))
+    return FoundryResource(profile=str(path), root=str(tmp_path / "lake"))
+
+
+@pytest.fixture
+def launcher(monkeypatch):
+    launcher = FakeLauncher()
+    monkeypatch.setattr(training, "create_launcher", lambda settings: launcher)
+    return launcher
+
+
+def test_the_ablation_trains_its_own_checkpoints_and_evaluates_every_variant(
+    foundry, instance, launcher
+):
+    run_lineage(foundry, instance, shards=1)
+    assert len(launcher.jobs) == 3
+    run_lineage(foundry, instance, shards=1, select=["ablation"])
+    assert {row.variant for row in foundry.rows(EVALUATIONS)} >= set(VARIANTS)
+    names = {row.name for row in foundry.rows(CHECKPOINTS)}
+    assert {name for name in names if name.startswith("ablation")} == ABLATION_CHECKPOINTS
+    assert len(launcher.jobs) == 3 + len(ABLATION_CHECKPOINTS)
+    assert not run_lineage(foundry, instance, shards=1, select=["ablation"]).materialized
