@@ -1,6 +1,7 @@
 """What all tests share: a home of one's own, vLLM, one torch thread, a worker for each file."""
 
 import os
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -12,13 +13,16 @@ from warehouse import Home
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+# A wrapper, since xdist reads the groups before any other hook runs.
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
     """Tests of a file share a worker, so that its fixtures are made once; slow files come first."""
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     for item in items:
         if not item.get_closest_marker("xdist_group"):
             item.add_marker(pytest.mark.xdist_group(str(item.path)))
     items.sort(key=lambda item: item.path not in slow)
+    return (yield)
 
 
 @pytest.fixture
