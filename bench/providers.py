@@ -52,7 +52,7 @@ MEANING = {
         )
         for concurrency in CONCURRENCY
     },
-    "providers_bad_weather_share": (
+    "providers_faulty_share": (
         f"verdicts a second when {FAULT_SHARE:.0%} of all calls fail (429, 500, a cut connection, "
         f"garbled JSON), of what the other calls allow; {SLOTS} at once, with retries",
         ">= 0.8",
@@ -89,7 +89,7 @@ def measure() -> dict[str, float]:
         fair = _rate(_retried(url), 2 * SLOTS, FAULT_SECONDS)
     with _provider(LATENCY_SECONDS, FAULT_SHARE) as url:
         faulty = _rate(_retried(url), 2 * SLOTS, FAULT_SECONDS)
-    values["providers_bad_weather_share"] = faulty / ((1 - FAULT_SHARE) * fair)
+    values["providers_faulty_share"] = faulty / ((1 - FAULT_SHARE) * fair)
     return values
 
 

@@ -189,11 +189,10 @@ class _SimulatedAgents:
 
     async def __aenter__(self) -> "_SimulatedAgents":
         from bench.speculation import Simulated
-        from inference.generation.agent_resolver import ResolvedRoles
         from inference.roles import Roles
 
         model: Any = Simulated(seconds=0.05, steps=4, planner_seconds=0)
-        self._roles = ResolvedRoles(Roles(model, model, model, model))
+        self._roles = Roles(model, model, model, model)
         return self
 
     async def __aexit__(self, *error: object) -> None: ...

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from PIL import Image
 
 from inference.events import AttemptJudged, PlanReady, TrajectoryFinished
-from inference.generation.agent_resolver import ResolvedRoles
 from inference.generation.requests import GenerationOptions, GenerationRequest
 from inference.generation.runner import GenerationRunner
 from inference.roles import Plan, PlanRequest, PlanStep, Roles, Score, Verdict
@@ -23,22 +22,22 @@ PLANNER_SECONDS = 0.05
 ACCEPTANCE = 0.8
 
 MEANING = {
-    "telling_acceptance": (
+    "speculation_acceptance": (
         f"share of images accepted, {REQUESTS} requests of {STEPS} steps, one after the other; "
         f"generator and critic take {SECONDS * 1000:.0f} ms each",
         "0.8",
     ),
-    "telling_ratio_ideal": (
+    "speculation_ratio_ideal": (
         "time of a request with perfect overlap, relative to the sequential loop's: each attempt "
         "costs a verdict, each rejection a draw more",
         "",
     ),
-    "telling_ratio": (
+    "speculation_ratio": (
         "time of a request with speculative draws, relative to the sequential loop's",
         "<= 1.1 x ideal",
     ),
-    "telling_wasted_draws_per_story": ("speculative draws per request that were not needed", ""),
-    "telling_first_event_ms": ("from the planner's answer to the first event, median", "<= 50"),
+    "speculation_wasted_draws_per_request": ("speculative draws per request that were not needed", ""),
+    "speculation_first_event_ms": ("from the planner's answer to the first event, median", "<= 50"),
 }
 
 
@@ -99,17 +98,17 @@ def measure() -> dict[str, float]:
     perfect = SECONDS * (attempts + rejections + REQUESTS)
     sequential = SECONDS * 2 * attempts
     return {
-        "telling_acceptance": 1 - rejections / attempts,
-        "telling_ratio_ideal": perfect / sequential,
-        "telling_ratio": sum(t.seconds for t in ahead) / sum(t.seconds for t in plain),
-        "telling_wasted_draws_per_story": sum(t.wasted_draws for t in ahead) / REQUESTS,
-        "telling_first_event_ms": 1000 * sorted(t.first_event for t in ahead)[REQUESTS // 2],
+        "speculation_acceptance": 1 - rejections / attempts,
+        "speculation_ratio_ideal": perfect / sequential,
+        "speculation_ratio": sum(t.seconds for t in ahead) / sum(t.seconds for t in plain),
+        "speculation_wasted_draws_per_request": sum(t.wasted_draws for t in ahead) / REQUESTS,
+        "speculation_first_event_ms": 1000 * sorted(t.first_event for t in ahead)[REQUESTS // 2],
     }
 
 
 async def _run(seed: int, draw_ahead: bool) -> RequestTimes:
     model = Simulated()
-    roles = ResolvedRoles(Roles(model, model, model, model))
+    roles = Roles(model, model, model, model)
     options = GenerationOptions(seed=seed, t_max=20, draw_ahead=draw_ahead)
     request = GenerationRequest("a plan of many steps", options=options)
     verdicts: list[bool] = []
