@@ -24,29 +24,24 @@ class TrainingSettings(ConfigModel):
     """Base model, planner and critic (paper, section 4.1)."""
 
     base_model: BaseModelSettings = Field(
-        default_factory=BaseModelSettings,
-        description="The model that planner and critic start from",
+        BaseModelSettings(), description="The model that planner and critic start from"
     )
     planner_sft: SftSettings = Field(
-        default_factory=SftSettings, description="Supervised fine-tuning of the planner"
+        SftSettings(), description="Supervised fine-tuning of the planner"
     )
     critic_sft: SftSettings = Field(
-        default_factory=SftSettings, description="Supervised fine-tuning of the critic"
+        SftSettings(), description="Supervised fine-tuning of the critic"
     )
-    critic_rl: GrpoSettings = Field(
-        default_factory=GrpoSettings, description="Reinforcement of the critic"
-    )
+    critic_rl: GrpoSettings = Field(GrpoSettings(), description="Reinforcement of the critic")
     answers: AnswerSettings = Field(
-        default_factory=AnswerSettings, description="How the trained agents are prompted"
+        AnswerSettings(), description="How the trained agents are prompted"
     )
     side_by_side: bool = Field(
         False,
         description="`interleave run` trains planner and critic at the same time, the ablation "
         "its agents of different roles: for a machine that one training leaves half idle",
     )
-    launcher: LauncherSettings = Field(
-        default_factory=LauncherSettings, description="Where trainers run"
-    )
+    launcher: LauncherSettings = Field(LauncherSettings(), description="Where trainers run")
     promote_at_least: dict[str, float] = Field(
         default_factory=lambda: dict.fromkeys(
             ("plan_valid", "verdict_accuracy_true", "verdict_accuracy_false"), 0.5

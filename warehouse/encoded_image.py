@@ -39,6 +39,12 @@ class EncodedImage:
         return cls.of(Image.new("RGB", size, "white"))
 
     @property
+    def is_white(self) -> bool:
+        """Whether every pixel is white, as in the canvas of `white`."""
+        colours = self.image.getcolors(maxcolors=1)
+        return colours is not None and colours[0][1] == (255, 255, 255)
+
+    @property
     def as_png(self) -> "EncodedImage":
         """Itself if it is PNG, else re-encoded as PNG.
 

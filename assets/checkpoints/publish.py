@@ -77,7 +77,7 @@ class TrainingRecord(ConfigModel):
     metrics: dict[str, float] = Field(description="Final metrics")
     curves: list[TrainingProgress] = Field(description="Progress, a point per report")
     created_at: datetime = Field(description="When training ended")
-    files: list[str] = Field(default=[], description="Files of the folder")
+    files: list[str] = Field([], description="Files of the folder")
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-import orjson
-
+from inference.engine.hashing import content_digest
 from schemas import FoundryError, Table
 from schemas.curation import CRITIC_RL, CRITIC_SFT, PLANNER_SFT
 from schemas.yaml_config import ConfigModel
@@ -45,7 +44,7 @@ class DataSet:
 
     @property
     def version(self) -> str:
-        return _digest(dict(self.tables))
+        return content_digest(dict(self.tables))[:12]
 
     @property
     def outdated(self) -> list[str]:
@@ -99,7 +98,7 @@ class Recipe:
             "facts": self.inputs,
             "settings": self.settings.model_dump(mode="json"),
         }
-        return _digest(origin)
+        return content_digest(origin)[:12]
 
 
 def base_model(foundry: FoundryResource) -> Recipe:
@@ -210,8 +209,3 @@ def _file_hashes(folder: Path) -> Mapping[str, str]:
     """sha256 of a model's files; its card does not influence what is trained from it."""
     files = sorted(path for path in folder.iterdir() if path.suffix != ".md")
     return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
-
-
-def _digest(content: object) -> str:
-    packed = orjson.dumps(content, option=orjson.OPT_SORT_KEYS)
-    return hashlib.sha256(packed).hexdigest()[:12]

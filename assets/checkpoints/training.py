@@ -1,6 +1,5 @@
 """Checkpoints of recipes: trained once, resumed after a kill, never trained twice."""
 
-import hashlib
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,6 +10,7 @@ import orjson
 
 from inference.agent_prompts.templates import version_of
 from inference.backends.checkpoint.manifest import Manifest
+from inference.engine.hashing import content_digest
 from schemas import FoundryError
 from schemas.training import CheckpointRow
 from training.launch.jobs import TrainerJob
@@ -58,13 +58,13 @@ async def _train(
     manifest = _manifest(foundry, recipe)
     if recipe.job is None:
         assert recipe.weights is not None
-        record = _record(recipe, _digest(manifest.model_dump(exclude_unset=True)), {}, [])
+        record = _record(recipe, manifest.model_dump(exclude_unset=True), {}, [])
         card = model_card(recipe, record)
         return CheckpointPackage(recipe.weights(), manifest, card, record, owned=False)
     job = _trainer_job(foundry, recipe)
     launcher = create_launcher(foundry.training.launcher)
     outcome = await launcher.run(context, job, progress_factory()(recipe.name))
-    record = _record(recipe, _digest(job.payload), outcome.metrics, outcome.curves)
+    record = _record(recipe, job.payload, outcome.metrics, outcome.curves)
     return CheckpointPackage(outcome.model, manifest, model_card(recipe, record), record)
 
 
@@ -89,14 +89,14 @@ def _parent_folder(foundry: FoundryResource, recipe: Recipe) -> Path | None:
 
 
 def _record(
-    recipe: Recipe, config_hash: str, metrics: dict[str, float], curves: list[Any]
+    recipe: Recipe, config: dict[str, Any], metrics: dict[str, float], curves: list[Any]
 ) -> TrainingRecord:
     parent, data = recipe.parent, recipe.data
     return TrainingRecord(
         parent=f"{parent.name}/{parent.version}" if parent else None,
         dataset_version=data.version if data else None,
         dataset_rows=data.rows if data else 0,
-        config_hash=config_hash,
+        config_hash=content_digest(config)[:12],
         metrics=metrics,
         curves=curves,
         created_at=datetime.now(UTC),
@@ -132,8 +132,3 @@ def _manifest(foundry: FoundryResource, recipe: Recipe) -> Manifest:
         image_max_pixels=answers.image_max_pixels,
         max_new_tokens={"planner": answers.planner_tokens, "critic": answers.critic_tokens},
     )
-
-
-def _digest(content: object) -> str:
-    packed = orjson.dumps(content, option=orjson.OPT_SORT_KEYS, default=str)
-    return hashlib.sha256(packed).hexdigest()[:12]

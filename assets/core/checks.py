@@ -49,9 +49,9 @@ def blocking_checks(
     return checks
 
 
-def schema_violations(node: Node, foundry: FoundryResource, shard: str | None = None) -> Violations:
-    """Rows of a node's tables with duplicate keys or dangling references."""
-    return _duplicates(node, foundry, shard) + _dangling(node, foundry, shard)
+def schema_violations(node: Node, foundry: FoundryResource) -> Violations:
+    """Rows of a node's tables, over all shards, with duplicate keys or dangling references."""
+    return _duplicates(node, foundry, None) + _dangling(node, foundry, None)
 
 
 def _duplicates(node: Node, foundry: FoundryResource, shard: str | None) -> Violations:

@@ -4,15 +4,14 @@ A `Node` names the tables an asset writes, what it depends on and the profile se
 it. Equal fingerprints mean that the asset need not be materialized again.
 """
 
-import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
 from typing import Any
 
 import dagster as dg
-import orjson
 
+from inference.engine.hashing import content_digest
 from schemas import Table
 
 from .foundry import SHARDS, FoundryResource
@@ -134,7 +133,7 @@ class Node:
         }
         if self.partitions and partition:
             origin["partition"] = self.partitions.origin(foundry, partition)
-        return _digest(origin)[:32]
+        return content_digest(origin)[:32]
 
     def content(self, foundry: FoundryResource, partition: str | None) -> list[str | None]:
         """Content hashes of what is stored, of one shard or of all partitions."""
@@ -150,7 +149,7 @@ class Node:
 
     def data_version(self, foundry: FoundryResource, partition: str | None) -> str:
         """Hash of what is stored now; changes when a file is lost or damaged."""
-        return _digest(self.content(foundry, partition))[:16]
+        return content_digest(self.content(foundry, partition))[:16]
 
     def record(
         self,
@@ -248,7 +247,3 @@ def _setting(settings: Mapping[str, Any], section: str) -> Any:
     for key in section.split("."):
         value = value[key] if value is not None else None
     return value
-
-
-def _digest(content: object) -> str:
-    return hashlib.sha256(orjson.dumps(content, option=orjson.OPT_SORT_KEYS)).hexdigest()

@@ -74,17 +74,17 @@ class Profile(Backends):
         default_factory=dict,
         description="What is set otherwise at a size: size -> sections with their changed keys",
     )
-    bank: BankSettings = Field(default_factory=BankSettings, description="How prompts are made")
+    bank: BankSettings = Field(BankSettings(), description="How prompts are made")
     prompts: PromptsSettings = Field(
-        default_factory=PromptsSettings, description="Sources of prompts besides the packs"
+        PromptsSettings(), description="Sources of prompts besides the packs"
     )
-    loop: LoopSettings = Field(default_factory=LoopSettings, description="The planner-critic loop")
-    limits: Limits = Field(default_factory=Limits, description="Concurrency, timeouts, retries")
+    loop: LoopSettings = Field(LoopSettings(), description="The planner-critic loop")
+    limits: Limits = Field(Limits(), description="Concurrency, timeouts, retries")
     curation: CurationSettings = Field(
-        default_factory=CurationSettings, description="Filter, split, balance, data sets"
+        CurationSettings(), description="Filter, split, balance, data sets"
     )
     evaluation: EvaluationSettings = Field(
-        default_factory=EvaluationSettings, description="Held-out items, variants, intervals"
+        EvaluationSettings(), description="Held-out items, variants, intervals"
     )
     training: TrainingSettings | None = Field(
         None, description="How checkpoints are trained; null: the lineage ends with the data sets"
@@ -92,9 +92,7 @@ class Profile(Backends):
     generations: GenerationsSettings | None = Field(
         None, description="Requests of the asset generations; null: none"
     )
-    service: ServiceSettings = Field(
-        default_factory=ServiceSettings, description="`interleave serve`"
-    )
+    service: ServiceSettings = Field(ServiceSettings(), description="`interleave serve`")
     cluster: ClusterSettings | None = Field(
         None, description="Dagster over several machines; null: on this one"
     )

@@ -1,5 +1,7 @@
 """Blocking checks of the training sets, which run before anything is trained on them."""
 
+from itertools import chain
+
 import pyarrow.compute as pc
 
 from schemas import Table
@@ -16,11 +18,7 @@ from .settings import BalanceSettings
 
 def _all_shards_valid(foundry: FoundryResource, _shard: str | None) -> integrity.Violations:
     """Keys and references over all shards; the checks of a shard's run see only that shard."""
-    return [
-        violation
-        for upstream in (TRAJECTORY_SET, SCORE_SET)
-        for violation in schema_violations(upstream, foundry)
-    ]
+    return schema_violations(TRAJECTORY_SET, foundry) + schema_violations(SCORE_SET, foundry)
 
 
 def _disjoint_splits(foundry: FoundryResource, _shard: str | None) -> integrity.Violations:
@@ -44,20 +42,16 @@ def _only_training_prompts(table: Table, split: str | None) -> Rule:
             steps = lake.read(STEPS, columns=["prompt_id", "split"])
             other = "rl" if split == "sft" else "sft"
             excluded.append((other, steps.filter(pc.field("split") == other)))
-        return [
-            violation
-            for prompt_set in excluded
-            for violation in integrity.shared_prompts([rows, prompt_set])
-        ]
+        shared = (integrity.shared_prompts([rows, prompt_set]) for prompt_set in excluded)
+        return list(chain.from_iterable(shared))
 
     return rule
 
 
 def _placeholders(table: Table, images: str = "images") -> Rule:
-    def rule(foundry: FoundryResource, _shard: str | None) -> integrity.Violations:
-        return integrity.mismatched_placeholders(foundry.home.lake.read(table), images)
-
-    return rule
+    return lambda foundry, _: integrity.mismatched_placeholders(
+        foundry.home.lake.read(table), images
+    )
 
 
 def _images_present(table: Table, *columns: str) -> Rule:

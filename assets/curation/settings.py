@@ -17,28 +17,28 @@ class FilterSettings(ConfigModel):
     """Which steps are dropped. A step is its chain of attempts, scored 0-10 each."""
 
     rules: tuple[Rule, ...] = Field(
-        default=("negative_trend", "degradation", "persistent_low_quality"),
+        ("negative_trend", "degradation", "persistent_low_quality"),
         description="Rules that apply; a step's drop_reason is the first rule that it breaks",
     )
     min_slope: float = Field(
-        default=-0.25,
+        -0.25,
         description="negative_trend: least-squares slope of the overall scores, per iteration, "
         "below which a chain counts as falling",
     )
     stable_high: float = Field(
-        default=8.0,
+        8.0,
         ge=0,
         le=10,
         description="negative_trend: a chain whose every attempt scores at least this is kept",
     )
     max_degradation: float = Field(
-        default=0.0,
+        0.0,
         ge=0,
         description="degradation: how far the best retry may stay below the first attempt; 0 is "
         "EditThinker's rule, keep if max(S_t>1) >= S_1",
     )
     low_quality: float = Field(
-        default=5.0,
+        5.0,
         ge=0,
         le=10,
         description="persistent_low_quality: a chain whose best score is below this is dropped",
@@ -49,16 +49,16 @@ class SplitSettings(ConfigModel):
     """How retained steps of train prompts are split into SFT (low variance) and RL (high)."""
 
     theta: float | None = Field(
-        default=None, ge=0, description="Variance above which a prompt goes to RL; null: by ratio"
+        None, ge=0, description="Variance above which a prompt goes to RL; null: by ratio"
     )
     ratio: float = Field(
-        default=2.0, gt=0, description="Without theta: SFT steps wanted per RL step (paper: 2:1)"
+        2.0, gt=0, description="Without theta: SFT steps wanted per RL step (paper: 2:1)"
     )
     prompt_variance: Literal["mean", "max"] = Field(
-        default="mean", description="How the variances of a prompt's retained steps are aggregated"
+        "mean", description="How the variances of a prompt's retained steps are aggregated"
     )
     off_side: Literal["move", "leave_out"] = Field(
-        default="move",
+        "move",
         description="Steps on the other side of theta than their prompt: move them with it, or "
         "leave them out of both sets",
     )
@@ -68,24 +68,24 @@ class VerdictSettings(ConfigModel):
     """When the teacher critic's verdict and the scores contradict each other."""
 
     accept_at_least: float = Field(
-        default=6.0, ge=0, le=10, description="An accepted image scores at least this overall"
+        6.0, ge=0, le=10, description="An accepted image scores at least this overall"
     )
     reject_at_most: float = Field(
-        default=9.5,
+        9.5,
         ge=0,
         le=10,
         description="A rejected image scores at most this overall: one flaw in a good image costs "
         "a point or two, so only a nearly perfect score contradicts a rejection",
     )
     sft: Literal["drop", "critic"] = Field(
-        default="drop", description="Contradicted SFT rows: drop, or learn the critic's verdict"
+        "drop", description="Contradicted SFT rows: drop, or learn the critic's verdict"
     )
     rl: Literal["drop", "critic", "scores"] = Field(
-        default="scores",
+        "scores",
         description="Contradicted RL rows: drop, or take the verdict of the critic or the scores",
     )
     unproven_rewrites: bool = Field(
-        default=False,
+        False,
         description="Learn (SFT) the rewrite after the best image, which led to no better one",
     )
 
@@ -94,42 +94,40 @@ class BalanceSettings(ConfigModel):
     """Resampling of verdicts so that every iteration has as many True as False."""
 
     mode: Literal["up", "down", "none"] = Field(
-        default="up",
+        "up",
         description="up: repeat the rarer verdict, then sample the other down to it; down: only "
         "the latter; none: no resampling",
     )
     max_copies: int = Field(
-        default=3, ge=1, description="up: occurrences of a row at most, the original included"
+        3, ge=1, description="up: occurrences of a row at most, the original included"
     )
     one_sided: Literal["drop", "keep"] = Field(
-        default="drop", description="Rows of an iteration with only one kind of verdict"
+        "drop", description="Rows of an iteration with only one kind of verdict"
     )
     tolerance: float = Field(
-        default=0.02,
+        0.02,
         ge=0,
         le=0.5,
         description="Allowed distance of the share of True from one half, in every iteration",
     )
-    seed: int = Field(default=0, description="Which rows are repeated and left out")
+    seed: int = Field(0, description="Which rows are repeated and left out")
 
 
 class CriticSettings(ConfigModel):
     """The critic's SFT and RL sets."""
 
     agent_prompt: str = Field(
-        default="critic", description="Agent prompt, by name (newest) or name@version"
+        "critic", description="Agent prompt, by name (newest) or name@version"
     )
     verdicts: VerdictSettings = Field(
-        default_factory=VerdictSettings, description="Contradictions between critic and scores"
+        VerdictSettings(), description="Contradictions between critic and scores"
     )
-    balance_sft: BalanceSettings = Field(
-        default_factory=BalanceSettings, description="Balance of the SFT set"
-    )
+    balance_sft: BalanceSettings = Field(BalanceSettings(), description="Balance of the SFT set")
     balance_rl: BalanceSettings = Field(
-        default_factory=lambda: BalanceSettings(mode="down"), description="Balance of the RL set"
+        BalanceSettings(mode="down"), description="Balance of the RL set"
     )
     canvas_size: int | None = Field(
-        default=None,
+        None,
         ge=8,
         description="Side in pixels of the white image before a first image; null: as large as the "
         "images",
@@ -140,38 +138,34 @@ class CommSettings(ConfigModel):
     """Import of interleaved documents in CoMM's format."""
 
     path: Path | None = Field(
-        default=None, description="JSON, JSON lines or .pt file of documents; null: no import"
+        None, description="JSON, JSON lines or .pt file of documents; null: no import"
     )
     images: Path | None = Field(
-        default=None, description="Folder that image_path is relative to; null: beside the file"
+        None, description="Folder that image_path is relative to; null: beside the file"
     )
-    max_steps: int = Field(default=30, ge=1, description="Longer documents are quarantined")
+    max_steps: int = Field(30, ge=1, description="Longer documents are quarantined")
 
 
 class PlannerSettings(ConfigModel):
     """The planner's SFT set. Planner data is not filtered (paper, section 3.2)."""
 
-    text_prompt: str = Field(
-        default="planner-text", description="Agent prompt for requests without images"
-    )
+    text_prompt: str = Field("planner-text", description="Agent prompt for requests without images")
     interleaved_prompt: str = Field(
-        default="planner-interleaved", description="Agent prompt for requests with images"
+        "planner-interleaved", description="Agent prompt for requests with images"
     )
-    continuations: bool = Field(
-        default=True, description="Add plans to be continued from a random step"
-    )
-    comm: CommSettings = Field(default_factory=CommSettings, description="Import of CoMM documents")
-    seed: int = Field(default=0, description="Where plans are cut")
+    continuations: bool = Field(True, description="Add plans to be continued from a random step")
+    comm: CommSettings = Field(CommSettings(), description="Import of CoMM documents")
+    seed: int = Field(0, description="Where plans are cut")
 
 
 class SequenceSettings(ConfigModel):
     """Complete trajectories as interleaved sequences."""
 
     forms: tuple[Literal["easy", "reflection"], ...] = Field(
-        default=("easy", "reflection"), description="Forms to write"
+        ("easy", "reflection"), description="Forms to write"
     )
     exhausted: bool = Field(
-        default=False, description="Also trajectories with a chosen image that was not accepted"
+        False, description="Also trajectories with a chosen image that was not accepted"
     )
 
 
@@ -179,30 +173,24 @@ class ExportSettings(ConfigModel):
     """Data sets in the formats of other tools."""
 
     formats: tuple[Literal["llamafactory", "verl", "reference", "huggingface"], ...] = Field(
-        default=("llamafactory", "verl", "reference", "huggingface"), description="Formats to write"
+        ("llamafactory", "verl", "reference", "huggingface"), description="Formats to write"
     )
     verl_images: Literal["embedded", "paths"] = Field(
-        default="embedded",
+        "embedded",
         description="embedded: the Parquet file contains the images; paths: relative to the "
         "export's folder, in which verl must be started",
     )
     rows_per_file: int = Field(
-        default=10_000, ge=1, description="Rows per Parquet file of the Hugging Face export"
+        10_000, ge=1, description="Rows per Parquet file of the Hugging Face export"
     )
 
 
 class CurationSettings(ConfigModel):
     """Everything between scores and exported data sets."""
 
-    filter: FilterSettings = Field(
-        default_factory=FilterSettings, description="Which steps are dropped"
-    )
-    split: SplitSettings = Field(
-        default_factory=SplitSettings, description="SFT or RL, by variance"
-    )
-    critic: CriticSettings = Field(default_factory=CriticSettings, description="Critic sets")
-    planner: PlannerSettings = Field(default_factory=PlannerSettings, description="Planner set")
-    sequences: SequenceSettings = Field(
-        default_factory=SequenceSettings, description="Interleaved sequences"
-    )
-    exports: ExportSettings = Field(default_factory=ExportSettings, description="Exports")
+    filter: FilterSettings = Field(FilterSettings(), description="Which steps are dropped")
+    split: SplitSettings = Field(SplitSettings(), description="SFT or RL, by variance")
+    critic: CriticSettings = Field(CriticSettings(), description="Critic sets")
+    planner: PlannerSettings = Field(PlannerSettings(), description="Planner set")
+    sequences: SequenceSettings = Field(SequenceSettings(), description="Interleaved sequences")
+    exports: ExportSettings = Field(ExportSettings(), description="Exports")

@@ -1,6 +1,7 @@
 """Checks of an evaluation, which block promotion."""
 
 from collections.abc import Callable
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -26,35 +27,26 @@ _BINARY_METRICS = (
 VariantNames = Callable[[FoundryResource], list[str]]
 
 
-def _every_variant_measured(names: VariantNames) -> Rule:
-    def rule(foundry: FoundryResource, _partition: str | None) -> Violations:
-        lake = foundry.home.lake
-        if not _held_out_prompts(foundry):
-            return []
-        return [{"variant": name} for name in names(foundry) if not lake.rows(EVALUATIONS, name)]
-
-    return rule
+def _unmeasured_variants(names: VariantNames, foundry: FoundryResource, _: object) -> Violations:
+    lake = foundry.home.lake
+    if not _held_out_prompts(foundry):
+        return []
+    return [{"variant": name} for name in names(foundry) if not lake.rows(EVALUATIONS, name)]
 
 
-def _values_in_range(names: VariantNames) -> Rule:
-    def rule(foundry: FoundryResource, _partition: str | None) -> Violations:
-        rows = foundry.home.lake.read(EVALUATIONS, names(foundry))
-        return [row for row in rows.to_pylist() if not _in_range(row["metric"], row["value"])]
-
-    return rule
+def _impossible_values(names: VariantNames, foundry: FoundryResource, _: object) -> Violations:
+    rows = foundry.home.lake.read(EVALUATIONS, names(foundry))
+    return [row for row in rows.to_pylist() if not _in_range(row["metric"], row["value"])]
 
 
-def _only_held_out(names: VariantNames) -> Rule:
-    def rule(foundry: FoundryResource, _partition: str | None) -> Violations:
-        lake, prompts = foundry.home.lake, _held_out_prompts(foundry)
-        held_out = pc.field("prompt_id").isin(pa.array(sorted(prompts), pa.string()))
-        attempts = lake.read(ATTEMPTS, columns=["trajectory_id", "prompt_id"]).filter(held_out)
-        # An item is a prompt or an attempt, whose id begins with its trajectory's.
-        allowed = prompts | set(attempts["trajectory_id"].to_pylist())
-        items = lake.read(EVALUATIONS, names(foundry), ["variant", "item_id"]).to_pylist()
-        return [row for row in items if row["item_id"].split("/")[0] not in allowed]
-
-    return rule
+def _training_items(names: VariantNames, foundry: FoundryResource, _: object) -> Violations:
+    lake, prompts = foundry.home.lake, _held_out_prompts(foundry)
+    held_out = pc.field("prompt_id").isin(pa.array(sorted(prompts), pa.string()))
+    attempts = lake.read(ATTEMPTS, columns=["trajectory_id", "prompt_id"]).filter(held_out)
+    # An item is a prompt or an attempt, whose id begins with its trajectory's.
+    allowed = prompts | set(attempts["trajectory_id"].to_pylist())
+    items = lake.read(EVALUATIONS, names(foundry), ["variant", "item_id"]).to_pylist()
+    return [row for row in items if row["item_id"].split("/")[0] not in allowed]
 
 
 def _held_out_prompts(foundry: FoundryResource) -> set[str]:
@@ -73,9 +65,15 @@ def _in_range(metric: str, value: float) -> bool:
 
 def _rules(names: VariantNames) -> dict[str, tuple[str, Rule]]:
     return {
-        "variants_measured": ("Every variant has values", _every_variant_measured(names)),
-        "values_possible": ("Values are in the range of their metric", _values_in_range(names)),
-        "held_out_only": ("No item belongs to a prompt of split train", _only_held_out(names)),
+        "variants_measured": ("Every variant has values", partial(_unmeasured_variants, names)),
+        "values_possible": (
+            "Values are in the range of their metric",
+            partial(_impossible_values, names),
+        ),
+        "held_out_only": (
+            "No item belongs to a prompt of split train",
+            partial(_training_items, names),
+        ),
     }
 
 

@@ -35,16 +35,16 @@ class EvaluationSettings(ConfigModel):
     """Evaluation on held-out requests of the pack, and the ablation (paper, table 5)."""
 
     variants: tuple[VariantName, ...] = Field(
-        default=("generator_only", "planner_sft", "full_sft", "full_rl"),
+        ("generator_only", "planner_sft", "full_sft", "full_rl"),
         min_length=1,
         description="Variants of the system that the asset `evaluation` compares",
     )
     heldout: ItemSettings = Field(
-        default=ItemSettings(stories=120, verdicts=200),
+        ItemSettings(stories=120, verdicts=200),
         description="Templates and combinations of terms never trained on",
     )
     heldout_category: ItemSettings = Field(
-        default=ItemSettings(stories=60, verdicts=60),
+        ItemSettings(stories=60, verdicts=60),
         description="Sub-categories never trained on; reported, but not used for promotion",
     )
     t_max: int = Field(5, ge=1, description="Attempts per step with a critic (paper: 5)")

@@ -10,8 +10,12 @@ _SEED_BITS = 31  # fits every generator, those with signed 32-bit seeds included
 
 def stable_hash(*parts: Any) -> str:
     """The first 128 bits of sha256 over `parts` as canonical JSON, in hex."""
-    text = orjson.dumps(parts, option=orjson.OPT_SORT_KEYS)
-    return hashlib.sha256(text).hexdigest()[:32]
+    return content_digest(parts)[:32]
+
+
+def content_digest(content: object) -> str:
+    """sha256 of `content` as canonical JSON, in hex."""
+    return hashlib.sha256(orjson.dumps(content, option=orjson.OPT_SORT_KEYS)).hexdigest()
 
 
 def attempt_seed(seed: int, prompt_id: str, step_number: int, iteration: int) -> int:

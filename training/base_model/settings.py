@@ -52,9 +52,7 @@ class BaseModelSettings(ConfigModel):
     )
     model: str | None = Field(None, description="huggingface: id or path of the model")
     revision: str | None = Field(None, description="huggingface: commit of the model")
-    architecture: Architecture = Field(
-        default_factory=Architecture, description="Sizes of the tiny model"
-    )
+    architecture: Architecture = Field(Architecture(), description="Sizes of the tiny model")
     lessons: PretrainingSettings = Field(
-        default_factory=PretrainingSettings, description="How the tiny model is pretrained"
+        PretrainingSettings(), description="How the tiny model is pretrained"
     )

@@ -64,9 +64,7 @@ class GrpoSettings(ConfigModel):
     rollout_threads: int = Field(
         1, ge=1, description="CPU only: threads of the rollouts, beside rewards"
     )
-    reward: RewardSettings = Field(
-        default_factory=RewardSettings, description="How rollouts are rewarded"
-    )
+    reward: RewardSettings = Field(RewardSettings(), description="How rollouts are rewarded")
 
     @model_validator(mode="before")
     @classmethod

@@ -14,18 +14,18 @@ JOB_FILE = "job.json"
 class LauncherSettings(ConfigModel):
     """Trainers on this machine, or as jobs of a Ray cluster that shares its file system."""
 
-    kind: Literal["local", "ray"] = Field(default="local", description="Local process or Ray job")
+    kind: Literal["local", "ray"] = Field("local", description="Local process or Ray job")
     address: str | None = Field(
-        default=None, description="Ray's job server, such as http://head:8265; null: local"
+        None, description="Ray's job server, such as http://head:8265; null: local"
     )
     python: str | None = Field(
-        default=None, description="Python with this package on the cluster; null: this one's path"
+        None, description="Python with this package on the cluster; null: this one's path"
     )
     grace_seconds: PositiveFloat = Field(
-        default=10.0, le=14.0, description="Between TERM and KILL when a run is terminated"
+        10.0, le=14.0, description="Between TERM and KILL when a run is terminated"
     )
     log_seconds: float = Field(
-        default=10.0, ge=0, description="Least time between two progress lines in Dagster's log"
+        10.0, ge=0, description="Least time between two progress lines in Dagster's log"
     )
 
     @model_validator(mode="after")
@@ -42,7 +42,7 @@ class TrainerJob(ConfigModel):
     module: str = Field(description="Module of the driver")
     folder: Path = Field(description="Absolute folder of the job: configuration, logs, checkpoints")
     payload: dict[str, Any] = Field(description="What the driver needs to know, as JSON")
-    gpus: int = Field(default=0, ge=0, description="GPUs to reserve where a cluster schedules them")
+    gpus: int = Field(0, ge=0, description="GPUs to reserve where a cluster schedules them")
     environment: dict[str, str] = Field(
         default_factory=dict,
         description="Variables for the driver; never written to a file, so secrets may be here",
@@ -60,11 +60,11 @@ class TrainingProgress(ConfigModel):
 
     step: int = Field(description="Optimizer steps done, of the whole training")
     total: int = Field(description="Optimizer steps of the whole training")
-    loss: float | None = Field(default=None, description="Training loss")
-    reward: float | None = Field(default=None, description="Mean reward of the step's rollouts")
-    learning_rate: float | None = Field(default=None, description="Learning rate")
-    samples_per_second: float | None = Field(default=None, description="Throughput")
-    seconds_left: float | None = Field(default=None, description="Estimated time left")
+    loss: float | None = Field(None, description="Training loss")
+    reward: float | None = Field(None, description="Mean reward of the step's rollouts")
+    learning_rate: float | None = Field(None, description="Learning rate")
+    samples_per_second: float | None = Field(None, description="Throughput")
+    seconds_left: float | None = Field(None, description="Estimated time left")
     extra: dict[str, float] = Field(default_factory=dict, description="Other figures, by name")
 
     def note(self) -> str:
@@ -89,16 +89,16 @@ class TrainingFailure(ConfigModel):
     """The last message of a training that failed."""
 
     reason: str = Field(description="What went wrong and what to do, in one line")
-    log: Path | None = Field(default=None, description="The log that says more")
+    log: Path | None = Field(None, description="The log that says more")
 
 
 class Message(ConfigModel):
     """What a driver reports through Dagster Pipes."""
 
     kind: Literal["progress", "finished", "failed"] = Field(description="Which one is filled")
-    progress: TrainingProgress | None = Field(default=None, description="A step was done")
-    finished: TrainingFinished | None = Field(default=None, description="The model is there")
-    failed: TrainingFailure | None = Field(default=None, description="There will be no model")
+    progress: TrainingProgress | None = Field(None, description="A step was done")
+    finished: TrainingFinished | None = Field(None, description="The model is there")
+    failed: TrainingFailure | None = Field(None, description="There will be no model")
 
 
 class TrainingOutcome(TrainingFinished):

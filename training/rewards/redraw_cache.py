@@ -97,8 +97,9 @@ class RedrawCache:
         return outcome.answer
 
     def _load_origin(self, sha256: str) -> EncodedImage | None:
+        """The image before; None for the canvas that rows have where there was none."""
         image = self._images.get(sha256)
-        return None if is_blank_canvas(image) else image
+        return None if image.is_white else image
 
     def _key(self, request: RedrawRequest) -> str:
         backends = qualified_name(self._generator), qualified_name(self._scorer)
@@ -107,9 +108,3 @@ class RedrawCache:
     def _forget_failure(self, key: str, task: asyncio.Task[RedrawResult]) -> None:
         if task.cancelled() or task.exception():
             del self._tasks[key]
-
-
-def is_blank_canvas(encoded: EncodedImage) -> bool:
-    """Whether it is the white canvas that training rows have for the image before the first."""
-    colours = encoded.image.getcolors(maxcolors=1)
-    return colours is not None and colours[0][1] == (255, 255, 255)

@@ -1,6 +1,5 @@
 """Writes the exports of a home, each with its card, and skips unchanged ones."""
 
-import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,6 +7,7 @@ from typing import Any
 
 import orjson
 
+from inference.engine.hashing import content_digest
 from schemas import Table
 from warehouse import Home
 
@@ -69,18 +69,15 @@ _FORMATS = {
 }
 
 
-def export_all(
-    home: Home, settings: CurationSettings, folder: Path | None = None
-) -> list[PublishedExport]:
-    """Write the exports named in the settings below `folder` (default: the home's exports).
+def export_all(home: Home, settings: CurationSettings) -> list[PublishedExport]:
+    """Write the exports named in the settings.
 
     Raises:
         PlaceholderError: a row's placeholders and images differ.
         BadImageError: an image is missing or damaged.
         FoundryError: the folder cannot be written.
     """
-    root = folder or home.exports
-    return [_export(home, settings, name, root / name) for name in settings.exports.formats]
+    return [_export(home, settings, name) for name in settings.exports.formats]
 
 
 def published_fingerprints(home: Home, settings: CurationSettings) -> dict[str, str | None]:
@@ -88,15 +85,16 @@ def published_fingerprints(home: Home, settings: CurationSettings) -> dict[str, 
     return {name: published_fingerprint(home.exports / name) for name in settings.exports.formats}
 
 
-def _export(home: Home, settings: CurationSettings, name: str, path: Path) -> PublishedExport:
-    form = _FORMATS[name]
+def _export(home: Home, settings: CurationSettings, name: str) -> PublishedExport:
+    form, path = _FORMATS[name], home.exports / name
     origin: dict[str, Any] = {
         "sources": cards.sources(home) | {"agent prompts": cards.agent_prompts(home, form.tables)},
         "splits": cards.splits(home),
         "thresholds": cards.thresholds(home, settings),
         "tables": cards.content_hashes(home, form.tables),
     }
-    fingerprint = _digest([FORMAT_VERSION, name, origin, settings.exports.model_dump(mode="json")])
+    parts = [FORMAT_VERSION, name, origin, settings.exports.model_dump(mode="json")]
+    fingerprint = content_digest(parts)
 
     def write(target: Path) -> None:
         folder = ExportFolder(home, target)
@@ -115,7 +113,3 @@ def _export(home: Home, settings: CurationSettings, name: str, path: Path) -> Pu
 
     changed = publish(path, fingerprint, write)
     return PublishedExport(name, path, changed, Card(**orjson.loads((path / CARD).read_bytes())))
-
-
-def _digest(content: object) -> str:
-    return hashlib.sha256(orjson.dumps(content, option=orjson.OPT_SORT_KEYS)).hexdigest()

@@ -46,5 +46,4 @@ def _source_path(folder: ExportFolder, sha256: str) -> str:
 
 @lru_cache(maxsize=100_000)
 def _is_white(home: Home, sha256: str) -> bool:
-    colours = home.images.get(sha256).image.getcolors(maxcolors=1)
-    return colours is not None and colours[0][1] == (255, 255, 255)
+    return home.images.get(sha256).is_white
