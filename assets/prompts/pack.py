@@ -1,64 +1,6 @@
 """A prompt pack: taxonomy, vocabulary banks and templates in YAML, from which prompts are made.
 
-A pack is a folder `packs/<name>/` (or any folder of that form) with
-
-    taxonomy.yaml      categories, their sub-categories, the suffix variants
-    banks/*.yaml       vocabulary; a file holds one or several banks
-    templates.yaml     prompt templates
-
-taxonomy.yaml:
-
-    title: Little world
-    reader: sketch                            # optional: the world that must understand new terms
-    suffixes:                                 # optional; default: no suffix ever
-      - {weight: 3}                           # no suffix, three times in five
-      - {name: both, text: both visually and textually}
-      - {name: captions, text: Give every picture a caption., for: [how-to, growth]}
-    categories:
-      science:
-        title: Science
-        subcategories:
-          garden:
-            title: Garden
-            description: Plants and how they grow.
-            banks: [plants]                   # where its templates' {slots} are filled from
-          moon: {title: Moon, description: Phases., banks: [sky], heldout: true}
-
-A name (of a category, sub-category, bank, kind or template) is lower case: `a-z0-9_-`.
-`heldout: true` keeps all prompts of a sub-category (split `heldout_category`) or of a template
-(split `heldout`) out of training. A suffix that starts with a small letter continues the prompt's
-last sentence, before its full stop or question mark; one with a capital is a sentence of its own.
-`for` lists the templates that it goes with (default: all).
-
-banks/garden.yaml: bank, kind, terms. `entity` and `action` are the usual kinds; a bank may have
-any others (colour, number, place ...).
-
-    plants:
-      entity:
-        - sunflower
-        - {term: cactus, plural: cacti}       # an explicit form, where the rule does not hold
-        - {term: moss, fixed: true}           # mass nouns, names: no article, no plural
-      action:                                 # a verb phrase, verb first
-        - water {entity:a}                    # {kind} in a term: of this bank; {bank.kind}: any
-        - {term: repot a fern, gerund: repotting a fern}
-
-templates.yaml: an id and a text, or an id and a mapping:
-
-    templates:
-      how-to: How to {action}?
-      growth:
-        text: Show the growth of {plants.entity:a} step by step
-        for: [garden, science]    # sub-categories or categories; default: wherever slots fit
-        except: [moon]            # the exceptions to that
-        suffixes: false           # never add a suffix variant
-        heldout: true
-      duel: "{entity:a} meets {entity#2:a}"
-
-A slot is `{[bank.]kind[#number][:form]}`. `{kind}` draws from all banks of the sub-category,
-`{bank.kind}` from that bank. Slots with the same name and number hold the same term, slots with
-different numbers different terms. Forms: `a` (with a or an), `the`, `plural` of a noun; `gerund`,
-`third` (person singular), `past` of a verb phrase. The first letter of a prompt is capitalised.
-Every template has at least one slot, and a term's slots hold only terms without slots.
+`docs/packs.md` describes its files.
 """
 
 import re
