@@ -141,10 +141,7 @@ _Builder = Callable[[Backends, Sequence[Role], Home], Mapping[str, Any]]
 
 
 def _build_sketch(backends: Backends, roles: Sequence[Role], home: Home) -> Mapping[str, Any]:
-    from ..sketch_world.critic import SketchCritic
-    from ..sketch_world.generator import SketchGenerator
-    from ..sketch_world.planner import SketchPlanner
-    from ..sketch_world.scorer import SketchScorer
+    from .sketch.agents import SketchCritic, SketchGenerator, SketchPlanner, SketchScorer
 
     settings = backends.sketch
     agents: dict[Role, Callable[[], Any]] = {

@@ -10,7 +10,7 @@ from ..backends.diffusers.model_selection import SelectedModel, select_model
 from ..backends.diffusers.pipeline_runner import DrawResult, load_pipeline_runner
 from ..backends.diffusers.settings import DiffusersSettings, SamplingParams
 from ..roles import RetryableError, UnusableAnswerError
-from ..sketch_world.generator import SketchGenerator
+from ..sketch_world import generator as sketch_generator
 from ..sketch_world.settings import SketchSettings
 
 SKETCH = "sketch"
@@ -85,8 +85,8 @@ def _draw_sketch(spec: GenerationSpec, is_cancelled: Callable[[], bool]) -> Draw
     if is_cancelled():
         return RetryableError("the request for this image was cancelled")
     try:
-        generator = SketchGenerator(SketchSettings(picture_size=_side(spec)))
-        return generator.draw(spec.prompt, spec.images, spec.seed)
+        settings = SketchSettings(picture_size=_side(spec))
+        return sketch_generator.draw(spec.prompt, spec.images, spec.seed, settings)
     except UnusableAnswerError as error:
         return error
 

@@ -1,8 +1,7 @@
 """A small drawing surface in unit coordinates: (0, 0) is the top left, (1, 1) the bottom right.
 
-Drawings are made several times larger than asked and averaged down, which gives smooth edges at
-any size. Things are finished as stickers: a pale rim and a faint shadow keep every thing readable
-on every background, whatever its colour.
+Drawings are oversampled and averaged down for smooth edges at any size. A sprite gets a pale rim
+and a faint shadow, to be readable on every background.
 """
 
 from collections.abc import Sequence

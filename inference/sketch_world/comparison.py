@@ -1,4 +1,4 @@
-"""What was asked for against what a picture shows: the common ground of critic and scorer."""
+"""What an instruction asks for against what an image shows; shared by critic and scorer."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -6,95 +6,105 @@ from functools import cached_property
 
 from warehouse import EncodedImage
 
-from .perception import Perceived, perceive_cached
+from .perception import Perception, perceive_cached
 from .prompt_parser import parse
 from .scene import Add, Create, Edit, Move, Recolour, Remove, Replace, Scene, SetBackground
-from .scene_edits import carry_out, in_favour_of, simple_edits
+from .scene_edits import carry_out, closest_to, simple_edits
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """A goal, read in favour of the picture, beside what the picture shows.
+    """An instruction, interpreted in favour of an image, and what the image shows.
 
-    `asked`: how many things were asked for; 0: the instruction was not understood.
+    Attributes:
+        before: the scene that was edited; None: from scratch.
+        expected: the scene that fulfils the instruction and is closest to the image.
+        perception: what the image shows.
+        exact_edits: the edits that lead from `before` to `expected`.
+        edit_count: edits the instruction asks for; 0: it was not understood.
+        impossible: how many of them are impossible.
     """
 
     before: Scene | None
-    wanted: Scene
-    seen: Perceived
-    done: tuple[Edit, ...]
-    asked: int
+    expected: Scene
+    perception: Perception
+    exact_edits: tuple[Edit, ...]
+    edit_count: int
     impossible: int
 
     @property
-    def from_scratch(self) -> bool:
-        return self.before is None or any(isinstance(edit, Create) for edit in self.done)
+    def actual(self) -> Scene:
+        """The scene in the image."""
+        return self.perception.scene
+
+    @property
+    def is_from_scratch(self) -> bool:
+        return self.before is None or any(isinstance(edit, Create) for edit in self.exact_edits)
 
     @cached_property
-    def relevant(self) -> tuple[int, ...]:
+    def relevant_cells(self) -> tuple[int, ...]:
         """Cells that the instruction is about."""
-        cells = {cell for edit in self.done for cell in _touched(edit)}
+        cells = {cell for edit in self.exact_edits for cell in _cells_of(edit)}
         return tuple(sorted(cells))
 
     @property
-    def background_asked(self) -> bool:
-        return any(isinstance(edit, Create | SetBackground) for edit in self.done)
+    def sets_background(self) -> bool:
+        return any(isinstance(edit, Create | SetBackground) for edit in self.exact_edits)
 
     @property
-    def background_right(self) -> bool:
-        return self.seen.scene.background == self.wanted.background
+    def background_matches(self) -> bool:
+        return self.actual.background == self.expected.background
 
     @property
-    def missed(self) -> tuple[int, ...]:
-        """Relevant cells that are not as wanted."""
-        return tuple(c for c in self.relevant if not self._as_wanted(c))
+    def failures(self) -> tuple[int, ...]:
+        """Relevant cells that are not as expected."""
+        return tuple(c for c in self.relevant_cells if not self._cell_matches(c))
 
     @property
-    def disturbed(self) -> tuple[int, ...]:
-        """Other cells that are not as they should have stayed."""
-        others = (c for c in range(9) if c not in self.relevant)
-        return tuple(c for c in others if not self._as_wanted(c))
+    def side_effects(self) -> tuple[int, ...]:
+        """Other cells that are not as expected: they should not have changed."""
+        others = (c for c in range(9) if c not in self.relevant_cells)
+        return tuple(c for c in others if not self._cell_matches(c))
 
     @property
-    def clean(self) -> bool:
-        return not (self.seen.crooked or self.seen.blemished)
+    def is_fulfilled(self) -> bool:
+        """Everything as requested, nothing else changed, nothing drawn badly."""
+        is_possible = self.edit_count > 0 and not self.impossible
+        has_flaws = self.perception.crooked or self.perception.blemished
+        return is_possible and self.actual == self.expected and not has_flaws
 
-    @property
-    def fulfilled(self) -> bool:
-        """Everything as asked for, nothing else changed, nothing drawn badly."""
-        understood = self.asked > 0 and not self.impossible
-        right = self.seen.scene == self.wanted
-        return understood and right and self.clean
-
-    def _as_wanted(self, cell: int) -> bool:
-        return self.seen.scene.cells.get(cell) == self.wanted.cells.get(cell)
+    def _cell_matches(self, cell: int) -> bool:
+        return self.actual.cells.get(cell) == self.expected.cells.get(cell)
 
 
 def compare(before: EncodedImage | None, after: EncodedImage, instruction: str) -> Comparison:
-    """Compare a picture with its goal.
+    """Compare an image with its instruction.
 
     Args:
-        before: the picture it was drawn from; None, or a blank one: from scratch.
-        instruction: the goal, in the sketch world's English.
+        before: the image that was edited; None, or a blank one: from scratch.
+        instruction: in the sketch world's English.
 
     Raises:
-        BadImageError: a picture that cannot be decoded.
+        BadImageError: an image cannot be decoded.
     """
     scene = perceive_cached(before).scene if before else None
-    seen = perceive_cached(after)
+    perception = perceive_cached(after)
     command = parse(instruction)
-    outcome = carry_out(command, scene, in_favour_of(seen.scene, command))
-    asked = len(list(simple_edits(command)))
-    return Comparison(scene, outcome.scene, seen, outcome.done, asked, outcome.impossible)
+    result = carry_out(command, scene, closest_to(perception.scene, command))
+    edit_count = len(list(simple_edits(command)))
+    return Comparison(
+        scene, result.scene, perception, result.exact_edits, edit_count, result.impossible
+    )
 
 
-def overlooking(comparison: Comparison) -> Comparison:
-    """The same comparison by somebody who sees only what was asked for."""
-    seen = Perceived(comparison.wanted)
-    return replace(comparison, seen=seen, asked=max(1, comparison.asked), impossible=0)
+def overlook_defects(comparison: Comparison) -> Comparison:
+    """The same comparison for an image that shows exactly what is expected."""
+    perception = Perception(comparison.expected)
+    edit_count = max(1, comparison.edit_count)
+    return replace(comparison, perception=perception, edit_count=edit_count, impossible=0)
 
 
-def _touched(exact: Edit) -> Iterable[int]:
+def _cells_of(exact: Edit) -> Iterable[int]:
     match exact:
         case Add(place=place):
             cells = [place.cell]

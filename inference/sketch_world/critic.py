@@ -1,6 +1,6 @@
-"""The teacher critic: looks at the pixels, compares, explains itself and rewrites the prompt.
+"""The teacher critic: compares pixels with the goal, explains itself and rewrites the prompt.
 
-It is imperfect by a set rate, in both directions and always with a reasoning that fits its
+Its verdict is wrong at a set rate, in both directions and always with a reasoning that fits the
 verdict; its rewrites vary in quality: most are exact, some a vague plea, some a repeat.
 """
 
@@ -11,9 +11,9 @@ import numpy as np
 from warehouse import EncodedImage
 
 from ..roles import Verdict
-from .comparison import Comparison, compare, overlooking
+from .comparison import Comparison, compare, overlook_defects
 from .object_catalog import KINDS, PLACES
-from .perception import Perceived
+from .perception import Perception
 from .prompt_parser import parse
 from .prompt_writer import phrase_command, phrase_noun
 from .scene import (
@@ -29,156 +29,163 @@ from .scene import (
     Target,
     Thing,
 )
-from .seeded_random import happens, pick, random_by
-from .settings import SketchSettings, model_name
+from .seeded_random import bernoulli, pick, random_by
+from .settings import CriticRates, hashed_name
 
 _REVISION = 2  # raise when the critic's behaviour changes
 _PLEAS = ("Please try again, more carefully.", "Make it better.", "Try harder.")
+_CENTER = 4
 
 
-class SketchCritic:
-    """Plays the critic; the same pictures and texts always get the same verdict."""
-
-    backend = "sketch"
-
-    def __init__(self, settings: SketchSettings | None = None) -> None:
-        self._rates = (settings or SketchSettings()).critic
-        self.model = model_name(f"sketch-critic-{_REVISION}", self._rates)
-
-    async def judge(
-        self, before: EncodedImage | None, after: EncodedImage, instruction: str, prompt: str
-    ) -> Verdict:
-        """Accept a picture or rewrite its prompt."""
-        return self.verdict(before, after, instruction, prompt)
-
-    def verdict(
-        self, before: EncodedImage | None, after: EncodedImage, instruction: str, prompt: str
-    ) -> Verdict:
-        """`judge` without waiting: a few milliseconds of computation."""
-        rng = random_by("critic", before and before.sha256, after.sha256, instruction, prompt)
-        comparison = compare(before, after, instruction)
-        if happens(rng, self._rates.error):
-            comparison = _mistaken(comparison, rng)
-        accepted = comparison.fulfilled
-        refined = "" if accepted else self._rewritten(comparison, instruction, prompt, rng)
-        return Verdict(accepted, refined, explained(comparison, instruction))
-
-    def _rewritten(
-        self, comparison: Comparison, instruction: str, prompt: str, rng: np.random.Generator
-    ) -> str:
-        """A repeat, a vague plea, or the exact edit with every place and colour named."""
-        luck = float(rng.random())
-        if luck < self._rates.repeat or not comparison.done:
-            return prompt or instruction
-        if luck < self._rates.repeat + self._rates.vague:
-            return f"{pick(rng, _PLEAS)} {phrase_command(_blurred(parse(instruction)))}"
-        return phrase_command(exactly(comparison))
+def model_name(rates: CriticRates) -> str:
+    """Changes with everything that changes verdicts."""
+    return hashed_name(f"sketch-critic-{_REVISION}", rates)
 
 
-def exactly(comparison: Comparison) -> Command:
+def judge(
+    before: EncodedImage | None,
+    after: EncodedImage,
+    instruction: str,
+    prompt: str,
+    rates: CriticRates,
+) -> Verdict:
+    """Accept an image or rewrite its prompt; arguments as for `roles.Critic`. Deterministic."""
+    rng = random_by("critic", before and before.sha256, after.sha256, instruction, prompt)
+    comparison = compare(before, after, instruction)
+    if bernoulli(rng, rates.error):
+        comparison = _invert_verdict(comparison, rng)
+    reasoning = _explain(comparison, instruction)
+    if comparison.is_fulfilled:
+        return Verdict(True, "", reasoning)
+    return Verdict(False, _rewrite(comparison, instruction, prompt, rates, rng), reasoning)
+
+
+def _rewrite(
+    comparison: Comparison,
+    instruction: str,
+    prompt: str,
+    rates: CriticRates,
+    rng: np.random.Generator,
+) -> str:
+    """A repeat, a vague plea, or the exact edit with every place and colour named."""
+    sample = float(rng.random())
+    if sample < rates.repeat or not comparison.exact_edits:
+        return prompt or instruction
+    if sample < rates.repeat + rates.vague:
+        return f"{pick(rng, _PLEAS)} {phrase_command(_make_vague(parse(instruction)))}"
+    return phrase_command(_exact_command(comparison))
+
+
+def _exact_command(comparison: Comparison) -> Command:
     """The goal in its clearest wording: every kind, colour and cell, and a keep clause."""
     edits: list[Edit] = []
-    for edit in comparison.done:
+    for edit in comparison.exact_edits:
         last = edits[-1] if edits else None
         if isinstance(edit, Add) and isinstance(last, Create):
             edits[-1] = Create(last.background, (*last.things, edit))
         else:
             edits.append(edit)
-    return Command(tuple(edits), keep=not comparison.from_scratch)
+    return Command(tuple(edits), keep=not comparison.is_from_scratch)
 
 
-def explained(comparison: Comparison, instruction: str) -> str:
-    """The goal in its words, a sentence for every cell that is or should be taken, the conclusion.
+def _explain(comparison: Comparison, instruction: str) -> str:
+    """The goal, a sentence for every cell that is or should be occupied, the conclusion.
 
     Cell by cell, because a model that learns from it must compare and not guess.
     """
     sentences = [f"Asked for: {instruction.strip()}"]
-    if not comparison.asked:
+    if not comparison.edit_count:
         sentences.append("I cannot tell what this asks for.")
     if comparison.impossible:
         sentences.append("A part of it is impossible here.")
     sentences += [_background_sentence(comparison), *_cell_sentences(comparison)]
-    sentences.append("The step succeeded." if comparison.fulfilled else "The step failed.")
+    sentences.append("The step succeeded." if comparison.is_fulfilled else "The step failed.")
     return "\n".join(sentences)
 
 
 def _background_sentence(comparison: Comparison) -> str:
-    wanted, seen = comparison.wanted.background, comparison.seen.scene.background
-    return f"Background: want {wanted}, see {seen}, {_mark(wanted == seen)}."
+    expected, actual = comparison.expected.background, comparison.actual.background
+    return f"Background: want {expected}, see {actual}, {_right_or_wrong(expected == actual)}."
 
 
 def _cell_sentences(comparison: Comparison) -> list[str]:
-    seen = comparison.seen
-    taken = {*comparison.wanted.cells, *seen.scene.cells, *seen.crooked, *seen.blemished}
-    return [_cell_sentence(comparison, cell) for cell in sorted(taken)]
+    perception = comparison.perception
+    cells = {
+        *comparison.expected.cells,
+        *comparison.actual.cells,
+        *perception.crooked,
+        *perception.blemished,
+    }
+    return [_cell_sentence(comparison, cell) for cell in sorted(cells)]
 
 
 def _cell_sentence(comparison: Comparison, cell: int) -> str:
-    wanted = comparison.wanted.cells.get(cell)
-    seen = comparison.seen.scene.cells.get(cell)
+    expected = comparison.expected.cells.get(cell)
+    actual = comparison.actual.cells.get(cell)
     place = PLACES[cell].capitalize()
-    return f"{place}: want {_name(wanted)}, see {_name(seen)}, {_verdict(comparison, cell)}."
+    return (
+        f"{place}: want {_name(expected)}, see {_name(actual)}, {_cell_status(comparison, cell)}."
+    )
 
 
-def _verdict(comparison: Comparison, cell: int) -> str:
-    """`wrong` before all else; a right thing may still be drawn badly."""
-    wanted = comparison.wanted.cells.get(cell)
-    if wanted != comparison.seen.scene.cells.get(cell):
-        return _mark(False)
-    if cell in comparison.seen.crooked:
+def _cell_status(comparison: Comparison, cell: int) -> str:
+    """`wrong` takes precedence; a right thing may still be drawn badly."""
+    if comparison.expected.cells.get(cell) != comparison.actual.cells.get(cell):
+        return _right_or_wrong(False)
+    if cell in comparison.perception.crooked:
         return "crooked"
-    return "scribbled" if cell in comparison.seen.blemished else _mark(True)
+    return "scribbled" if cell in comparison.perception.blemished else _right_or_wrong(True)
 
 
-def _mark(right: bool) -> str:
-    return "right" if right else "wrong"
+def _right_or_wrong(is_right: bool) -> str:
+    return "right" if is_right else "wrong"
 
 
 def _name(thing: Thing | None) -> str:
     return phrase_noun(thing.kind, thing.colour) if thing else "nothing"
 
 
-def _mistaken(comparison: Comparison, rng: np.random.Generator) -> Comparison:
-    """What somebody sees who judges the other way round."""
-    if not comparison.fulfilled:
-        return overlooking(comparison)
-    scene = comparison.seen.scene
-    cells = [c for c in comparison.relevant if c in scene.cells] or sorted(scene.cells)
+def _invert_verdict(comparison: Comparison, rng: np.random.Generator) -> Comparison:
+    """A comparison with a misperception that leads to the opposite verdict."""
+    if not comparison.is_fulfilled:
+        return overlook_defects(comparison)
+    scene = comparison.actual
+    cells = [c for c in comparison.relevant_cells if c in scene.cells] or sorted(scene.cells)
     if not cells:
-        return replace(comparison, seen=Perceived(scene, blemished=frozenset({4})))
+        return replace(comparison, perception=Perception(scene, blemished=frozenset({_CENTER})))
     cell = pick(rng, cells)
     misread = scene.with_cell(cell, _misread(scene.cells[cell], rng))
-    return replace(comparison, seen=Perceived(misread))
+    return replace(comparison, perception=Perception(misread))
 
 
 def _misread(thing: Thing, rng: np.random.Generator) -> Thing | None:
-    """The thing in another colour; one that has only one colour is not seen at all."""
+    """The thing in another colour; None if its kind has only one colour."""
     others = [colour for colour in KINDS[thing.kind].colours if colour != thing.colour]
     return Thing(thing.kind, pick(rng, others)) if others else None
 
 
-def _blurred(command: Command) -> Command:
-    """The command without its places and colours, as somebody would put it who is vague."""
-    return Command(tuple(_blur(edit) for edit in command.edits))
+def _make_vague(command: Command) -> Command:
+    """The command without places and colours."""
+    return Command(tuple(_make_edit_vague(edit) for edit in command.edits))
 
 
-def _blur(edit: Edit) -> Edit:
+def _make_edit_vague(edit: Edit) -> Edit:
     match edit:
         case Create(background, things):
             return Create(background, tuple(Add(thing.kind) for thing in things))
         case Add(kind):
             return Add(kind)
         case Remove(target):
-            return Remove(_vaguely(target))
+            return Remove(_vague_target(target))
         case Recolour(target, colour):
-            return Recolour(_vaguely(target), colour)
+            return Recolour(_vague_target(target), colour)
         case Move(target, place):
-            return Move(_vaguely(target), place if place.cell is None else ANYWHERE)
+            return Move(_vague_target(target), place if place.cell is None else ANYWHERE)
         case Replace(target, kind):
-            return Replace(_vaguely(target), kind)
+            return Replace(_vague_target(target), kind)
         case _:
             return edit
 
 
-def _vaguely(target: Target) -> Target:
+def _vague_target(target: Target) -> Target:
     return Target(target.kind, None if target.kind else target.colour)

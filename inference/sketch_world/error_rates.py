@@ -1,15 +1,17 @@
-"""How often the generator gets it right, by wording: the table of `docs/sketch.md`.
+"""How often the generator draws a prompt correctly, by wording.
 
-`python -m inference.sketch_world.error_rates` prints it again.
+`python -m inference.sketch_world.error_rates` prints the table of `docs/sketch.md`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+
+import numpy as np
 
 from warehouse import EncodedImage
 
 from .comparison import Comparison, compare
-from .generator import SketchGenerator
+from .generator import draw
 from .prompt_writer import KEEP_CLAUSE
 from .renderer import render
 from .scene import Scene, things
@@ -24,17 +26,17 @@ _SCENE = Scene(
 
 @dataclass(frozen=True)
 class PromptWording:
-    """A prompt and the goal it is judged by; `fresh`: drawn from scratch."""
+    """A prompt and the goal its images are compared with; `from_scratch`: without an image."""
 
     name: str
     prompt: str
     goal: str
-    fresh: bool = False
+    from_scratch: bool = False
 
 
 @dataclass(frozen=True)
 class ErrorRate:
-    """Shares of pictures (0-1): as asked for, in a wrong colour, misplaced, with damage."""
+    """Shares of images (0-1): as requested, in a wrong colour, misplaced, with damage."""
 
     success: float
     wrong_colour: float
@@ -76,13 +78,13 @@ WORDINGS = (
         "Draw a meadow with a red house at the bottom left, a yellow sun at the top right and an "
         "orange cat in the center.",
         "Draw a meadow with a house, a sun and a cat.",
-        fresh=True,
+        from_scratch=True,
     ),
     PromptWording(
         "vague picture of three things",
         "Draw a meadow with a house, a sun and a cat.",
         "Draw a meadow with a house, a sun and a cat.",
-        fresh=True,
+        from_scratch=True,
     ),
 )
 
@@ -90,18 +92,18 @@ WORDINGS = (
 def measure(
     wording: PromptWording, samples: int, settings: SketchSettings | None = None
 ) -> ErrorRate:
-    """Draw a prompt with `samples` seeds and compare every picture with its goal."""
-    seen = list(_comparisons(wording, samples, settings or SketchSettings()))
+    """Draw a prompt with `samples` seeds and compare every image with its goal."""
+    comparisons = list(_comparisons(wording, samples, settings or SketchSettings()))
     return ErrorRate(
-        success=_share(comparison.fulfilled for comparison in seen),
-        wrong_colour=_share(map(_wrong_colour, seen)),
-        misplaced=_share(map(_misplaced, seen)),
-        damage=_share(bool(comparison.disturbed) for comparison in seen),
+        success=_share(comparison.is_fulfilled for comparison in comparisons),
+        wrong_colour=_share(map(_has_wrong_colour, comparisons)),
+        misplaced=_share(map(_has_misplaced, comparisons)),
+        damage=_share(bool(comparison.side_effects) for comparison in comparisons),
     )
 
 
-def table(samples: int = 1000) -> str:
-    """All wordings measured, as a Markdown table."""
+def format_table(samples: int = 1000) -> str:
+    """Measure all wordings; a Markdown table."""
     lines = [
         "| wording | prompt | as asked for | wrong colour | misplaced | something else changed |",
         "|---|---|---|---|---|---|",
@@ -115,31 +117,31 @@ def table(samples: int = 1000) -> str:
 def _comparisons(
     wording: PromptWording, samples: int, settings: SketchSettings
 ) -> Iterator[Comparison]:
-    generator = SketchGenerator(settings)
-    before = None if wording.fresh else EncodedImage.of(render(_SCENE, settings.picture_size))
+    before = (
+        None if wording.from_scratch else EncodedImage.of(render(_SCENE, settings.picture_size))
+    )
     for seed in range(samples):
-        after = generator.draw(wording.prompt, [before] if before else [], seed)
+        after = draw(wording.prompt, [before] if before else [], seed, settings)
         yield compare(before, after, wording.goal)
 
 
-def _wrong_colour(comparison: Comparison) -> bool:
-    """The wanted kind of thing is where it belongs, in another colour."""
-    wanted, seen = comparison.wanted.cells, comparison.seen.scene.cells
-    pairs = [(wanted.get(cell), seen.get(cell)) for cell in comparison.missed]
+def _has_wrong_colour(comparison: Comparison) -> bool:
+    """An expected kind of thing is in its cell, in another colour."""
+    expected, actual = comparison.expected.cells, comparison.actual.cells
+    pairs = [(expected.get(cell), actual.get(cell)) for cell in comparison.failures]
     return any(a and b and a.kind == b.kind for a, b in pairs)
 
 
-def _misplaced(comparison: Comparison) -> bool:
-    """A wanted thing is in a cell where it does not belong."""
-    seen = comparison.seen.scene.cells
-    wanted = [comparison.wanted.cells.get(cell) for cell in comparison.missed]
-    return any(thing and seen.get(cell) == thing for thing in wanted for cell in range(9))
+def _has_misplaced(comparison: Comparison) -> bool:
+    """An expected thing is in another cell."""
+    actual = comparison.actual.cells
+    expected = [comparison.expected.cells.get(cell) for cell in comparison.failures]
+    return any(thing and actual.get(cell) == thing for thing in expected for cell in range(9))
 
 
-def _share(hits: Iterator[bool]) -> float:
-    counted = list(hits)
-    return sum(counted) / len(counted)
+def _share(hits: Iterable[bool]) -> float:
+    return float(np.mean(list(hits)))
 
 
 if __name__ == "__main__":
-    print(table())
+    print(format_table())

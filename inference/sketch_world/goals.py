@@ -1,51 +1,52 @@
-"""What a request accepts as the last picture of its story: ground truth for plans and pictures.
+"""What satisfies a request: ground truth for plans and final images.
 
 A request leaves much open ("grow a flower": of which colour?). Its goals are the final scenes of
-its story under every filling that agrees with what it names. Where the story leaves places free,
-only the things count. Requests that tell no story of the storybook wish for the things they name.
+its story with every choice of slot values that agrees with what it names. Where the story leaves
+places open, only the things count. A request that matches no story requires the things it names.
 """
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from ..roles import PlanRequest
 from .outlines import (
     Outline,
     OutlineStep,
-    achievable,
-    fit,
+    fit_step_count,
+    is_achievable,
     mentioned_things,
     outline_story,
     scene_after,
 )
 from .perception import perceive_cached
-from .planner import rest_after
-from .request_parser import Reading
+from .planner import remaining_steps
+from .request_parser import RequestText
 from .scene import Add, Scene
 from .story_catalog import CatalogStory, load_catalog
 
-_Final = tuple[str, frozenset]
+_SceneKey = tuple[str, frozenset]
 
 
 @dataclass(frozen=True)
 class RequiredContents:
-    """Things that a scene must hold, among others. `background` None: any."""
+    """Things that a scene must contain, among others. `background` None: any."""
 
     background: str | None
     things: tuple[Add, ...]
 
-    def granted_by(self, scene: Scene) -> bool:
-        """Whether every thing is there, in its colour where one is named."""
+    def are_in(self, scene: Scene) -> bool:
+        """Whether the scene has every thing, in its colour where one is named."""
         if self.background not in (None, scene.background):
             return False
-        left = [(thing.kind, thing.colour) for thing in scene.cells.values()]
+        unmatched = [(thing.kind, thing.colour) for thing in scene.cells.values()]
         for add in sorted(self.things, key=lambda add: add.colour is None):
-            found = next((t for t in left if t[0] == add.kind and add.colour in (None, t[1])), None)
-            if found is None:
+            matches = (t for t in unmatched if t[0] == add.kind and add.colour in (None, t[1]))
+            match = next(matches, None)
+            if match is None:
                 return False
-            left.remove(found)
+            unmatched.remove(match)
         return True
 
 
@@ -54,29 +55,30 @@ class Goals:
     """What satisfies a request.
 
     Attributes:
-        finals: final scenes, as `_final` has them; unused where there is a `wish`.
-        free: places do not matter.
-        step_counts: numbers of pictures that are as asked for; empty: any number is.
-        first_step: number that the plan's first step must have.
-        captions: every picture gets a caption; else none does.
-        draws: False where the request asks for words alone.
+        final_scenes: keys (`_scene_key`) of accepted final scenes; unused with `contents`.
+        any_place: cells do not matter.
+        step_counts: accepted numbers of images; empty: any.
+        first_step: number of the plan's first step.
+        captions: every image needs a caption; else none may have one.
+        needs_images: False if the request asks for words only.
+        contents: accept any scene with these things.
     """
 
-    finals: frozenset[_Final]
-    free: bool
+    final_scenes: frozenset[_SceneKey]
+    any_place: bool
     step_counts: frozenset[int]
     first_step: int
     captions: bool
-    draws: bool = True
-    wish: RequiredContents | None = None
+    needs_images: bool = True
+    contents: RequiredContents | None = None
 
-    def met_by(self, scene: Scene | None) -> bool:
-        """Whether a final scene is right; None: nothing was drawn."""
-        if scene is None or not self.draws:
-            return scene is None and not self.draws
-        if self.wish:
-            return self.wish.granted_by(scene)
-        return _final(scene, self.free) in self.finals
+    def accept(self, scene: Scene | None) -> bool:
+        """Whether a final scene satisfies the request; None: nothing was drawn."""
+        if scene is None or not self.needs_images:
+            return scene is None and not self.needs_images
+        if self.contents:
+            return self.contents.are_in(scene)
+        return _scene_key(scene, self.any_place) in self.final_scenes
 
 
 @lru_cache(maxsize=4096)
@@ -84,76 +86,77 @@ def goals_of(request: PlanRequest) -> Goals:
     """The goals of a request of the sketch world.
 
     Raises:
-        BadImageError: a given picture cannot be decoded.
+        BadImageError: an input image cannot be decoded.
     """
-    reading = Reading(request.text)
-    given = [perceive_cached(picture).scene for picture in request.images]
-    if given and reading.asks_for_words_only:
-        return Goals(frozenset(), False, frozenset({0}), 1, captions=False, draws=False)
-    before = given[-1] if given else None
-    first = 1 + ((reading.earlier_steps or len(given)) if given else 0)
-    endings = list(_endings(reading, before))
-    if not endings:
-        return _requirements(reading, before, first)
+    text = RequestText(request.text)
+    inputs = [perceive_cached(image).scene for image in request.images]
+    if inputs and text.wants_words_only:
+        return Goals(frozenset(), False, frozenset({0}), 1, captions=False, needs_images=False)
+    before = inputs[-1] if inputs else None
+    first_step = 1 + ((text.completed_steps or len(inputs)) if inputs else 0)
+    outlines = list(_achievable_outlines(text, before))
+    if not outlines:
+        return _goals_without_story(text, before, first_step)
     return Goals(
-        frozenset(_final(scene, free) for scene, _, free in endings),
-        any(free for *_, free in endings),
-        _step_counts(reading, [drafts for _, drafts, _ in endings]),
-        first,
-        reading.wants_captions,
+        frozenset(_scene_key(scene, outline.any_place) for outline, scene in outlines),
+        any(outline.any_place for outline, _ in outlines),
+        _step_counts(text, [outline.steps for outline, _ in outlines]),
+        first_step,
+        text.wants_captions,
     )
 
 
-def _endings(
-    reading: Reading, before: Scene | None
-) -> Iterator[tuple[Scene, tuple[OutlineStep, ...], bool]]:
-    """Final scenes of the story that a request asks for, with the drafts that lead there."""
-    story = load_catalog().choose(reading)
-    for outline in _outlines(story, reading, before) if story else ():
-        edits = [edit for draft in outline.drafts for edit in draft.edits]
+def _achievable_outlines(
+    text: RequestText, before: Scene | None
+) -> Iterator[tuple[Outline, Scene]]:
+    """Outlines of the story that a request asks for, and the scene that each ends in."""
+    story = load_catalog().choose(text)
+    for outline in _story_outlines(story, text, before) if story else ():
+        edits = [edit for step in outline.steps for edit in step.edits]
         if scene := scene_after(edits, before):
-            yield scene, outline.drafts, outline.free
+            yield outline, scene
 
 
-def _outlines(story: CatalogStory, reading: Reading, before: Scene | None) -> list[Outline]:
-    """The story as asked for; as the planner does, in any way where that cannot be told."""
-    for fillings in (story.consistent(reading), story.consistent(Reading(""))):
-        told = (_plan_prompts(outline_story(story, values), before) for values in fillings)
-        if found := [outline for outline in told if outline]:
-            return found
+def _story_outlines(story: CatalogStory, text: RequestText, before: Scene | None) -> list[Outline]:
+    """The story with the requested values; as in the planner, with any where none is possible."""
+    for values_options in (story.consistent_values(text), story.consistent_values(RequestText(""))):
+        outlines = (_remaining(outline_story(story, values), before) for values in values_options)
+        if achievable := [outline for outline in outlines if outline]:
+            return achievable
     return []
 
 
-def _plan_prompts(outline: Outline, before: Scene | None) -> Outline | None:
-    """The outline, or what of it is left after a given scene; None: it cannot be told."""
+def _remaining(outline: Outline, before: Scene | None) -> Outline | None:
+    """The outline, or its steps after a scene; None: it is impossible."""
     if before is None:
-        return outline if achievable(outline.drafts, None) else None
-    rest = rest_after(outline, before)
-    return Outline(outline.title, rest, outline.free, outline.values) if rest else None
+        return outline if is_achievable(outline.steps, None) else None
+    steps = remaining_steps(outline, before)
+    return replace(outline, steps=steps) if steps else None
 
 
-def _requirements(reading: Reading, before: Scene | None, first: int) -> Goals:
-    """The things that are named, with those that are there already."""
-    named = mentioned_things(reading)
-    backgrounds = reading.named("background")
+def _goals_without_story(text: RequestText, before: Scene | None, first_step: int) -> Goals:
+    """The things that are named, with those of the input image."""
+    things = mentioned_things(text)
+    backgrounds = text.names_of("background")
     if before is not None:
-        kept = [Add(thing.kind, thing.colour) for thing in before.cells.values()]
-        named, backgrounds = [*kept, *named[: len(before.free_cells())]], [before.background]
-    wish = RequiredContents(backgrounds[0] if backgrounds else None, tuple(named))
-    asked = frozenset({reading.step_count}) if reading.step_count else frozenset()
-    return Goals(frozenset(), True, asked, first, reading.wants_captions, wish=wish)
+        existing = [Add(thing.kind, thing.colour) for thing in before.cells.values()]
+        things = [*existing, *things[: len(before.free_cells())]]
+        backgrounds = [before.background]
+    contents = RequiredContents(backgrounds[0] if backgrounds else None, tuple(things))
+    counts = frozenset({text.step_count}) if text.step_count else frozenset()
+    return Goals(frozenset(), True, counts, first_step, text.wants_captions, contents=contents)
 
 
-def _step_counts(reading: Reading, tellings: Sequence[tuple[OutlineStep, ...]]) -> frozenset[int]:
-    """The number asked for, and the closest to it that the story allows."""
-    if not reading.step_count:
+def _step_counts(text: RequestText, outlines: Sequence[tuple[OutlineStep, ...]]) -> frozenset[int]:
+    """The requested number, and the closest to it that the story allows."""
+    if not text.step_count:
         return frozenset()
-    closest = {len(fit(drafts, reading.step_count)) for drafts in tellings}
-    return frozenset(closest | {reading.step_count})
+    closest = {len(fit_step_count(steps, text.step_count)) for steps in outlines}
+    return frozenset(closest | {text.step_count})
 
 
-def _final(scene: Scene, free: bool) -> _Final:
-    """A scene as something to compare: with its cells, or as a bag of things."""
-    if not free:
+def _scene_key(scene: Scene, any_place: bool) -> _SceneKey:
+    """A hashable scene: with its cells, or with the number of each thing."""
+    if not any_place:
         return scene.background, frozenset(scene.cells.items())
     return scene.background, frozenset(Counter(scene.cells.values()).items())

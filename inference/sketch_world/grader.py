@@ -14,7 +14,7 @@ from .prompt_parser import parse
 from .scene import Scene
 from .scene_edits import Choose, at_random, carry_out
 
-_RANDOM_READINGS = 4  # in addition to the one that always takes the first option
+_RANDOM_CHOICES = 4  # in addition to the one that always takes the first option
 
 
 class SketchGrader:
@@ -36,27 +36,27 @@ class SketchGrader:
         perceived = perceive_cached(final) if final else None
         if perceived and (perceived.crooked or perceived.blemished):
             return False
-        return goals_of(request).met_by(perceived.scene if perceived else None)
+        return goals_of(request).accept(perceived.scene if perceived else None)
 
 
 def plan_faults(request: PlanRequest, plan: Plan) -> list[str]:
     """What is wrong with the form of a plan, in words; empty: it is valid.
 
     Steps must be numbered consecutively from the first that is due, every prompt must be
-    understood by the sketch world, and there must be as many images and captions as asked for.
+    understood by the sketch world, and the numbers of images and captions must be as requested.
     """
     return list(_faults(goals_of(request), plan))
 
 
 def plan_is_correct(request: PlanRequest, plan: Plan) -> bool:
-    """Whether the prompts, carried out without mistakes, end in a scene that was asked for.
+    """Whether the prompts, carried out without mistakes, end in a requested scene.
 
-    Where a prompt is ambiguous, every reading must end in one: the first options and a few
-    random (seeded) ones stand for all.
+    Where a prompt is ambiguous, every interpretation must end in one: the first
+    options and a few random (seeded) ones stand for all.
     """
     goals = goals_of(request)
     before = perceive_cached(request.images[-1]).scene if request.images else None
-    return all(goals.met_by(_final_scene(plan, before, choose)) for choose in _readings())
+    return all(goals.accept(_final_scene(plan, before, choose)) for choose in _choices())
 
 
 def _faults(goals: Goals, plan: Plan) -> Iterator[str]:
@@ -68,7 +68,7 @@ def _faults(goals: Goals, plan: Plan) -> Iterator[str]:
     with_image = [step for step in plan.steps if step.prompt is not None]
     if goals.step_counts and len(with_image) not in goals.step_counts:
         yield f"{len(with_image)} pictures, {sorted(goals.step_counts)} were asked for"
-    if goals.draws and not with_image:
+    if goals.needs_images and not with_image:
         yield "nothing is drawn"
     for step in plan.steps:
         if step.prompt is not None and not parse(step.prompt).edits:
@@ -79,9 +79,9 @@ def _faults(goals: Goals, plan: Plan) -> Iterator[str]:
         yield "captions are missing" if goals.captions else "captions were not asked for"
 
 
-def _readings() -> Iterator[Choose]:
+def _choices() -> Iterator[Choose]:
     yield lambda _, options: options[0]
-    for seed in range(_RANDOM_READINGS):
+    for seed in range(_RANDOM_CHOICES):
         yield at_random(np.random.default_rng(seed))
 
 

@@ -48,7 +48,7 @@ BACKGROUNDS: tuple[str, ...] = (
 
 @dataclass(frozen=True)
 class ObjectKind:
-    """A kind of thing. `colours` are those it may take; the first is the one it has unasked."""
+    """A kind of thing. `colours`: those it can have, the default first."""
 
     name: str
     plural: str

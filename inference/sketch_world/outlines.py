@@ -1,4 +1,4 @@
-"""Drafts: a story as exact edits with words beside them, before its prompts are worded."""
+"""Outlines: the steps of a plan as exact edits and texts, before their prompts are written."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -6,8 +6,8 @@ from itertools import pairwise
 
 from .object_catalog import KINDS
 from .prompt_parser import parse
-from .prompt_writer import creation, listed, phrase_noun, with_article
-from .request_parser import Mention, Reading
+from .prompt_writer import creation, join_with_and, phrase_noun, with_article
+from .request_parser import Mention, RequestText
 from .scene import (
     Add,
     Command,
@@ -29,8 +29,9 @@ from .story_catalog import CatalogStory, Values, fill_text
 
 _SKY = ("sun", "cloud", "star", "crescent moon", "half moon", "full moon", "new moon", "planet")
 _FLYING = (*_SKY, "bird", "butterfly", "balloon", "rocket", "raindrop", "music note")
-_USUAL_FINISHES = ("sun", "cloud", "bird")
-_FINISHES = {
+# Kinds that complete a scene of few named things, by its background.
+_DEFAULT_EXTRAS = ("sun", "cloud", "bird")
+_EXTRAS = {
     "night sky": ("star", "crescent moon", "planet"),
     "rain": ("cloud", "raindrop", "umbrella"),
     "room": ("gift", "book", "ball"),
@@ -38,151 +39,160 @@ _FINISHES = {
     "stage": ("person", "music note", "star"),
     "table": ("candle", "cup", "plate"),
 }
-_MOST_THINGS = 6
+_MIN_THINGS, _MAX_THINGS = 3, 6
+_MAX_OF_A_KIND = 3
 
 
 @dataclass(frozen=True)
 class OutlineStep:
-    """A step to come: its edits with every kind and place, and what is said about it."""
+    """A step before its prompt is written: edits with every kind and cell, and its texts."""
 
     name: str
-    say: str
-    tell: str
+    instruction: str
+    caption: str
     edits: tuple[Edit, ...]
 
 
 @dataclass(frozen=True)
 class Outline:
-    """What will be told: `free` when places do not matter."""
+    """Steps of a plan before prompts are written.
+
+    Attributes:
+        any_place: cells do not matter: prompts may leave them open.
+        values: the values of the story's slots.
+    """
 
     title: str
-    drafts: tuple[OutlineStep, ...]
-    free: bool
+    steps: tuple[OutlineStep, ...]
+    any_place: bool
     values: Values
 
 
 def outline_story(story: CatalogStory, values: Values) -> Outline:
-    """A story's drafts with its slots filled."""
-    drafts = (OutlineStep(s.name, s.say, s.tell, parse(s.draw).edits) for s in story.told(values))
-    return Outline(fill_text(story.title, values), tuple(drafts), story.free, values)
+    """A story with its slots filled."""
+    steps = (
+        OutlineStep(s.name, s.say, s.tell, parse(s.draw).edits) for s in story.fill_steps(values)
+    )
+    return Outline(fill_text(story.title, values), tuple(steps), story.free, values)
 
 
-def outline_mentions(reading: Reading, chance: KeyedRandom) -> Outline | None:
-    """A scene of whatever the request names; None: it names nothing that can be drawn."""
-    things = mentioned_things(reading)
-    backgrounds = reading.named("background")
+def outline_mentions(text: RequestText, keyed_random: KeyedRandom) -> Outline | None:
+    """A scene of the things that the request names; None: nothing that can be drawn."""
+    things = mentioned_things(text)
+    backgrounds = text.names_of("background")
     if not things and not backgrounds:
         return None
-    background = backgrounds[0] if backgrounds else chance.pick(("meadow", "paper"), "background")
-    finishes = _FINISHES.get(background, _USUAL_FINISHES)
-    spare = [Add(kind) for kind in finishes if kind not in {thing.kind for thing in things}]
-    things = [*things, *spare][: max(3, len(things))]
-    first, *others = _placed(things, Scene(background), chance)
-    opening = replace(_draft_add(first), edits=(Create(background, (first,)),))
-    title = f"{_named(things)} (background: {background})"
-    return Outline(title, (opening, *_draft_adds(others)), free=True, values={})
+    background = (
+        backgrounds[0] if backgrounds else keyed_random.pick(("meadow", "paper"), "background")
+    )
+    kinds = {thing.kind for thing in things}
+    extras = [Add(kind) for kind in _EXTRAS.get(background, _DEFAULT_EXTRAS) if kind not in kinds]
+    things = [*things, *extras][: max(_MIN_THINGS, len(things))]
+    first, *others = _assign_cells(things, Scene(background), keyed_random)
+    opening = replace(_step_adding(first), edits=(Create(background, (first,)),))
+    title = f"{_list_things(things)} (background: {background})"
+    return Outline(title, (opening, *map(_step_adding, others)), any_place=True, values={})
 
 
-def outline_additions(reading: Reading, scene: Scene, chance: KeyedRandom) -> Outline | None:
-    """The named things, to be added to a picture that is there already."""
-    things = mentioned_things(reading)[: len(scene.free_cells())]
+def outline_additions(text: RequestText, scene: Scene, keyed_random: KeyedRandom) -> Outline | None:
+    """The things that the request names, added to an existing scene; None: there are none."""
+    things = mentioned_things(text)[: len(scene.free_cells())]
     if not things:
         return None
-    title = f"adding {_named(things)}"
-    return Outline(title, tuple(_draft_adds(_placed(things, scene, chance))), free=True, values={})
+    steps = tuple(map(_step_adding, _assign_cells(things, scene, keyed_random)))
+    return Outline(f"adding {_list_things(things)}", steps, any_place=True, values={})
 
 
-def fit(drafts: Sequence[OutlineStep], count: int) -> tuple[OutlineStep, ...]:
-    """The same story in `count` steps, or as close to it as its edits allow."""
-    fitted = list(drafts)
-    while len(fitted) < count and (opening := _split(fitted[0])):
+def fit_step_count(steps: Sequence[OutlineStep], count: int) -> tuple[OutlineStep, ...]:
+    """Split or merge steps until there are `count`, or as close to it as the edits allow."""
+    fitted = list(steps)
+    while len(fitted) < count and (opening := _split_opening(fitted[0])):
         fitted[:1] = opening
     while len(fitted) > max(1, count):
-        joined = _joined_pairs(fitted)
-        at = min(range(len(joined)), key=lambda n: (n == 0, len(joined[n].edits)))
-        fitted[at : at + 2] = [joined[at]]
+        merged = _merge_neighbours(fitted)
+        at = min(range(len(merged)), key=lambda n: (n == 0, len(merged[n].edits)))
+        fitted[at : at + 2] = [merged[at]]
     return tuple(fitted)
 
 
 def scene_after(edits: Sequence[Edit], before: Scene | None) -> Scene | None:
-    """The scene after the edits (first readings); None: one of them is impossible."""
-    outcome = carry_out(Command(tuple(edits)), before, lambda _, options: options[0])
-    return None if outcome.impossible else outcome.scene
+    """The scene after the edits (first interpretations); None: one of them is impossible."""
+    result = carry_out(Command(tuple(edits)), before, lambda _, options: options[0])
+    return None if result.impossible else result.scene
 
 
-def achievable(drafts: Sequence[OutlineStep], scene: Scene | None) -> bool:
-    """Whether every step is possible and changes the picture."""
-    for draft in drafts:
-        after = scene_after(draft.edits, scene)
+def is_achievable(steps: Sequence[OutlineStep], scene: Scene | None) -> bool:
+    """Whether every step is possible and changes the scene."""
+    for step in steps:
+        after = scene_after(step.edits, scene)
         if after is None or after == scene:
             return False
         scene = after
     return True
 
 
-def moved_aside(drafts: Sequence[OutlineStep], scene: Scene) -> tuple[OutlineStep, ...]:
-    """The drafts with new things put where the scene is free, instead of over others."""
-    aside = []
-    for draft in drafts:
+def avoid_occupied_cells(steps: Sequence[OutlineStep], scene: Scene) -> tuple[OutlineStep, ...]:
+    """The steps with new things in free cells of the scene instead of over other things."""
+    adapted = []
+    for step in steps:
         edits: list[Edit] = []
-        for edit in draft.edits:
+        for edit in step.edits:
             free = scene.free_cells()
             if isinstance(edit, Add) and edit.place.cell not in free and free:
                 edit = replace(edit, place=GridPlace(free[0]))
             edits.append(edit)
             scene = scene_after([edit], scene) or scene
-        aside.append(replace(draft, edits=tuple(edits)))
-    return tuple(aside)
+        adapted.append(replace(step, edits=tuple(edits)))
+    return tuple(adapted)
 
 
-def _split(first: OutlineStep) -> list[OutlineStep] | None:
-    """An opening with several things as an opening with one less, and a step for the last."""
+def _split_opening(first: OutlineStep) -> list[OutlineStep] | None:
+    """An opening with several things as one with one thing less, and a step for the last."""
     (create,) = first.edits if len(first.edits) == 1 else (None,)
     if not isinstance(create, Create) or len(create.things) < 2:
         return None
-    *kept, last = create.things
-    opening = replace(first, edits=(Create(create.background, tuple(kept)),))
-    return [opening, *_draft_adds([last])]
+    *others, last = create.things
+    opening = replace(first, edits=(Create(create.background, tuple(others)),))
+    return [opening, _step_adding(last)]
 
 
-def _joined_pairs(drafts: Sequence[OutlineStep]) -> list[OutlineStep]:
+def _merge_neighbours(steps: Sequence[OutlineStep]) -> list[OutlineStep]:
     """Every two neighbours as one step."""
-    joined, scene = [], None
-    for first, second in pairwise(drafts):
-        joined.append(_joined(first, second, scene))
+    merged, scene = [], None
+    for first, second in pairwise(steps):
+        merged.append(_merge(first, second, scene))
         scene = scene_after(first.edits, scene)
-    return joined
+    return merged
 
 
-def _joined(first: OutlineStep, second: OutlineStep, before: Scene | None) -> OutlineStep:
-    """Two steps as one that asks for what both come to, and not for the way there."""
+def _merge(first: OutlineStep, second: OutlineStep, before: Scene | None) -> OutlineStep:
+    """Two steps as one whose edits lead directly to the scene after both."""
     edits = first.edits + second.edits
     after = scene_after(edits, before)
     if after is not None:
-        edits = (creation(after),) if before is None else difference(before, after) or edits
-    return OutlineStep(
-        second.name, f"{first.say} {second.say}", f"{first.tell} {second.tell}", edits
-    )
+        edits = (creation(after),) if before is None else edits_between(before, after) or edits
+    instruction = f"{first.instruction} {second.instruction}"
+    return OutlineStep(second.name, instruction, f"{first.caption} {second.caption}", edits)
 
 
-def difference(before: Scene, after: Scene) -> tuple[Edit, ...]:
-    """Exact edits that make one scene of another."""
-    gone = {c: t for c, t in before.cells.items() if c not in after.cells}
+def edits_between(before: Scene, after: Scene) -> tuple[Edit, ...]:
+    """Exact edits that turn one scene into another."""
+    removed = {c: t for c, t in before.cells.items() if c not in after.cells}
     edits: list[Edit] = []
     if before.background != after.background:
         edits.append(SetBackground(after.background))
     for cell, new in sorted(after.cells.items()):
-        start = next((c for c, t in gone.items() if t == new and cell not in before.cells), None)
+        start = next((c for c, t in removed.items() if t == new and cell not in before.cells), None)
         if start is not None:
-            gone.pop(start)
+            removed.pop(start)
             edits.append(Move(Target(new.kind, new.colour, start), GridPlace(cell)))
         else:
-            edits += _cell_difference(cell, before.cells.get(cell), new)
-    removals = (Remove(Target(t.kind, t.colour, c)) for c, t in sorted(gone.items()))
+            edits += _cell_edits(cell, before.cells.get(cell), new)
+    removals = (Remove(Target(t.kind, t.colour, c)) for c, t in sorted(removed.items()))
     return (*edits, *removals)
 
 
-def _cell_difference(cell: int, old: Thing | None, new: Thing) -> list[Edit]:
+def _cell_edits(cell: int, old: Thing | None, new: Thing) -> list[Edit]:
     if old is None:
         return [Add(new.kind, new.colour, GridPlace(cell))]
     if old == new:
@@ -193,47 +203,39 @@ def _cell_difference(cell: int, old: Thing | None, new: Thing) -> list[Edit]:
     return [Replace(target, new.kind, new.colour)]
 
 
-def mentioned_things(reading: Reading) -> list[Add]:
-    """Things named in the request, with number and colour where they stand right before."""
+def mentioned_things(text: RequestText) -> list[Add]:
+    """Things named in the request, with the number and colour right before them."""
     things: list[Add] = []
-    before: list[Mention] = []
-    for mention in reading.mentions:
+    modifiers: list[Mention] = []
+    for mention in text.mentions:
         if mention.sort == "thing":
-            number = next((int(m.name) for m in before if m.sort == "number"), 1)
-            colours = [m.name for m in before if m.sort == "colour"]
+            number = next((int(m.name) for m in modifiers if m.sort == "number"), 1)
+            colours = [m.name for m in modifiers if m.sort == "colour"]
             legal = [c for c in colours if c in KINDS[mention.name].colours]
-            things += [Add(mention.name, legal[-1] if legal else None)] * min(number, 3)
-        before = [*before, mention] if mention.sort in ("number", "colour") else []
-    return things[:_MOST_THINGS]
+            thing = Add(mention.name, legal[-1] if legal else None)
+            things += [thing] * min(number, _MAX_OF_A_KIND)
+        modifiers = [*modifiers, mention] if mention.sort in ("number", "colour") else []
+    return things[:_MAX_THINGS]
 
 
-def _placed(things: Sequence[Add], scene: Scene, chance: KeyedRandom) -> list[Add]:
-    """Each thing with a free cell that suits it: what flies on top, the rest on the ground."""
+def _assign_cells(things: Sequence[Add], scene: Scene, keyed_random: KeyedRandom) -> list[Add]:
+    """Each thing with a free cell: flying things from the top row down, others from the bottom."""
     free = scene.free_cells()
-    placed = []
+    adds = []
     for number, thing in enumerate(things):
         rows = (0, 1, 2) if thing.kind in _FLYING else (2, 1, 0)
         row = next(row for row in rows if any(cell // 3 == row for cell in free))
-        cell = chance.pick([cell for cell in free if cell // 3 == row], f"cell {number}")
+        cell = keyed_random.pick([cell for cell in free if cell // 3 == row], f"cell {number}")
         free.remove(cell)
         colour = thing.colour or KINDS[thing.kind].colours[0]
-        placed.append(Add(thing.kind, colour, GridPlace(cell)))
-    return placed
+        adds.append(Add(thing.kind, colour, GridPlace(cell)))
+    return adds
 
 
-def _draft_adds(adds: Sequence[Add]) -> list[OutlineStep]:
-    return [_draft_add(add) for add in adds]
+def _step_adding(add: Add) -> OutlineStep:
+    noun = with_article(phrase_noun(add.kind, add.colour))
+    return OutlineStep(noun.capitalize(), f"Draw {noun}.", f"Here is {noun}.", (add,))
 
 
-def _draft_add(add: Add) -> OutlineStep:
-    noun = _noun(add)
-    name = with_article(noun)
-    return OutlineStep(name.capitalize(), f"Draw {name}.", f"Here is {name}.", (add,))
-
-
-def _named(things: Sequence[Add]) -> str:
-    return listed([with_article(_noun(thing)) for thing in things])
-
-
-def _noun(add: Add) -> str:
-    return phrase_noun(add.kind, add.colour)
+def _list_things(things: Sequence[Add]) -> str:
+    return join_with_and([with_article(phrase_noun(t.kind, t.colour)) for t in things])

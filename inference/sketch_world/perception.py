@@ -1,9 +1,8 @@
-"""Pixels to scenes: what a picture of the sketch world shows.
+"""Recovers scenes from pixels by analysis by synthesis.
 
-Every cell is compared with every thing as it would look there (render and compare). Differences
-are capped pixel by pixel, so that a scribble over a thing does not hide what it is; pixels that
-nothing explains are the blemish. Pictures from elsewhere get the nearest match and a low
-confidence.
+Every cell is compared with every thing as it would be rendered there. Pixel differences are
+capped, so that a scribble over a thing does not hide what it is; unexplained pixels are the
+blemish. Images from other sources get the nearest match and a low confidence.
 """
 
 from collections.abc import Sequence
@@ -19,23 +18,29 @@ from .object_catalog import BACKGROUNDS, KINDS
 from .renderer import TILTS, background, sprite
 from .scene import Scene, Thing
 
-_CELL = 32  # pixels of a cell's side while looking
-_COARSE = 8  # blocks of a cell's side in the first, rough comparison
-_GUESSES = 4  # things that are tried first
-_CANDIDATES = 20  # things that are looked at closely where none of them is the one
-_CAP = 60.0  # a pixel's difference (0-255, per channel) counts at most this much
-_SAME = 1.5  # mean difference below which two cells are the same
-_WORTH = 0.8  # a thing must explain some of what an empty cell leaves unexplained
-_OFF = 40.0  # a pixel further off than this is unexplained
-_WHITE = 253.0  # a canvas of nothing darker is blank
-_BLEMISH = 0.03  # share of unexplained pixels that makes a blemish
+_CELL = 32  # side of a cell in pixels
+_COARSE = 8  # side of a cell in blocks, for coarse comparisons
+_FIRST_CANDIDATES = 4  # things compared in full first
+_CANDIDATES = 20  # things compared in full if none of those matches
+_MAX_DIFFERENCE = 60.0  # cap of a pixel's difference (0-255, per channel)
+_MATCH_BELOW = 1.5  # mean difference of cells that match
+_MAX_RATIO = 0.8  # a thing's difference relative to that of an empty cell
+_UNEXPLAINED_ABOVE = 40.0  # difference of an unexplained pixel
+_BLANK_FROM = 253.0  # darkest value of a blank image
+_BLEMISH_ABOVE = 0.03  # share of unexplained pixels in a blemished cell
 
 Pixels = np.ndarray  # float32, (..., height, width, 3 or 1)
 
 
 @dataclass(frozen=True)
-class Perceived:
-    """What a picture shows. `confidence`: share of its pixels that the scene explains, 0-1."""
+class Perception:
+    """What an image shows.
+
+    Attributes:
+        crooked: cells with crooked things.
+        blemished: cells with a scribble.
+        confidence: share of pixels that the scene explains, 0-1.
+    """
 
     scene: Scene
     crooked: frozenset[int] = frozenset()
@@ -44,7 +49,9 @@ class Perceived:
 
 
 @dataclass(frozen=True)
-class _Look:
+class _CellMatch:
+    """A thing (None: nothing) compared with a cell, `tilt` in degrees."""
+
     thing: Thing | None
     tilt: float
     difference: float
@@ -52,116 +59,119 @@ class _Look:
 
 
 @lru_cache(maxsize=256)
-def perceive_cached(picture: EncodedImage) -> Perceived:
-    """`perceive`, remembered by the picture's bytes.
+def perceive_cached(image: EncodedImage) -> Perception:
+    """`perceive`, cached by the image's bytes.
 
     Raises:
-        BadImageError: the bytes are no picture.
+        BadImageError: the bytes are no image.
     """
-    return perceive(picture.image)
+    return perceive(image.image)
 
 
-def perceive(image: Image.Image) -> Perceived:
+def perceive(image: Image.Image) -> Perception:
     """The scene in an RGB image of any size, from its pixels alone.
 
-    A blank white canvas is an empty sheet of paper: it stands for "nothing yet" (facts of the
-    paper's code: the critic gets one as the picture before the first).
+    A blank white image is an empty sheet of paper: the paper's code gives the critic one as the
+    image before the first.
     """
     pixels = _pixels(image.convert("RGB"))
-    if pixels.min() >= _WHITE:
-        return Perceived(Scene())
+    if pixels.min() >= _BLANK_FROM:
+        return Perception(Scene())
     name = _nearest_background(pixels)
     cells, empty = _cells(pixels), _cells(_backgrounds()[BACKGROUNDS.index(name)])
-    guesses = _guesses(_blocks(cells), _blocks(empty))
-    looks = [_look(*each) for each in zip(cells, empty, guesses, strict=True)]
-    return Perceived(
-        Scene(name, {c: seen.thing for c, seen in enumerate(looks) if seen.thing}),
-        crooked=frozenset(c for c, seen in enumerate(looks) if seen.tilt),
-        blemished=frozenset(c for c, seen in enumerate(looks) if seen.unexplained > _BLEMISH),
-        confidence=1 - float(np.mean([seen.unexplained for seen in looks])),
+    candidates = _first_candidates(_blocks(cells), _blocks(empty))
+    matches = [_match_cell(*args) for args in zip(cells, empty, candidates, strict=True)]
+    return Perception(
+        Scene(name, {c: match.thing for c, match in enumerate(matches) if match.thing}),
+        crooked=frozenset(c for c, match in enumerate(matches) if match.tilt),
+        blemished=frozenset(
+            c for c, match in enumerate(matches) if match.unexplained > _BLEMISH_ABOVE
+        ),
+        confidence=1 - float(np.mean([match.unexplained for match in matches])),
     )
 
 
-def _look(cell: Pixels, empty: Pixels, guesses: Sequence[int]) -> _Look:
-    """The best explanation of a cell: nothing, a thing, a crooked thing."""
+def _match_cell(cell: Pixels, empty: Pixels, candidates: Sequence[int]) -> _CellMatch:
+    """The best match of a cell: nothing, a thing, a crooked thing."""
     nothing = _compare(cell, empty, None)
-    if nothing.difference < _SAME:
+    if nothing.difference < _MATCH_BELOW:
         return nothing
-    thing = _first_same(cell, empty, guesses, 0.0) or _best_thing(cell, empty)
-    return thing if thing.difference < _WORTH * nothing.difference else nothing
+    thing = _first_match(cell, empty, candidates) or _best_match(cell, empty)
+    return thing if thing.difference < _MAX_RATIO * nothing.difference else nothing
 
 
-def _best_thing(cell: Pixels, empty: Pixels) -> _Look:
-    """The thing most like the cell; crooked ones only where no straight one fits."""
-    best = _Look(None, 0.0, float("inf"), 1.0)
+def _best_match(cell: Pixels, empty: Pixels) -> _CellMatch:
+    """The thing most like the cell; crooked ones only if no upright one matches."""
+    best = _CellMatch(None, 0.0, float("inf"), 1.0)
     for tilt in (0.0, *TILTS):
         for index in _nearest_things(cell, empty, tilt):
-            seen = _compare_thing(cell, empty, index, tilt)
-            best = min(best, seen, key=lambda look: look.difference)
-            if best.difference < _SAME:
+            match = _compare_thing(cell, empty, index, tilt)
+            best = min(best, match, key=lambda match: match.difference)
+            if best.difference < _MATCH_BELOW:
                 return best
     return best
 
 
-def _first_same(cell: Pixels, empty: Pixels, guesses: Sequence[int], tilt: float) -> _Look | None:
-    looks = (_compare_thing(cell, empty, index, tilt) for index in guesses)
-    return next((seen for seen in looks if seen.difference < _SAME), None)
+def _first_match(cell: Pixels, empty: Pixels, candidates: Sequence[int]) -> _CellMatch | None:
+    matches = (_compare_thing(cell, empty, index, 0.0) for index in candidates)
+    return next((match for match in matches if match.difference < _MATCH_BELOW), None)
 
 
-def _compare_thing(cell: Pixels, empty: Pixels, index: int, tilt: float) -> _Look:
-    paint, through = _sticker(_things()[index], tilt)
-    return _compare(cell, paint + through * empty, _things()[index], tilt)
+def _compare_thing(cell: Pixels, empty: Pixels, index: int, tilt: float) -> _CellMatch:
+    paint, transmittance = _sprite_layers(_things()[index], tilt)
+    return _compare(cell, paint + transmittance * empty, _things()[index], tilt)
 
 
-def _compare(cell: Pixels, expected: Pixels, thing: Thing | None, tilt: float = 0.0) -> _Look:
-    gap = np.abs(cell - expected)
-    unexplained = float((gap.max(axis=-1) > _OFF).mean())
-    return _Look(thing, tilt, float(np.minimum(gap, _CAP).mean()), unexplained)
+def _compare(cell: Pixels, expected: Pixels, thing: Thing | None, tilt: float = 0.0) -> _CellMatch:
+    gaps = np.abs(cell - expected)
+    unexplained = float((gaps.max(axis=-1) > _UNEXPLAINED_ABOVE).mean())
+    return _CellMatch(thing, tilt, float(np.minimum(gaps, _MAX_DIFFERENCE).mean()), unexplained)
 
 
-def _guesses(cells: Pixels, empty: Pixels) -> np.ndarray:
-    """For each of the nine cells, the things nearest in squares, by index, best first.
+def _first_candidates(cells: Pixels, empty: Pixels) -> np.ndarray:
+    """For each of the nine cells, the things nearest in squared distance, by index, best first.
 
-    Squares are quick, for |paint + through * empty - cell|^2 comes apart into a few products,
-    and enough for clean pictures; a scribble misleads them.
+    This is fast, since |paint + transmittance * empty - cell|^2 is a sum of a few products, and
+    good enough for clean images, but not robust against scribbles.
     """
-    paint, through, both = _factors()
+    paint, transmittance, both = _factors()
     product = (cells * empty).sum(axis=-1).reshape(9, -1)
     square = (empty * empty).sum(axis=-1).reshape(9, -1)
     gaps = (paint * paint).sum(axis=1) - 2 * _products(cells.reshape(9, -1), paint)
     gaps += 2 * _products(empty.reshape(9, -1), both)
-    gaps += _products(square, through * through) - 2 * _products(product, through)
-    return np.argsort(gaps, axis=1)[:, :_GUESSES]
+    squares = _products(square, transmittance * transmittance)
+    gaps += squares - 2 * _products(product, transmittance)
+    return np.argsort(gaps, axis=1)[:, :_FIRST_CANDIDATES]
 
 
 def _products(rows: Pixels, others: Pixels) -> Pixels:
-    """All pairs' scalar products. Not `@`: its threads cost more than they bring here."""
+    """Scalar products of all pairs of rows. `@` is slower here, because of its threads."""
     return np.einsum("if,jf->ij", rows, others)
 
 
 @cache
 def _factors() -> tuple[Pixels, Pixels, Pixels]:
-    """Paint, what shines through, and their product, a row a thing."""
-    paint, through = _coarse_stickers(0.0)
+    """Paint, transmittance and their product, one row per thing."""
+    paint, transmittance = _coarse_layers(0.0)
     rows = len(paint)
-    both = (paint * through).reshape(rows, -1)
-    return paint.reshape(rows, -1), through.reshape(rows, -1), both
+    both = (paint * transmittance).reshape(rows, -1)
+    return paint.reshape(rows, -1), transmittance.reshape(rows, -1), both
 
 
 def _nearest_things(cell: Pixels, empty: Pixels, tilt: float) -> list[int]:
-    """Things that roughly look like the cell, by index, best first."""
-    paint, through = _coarse_stickers(tilt)
-    gaps = through * _blocks(empty)
+    """Things nearest to the cell in a coarse comparison, by index, best first."""
+    paint, transmittance = _coarse_layers(tilt)
+    gaps = transmittance * _blocks(empty)
     gaps += paint - _blocks(cell)
     np.abs(gaps, out=gaps)
-    np.minimum(gaps, _CAP, out=gaps)
+    np.minimum(gaps, _MAX_DIFFERENCE, out=gaps)
     gaps = gaps.sum(axis=(1, 2, 3))
     nearest = np.argpartition(gaps, _CANDIDATES)[:_CANDIDATES]
     return [int(i) for i in nearest[np.argsort(gaps[nearest], kind="stable")]]
 
 
 def _nearest_background(pixels: Pixels) -> str:
-    """Judged by the rims of the cells, which nothing covers."""
+    """Compared at the rims of the cells, which things never cover."""
     gaps = np.abs(_backgrounds() - pixels)[:, _rims()]
     return BACKGROUNDS[int(gaps.mean(axis=(1, 2)).argmin())]
 
@@ -172,18 +182,18 @@ def _things() -> list[Thing]:
 
 
 @lru_cache(maxsize=4096)
-def _sticker(thing: Thing, tilt: float = 0.0) -> tuple[Pixels, Pixels]:
-    """The thing's paint (premultiplied) and how much shines through, per pixel."""
+def _sprite_layers(thing: Thing, tilt: float = 0.0) -> tuple[Pixels, Pixels]:
+    """The thing's premultiplied colours and its transmittance (0-1), per pixel."""
     image = sprite(thing, 2 * _CELL, tilt).convert("RGBa").reduce(2)
     pixels = np.asarray(image, dtype=np.float32)
     return pixels[..., :3], 1 - pixels[..., 3:] / 255
 
 
 @cache
-def _coarse_stickers(tilt: float) -> tuple[Pixels, Pixels]:
-    stickers = [_sticker(thing, tilt) for thing in _things()]
-    paint, through = zip(*stickers, strict=True)
-    return _blocks(np.stack(paint)), _blocks(np.stack(through))
+def _coarse_layers(tilt: float) -> tuple[Pixels, Pixels]:
+    layers = [_sprite_layers(thing, tilt) for thing in _things()]
+    paint, transmittance = zip(*layers, strict=True)
+    return _blocks(np.stack(paint)), _blocks(np.stack(transmittance))
 
 
 @cache

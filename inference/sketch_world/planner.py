@@ -1,11 +1,12 @@
 """The teacher planner: from the words of a request to a plan.
 
 It knows the stories of `stories/` and reads requests word by word: which story, which colours,
-kinds and numbers, how many steps, captions or not. Given pictures are read from their pixels and
-continued or described. Where no story fits, it draws whatever the request names.
+kinds and numbers, how many steps, captions or not. Input images are read from their pixels and
+continued or described. Where no story matches, it draws the things that the request names.
 """
 
-from functools import cached_property
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 from ..roles import Plan, PlanRequest, PlanStep, UnusableAnswerError
@@ -13,119 +14,118 @@ from .object_catalog import PLACES
 from .outlines import (
     Outline,
     OutlineStep,
-    achievable,
-    fit,
-    moved_aside,
+    avoid_occupied_cells,
+    fit_step_count,
+    is_achievable,
     outline_additions,
     outline_mentions,
     outline_story,
     scene_after,
 )
 from .perception import perceive_cached
-from .prompt_style import prompt_style_of, word
-from .prompt_writer import listed, phrase_noun, with_article
-from .request_parser import Reading
+from .prompt_style import choose_style, write_prompt
+from .prompt_writer import join_with_and, phrase_noun, with_article
+from .request_parser import RequestText
 from .scene import Move, Scene
 from .seeded_random import KeyedRandom
-from .settings import model_name
+from .settings import hashed_name
 from .story_catalog import CatalogStory, load_catalog
 
 _REVISION = 2  # raise when the planner's behaviour changes
 _SURFACES = {"paper": "a sheet of paper", "snow": "a snowy field", "rain": "a rainy day"}
 
 
-class SketchPlanner:
-    """Plans stories of the sketch world; deterministic by the request."""
-
-    backend = "sketch"
-
-    @cached_property
-    def model(self) -> str:
-        """Changes with the stories and the words they are asked for with."""
-        here = Path(__file__).parent
-        sources = [*sorted((here / "stories").glob("*.yaml")), here / "words.yaml"]
-        return model_name(f"sketch-planner-{_REVISION}", *(path.read_bytes() for path in sources))
-
-    async def plan(self, request: PlanRequest) -> Plan:
-        """Write the steps that answer a request.
-
-        Raises:
-            BadAnswer: the request names nothing that the sketch world can draw.
-        """
-        reading = Reading(request.text)
-        scenes = [perceive_cached(picture).scene for picture in request.images]
-        if scenes and reading.asks_for_words_only:
-            return _description(scenes)
-        chance = KeyedRandom(request.text)
-        if scenes:
-            return _continued(reading, scenes, chance)
-        outline = _outline(reading, chance)
-        drafts = _fitted(outline.drafts, reading)
-        plan = _worded(outline, drafts, None, reading, chance)
-        return _with_description(plan, drafts) if reading.describes else plan
+@cache
+def model_name() -> str:
+    """Changes with the stories and the synonyms that requests are matched with."""
+    folder = Path(__file__).parent
+    sources = [*sorted((folder / "stories").glob("*.yaml")), folder / "words.yaml"]
+    return hashed_name(f"sketch-planner-{_REVISION}", *(path.read_bytes() for path in sources))
 
 
-def _outline(reading: Reading, chance: KeyedRandom) -> Outline:
-    story = load_catalog().choose(reading)
-    if story:
-        return _told(story, reading, chance)
-    outline = outline_mentions(reading, chance)
-    if outline is None:
+def write_plan(request: PlanRequest) -> Plan:
+    """Write the steps that answer a request. Deterministic.
+
+    Raises:
+        UnusableAnswerError: the request names nothing that the sketch world can draw.
+        BadImageError: an input image cannot be decoded.
+    """
+    text = RequestText(request.text)
+    scenes = [perceive_cached(image).scene for image in request.images]
+    if scenes and text.wants_words_only:
+        return _description(scenes)
+    keyed_random = KeyedRandom(request.text)
+    if scenes:
+        return _continue_from(scenes, text, keyed_random)
+    outline = _outline(text, keyed_random)
+    plan = _write_prompts(outline, None, text, keyed_random)
+    return _with_description(plan, outline) if text.wants_description else plan
+
+
+def _outline(text: RequestText, keyed_random: KeyedRandom) -> Outline:
+    if story := load_catalog().choose(text):
+        outline = _outline_story(story, text, keyed_random)
+    elif mentions := outline_mentions(text, keyed_random):
+        outline = mentions
+    else:
         raise UnusableAnswerError(
-            f"nothing to draw in {reading.text[:80]!r}: name a story (grow a flower, phases of the "
+            f"nothing to draw in {text.raw[:80]!r}: name a story (grow a flower, phases of the "
             "moon ...) or things to draw (a red house and a cat)"
         )
-    return outline
+    return _with_step_count(outline, text)
 
 
-def _told(story: CatalogStory, reading: Reading, chance: KeyedRandom) -> Outline:
-    """The story as asked for; with usual values where those asked for leave nothing to do."""
-    outline = outline_story(story, story.fill(reading, chance))
-    if achievable(outline.drafts, None):
+def _outline_story(story: CatalogStory, text: RequestText, keyed_random: KeyedRandom) -> Outline:
+    """The story with the requested values; with default ones if those leave nothing to do."""
+    outline = outline_story(story, story.choose_values(text, keyed_random))
+    if is_achievable(outline.steps, None):
         return outline
-    return outline_story(story, story.fill(Reading(""), chance))
+    return outline_story(story, story.choose_values(RequestText(""), keyed_random))
 
 
-def _fitted(drafts: tuple[OutlineStep, ...], reading: Reading) -> tuple[OutlineStep, ...]:
-    """The drafts in as many steps as were asked for, if a number was."""
-    return fit(drafts, reading.step_count) if reading.step_count else drafts
+def _with_step_count(outline: Outline, text: RequestText) -> Outline:
+    """The outline in the requested number of steps, if there is one."""
+    if not text.step_count:
+        return outline
+    return replace(outline, steps=fit_step_count(outline.steps, text.step_count))
 
 
-def _worded(
+def _write_prompts(
     outline: Outline,
-    drafts: tuple[OutlineStep, ...],
     before: Scene | None,
-    reading: Reading,
-    chance: KeyedRandom,
-    earlier: int = 0,
+    text: RequestText,
+    keyed_random: KeyedRandom,
+    completed: int = 0,
 ) -> Plan:
-    """Prompts for the drafts, numbered on from `earlier` steps."""
-    first_open = _first_open(outline, drafts, chance)
+    """The outline's steps with prompts, numbered from `completed` + 1."""
+    first_open_step = _first_open_step(outline, keyed_random)
     steps, scene = [], before
-    for number, draft in enumerate(drafts):
-        manner = prompt_style_of(chance, number, first_open=first_open)
-        settled = number <= first_open
-        prompt = word(draft.edits, scene, manner, chance, settled=settled)
-        caption = draft.tell if reading.wants_captions else None
-        steps.append(PlanStep(earlier + number + 1, draft.name, draft.say, prompt, caption))
-        scene = scene_after(draft.edits, scene)
-    return Plan(tuple(steps), _reasoning(outline, len(steps), reading))
+    for index, step in enumerate(outline.steps):
+        style = choose_style(keyed_random, index, first_open_step=first_open_step)
+        cells_known = index <= first_open_step
+        prompt = write_prompt(step.edits, scene, style, keyed_random, cells_known=cells_known)
+        caption = step.caption if text.wants_captions else None
+        steps.append(PlanStep(completed + index + 1, step.name, step.instruction, prompt, caption))
+        scene = scene_after(step.edits, scene)
+    return Plan(tuple(steps), _reasoning(outline, text))
 
 
-def _first_open(outline: Outline, drafts: tuple[OutlineStep, ...], chance: KeyedRandom) -> int:
-    """The step from which places are left open; once one is, no later one can count on cells."""
-    if not outline.free or chance.happens(0.3, "all places told"):
-        return len(drafts)
-    moving = [n for n, d in enumerate(drafts) if any(isinstance(e, Move) for e in d.edits)]
-    earliest = moving[-1] + 1 if moving else 0
-    return chance.pick(range(earliest, len(drafts) + 1), "first open place")
+def _first_open_step(outline: Outline, keyed_random: KeyedRandom) -> int:
+    """Index of the first step whose prompt names no cells; later steps cannot rely on cells."""
+    steps = outline.steps
+    if not outline.any_place or keyed_random.bernoulli(0.3, "all places told"):
+        return len(steps)
+    moves = [n for n, step in enumerate(steps) if any(isinstance(e, Move) for e in step.edits)]
+    earliest = moves[-1] + 1 if moves else 0
+    return keyed_random.pick(range(earliest, len(steps) + 1), "first open place")
 
 
-def _reasoning(outline: Outline, count: int, reading: Reading) -> str:
-    details = ", ".join(f"{name} = {value}" for name, value in outline.values.items())
-    chosen = f" My choices: {details}." if details else ""
-    captions = " Every picture gets a caption." if reading.wants_captions else ""
-    return f"The request is about {outline.title}.{chosen} It takes {count} pictures.{captions}"
+def _reasoning(outline: Outline, text: RequestText) -> str:
+    values = ", ".join(f"{name} = {value}" for name, value in outline.values.items())
+    choices = f" My choices: {values}." if values else ""
+    captions = " Every picture gets a caption." if text.wants_captions else ""
+    count = len(outline.steps)
+    return f"The request is about {outline.title}.{choices} It takes {count} pictures.{captions}"
 
 
 def _description(scenes: list[Scene]) -> Plan:
@@ -136,15 +136,12 @@ def _description(scenes: list[Scene]) -> Plan:
     return Plan(tuple(steps), "The request asks for words about the given pictures.")
 
 
-def _with_description(plan: Plan, drafts: tuple[OutlineStep, ...]) -> Plan:
-    """The plan, opened by words about the picture it will end in."""
-    final = scene_after([edit for draft in drafts for edit in draft.edits], None)
+def _with_description(plan: Plan, outline: Outline) -> Plan:
+    """The plan after a text-only step that describes its final image."""
+    final = scene_after([edit for step in outline.steps for edit in step.edits], None)
     opening = PlanStep(1, "Describe the scene", None, None, describe(final or Scene()))
-    later = (
-        PlanStep(s.step_number + 1, s.step_name, s.instruction, s.prompt, s.auxiliary_text)
-        for s in plan.steps
-    )
-    return Plan((opening, *later), f"{plan.reasoning} First I describe it in words.")
+    others = (replace(step, step_number=step.step_number + 1) for step in plan.steps)
+    return Plan((opening, *others), f"{plan.reasoning} First I describe it in words.")
 
 
 def describe(scene: Scene) -> str:
@@ -156,55 +153,54 @@ def describe(scene: Scene) -> str:
     ]
     if not things:
         return f"The picture shows {surface} with nothing on it."
-    return f"The picture shows {surface} with {listed(things)}."
+    return f"The picture shows {surface} with {join_with_and(things)}."
 
 
-def _continued(reading: Reading, scenes: list[Scene], chance: KeyedRandom) -> Plan:
-    """The rest of a story whose last picture so far is given; else the named things added."""
+def _continue_from(scenes: list[Scene], text: RequestText, keyed_random: KeyedRandom) -> Plan:
+    """The remaining steps of a story whose images so far are given; else additions to the last."""
     scene = scenes[-1]
-    earlier = reading.earlier_steps or len(scenes)
-    story = load_catalog().choose(reading)
-    outline = _rest_of(story, reading, scene, chance) if story else None
-    outline = outline or outline_additions(reading, scene, chance)
+    story = load_catalog().choose(text)
+    outline = _remaining_outline(story, text, scene, keyed_random) if story else None
+    outline = outline or outline_additions(text, scene, keyed_random)
     if outline is None:
         raise UnusableAnswerError(
-            f"no way to go on from the given picture in {reading.text[:80]!r}: name a story that "
+            f"cannot continue from the input image in {text.raw[:80]!r}: name a story that "
             "it belongs to, or things to add"
         )
-    drafts = _fitted(outline.drafts, reading)
-    return _worded(outline, drafts, scene, reading, chance, earlier)
+    outline = _with_step_count(outline, text)
+    completed = text.completed_steps or len(scenes)
+    return _write_prompts(outline, scene, text, keyed_random, completed)
 
 
-def _rest_of(
-    story: CatalogStory, reading: Reading, scene: Scene, chance: KeyedRandom
+def _remaining_outline(
+    story: CatalogStory, text: RequestText, scene: Scene, keyed_random: KeyedRandom
 ) -> Outline | None:
     """The story after the step that the scene shows."""
-    for values in (story.fill(reading, chance), *story.fillings()):
+    for values in (story.choose_values(text, keyed_random), *story.all_values()):
         outline = outline_story(story, values)
-        if rest := rest_after(outline, scene):
-            return Outline(outline.title, rest, outline.free, values)
+        if steps := remaining_steps(outline, scene):
+            return replace(outline, steps=steps)
     return None
 
 
-def rest_after(outline: Outline, scene: Scene) -> tuple[OutlineStep, ...]:
-    """How the outline goes on from a scene; empty: it does not lead there, or no further."""
-    rest = moved_aside(_after(outline, scene), scene)
-    return rest if achievable(rest, scene) else ()
+def remaining_steps(outline: Outline, scene: Scene) -> tuple[OutlineStep, ...]:
+    """The steps after the one that the scene shows; empty: it shows none, or the last one."""
+    steps = avoid_occupied_cells(_steps_after(outline, scene), scene)
+    return steps if is_achievable(steps, scene) else ()
 
 
-def _after(outline: Outline, scene: Scene) -> tuple[OutlineStep, ...]:
-    """The drafts after the one whose outcome the scene is; none: it is no outcome of any."""
-    told: Scene | None = None
-    for done, draft in enumerate(outline.drafts, 1):
-        told = scene_after(draft.edits, told)
-        if told is not None and _alike(told, scene, outline.free):
-            return outline.drafts[done:]
+def _steps_after(outline: Outline, scene: Scene) -> tuple[OutlineStep, ...]:
+    current: Scene | None = None
+    for count, step in enumerate(outline.steps, 1):
+        current = scene_after(step.edits, current)
+        if current is not None and _is_same(current, scene, outline.any_place):
+            return outline.steps[count:]
     return ()
 
 
-def _alike(told: Scene, seen: Scene, free: bool) -> bool:
-    """The same scene; where places do not matter, the same things."""
-    if not free:
-        return told == seen
-    things = [sorted((t.kind, t.colour) for t in s.cells.values()) for s in (told, seen)]
-    return told.background == seen.background and things[0] == things[1]
+def _is_same(first: Scene, second: Scene, any_place: bool) -> bool:
+    """Whether two scenes are equal; with `any_place`, whatever the cells of their things."""
+    if not any_place:
+        return first == second
+    things = [sorted((t.kind, t.colour) for t in s.cells.values()) for s in (first, second)]
+    return first.background == second.background and things[0] == things[1]

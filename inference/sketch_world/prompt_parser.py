@@ -1,7 +1,7 @@
-"""English in: prompts become commands (`sentences` is the way back).
+"""Parses prompts into commands; `prompt_writer` is the inverse.
 
-The grammar is `grammar.lark`; `docs/sketch.md` describes it for people. Parsing never fails: a
-sentence that the grammar does not know asks for nothing, as with a real image model.
+The grammar is `grammar.lark`, documented in `docs/sketch.md`. Parsing never fails: a sentence
+outside the grammar asks for nothing, as with a real image model.
 """
 
 import re
@@ -28,8 +28,11 @@ from .scene import (
 )
 
 _KEEP = object()
-_COUNTED = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
-_NUMBERS = {word: number for number, word in enumerate(_COUNTED, 1)} | {"several": 3, "a few": 3}
+_DIGIT_WORDS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+_NUMBERS = {word: number for number, word in enumerate(_DIGIT_WORDS, 1)} | {
+    "several": 3,
+    "a few": 3,
+}
 _SIDES = {"left": 3, "right": 5, "top": 1, "bottom": 7, "center": 4}
 _ROWS = {"top": 0, "upper": 0, "middle": 1, "center": 1, "bottom": 2, "lower": 2}
 _COLUMNS = {"left": 0, "center": 1, "middle": 1, "right": 2}
@@ -45,19 +48,19 @@ _SINGULARS = {kind.plural: kind.name for kind in KINDS.values()}
 
 @lru_cache(maxsize=8192)
 def parse(text: str) -> Command:
-    """What a prompt asks for. Never raises: sentences that are not understood are ignored."""
+    """What a prompt asks for. Sentences that are not understood are ignored."""
     sentences = re.split(r"[.!?;:\n]+", text.lower().replace('"', " "))
-    meanings = list(chain.from_iterable(map(_read_sentence, sentences)))
+    meanings = list(chain.from_iterable(map(_parse_sentence, sentences)))
     edits = tuple(meaning for meaning in meanings if meaning is not _KEEP)
     return Command(edits, keep=_KEEP in meanings)
 
 
-def _read_sentence(sentence: str) -> list:
+def _parse_sentence(sentence: str) -> list:
     sentence = " ".join(sentence.split())
     if not sentence:
         return []
     try:
-        return _READER.transform(_parser().parse(sentence))
+        return _TRANSFORMER.transform(_parser().parse(sentence))
     except UnexpectedInput:
         return []
 
@@ -69,16 +72,16 @@ def _parser() -> Lark:
 
 
 def _vocabulary() -> str:
-    """The terminals that come from `kinds`: every word of the world, written once."""
+    """The terminals of the grammar that come from `object_catalog`."""
     nouns = [name for kind in KINDS.values() for name in (kind.name, kind.plural)]
     return (
-        f"\nCOLOUR: {_words([*COLOURS, 'grey'])}"
-        f"\nKIND: {_words(nouns)}"
-        f"\nBACKGROUND: {_words(BACKGROUNDS)}\n"
+        f"\nCOLOUR: {_alternatives([*COLOURS, 'grey'])}"
+        f"\nKIND: {_alternatives(nouns)}"
+        f"\nBACKGROUND: {_alternatives(BACKGROUNDS)}\n"
     )
 
 
-def _words(words: list[str] | tuple[str, ...]) -> str:
+def _alternatives(words: list[str] | tuple[str, ...]) -> str:
     return f"/(?:{'|'.join(sorted(words, key=len, reverse=True))})\\b/"
 
 
@@ -96,22 +99,22 @@ def _direction(words: str) -> Direction:
 
 
 @v_args(inline=True)
-class _Reader(Transformer):
+class _EditTransformer(Transformer):
     """Turns the parse tree of a sentence into edits (and `_KEEP`)."""
 
     def start(self, *clauses: list) -> list:
         meanings: list = []
         for clause in clauses:
-            meanings = self._continued(meanings, *clause)
+            meanings = self._join(meanings, *clause)
         return meanings
 
-    def _continued(self, before: list, *meanings: object) -> list:
+    def _join(self, before: list, *meanings: object) -> list:
         """Clauses without a verb belong to the one before them."""
         for meaning in meanings:
-            if not isinstance(meaning, _More):
+            if not isinstance(meaning, _Continuation):
                 before = [*before, meaning]
             elif before:
-                before = [*before[:-1], *meaning.after(before[-1])]
+                before = [*before[:-1], *meaning.join(before[-1])]
         return before
 
     def create(self, background: Token, adds: list | None) -> list:
@@ -119,7 +122,7 @@ class _Reader(Transformer):
         return [Create(str(background), tuple(edits))]
 
     def add(self, what: "list | Target") -> list:
-        return _definite(what) if isinstance(what, Target) else what
+        return _add_definite(what) if isinstance(what, Target) else what
 
     def remove(self, target: Target) -> list:
         return [Remove(target)]
@@ -144,7 +147,7 @@ class _Reader(Transformer):
         return [_KEEP]
 
     def more(self, what: "list | Target") -> list:
-        return [_More(what)]
+        return [_Continuation(what)]
 
     def thing(
         self, count: int, noun: tuple, place: GridPlace | None, surface: SetBackground | None
@@ -185,19 +188,19 @@ class _Reader(Transformer):
         return _SINGULARS.get(str(token), str(token))
 
 
-class _More:
+class _Continuation:
     """A thing or a target without a verb of its own."""
 
     def __init__(self, what: "list | Target") -> None:
         self.what = what
 
-    def after(self, edit: object) -> list:
-        """The edit before, and what this adds to it."""
+    def join(self, edit: object) -> list:
+        """The preceding edit with this thing or target added to it."""
         if isinstance(self.what, Target):
             return [edit, *self._with_target(edit, self.what)]
         if isinstance(edit, Create):
-            added = tuple(add for add in self.what if isinstance(add, Add))
-            return [Create(edit.background, edit.things + added)]
+            adds = tuple(add for add in self.what if isinstance(add, Add))
+            return [Create(edit.background, edit.things + adds)]
         return [edit, *self.what] if isinstance(edit, Add) else [edit]
 
     def _with_target(self, edit: object, target: Target) -> list:
@@ -205,14 +208,14 @@ class _More:
             case Remove():
                 return [Remove(target)]
             case Add():
-                return _definite(target)
+                return _add_definite(target)
             case _:
                 return []
 
 
-def _definite(target: Target) -> list:
+def _add_definite(target: Target) -> list:
     """`draw the sun at the top right` adds one."""
     return [Add(target.kind, target.colour, GridPlace(cell=target.cell))] if target.kind else []
 
 
-_READER = _Reader()
+_TRANSFORMER = _EditTransformer()

@@ -1,12 +1,12 @@
-"""How a planner words its prompts: from terse to explicit.
+"""How explicitly a planner writes its prompts.
 
-The same edit can be asked for in many ways: with or without the place, with or without a colour
-that goes without saying, with or without a plea to keep the rest. A generator's mistakes depend
-on that, so plans vary it, deterministically by the request.
+The same edit has many wordings: with or without the place, with or without the kind's default
+colour, with or without a keep clause. A generator's mistakes depend on that, so plans vary it,
+deterministically by the request.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import get_args
 
 from .object_catalog import KINDS
@@ -28,10 +28,10 @@ from .scene import (
     Scene,
     Target,
 )
-from .scene_edits import readings
+from .scene_edits import interpretations
 from .seeded_random import KeyedRandom
 
-# Other ways to open a sentence, each understood just like the first.
+# Synonyms of a sentence's first word that the parser understands alike.
 _VERBS: dict[str, tuple[str, ...]] = {
     "Draw": ("Draw", "Show", "Create", "Illustrate", "Paint"),
     "Add": ("Add", "Put", "Place", "Draw", "Include"),
@@ -46,42 +46,41 @@ _VERBS: dict[str, tuple[str, ...]] = {
 class PromptStyle:
     """How explicit a prompt is."""
 
-    places: bool  # say where new things go
-    colours: bool  # name colours that go without saying, and those of things referred to
+    places: bool  # name the cells of new things
+    colours: bool  # name default colours, and those of targets
     keep: bool  # ask to keep everything else unchanged
-    relations: bool = False  # prefer "above the cup" to "at the top left", where as exact
+    relations: bool = False  # prefer "above the cup" to "at the top left" if it is as exact
 
 
-def prompt_style_of(chance: KeyedRandom, step: int, *, first_open: int) -> PromptStyle:
-    """The manner of a step (0-based); from step `first_open` on, places are left open."""
+def choose_style(keyed_random: KeyedRandom, step: int, *, first_open_step: int) -> PromptStyle:
+    """The style of a step (0-based); from `first_open_step` on, places are left open."""
     purpose = f"manner {step}"
-    keep = step > 0 and chance.happens(0.35, f"{purpose} keep")
-    colours = chance.happens(0.5, f"{purpose} colours")
-    relations = chance.happens(0.35, f"{purpose} relations")
-    return PromptStyle(step < first_open, colours, keep, relations)
+    keep = step > 0 and keyed_random.bernoulli(0.35, f"{purpose} keep")
+    colours = keyed_random.bernoulli(0.5, f"{purpose} colours")
+    relations = keyed_random.bernoulli(0.35, f"{purpose} relations")
+    return PromptStyle(step < first_open_step, colours, keep, relations)
 
 
-def word(
+def write_prompt(
     edits: Sequence[Edit],
     before: Scene | None,
-    manner: PromptStyle,
-    chance: KeyedRandom,
+    style: PromptStyle,
+    keyed_random: KeyedRandom,
     *,
-    settled: bool,
+    cells_known: bool,
 ) -> str:
-    """A prompt for edits whose readings on `before` start with what is meant.
+    """A prompt for edits; the first interpretation of each on `before` is the intended one.
 
     Args:
-        settled: everything in `before` stands where the plan thinks it does, so that things may
-            be referred to by their place.
+        cells_known: earlier prompts named every cell, so that things may be referred to by cell.
     """
     scene = before or Scene()
-    loose: list[Edit] = []
+    reduced: list[Edit] = []
     for edit in edits:
-        loose.append(_loosened(edit, scene, manner, settled))
+        reduced.append(_reduce(edit, scene, style, cells_known))
         scene = _after(edit, scene)
-    command = Command(tuple(loose), manner.keep)
-    return _varied(phrase_command(command), command.keep, chance)
+    command = Command(tuple(reduced), style.keep)
+    return _vary_verbs(phrase_command(command), command.keep, keyed_random)
 
 
 def _after(edit: Edit, scene: Scene) -> Scene:
@@ -91,66 +90,62 @@ def _after(edit: Edit, scene: Scene) -> Scene:
     return after
 
 
-def _loosened(edit: Edit, scene: Scene, manner: PromptStyle, settled: bool) -> Edit:
-    """The edit with what the manner leaves out left out."""
+def _reduce(edit: Edit, scene: Scene, style: PromptStyle, cells_known: bool) -> Edit:
+    """The edit without what the style omits."""
     if isinstance(edit, Create):
-        return Create(edit.background, tuple(_loose_add(a, manner) for a in edit.things))
-    exact = readings(edit, scene)[0]
+        return Create(edit.background, tuple(_reduce_add(a, style) for a in edit.things))
+    exact = interpretations(edit, scene)[0]
     match exact:
         case Add():
-            return _related(_loose_add(exact, manner), exact, scene, manner)
+            return _prefer_relation(_reduce_add(exact, style), exact, scene, style)
         case Remove(target):
-            return Remove(_loose_target(target, scene, manner, settled))
+            return Remove(_reduce_target(target, scene, style, cells_known))
         case Recolour(target, colour):
-            return Recolour(_loose_target(target, scene, manner, settled), colour)
+            return Recolour(_reduce_target(target, scene, style, cells_known), colour)
         case Replace(target, kind, colour):
-            loose = _loose_target(target, scene, manner, settled)
-            return Replace(loose, kind, _loose_colour(kind, colour, manner))
+            reduced = _reduce_target(target, scene, style, cells_known)
+            return Replace(reduced, kind, _reduce_colour(kind, colour, style))
         case Move(target, place):
-            loose = _loose_target(target, scene, manner, settled)
-            return _related(Move(loose, place), exact, scene, manner)
+            reduced = _reduce_target(target, scene, style, cells_known)
+            return _prefer_relation(Move(reduced, place), exact, scene, style)
         case _:
             return exact
 
 
-def _loose_add(add: Add, manner: PromptStyle) -> Add:
+def _reduce_add(add: Add, style: PromptStyle) -> Add:
     colour = add.colour or KINDS[add.kind].colours[0]
-    place = add.place if manner.places else ANYWHERE
-    return Add(add.kind, _loose_colour(add.kind, colour, manner), place)
+    place = add.place if style.places else ANYWHERE
+    return Add(add.kind, _reduce_colour(add.kind, colour, style), place)
 
 
-def _loose_colour(kind: str, colour: str | None, manner: PromptStyle) -> str | None:
-    usual = KINDS[kind].colours[0]
-    return None if colour == usual and not manner.colours else colour
+def _reduce_colour(kind: str, colour: str | None, style: PromptStyle) -> str | None:
+    default = KINDS[kind].colours[0]
+    return None if colour == default and not style.colours else colour
 
 
-def _loose_target(target: Target, scene: Scene, manner: PromptStyle, settled: bool) -> Target:
-    """The shortest name that only the target answers to; with its colour where wanted."""
+def _reduce_target(target: Target, scene: Scene, style: PromptStyle, cells_known: bool) -> Target:
+    """The shortest name that only the target has; with its colour if the style names colours."""
     by_kind = Target(target.kind)
     by_colour = Target(target.kind, target.colour)
-    options = [by_colour] if manner.colours else [by_kind, by_colour]
-    if manner.colours and manner.keep and settled:
+    options = [by_colour] if style.colours else [by_kind, by_colour]
+    if style.colours and style.keep and cells_known:
         options = [target]
     return next((o for o in options if len(scene.find(o)) == 1), target)
 
 
-def _related(loose: Add | Move, exact: Edit, scene: Scene, manner: PromptStyle) -> Edit:
-    """The place told by a neighbour, where that leaves no doubt."""
-    if not (manner.relations and manner.places):
-        return loose
-    for place in _relations(scene, loose):
-        told = type(loose)(*_with_place(loose, place))
-        if readings(told, scene) == [exact]:
-            return told
-    return loose
-
-
-def _with_place(edit: Add | Move, place: GridPlace) -> tuple:
-    return (edit.kind, edit.colour, place) if isinstance(edit, Add) else (edit.target, place)
+def _prefer_relation(reduced: Add | Move, exact: Edit, scene: Scene, style: PromptStyle) -> Edit:
+    """The edit with its place relative to another thing, if that is unambiguous."""
+    if not (style.relations and style.places):
+        return reduced
+    for place in _relations(scene, reduced):
+        relative = replace(reduced, place=place)
+        if interpretations(relative, scene) == [exact]:
+            return relative
+    return reduced
 
 
 def _relations(scene: Scene, edit: Add | Move) -> list[GridPlace]:
-    """Places told by things of which there is one, other than what is moved itself."""
+    """Places relative to things whose kind is unique, other than the moved thing."""
     moved = edit.target.kind if isinstance(edit, Move) else edit.kind
     kinds = [thing.kind for thing in scene.cells.values()]
     anchors = [Target(kind) for kind in kinds if kinds.count(kind) == 1 and kind != moved]
@@ -158,15 +153,15 @@ def _relations(scene: Scene, edit: Add | Move) -> list[GridPlace]:
     return [GridPlace(None, direction, a) for a in anchors for direction in directions]
 
 
-def _varied(text: str, keep: bool, chance: KeyedRandom) -> str:
+def _vary_verbs(text: str, keep: bool, keyed_random: KeyedRandom) -> str:
     """The same prompt with other verbs."""
     sentences = text.replace(KEEP_CLAUSE, "").strip().removesuffix(".").split(". ")
-    varied = " ".join(_other_verb(sentence, chance) for sentence in sentences)
+    varied = " ".join(_vary_verb(sentence, keyed_random) for sentence in sentences)
     return f"{varied} {KEEP_CLAUSE}" if keep else varied
 
 
-def _other_verb(sentence: str, chance: KeyedRandom) -> str:
-    """The sentence with another verb, as long as it still says the same."""
+def _vary_verb(sentence: str, keyed_random: KeyedRandom) -> str:
+    """The sentence with another verb, unless that changes its meaning."""
     verb, _, rest = sentence.partition(" ")
-    other = f"{chance.pick(_VERBS.get(verb, (verb,)), sentence)} {rest}"
+    other = f"{keyed_random.pick(_VERBS.get(verb, (verb,)), sentence)} {rest}"
     return f"{other if parse(other) == parse(sentence) else sentence}."

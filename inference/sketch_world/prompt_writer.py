@@ -1,4 +1,4 @@
-"""English out: edits become prompts, which `language.parse` reads back to the same edits."""
+"""Writes edits as prompts, which `prompt_parser.parse` reads back to the same edits."""
 
 from collections.abc import Sequence
 
@@ -34,13 +34,13 @@ def phrase(edit: Edit, *, keep: bool = False) -> str:
 
 
 def phrase_command(command: Command) -> str:
-    """A whole command as a prompt, a sentence an edit."""
+    """A command as a prompt, one sentence per edit."""
     sentences = [f"{_sentence(edit)}." for edit in command.edits]
     return " ".join([*sentences, KEEP_CLAUSE] if command.keep else sentences)
 
 
 def creation(scene: Scene) -> Create:
-    """The edit that draws this scene from scratch, with every colour and place spelled out."""
+    """The edit that draws this scene from scratch, with every colour and cell."""
     adds = (Add(t.kind, t.colour, GridPlace(cell)) for cell, t in sorted(scene.cells.items()))
     return Create(scene.background, tuple(adds))
 
@@ -55,7 +55,7 @@ def with_article(noun: str) -> str:
     return f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"
 
 
-def listed(nouns: Sequence[str]) -> str:
+def join_with_and(nouns: Sequence[str]) -> str:
     """`a cat`, `a cat and a dog`, `a cat, a dog and a hen`."""
     *first, last = nouns
     return f"{', '.join(first)} and {last}" if first else last
@@ -87,10 +87,10 @@ def _sentence(edit: Edit) -> str:
 
 
 def _creation_sentence(background: str, adds: tuple[Add, ...]) -> str:
-    picture = f"Draw {with_article(_surface(background))}"
+    sentence = f"Draw {with_article(_surface(background))}"
     if not adds:
-        return picture
-    return f"{picture} with {listed([_thing(add) for add in adds])}"
+        return sentence
+    return f"{sentence} with {join_with_and([_thing(add) for add in adds])}"
 
 
 def _surface(background: str) -> str:

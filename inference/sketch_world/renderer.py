@@ -1,7 +1,7 @@
 """Scenes to pixels: anti-aliased, deterministic, at any size.
 
-Each cell of the grid is a square of its own, so that a thing never touches its neighbours. The
-flaws of a bad picture, crooked things and blemishes, are drawn here as well.
+Each thing stays inside its cell of the grid. Flaws (crooked things and scribbles) are drawn here
+as well.
 """
 
 import math
@@ -17,11 +17,11 @@ from . import drawings
 from .scene import Scene, Thing
 from .seeded_random import random_by
 
-# Smaller pictures are drawn at this size and averaged down: they show the same lines, thinner.
+# Smaller images are drawn at this size and averaged down, so that they show the same lines.
 SIZE = 192
-SMALLEST = 96
+MIN_SIZE = 96
 TILTS = (-14.0, 14.0)  # degrees of a crooked thing
-_SQUEEZE = 0.8  # and its width, as a share of the right one: a crooked ball must show, too
+_SQUEEZE = 0.8  # relative width of a crooked thing, so that a crooked ball shows, too
 
 _MARGIN = 0.04  # share of a cell's side that stays free of things and blemishes
 _INKS = ((38, 34, 58), (188, 44, 120), (24, 128, 132), (120, 66, 24))
@@ -29,7 +29,7 @@ _INKS = ((38, 34, 58), (188, 44, 120), (24, 128, 132), (120, 66, 24))
 
 @dataclass(frozen=True)
 class Flaws:
-    """What is wrong with the drawing itself: cells with crooked things, cells with a scribble."""
+    """Cells with crooked things and cells with a scribble."""
 
     crooked: Collection[int] = ()
     blemished: Collection[int] = ()
@@ -42,8 +42,8 @@ def render(scene: Scene, size: int = SIZE, flaws: Flaws | None = None) -> Image.
     Raises:
         FoundryError: the size is below 96 or not a multiple of 3.
     """
-    if size < SMALLEST or size % 3:
-        raise FoundryError(f"picture size {size}: choose a multiple of 3, at least {SMALLEST}")
+    if size < MIN_SIZE or size % 3:
+        raise FoundryError(f"image size {size}: choose a multiple of 3, at least {MIN_SIZE}")
     flaws = flaws or Flaws()
     image = background(scene.background, size).copy()
     for cell, thing in sorted(scene.cells.items()):
@@ -67,31 +67,34 @@ def background(name: str, size: int) -> Image.Image:
 def sprite(thing: Thing, side: int, tilt: float = 0.0) -> Image.Image:
     """A thing alone, RGBA, `side` x `side` pixels; `tilt` in degrees makes it crooked."""
     detail = max(1, -(-SIZE // (3 * side)))
-    sticker = _upright(thing, detail * side)
-    return (_crooked(sticker, tilt) if tilt else sticker).reduce(detail)
+    sticker = _upright_sprite(thing, detail * side)
+    return (_make_crooked(sticker, tilt) if tilt else sticker).reduce(detail)
 
 
 @lru_cache(maxsize=4096)
-def _upright(thing: Thing, side: int) -> Image.Image:
+def _upright_sprite(thing: Thing, side: int) -> Image.Image:
     return drawings.sprite(thing, side)
 
 
-def _crooked(sticker: Image.Image, tilt: float) -> Image.Image:
-    """Squeezed and turned about its middle, and cut where it would leave the cell."""
+def _make_crooked(sticker: Image.Image, tilt: float) -> Image.Image:
+    """The thing squeezed, rotated about its centre and cropped to the cell."""
     side, margin = sticker.width, max(1, round(_MARGIN * sticker.width))
-    turned = sticker.convert("RGBa").transform(
-        (side, side), Image.Transform.AFFINE, _inverse(tilt, side / 2), Image.Resampling.BICUBIC
+    rotated = sticker.convert("RGBa").transform(
+        (side, side),
+        Image.Transform.AFFINE,
+        _inverse_transform(tilt, side / 2),
+        Image.Resampling.BICUBIC,
     )
     inner = Image.new("RGBa", (side, side))
-    inner.paste(turned.crop((margin, margin, side - margin, side - margin)), (margin, margin))
+    inner.paste(rotated.crop((margin, margin, side - margin, side - margin)), (margin, margin))
     return inner.convert("RGBA")
 
 
-def _inverse(tilt: float, middle: float) -> tuple[float, ...]:
+def _inverse_transform(tilt: float, centre: float) -> tuple[float, ...]:
     """The affine map from a crooked thing's pixels back to the upright one's."""
     cos, sin = math.cos(math.radians(tilt)), math.sin(math.radians(tilt))
     rows = ((cos / _SQUEEZE, sin / _SQUEEZE), (-sin, cos))
-    return tuple(v for a, b in rows for v in (a, b, middle - middle * (a + b)))
+    return tuple(v for a, b in rows for v in (a, b, centre - centre * (a + b)))
 
 
 def _tilt(seed: int, cell: int) -> float:
@@ -100,7 +103,7 @@ def _tilt(seed: int, cell: int) -> float:
 
 @lru_cache(maxsize=256)
 def _scribble(seed: int, cell: int, side: int) -> Image.Image:
-    """A nervous pen stroke across the cell, RGBA; its pale rim shows it on dark things."""
+    """A random pen stroke across the cell, RGBA, with a pale rim to be visible on dark things."""
     rng = random_by("scribble", seed, cell)
     big = 4 * side
     image = Image.new("RGBA", (big, big), (0, 0, 0, 0))

@@ -1,8 +1,8 @@
 """A scene (what a picture shows) and the edits that a prompt can ask for.
 
 A scene is a background and at most one thing per cell of a 3x3 grid. Edits are plain data:
-`language` reads them from English, `sentences` writes them, the generator carries them out (or
-fails to), the critic and the scorer check them against what they see.
+`prompt_parser` reads them from English, `prompt_writer` writes them, the generator applies them
+(perhaps with mistakes), the critic and the scorer compare their result with an image.
 """
 
 from collections.abc import Iterable, Mapping
@@ -12,7 +12,7 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class Thing:
-    """A coloured thing, such as a red house. Names are those of `kinds`."""
+    """A coloured thing, such as a red house. Names are those of `object_catalog`."""
 
     kind: str
     colour: str
@@ -38,19 +38,19 @@ class Scene:
         return [c for c in range(9) if c not in self.cells]
 
     def find(self, target: "Target") -> list[int]:
-        """Cells whose thing fits every part of the target that is given."""
-        return [c for c, thing in sorted(self.cells.items()) if target.fits(c, thing)]
+        """Cells whose thing matches the target."""
+        return [c for c, thing in sorted(self.cells.items()) if target.matches(c, thing)]
 
 
 @dataclass(frozen=True)
 class Target:
-    """A thing already in the picture, by any of kind, colour and cell ("the red house")."""
+    """A thing in the scene, by any of kind, colour and cell ("the red house"); None: any."""
 
     kind: str | None = None
     colour: str | None = None
     cell: int | None = None
 
-    def fits(self, cell: int, thing: Thing) -> bool:
+    def matches(self, cell: int, thing: Thing) -> bool:
         return (
             (self.kind is None or self.kind == thing.kind)
             and (self.colour is None or self.colour == thing.colour)
@@ -75,7 +75,7 @@ ANYWHERE = GridPlace()
 
 @dataclass(frozen=True)
 class Add:
-    """Put a new thing somewhere. `colour` None: the kind's usual one."""
+    """Put a new thing somewhere. `colour` None: the kind's default."""
 
     kind: str
     colour: str | None = None
@@ -115,7 +115,7 @@ class SetBackground:
 
 @dataclass(frozen=True)
 class Create:
-    """A whole new picture: what a text-to-image prompt asks for."""
+    """A new scene: what a text-to-image prompt asks for."""
 
     background: str
     things: tuple[Add, ...] = ()
@@ -126,9 +126,9 @@ Edit = Add | Remove | Recolour | Move | Replace | SetBackground | Create
 
 @dataclass(frozen=True)
 class Command:
-    """What a prompt asks for, and how it is worded.
+    """What a prompt asks for. No edits: nothing was understood.
 
-    `keep`: it asks to keep everything else unchanged. `edits` empty: nothing was understood.
+    `keep`: it asks to keep everything else unchanged.
     """
 
     edits: tuple[Edit, ...]
@@ -136,5 +136,5 @@ class Command:
 
 
 def things(cells: Iterable[tuple[int, str, str]]) -> dict[int, Thing]:
-    """Cells from (cell, kind, colour) triples; handy in tests and stories."""
+    """Cells from (cell, kind, colour) triples."""
     return {cell: Thing(kind, colour) for cell, kind, colour in cells}

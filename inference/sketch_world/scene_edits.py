@@ -1,9 +1,9 @@
 """What a command does to a scene.
 
-English leaves things open: "next to the house" is several cells, "the cat" may be any of two. So
-an edit has *readings*: the exact edits (every kind, colour and cell spelled out) that would
-fulfil it. Whoever carries out a command chooses among them: the generator at random, the critic
-and the scorer in favour of what was drawn, so that any fulfilling picture counts.
+English is ambiguous: "next to the house" is several cells, "the cat" may be any of two. So an edit
+has interpretations: the exact edits (with every kind, colour and cell) that would fulfil it. The
+generator chooses among them at random, the critic and the scorer in favour of what was drawn, so
+that any fulfilling image counts.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -35,54 +35,55 @@ Choose = Callable[[Scene, Sequence[Edit]], Edit]
 
 @dataclass(frozen=True)
 class EditResult:
-    """A carried-out command: the scene, the exact edits done, and how many were impossible.
+    """The scene after a command, the exact edits that led there, and how many were impossible.
 
-    Impossible is what the world does not hold (a blue sun) or has no room for.
+    Impossible: a colour that the kind cannot have (a blue sun), or no free cell.
     """
 
     scene: Scene
-    done: tuple[Edit, ...]
+    exact_edits: tuple[Edit, ...]
     impossible: int = 0
 
 
 def carry_out(command: Command, before: Scene | None, choose: Choose) -> EditResult:
-    """Do the edits one after the other on `before` (None: on an empty sheet of paper)."""
+    """Apply the edits one after the other to `before` (None: on an empty sheet of paper)."""
     scene = before or Scene()
-    done: list[Edit] = []
+    exact_edits: list[Edit] = []
     impossible = 0
     for edit in simple_edits(command):
-        options = readings(edit, scene)
+        options = interpretations(edit, scene)
         if not options:
             impossible += 1
             continue
         exact = options[0] if len(options) == 1 else choose(scene, options)
-        scene = applied(exact, scene)
-        done.append(exact)
-    return EditResult(scene, tuple(done), impossible)
+        scene = apply_edit(exact, scene)
+        exact_edits.append(exact)
+    return EditResult(scene, tuple(exact_edits), impossible)
 
 
 def at_random(rng: np.random.Generator) -> Choose:
-    """Choose among readings by chance."""
+    """Choose among interpretations at random."""
     return lambda _, options: pick(rng, options)
 
 
-def in_favour_of(seen: Scene, command: Command) -> Choose:
-    """Choose the reading that comes closest to a scene that was drawn for the command."""
-    wanted = {edit.kind for edit in simple_edits(command) if isinstance(edit, Add)}
+def closest_to(actual: Scene, command: Command) -> Choose:
+    """Choose the interpretation that comes closest to a scene that was drawn for the command."""
+    requested_kinds = {edit.kind for edit in simple_edits(command) if isinstance(edit, Add)}
 
-    def closeness(scene: Scene, option: Edit) -> float:
-        return likeness(applied(option, scene), seen) - 2 * _usurps(option, seen, wanted)
+    def score(scene: Scene, option: Edit) -> float:
+        similarity = scene_similarity(apply_edit(option, scene), actual)
+        return similarity - 2 * _takes_other_cell(option, actual, requested_kinds)
 
-    return lambda scene, options: max(options, key=lambda option: closeness(scene, option))
+    return lambda scene, options: max(options, key=lambda option: score(scene, option))
 
 
-def likeness(a: Scene, b: Scene) -> float:
+def scene_similarity(a: Scene, b: Scene) -> float:
     """How many of the nine cells agree; the same kind in another colour counts half."""
-    return sum(_cell_likeness(a.cells.get(c), b.cells.get(c)) for c in range(9))
+    return sum(_cell_similarity(a.cells.get(c), b.cells.get(c)) for c in range(9))
 
 
 def simple_edits(command: Command) -> Iterator[Edit]:
-    """The edits, a creation taken apart into its background and its things."""
+    """The edits, with a creation split into its background and its things."""
     for edit in command.edits:
         if isinstance(edit, Create):
             yield Create(edit.background)
@@ -91,12 +92,12 @@ def simple_edits(command: Command) -> Iterator[Edit]:
             yield edit
 
 
-def readings(edit: Edit, scene: Scene) -> list[Edit]:
-    """The exact edits that would fulfil this one here; none: it is impossible.
+def interpretations(edit: Edit, scene: Scene) -> list[Edit]:
+    """The exact edits that would fulfil this one in the scene; empty: it is impossible.
 
-    Scenes of real trajectories are not always what a plan expects, so a sentence is read by its
-    purpose: a target is looked for less and less strictly, one that is missing altogether is
-    added in the wanted state, and what is not there needs no removal.
+    Scenes are not always what a plan expects, so that an edit is interpreted by its purpose: a
+    target is matched less and less strictly, a missing one is added in its requested state, and
+    nothing needs to be done to remove a missing one.
     """
     match edit:
         case Create() | SetBackground():
@@ -104,25 +105,25 @@ def readings(edit: Edit, scene: Scene) -> list[Edit]:
         case Add(kind, colour, place):
             return _additions(kind, colour, place, scene)
         case Remove(target):
-            found = _exact_targets(target, scene) or [Target(target.kind, target.colour)]
-            return [Remove(exact) for exact in found]
+            targets = _exact_targets(target, scene) or [Target(target.kind, target.colour)]
+            return [Remove(exact) for exact in targets]
         case Recolour(target, colour):
-            found = _exact_targets(target, scene)
-            if not found:
-                return _additions(target.kind, colour, _spot(target), scene)
-            return [Recolour(exact, colour) for exact in found if _shade(exact.kind, colour)]
+            targets = _exact_targets(target, scene)
+            if not targets:
+                return _additions(target.kind, colour, GridPlace(target.cell), scene)
+            return [Recolour(t, colour) for t in targets if _legal_colour(t.kind, colour)]
         case Move(target, place):
             moves = _moves(target, place, scene)
-            return moves or _missing(target, place, scene)
+            return moves or _add_if_missing(target, place, scene)
         case Replace(target, kind, colour):
-            shade, found = _shade(kind, colour), _exact_targets(target, scene)
-            if not (shade and found):
-                return _additions(kind, colour, _spot(target), scene)
-            return [Replace(exact, kind, shade) for exact in found]
+            legal, targets = _legal_colour(kind, colour), _exact_targets(target, scene)
+            if not (legal and targets):
+                return _additions(kind, colour, GridPlace(target.cell), scene)
+            return [Replace(exact, kind, legal) for exact in targets]
 
 
-def applied(exact: Edit, scene: Scene) -> Scene:
-    """The scene after an exact edit (one of `readings`)."""
+def apply_edit(exact: Edit, scene: Scene) -> Scene:
+    """The scene after an exact edit (one of `interpretations`)."""
     match exact:
         case Create(background):
             return Scene(background)
@@ -141,22 +142,24 @@ def applied(exact: Edit, scene: Scene) -> Scene:
     raise ValueError(f"not an exact edit: {exact}")
 
 
-def _usurps(option: Edit, seen: Scene, wanted: set[str]) -> bool:
-    """Whether an addition claims the cell of something else that was wanted as well."""
+def _takes_other_cell(option: Edit, actual: Scene, requested_kinds: set[str]) -> bool:
+    """Whether an addition is in the cell of another kind that was requested as well."""
     if not isinstance(option, Add):
         return False
-    there = seen.cells.get(option.place.cell if option.place.cell is not None else -1)
-    return there is not None and there.kind != option.kind and there.kind in wanted
+    occupant = actual.cells.get(option.place.cell if option.place.cell is not None else -1)
+    return (
+        occupant is not None and occupant.kind != option.kind and occupant.kind in requested_kinds
+    )
 
 
-def _cell_likeness(a: Thing | None, b: Thing | None) -> float:
+def _cell_similarity(a: Thing | None, b: Thing | None) -> float:
     if a == b:
         return 1.0
     return 0.5 if a and b and a.kind == b.kind else 0.0
 
 
-def _shade(kind: str | None, colour: str | None) -> str | None:
-    """The colour a thing of this kind takes; None: it cannot be of that colour."""
+def _legal_colour(kind: str | None, colour: str | None) -> str | None:
+    """The colour, or the kind's default; None: the kind cannot have that colour."""
     colours = KINDS[kind or ""].colours if kind in KINDS else ()
     if colour is None:
         return colours[0] if colours else None
@@ -164,10 +167,10 @@ def _shade(kind: str | None, colour: str | None) -> str | None:
 
 
 def _additions(kind: str | None, colour: str | None, place: GridPlace, scene: Scene) -> list[Edit]:
-    shade = _shade(kind, colour)
-    if kind is None or shade is None:
+    legal = _legal_colour(kind, colour)
+    if kind is None or legal is None:
         return []
-    return [Add(kind, shade, GridPlace(cell=cell)) for cell in _cells(place, scene)]
+    return [Add(kind, legal, GridPlace(cell=cell)) for cell in _cells(place, scene)]
 
 
 def _moves(target: Target, place: GridPlace, scene: Scene) -> list[Edit]:
@@ -175,45 +178,42 @@ def _moves(target: Target, place: GridPlace, scene: Scene) -> list[Edit]:
     return [Move(e, GridPlace(cell=cell)) for e in _exact_targets(target, scene) for cell in cells]
 
 
-def _missing(target: Target, place: GridPlace, scene: Scene) -> list[Edit]:
-    """What a move asks for when there is nothing to move."""
-    there = bool(_exact_targets(target, scene))
-    return [] if there else _additions(target.kind, target.colour, place, scene)
-
-
-def _spot(target: Target) -> GridPlace:
-    return GridPlace(cell=target.cell)
+def _add_if_missing(target: Target, place: GridPlace, scene: Scene) -> list[Edit]:
+    """Interpretations of a move whose target is missing."""
+    if _exact_targets(target, scene):
+        return []
+    return _additions(target.kind, target.colour, place, scene)
 
 
 def _exact_targets(target: Target, scene: Scene) -> list[Target]:
     return [
         Target(scene.cells[cell].kind, scene.cells[cell].colour, cell)
-        for cell in _find(target, scene)
+        for cell in _target_cells(target, scene)
     ]
 
 
-def _find(target: Target, scene: Scene) -> list[int]:
-    """Cells of the target; where none fits, the place and then the colour matter less."""
-    found = scene.find(target)
-    if not found and target.kind:
-        found = scene.find(Target(target.kind, target.colour)) or scene.find(Target(target.kind))
-    return found
+def _target_cells(target: Target, scene: Scene) -> list[int]:
+    """Cells that match the target; if none does, without its cell, then without its colour."""
+    cells = scene.find(target)
+    if not cells and target.kind:
+        cells = scene.find(Target(target.kind, target.colour)) or scene.find(Target(target.kind))
+    return cells
 
 
 def _cells(place: GridPlace, scene: Scene) -> list[int]:
-    """Cells at a place: an exact one even if taken, otherwise free ones."""
+    """Cells at a place: an exact one even if occupied, otherwise free ones."""
     if place.cell is not None:
         return [place.cell]
     free = scene.free_cells()
     if place == ANYWHERE:
         return free
-    anchors = _find(place.anchor or Target(), scene)
-    there = [cell for cell in free if any(_lies(cell, place.direction, a) for a in anchors)]
-    return there or free  # no room there, or no such anchor: anywhere
+    anchors = _target_cells(place.anchor or Target(), scene)
+    cells = [c for c in free if any(_is_in_direction(c, place.direction, a) for a in anchors)]
+    return cells or free  # no free cell there, or no such anchor: anywhere
 
 
-def _lies(cell: int, direction: str | None, anchor: int) -> bool:
-    """Whether a cell lies in a direction of another: same row or column, or touching its side."""
+def _is_in_direction(cell: int, direction: str | None, anchor: int) -> bool:
+    """Whether a cell is in a direction of another, in its row or column, or shares a side."""
     row, column = divmod(cell, 3)
     anchor_row, anchor_column = divmod(anchor, 3)
     match direction:

@@ -1,4 +1,4 @@
-"""The exact scorer of the sketch world: grades a picture from its pixels.
+"""Grades an image exactly, from its pixels.
 
 The four grades are those of VIEScore as the paper adapts it (section 3.2): edit success and
 over-edit (10: nothing else changed) for semantics, naturalness and artifacts for quality.
@@ -12,90 +12,86 @@ from ..roles import Score
 from .comparison import Comparison, compare
 from .scene import Thing
 from .seeded_random import random_by
-from .settings import SketchSettings, model_name
+from .settings import hashed_name
 
 _REVISION = 1  # raise when grades change
-_ELSEWHERE = 0.3  # credit for the wanted thing in a wrong place
-_FLAW = 4.0  # points off for every crooked thing, every blemish
-_DISTURBED = 3.0  # points off for every cell that should have stayed as it was
-_WRONG_BACKGROUND = 6.0  # points off for a background that should have stayed
+_MISPLACED_CREDIT = 0.3  # for the expected thing in a wrong cell
+_FLAW_PENALTY = 4.0  # points for every crooked thing, every blemish
+_SIDE_EFFECT_PENALTY = 3.0  # points for every other cell that changed
+_BACKGROUND_PENALTY = 6.0  # points for a background that should not have changed
 
 
-class SketchScorer:
-    """Plays the scorer; exact unless `scorer_noise` is set."""
-
-    backend = "sketch"
-
-    def __init__(self, settings: SketchSettings | None = None) -> None:
-        self._noise = (settings or SketchSettings()).scorer_noise
-        self.model = model_name(f"sketch-scorer-{_REVISION}", self._noise)
-
-    async def score(
-        self, before: EncodedImage | None, after: EncodedImage, instruction: str
-    ) -> Score:
-        """Grade a picture against the plan's prompt of its step."""
-        return self.grade(before, after, instruction)
-
-    def grade(self, before: EncodedImage | None, after: EncodedImage, instruction: str) -> Score:
-        """`score` without waiting: a few milliseconds of computation."""
-        exact = graded(compare(before, after, instruction))
-        if not self._noise:
-            return exact
-        rng = random_by("scorer", before and before.sha256, after.sha256, instruction)
-        noisy = (grade + rng.normal(0, self._noise) for grade in vars(exact).values())
-        return Score(*(round(min(10.0, max(0.0, grade)), 2) for grade in noisy))
+def model_name(noise: float) -> str:
+    """Changes with everything that changes grades."""
+    return hashed_name(f"sketch-scorer-{_REVISION}", noise)
 
 
-def graded(comparison: Comparison) -> Score:
-    """The grades of a comparison, without noise."""
+def grade(
+    before: EncodedImage | None, after: EncodedImage, instruction: str, noise: float = 0.0
+) -> Score:
+    """Grade `after` against the plan's prompt of its step.
+
+    Args:
+        noise: standard deviation of normal noise, added to each grade; deterministic.
+    """
+    exact = _grade_comparison(compare(before, after, instruction))
+    if not noise:
+        return exact
+    rng = random_by("scorer", before and before.sha256, after.sha256, instruction)
+    noisy = (value + rng.normal(0, noise) for value in vars(exact).values())
+    return Score(*(round(min(10.0, max(0.0, value)), 2) for value in noisy))
+
+
+def _grade_comparison(comparison: Comparison) -> Score:
     return Score(
         edit_success=_edit_success(comparison),
         over_edit=_over_edit(comparison),
-        naturalness=_points_off(_FLAW * len(comparison.seen.crooked)),
-        artifacts=_points_off(_FLAW * len(comparison.seen.blemished)),
+        naturalness=_ten_minus(_FLAW_PENALTY * len(comparison.perception.crooked)),
+        artifacts=_ten_minus(_FLAW_PENALTY * len(comparison.perception.blemished)),
     )
 
 
 def _edit_success(comparison: Comparison) -> float:
-    """Ten times the share of what was asked for that is there."""
-    if not comparison.asked:
+    """Ten times the share of the requested contents that is there."""
+    if not comparison.edit_count:
         return 0.0
     credits = [*_credits(comparison), *[0.0] * comparison.impossible]
     return round(10 * sum(credits) / len(credits), 2) if credits else 10.0
 
 
 def _credits(comparison: Comparison) -> Iterator[float]:
-    wanted, seen = comparison.wanted, comparison.seen.scene
-    if comparison.background_asked:
-        yield float(comparison.background_right)
-    for cell in comparison.relevant:
-        here = _credit(wanted.cells.get(cell), seen.cells.get(cell))
-        yield max(here, _ELSEWHERE * _strayed(comparison, wanted.cells.get(cell)))
+    expected, actual = comparison.expected, comparison.actual
+    if comparison.sets_background:
+        yield float(comparison.background_matches)
+    for cell in comparison.relevant_cells:
+        credit = _credit(expected.cells.get(cell), actual.cells.get(cell))
+        is_misplaced = _is_misplaced(comparison, expected.cells.get(cell))
+        yield max(credit, _MISPLACED_CREDIT * is_misplaced)
 
 
-def _credit(wanted: Thing | None, seen: Thing | None) -> float:
-    """How much of a wanted thing is there: half for its kind alone, some for its colour."""
-    if wanted == seen:
+def _credit(expected: Thing | None, actual: Thing | None) -> float:
+    """How much of an expected thing is there: half for its kind alone, some for its colour."""
+    if expected == actual:
         return 1.0
-    if wanted is None or seen is None:
+    if expected is None or actual is None:
         return 0.0
-    if wanted.kind == seen.kind:
+    if expected.kind == actual.kind:
         return 0.5
-    return 0.25 if wanted.colour == seen.colour else 0.1
+    return 0.25 if expected.colour == actual.colour else 0.1
 
 
-def _strayed(comparison: Comparison, wanted: Thing | None) -> bool:
-    """Whether the wanted thing is somewhere where nobody wanted it."""
-    seen = comparison.seen.scene
-    return wanted is not None and any(seen.cells.get(c) == wanted for c in comparison.disturbed)
+def _is_misplaced(comparison: Comparison, expected: Thing | None) -> bool:
+    """Whether the expected thing is in a cell that should not have changed."""
+    cells = comparison.actual.cells
+    return expected is not None and any(cells.get(c) == expected for c in comparison.side_effects)
 
 
 def _over_edit(comparison: Comparison) -> float:
-    off = _DISTURBED * len(comparison.disturbed)
-    if not comparison.background_asked and not comparison.background_right:
-        off += _WRONG_BACKGROUND
-    return _points_off(off)
+    penalty = _SIDE_EFFECT_PENALTY * len(comparison.side_effects)
+    if not comparison.sets_background and not comparison.background_matches:
+        penalty += _BACKGROUND_PENALTY
+    return _ten_minus(penalty)
 
 
-def _points_off(points: float) -> float:
-    return max(0.0, 10.0 - points)
+def _ten_minus(penalty: float) -> float:
+    return max(0.0, 10.0 - penalty)

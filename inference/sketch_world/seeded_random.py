@@ -1,7 +1,7 @@
-"""Chance that depends on nothing but what a model is given: the same everywhere and always.
+"""Random numbers that depend only on a model's inputs: reproducible on any machine.
 
-The planner draws by purpose (`KeyedRandom`), so that no choice depends on the choices before it;
-the others draw from a seeded generator (`random_by`), one after the other.
+The planner samples by purpose (`KeyedRandom`), so that no choice depends on earlier ones; the
+other roles sample from a seeded generator (`random_by`).
 """
 
 import hashlib
@@ -19,7 +19,7 @@ def random_by(*keys: object) -> np.random.Generator:
     return np.random.default_rng(int.from_bytes(digest[:8]))
 
 
-def happens(rng: np.random.Generator, rate: float) -> bool:
+def bernoulli(rng: np.random.Generator, rate: float) -> bool:
     """True with a probability of `rate`."""
     return float(rng.random()) < rate
 
@@ -30,20 +30,20 @@ def pick(rng: np.random.Generator, options: Sequence[T]) -> T:
 
 
 class KeyedRandom:
-    """Draws that are the same for the same text and purpose."""
+    """Samples that depend only on a text and a purpose."""
 
     def __init__(self, text: str) -> None:
         self._text = text
 
-    def share(self, purpose: str) -> float:
+    def uniform(self, purpose: str) -> float:
         """A number in [0, 1)."""
         digest = hashlib.sha256(f"{self._text}\0{purpose}".encode()).digest()
         return int.from_bytes(digest[:7]) / 2**56
 
-    def happens(self, rate: float, purpose: str) -> bool:
+    def bernoulli(self, rate: float, purpose: str) -> bool:
         """True with a probability of `rate`."""
-        return self.share(purpose) < rate
+        return self.uniform(purpose) < rate
 
     def pick(self, options: Sequence[T], purpose: str) -> T:
         """One of the options, evenly."""
-        return options[int(self.share(purpose) * len(options))]
+        return options[int(self.uniform(purpose) * len(options))]

@@ -71,7 +71,7 @@ class SketchSettings(ConfigModel):
     )
 
 
-def model_name(name: str, *facts: object) -> str:
-    """A name that changes whenever these facts do, such as `sketch-critic-1-5f2e90ab`."""
-    digest = hashlib.sha256(repr(facts).encode()).hexdigest()
+def hashed_name(name: str, *parameters: object) -> str:
+    """The name with a hash of the parameters, such as `sketch-critic-1-5f2e90ab`."""
+    digest = hashlib.sha256(repr(parameters).encode()).hexdigest()
     return f"{name}-{digest[:8]}"

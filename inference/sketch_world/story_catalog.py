@@ -1,10 +1,10 @@
-"""Stories the planner can tell: data of `stories/*.yaml`, and how their slots are filled.
+"""Stories the planner knows: data of `stories/*.yaml`, and how their slots are filled.
 
 A story is a list of steps in the sketch world's own English with {slots}:
 
     flower:
       title: growing a {colour} flower
-      asks: [grow flower, flower bloom]      # word beginnings; all words of one ask must occur
+      asks: [grow flower, flower bloom]      # word beginnings; all words of one entry must occur
       free: false                            # true: places do not matter and may be left open
       slots:
         colour: {of: flower, choices: [red, yellow]}
@@ -19,7 +19,7 @@ tuples of values (red and yellow make orange).
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import product
@@ -30,12 +30,12 @@ from pydantic import Field, RootModel
 from schemas.yaml_config import ConfigModel, load_document
 
 from .object_catalog import BACKGROUNDS, COLOURS, KINDS
-from .request_parser import Reading
+from .request_parser import RequestText
 from .seeded_random import KeyedRandom
 
 _FOLDER = Path(__file__).parent / "stories"
-_STRANGER = 4  # letters that a named thing which is not in a story counts against it
-_USUAL = 0.4  # how often a slot that nothing is said about takes its usual value
+_OTHER_THING_PENALTY = 4  # letters, for every named thing that is not in the story
+_DEFAULT_RATE = 0.4  # how often a slot that the request leaves open takes its default value
 
 Values = Mapping[str, str]
 
@@ -71,18 +71,20 @@ class CatalogStory(ConfigModel):
     combinations: tuple[dict[str, str], ...] = Field((), description="Allowed values together")
     steps: tuple[CatalogStep, ...] = Field(min_length=3, description="In order")
 
-    def asked(self, reading: Reading) -> int:
-        """How well a request asks for this story: letters of its longest ask, less some for
-        every thing it names that does not occur in the story; 0 or less: not at all."""
-        letters = max((n for n, ask in self._asks if _all_occur(ask, reading.words)), default=0)
+    def match_score(self, text: RequestText) -> int:
+        """How well a request matches this story: letters of its longest matching entry of
+        `asks`, less some for every named thing that is not in the story; 0 or less: no match."""
+        letters = max(
+            (n for n, ask in self._word_prefixes if _all_occur(ask, text.words)), default=0
+        )
         if not letters:
             return 0
-        strangers = set(reading.named("thing")) - self.kinds
-        return letters - _STRANGER * len(strangers)
+        others = set(text.names_of("thing")) - self.kinds
+        return letters - _OTHER_THING_PENALTY * len(others)
 
     @cached_property
-    def _asks(self) -> tuple[tuple[int, tuple[str, ...]], ...]:
-        """Number of letters and beginnings of words (a space before each) of every ask."""
+    def _word_prefixes(self) -> tuple[tuple[int, tuple[str, ...]], ...]:
+        """Of every entry of `asks`: number of letters, word prefixes (a space before each)."""
         split = (ask.replace("-", " ").split() for ask in self.asks)
         return tuple((sum(map(len, ask)), tuple(f" {b}" for b in ask)) for ask in split)
 
@@ -90,100 +92,102 @@ class CatalogStory(ConfigModel):
     def kinds(self) -> frozenset[str]:
         """Every kind that may occur in it."""
         texts = [step.draw for step in self.steps]
-        chosen = [choice for slot in self.slots.values() for choice in slot.choices]
-        return frozenset(Reading(" . ".join([*texts, *chosen])).named("thing"))
+        choices = [choice for slot in self.slots.values() for choice in slot.choices]
+        return frozenset(RequestText(" . ".join([*texts, *choices])).names_of("thing"))
 
-    def fill(self, reading: Reading, chance: KeyedRandom) -> Values:
-        """Values for the slots: what the request names, else by chance."""
+    def choose_values(self, text: RequestText, keyed_random: KeyedRandom) -> Values:
+        """Values for the slots: what the request names, else at random."""
         values: dict[str, str] = {}
         for name, slot in self.slots.items():
-            values[name] = self._value(name, slot, reading, values, chance)
-        return self._combined(values, reading)
+            values[name] = self._choose_value(name, slot, text, values, keyed_random)
+        return self._allowed_combination(values, text)
 
-    def consistent(self, reading: Reading) -> list[Values]:
-        """Every filling that agrees with what the request names: `fill` gives one of them.
+    def consistent_values(self, text: RequestText) -> list[Values]:
+        """All values that agree with what the request names, also those of `choose_values`.
 
-        What it says nothing about may be anything, also what is named for something else.
+        A slot that the request leaves open may take any value, also one of another slot.
         """
         partial: list[dict[str, str]] = [{}]
         for name, slot in self.slots.items():
             partial = [
                 {**values, name: value}
                 for values in partial
-                for value in self._meant(slot, reading, values) or slot.choices
+                for value in self._requested(slot, text, values) or slot.choices
             ]
-        told = [values for values in partial if not self._clash(values)] or partial
-        combined = (self._combined(values, reading) for values in told)
+        distinct = [values for values in partial if not self._has_clash(values)] or partial
+        combined = (self._allowed_combination(values, text) for values in distinct)
         return list({tuple(values.values()): values for values in combined}.values())
 
-    def fillings(self) -> Iterator[Values]:
-        """All values the slots can take together."""
+    def all_values(self) -> Iterator[Values]:
+        """All values that the slots can take together."""
         if self.combinations:
             yield from self.combinations
             return
-        for chosen in product(*(slot.choices for slot in self.slots.values())):
-            values = dict(zip(self.slots, chosen, strict=True))
-            if not self._clash(values):
+        for choices in product(*(slot.choices for slot in self.slots.values())):
+            values = dict(zip(self.slots, choices, strict=True))
+            if not self._has_clash(values):
                 yield values
 
-    def told(self, values: Values) -> tuple[CatalogStep, ...]:
+    def fill_steps(self, values: Values) -> tuple[CatalogStep, ...]:
         """The steps with their slots filled."""
-        return tuple(_filled(step, values) for step in self.steps)
+        return tuple(_fill_step(step, values) for step in self.steps)
 
-    def _value(
-        self, name: str, slot: CatalogSlot, reading: Reading, values: Values, chance: KeyedRandom
+    def _choose_value(
+        self,
+        name: str,
+        slot: CatalogSlot,
+        text: RequestText,
+        values: Values,
+        keyed_random: KeyedRandom,
     ) -> str:
-        """The value that the request names, else the usual one or any."""
-        choices = self._agreeing(slot, reading, values)
-        usual = chance.happens(_USUAL, f"usual {name}")
-        return choices[0] if usual else chance.pick(choices, name)
+        """The value that the request names, else the default one or any."""
+        choices = self._requested(slot, text, values) or self._unused_choices(slot, values)
+        takes_default = keyed_random.bernoulli(_DEFAULT_RATE, f"usual {name}")
+        return choices[0] if takes_default else keyed_random.pick(choices, name)
 
-    def _agreeing(self, slot: CatalogSlot, reading: Reading, values: Values) -> Sequence[str]:
-        """The value that is meant; else all that no other slot has."""
-        return self._meant(slot, reading, values) or self._left(slot, values)
-
-    def _meant(self, slot: CatalogSlot, reading: Reading, values: Values) -> list[str]:
-        """The thing's own colour, else the first fitting name that is not taken, if any."""
-        if own := self._own_colour(slot, reading, values):
+    def _requested(self, slot: CatalogSlot, text: RequestText, values: Values) -> list[str]:
+        """The colour given to the slot's owner, else the first matching unused name, if any."""
+        if own := self._owner_colour(slot, text, values):
             return [own]
-        left = self._left(slot, values)
-        return [name for name in self._names(slot, reading, values) if name in left][:1]
+        unused = self._unused_choices(slot, values)
+        return [name for name in self._mentioned_names(slot, text, values) if name in unused][:1]
 
-    def _left(self, slot: CatalogSlot, values: Values) -> list[str]:
-        taken = [value for name, value in values.items() if self.slots[name].sort == slot.sort]
-        return [choice for choice in slot.choices if choice not in taken]
+    def _unused_choices(self, slot: CatalogSlot, values: Values) -> list[str]:
+        used = [value for name, value in values.items() if self.slots[name].sort == slot.sort]
+        return [choice for choice in slot.choices if choice not in used]
 
-    def _names(self, slot: CatalogSlot, reading: Reading, values: Values) -> list[str]:
+    def _mentioned_names(self, slot: CatalogSlot, text: RequestText, values: Values) -> list[str]:
         """What the request names of the slot's sort; not the colours of other things."""
         if slot.of and slot.sort == "colour":
-            return reading.named_for(values.get(slot.of, slot.of))
-        return reading.named(slot.sort)
+            return text.possible_colours(values.get(slot.of, slot.of))
+        return text.names_of(slot.sort)
 
-    def _own_colour(self, slot: CatalogSlot, reading: Reading, values: Values) -> str | None:
-        """The colour that the request gives the slot's owner, a usual one before any other."""
+    def _owner_colour(self, slot: CatalogSlot, text: RequestText, values: Values) -> str | None:
+        """The colour that the request gives to the slot's owner, preferably one of `choices`."""
         if not slot.of:
             return None
         owner = values.get(slot.of, slot.of)
-        legal = [c for c in reading.colours_of(owner) if c in KINDS[owner].colours]
-        usual = [c for c in legal if c in slot.choices]
-        return next(iter(usual or legal), None)
+        legal = [c for c in text.colours_of(owner) if c in KINDS[owner].colours]
+        listed = [c for c in legal if c in slot.choices]
+        return next(iter(listed or legal), None)
 
-    def _clash(self, values: Values) -> bool:
-        """Whether two slots that must differ are alike."""
-        bare = [(s.sort, values[n]) for n, s in self.slots.items() if not s.of]
+    def _has_clash(self, values: Values) -> bool:
+        """Whether two slots that must differ have the same value."""
+        independent = [(s.sort, values[n]) for n, s in self.slots.items() if not s.of]
         every = [(s.sort, values[n]) for n, s in self.slots.items()]
-        return any(every.count(value) > 1 for value in bare)
+        return any(every.count(value) > 1 for value in independent)
 
-    def _combined(self, values: Values, reading: Reading) -> Values:
+    def _allowed_combination(self, values: Values, text: RequestText) -> Values:
+        """The values; with `combinations`, the one that agrees most with request and values."""
         if not self.combinations:
             return values
-        named = {mention.name for mention in reading.mentions}
+        named = {mention.name for mention in text.mentions}
 
-        def fit(combination: Values) -> tuple[int, int]:
-            meant = sum(combination[n] in named for n in self.slots)
-            return meant, sum(combination[n] == value for n, value in values.items())
+        def agreement(combination: Values) -> tuple[int, int]:
+            requested = sum(combination[n] in named for n in self.slots)
+            return requested, sum(combination[n] == value for n, value in values.items())
 
-        return max(self.combinations, key=fit)
+        return max(self.combinations, key=agreement)
 
 
 class _CatalogFile(RootModel[dict[str, CatalogStory]]):
@@ -196,10 +200,10 @@ class StoryCatalog:
 
     stories: Mapping[str, CatalogStory]
 
-    def choose(self, reading: Reading) -> CatalogStory | None:
-        """The story that a request asks for most plainly, if any."""
-        story = max(self.stories.values(), key=lambda story: story.asked(reading))
-        return story if story.asked(reading) > 0 else None
+    def choose(self, text: RequestText) -> CatalogStory | None:
+        """The story that matches a request best, if any."""
+        story = max(self.stories.values(), key=lambda story: story.match_score(text))
+        return story if story.match_score(text) > 0 else None
 
 
 @cache
@@ -220,7 +224,7 @@ def fill_text(text: str, values: Values) -> str:
     return re.sub(r"\b([Aa]) (?=[aeiou])", r"\1n ", text.format_map(dict(values)))
 
 
-def _filled(step: CatalogStep, values: Values) -> CatalogStep:
+def _fill_step(step: CatalogStep, values: Values) -> CatalogStep:
     filled = {
         part: fill_text(getattr(step, part), values) for part in ("name", "draw", "say", "tell")
     }
@@ -228,5 +232,5 @@ def _filled(step: CatalogStep, values: Values) -> CatalogStep:
     return step.model_copy(update=texts)
 
 
-def _all_occur(beginnings: tuple[str, ...], words: str) -> bool:
-    return all(beginning in words for beginning in beginnings)
+def _all_occur(prefixes: tuple[str, ...], words: str) -> bool:
+    return all(prefix in words for prefix in prefixes)

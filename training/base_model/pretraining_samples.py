@@ -32,7 +32,7 @@ from inference.sketch_world.object_catalog import BACKGROUNDS, KINDS, PLACES
 from inference.sketch_world.prompt_writer import phrase_noun, with_article
 from inference.sketch_world.renderer import Flaws, render
 from inference.sketch_world.scene import Scene, Thing
-from inference.sketch_world.seeded_random import happens, pick, random_by
+from inference.sketch_world.seeded_random import bernoulli, pick, random_by
 
 from .scenes import EditPair, EditSample, altered_thing, random_thing
 
@@ -72,17 +72,17 @@ def image_sample(seed: int, captions: float, surprises: bool = False) -> Trainin
         surprises: whether images after an edit mostly differ from the request.
     """
     rng = random_by("lesson", seed)
-    if happens(rng, captions):
+    if bernoulli(rng, captions):
         edit = EditSample(seed)
         image = render_sample(edit.after, edit.flaws, seed)
         return TrainingSample((image,), "", caption(edit.after, edit.flaws))
-    if happens(rng, _COMPARISONS):
+    if bernoulli(rng, _COMPARISONS):
         pair = EditPair(seed)
         images = (_render_before(pair.before, seed), render_sample(pair.after, pair.flaws, seed))
         return TrainingSample(images, "", comparison(pair.before, pair.after, pair.flaws))
     edit = EditSample(seed, surprises)
     before = _render_before(edit.before, seed)
-    if happens(rng, _EXPECTATIONS):
+    if bernoulli(rng, _EXPECTATIONS):
         return TrainingSample((before,), edit.goal, expectation(edit))
     after = render_sample(edit.after, edit.flaws, seed)
     return TrainingSample((before, after), edit.goal, inspection(edit))
@@ -96,7 +96,7 @@ def drill_sample(seed: int) -> TrainingSample:
     other_ground = _either(ground, pick(rng, BACKGROUNDS), rng)
     lines = [_compared("Background:", ground, other_ground, words)]
     for cell in sorted(rng.permutation(len(PLACES))[: int(rng.integers(4, len(PLACES)))]):
-        thing = None if happens(rng, _EMPTY) else random_thing(rng)
+        thing = None if bernoulli(rng, _EMPTY) else random_thing(rng)
         other = _either(thing, altered_thing(thing, rng), rng)
         lines.append(_compared(_cell_label(int(cell)), _name(thing), _name(other), words))
     return TrainingSample((), "", _text(lines), marks_only=True)
@@ -155,7 +155,7 @@ def _compared(
 
 
 def _either(one: T, other: T, rng: np.random.Generator) -> T:
-    return one if happens(rng, 0.5) else other
+    return one if bernoulli(rng, 0.5) else other
 
 
 def sample_texts(seed: int) -> tuple[str, ...]:

@@ -9,9 +9,14 @@ from functools import cached_property
 
 import numpy as np
 
-from inference.sketch_world.error_model import collateral, wrong_colour, wrong_kind, wrong_place
+from inference.sketch_world.error_model import (
+    add_collateral_damage,
+    wrong_colour,
+    wrong_kind,
+    wrong_place,
+)
 from inference.sketch_world.object_catalog import BACKGROUNDS, KINDS
-from inference.sketch_world.prompt_style import PromptStyle, word
+from inference.sketch_world.prompt_style import PromptStyle, write_prompt
 from inference.sketch_world.prompt_writer import creation
 from inference.sketch_world.renderer import Flaws
 from inference.sketch_world.scene import (
@@ -30,7 +35,7 @@ from inference.sketch_world.scene import (
     Thing,
 )
 from inference.sketch_world.scene_edits import carry_out
-from inference.sketch_world.seeded_random import KeyedRandom, happens, pick, random_by
+from inference.sketch_world.seeded_random import KeyedRandom, bernoulli, pick, random_by
 
 _MAX_THINGS = 6
 _EDIT_COUNTS = (1, 1, 2, 2, 3)
@@ -56,10 +61,10 @@ class EditSample:
     def __init__(self, seed: int, surprises: bool = False) -> None:
         self._rng = random_by("stage", seed)
         self._keyed_random = KeyedRandom(f"stage {seed}")
-        self.before = None if happens(self._rng, _FROM_SCRATCH) else _scene(self._rng, 1)
+        self.before = None if bernoulli(self._rng, _FROM_SCRATCH) else _scene(self._rng, 1)
         self._edits = _edits(self.before, self._rng)
         self.target = _carry_out_all(self._edits, self.before or Scene())
-        if surprises and happens(self._rng, _SURPRISE):
+        if surprises and bernoulli(self._rng, _SURPRISE):
             self.after = _change(self.target, self._rng, _SURPRISE_CHANGE)
         else:
             self.after = self._edit_result()
@@ -68,22 +73,22 @@ class EditSample:
     @cached_property
     def goal(self) -> str:
         """The edits in words: an unambiguous prompt."""
-        chance = self._keyed_random.happens
+        bernoulli = self._keyed_random.bernoulli
         style = PromptStyle(
             places=True,
-            colours=chance(0.6, "colours"),
-            keep=self.before is not None and chance(0.35, "keep"),
-            relations=chance(0.3, "relations"),
+            colours=bernoulli(0.6, "colours"),
+            keep=self.before is not None and bernoulli(0.35, "keep"),
+            relations=bernoulli(0.3, "relations"),
         )
-        return word(self._edits, self.before, style, self._keyed_random, settled=True)
+        return write_prompt(self._edits, self.before, style, self._keyed_random, cells_known=True)
 
     def _edit_result(self) -> Scene:
         """The target, or a scene with a mistake."""
-        if not happens(self._rng, _MISTAKE):
+        if not bernoulli(self._rng, _MISTAKE):
             return self.target
         before = self.before or Scene()
-        if self.before and happens(self._rng, 0.4):
-            return collateral(before, self.target, self._rng)
+        if self.before and bernoulli(self._rng, 0.4):
+            return add_collateral_damage(before, self.target, self._rng)
         return _with_a_mistake(self._edits, before, self._rng)
 
 
@@ -92,7 +97,7 @@ class EditPair:
 
     def __init__(self, seed: int) -> None:
         rng = random_by("pair", seed)
-        self.before = None if happens(rng, _BLANK_PAIR) else _scene(rng, 1)
+        self.before = None if bernoulli(rng, _BLANK_PAIR) else _scene(rng, 1)
         self.after = _change(self.before, rng, _PAIR_CHANGE) if self.before else _scene(rng, 0)
         self.flaws = _flaws(self.after, rng)
 
@@ -100,11 +105,11 @@ class EditPair:
 def _change(scene: Scene, rng: np.random.Generator, share: float) -> Scene:
     """The scene with a share of its objects, free cells or its background changed."""
     cells = {
-        cell: altered_thing(thing, rng) if happens(rng, share) else thing
+        cell: altered_thing(thing, rng) if bernoulli(rng, share) else thing
         for cell, thing in scene.cells.items()
     }
-    new = {cell: random_thing(rng) for cell in scene.free_cells() if happens(rng, _NEW_THING)}
-    background = pick(rng, BACKGROUNDS) if happens(rng, share / 2) else scene.background
+    new = {cell: random_thing(rng) for cell in scene.free_cells() if bernoulli(rng, _NEW_THING)}
+    background = pick(rng, BACKGROUNDS) if bernoulli(rng, share / 2) else scene.background
     present = {cell: thing for cell, thing in cells.items() if thing is not None}
     return Scene(background, present | new)
 
@@ -142,7 +147,7 @@ def _scene(rng: np.random.Generator, fewest: int) -> Scene:
 def random_thing(rng: np.random.Generator) -> Thing:
     """A random object, in its usual colour in at least 40 % of cases."""
     kind = KINDS[pick(rng, list(KINDS))]
-    usual = happens(rng, 0.4)
+    usual = bernoulli(rng, 0.4)
     return Thing(kind.name, kind.colours[0] if usual else pick(rng, kind.colours))
 
 
@@ -214,10 +219,10 @@ def _wrong_edit(edit: Edit, before: Scene, rng: np.random.Generator) -> Scene | 
 
 def _wrong_creation(edit: Create, rng: np.random.Generator) -> Scene:
     scene = _carry_out_all([edit], Scene())
-    if not scene.cells or happens(rng, 0.2):
+    if not scene.cells or bernoulli(rng, 0.2):
         return Scene(pick(rng, BACKGROUNDS), scene.cells)
     cell = pick(rng, sorted(scene.cells))
-    if happens(rng, 0.3):
+    if bernoulli(rng, 0.3):
         return scene.with_cell(cell, None)
     return scene.with_cell(cell, random_thing(rng))
 
@@ -235,9 +240,9 @@ def _target_cells(edit: Edit) -> set[int]:
 
 def _flaws(scene: Scene, rng: np.random.Generator) -> Flaws:
     seed = int(rng.integers(2**31))
-    if not happens(rng, _FLAW):
+    if not bernoulli(rng, _FLAW):
         return Flaws(seed=seed)
     cells = sorted(scene.cells)
-    if cells and happens(rng, 0.5):
+    if cells and bernoulli(rng, 0.5):
         return Flaws(crooked=[pick(rng, cells)], seed=seed)
     return Flaws(blemished=[int(rng.integers(9))], seed=seed)

@@ -14,7 +14,7 @@ from PIL import Image
 from inference.sketch_world.object_catalog import BACKGROUNDS, COLOURS, KINDS
 from inference.sketch_world.renderer import Flaws
 from inference.sketch_world.scene import Scene
-from inference.sketch_world.seeded_random import happens, pick, random_by
+from inference.sketch_world.seeded_random import bernoulli, pick, random_by
 
 from .pretraining_samples import FLAWS, render_sample
 from .scenes import random_thing
@@ -41,10 +41,10 @@ class CellSample:
 def cell_sample(seed: int) -> CellSample:
     """A crowded image by seed."""
     rng = random_by("sight", seed)
-    cells = {cell: random_thing(rng) for cell in range(9) if happens(rng, _OCCUPIED)}
+    cells = {cell: random_thing(rng) for cell in range(9) if bernoulli(rng, _OCCUPIED)}
     scene = Scene(pick(rng, BACKGROUNDS), cells)
-    crooked = [cell for cell in cells if happens(rng, _FLAW)]
-    blemished = [c for c in range(9) if c not in crooked and happens(rng, _FLAW)]
+    crooked = [cell for cell in cells if bernoulli(rng, _FLAW)]
+    blemished = [c for c in range(9) if c not in crooked and bernoulli(rng, _FLAW)]
     flaws = Flaws(crooked, blemished, seed)
     kinds, colours = list(KINDS), list(COLOURS)
     return CellSample(

@@ -116,8 +116,8 @@ def _request_words() -> Iterator[str]:
 def world_text() -> Iterator[str]:
     """Sentences of the world: its stories with filled slots, request words, texts of samples."""
     for story in load_catalog().stories.values():
-        for values, _ in zip(story.fillings(), range(40), strict=False):
-            for step in story.told(values):
+        for values, _ in zip(story.all_values(), range(40), strict=False):
+            for step in story.fill_steps(values):
                 yield from (step.name, step.draw, step.say, step.tell)
         yield story.title
         yield from story.asks

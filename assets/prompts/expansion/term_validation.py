@@ -12,7 +12,7 @@ from functools import cached_property, partial
 from itertools import islice
 from random import Random
 
-from inference.sketch_world.request_parser import Reading
+from inference.sketch_world.request_parser import RequestText
 from inference.sketch_world.story_catalog import load_catalog
 
 from ..pack import Pack, Term
@@ -150,13 +150,13 @@ def _sketch_fault(pack: Pack, source: Source, term: Term, uses: set[Use]) -> str
     if all(siblings) and not names:
         return "names nothing that the sketch world knows"
     for text, story in _example_requests(pack, source, term, uses):
-        if load_catalog().choose(Reading(text)) is not load_catalog().stories[story]:
+        if load_catalog().choose(RequestText(text)) is not load_catalog().stories[story]:
             return f"the sketch world does not take {text!r} for {story}"
     return None
 
 
 def _names_in(text: str) -> frozenset[str]:
-    return frozenset(f"{mention.sort} {mention.name}" for mention in Reading(text).mentions)
+    return frozenset(f"{mention.sort} {mention.name}" for mention in RequestText(text).mentions)
 
 
 def _example_requests(

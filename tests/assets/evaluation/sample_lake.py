@@ -8,10 +8,10 @@ from assets.prompts.settings import BankSettings
 from inference.roles import Roles
 from inference.settings import Limits, LoopSettings
 from inference.shard import plan_shard, run_shard, score_shard
-from inference.sketch_world.critic import SketchCritic
-from inference.sketch_world.generator import SketchGenerator
-from inference.sketch_world.planner import SketchPlanner
-from inference.sketch_world.scorer import SketchScorer
+from inference.backends.sketch.agents import SketchCritic
+from inference.backends.sketch.agents import SketchGenerator
+from inference.backends.sketch.agents import SketchPlanner
+from inference.backends.sketch.agents import SketchScorer
 from schemas.prompts import PROMPTS
 from schemas.trajectories import ATTEMPTS, PLANS, SCORES, TRAJECTORIES
 from warehouse import Home

@@ -11,9 +11,9 @@ from assets.prompts.pack import load_pack
 from assets.prompts.settings import BankSettings
 from inference.roles import PlanRequest
 from inference.sketch_world.object_catalog import COLOURS
-from inference.sketch_world.planner import SketchPlanner
+from inference.backends.sketch.agents import SketchPlanner
 from inference.sketch_world.prompt_parser import parse
-from inference.sketch_world.request_parser import Reading
+from inference.sketch_world.request_parser import RequestText
 from inference.sketch_world.scene import Scene
 from inference.sketch_world.scene_edits import at_random, carry_out
 from inference.sketch_world.story_catalog import load_catalog
@@ -47,7 +47,7 @@ def test_three_thousand_distinct_requests_with_held_out_ones():
 def test_every_request_finds_the_story_of_its_subcategory():
     catalog = load_catalog()
     for row in bank():
-        assert catalog.choose(Reading(row.text)) is catalog.stories[row.subcategory], row.text
+        assert catalog.choose(RequestText(row.text)) is catalog.stories[row.subcategory], row.text
 
 
 @pytest.mark.slow
@@ -57,14 +57,14 @@ async def test_plans_of_every_template_match_the_request():
     for row in bank():
         by_template.setdefault((row.template_id, row.subcategory), row)
     for row in by_template.values():
-        reading = Reading(row.text)
+        text = RequestText(row.text)
         plan = await planner.plan(PlanRequest(row.text))
         prompts = [step.prompt for step in plan.steps if step.prompt is not None]
         assert 3 <= len(prompts) <= 7, row.text
-        assert len(prompts) == (reading.step_count or len(prompts)), row.text
+        assert len(prompts) == (text.step_count or len(prompts)), row.text
         shown = _colours_shown(prompts)
-        if not reading.step_count:
-            assert set(reading.named("colour")) & set(COLOURS) <= shown, row.text
+        if not text.step_count:
+            assert set(text.names_of("colour")) & set(COLOURS) <= shown, row.text
 
 
 def _colours_shown(prompts: list[str]) -> set[str]:

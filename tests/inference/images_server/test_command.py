@@ -13,10 +13,10 @@ import pytest
 from typer.testing import CliRunner
 
 from dagster_project.cli.app import app
-from inference.images_server import serving
-from inference.images_server.serving import KEY, serve_images
+from inference.images_server import app as images_app
+from inference.images_server.app import KEY, serve_images
 from inference.images_server.settings import ImagesServerSettings
-from inference.sketch_world.generator import SketchGenerator
+from inference.sketch_world import generator as sketch_generator
 from schemas import FoundryError
 from tests.inference.images_server.served_images import images_of, until
 from training.launch.processes import find_marked
@@ -43,7 +43,7 @@ def test_startup_errors_are_one_line(monkeypatch, tmp_path):
 
 
 def test_missing_ray_names_the_command_that_installs_it(monkeypatch):
-    monkeypatch.setattr(serving, "find_spec", lambda package: None)
+    monkeypatch.setattr(images_app, "find_spec", lambda package: None)
     with pytest.raises(FoundryError, match="images servers need Ray: run `make cluster`"):
         serve()
 
@@ -78,7 +78,7 @@ def test_sketch_is_served_until_a_signal(tmp_path, stop_signal):
         address = re.search(r"http://\S+/v1", log.read_text())[0]
         images = openai.OpenAI(base_url=address, api_key="none").images
         answer = images.generate(prompt=MEADOW, extra_body={"seed": 1})
-        assert images_of(answer) == [SketchGenerator().draw(MEADOW, (), 1)]
+        assert images_of(answer) == [sketch_generator.draw(MEADOW, (), 1)]
         server.send_signal(stop_signal)
         assert server.wait(120) == 0, log.read_text()
     finally:

@@ -11,7 +11,7 @@ from PIL import Image
 
 from inference.images_server.models import Sketch
 from inference.images_server.ray_replicas import Readiness, ReplicaLostError
-from inference.sketch_world.generator import SketchGenerator
+from inference.sketch_world import generator as sketch_generator
 from inference.sketch_world.settings import SketchSettings
 from tests.inference.images_server.served_images import (
     LocalReplica,
@@ -66,7 +66,7 @@ class FailingReplica(LocalReplica):
 
 def sketch(prompt=MEADOW, images=(), seed=1, side=192):
     settings = SketchSettings(picture_size=side)
-    return SketchGenerator(settings).draw(prompt, images, seed)
+    return sketch_generator.draw(prompt, images, seed, settings)
 
 
 def png(size=(96, 96), mode="RGB"):

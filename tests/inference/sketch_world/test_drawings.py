@@ -1,4 +1,4 @@
-"""Drawings are complete, stay in their cells, and cannot be mistaken for one another."""
+"""Drawings are complete, stay in their cells and are distinguishable."""
 
 from functools import cache
 from itertools import combinations
@@ -22,16 +22,16 @@ def sticker(kind: str, colour: str) -> Image.Image:
 @cache
 def backdrop(name: str) -> Image.Image:
     """The middle cell of a background."""
-    whole = drawings.backdrop(name, 3 * _CELL)
-    return whole.crop((_CELL, _CELL, 2 * _CELL, 2 * _CELL)).convert("RGBA")
+    image = drawings.backdrop(name, 3 * _CELL)
+    return image.crop((_CELL, _CELL, 2 * _CELL, 2 * _CELL)).convert("RGBA")
 
 
 def cell(kind: str, colour: str, background: str = "paper") -> np.ndarray:
     """A thing in the middle cell of a background, as float pixels."""
-    picture = backdrop(background).copy()
+    image = backdrop(background).copy()
     if kind:
-        picture.alpha_composite(sticker(kind, colour))
-    return np.asarray(picture.convert("RGB"), dtype=float)
+        image.alpha_composite(sticker(kind, colour))
+    return np.asarray(image.convert("RGB"), dtype=float)
 
 
 def difference(a: np.ndarray, b: np.ndarray) -> float:
@@ -77,8 +77,8 @@ def test_things_are_readable_on_every_background(background: str):
 
 
 def test_backgrounds_differ_visibly():
-    pictures = [np.asarray(drawings.backdrop(name, 96), dtype=float) for name in BACKGROUNDS]
-    assert all(difference(a, b) > 5 for a, b in combinations(pictures, 2))
+    images = [np.asarray(drawings.backdrop(name, 96), dtype=float) for name in BACKGROUNDS]
+    assert all(difference(a, b) > 5 for a, b in combinations(images, 2))
 
 
 def test_backgrounds_are_fully_opaque():

@@ -1,4 +1,4 @@
-"""Goals: what a request accepts, no more and no less; the teacher's plans always meet them."""
+"""Goals accept exactly what a request allows; the teacher's plans always meet them."""
 
 import asyncio
 from dataclasses import replace
@@ -8,10 +8,10 @@ import pytest
 from assets.prompts.bank import generate_bank
 from assets.prompts.pack import load_pack
 from assets.prompts.settings import BankSettings
+from inference.backends.sketch.agents import SketchPlanner
 from inference.roles import Plan, PlanRequest
 from inference.sketch_world.goals import goals_of
 from inference.sketch_world.grader import plan_faults, plan_is_correct
-from inference.sketch_world.planner import SketchPlanner
 from inference.sketch_world.prompt_parser import parse
 from inference.sketch_world.renderer import render
 from inference.sketch_world.scene import Scene, Thing, things
@@ -19,21 +19,21 @@ from inference.sketch_world.scene_edits import carry_out
 from warehouse import EncodedImage
 
 PINK_FLOWER = PlanRequest("Show in five pictures how to grow a pink flower")
-LANDSCAPE = PlanRequest("Paint a winter landscape with a green house")  # places do not matter
+LANDSCAPE = PlanRequest("Paint a winter landscape with a green house")  # cells do not matter
 
 
-def planned(request: PlanRequest) -> Plan:
+def plan_for(request: PlanRequest) -> Plan:
     return asyncio.run(SketchPlanner().plan(request))
 
 
-def told(plan: Plan, before: Scene | None = None) -> Scene:
+def final_scene(plan: Plan, before: Scene | None = None) -> Scene:
     scene = before
     for step in plan.steps:
         scene = carry_out(parse(step.prompt or ""), scene, lambda _, options: options[0]).scene
     return scene or Scene()
 
 
-def repainted(scene: Scene, colour: str) -> Scene:
+def repaint(scene: Scene, colour: str) -> Scene:
     """The scene with one of its flowers, or else a house, in another colour."""
     cell = next(c for c, t in scene.cells.items() if t.kind in ("flower", "house"))
     return scene.with_cell(cell, Thing(scene.cells[cell].kind, colour))
@@ -42,7 +42,7 @@ def repainted(scene: Scene, colour: str) -> Scene:
 def plans_meet_goals(count: int) -> None:
     for row in generate_bank(load_pack("sketchbook"), BankSettings(), count):
         request = PlanRequest(row.text)
-        plan = planned(request)
+        plan = plan_for(request)
         assert not plan_faults(request, plan), row.text
         assert plan_is_correct(request, plan), row.text
 
@@ -56,81 +56,81 @@ def test_all_of_the_teachers_plans_meet_their_goals():
     plans_meet_goals(3000)
 
 
-def test_a_named_colour_is_the_only_right_one():
-    scene = told(planned(PINK_FLOWER))
-    assert goals_of(PINK_FLOWER).met_by(scene)
-    assert not goals_of(PINK_FLOWER).met_by(repainted(scene, "blue"))
+def test_a_named_colour_is_the_only_accepted_one():
+    scene = final_scene(plan_for(PINK_FLOWER))
+    assert goals_of(PINK_FLOWER).accept(scene)
+    assert not goals_of(PINK_FLOWER).accept(repaint(scene, "blue"))
 
 
-def test_a_colour_that_nobody_named_is_free():
+def test_a_colour_that_is_not_named_is_free():
     request = PlanRequest("Show how to grow a flower")
-    scene = told(planned(request))
-    assert all(goals_of(request).met_by(repainted(scene, c)) for c in ("red", "yellow"))
+    scene = final_scene(plan_for(request))
+    assert all(goals_of(request).accept(repaint(scene, c)) for c in ("red", "yellow"))
 
 
-def test_what_is_named_for_something_else_is_free_too():
+def test_a_colour_named_for_another_thing_is_free_too():
     request = PlanRequest("Show how to draw a summer garden with a pink flower")
-    scene, goals = told(planned(request)), goals_of(request)
+    scene, goals = final_scene(plan_for(request)), goals_of(request)
     cell = next(c for c, t in scene.cells.items() if t.kind == "butterfly")
-    assert goals.met_by(scene.with_cell(cell, Thing("butterfly", "pink")))
-    assert goals.met_by(scene.with_cell(cell, Thing("butterfly", "orange")))
-    assert not goals.met_by(scene.with_cell(cell, Thing("bird", "pink")))
+    assert goals.accept(scene.with_cell(cell, Thing("butterfly", "pink")))
+    assert goals.accept(scene.with_cell(cell, Thing("butterfly", "orange")))
+    assert not goals.accept(scene.with_cell(cell, Thing("bird", "pink")))
 
 
-def test_places_matter_unless_the_story_is_free():
+def test_cells_matter_unless_the_story_leaves_them_open():
     for request, free in ((PINK_FLOWER, False), (LANDSCAPE, True)):
-        scene = told(planned(request))
+        scene = final_scene(plan_for(request))
         cell, target = next(iter(scene.cells)), scene.free_cells()[0]
         moved = scene.with_cell(cell, None).with_cell(target, scene.cells[cell])
-        assert goals_of(request).met_by(moved) is free
+        assert goals_of(request).accept(moved) is free
 
 
-def test_a_missing_a_surplus_and_no_thing_are_wrong():
+def test_a_missing_or_surplus_thing_and_no_scene_are_rejected():
     for request in (PINK_FLOWER, LANDSCAPE):
-        scene, goals = told(planned(request)), goals_of(request)
+        scene, goals = final_scene(plan_for(request)), goals_of(request)
         cell, free = next(iter(scene.cells)), scene.free_cells()[0]
-        assert not goals.met_by(scene.with_cell(cell, None))
-        assert not goals.met_by(scene.with_cell(free, Thing("star", "yellow")))
-        assert not goals.met_by(replace(scene, background="sea"))
-        assert not goals.met_by(None)
+        assert not goals.accept(scene.with_cell(cell, None))
+        assert not goals.accept(scene.with_cell(free, Thing("star", "yellow")))
+        assert not goals.accept(replace(scene, background="sea"))
+        assert not goals.accept(None)
 
 
-def test_without_a_story_the_named_things_must_be_there_and_more_may_be():
+def test_without_a_story_the_named_things_are_required_and_others_allowed():
     goals = goals_of(PlanRequest("a purple boat and two cups on the beach"))
     cells = [(0, "boat", "purple"), (4, "cup", "blue"), (5, "cup", "red"), (8, "sun", "yellow")]
-    assert goals.met_by(Scene("beach", things(cells)))
-    assert not goals.met_by(Scene("beach", things(cells[:2])))
-    assert not goals.met_by(Scene("meadow", things(cells)))
-    assert not goals.met_by(Scene("beach", things([(0, "boat", "brown"), *cells[1:]])))
+    assert goals.accept(Scene("beach", things(cells)))
+    assert not goals.accept(Scene("beach", things(cells[:2])))
+    assert not goals.accept(Scene("meadow", things(cells)))
+    assert not goals.accept(Scene("beach", things([(0, "boat", "brown"), *cells[1:]])))
 
 
 @pytest.mark.parametrize(
     "text", ["Grow a pink flower", "Paint a winter landscape with a red house"]
 )
-def test_a_story_that_goes_on_ends_as_the_whole_one(text: str):
-    whole = planned(PlanRequest(text))
-    for cut in range(1, len(whole.steps)):
-        before = told(Plan(whole.steps[:cut]))
-        given = tuple(EncodedImage.of(render(before)) for _ in range(cut))
-        request = PlanRequest(f"{text}. Go on and draw the rest: {'<image>' * cut}", given)
-        rest = planned(request)
+def test_a_continued_story_meets_its_goals(text: str):
+    full = plan_for(PlanRequest(text))
+    for cut in range(1, len(full.steps)):
+        before = final_scene(Plan(full.steps[:cut]))
+        inputs = tuple(EncodedImage.of(render(before)) for _ in range(cut))
+        request = PlanRequest(f"{text}. Go on and draw the rest: {'<image>' * cut}", inputs)
+        rest = plan_for(request)
         assert not plan_faults(request, rest), cut
         assert plan_is_correct(request, rest), cut
         assert goals_of(request).first_step == cut + 1
 
 
-def test_words_about_pictures_need_no_picture():
-    given = EncodedImage.of(render(Scene("meadow", things([(4, "house", "red")]))))
-    request = PlanRequest("<image> Describe this picture.", (given,))
-    plan = planned(request)
+def test_words_about_images_need_no_image():
+    image = EncodedImage.of(render(Scene("meadow", things([(4, "house", "red")]))))
+    request = PlanRequest("<image> Describe this picture.", (image,))
+    plan = plan_for(request)
     assert not plan_faults(request, plan)
     assert plan_is_correct(request, plan)
-    assert goals_of(request).met_by(None)
-    assert not goals_of(request).met_by(Scene())
+    assert goals_of(request).accept(None)
+    assert not goals_of(request).accept(Scene())
 
 
 def test_faults_are_named():
-    plan = planned(PINK_FLOWER)
+    plan = plan_for(PINK_FLOWER)
     first, *others = plan.steps
     faults = {
         "no steps": Plan(()),
@@ -147,6 +147,6 @@ def test_faults_are_named():
 
 
 def test_a_valid_plan_of_something_else_is_not_correct():
-    other = planned(PlanRequest("Show in five pictures how to grow a blue flower"))
+    other = plan_for(PlanRequest("Show in five pictures how to grow a blue flower"))
     assert not plan_faults(PINK_FLOWER, other)
     assert not plan_is_correct(PINK_FLOWER, other)

@@ -24,35 +24,39 @@ def full_scenes(background: str, shift: int) -> list[Scene]:
     return [Scene(background, {(i + shift) % 9: t for i, t in enumerate(g)}) for g in groups]
 
 
-def assert_seen_exactly(scene: Scene, size: int) -> None:
-    seen = perceive(render(scene, size))
-    assert seen.scene == scene
-    assert not (seen.crooked or seen.blemished)
+def assert_perceived_exactly(scene: Scene, size: int) -> None:
+    perception = perceive(render(scene, size))
+    assert perception.scene == scene
+    assert not (perception.crooked or perception.blemished)
 
 
 @pytest.mark.parametrize("background", BACKGROUNDS)
-def test_every_thing_is_seen_on_every_background(background):
+def test_every_thing_is_perceived_on_every_background(background):
     for scene in full_scenes(background, shift=BACKGROUNDS.index(background)):
-        assert_seen_exactly(scene, 96)
+        assert_perceived_exactly(scene, 96)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("background", BACKGROUNDS)
-def test_every_thing_is_seen_in_every_cell(background):
+def test_every_thing_is_perceived_in_every_cell(background):
     for shift in range(9):
         for scene in full_scenes(background, shift):
-            assert_seen_exactly(scene, 192)
+            assert_perceived_exactly(scene, 192)
 
 
 @pytest.mark.parametrize("size", [96, 192, 384])
-def test_flaws_are_found_and_do_not_hide_what_is_there(size):
+def test_flaws_are_perceived_and_hide_no_things(size):
     rng = np.random.default_rng(size)
     for seed in range(40):
         scene = random_scene(rng)
         crooked = frozenset(sorted(scene.cells)[:1])
         blemished = frozenset({int(rng.integers(9))}) - crooked
-        seen = perceive(render(scene, size, Flaws(crooked, blemished, seed)))
-        assert (seen.scene, seen.crooked, seen.blemished) == (scene, crooked, blemished)
+        perception = perceive(render(scene, size, Flaws(crooked, blemished, seed)))
+        assert (perception.scene, perception.crooked, perception.blemished) == (
+            scene,
+            crooked,
+            blemished,
+        )
 
 
 @pytest.mark.parametrize("size", [150, 288, 576])
@@ -63,18 +67,18 @@ def test_other_sizes_show_the_same_scene(size):
         assert perceive(render(scene, size)).scene == scene
 
 
-def test_a_blank_canvas_is_an_empty_sheet_of_paper():
+def test_a_blank_image_is_an_empty_sheet_of_paper():
     for size in ((96, 96), (1024, 768)):
         assert perceive(Image.new("RGB", size, "white")).scene == Scene("paper")
 
 
-def test_pictures_from_elsewhere_are_seen_with_low_confidence():
+def test_images_from_other_sources_get_low_confidence():
     rng = np.random.default_rng(0)
     noise = rng.integers(0, 255, (200, 311, 3), dtype=np.uint8)
     assert perceive(Image.fromarray(noise)).confidence < 0.5
     assert perceive(render(random_scene(rng))).confidence > 0.99
 
 
-def test_a_broken_picture_is_reported():
+def test_a_broken_image_raises():
     with pytest.raises(BadImageError):
-        perceive_cached(EncodedImage(b"not a picture"))
+        perceive_cached(EncodedImage(b"not an image"))

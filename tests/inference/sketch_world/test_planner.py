@@ -1,4 +1,4 @@
-"""The teacher planner: requests in anybody's English become plans that can be carried out."""
+"""The teacher planner: requests in free English become plans that can be carried out."""
 
 import asyncio
 import re
@@ -6,13 +6,13 @@ import re
 import numpy as np
 import pytest
 
+from inference.backends.sketch.agents import SketchPlanner
 from inference.roles import Plan, Planner, PlanRequest, UnusableAnswerError
 from inference.sketch_world.object_catalog import KINDS
-from inference.sketch_world.outlines import achievable, outline_story, scene_after
-from inference.sketch_world.planner import SketchPlanner
+from inference.sketch_world.outlines import is_achievable, outline_story, scene_after
 from inference.sketch_world.prompt_parser import parse
 from inference.sketch_world.renderer import render
-from inference.sketch_world.request_parser import Reading
+from inference.sketch_world.request_parser import RequestText
 from inference.sketch_world.scene import Add, Create, Move, Scene, Thing
 from inference.sketch_world.scene_edits import at_random, carry_out
 from inference.sketch_world.story_catalog import load_catalog
@@ -22,59 +22,59 @@ STORIES = load_catalog().stories
 
 
 def plan(text: str, *scenes: Scene) -> Plan:
-    pictures = tuple(EncodedImage.of(render(scene)) for scene in scenes)
-    return asyncio.run(SketchPlanner().plan(PlanRequest(text, pictures)))
+    images = tuple(EncodedImage.of(render(scene)) for scene in scenes)
+    return asyncio.run(SketchPlanner().plan(PlanRequest(text, images)))
 
 
-def final(steps: Plan, before: Scene | None = None, seed: int = 0) -> Scene:
-    """What comes of a plan's prompts when free choices are made at random."""
+def final_scene(steps: Plan, before: Scene | None = None, seed: int = 0) -> Scene:
+    """The scene after a plan's prompts, with random interpretations."""
     rng = np.random.default_rng(seed)
     scene = before
     for step in steps.steps:
         if step.prompt is not None:
-            outcome = carry_out(parse(step.prompt), scene, at_random(rng))
-            assert not outcome.impossible, step.prompt
-            assert outcome.scene != scene, step.prompt
-            scene = outcome.scene
+            result = carry_out(parse(step.prompt), scene, at_random(rng))
+            assert not result.impossible, step.prompt
+            assert result.scene != scene, step.prompt
+            scene = result.scene
     return scene or Scene()
 
 
 @pytest.mark.parametrize("name", STORIES)
-def test_every_filling_of_every_story_can_be_carried_out(name: str):
+def test_every_story_is_achievable_with_all_slot_values(name: str):
     story = STORIES[name]
-    for values in story.fillings():
+    for values in story.all_values():
         outline = outline_story(story, values)
-        assert 3 <= len(outline.drafts) <= 7
-        assert achievable(outline.drafts, None), values
-        for step, draft in zip(story.told(values), outline.drafts, strict=True):
-            sentences = [s for s in step.draw.split(".") if s.strip()]
-            assert len(draft.edits) == len(sentences), step.draw
+        assert 3 <= len(outline.steps) <= 7
+        assert is_achievable(outline.steps, None), values
+        for source, step in zip(story.fill_steps(values), outline.steps, strict=True):
+            sentences = [s for s in source.draw.split(".") if s.strip()]
+            assert len(step.edits) == len(sentences), source.draw
 
 
 @pytest.mark.parametrize("name", STORIES)
-def test_stories_put_nothing_where_something_is(name: str):
+def test_stories_use_free_cells_only(name: str):
     story = STORIES[name]
-    for values in list(story.fillings())[:40]:
+    for values in list(story.all_values())[:40]:
         scene: Scene | None = None
-        for draft in outline_story(story, values).drafts:
-            for edit in draft.edits:
+        for step in outline_story(story, values).steps:
+            for edit in step.edits:
                 if isinstance(edit, Add | Move) and scene:
-                    assert edit.place.cell in scene.free_cells(), draft
+                    assert edit.place.cell in scene.free_cells(), step
                 scene = scene_after([edit], scene)
 
 
 @pytest.mark.parametrize("name", STORIES)
-def test_stories_are_told_without_slots_or_prefixes(name: str):
+def test_texts_of_stories_have_no_slots_or_prefixes(name: str):
     story = STORIES[name]
-    for values in list(story.fillings())[:40]:
-        for step in story.told(values):
+    for values in list(story.all_values())[:40]:
+        for step in story.fill_steps(values):
             assert all(text[0].isupper() for text in (step.name, step.say, step.tell) if text)
             words = f"{step.name} {step.draw} {step.say} {step.tell}"
             assert not re.search(r"[{}]|\ba [aeiou]|\ban [^aeiou]|step \d", words, re.I), words
 
 
 @pytest.mark.parametrize(
-    ("text", "story", "shown"),
+    ("text", "story", "thing"),
     [
         ("How to grow a red flower step by step?", "flower-growth", Thing("flower", "red")),
         ("show a PURPLE TULIP growing", "flower-growth", Thing("flower", "purple")),
@@ -88,10 +88,10 @@ def test_stories_are_told_without_slots_or_prefixes(name: str):
         ("What happens when blue and yellow paint are mixed?", "mix-colors", None),
     ],
 )
-def test_requests_find_their_story_and_fill_it(text: str, story: str, shown: Thing | None):
-    assert load_catalog().choose(Reading(text)) is STORIES[story]
-    if shown:
-        assert shown in final(plan(text)).cells.values()
+def test_requests_match_their_story_and_set_its_slots(text: str, story: str, thing: Thing | None):
+    assert load_catalog().choose(RequestText(text)) is STORIES[story]
+    if thing:
+        assert thing in final_scene(plan(text)).cells.values()
 
 
 @pytest.mark.parametrize(
@@ -102,26 +102,26 @@ def test_requests_find_their_story_and_fill_it(text: str, story: str, shown: Thi
         ("a purple bird that brings back a blue balloon", "balloon", "blue"),
     ],
 )
-def test_a_things_colour_is_its_own(text: str, kind: str, colour: str):
-    scene = final(plan(f"Show {text}"))
+def test_a_colour_belongs_to_the_thing_after_it(text: str, kind: str, colour: str):
+    scene = final_scene(plan(f"Show {text}"))
     assert {t.colour for t in scene.cells.values() if t.kind == kind} == {colour}
     assert {t.colour for t in scene.cells.values()} - {colour}
 
 
-def test_a_book_that_is_asked_for_is_none_in_the_picture():
+def test_a_book_as_requested_format_is_not_drawn():
     about = "a black cat that walks home"
     for kind in ("picture book", "comic book", "photo book", "sketch-book"):
-        scene = final(plan(f"Make a {kind} about {about}"))
+        scene = final_scene(plan(f"Make a {kind} about {about}"))
         assert "cat" in {thing.kind for thing in scene.cells.values()}
         assert "book" not in {thing.kind for thing in scene.cells.values()}
 
 
-def test_colours_mix_as_they_do():
+def test_paint_colours_mix():
     for text, mixed in (("mix red and yellow paint", "orange"), ("mix blue with red", "purple")):
-        assert Thing("heart", mixed) in final(plan(text)).cells.values()
+        assert Thing("heart", mixed) in final_scene(plan(text)).cells.values()
 
 
-def test_the_first_step_stands_alone_and_the_others_edit():
+def test_the_first_step_creates_and_the_others_edit():
     steps = plan("How to grow a red flower?").steps
     assert isinstance(parse(steps[0].prompt or "").edits[0], Create)
     edits = [edit for step in steps[1:] for edit in parse(step.prompt or "").edits]
@@ -130,8 +130,8 @@ def test_the_first_step_stands_alone_and_the_others_edit():
     assert all(step.instruction and step.step_name for step in steps)
 
 
-def test_unknown_stories_are_drawn_from_the_things_they_name():
-    scene = final(plan("Draw two red houses and a kitten by the sea"))
+def test_requests_without_a_story_draw_the_things_they_name():
+    scene = final_scene(plan("Draw two red houses and a kitten by the sea"))
     things = list(scene.cells.values())
     assert scene.background == "sea"
     assert things.count(Thing("house", "red")) == 2
@@ -139,14 +139,14 @@ def test_unknown_stories_are_drawn_from_the_things_they_name():
 
 
 @pytest.mark.parametrize("text", ["", "xyzzy", "Prove Fermat's last theorem"])
-def test_requests_that_name_nothing_are_refused_in_one_line(text: str):
-    with pytest.raises(UnusableAnswerError) as refused:
+def test_requests_that_name_nothing_get_a_one_line_error(text: str):
+    with pytest.raises(UnusableAnswerError) as error:
         plan(text)
-    assert "\n" not in str(refused.value)
+    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(
-    ("text", "wanted"),
+    ("text", "expected"),
     [
         ("How to build a snowman?", False),
         ("How to build a snowman both visually and textually?", True),
@@ -154,20 +154,20 @@ def test_requests_that_name_nothing_are_refused_in_one_line(text: str):
         ("Build a snowman. Give every picture a short caption.", True),
     ],
 )
-def test_captions_only_where_asked_for(text: str, wanted: bool):
+def test_captions_only_if_requested(text: str, expected: bool):
     captions = [step.auxiliary_text for step in plan(text).steps]
-    assert all(captions) if wanted else not any(captions)
+    assert all(captions) if expected else not any(captions)
 
 
 @pytest.mark.parametrize("count", [2, 3, 4, 5])
 @pytest.mark.parametrize("name", ["snowman", "walk-home", "traffic-light", "pick-and-place"])
-def test_a_wanted_number_of_pictures_is_kept(name: str, count: int):
+def test_a_plan_has_the_requested_number_of_images(name: str, count: int):
     ask = {"pick-and-place": "pick up a red ball", "walk-home": "a dog walks home"}.get(name, name)
     text = f"{ask} in {count} pictures".replace("-", " ")
-    short, whole = plan(text), plan(ask.replace("-", " "))
+    short, full = plan(text), plan(ask.replace("-", " "))
     assert len(short.steps) == count
-    assert len(whole.steps) >= 5
-    final(short)
+    assert len(full.steps) >= 5
+    final_scene(short)
 
 
 def test_plans_are_deterministic_and_wording_varies():
@@ -181,23 +181,23 @@ def test_plans_are_deterministic_and_wording_varies():
     assert 0.1 < np.mean([add.colour is None for add in adds]) < 0.8
 
 
-def test_free_choices_never_spoil_a_plan():
+def test_every_interpretation_of_a_plan_has_the_same_things():
     for text in ("build a village", "plant a garden", "a day at the beach", "still life"):
         for variant in range(12):
-            asked = plan(f"{text} {variant}")
-            scenes = [final(asked, seed=seed) for seed in range(5)]
+            steps = plan(f"{text} {variant}")
+            scenes = [final_scene(steps, seed=seed) for seed in range(5)]
             kinds = {tuple(sorted(t.kind for t in s.cells.values())) for s in scenes}
-            assert len(kinds) == 1, asked
+            assert len(kinds) == 1, steps
 
 
-def test_a_description_comes_first_where_asked_for():
+def test_a_requested_description_comes_first():
     first, *others = plan("Describe a village at night in words, then draw it").steps
     assert (first.prompt, first.instruction) == (None, None)
     assert "night sky" in (first.auxiliary_text or "")
     assert all(step.prompt for step in others)
 
 
-def test_given_pictures_are_described_from_their_pixels():
+def test_input_images_are_described_from_their_pixels():
     scene = Scene("beach", {4: Thing("boat", "green"), 0: Thing("sun", "yellow")})
     (step,) = plan("What do you see? Describe it. <image>", scene).steps
     assert (step.prompt, step.instruction) == (None, None)
@@ -215,8 +215,8 @@ def test_given_pictures_are_described_from_their_pixels():
         ("three blocks, step by step", None),
     ],
 )
-def test_step_counts_are_read(text: str, count: int | None):
-    assert Reading(text).step_count == count
+def test_step_counts_are_parsed(text: str, count: int | None):
+    assert RequestText(text).step_count == count
 
 
 @pytest.mark.parametrize(
@@ -230,59 +230,61 @@ def test_step_counts_are_read(text: str, count: int | None):
         ("Generate the rest <image>", False),
     ],
 )
-def test_questions_about_pictures_are_told_from_wishes_for_more(text: str, words_only: bool):
-    assert Reading(text).asks_for_words_only == words_only
+def test_questions_about_images_are_distinguished_from_requests_to_draw(
+    text: str, words_only: bool
+):
+    assert RequestText(text).wants_words_only == words_only
 
 
-def test_the_rest_of_a_story_is_found_from_its_picture_alone():
+def test_remaining_steps_follow_from_the_image_alone():
     values = {"first": "green", "second": "purple"}
     outline = outline_story(STORIES["fold-laundry"], values)
-    seen = scene_after([e for draft in outline.drafts[:2] for e in draft.edits], None)
-    assert seen is not None
+    current = scene_after([e for step in outline.steps[:2] for e in step.edits], None)
+    assert current is not None
     text = "Based on the initial state and existing steps of folding the clothes, draw the rest"
-    rest = plan(text, seen, seen)
-    assert final(rest, before=seen) == scene_after(
-        [e for draft in outline.drafts for e in draft.edits], None
+    rest = plan(text, current, current)
+    assert final_scene(rest, before=current) == scene_after(
+        [e for step in outline.steps for e in step.edits], None
     )
 
 
-def test_a_story_goes_on_from_its_picture():
-    whole = plan("How to grow a pink flower?")
+def test_a_story_continues_from_its_image():
+    full = plan("How to grow a pink flower?")
     outline = outline_story(STORIES["flower-growth"], {"colour": "pink"})
-    seen = scene_after([e for draft in outline.drafts[:3] for e in draft.edits], None)
-    assert seen is not None
+    current = scene_after([e for step in outline.steps[:3] for e in step.edits], None)
+    assert current is not None
     text = (
         "How to grow a pink flower? Step 1: Sow <image> Step 2: Water <image> "
         "Step 3: Sprout <image> Generate the remaining steps."
     )
-    rest = plan(text, seen, seen, seen)
+    rest = plan(text, current, current, current)
     assert [step.step_number for step in rest.steps] == [4, 5, 6]
-    assert final(rest, before=seen) == final(whole)
+    assert final_scene(rest, before=current) == final_scene(full)
 
 
-def test_the_rest_of_a_story_covers_nothing_that_stands_elsewhere():
+def test_remaining_steps_cover_no_existing_things():
     before = Scene("meadow", {5: Thing("house", "red"), 2: Thing("church", "gray")})
     for variant in range(8):
         text = f"Build a village with a red house, variant {variant}. Continue. <image>"
         rest = plan(text, before)
-        scene = final(rest, before=before)
+        scene = final_scene(rest, before=before)
         assert (scene.cells[5], scene.cells[2]) == (before.cells[5], before.cells[2])
         assert len(scene.cells) == len(before.cells) + len(rest.steps)
 
 
-def test_reasoning_reads_well():
+def test_reasoning_has_correct_articles():
     assert "about how an orange flower grows" in plan("grow an orange flower").reasoning
 
 
-def test_named_things_are_added_to_an_unknown_picture():
+def test_named_things_are_added_to_an_image_of_no_story():
     before = Scene("room", {4: Thing("gift", "red")})
     rest = plan("Now draw a black cat and a candle <image>", before)
-    things = final(rest, before=before).cells.values()
+    things = final_scene(rest, before=before).cells.values()
     assert {Thing("gift", "red"), Thing("cat", "black")} <= set(things)
     with pytest.raises(UnusableAnswerError):
         plan("Now go on <image>", before)
 
 
-def test_it_is_a_planner():
+def test_the_adapter_is_a_planner():
     assert isinstance(SketchPlanner(), Planner)
     assert SketchPlanner().model == SketchPlanner().model

@@ -46,49 +46,29 @@ edits = st.one_of(
     st.builds(SetBackground, backgrounds),
     st.builds(Create, backgrounds, st.lists(adds, max_size=5).map(tuple)),
 )
-WORDS = ["add", "remove", "the", "a", "red", "cat", "house", ",", "and", "to", "top", "left"]
+WORDS = ["add", "remove", "the", "a", "red", "cat", "house", ",", "and", "to", "top", "left", "not"]
 HOUSE, CAT = Target("house"), Target("cat")
 LEFT_OF_PLATE = GridPlace(direction="left of", anchor=Target("plate"))
 
 
 @given(edits, st.booleans())
-def test_what_is_phrased_reads_back_the_same(edit, keep):
+def test_a_written_edit_parses_back_to_the_same(edit, keep):
     assert parse(phrase(edit, keep=keep)) == Command((edit,), keep)
 
 
 @given(st.lists(edits, min_size=1, max_size=4), st.booleans())
-def test_several_sentences_read_back_the_same(several, keep):
+def test_several_sentences_parse_back_to_the_same(several, keep):
     command = Command(tuple(several), keep)
     assert parse(phrase_command(command)) == command
 
 
 @given(st.text())
-def test_any_text_can_be_read(text):
+def test_any_text_can_be_parsed(text):
     parse(text)
 
 
-@given(
-    st.lists(
-        st.sampled_from(
-            [
-                "add",
-                "remove",
-                "the",
-                "a",
-                "red",
-                "cat",
-                "house",
-                ",",
-                "and",
-                "to",
-                "top",
-                "left",
-                "not",
-            ]
-        )
-    )
-)
-def test_any_order_of_known_words_can_be_read(words):
+@given(st.lists(st.sampled_from(WORDS)))
+def test_any_order_of_known_words_can_be_parsed(words):
     parse(" ".join(words))
 
 
@@ -155,17 +135,17 @@ def test_keep_clauses(text):
     assert parse(f"Remove the cat and {text}").keep
 
 
-def test_numbers_make_several():
+def test_numbers_add_several_things():
     add = Add("house", "red")
     assert parse("Draw two red houses").edits == (add, add)
     assert parse("Draw a beach with three trees.").edits == (Create("beach", (Add("tree"),) * 3),)
 
 
 @pytest.mark.parametrize("text", ["Make it better.", "Please try harder!", "", "Sing a song", "!?"])
-def test_pleas_and_foreign_words_ask_for_nothing(text):
+def test_pleas_and_unknown_words_ask_for_nothing(text):
     assert parse(text) == Command(())
 
 
-def test_a_sentence_that_is_not_understood_does_not_spoil_the_others():
+def test_a_sentence_that_is_not_understood_does_not_affect_the_others():
     command = parse("Frobnicate the cat. Remove the house. Be nice to it.")
     assert command.edits == (Remove(HOUSE),)

@@ -10,7 +10,7 @@ SCENE = Scene("meadow", things([(0, "house", "red"), (8, "cat", "orange")]))
 
 
 @pytest.mark.parametrize("size", [96, 150, 192, 384])
-def test_pictures_have_the_asked_size_and_are_always_the_same(size):
+def test_images_have_the_requested_size_and_are_deterministic(size):
     image = render(SCENE, size)
     assert image.size == (size, size)
     assert image.mode == "RGB"
@@ -18,7 +18,7 @@ def test_pictures_have_the_asked_size_and_are_always_the_same(size):
 
 
 @pytest.mark.parametrize("size", [0, 93, 100])
-def test_impossible_sizes_are_refused(size):
+def test_invalid_sizes_raise(size):
     with pytest.raises(FoundryError, match="multiple of 3"):
         render(SCENE, size)
 

@@ -3,7 +3,7 @@ import pytest
 
 from inference.sketch_world.prompt_parser import parse
 from inference.sketch_world.scene import Scene, Thing, things
-from inference.sketch_world.scene_edits import at_random, carry_out, in_favour_of, readings
+from inference.sketch_world.scene_edits import at_random, carry_out, closest_to, interpretations
 
 VILLAGE = Scene("meadow", things([(6, "house", "red"), (4, "cat", "orange"), (2, "sun", "yellow")]))
 
@@ -26,49 +26,53 @@ def after(text: str, before: Scene | None = VILLAGE) -> Scene:
         ("Paint the orange thing black.", 4, Thing("cat", "black")),
     ],
 )
-def test_edits_do_what_they_say(text, cell, thing):
+def test_edits_change_the_scene_as_written(text, cell, thing):
     assert after(text).cells.get(cell) == thing
 
 
-def test_edits_build_on_each_other():
+def test_edits_apply_in_order():
     scene = after("Remove the cat, add a red ball in the center and paint the ball blue.")
     assert scene == VILLAGE.with_cell(4, Thing("ball", "blue"))
 
 
-def test_a_picture_from_scratch_starts_on_paper():
+def test_an_image_from_scratch_starts_on_paper():
     assert after("Add a red ball in the center.", None) == Scene("paper", {4: Thing("ball", "red")})
     assert after("Draw a beach.", VILLAGE) == Scene("beach")
 
 
-def test_open_places_are_free_cells_only():
+def test_interpretations_of_an_open_place_are_free_cells():
     (edit,) = parse("Add a dog next to the cat.").edits
-    cells = {option.place.cell for option in readings(edit, VILLAGE)}
+    cells = {option.place.cell for option in interpretations(edit, VILLAGE)}
     assert cells == {1, 3, 5, 7}
     (edit,) = parse("Add a dog.").edits
-    assert {option.place.cell for option in readings(edit, VILLAGE)} == set(range(9)) - {2, 4, 6}
+    assert {option.place.cell for option in interpretations(edit, VILLAGE)} == set(range(9)) - {
+        2,
+        4,
+        6,
+    }
 
 
-def test_the_reading_that_was_drawn_counts():
+def test_the_interpretation_that_was_drawn_counts():
     command = parse("Add a dog next to the cat.")
-    drawn = VILLAGE.with_cell(7, Thing("dog", "brown"))
-    assert carry_out(command, VILLAGE, in_favour_of(drawn, command)).scene == drawn
+    actual = VILLAGE.with_cell(7, Thing("dog", "brown"))
+    assert carry_out(command, VILLAGE, closest_to(actual, command)).scene == actual
 
 
-def test_a_missing_thing_is_not_found_in_the_place_of_another_that_was_asked_for():
+def test_a_missing_thing_is_not_expected_in_the_cell_of_another_requested_one():
     command = parse("Draw a meadow with a house, a sun and a cat.")
-    drawn = Scene("meadow", things([(2, "sun", "yellow"), (4, "cat", "orange")]))
-    wanted = carry_out(command, None, in_favour_of(drawn, command)).scene
-    assert {wanted.cells.get(2), wanted.cells.get(4)} == set(drawn.cells.values())
+    actual = Scene("meadow", things([(2, "sun", "yellow"), (4, "cat", "orange")]))
+    expected = carry_out(command, None, closest_to(actual, command)).scene
+    assert {expected.cells.get(2), expected.cells.get(4)} == set(actual.cells.values())
 
 
-def test_what_the_world_does_not_hold_is_impossible():
+def test_a_colour_that_a_kind_cannot_have_is_impossible():
     command = parse("Add a blue sun at the top left. Paint the sun red.")
-    outcome = carry_out(command, VILLAGE, at_random(np.random.default_rng(0)))
-    assert outcome.impossible == 1
-    assert outcome.scene == VILLAGE.with_cell(2, Thing("sun", "red"))
+    result = carry_out(command, VILLAGE, at_random(np.random.default_rng(0)))
+    assert result.impossible == 1
+    assert result.scene == VILLAGE.with_cell(2, Thing("sun", "red"))
 
 
-def test_sentences_are_read_by_their_purpose():
+def test_edits_are_interpreted_by_their_purpose():
     assert after("Remove the dog.") == VILLAGE
     assert after("Paint the dog at the top left black.").cells[0] == Thing("dog", "black")
     assert after("Paint the blue house at the top right green.").cells[6].colour == "green"

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 
 from PIL import Image
 
+from inference.backends.sketch.agents import SketchScorer
 from inference.roles import Scorer, UnusableAnswerError
-from inference.sketch_world.generator import SketchGenerator
-from inference.sketch_world.scorer import SketchScorer
+from inference.sketch_world import generator as sketch_generator
+from inference.sketch_world import scorer as sketch_scorer
 from inference.sketch_world.settings import MistakeRates, SketchSettings
 from schemas.curation import Evaluation
 from training.rewards.service import RewardRequest, RewardService, RowState
@@ -73,7 +74,7 @@ class FaultyGenerator:
         if "hiccup" in prompt and self.hiccups == 0:
             self.hiccups += 1
             raise ConnectionError("gone for a moment")
-        return SketchGenerator(FLAWLESS).draw(prompt, images, seed)
+        return sketch_generator.draw(prompt, images, seed, FLAWLESS)
 
 
 class RewardWorld:
@@ -109,6 +110,6 @@ class RewardWorld:
         return RewardRequest(step=step, row_id=row, response=response, state=state)
 
     def _grades(self, prompt: str) -> dict[str, float]:
-        image = SketchGenerator(FLAWLESS).draw(prompt, (), 0)
-        score = SketchScorer(FLAWLESS).grade(None, image, GOAL)
+        image = sketch_generator.draw(prompt, (), 0, FLAWLESS)
+        score = sketch_scorer.grade(None, image, GOAL)
         return {"semantics": score.semantics, "quality": score.quality}

@@ -18,10 +18,10 @@ from typing import Any
 from aiohttp import web
 
 from inference.roles import PlanRequest, UnusableAnswerError
-from inference.sketch_world.critic import SketchCritic
-from inference.sketch_world.generator import SketchGenerator
-from inference.sketch_world.planner import SketchPlanner
-from inference.sketch_world.scorer import SketchScorer
+from inference.backends.sketch.agents import SketchCritic
+from inference.backends.sketch.agents import SketchGenerator
+from inference.backends.sketch.agents import SketchPlanner
+from inference.backends.sketch.agents import SketchScorer
 from tests.inference.backends.providers.api_formats import (
     Gemini,
     Images,

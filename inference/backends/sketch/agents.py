@@ -1,0 +1,73 @@
+"""Adapters from the sketch world's simulator (`inference.sketch_world`) to the four roles.
+
+Everything is deterministic and takes a few milliseconds of computation a call, so no method
+suspends.
+"""
+
+from collections.abc import Sequence
+from functools import cached_property
+
+from warehouse import EncodedImage
+
+from ...roles import Plan, PlanRequest, Score, Verdict
+from ...sketch_world import critic, generator, planner, scorer
+from ...sketch_world.settings import SketchSettings
+
+
+class SketchPlanner:
+    """Implements `Planner`; the same request always gets the same plan."""
+
+    backend = "sketch"
+
+    @cached_property
+    def model(self) -> str:
+        return planner.model_name()
+
+    async def plan(self, request: PlanRequest) -> Plan:
+        """Raises UnusableAnswerError if the request names nothing the sketch world can draw."""
+        return planner.write_plan(request)
+
+
+class SketchGenerator:
+    """Implements `Generator`; the same prompt, images and seed always give the same image."""
+
+    backend = "sketch"
+
+    def __init__(self, settings: SketchSettings | None = None) -> None:
+        self._settings = settings or SketchSettings()
+        self.model = generator.model_name(self._settings)
+
+    async def generate(
+        self, prompt: str, images: Sequence[EncodedImage], seed: int
+    ) -> EncodedImage:
+        return generator.draw(prompt, images, seed, self._settings)
+
+
+class SketchCritic:
+    """Implements `Critic`; the same images and texts always get the same verdict."""
+
+    backend = "sketch"
+
+    def __init__(self, settings: SketchSettings | None = None) -> None:
+        self._rates = (settings or SketchSettings()).critic
+        self.model = critic.model_name(self._rates)
+
+    async def judge(
+        self, before: EncodedImage | None, after: EncodedImage, instruction: str, prompt: str
+    ) -> Verdict:
+        return critic.judge(before, after, instruction, prompt, self._rates)
+
+
+class SketchScorer:
+    """Implements `Scorer`; exact unless `scorer_noise` is set."""
+
+    backend = "sketch"
+
+    def __init__(self, settings: SketchSettings | None = None) -> None:
+        self._noise = (settings or SketchSettings()).scorer_noise
+        self.model = scorer.model_name(self._noise)
+
+    async def score(
+        self, before: EncodedImage | None, after: EncodedImage, instruction: str
+    ) -> Score:
+        return scorer.grade(before, after, instruction, self._noise)
