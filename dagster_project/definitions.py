@@ -39,14 +39,10 @@ CHECKS = dg.load_asset_checks_from_modules(
 )
 
 
-def foundry_from_environment() -> FoundryResource:
-    """The resource with the profile and lake of `INTERLEAVE_PROFILE` and `INTERLEAVE_HOME`."""
-    return FoundryResource(
-        profile=os.environ.get("INTERLEAVE_PROFILE", "sketch"),
-        root=os.environ.get("INTERLEAVE_HOME", ".interleave"),
-    )
-
-
+FOUNDRY = FoundryResource(
+    profile=os.environ.get("INTERLEAVE_PROFILE", "sketch"),
+    root=os.environ.get("INTERLEAVE_HOME", ".interleave"),
+)
 defs = dg.Definitions(
     assets=ASSETS,
     asset_checks=CHECKS,
@@ -59,7 +55,7 @@ defs = dg.Definitions(
     ],
     schedules=[schedules.grow_bank, schedules.answer_requests],
     sensors=[sensors.follow_upstream, sensors.retrain_when_grown, sensors.register_requests],
-    resources={"foundry": foundry_from_environment()},
+    resources={"foundry": FOUNDRY},
     # Runs are parallel, one a shard; a process per step would take longer than most steps.
     executor=dg.in_process_executor,
 )

@@ -81,12 +81,9 @@ def run_lineage(
     result.add(_train(stage, stages.agents))
     result.add(stage.run(stages.evaluation))
     for node in stages.generations:
-        result.add(_run_partitions(stage, [node], _register(node, foundry, instance), jobs))
+        names = node.partitions.register(foundry, instance) if node.partitions else []
+        result.add(_run_partitions(stage, [node], names, jobs))
     return result
-
-
-def _register(node: Node, foundry: FoundryResource, instance: dg.DagsterInstance) -> list[str]:
-    return node.partitions.register(foundry, instance) if node.partitions else []
 
 
 def _prepare_environments(foundry: FoundryResource) -> None:

@@ -66,13 +66,7 @@ def retrain_when_grown(
 
 def new_rows(foundry: FoundryResource, steps: tuple[Recipe, ...]) -> int:
     """Rows there are now, less those that the newest checkpoints were trained on."""
-    return sum(_rows_now(recipe) - _rows_trained_on(foundry, recipe.name) for recipe in steps)
-
-
-def _rows_now(recipe: Recipe) -> int:
-    return recipe.data.rows if recipe.data else 0
-
-
-def _rows_trained_on(foundry: FoundryResource, name: str) -> int:
-    newest = CheckpointRegistry(foundry.home).rows(name)[-1:]
-    return sum(orjson.loads(row.metrics).get("dataset_rows", 0) for row in newest)
+    registry = CheckpointRegistry(foundry.home)
+    newest = [row for recipe in steps for row in registry.rows(recipe.name)[-1:]]
+    trained_on = sum(orjson.loads(row.metrics).get("dataset_rows", 0) for row in newest)
+    return sum(recipe.data.rows for recipe in steps if recipe.data) - trained_on

@@ -6,7 +6,6 @@ symbolic links into a download, so that they take no space.
 
 import os
 import shutil
-from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -22,6 +21,7 @@ from training.launch.jobs import TrainingProgress
 from training.registry import RECORD
 from warehouse.atomic import atomic_path
 
+from ..core.metadata import markdown_section
 from .recipes import Recipe
 
 _MODEL_FILES = (
@@ -37,28 +37,7 @@ _MODEL_FILES = (
     "*processor_config.json",
     "chat_template*",
 )
-_CARD = """\
----
-library_name: transformers
-pipeline_tag: image-text-to-text
----
-
-# {name} {version}
-
-{role} Made by Interleave Foundry, {date}.
-
-{origin}
-{metrics}
-## Settings
-
-```yaml
-{settings}```
-
-## Use
-
-`interleave promote {name} {version}` promotes it. The agent prompts that it was trained with are \
-named in `interleave.json`.
-"""
+_CARD = Path(__file__).with_name("card.md")
 _ROLES = {
     "base": "The model that planner and critic start from.",
     "planner": "Turns a request into the steps of an interleaved sequence of images and text.",
@@ -97,7 +76,8 @@ def publish(folder: Path, package: CheckpointPackage) -> None:
     Raises:
         FoundryError: there is no model in Hugging Face format, or the folder cannot be written.
     """
-    files = sorted(set(_model_files(package.model)))
+    found = {path for pattern in _MODEL_FILES for path in package.model.glob(pattern)}
+    files = sorted(path for path in found if path.is_file())
     if not any(path.suffix == ".safetensors" for path in files):
         raise FoundryError(f"{package.model} holds no model in Hugging Face format (.safetensors)")
     try:
@@ -106,11 +86,6 @@ def publish(folder: Path, package: CheckpointPackage) -> None:
             _fill(draft, files, package)
     except OSError as error:
         raise FoundryError(f"{folder} cannot be written: {error.strerror or error}") from error
-
-
-def read_record(folder: Path) -> TrainingRecord:
-    """The record of a published checkpoint."""
-    return TrainingRecord.model_validate_json((folder / RECORD).read_bytes())
 
 
 def model_card(recipe: Recipe, record: TrainingRecord) -> str:
@@ -122,22 +97,16 @@ def model_card(recipe: Recipe, record: TrainingRecord) -> str:
         "rows": record.dataset_rows,
         "configuration": record.config_hash,
     }
-    return _CARD.format(
+    metrics = {name: f"{value:.6g}" for name, value in record.metrics.items()}
+    return _CARD.read_text("utf-8").format(
         name=recipe.name,
         version=recipe.version,
         role=_ROLES[recipe.role],
         date=f"{record.created_at:%Y-%m-%d}",
-        origin=_table("Made from", "what", origin),
-        metrics=_table("Metrics of training", "metric", record.metrics),
+        origin=markdown_section("Made from", "what", "value", origin),
+        metrics=markdown_section("Metrics of training", "metric", "value", metrics),
         settings=yaml.safe_dump(recipe.settings.model_dump(mode="json"), sort_keys=False),
     )
-
-
-def _table(title: str, key: str, rows: Mapping[str, object]) -> str:
-    lines = [f"## {title}", "", f"| {key} | value |", "| --- | --- |"]
-    for name, value in rows.items():
-        lines.append(f"| {name} | {f'{value:.6g}' if isinstance(value, float) else value} |")
-    return "\n".join([*lines, ""])
 
 
 def _fill(folder: Path, files: list[Path], package: CheckpointPackage) -> None:
@@ -149,11 +118,6 @@ def _fill(folder: Path, files: list[Path], package: CheckpointPackage) -> None:
     names = sorted(path.name for path in folder.iterdir())
     record = package.record.model_copy(update={"files": names})
     (folder / RECORD).write_text(record.model_dump_json(indent=1), "utf-8")
-
-
-def _model_files(model: Path) -> Iterator[Path]:
-    for pattern in _MODEL_FILES:
-        yield from (path for path in model.glob(pattern) if path.is_file())
 
 
 def _link(source: Path, target: Path, owned: bool) -> None:

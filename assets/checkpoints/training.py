@@ -13,13 +13,12 @@ from inference.backends.checkpoint.manifest import Manifest
 from inference.engine.hashing import content_digest
 from schemas import FoundryError
 from schemas.training import CheckpointRow
-from training.launch.jobs import TrainerJob
 from training.launch.launcher import create_launcher
-from training.registry import CheckpointRegistry, is_complete_folder
+from training.registry import RECORD, CheckpointRegistry, is_complete_folder
 
 from ..core.foundry import FoundryResource
 from ..core.progress import progress_factory
-from .publish import CheckpointPackage, TrainingRecord, model_card, publish, read_record
+from .publish import CheckpointPackage, TrainingRecord, model_card, publish
 from .recipes import Recipe
 
 
@@ -48,7 +47,7 @@ async def ensure_checkpoint(
         context.log.info(f"{recipe.name} {recipe.version} exists already: {folder}")
     else:
         publish(folder, await _train(context, foundry, recipe))
-    record = read_record(folder)
+    record = TrainingRecord.model_validate_json((folder / RECORD).read_bytes())
     return StoredCheckpoint(registry.register(_row(recipe, folder, record)), folder, record)
 
 
@@ -61,19 +60,14 @@ async def _train(
         record = _record(recipe, manifest.model_dump(exclude_unset=True), {}, [])
         card = model_card(recipe, record)
         return CheckpointPackage(recipe.weights(), manifest, card, record, owned=False)
-    job = _trainer_job(foundry, recipe)
+    if recipe.data:
+        recipe.data.require()
+    folder = CheckpointRegistry(foundry.home).job_folder(recipe.name, recipe.version)
+    job = recipe.job(recipe.version, folder, _parent_folder(foundry, recipe))
     launcher = create_launcher(foundry.training.launcher)
     outcome = await launcher.run(context, job, progress_factory()(recipe.name))
     record = _record(recipe, job.payload, outcome.metrics, outcome.curves)
     return CheckpointPackage(outcome.model, manifest, model_card(recipe, record), record)
-
-
-def _trainer_job(foundry: FoundryResource, recipe: Recipe) -> TrainerJob:
-    assert recipe.job is not None
-    if recipe.data:
-        recipe.data.require()
-    folder = CheckpointRegistry(foundry.home).job_folder(recipe.name, recipe.version)
-    return recipe.job(recipe.version, folder, _parent_folder(foundry, recipe))
 
 
 def _parent_folder(foundry: FoundryResource, recipe: Recipe) -> Path | None:

@@ -3,7 +3,7 @@
 A check of a partitioned asset reads the partition of its run; outside one, the whole table.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 
 import dagster as dg
@@ -49,9 +49,10 @@ def blocking_checks(
     return checks
 
 
-def schema_violations(node: Node, foundry: FoundryResource) -> Violations:
-    """Rows of a node's tables, over all shards, with duplicate keys or dangling references."""
-    return _duplicates(node, foundry, None) + _dangling(node, foundry, None)
+def schema_violations(nodes: Iterable[Node], foundry: FoundryResource) -> Violations:
+    """Rows of the nodes' tables, over all shards, with duplicate keys or dangling references."""
+    rules = (_duplicates, _dangling)
+    return [row for node in nodes for rule in rules for row in rule(node, foundry, None)]
 
 
 def _duplicates(node: Node, foundry: FoundryResource, shard: str | None) -> Violations:

@@ -37,6 +37,13 @@ def table_metadata(rows: Sequence[Mapping[str, object]]) -> dg.MetadataValue:
     return dg.MetadataValue.md("\n".join(f"| {' | '.join(line)} |" for line in lines))
 
 
+def markdown_section(title: str, key: str, value: str, rows: Mapping[str, Any]) -> str:
+    """A Markdown section with a table of two columns, headed `key` and `value`."""
+    lines = [f"## {title}", "", f"| {key} | {value} |", "| --- | --- |"]
+    lines += [f"| {name} | {'' if cell is None else cell} |" for name, cell in rows.items()]
+    return "\n".join([*lines, ""])
+
+
 def image_metadata(png: bytes, alt: str) -> dg.MetadataValue:
     """An image embedded in the metadata."""
     return dg.MetadataValue.md(markdown_image(png, alt))

@@ -100,12 +100,13 @@ class Node:
 
     def asset_args(self) -> dict[str, Any]:
         """Arguments for `@dg.asset`."""
+        sharded = SHARDS if self.sharded else None
         return {
             "name": self.name,
             "group_name": self.group,
             "description": self.description,
             "deps": list(self.deps),
-            "partitions_def": self._partitions_def(),
+            "partitions_def": self.partitions.definition if self.partitions else sharded,
             "automation_condition": FOLLOW_UPSTREAM if self.automatic else None,
             "pool": self.pool,
             "kinds": set(self.kinds),
@@ -194,11 +195,6 @@ class Node:
     def _partition(self, table: Table, partition: str | None) -> str:
         name = partition or "all"
         return f"{self.name}-{name}" if table in self.ledger else name
-
-    def _partitions_def(self) -> dg.DynamicPartitionsDefinition | None:
-        if self.partitions:
-            return self.partitions.definition
-        return SHARDS if self.sharded else None
 
     def _definition_metadata(self) -> dict[str, Any]:
         if not self.tables:

@@ -13,7 +13,8 @@ from ..core.foundry import FoundryResource
 from ..core.metadata import image_metadata, table_metadata
 from ..core.node import Node, node
 from .critic_sets import CriticReport, build_critic_rl, build_critic_sft
-from .exports.publisher import FORMAT_VERSION, export_all, published_fingerprints
+from .exports.folder import published_fingerprint
+from .exports.publisher import FORMAT_VERSION, export_all
 from .planner_sets import build_planner_sft
 from .sequences import build_sequences
 from .steps import StepsReport, build_steps
@@ -31,10 +32,9 @@ def _agent_prompts(foundry: FoundryResource, _instance: dg.DagsterInstance) -> l
 
 def _export_inputs(foundry: FoundryResource, instance: dg.DagsterInstance) -> list[object]:
     """Fingerprints of the export folders, so that a deleted one is written again."""
-    return [
-        _agent_prompts(foundry, instance),
-        published_fingerprints(foundry.home, foundry.settings.curation),
-    ]
+    formats, exports = foundry.settings.curation.exports.formats, foundry.home.exports
+    fingerprints = {name: published_fingerprint(exports / name) for name in formats}
+    return [_agent_prompts(foundry, instance), fingerprints]
 
 
 def _set_node(**options: Any) -> Node:

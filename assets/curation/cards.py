@@ -10,6 +10,7 @@ from schemas import Table
 from schemas.curation import STEPS
 from warehouse import Home
 
+from ..core.metadata import markdown_section
 from .duckdb_session import duckdb_session, query_counts
 from .settings import CurationSettings
 from .steps import theta_of
@@ -46,12 +47,12 @@ class Card:
         sources = {what: ", ".join(names) for what, names in self.sources.items()}
         parts = [
             f"# {self.title}\n\n{self.use}\n",
-            _section("Rows", "what", "rows", self.counts),
-            _section("Prompts and steps by split", "split", "count", self.splits),
-            _section("Sources", "what", "names", sources),
-            _section("Thresholds", "setting", "value", self.thresholds),
-            _section("Content hashes of the tables", "table", "sha256", self.tables),
-            _section("Hashes of the files", "file", "sha256", self.files),
+            markdown_section("Rows", "what", "rows", self.counts),
+            markdown_section("Prompts and steps by split", "split", "count", self.splits),
+            markdown_section("Sources", "what", "names", sources),
+            markdown_section("Thresholds", "setting", "value", self.thresholds),
+            markdown_section("Content hashes of the tables", "table", "sha256", self.tables),
+            markdown_section("Hashes of the files", "file", "sha256", self.files),
         ]
         return "\n".join(parts)
 
@@ -93,10 +94,6 @@ def thresholds(home: Home, settings: CurationSettings) -> dict[str, Any]:
     return {"theta": theta_of(home.lake.read(STEPS), settings.split), **_flatten(values)}
 
 
-def content_hashes(home: Home, tables: tuple[Table, ...]) -> dict[str, str | None]:
-    return {table.name: home.lake.content_hash(table) for table in tables}
-
-
 def _flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for name, value in values.items():
@@ -105,9 +102,3 @@ def _flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
         else:
             flat[f"{prefix}{name}"] = value
     return flat
-
-
-def _section(title: str, key: str, value: str, rows: Mapping[str, Any]) -> str:
-    lines = [f"## {title}", "", f"| {key} | {value} |", "| --- | --- |"]
-    lines += [f"| {name} | {'' if cell is None else cell} |" for name, cell in rows.items()]
-    return "\n".join([*lines, ""])

@@ -16,11 +16,6 @@ from .assets import CRITIC_RL_SET, CRITIC_SFT_SET, PLANNER_SFT_SET, SEQUENCE_SET
 from .settings import BalanceSettings
 
 
-def _all_shards_valid(foundry: FoundryResource, _shard: str | None) -> integrity.Violations:
-    """Keys and references over all shards; the checks of a shard's run see only that shard."""
-    return schema_violations(TRAJECTORY_SET, foundry) + schema_violations(SCORE_SET, foundry)
-
-
 def _disjoint_splits(foundry: FoundryResource, _shard: str | None) -> integrity.Violations:
     lake = foundry.home.lake
     steps = lake.read(STEPS, columns=["prompt_id", "split"])
@@ -81,7 +76,11 @@ _BALANCED = "As many True as False in every iteration, within the tolerance"
 steps_checks = blocking_checks(
     STEP_SET,
     {
-        "shards_hold": ("Keys and references hold over all shards", _all_shards_valid),
+        # the checks of a shard's run see only that shard
+        "shards_hold": (
+            "Keys and references hold over all shards",
+            lambda foundry, _: schema_violations((TRAJECTORY_SET, SCORE_SET), foundry),
+        ),
         "splits_disjoint": (_TRAIN_ONLY, _disjoint_splits),
     },
 )

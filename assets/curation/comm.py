@@ -134,7 +134,10 @@ def _parse_document(raw: Any, max_steps: int) -> _Document:
 def _row(
     home: Home, name: str, document: _Document, images: Path, agent_prompt: str
 ) -> PlannerSftRow:
-    step_images = [_images_of(step, images) for step in document.step_info]
+    step_images = [
+        [_read_image(content.image_path, images) for content in step if content.type == "image"]
+        for step in document.step_info
+    ]
     texts = [_text_of(step) for step in document.step_info]
     if not any(step_images):
         raise _UnusableDocumentError("no images")
@@ -171,10 +174,6 @@ def _request(title: str | None, step_images: list[list[EncodedImage]]) -> str:
 def _text_of(step: list[_Content]) -> str:
     texts = [content.content for content in step if content.type == "text" and content.content]
     return " ".join(" ".join(texts).split())
-
-
-def _images_of(step: list[_Content], folder: Path) -> list[EncodedImage]:
-    return [_read_image(content.image_path, folder) for content in step if content.type == "image"]
 
 
 def _read_image(name: str | None, folder: Path) -> EncodedImage:

@@ -8,7 +8,6 @@ import secrets
 import tempfile
 from collections.abc import Callable, Iterator
 from functools import wraps
-from itertools import chain
 from pathlib import Path
 
 import duckdb
@@ -108,11 +107,10 @@ def stream_groups(
     rows_of: Callable[[duckdb.DuckDBPyConnection, list[str]], pa.Table],
 ) -> pa.RecordBatchReader:
     """Rows of `table`, computed group by group while the reader is read."""
-    batches = chain.from_iterable(
-        _in_schema(rows_of(connection, shards), table.arrow_schema) for shards in groups
+    schema = table.arrow_schema
+    batches = (
+        batch
+        for shards in groups
+        for batch in rows_of(connection, shards).select(schema.names).cast(schema).to_batches()
     )
-    return pa.RecordBatchReader.from_batches(table.arrow_schema, batches)
-
-
-def _in_schema(rows: pa.Table, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    yield from rows.select(schema.names).cast(schema).to_batches()
+    return pa.RecordBatchReader.from_batches(schema, batches)

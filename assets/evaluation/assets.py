@@ -21,7 +21,7 @@ from .agents import AgentFactory
 from .graders import grader_of
 from .paper import describe_order, side_by_side
 from .plots import beside_paper_plot
-from .runner import compare, comparison_metadata, store_comparison, stored_rows, summaries
+from .runner import compare, comparison_metadata, store_comparison, summaries
 from .variants import BASE, CRITIC_RL, CRITIC_SFT, PLANNER, PROMOTED, VARIANTS, Variant
 
 
@@ -105,7 +105,9 @@ def ablation(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg.
     agents = AgentFactory(foundry, versions(foundry))
     comparison = compare(foundry, agents, variants, progress_of(context))
     row_counts = store_comparison(foundry, comparison)
-    rows = comparison.all_rows + stored_rows(foundry, foundry.settings.evaluation.variants)
+    evaluated = foundry.settings.evaluation.variants
+    stored = [row for variant in evaluated for row in foundry.rows(EVALUATIONS, variant)]
+    rows = comparison.all_rows + stored
     heldout = summaries(foundry, comparison, rows)[0]
     metadata = {
         "table_5": table_metadata(side_by_side(heldout)),

@@ -80,11 +80,6 @@ def store_comparison(foundry: FoundryResource, comparison: VariantComparison) ->
     return {EVALUATIONS.name: sum(rows), MODEL_CALLS.name: calls}
 
 
-def stored_rows(foundry: FoundryResource, variants: Sequence[str]) -> list[EvaluationRow]:
-    """Rows of some variants as the lake has them."""
-    return [row for variant in variants for row in foundry.rows(EVALUATIONS, variant)]
-
-
 def comparison_metadata(
     foundry: FoundryResource, comparison: VariantComparison, rows: Sequence[EvaluationRow]
 ) -> dict[str, dg.MetadataValue]:

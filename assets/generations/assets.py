@@ -18,7 +18,7 @@ from ..core.node import Partitions, node
 from ..core.progress import progress_of
 from .batch_runner import BatchResults, Rows, run_batch
 from .batches import batch_names, batch_origin, read_batch
-from .dataset import dataset_folder, write_dataset
+from .dataset import write_dataset
 from .metadata import batch_metadata
 from .settings import GenerationsSettings
 
@@ -107,7 +107,7 @@ def _export(
 ) -> dict[str, Any]:
     """Write the batch into the dataset; returns metadata."""
     images, results = foundry.home.images, BatchResults.of(rows)
-    folder = dataset_folder(foundry.home, settings.name)
+    folder = foundry.home.exports / "generations" / settings.name
     write_dataset(images, folder, batch, results)
     agents = {name for row in results.requests for name in (row.planner, row.critic) if name}
     return {

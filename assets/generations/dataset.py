@@ -16,37 +16,14 @@ import pyarrow.parquet as pq
 
 from schemas import FoundryError
 from schemas.generations import GenerationRow
-from warehouse import Home, ImageStore
+from warehouse import ImageStore
 from warehouse.atomic import atomic_path
 
 from ..curation.exports.folder import embedded_image
 from ..curation.exports.huggingface import datasets_schema
 from .batch_runner import BatchResults
 
-_CARD = """\
----
-configs:
-- config_name: default
-  data_files:
-  - split: train
-    path: data/*.parquet
----
-
-# Interleaved images and text
-
-A row is a request and what was generated for it by `interleave run --select generations`.
-`datasets.load_dataset(this_folder, split="train")` reads it.
-
-| column | what it is |
-|---|---|
-| `generation_id`, `id` | id of the request; the client's own name for it |
-| `request`, `given_images` | text and input images |
-| `status`, `error` | complete, exhausted, stopped, refused or failed; reason of the last two |
-| `names`, `texts`, `images` | the steps: name, text, image (null: text only) |
-| `accepted` | whether the critic accepted the image (null: text only) |
-| `planner`, `generator`, `critic` | backends and models |
-| `t_max`, `seed`, `candidates`, `attempts` | options, and the number of images generated |
-"""
+_CARD = Path(__file__).with_name("dataset_card.md")
 _PLAIN = (
     "generation_id",
     "status",
@@ -61,11 +38,6 @@ _PLAIN = (
 )
 
 
-def dataset_folder(home: Home, name: str) -> Path:
-    """Folder of the dataset of `generations.name`."""
-    return home.exports / "generations" / name
-
-
 def write_dataset(images: ImageStore, folder: Path, batch: str, results: BatchResults) -> None:
     """Replace a batch's file.
 
@@ -78,7 +50,7 @@ def write_dataset(images: ImageStore, folder: Path, batch: str, results: BatchRe
     temporary = folder / f".{batch}-{secrets.token_hex(4)}.tmp"  # not where readers look for data
     try:
         with atomic_path(target, temporary) as draft:
-            (folder / "README.md").write_text(_CARD, "utf-8")
+            (folder / "README.md").write_bytes(_CARD.read_bytes())
             _write(draft, rows)
     except OSError as error:
         raise FoundryError(f"{target} cannot be written: {error.strerror or error}") from error

@@ -22,9 +22,9 @@ _MAX_CHARACTERS = 80
 Item = TypeVar("Item")
 
 
-def row_sample(rows: Sequence[Row], count: int = 12) -> dict[str, Any]:
-    """A few rows, taken evenly from all of them."""
-    return {"sample": table_metadata([row.model_dump() for row in _evenly(rows, count)])}
+def row_sample(rows: Sequence[Row]) -> dict[str, Any]:
+    """A dozen rows, taken evenly from all of them."""
+    return {"sample": table_metadata([row.model_dump() for row in _evenly(rows, 12)])}
 
 
 def bank_metadata(pack: str, bank: PromptBank) -> dict[str, Any]:
@@ -33,11 +33,12 @@ def bank_metadata(pack: str, bank: PromptBank) -> dict[str, Any]:
     by_category: dict[str, Counter[str]] = {}
     for row in prompts:
         by_category.setdefault(row.category, Counter())[row.subcategory] += 1
-    counts = [count for subcategories in by_category.values() for count in subcategories.values()]
+    counts = [n for members in by_category.values() for n in members.values()] or [0]
+    spread = f"min {min(counts)}, median {median(counts):g}, max {max(counts)}"
     plot = figures.counts_by_category(by_category, f"prompts of {pack}")
     return {
         f"{pack}/prompts": len(prompts),
-        f"{pack}/per_subcategory": _spread(counts or [0]),
+        f"{pack}/per_subcategory": spread,
         f"{pack}/splits": dict(Counter(row.split for row in prompts)),
         f"{pack}/near_duplicates": bank.near_duplicates,
         f"{pack}/categories": image_metadata(plot, f"Prompts of {pack} by category"),
@@ -85,10 +86,6 @@ def expansion_warning(result: ExpansionResult) -> str | None:
         f"hand-written terms alone in {which} ({reasons or 'no proposal passed the checks'}). "
         "Materialize vocabulary_expansion again to ask for what is missing: all prompts then change"
     )
-
-
-def _spread(counts: Sequence[int]) -> str:
-    return f"min {min(counts)}, median {median(counts):g}, max {max(counts)}"
 
 
 def _text_sample(prompts: Sequence[PromptRow], count: int) -> dg.MetadataValue:

@@ -50,11 +50,8 @@ class NearDuplicates:
         return True
 
     def _prefix(self, words: Words) -> list[str]:
-        ordered = sorted(words, key=self._rank)
+        ordered = sorted(words, key=lambda word: (self._frequencies.get(word, math.inf), word))
         return ordered[: len(words) - self._smallest_similar(len(words)) + 1]
-
-    def _rank(self, word: str) -> tuple[float, str]:
-        return self._frequencies.get(word, math.inf), word
 
     def _smallest_similar(self, size: int) -> int:
         """The size of the smallest set that can be similar to a set of `size`."""

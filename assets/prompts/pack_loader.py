@@ -32,14 +32,14 @@ def read_pack(folder: Path) -> Pack:
     templates = load_document(folder / "templates.yaml", TemplateFile).templates
     banks = {name: bank for file in files.values() for name, bank in file.items()}
     pack = Pack(folder.resolve().name, taxonomy, banks, templates)
-    _raise_problems(
-        [
-            *_taxonomy_problems(folder / "taxonomy.yaml", pack),
-            *_repeated_banks(files),
-            *_bank_problems(files, pack),
-            *_template_problems(folder / "templates.yaml", pack),
-        ]
-    )
+    problems = [
+        *_taxonomy_problems(folder / "taxonomy.yaml", pack),
+        *_repeated_banks(files),
+        *_bank_problems(files, pack),
+        *_template_problems(folder / "templates.yaml", pack),
+    ]
+    if problems:
+        raise DocumentError("\n".join(locate_problem(*problem) for problem in problems))
     return pack
 
 
@@ -48,11 +48,6 @@ def _bank_files(folder: Path) -> list[Path]:
     if not files:
         raise DocumentError(f"{folder / 'banks'}: holds no *.yaml file; a pack needs vocabulary")
     return files
-
-
-def _raise_problems(problems: list[Problem]) -> None:
-    if problems:
-        raise DocumentError("\n".join(locate_problem(*problem) for problem in problems))
 
 
 def _taxonomy_problems(path: Path, pack: Pack) -> Iterator[Problem]:

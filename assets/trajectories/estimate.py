@@ -146,7 +146,7 @@ def _role_estimate(
         output_tokens=round(count * call.output_tokens),
         hours=hours,
         gpu_hours=hours * _gpus(foundry, name.partition("/")[0], model),
-        usd=_usd(_price(foundry, model), role, count, call),
+        usd=_usd(foundry, model, role, count, call),
         measured=call.measured,
     )
 
@@ -160,18 +160,17 @@ def _gpus(foundry: FoundryResource, backend: str, model: object) -> int:
     return int(device != "cpu" and (device != "auto" or gpus_here() > 0))
 
 
-def _usd(price: Price | None, role: Role, count: int, call: _Call) -> float | None:
+def _usd(
+    foundry: FoundryResource, model: object, role: Role, count: int, call: _Call
+) -> float | None:
+    """USD of all calls; None: the provider's model has no price. Local models cost nothing."""
+    prices = foundry.settings.prices
+    price = prices.get(model.model) if isinstance(model, RemoteModel) else Price()
     if price is None:
         return None
     images = int(role == "generator")
     cost_per_call = price.cost(round(call.input_tokens), round(call.output_tokens), images=images)
     return count * cost_per_call
-
-
-def _price(foundry: FoundryResource, model: object) -> Price | None:
-    """The price of a provider's model; None: not in the profile. Local models cost nothing."""
-    prices = foundry.settings.prices
-    return prices.get(model.model) if isinstance(model, RemoteModel) else Price()
 
 
 def _measured_call(home: Home, role: Role, model: str) -> _Call | None:

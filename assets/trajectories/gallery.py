@@ -15,9 +15,9 @@ from .trajectory_views import load_trajectories, pick_showcase
 SHEET, PAGE = "contact_sheet.png", "story.html"
 
 
-def contact_sheet_png(home: Home, trajectory_ids: Sequence[str], image_size: int = 128) -> bytes:
+def contact_sheet_png(home: Home, trajectory_ids: Sequence[str]) -> bytes:
     """A contact sheet as a PNG small enough for asset metadata."""
-    sheet = contact_sheet(load_trajectories(home, trajectory_ids), image_size)
+    sheet = contact_sheet(load_trajectories(home, trajectory_ids), image_size=128)
     return small_png(sheet, colours=255)
 
 

@@ -13,7 +13,7 @@ from assets.core.foundry import FoundryResource
 from assets.core.progress import LogProgress, ProgressFactory, reporting_to
 from assets.trajectories import gallery
 from assets.trajectories.estimate import Estimate, estimate
-from schemas import TABLES, Table
+from schemas import TABLES
 from warehouse import Home, refresh_views
 from warehouse.sql import run_sql
 
@@ -123,7 +123,8 @@ def _summarize(
     console.print(f"\n[bold]{counts}[/bold] in {seconds:.0f} s\n")
     console.print(_row_counts(foundry.home))
     _show_sequences(console, foundry.home, fresh=bool(result.materialized))
-    _show_query(console, foundry.home)
+    console.print(f'\n[bold]Ask:[/bold] interleave sql "{EXAMPLE_SQL}"\n', highlight=False)
+    console.print(run_sql(foundry.home, EXAMPLE_SQL).decode(), highlight=False)
     if foundry.reduced:
         console.print(
             f"\nAt size {foundry.chosen_size} trainings and evaluation are short: they show the "
@@ -136,12 +137,9 @@ def _row_counts(home: Home) -> RichTable:
     grid = RichTable("table", "rows", "what a row is", box=None, header_style="bold")
     grid.columns[1].justify = "right"
     for table in TABLES.values():
-        grid.add_row(table.name, f"{_rows(home, table):,}", table.description.split(":")[0])
+        rows = sum(home.lake.rows(table, partition) for partition in home.lake.partitions(table))
+        grid.add_row(table.name, f"{rows:,}", table.description.split(":")[0])
     return grid
-
-
-def _rows(home: Home, table: Table) -> int:
-    return sum(home.lake.rows(table, partition) for partition in home.lake.partitions(table))
 
 
 def _show_sequences(console: Console, home: Home, fresh: bool) -> None:
@@ -151,8 +149,3 @@ def _show_sequences(console: Console, home: Home, fresh: bool) -> None:
     if fresh or not (sheet.exists() and page.exists()):
         gallery.write_showcase(home, folder)
     console.print(f"\n[bold]Look:[/bold] {page}\n      {sheet}\n", soft_wrap=True)
-
-
-def _show_query(console: Console, home: Home) -> None:
-    console.print(f'\n[bold]Ask:[/bold] interleave sql "{EXAMPLE_SQL}"\n', highlight=False)
-    console.print(run_sql(home, EXAMPLE_SQL).decode(), highlight=False)

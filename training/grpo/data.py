@@ -50,11 +50,6 @@ def write_rows(export: Path, target: Path, settings: GrpoSettings) -> None:
         _write_parquet(draft, (_with_max_pixels(chunk, export, pixels) for chunk in chunks))
 
 
-def read_extra_info(rows: Path) -> list[dict[str, Any]]:
-    """What the reward needs to know of each row."""
-    return pq.read_table(rows, columns=["extra_info"]).column(0).to_pylist()
-
-
 def _with_max_pixels(table: pa.Table, export: Path, pixels: int) -> pa.Table:
     column = [
         [_sized_image(image, export, pixels) for image in images]

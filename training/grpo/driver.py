@@ -15,6 +15,7 @@ from pathlib import Path
 from statistics import fmean
 from tempfile import gettempdir
 
+import pyarrow.parquet as pq
 from pydantic import Field
 
 from inference.backends.factory import Backends
@@ -188,7 +189,8 @@ class GrpoRun:
 
     @cached_property
     def _judged_prompts(self) -> dict[str, str]:
-        return judged_prompts(data.read_extra_info(self._paths.data))
+        rows = pq.read_table(self._paths.data, columns=["extra_info"])
+        return judged_prompts(rows.column(0).to_pylist())
 
     def _stop_if_failing(self, point: TrainingProgress, service: RewardService) -> None:
         limit = self._settings.reward.max_failed_share

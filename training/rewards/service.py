@@ -45,10 +45,6 @@ class RowState(ConfigModel):
     evaluation: Evaluation = Field(description="Ground truth of the judged image")
 
     @property
-    def previous_prompt(self) -> str:
-        return self.rewritten_prompt or self.origin_prompt
-
-    @property
     def grades(self) -> Grades:
         return Grades(self.evaluation.semantics, self.evaluation.quality)
 
@@ -134,8 +130,12 @@ class RewardService:
             return _RolloutResult("scored", parts)
         if not needs_image(answer.verdict, truth, form):
             return _scored(parts, neutral_step_reward(form))
+        # without a new prompt the previous one, as the reference does
+        prompt = answer.refined_prompt or state.rewritten_prompt or state.origin_prompt
         try:
-            redraw = await self._redraws.get(_redraw_request(answer, state))
+            redraw = await self._redraws.get(
+                RedrawRequest(state.origin_image, state.origin_prompt, prompt)
+            )
         except Exception as error:  # of generator, scorer or image store
             return _RolloutResult("masked", RewardParts(parts.format), error=summarize_error(error))
         return _scored(parts, step_reward(state.grades, redraw.grades, form), redraw)
@@ -184,9 +184,3 @@ class RewardService:
 
 def _scored(parts: RewardParts, step: float, redraw: RedrawResult | None = None) -> _RolloutResult:
     return _RolloutResult("scored", RewardParts(parts.format, parts.accuracy, step), redraw)
-
-
-def _redraw_request(answer: ParsedAnswer, state: RowState) -> RedrawRequest:
-    """What to draw: the new prompt, or without one the previous prompt, as the reference does."""
-    prompt = answer.refined_prompt or state.previous_prompt
-    return RedrawRequest(state.origin_image, state.origin_prompt, prompt)

@@ -33,13 +33,10 @@ def write(folder: ExportFolder) -> dict[str, int]:
     for form in ("easy", "reflection"):
         name = f"sequences_{form}.json"
         counts[name] = folder.json_list(name, _samples(folder, SEQUENCES, f"form = '{form}'"))
-    info = {name.removesuffix(".json"): _declaration(name) for name in counts}
+    shared = {"formatting": "sharegpt", "columns": _COLUMNS, "tags": _TAGS}
+    info = {name.removesuffix(".json"): {"file_name": name, **shared} for name in counts}
     (folder.path / "dataset_info.json").write_bytes(orjson.dumps(info, option=orjson.OPT_INDENT_2))
     return counts
-
-
-def _declaration(name: str) -> dict[str, Any]:
-    return {"file_name": name, "formatting": "sharegpt", "columns": _COLUMNS, "tags": _TAGS}
 
 
 def _samples(folder: ExportFolder, table: Table, where: str = "true") -> Iterator[dict[str, Any]]:

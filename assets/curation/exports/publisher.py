@@ -15,7 +15,7 @@ from .. import cards
 from ..cards import Card
 from ..settings import CurationSettings, ExportSettings
 from . import huggingface, llamafactory, reference, verl
-from .folder import CARD, ExportFolder, publish, published_fingerprint
+from .folder import CARD, ExportFolder, publish
 
 FORMAT_VERSION = 2  # incremented when an exporter writes the same rows differently
 
@@ -80,18 +80,13 @@ def export_all(home: Home, settings: CurationSettings) -> list[PublishedExport]:
     return [_export(home, settings, name) for name in settings.exports.formats]
 
 
-def published_fingerprints(home: Home, settings: CurationSettings) -> dict[str, str | None]:
-    """Fingerprint of every export of the settings on disk; None: not published."""
-    return {name: published_fingerprint(home.exports / name) for name in settings.exports.formats}
-
-
 def _export(home: Home, settings: CurationSettings, name: str) -> PublishedExport:
     form, path = _FORMATS[name], home.exports / name
     origin: dict[str, Any] = {
         "sources": cards.sources(home) | {"agent prompts": cards.agent_prompts(home, form.tables)},
         "splits": cards.splits(home),
         "thresholds": cards.thresholds(home, settings),
-        "tables": cards.content_hashes(home, form.tables),
+        "tables": {table.name: home.lake.content_hash(table) for table in form.tables},
     }
     parts = [FORMAT_VERSION, name, origin, settings.exports.model_dump(mode="json")]
     fingerprint = content_digest(parts)

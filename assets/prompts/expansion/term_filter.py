@@ -89,7 +89,10 @@ class KnownTerms:
     def most_similar(self, term: str) -> KnownTerm | None:
         """The most similar term at or above the threshold, the first of equals."""
         words = base_words(term)
-        similar = ((_jaccard(words, other), known) for other, known in self._sharing(words))
+        similar = (  # by Jaccard similarity
+            (len(words & other) / len(words | other), known)
+            for other, known in self._sharing(words)
+        )
         best = max(similar, key=lambda pair: pair[0], default=None)
         return best[1] if best and best[0] >= self._threshold else None
 
@@ -114,10 +117,6 @@ def _base_form(word: str) -> str:
 
     lemmas = {lemma for forms in getAllLemmas(word).values() for lemma in forms}
     return min(lemmas or getLemma(word, "NOUN"), default=word).lower()
-
-
-def _jaccard(one: Words, other: Words) -> float:
-    return len(one & other) / len(one | other)
 
 
 class _TermFilter:

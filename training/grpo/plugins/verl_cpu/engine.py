@@ -3,8 +3,6 @@
 Two functions of verl 0.9.1 assume an accelerator, without an option; they are replaced here.
 """
 
-from typing import Any
-
 from verl.utils import distributed
 from verl.workers.engine.base import EngineRegistry
 from verl.workers.engine.fsdp import transformer_impl
@@ -41,8 +39,4 @@ def _use_gloo_only() -> None:
 
 def _disable_reference_offload() -> None:
     """verl offloads the reference policy through pinned memory, which needs an accelerator."""
-
-    def no_offload(**_kwargs: Any) -> None:
-        return None
-
-    transformer_impl.CPUOffloadPolicy = no_offload
+    transformer_impl.CPUOffloadPolicy = lambda **_: None

@@ -14,14 +14,6 @@ def _no_operation(*_args: Any, **_kwargs: Any) -> None:
     """Housekeeping of an accelerator, which a CPU does not need."""
 
 
-def _no_bytes(*_args: Any, **_kwargs: Any) -> int:
-    return 0
-
-
-def _peak_bytes(*_args: Any, **_kwargs: Any) -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-
-
 _HOUSEKEEPING = (
     "empty_cache",
     "ipc_collect",
@@ -35,8 +27,10 @@ _HOUSEKEEPING = (
 )
 _DEVICE = SimpleNamespace(
     **dict.fromkeys(_HOUSEKEEPING, _no_operation),
-    **dict.fromkeys(("memory_allocated", "memory_reserved", "max_memory_reserved"), _no_bytes),
-    max_memory_allocated=_peak_bytes,
+    **dict.fromkeys(
+        ("memory_allocated", "memory_reserved", "max_memory_reserved"), lambda *_, **__: 0
+    ),
+    max_memory_allocated=lambda *_, **__: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
     mem_get_info=lambda *_: (0, 0),
     is_available=lambda: False,
     device_count=lambda: 1,
