@@ -35,7 +35,7 @@ def mix(first: RGB, second: RGB, amount: float) -> RGB:
 
 
 class Canvas:
-    """A transparent square of `size` x `size` pixels, drawn on in unit coordinates.
+    """A transparent square of `size` x `size` pixels with unit coordinates.
 
     `margin`: width of a border, as a share of the square, that the unit square leaves free.
     """
@@ -49,11 +49,11 @@ class Canvas:
         self._draw = ImageDraw.Draw(self._image)
 
     def flat(self) -> Image.Image:
-        """What was drawn, RGBA, `size` x `size`."""
+        """The drawing, RGBA, `size` x `size`."""
         return _shrink(self._image, self.size)
 
     def sticker(self) -> Image.Image:
-        """What was drawn, with a pale rim and a faint shadow around it, RGBA."""
+        """The drawing with a pale rim and a faint shadow, RGBA, `size` x `size`."""
         sticker = _backing(self._image.getchannel("A").tobytes(), self._side).copy()
         sticker.alpha_composite(self._image)
         return _shrink(sticker, self.size)
@@ -114,7 +114,7 @@ class Canvas:
 
 @lru_cache(maxsize=8)
 def _backing(silhouette: bytes, side: int) -> Image.Image:
-    """Rim and shadow around a silhouette; remembered for the colours of a kind, which share it."""
+    """Rim and shadow around a silhouette; cached, since the colours of a kind share it."""
     alpha = Image.frombytes("L", (side, side), silhouette)
     rim = Image.new("RGBA", alpha.size, _RIM_COLOUR)
     rim.putalpha(_grow(alpha, _RIM * side))
@@ -125,7 +125,7 @@ def _backing(silhouette: bytes, side: int) -> Image.Image:
 
 
 def _grow(alpha: Image.Image, pixels: float) -> Image.Image:
-    """The mask widened by about `pixels`: blurred, then cut low on its slope."""
+    """The mask widened by about `pixels`: blurred, then thresholded steeply near zero."""
     blurred = alpha.filter(ImageFilter.GaussianBlur(pixels))
     return blurred.point(lambda a: min(255, max(0, (a - 26) * 16)))
 

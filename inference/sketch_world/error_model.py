@@ -138,7 +138,7 @@ def _other_colour(kind: str, excluded: set[str | None], rng: np.random.Generator
 def _other_thing(kind: str, colour: str | None, rng: np.random.Generator) -> Thing:
     """A thing of another kind, of the same colour if it can have it."""
     other = KINDS[pick(rng, [name for name in KINDS if name != kind])]
-    return Thing(other.name, colour if colour and colour in other.colours else other.colours[0])
+    return Thing(other.name, colour if colour and colour in other.colours else other.default_colour)
 
 
 def _other_background(background: str, rng: np.random.Generator) -> str:

@@ -14,13 +14,15 @@ from .comparison import Comparison, compare
 from .generator import draw
 from .prompt_writer import KEEP_CLAUSE
 from .renderer import render
-from .scene import Scene, things
+from .scene import Scene, make_cells
 from .settings import SketchSettings
 
 _ADD = "Add a brown dog"
 _SCENE = Scene(
     "meadow",
-    things([(6, "house", "red"), (2, "sun", "yellow"), (4, "cat", "orange"), (8, "tree", "green")]),
+    make_cells(
+        [(6, "house", "red"), (2, "sun", "yellow"), (4, "cat", "orange"), (8, "tree", "green")]
+    ),
 )
 
 
@@ -105,7 +107,7 @@ def measure(
 def format_table(samples: int = 1000) -> str:
     """Measure all wordings; a Markdown table."""
     lines = [
-        "| wording | prompt | as asked for | wrong colour | misplaced | something else changed |",
+        "| wording | prompt | as requested | wrong colour | misplaced | something else changed |",
         "|---|---|---|---|---|---|",
     ]
     for wording in WORDINGS:

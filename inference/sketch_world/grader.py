@@ -18,7 +18,7 @@ _RANDOM_CHOICES = 4  # in addition to the one that always takes the first option
 
 
 class SketchGrader:
-    """Implements `Grader` by parsing prompts and perceiving images: no model is asked."""
+    """Implements `Grader` by parsing prompts and perceiving images, without a model."""
 
     name = "sketch (exact)"
 
@@ -33,16 +33,16 @@ class SketchGrader:
         """Whether the scene perceived in the image meets the goals and has no flaws."""
         if plan is None:
             return False
-        perceived = perceive_cached(final) if final else None
-        if perceived and (perceived.crooked or perceived.blemished):
+        perception = perceive_cached(final) if final else None
+        if perception and (perception.crooked or perception.blemished):
             return False
-        return goals_of(request).accept(perceived.scene if perceived else None)
+        return goals_of(request).accept(perception.scene if perception else None)
 
 
 def plan_faults(request: PlanRequest, plan: Plan) -> list[str]:
     """What is wrong with the form of a plan, in words; empty: it is valid.
 
-    Steps must be numbered consecutively from the first that is due, every prompt must be
+    Steps must be numbered consecutively from the first that is missing, every prompt must be
     understood by the sketch world, and the numbers of images and captions must be as requested.
     """
     return list(_faults(goals_of(request), plan))
@@ -51,8 +51,8 @@ def plan_faults(request: PlanRequest, plan: Plan) -> list[str]:
 def plan_is_correct(request: PlanRequest, plan: Plan) -> bool:
     """Whether the prompts, carried out without mistakes, end in a requested scene.
 
-    Where a prompt is ambiguous, every interpretation must end in one: the first
-    options and a few random (seeded) ones stand for all.
+    If a prompt is ambiguous, every interpretation must end in one; the first options and a few
+    random (seeded) ones are checked.
     """
     goals = goals_of(request)
     before = perceive_cached(request.images[-1]).scene if request.images else None
@@ -64,10 +64,10 @@ def _faults(goals: Goals, plan: Plan) -> Iterator[str]:
     if not numbers:
         yield "no steps"
     if numbers != list(range(goals.first_step, goals.first_step + len(numbers))):
-        yield f"steps are numbered {numbers}, not on from {goals.first_step}"
+        yield f"steps are numbered {numbers}, not consecutively from {goals.first_step}"
     with_image = [step for step in plan.steps if step.prompt is not None]
     if goals.step_counts and len(with_image) not in goals.step_counts:
-        yield f"{len(with_image)} pictures, {sorted(goals.step_counts)} were asked for"
+        yield f"{len(with_image)} images, but {sorted(goals.step_counts)} were requested"
     if goals.needs_images and not with_image:
         yield "nothing is drawn"
     for step in plan.steps:
@@ -76,7 +76,7 @@ def _faults(goals: Goals, plan: Plan) -> Iterator[str]:
         if step.prompt is None and not (step.auxiliary_text or step.instruction):
             yield f"step {step.step_number} has neither prompt nor text"
     if any(bool(step.auxiliary_text) != goals.captions for step in with_image):
-        yield "captions are missing" if goals.captions else "captions were not asked for"
+        yield "captions are missing" if goals.captions else "captions were not requested"
 
 
 def _choices() -> Iterator[Choose]:

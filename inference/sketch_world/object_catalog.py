@@ -54,6 +54,10 @@ class ObjectKind:
     plural: str
     colours: tuple[str, ...]
 
+    @property
+    def default_colour(self) -> str:
+        return self.colours[0]
+
 
 _ANY = tuple(c for c in COLOURS if c != "white")
 

@@ -227,7 +227,7 @@ def _assign_cells(things: Sequence[Add], scene: Scene, keyed_random: KeyedRandom
         row = next(row for row in rows if any(cell // 3 == row for cell in free))
         cell = keyed_random.pick([cell for cell in free if cell // 3 == row], f"cell {number}")
         free.remove(cell)
-        colour = thing.colour or KINDS[thing.kind].colours[0]
+        colour = thing.colour or KINDS[thing.kind].default_colour
         adds.append(Add(thing.kind, colour, GridPlace(cell)))
     return adds
 

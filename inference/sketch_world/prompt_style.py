@@ -31,7 +31,7 @@ from .scene import (
 from .scene_edits import interpretations
 from .seeded_random import KeyedRandom
 
-# Synonyms of a sentence's first word that the parser understands alike.
+# Synonyms of a sentence's first word that parse to the same edit.
 _VERBS: dict[str, tuple[str, ...]] = {
     "Draw": ("Draw", "Show", "Create", "Illustrate", "Paint"),
     "Add": ("Add", "Put", "Place", "Draw", "Include"),
@@ -113,13 +113,13 @@ def _reduce(edit: Edit, scene: Scene, style: PromptStyle, cells_known: bool) -> 
 
 
 def _reduce_add(add: Add, style: PromptStyle) -> Add:
-    colour = add.colour or KINDS[add.kind].colours[0]
+    colour = add.colour or KINDS[add.kind].default_colour
     place = add.place if style.places else ANYWHERE
     return Add(add.kind, _reduce_colour(add.kind, colour, style), place)
 
 
 def _reduce_colour(kind: str, colour: str | None, style: PromptStyle) -> str | None:
-    default = KINDS[kind].colours[0]
+    default = KINDS[kind].default_colour
     return None if colour == default and not style.colours else colour
 
 

@@ -1,4 +1,4 @@
-"""A scene (what a picture shows) and the edits that a prompt can ask for.
+"""A scene (what an image shows) and the edits that a prompt can ask for.
 
 A scene is a background and at most one thing per cell of a 3x3 grid. Edits are plain data:
 `prompt_parser` reads them from English, `prompt_writer` writes them, the generator applies them
@@ -135,6 +135,6 @@ class Command:
     keep: bool = False
 
 
-def things(cells: Iterable[tuple[int, str, str]]) -> dict[int, Thing]:
+def make_cells(cells: Iterable[tuple[int, str, str]]) -> dict[int, Thing]:
     """Cells from (cell, kind, colour) triples."""
     return {cell: Thing(kind, colour) for cell, kind, colour in cells}

@@ -147,9 +147,7 @@ def _takes_other_cell(option: Edit, actual: Scene, requested_kinds: set[str]) ->
     if not isinstance(option, Add):
         return False
     occupant = actual.cells.get(option.place.cell if option.place.cell is not None else -1)
-    return (
-        occupant is not None and occupant.kind != option.kind and occupant.kind in requested_kinds
-    )
+    return occupant is not None and occupant.kind in requested_kinds - {option.kind}
 
 
 def _cell_similarity(a: Thing | None, b: Thing | None) -> float:
@@ -160,10 +158,11 @@ def _cell_similarity(a: Thing | None, b: Thing | None) -> float:
 
 def _legal_colour(kind: str | None, colour: str | None) -> str | None:
     """The colour, or the kind's default; None: the kind cannot have that colour."""
-    colours = KINDS[kind or ""].colours if kind in KINDS else ()
+    if kind not in KINDS:
+        return None
     if colour is None:
-        return colours[0] if colours else None
-    return colour if colour in colours else None
+        return KINDS[kind].default_colour
+    return colour if colour in KINDS[kind].colours else None
 
 
 def _additions(kind: str | None, colour: str | None, place: GridPlace, scene: Scene) -> list[Edit]:

@@ -1,4 +1,4 @@
-"""Settings of the sketch world: how often, and by which wording, its models make mistakes."""
+"""Settings of the sketch world: rates of mistakes, by wording."""
 
 import hashlib
 
@@ -29,7 +29,7 @@ class ColourRates(ConfigModel):
 
 
 class CollateralRates(ConfigModel):
-    """How often something else in the picture changes as well."""
+    """How often something else in the image changes as well."""
 
     kept: Rate = _rate(0.015, "the prompt asks to keep everything else unchanged")
     unasked: Rate = _rate(0.15, "it does not")

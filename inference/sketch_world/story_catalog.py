@@ -4,8 +4,8 @@ A story is a list of steps in the sketch world's own English with {slots}:
 
     flower:
       title: growing a {colour} flower
-      asks: [grow flower, flower bloom]      # word beginnings; all words of one entry must occur
-      free: false                            # true: places do not matter and may be left open
+      asks: [grow flower, flower bloom]      # word prefixes; all of one entry must occur
+      free: false                            # true: cells do not matter; prompts may omit them
       slots:
         colour: {of: flower, choices: [red, yellow]}
       steps:
@@ -41,9 +41,9 @@ Values = Mapping[str, str]
 
 
 class CatalogSlot(ConfigModel):
-    """What may stand in a slot: names of one sort (colours, things or backgrounds)."""
+    """The values of a slot: names of one sort (colours, things or backgrounds)."""
 
-    choices: tuple[str, ...] = Field(min_length=1, description="Values, the usual one first")
+    choices: tuple[str, ...] = Field(min_length=1, description="Values, the default first")
     of: str | None = Field(None, description="Kind, or slot, that a colour belongs to")
 
     @property
@@ -57,16 +57,18 @@ class CatalogStep(ConfigModel):
 
     name: str = Field(description="A few words: the step's name")
     draw: str = Field(description="The edit, in the sketch world's English")
-    say: str = Field(description="Instruction to whoever carries the step out")
-    tell: str = Field(description="Caption for the reader")
+    say: str = Field(description="Instruction of the step")
+    tell: str = Field(description="Caption of the image")
 
 
 class CatalogStory(ConfigModel):
     """A story of several steps."""
 
-    title: str = Field(description="What it shows, as in `growing a red flower`")
-    asks: tuple[str, ...] = Field(min_length=1, description="Words that ask for it")
-    free: bool = Field(False, description="Places do not matter: prompts may leave them open")
+    title: str = Field(description="What it shows, such as `growing a red flower`")
+    asks: tuple[str, ...] = Field(
+        min_length=1, description="Word prefixes that requests for it contain"
+    )
+    free: bool = Field(False, description="Cells do not matter: prompts may omit them")
     slots: dict[str, CatalogSlot] = Field(default_factory=dict, description="What varies")
     combinations: tuple[dict[str, str], ...] = Field((), description="Allowed values together")
     steps: tuple[CatalogStep, ...] = Field(min_length=3, description="In order")
@@ -90,7 +92,7 @@ class CatalogStory(ConfigModel):
 
     @cached_property
     def kinds(self) -> frozenset[str]:
-        """Every kind that may occur in it."""
+        """All kinds of things that can occur in it."""
         texts = [step.draw for step in self.steps]
         choices = [choice for slot in self.slots.values() for choice in slot.choices]
         return frozenset(RequestText(" . ".join([*texts, *choices])).names_of("thing"))

@@ -148,7 +148,7 @@ def random_thing(rng: np.random.Generator) -> Thing:
     """A random object, in its usual colour in at least 40 % of cases."""
     kind = KINDS[pick(rng, list(KINDS))]
     usual = bernoulli(rng, 0.4)
-    return Thing(kind.name, kind.colours[0] if usual else pick(rng, kind.colours))
+    return Thing(kind.name, kind.default_colour if usual else pick(rng, kind.colours))
 
 
 def _edits(before: Scene | None, rng: np.random.Generator) -> list[Edit]:

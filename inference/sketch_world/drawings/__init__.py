@@ -1,4 +1,4 @@
-"""How every thing and every background of the sketch world looks."""
+"""Draws every kind of thing and every background of the sketch world."""
 
 from PIL import Image
 
@@ -8,7 +8,7 @@ from ..scene import Thing
 from . import animals, backgrounds, garden, home, play, shapes, sky, village
 from .brush import Drawing
 
-# With a sticker's rim and shadow, every thing then keeps clear of its cell's outer 4 %.
+# With a sticker's rim and shadow, the outer 4 % of the cell stay free.
 _MARGIN = 0.035
 
 DRAWINGS: dict[str, Drawing] = {
@@ -19,7 +19,7 @@ DRAWINGS: dict[str, Drawing] = {
 
 
 def draw(canvas: Canvas, thing: Thing) -> None:
-    """Draw a thing inside its cell (the whole canvas), leaving the margin free."""
+    """Draw a thing on a canvas that is its cell, leaving the margin free."""
     DRAWINGS[thing.kind](canvas, COLOURS[thing.colour])
 
 
@@ -36,7 +36,7 @@ def sprite(thing: Thing, size: int) -> Image.Image:
 
 
 def backdrop(name: str, size: int) -> Image.Image:
-    """A background as an RGB picture of `size` x `size` pixels."""
+    """A background as an RGB image of `size` x `size` pixels."""
     canvas = Canvas(size)
     draw_background(canvas, name)
     return canvas.flat().convert("RGB")

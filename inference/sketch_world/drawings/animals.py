@@ -1,14 +1,14 @@
 """Animals, and the stages of their lives."""
 
 from ..canvas import RGB, Canvas, mix, shade, tint
-from .brush import INK, WHITE, Drawing, big_eye, dark, eye, smile
+from .brush import INK, WHITE, Drawing, big_eye, eye, is_dark, smile
 
 _BEAK = (244, 150, 40)
 _NOSE = (232, 120, 134)
 
 
 def _ink_on(colour: RGB) -> RGB:
-    return WHITE if dark(colour) else INK
+    return WHITE if is_dark(colour) else INK
 
 
 def cat(c: Canvas, colour: RGB) -> None:
@@ -122,7 +122,7 @@ def chick(c: Canvas, colour: RGB) -> None:
         c.blob([(0.5 + side * x, y) for x, y in wing], shade(colour, 0.18))
     c.ellipse(0.5, 0.7, 0.16, 0.13, tint(colour, 0.4))
     for x in (0.42, 0.58):
-        big_eye(c, x, 0.35, 0.045) if dark(colour) else eye(c, x, 0.35, 0.035)
+        big_eye(c, x, 0.35, 0.045) if is_dark(colour) else eye(c, x, 0.35, 0.035)
     c.polygon([(0.44, 0.4), (0.56, 0.4), (0.5, 0.49)], _BEAK)
 
 

@@ -1,4 +1,4 @@
-"""Backgrounds: calm and pale or plainly dark, so that every thing is readable on them."""
+"""Backgrounds: plain and pale or plain and dark, so that every thing is readable on them."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""What the drawings share: their type, ink and wood, eyes and smiles."""
+"""Shared by the drawings: their type, palette, eyes and smiles."""
 
 from collections.abc import Callable
 
@@ -37,6 +37,6 @@ def smile(canvas: Canvas, x: float, y: float, width: float, colour: RGB = INK) -
     )
 
 
-def dark(colour: RGB) -> bool:
-    """Whether details on this colour had better be light."""
+def is_dark(colour: RGB) -> bool:
+    """Whether details on this colour should be light."""
     return 0.299 * colour[0] + 0.587 * colour[1] + 0.114 * colour[2] < 70

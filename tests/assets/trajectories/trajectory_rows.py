@@ -1,7 +1,7 @@
 """Builds the rows of trajectories, with images drawn by the sketch world's renderer."""
 
 from inference.sketch_world.renderer import render
-from inference.sketch_world.scene import Scene, things
+from inference.sketch_world.scene import Scene, make_cells
 from schemas.prompts import PROMPTS, PromptRow
 from schemas.trajectories import (
     ATTEMPTS,
@@ -132,7 +132,7 @@ def growing_flower() -> list[Scene]:
     """Four scenes below a sun: a seed, a sprout, a bud, a flower."""
     stages = [("seed", "brown"), ("sprout", "green"), ("bud", "pink"), ("flower", "pink")]
     return [
-        Scene("meadow", things([(2, "sun", "yellow"), (7, kind, colour)]))
+        Scene("meadow", make_cells([(2, "sun", "yellow"), (7, kind, colour)]))
         for kind, colour in stages
     ]
 

@@ -4,11 +4,13 @@ from inference.backends.sketch.agents import SketchCritic
 from inference.roles import Critic
 from inference.sketch_world.critic import judge
 from inference.sketch_world.renderer import Flaws, render
-from inference.sketch_world.scene import Scene, Thing, things
+from inference.sketch_world.scene import Scene, Thing, make_cells
 from inference.sketch_world.settings import CriticRates, SketchSettings
 from warehouse import EncodedImage
 
-VILLAGE = Scene("meadow", things([(6, "house", "red"), (4, "cat", "orange"), (2, "sun", "yellow")]))
+VILLAGE = Scene(
+    "meadow", make_cells([(6, "house", "red"), (4, "cat", "orange"), (2, "sun", "yellow")])
+)
 PAINTED = VILLAGE.with_cell(6, Thing("house", "blue"))
 GOAL = "Paint the house blue."
 EXACT = SketchSettings(critic=CriticRates(error=0, vague=0, repeat=0))

@@ -47,7 +47,7 @@ def test_everything_has_a_drawing():
 @pytest.mark.parametrize("size", [32, 64, 100])
 @pytest.mark.parametrize("kind", KINDS)
 def test_things_keep_a_margin_of_four_percent(kind: str, size: int):
-    sprite = drawings.sprite(Thing(kind, KINDS[kind].colours[0]), size)
+    sprite = drawings.sprite(Thing(kind, KINDS[kind].default_colour), size)
     left, top, right, bottom = sprite.getchannel("A").getbbox()
     margin = int(0.04 * size)
     assert min(left, top, size - right, size - bottom) >= margin

@@ -6,7 +6,7 @@ from inference.sketch_world.error_rates import WORDINGS, measure
 from inference.sketch_world.generator import draw
 from inference.sketch_world.perception import perceive_cached
 from inference.sketch_world.renderer import render
-from inference.sketch_world.scene import Scene, Thing, things
+from inference.sketch_world.scene import Scene, Thing, make_cells
 from inference.sketch_world.settings import (
     CollateralRates,
     ColourRates,
@@ -27,7 +27,7 @@ CAREFUL = SketchSettings(
         crooked=0,
     )
 )
-VILLAGE = Scene("meadow", things([(6, "house", "red"), (4, "cat", "orange")]))
+VILLAGE = Scene("meadow", make_cells([(6, "house", "red"), (4, "cat", "orange")]))
 BEFORE = EncodedImage.of(render(VILLAGE))
 
 

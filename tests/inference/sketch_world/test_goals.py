@@ -14,7 +14,7 @@ from inference.sketch_world.goals import goals_of
 from inference.sketch_world.grader import plan_faults, plan_is_correct
 from inference.sketch_world.prompt_parser import parse
 from inference.sketch_world.renderer import render
-from inference.sketch_world.scene import Scene, Thing, things
+from inference.sketch_world.scene import Scene, Thing, make_cells
 from inference.sketch_world.scene_edits import carry_out
 from warehouse import EncodedImage
 
@@ -98,10 +98,10 @@ def test_a_missing_or_surplus_thing_and_no_scene_are_rejected():
 def test_without_a_story_the_named_things_are_required_and_others_allowed():
     goals = goals_of(PlanRequest("a purple boat and two cups on the beach"))
     cells = [(0, "boat", "purple"), (4, "cup", "blue"), (5, "cup", "red"), (8, "sun", "yellow")]
-    assert goals.accept(Scene("beach", things(cells)))
-    assert not goals.accept(Scene("beach", things(cells[:2])))
-    assert not goals.accept(Scene("meadow", things(cells)))
-    assert not goals.accept(Scene("beach", things([(0, "boat", "brown"), *cells[1:]])))
+    assert goals.accept(Scene("beach", make_cells(cells)))
+    assert not goals.accept(Scene("beach", make_cells(cells[:2])))
+    assert not goals.accept(Scene("meadow", make_cells(cells)))
+    assert not goals.accept(Scene("beach", make_cells([(0, "boat", "brown"), *cells[1:]])))
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_a_continued_story_meets_its_goals(text: str):
 
 
 def test_words_about_images_need_no_image():
-    image = EncodedImage.of(render(Scene("meadow", things([(4, "house", "red")]))))
+    image = EncodedImage.of(render(Scene("meadow", make_cells([(4, "house", "red")]))))
     request = PlanRequest("<image> Describe this picture.", (image,))
     plan = plan_for(request)
     assert not plan_faults(request, plan)
@@ -135,9 +135,9 @@ def test_faults_are_named():
     faults = {
         "no steps": Plan(()),
         "numbered": Plan((replace(first, step_number=2), *others)),
-        "asked for": Plan(tuple(plan.steps[:-1])),
+        "were requested": Plan(tuple(plan.steps[:-1])),
         "not understood": Plan((replace(first, prompt="Imagine something nice"), *others)),
-        "captions were not asked for": Plan((replace(first, auxiliary_text="Look!"), *others)),
+        "captions were not requested": Plan((replace(first, auxiliary_text="Look!"), *others)),
     }
     for words, broken in faults.items():
         assert any(words in fault for fault in plan_faults(PINK_FLOWER, broken)), words

@@ -135,7 +135,7 @@ def test_requests_without_a_story_draw_the_things_they_name():
     things = list(scene.cells.values())
     assert scene.background == "sea"
     assert things.count(Thing("house", "red")) == 2
-    assert Thing("cat", KINDS["cat"].colours[0]) in things
+    assert Thing("cat", KINDS["cat"].default_colour) in things
 
 
 @pytest.mark.parametrize("text", ["", "xyzzy", "Prove Fermat's last theorem"])

@@ -18,7 +18,7 @@ from inference.sketch_world.scene import (
     Scene,
     SetBackground,
     Target,
-    things,
+    make_cells,
 )
 
 # The first call builds the parser; on a busy machine that takes longer than usual.
@@ -104,7 +104,9 @@ def test_articles_agree():
 
 
 def test_a_scene_is_phrased_in_full():
-    scene = Scene("meadow", things([(6, "house", "red"), (2, "sun", "yellow"), (4, "cat", "pink")]))
+    scene = Scene(
+        "meadow", make_cells([(6, "house", "red"), (2, "sun", "yellow"), (4, "cat", "pink")])
+    )
     assert phrase(creation(scene)) == (
         "Draw a meadow with a yellow sun at the top right, a pink cat in the center and "
         "a red house at the bottom left."

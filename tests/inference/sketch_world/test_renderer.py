@@ -3,10 +3,10 @@ import pytest
 
 from inference.sketch_world.object_catalog import KINDS
 from inference.sketch_world.renderer import Flaws, render, sprite
-from inference.sketch_world.scene import Scene, Thing, things
+from inference.sketch_world.scene import Scene, Thing, make_cells
 from schemas import FoundryError
 
-SCENE = Scene("meadow", things([(0, "house", "red"), (8, "cat", "orange")]))
+SCENE = Scene("meadow", make_cells([(0, "house", "red"), (8, "cat", "orange")]))
 
 
 @pytest.mark.parametrize("size", [96, 150, 192, 384])

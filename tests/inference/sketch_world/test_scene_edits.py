@@ -2,10 +2,12 @@ import numpy as np
 import pytest
 
 from inference.sketch_world.prompt_parser import parse
-from inference.sketch_world.scene import Scene, Thing, things
+from inference.sketch_world.scene import Scene, Thing, make_cells
 from inference.sketch_world.scene_edits import at_random, carry_out, closest_to, interpretations
 
-VILLAGE = Scene("meadow", things([(6, "house", "red"), (4, "cat", "orange"), (2, "sun", "yellow")]))
+VILLAGE = Scene(
+    "meadow", make_cells([(6, "house", "red"), (4, "cat", "orange"), (2, "sun", "yellow")])
+)
 
 
 def after(text: str, before: Scene | None = VILLAGE) -> Scene:
@@ -60,7 +62,7 @@ def test_the_interpretation_that_was_drawn_counts():
 
 def test_a_missing_thing_is_not_expected_in_the_cell_of_another_requested_one():
     command = parse("Draw a meadow with a house, a sun and a cat.")
-    actual = Scene("meadow", things([(2, "sun", "yellow"), (4, "cat", "orange")]))
+    actual = Scene("meadow", make_cells([(2, "sun", "yellow"), (4, "cat", "orange")]))
     expected = carry_out(command, None, closest_to(actual, command)).scene
     assert {expected.cells.get(2), expected.cells.get(4)} == set(actual.cells.values())
 

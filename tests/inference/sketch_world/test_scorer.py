@@ -3,12 +3,14 @@ import pytest
 from inference.backends.sketch.agents import SketchScorer
 from inference.roles import Score, Scorer
 from inference.sketch_world.renderer import Flaws, render
-from inference.sketch_world.scene import Scene, Thing, things
+from inference.sketch_world.scene import Scene, Thing, make_cells
 from inference.sketch_world.scorer import grade
 from inference.sketch_world.settings import SketchSettings
 from warehouse import EncodedImage
 
-VILLAGE = Scene("meadow", things([(6, "house", "red"), (4, "cat", "orange"), (2, "sun", "yellow")]))
+VILLAGE = Scene(
+    "meadow", make_cells([(6, "house", "red"), (4, "cat", "orange"), (2, "sun", "yellow")])
+)
 PAINTED = VILLAGE.with_cell(6, Thing("house", "blue"))
 GOAL = "Paint the house blue."
 
@@ -64,7 +66,7 @@ def test_any_cell_that_fulfils_the_goal_gets_full_marks(cell):
 
 def test_a_first_image_is_graded_from_scratch():
     goal = "Draw a meadow with a red house at the bottom left and a sun."
-    scene = Scene("meadow", things([(6, "house", "red"), (1, "sun", "yellow")]))
+    scene = Scene("meadow", make_cells([(6, "house", "red"), (1, "sun", "yellow")]))
     assert grade(None, EncodedImage.of(render(scene)), goal) == Score(10, 10, 10, 10)
     missing = grade(None, EncodedImage.of(render(scene.with_cell(1, None))), goal)
     assert missing.edit_success == pytest.approx(20 / 3, abs=0.01)
