@@ -1,5 +1,6 @@
 """The assets from data sets to checkpoints: base model, planner SFT, critic SFT, critic GRPO."""
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +11,7 @@ from training.grpo.driver import ROLLOUTS as ROLLOUT_JOURNAL
 from training.registry import CheckpointRegistry
 from training.rewards.rollouts import rollouts_table
 
-from ..core.foundry import FoundryResource, run_async
+from ..core.foundry import FoundryResource
 from ..core.node import Node, node
 from . import recipes
 from .metadata import checkpoint_metadata, rollout_samples
@@ -79,7 +80,7 @@ def _checkpoint_asset(
     def checkpoint(
         context: dg.AssetExecutionContext, foundry: FoundryResource
     ) -> dg.MaterializeResult:
-        stored = run_async(ensure_checkpoint(context, foundry, recipe_of(foundry)))
+        stored = asyncio.run(ensure_checkpoint(context, foundry, recipe_of(foundry)))
         return declared.describe(context, foundry, {"checkpoints": 1}, checkpoint_metadata(stored))
 
     return checkpoint
@@ -95,7 +96,7 @@ def critic_rl_checkpoint(
     context: dg.AssetExecutionContext, foundry: FoundryResource
 ) -> dg.MaterializeResult:
     recipe = recipes.critic_rl(foundry)
-    stored = run_async(ensure_checkpoint(context, foundry, recipe))
+    stored = asyncio.run(ensure_checkpoint(context, foundry, recipe))
     rows = _store_rollouts(foundry, recipe)
     metadata = checkpoint_metadata(stored) | {"samples": rollout_samples(rows)}
     counts = {"checkpoints": 1, "rollouts": len(rows)}

@@ -1,9 +1,7 @@
 """The resource of every asset: the lake's location and the profile."""
 
-import asyncio
-from collections.abc import Coroutine
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any
 
 import dagster as dg
 from pydantic import Field
@@ -16,8 +14,6 @@ from training.settings import TrainingSettings
 from warehouse import Home
 
 from .profile import Profile, load_profile
-
-Result = TypeVar("Result")
 
 SHARDS = dg.DynamicPartitionsDefinition(name="shards")
 
@@ -92,8 +88,3 @@ class FoundryResource(dg.ConfigurableResource):
                 "shards that exist as partitions"
             )
         return prompts
-
-
-def run_async(coroutine: Coroutine[Any, Any, Result]) -> Result:
-    """Run a coroutine to its end from an asset's body."""
-    return asyncio.run(coroutine)

@@ -10,18 +10,19 @@ import dagster as dg
 from inference.engine.progress import NullProgress, Progress
 
 ProgressFactory = Callable[[str], Progress]
+_LOG_SECONDS = 10.0
 _factory: ContextVar[ProgressFactory | None] = ContextVar("progress_factory", default=None)
 
 
 class LogProgress:
-    """Logs `done/total` at the end and at most once per `every_seconds` before."""
+    """Logs `done/total` at the end and at most every ten seconds before."""
 
-    def __init__(self, log: Callable[[str], None], label: str, every_seconds: float = 10.0) -> None:
-        self._log, self._label, self._every = log, label, every_seconds
+    def __init__(self, log: Callable[[str], None], label: str) -> None:
+        self._log, self._label = log, label
         self._last = time.monotonic()
 
     def update(self, done: int, total: int, note: str = "") -> None:
-        if done < total and time.monotonic() - self._last < self._every:
+        if done < total and time.monotonic() - self._last < _LOG_SECONDS:
             return
         self._last = time.monotonic()
         self._log(f"{self._label}: {done}/{total}{f' ({note})' if note else ''}")

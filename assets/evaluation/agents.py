@@ -45,26 +45,19 @@ class AcceptAllCritic:
 
 @dataclass(frozen=True)
 class AgentFactory:
-    """Agents from a home's checkpoints; references to one checkpoint share its loaded model."""
+    """Agents by reference, from a home's checkpoints; equal ones share the loaded model.
+
+    Both methods raise FoundryError where there is no such checkpoint, or it is incomplete.
+    """
 
     foundry: FoundryResource
     versions: Versions
     _models: dict[Path, BatchedCheckpoint] = field(default_factory=dict)
 
     def planner(self, reference: str | None) -> Planner:
-        """The planner that a reference names.
-
-        Raises:
-            FoundryError: there is no such checkpoint, or it is incomplete.
-        """
         return CheckpointPlanner(self._model(reference)) if reference else PassthroughPlanner()
 
     def critic(self, reference: str | None) -> Critic:
-        """The critic that a reference names.
-
-        Raises:
-            FoundryError: there is no such checkpoint, or it is incomplete.
-        """
         return CheckpointCritic(self._model(reference)) if reference else AcceptAllCritic()
 
     def _model(self, reference: str) -> BatchedCheckpoint:

@@ -12,7 +12,7 @@ from training.registry import CheckpointRegistry
 
 from ..checkpoints.recipes import Recipe
 from ..checkpoints.training import ensure_checkpoint
-from ..core.foundry import FoundryResource, run_async
+from ..core.foundry import FoundryResource
 from ..core.metadata import image_metadata, table_metadata
 from ..core.node import node
 from ..core.progress import progress_of
@@ -101,7 +101,7 @@ def evaluation(context: dg.AssetExecutionContext, foundry: FoundryResource) -> d
 @dg.asset(**ABLATION.asset_args())
 def ablation(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg.MaterializeResult:
     variants = ablation_variants(foundry)
-    run_async(_train(context, foundry, list(_recipes(foundry, variants))))
+    asyncio.run(_train(context, foundry, list(_recipes(foundry, variants))))
     agents = AgentFactory(foundry, versions(foundry))
     comparison = compare(foundry, agents, variants, progress_of(context))
     row_counts = store_comparison(foundry, comparison)

@@ -82,12 +82,11 @@ def final_images_sheet(
     finals: Finals,
     success: Success,
     count: int = 6,
-    image_size: int = 112,
 ) -> bytes:
     """A row per request, an image per variant, captioned by whether it is right."""
     sampled = sorted(requests, key=lambda row: stable_hash("sheet", row.prompt_id))[:count]
     rows = [_request_view(images, request, finals, success) for request in sampled]
-    sheet = contact_sheet(rows, image_size, columns=max(3, len(finals)), rejections=False)
+    sheet = contact_sheet(rows, image_size=112, columns=max(3, len(finals)), rejections=False)
     return small_png(sheet, colours=255)
 
 

@@ -1,5 +1,6 @@
 """Several variants on all benchmarks of a lake: run, stored, and described for Dagster."""
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,7 @@ from inference.roles import Roles
 from schemas.training import EVALUATIONS, EvaluationRow
 from schemas.trajectories import MODEL_CALLS, ModelCallRow
 
-from ..core.foundry import FoundryResource, run_async
+from ..core.foundry import FoundryResource
 from ..core.metadata import image_metadata, table_metadata
 from .agents import AgentFactory
 from .graders import describe_grader, grader_of
@@ -63,7 +64,9 @@ def compare(
         roles = Roles(planner, context.generator, critic, context.scorer)
         resolved, named = variant.with_t_max(settings.t_max), _Named(progress, variant.name)
         parts[variant.name] = {
-            benchmark.name: run_async(evaluate_variant(context, resolved, roles, benchmark, named))
+            benchmark.name: asyncio.run(
+                evaluate_variant(context, resolved, roles, benchmark, named)
+            )
             for benchmark in benchmarks
         }
     return VariantComparison(tuple(benchmarks), parts)

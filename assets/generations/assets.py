@@ -1,5 +1,6 @@
 """The asset `generations`: users' requests from a file or a query, run batch by batch."""
 
+import asyncio
 from collections.abc import Iterable
 from typing import Any
 
@@ -12,7 +13,7 @@ from schemas.generations import GENERATIONS, GenerationRow
 from schemas.trajectories import MODEL_CALLS, QUARANTINE
 from warehouse.lake import REQUESTS
 
-from ..core.foundry import FoundryResource, run_async
+from ..core.foundry import FoundryResource
 from ..core.metadata import model_call_costs, table_metadata
 from ..core.node import Partitions, node
 from ..core.progress import progress_of
@@ -73,7 +74,7 @@ def generations(
     name, settings = context.partition_key, settings_of(foundry)
     fingerprint = GENERATION_SET.fingerprint(foundry, context.instance, name)
     batch = read_batch(settings, foundry.home, foundry.settings.loop, name)
-    rows = run_async(run_batch(foundry, settings, batch, progress_of(context)))
+    rows = asyncio.run(run_batch(foundry, settings, batch, progress_of(context)))
     tables = _store_trajectories(foundry, name, rows)
     metadata = _export(foundry, settings, name, rows)
     return GENERATION_SET.record(context, foundry, tables, metadata, fingerprint)

@@ -4,6 +4,7 @@ With `prompts.expansion` in the profile, terms proposed by a model join the voca
 `prompts.requests`, users' requests join the prompts.
 """
 
+import asyncio
 from itertools import groupby
 from typing import Any
 
@@ -21,7 +22,7 @@ from schemas.prompts import (
 )
 from schemas.trajectories import MODEL_CALLS
 
-from ..core.foundry import SHARDS, FoundryResource, run_async
+from ..core.foundry import SHARDS, FoundryResource
 from ..core.node import Node, node
 from ..core.progress import progress_of
 from . import bank, user_requests
@@ -150,7 +151,9 @@ def vocabulary_expansion(
     if settings is None:
         note = {"expansion": "the profile has no `prompts.expansion`"}
         return EXPANSION.describe(context, foundry, {VOCABULARY_PROPOSALS.name: 0}, note)
-    expanded = run_async(expand_packs(foundry, load_packs(foundry), settings, progress_of(context)))
+    expanded = asyncio.run(
+        expand_packs(foundry, load_packs(foundry), settings, progress_of(context))
+    )
     if message := expansion_warning(expanded):
         context.log.warning(message)
     tables = {VOCABULARY_PROPOSALS: expanded.proposals, MODEL_CALLS: expanded.calls}

@@ -1,5 +1,6 @@
 """Plans of a shard, the planner-critic loop over them, and scores of every attempt."""
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -21,7 +22,7 @@ from schemas.trajectories import (
 )
 
 from ..core import figures
-from ..core.foundry import FoundryResource, run_async
+from ..core.foundry import FoundryResource
 from ..core.metadata import image_metadata, model_call_costs
 from ..core.node import node
 from ..core.progress import progress_of
@@ -76,7 +77,7 @@ SCORE_SET = node(
 
 @dg.asset(**PLAN_SET.asset_args())
 def plans(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg.MaterializeResult:
-    planned = run_async(
+    planned = asyncio.run(
         engine.plan_shard(
             foundry.prompts_of(context.partition_key),
             foundry.roles,
@@ -95,7 +96,7 @@ def trajectories(
     context: dg.AssetExecutionContext, foundry: FoundryResource
 ) -> dg.MaterializeResult:
     shard = context.partition_key
-    run = run_async(
+    run = asyncio.run(
         engine.run_shard(
             foundry.prompts_of(shard),
             foundry.rows(PLANS, shard),
@@ -130,7 +131,7 @@ def _image_metadata(foundry: FoundryResource, shard: str, statuses: Counter[str]
 @dg.asset(**SCORE_SET.asset_args())
 def scores(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg.MaterializeResult:
     shard = context.partition_key
-    scored = run_async(
+    scored = asyncio.run(
         engine.score_shard(
             foundry.rows(ATTEMPTS, shard),
             foundry.rows(TRAJECTORIES, shard),

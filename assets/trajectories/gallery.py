@@ -21,9 +21,9 @@ def contact_sheet_png(home: Home, trajectory_ids: Sequence[str]) -> bytes:
     return small_png(sheet, colours=255)
 
 
-def write_showcase(home: Home, folder: Path, count: int = 6) -> Path:
-    """Write a contact sheet and an HTML page of up to `count` trajectories; path of the page."""
-    trajectories = load_trajectories(home, pick_showcase(home, count))
+def write_showcase(home: Home, folder: Path) -> Path:
+    """Write a contact sheet and an HTML page of up to six trajectories; path of the page."""
+    trajectories = load_trajectories(home, pick_showcase(home, 6))
     sheet = io.BytesIO()
     contact_sheet(trajectories, image_size=192).save(sheet, "PNG", optimize=True)
     atomic_write(folder / SHEET, sheet.getvalue())
