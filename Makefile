@@ -12,7 +12,7 @@ SIZE ?= demo
 PROFILE ?= sketch
 TESTS ?= tests
 WORKERS ?= 2
-PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder --durations=10
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --durations=10
 
 .DEFAULT_GOAL := help
 .PHONY: help setup cluster demo ui serve test test-long lint bench docs

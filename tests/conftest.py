@@ -1,7 +1,6 @@
-"""What all tests share: a home of one's own, vLLM, one torch thread, a worker for each file."""
+"""What all tests share: a home, vLLM, one torch thread, slow files first."""
 
 import os
-from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -13,16 +12,10 @@ from warehouse import Home
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
-# A wrapper, since xdist reads the groups before any other hook runs.
-@pytest.hookimpl(wrapper=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
-    """Tests of a file share a worker, so that its fixtures are made once; slow files come first."""
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files with slow tests come first, so that no worker is left with one at the end."""
     slow = {item.path for item in items if item.get_closest_marker("slow")}
-    for item in items:
-        if not item.get_closest_marker("xdist_group"):
-            item.add_marker(pytest.mark.xdist_group(str(item.path)))
     items.sort(key=lambda item: item.path not in slow)
-    return (yield)
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from training.launch.failures import TrainingFailedError
 from training.launch.jobs import LauncherSettings
 from training.launch.processes import JOB_MARK, find_marked, terminate_processes
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("ray")]
+pytestmark = pytest.mark.slow
 CLUSTER_MARK = "INTERLEAVE_TEST_RAY"
 START_SECONDS = 240
 
