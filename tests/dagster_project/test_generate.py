@@ -10,8 +10,8 @@ import zipfile
 
 import pytest
 
-from inference.engine.hashing import stable_hash
 from inference.backends.sketch.agents import SketchGenerator
+from inference.engine.hashing import stable_hash
 from inference.sketch_world.settings import SketchSettings
 from tests.helpers.command import INTERLEAVE, interleave
 from warehouse import EncodedImage, query

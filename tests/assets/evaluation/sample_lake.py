@@ -5,13 +5,15 @@ import asyncio
 from assets.prompts.bank import generate_bank
 from assets.prompts.pack import load_pack
 from assets.prompts.settings import BankSettings
+from inference.backends.sketch.agents import (
+    SketchCritic,
+    SketchGenerator,
+    SketchPlanner,
+    SketchScorer,
+)
 from inference.roles import Roles
 from inference.settings import Limits, LoopSettings
 from inference.shard import plan_shard, run_shard, score_shard
-from inference.backends.sketch.agents import SketchCritic
-from inference.backends.sketch.agents import SketchGenerator
-from inference.backends.sketch.agents import SketchPlanner
-from inference.backends.sketch.agents import SketchScorer
 from schemas.prompts import PROMPTS
 from schemas.trajectories import ATTEMPTS, PLANS, SCORES, TRAJECTORIES
 from warehouse import Home

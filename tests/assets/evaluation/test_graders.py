@@ -6,10 +6,10 @@ import pytest
 
 from assets.core.profile import load_profile
 from assets.evaluation.graders import describe_grader, grader_of
+from inference.backends.sketch.agents import SketchPlanner
 from inference.grading import PlanGrade
 from inference.roles import Plan, PlanRequest
 from inference.sketch_world.grader import SketchGrader
-from inference.backends.sketch.agents import SketchPlanner
 from tests.assets.prompts.tiny_pack import tiny_pack
 
 SKETCHBOOK = load_profile("sketch")

@@ -9,9 +9,9 @@ import pytest
 from assets.prompts.bank import generate_bank
 from assets.prompts.pack import load_pack
 from assets.prompts.settings import BankSettings
+from inference.backends.sketch.agents import SketchPlanner
 from inference.roles import PlanRequest
 from inference.sketch_world.object_catalog import COLOURS
-from inference.backends.sketch.agents import SketchPlanner
 from inference.sketch_world.prompt_parser import parse
 from inference.sketch_world.request_parser import RequestText
 from inference.sketch_world.scene import Scene

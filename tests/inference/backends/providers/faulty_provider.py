@@ -17,11 +17,13 @@ from typing import Any
 
 from aiohttp import web
 
+from inference.backends.sketch.agents import (
+    SketchCritic,
+    SketchGenerator,
+    SketchPlanner,
+    SketchScorer,
+)
 from inference.roles import PlanRequest, UnusableAnswerError
-from inference.backends.sketch.agents import SketchCritic
-from inference.backends.sketch.agents import SketchGenerator
-from inference.backends.sketch.agents import SketchPlanner
-from inference.backends.sketch.agents import SketchScorer
 from tests.inference.backends.providers.api_formats import (
     Gemini,
     Images,
