@@ -174,7 +174,7 @@ async def _event_types(response: httpx.Response) -> AsyncIterator[str]:
 def serve_simulated() -> None:
     """A service whose models take a fixed time and no CPU, until SIGTERM."""
     from assets.core.profile import load_profile
-    from inference.service.server import serve
+    from inference.service.app import serve
     from inference.service.settings import ServiceSettings
     from warehouse import Home
 

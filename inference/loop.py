@@ -14,17 +14,16 @@ With several candidates each attempt draws that many images of one prompt, and t
 one counts. The loop only decides and yields events; listeners write rows or show them to a user.
 """
 
-import asyncio
-from collections.abc import AsyncGenerator, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
-from typing import Any, TypeVar
 
 from warehouse import EncodedImage
 
 from .engine.calls import CallSite, ModelCalls
 from .engine.hashing import attempt_seed
+from .engine.worker_pool import gather_or_cancel
 from .events import (
     AttemptJudged,
     Event,
@@ -46,8 +45,6 @@ from .roles import (
 )
 from .settings import LoopSettings
 from .speculation import DrawKey, SpeculativeDraw
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -126,14 +123,13 @@ class Loop:
             self._start_next_step(step, [*images, draws[0].image], speculation)
             for draw in draws:
                 yield draw
-            verdicts = await _gather_or_cancel(
-                *(self._judge(each, goal, attempt) for each in draws)
-            )
+            verdicts = await gather_or_cancel(*(self._judge(each, goal, attempt) for each in draws))
             for verdict in verdicts:
                 yield verdict
             if any(each.verdict.accepted for each in verdicts):
                 return
-            prompt = next(filter(None, map(_refined_prompt, verdicts)), prompt)
+            refined = (each.verdict.refined_prompt.strip() for each in verdicts)
+            prompt = next(filter(None, refined), prompt)
             if attempt + 1 < self.settings.t_max:
                 speculation.discard()
 
@@ -149,7 +145,7 @@ class Loop:
         if attempt == 0 and (draw := await speculation.take(self._draw_key(step, images))):
             return [draw]
         first = attempt * self.candidates
-        return await _gather_or_cancel(
+        return await gather_or_cancel(
             *(self._draw(step, first + n, prompt, images) for n in range(self.candidates))
         )
 
@@ -242,17 +238,3 @@ def check_plan(plan: Plan, max_steps: int) -> None:
         )
     if any(following <= number for number, following in pairwise(numbers)):
         raise UnusableAnswerError(f"the plan's step numbers do not rise: {numbers}")
-
-
-def _refined_prompt(judged: AttemptJudged) -> str:
-    return judged.verdict.refined_prompt.strip()
-
-
-async def _gather_or_cancel(*work: Coroutine[Any, Any, T]) -> list[T]:
-    """The results in order. When one raises, the others are cancelled and awaited."""
-    try:
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(each) for each in work]
-    except BaseExceptionGroup as errors:
-        raise errors.exceptions[0] from None
-    return [task.result() for task in tasks]

@@ -159,6 +159,12 @@ class Roles:
     critic: Critic
     scorer: Scorer
 
+    @property
+    def names(self) -> dict[str, str]:
+        """Planner, generator and critic -> backend, model and version."""
+        backends = {"planner": self.planner, "generator": self.generator, "critic": self.critic}
+        return {role: qualified_name(backend) for role, backend in backends.items()}
+
 
 def qualified_name(backend: Backend) -> str:
     """`backend/model`, as in the tables' planner, generator, critic and scorer columns."""

@@ -93,7 +93,8 @@ def _execute(home: Home, sql: str) -> pa.Table:
     with closing(connect(home)) as connection:
         try:
             _check_reads_only(connection, sql)
-            _check_versions(home, sql)
+            for name in _referenced_tables(sql):
+                home.lake.check(TABLES[name])
             relation = connection.sql(sql)
             if relation is None:
                 return pa.table({})
@@ -117,11 +118,6 @@ def _check_reads_only(connection: duckdb.DuckDBPyConnection, sql: str) -> None:
     for name in types:
         if name not in _READ_STATEMENTS:
             raise SqlError(f"{name} is not allowed: queries only read; --out writes their result")
-
-
-def _check_versions(home: Home, sql: str) -> None:
-    for name in _referenced_tables(sql):
-        home.lake.check(TABLES[name])
 
 
 def _referenced_tables(sql: str) -> list[str]:

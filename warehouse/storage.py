@@ -138,7 +138,8 @@ class Storage:
         """Replace a file atomically; `durable`: survive a power cut as well (local folders)."""
         with storage_errors("written", self.url(path)):
             if self.is_local:
-                self._write_local(path, data, durable)
+                temporary = self._temporary_folder() / f"{os.getpid()}-{secrets.token_hex(6)}"
+                atomic_write(Path(self.root, path), data, durable, temporary)
             else:
                 self.fs.pipe_file(f"{self.root}/{path}", data)
 
@@ -217,10 +218,6 @@ class Storage:
         if self.is_local:
             with suppress(OSError):
                 Path(self.root, path).parent.rmdir()
-
-    def _write_local(self, path: str, data: bytes, durable: bool) -> None:
-        temporary = self._temporary_folder() / f"{os.getpid()}-{secrets.token_hex(6)}"
-        atomic_write(Path(self.root, path), data, durable, temporary)
 
     def _temporary_folder(self) -> Path:
         folder = Path(self.root, _TEMPORARY)

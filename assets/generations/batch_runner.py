@@ -11,11 +11,12 @@ from inference.engine.progress import Progress
 from inference.engine.retry import summarize_error
 from inference.engine.worker_pool import WorkerPool
 from inference.events import TrajectoryFailed
-from inference.generation.agent_resolver import AgentResolver, PromotedAgentResolver, ResolvedRoles
+from inference.generation.agent_resolver import AgentResolver, PromotedAgentResolver
 from inference.generation.generation_sink import BufferSink
 from inference.generation.requests import GenerationRequest
 from inference.generation.runner import GenerationRunner
 from inference.loop import check_conditioning
+from inference.roles import Roles
 from schemas import FoundryError, Row, Table
 from schemas.generations import GENERATIONS, GenerationRow
 from schemas.trajectories import ATTEMPTS, PLANS, QUARANTINE, AttemptRow, PlanRow, QuarantineRow
@@ -84,7 +85,7 @@ class _BatchRun:
     runner: GenerationRunner
     resolver: AgentResolver
     batch: str
-    _roles: dict[str | None, ResolvedRoles] = field(default_factory=dict)
+    _roles: dict[str | None, Roles] = field(default_factory=dict)
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def __call__(self, request: GenerationRequest) -> _RequestResult:
@@ -100,12 +101,12 @@ class _BatchRun:
             return self._quarantine(request, last.reason)
         return _RequestResult()
 
-    async def _resolve(self, request: GenerationRequest) -> ResolvedRoles:
+    async def _resolve(self, request: GenerationRequest) -> Roles:
         async with self._lock:
             if request.critic not in self._roles:
                 self._roles[request.critic] = await self.resolver.resolve(request.critic)
         resolved = self._roles[request.critic]
-        check_conditioning(request.options, resolved.roles.generator)
+        check_conditioning(request.options, resolved.generator)
         return resolved
 
     def _quarantine(self, request: GenerationRequest, reason: str) -> _RequestResult:

@@ -102,7 +102,7 @@ async def _generate(
             GenerationRunner(home, profile.limits) as runner,
         ):
             resolved = await resolver.resolve(request.critic)
-            check_conditioning(request.options, resolved.roles.generator)
+            check_conditioning(request.options, resolved.generator)
             async with aclosing(runner.run(request, resolved)) as events:
                 async for event in events:
                     state.note(event)

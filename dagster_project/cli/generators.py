@@ -79,7 +79,7 @@ def serve_generator(
 
     Example: `interleave generator serve sketch`
     """
-    from inference.images_server.serving import serve_images
+    from inference.images_server.app import serve_images
     from inference.images_server.settings import ImagesServerSettings
 
     settings = ImagesServerSettings(

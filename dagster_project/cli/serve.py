@@ -26,14 +26,14 @@ def serve(
     """
     from assets.core.profile import load_profile
     from inference.generation.agent_resolver import PromotedAgentResolver
-    from inference.service import server
+    from inference.service import app
     from warehouse import Home
 
     settings, lake = load_profile(profile), Home(home)
     changes = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
     service = settings.service.model_copy(update=changes)
     resolver = PromotedAgentResolver(settings, lake, service.agents)
-    server.serve(
+    app.serve(
         lake,
         resolver,
         settings.loop,

@@ -1,8 +1,8 @@
 """Works on the prompts of a shard concurrently; bad ones are quarantined, the rest finished."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from typing import Protocol, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from typing import Any, Protocol, TypeVar
 
 from schemas import BadImageError, FoundryError
 from schemas.trajectories import QuarantineRow
@@ -22,6 +22,7 @@ class WorkResult(Protocol):
         """Why the prompt was quarantined, if it was."""
 
 
+Answer = TypeVar("Answer")
 Item = TypeVar("Item")
 Result = TypeVar("Result", bound=WorkResult)
 
@@ -106,6 +107,16 @@ class WorkerPool:
             f"({len(rows) / self._total:.0%}, failure_share allows {self._failure_share:.0%}): "
             f"{reasons}. Finished calls are stored: fix the cause and run again"
         )
+
+
+async def gather_or_cancel(*work: Coroutine[Any, Any, Answer]) -> list[Answer]:
+    """The results in order. When one raises, the others are cancelled and awaited."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(each) for each in work]
+    except BaseExceptionGroup as errors:
+        raise errors.exceptions[0] from None
+    return [task.result() for task in tasks]
 
 
 async def quarantine_reason(work: Awaitable[None]) -> str | None:

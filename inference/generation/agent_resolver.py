@@ -14,7 +14,7 @@ from ..backends.checkpoint.checkpoint_refs import newest, promoted
 from ..backends.checkpoint.manifest import AgentRole
 from ..backends.factory import Backends
 from ..backends.health_check import first_failure
-from ..roles import BackendError, Roles, qualified_name
+from ..roles import BackendError, Roles
 
 Agents = Literal["auto", "promoted", "profile"]
 
@@ -24,24 +24,10 @@ _CRITICS = {"rl": "critic_rl_checkpoint", "sft": "critic_sft_checkpoint"}
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class ResolvedRoles:
-    """The roles of one generation; they stay the same until it ends."""
-
-    roles: Roles
-
-    @property
-    def names(self) -> dict[str, str]:
-        """Role -> backend, model and version."""
-        roles = self.roles
-        backends = {"planner": roles.planner, "generator": roles.generator, "critic": roles.critic}
-        return {role: qualified_name(backend) for role, backend in backends.items()}
-
-
 class AgentResolver(Protocol):
-    """Chooses the roles of a request."""
+    """Chooses the roles of a request; they stay the same until it ends."""
 
-    async def resolve(self, critic: str | None = None) -> ResolvedRoles:
+    async def resolve(self, critic: str | None = None) -> Roles:
         """The roles that are current now.
 
         Args:
@@ -99,14 +85,12 @@ class PromotedAgentResolver:
         with suppress(asyncio.CancelledError):
             await self._poll_task
 
-    async def resolve(self, critic: str | None = None) -> ResolvedRoles:
-        """See `AgentResolver`."""
+    async def resolve(self, critic: str | None = None) -> Roles:
         if critic is None:
             return self._current
         return await asyncio.to_thread(self._with_critic, critic)
 
     async def check(self) -> None:
-        """See `AgentResolver`."""
         async with self._check_lock:
             if monotonic() > self._next_check:
                 self._failure = await asyncio.to_thread(
@@ -145,7 +129,7 @@ class PromotedAgentResolver:
             )
         return _Choice()
 
-    def _with_critic(self, critic: str) -> ResolvedRoles:
+    def _with_critic(self, critic: str) -> Roles:
         reference = newest(_CRITICS[critic], self._home) if critic in _CRITICS else None
         if reference is None:
             raise BackendError(
@@ -154,13 +138,13 @@ class PromotedAgentResolver:
             )
         return self._load(replace(self._choice, critic=reference))
 
-    def _load(self, choice: _Choice) -> ResolvedRoles:
+    def _load(self, choice: _Choice) -> Roles:
         roles = self._profile_roles
         if choice.planner:
             roles = replace(roles, planner=self._agent("planner", choice.planner))
         if choice.critic:
             roles = replace(roles, critic=self._agent("critic", choice.critic))
-        return ResolvedRoles(roles)
+        return roles
 
     def _agent(self, role: AgentRole, reference: str) -> Any:
         from ..backends.checkpoint.agents import checkpoint_agents

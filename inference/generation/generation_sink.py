@@ -107,7 +107,6 @@ class BufferSink(GenerationSink):
         self.requests: list[Mapping[Table, Sequence[Row]]] = []
 
     def add(self, rows: Mapping[Table, Sequence[Row]], replaceable_id: str | None = None) -> None:
-        """See `GenerationSink`."""
         self.requests.append(rows)
 
 

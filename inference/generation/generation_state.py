@@ -46,11 +46,6 @@ class StepState:
         """What the reader sees beside the image, or instead of one."""
         return self.step.auxiliary_text or self.step.instruction or ""
 
-    @property
-    def unused_attempts(self) -> list[AttemptState]:
-        """Judged attempts that were not chosen."""
-        return [each for each in self.attempts if each.verdict and each is not self.chosen]
-
 
 @dataclass
 class GenerationState:

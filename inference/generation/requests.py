@@ -2,7 +2,7 @@
 
 import re
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from pydantic import Field, ValidationError
@@ -57,7 +57,12 @@ class GenerationRequest:
     @property
     def prompt_id(self) -> str:
         """Equal for equal text and images, so that equal seeds give equal results."""
-        return prompt_id_of(self.text, [image.sha256 for image in self.images])
+        return stable_hash("request", self.text, [image.sha256 for image in self.images])
+
+    @property
+    def shard(self) -> str:
+        """Shard of its rows and its journal until the sink moves the rows to a partition."""
+        return self.generation_id
 
 
 def override_options(defaults: LoopSettings, changes: Mapping[str, object]) -> GenerationOptions:
@@ -87,8 +92,3 @@ def check_text(text: str, images: int) -> None:
         raise FoundryError(
             f"the text has {placeholders} <image>, and {number} given: give one for each"
         )
-
-
-def prompt_id_of(text: str, image_hashes: Sequence[str]) -> str:
-    """The id of a text and the sha256 of its images."""
-    return stable_hash("request", text, list(image_hashes))

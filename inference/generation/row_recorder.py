@@ -1,13 +1,12 @@
 """Rows of the lake for a user's request, whether it ran to its end or its process was killed."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from time import monotonic
 from typing import Any
 
 from schemas import Row, Table
-from schemas.generations import GENERATIONS, Channel, GenerationRow, GenerationStatus
+from schemas.generations import GENERATIONS, GenerationRow, GenerationStatus
 from schemas.trajectories import (
     ATTEMPTS,
     LOOP_ROLES,
@@ -22,26 +21,18 @@ from schemas.trajectories import (
 from ..engine.hashing import stable_hash
 from ..events import Event, PlanReady, TrajectoryFailed, TrajectoryFinished
 from ..plans import plan_rows
-from ..roles import Plan, qualified_name
+from ..roles import Plan, Roles, qualified_name
 from ..trajectory_recorder import TrajectoryRecorder
-from .agent_resolver import ResolvedRoles
-from .requests import GenerationOptions, GenerationRequest, prompt_id_of
+from .requests import GenerationRequest
 
 Rows = dict[Table, Sequence[Row]]
-
-
-@dataclass(frozen=True)
-class _Subject:
-    prompt_id: str
-    shard: str
 
 
 class GenerationRowRecorder:
     """The listener that makes a request's rows; its status is `cancelled` until it has ended."""
 
-    def __init__(self, request: GenerationRequest, roles: ResolvedRoles) -> None:
+    def __init__(self, request: GenerationRequest, roles: Roles) -> None:
         self._request, self._roles = request, roles
-        self._subject = _Subject(request.prompt_id, request.generation_id)
         self._plans: list[PlanRow] = []
         self._trajectory = self._trajectory_recorder(None)
         self._status: GenerationStatus = "cancelled"
@@ -82,36 +73,26 @@ class GenerationRowRecorder:
 
     def _plan_rows(self, plan: Plan) -> list[PlanRow]:
         """Rows with an id of this request: other requests may get the same plan."""
-        rows = plan_rows(self._subject, plan, qualified_name(self._roles.roles.planner))
+        rows = plan_rows(self._request, plan, qualified_name(self._roles.planner))
         plan_id = stable_hash("plan", self._request.generation_id)
         return [row.model_copy(update={"plan_id": plan_id}) for row in rows]
 
     def _trajectory_recorder(self, plan_id: str | None) -> TrajectoryRecorder:
+        request = self._request
         return TrajectoryRecorder(
-            self._subject,
-            plan_id,
-            self._roles.roles,
-            self._request.options,
-            run=self._request.generation_id,
+            request, plan_id, self._roles, request.options, run=request.generation_id
         )
 
     def _generation(self, calls: Sequence[ModelCallRow]) -> GenerationRow:
-        request, trajectory = self._request, self._trajectory.trajectory(self._error)
+        trajectory = self._trajectory.trajectory(self._error)
         attempts = self._trajectory.attempts()
         return GenerationRow(
-            generation_id=request.generation_id,
-            shard=self._subject.shard,
-            channel=request.channel,
-            request_key=request.key,
-            text=request.text,
-            input_images=[image.sha256 for image in request.images],
-            prompt_id=request.prompt_id,
+            **_request_columns(self._request),
             plan_id=trajectory.plan_id,
             trajectory_id=trajectory.trajectory_id,
             status=self._status,
             error=self._error,
             **self._roles.names,
-            **_option_columns(request.options),
             steps=trajectory.steps,
             attempts=trajectory.attempts,
             wasted_draws=self._wasted_draws,
@@ -122,47 +103,25 @@ class GenerationRowRecorder:
         )
 
 
-@dataclass(frozen=True)
-class InterruptedRequest:
-    """What is known of a request whose process was killed; see `GenerationRequest`.
-
-    Args:
-        input_images: sha256 of its images.
-    """
-
-    generation_id: str
-    text: str
-    input_images: tuple[str, ...]
-    options: GenerationOptions
-    channel: Channel
-    key: str | None
-    started_at: datetime
-
-
-def interrupted_rows(request: InterruptedRequest, calls: Sequence[ModelCallRow]) -> Rows:
-    """The request's row, and those of the calls in its journal."""
+def interrupted_rows(
+    request: GenerationRequest, started_at: datetime, calls: Sequence[ModelCallRow]
+) -> Rows:
+    """The row of a request whose process was killed, and those of the calls in its journal."""
     names: dict[Role, str] = {call.role: f"{call.backend}/{call.model}" for call in calls}
     row = GenerationRow(
-        generation_id=request.generation_id,
-        shard=request.generation_id,
-        channel=request.channel,
-        request_key=request.key,
-        text=request.text,
-        input_images=list(request.input_images),
-        prompt_id=prompt_id_of(request.text, request.input_images),
+        **_request_columns(request),
         plan_id=None,
         trajectory_id=stable_hash("interrupted", request.generation_id),
         status="interrupted",
         error="the process was stopped before it was finished",
         **{role: names.get(role) for role in LOOP_ROLES if role != "scorer"},
-        **_option_columns(request.options),
         steps=0,
         attempts=sum(call.role == "generator" for call in calls),
         wasted_draws=0,
         images=[],
         cost_usd=total_cost(calls),
         seconds=sum(call.seconds for call in calls),
-        started_at=request.started_at,
+        started_at=started_at,
     )
     return {GENERATIONS: [row], MODEL_CALLS: calls}
 
@@ -174,7 +133,15 @@ def total_cost(calls: Sequence[ModelCallRow]) -> float | None:
     return sum(known) if len(known) == len(prices) else None
 
 
-def _option_columns(options: GenerationOptions) -> dict[str, Any]:
-    """The options that are columns of `generations`."""
-    names = ("t_max", "on_exhausted", "conditioning", "candidates", "seed")
-    return {name: getattr(options, name) for name in names}
+def _request_columns(request: GenerationRequest) -> dict[str, Any]:
+    options = ("t_max", "on_exhausted", "conditioning", "candidates", "seed")
+    return {
+        "generation_id": request.generation_id,
+        "shard": request.shard,
+        "channel": request.channel,
+        "request_key": request.key,
+        "text": request.text,
+        "input_images": [image.sha256 for image in request.images],
+        "prompt_id": request.prompt_id,
+        **{name: getattr(request.options, name) for name in options},
+    }

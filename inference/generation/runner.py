@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
+from datetime import datetime
 
 from schemas import BadImageError, FoundryError
 from warehouse import Home
@@ -13,12 +14,11 @@ from ..engine.calls import CallSite, ModelCalls
 from ..engine.retry import CallFailedError, RetryingCaller, summarize_error
 from ..events import Event, PlanReady, TrajectoryFailed
 from ..loop import Loop, PlannedRequest
-from ..roles import PlanRequest, UnusableAnswerError
+from ..roles import PlanRequest, Roles, UnusableAnswerError
 from ..settings import Limits
-from .agent_resolver import ResolvedRoles
 from .generation_sink import GenerationSink, LakeSink
 from .requests import GenerationRequest
-from .row_recorder import GenerationRowRecorder, InterruptedRequest, interrupted_rows
+from .row_recorder import GenerationRowRecorder, interrupted_rows
 
 ASSET = "generations"
 BUG = TrajectoryFailed("internal error; the log has the details", refused=False)
@@ -47,9 +47,7 @@ class GenerationRunner:
         self._flush_task.cancel()
         await self._sink.flush()
 
-    async def run(
-        self, request: GenerationRequest, roles: ResolvedRoles
-    ) -> AsyncGenerator[Event, None]:
+    async def run(self, request: GenerationRequest, roles: Roles) -> AsyncGenerator[Event, None]:
         """The events of a request, the last one `TrajectoryFinished` or `TrajectoryFailed`.
 
         Closing the generator early cancels the request. A request with the `generation_id` of an
@@ -72,11 +70,11 @@ class GenerationRunner:
                 replaceable_id = request.generation_id if recorder.may_be_resumed else None
                 self._sink.add(recorder.rows(calls.ledger()), replaceable_id)
 
-    def record_interrupted(self, request: InterruptedRequest) -> None:
+    def record_interrupted(self, request: GenerationRequest, started_at: datetime) -> None:
         """Write the rows of a request whose process was killed."""
         calls = CallIndex.read(self._home.journal(ASSET, request.generation_id)).ledger()
         replaceable_id = request.generation_id if request.key else None
-        self._sink.add(interrupted_rows(request, calls), replaceable_id)
+        self._sink.add(interrupted_rows(request, started_at, calls), replaceable_id)
 
     async def erase(self, generation_id: str) -> None:
         """Delete the content of a finished request; its calls stay in the ledger.
@@ -134,9 +132,9 @@ class GenerationRunner:
 
     @asynccontextmanager
     async def _model_calls(
-        self, request: GenerationRequest, roles: ResolvedRoles
+        self, request: GenerationRequest, roles: Roles
     ) -> AsyncIterator[ModelCalls]:
-        calls = ModelCalls(self._home, ASSET, request.generation_id, roles.roles, self._caller)
+        calls = ModelCalls(self._home, ASSET, request.generation_id, roles, self._caller)
         await asyncio.to_thread(calls.__enter__)  # reads the journal, which may be remote
         try:
             yield calls

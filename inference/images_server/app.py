@@ -1,16 +1,61 @@
-"""OpenAI's images endpoints, and those for operators."""
+"""The application of an images server, and `interleave generator serve`, which runs it."""
 
+import socket
 from collections.abc import Callable
-from typing import Any
+from importlib.util import find_spec
+from pathlib import Path
 
-from fastapi import FastAPI, Request, Response
+from fastapi import FastAPI
 
-from ..http.auth import AuthMiddleware, Keys
+from ..http.auth import AuthMiddleware, Keys, load_keys
 from ..http.errors import install_error_handlers
+from ..http.server import (
+    HTTPServer,
+    ignore_signals,
+    install_signals,
+    listening_socket,
+    shutdown_signals,
+)
+from ..roles import BackendError
 from .handlers import ImageHandlers
-from .models import ServableImageModel
-from .ray_replicas import Readiness, ReplicaPool
+from .models import ServableImageModel, find_servable
+from .ray_replicas import Readiness, ReplicaPool, deploy
 from .settings import ImagesServerSettings
+
+KEY = "INTERLEAVE_IMAGES_KEY"
+_IDLE_SECONDS = 120
+
+
+def serve_images(
+    reference: str,
+    registry: Path | None,
+    settings: ImagesServerSettings,
+    report: Callable[[str], object],
+) -> None:
+    """Serve a model until Ctrl-C or SIGTERM; running requests then get `grace_seconds` to finish.
+
+    Args:
+        reference: see `find_servable`.
+        report: called with a line for each change of state.
+
+    Raises:
+        FoundryError: no such model, port taken, Ray not installed or unavailable, no key.
+    """
+    model = find_servable(reference, registry)
+    if find_spec("ray") is None:
+        raise BackendError("images servers need Ray: run `make cluster`")
+    keys = load_keys(settings.host, KEY)
+    with listening_socket(settings.host, settings.port) as listener, shutdown_signals():
+        port = listener.getsockname()[1]
+        report(f"{model.name}: starting; http://{settings.host}:{port}/v1 will be its address")
+        with deploy(model, settings, f"images-{socket.gethostname()}-{port}") as replicas:
+            install_signals()  # replaced by Ray's
+            app = make_app(model, replicas, settings, keys, lambda state: report(_describe(state)))
+            try:
+                HTTPServer(app, _IDLE_SECONDS, settings.grace_seconds).run(sockets=[listener])
+            finally:
+                report("stopping")
+                ignore_signals()
 
 
 def make_app(
@@ -31,44 +76,11 @@ def make_app(
     app = FastAPI(lifespan=handlers.lifespan, openapi_url=None)
     app.add_middleware(AuthMiddleware, keys=keys or Keys(), max_bytes=settings.allowed.bytes)
     install_error_handlers(app)
-    _add_operations(app, handlers)
-
-    @app.post("/v1/images/generations")
-    async def generations(request: Request) -> Response:
-        return await handlers.generations(request)
-
-    @app.post("/v1/images/edits")
-    async def edits(request: Request) -> Response:
-        return await handlers.edits(request)
-
-    @app.get("/v1/models")
-    async def list_models() -> dict[str, Any]:
-        return {"object": "list", "data": [_describe(model)]}
-
-    @app.get("/v1/models/{name}")
-    async def retrieve_model(name: str) -> dict[str, Any]:
-        handlers.check_model(name)
-        return _describe(model)
-
+    handlers.add_routes(app)
     return app
 
 
-def _add_operations(app: FastAPI, handlers: ImageHandlers) -> None:
-    @app.get("/health")
-    async def health() -> dict[str, str]:
-        return {"status": "alive"}
-
-    @app.get("/ready")
-    async def ready() -> dict[str, Any]:
-        state = handlers.check_ready()
-        counts = {"replicas": state.running, "wanted": state.wanted}
-        return {"ready": True, **counts, "reason": state.reason}
-
-    @app.get("/metrics")
-    async def metrics() -> Response:
-        return handlers.metrics()
-
-
-def _describe(model: ServableImageModel) -> dict[str, Any]:
-    """A model as `/v1/models` lists it."""
-    return {"id": model.name, "object": "model", "created": 0, "owned_by": "interleave-foundry"}
+def _describe(state: Readiness) -> str:
+    ready = "ready" if state.ready else "not ready"
+    reason = f": {state.reason}" if state.reason else ""
+    return f"{ready}, {state.running} of {state.wanted} replicas are running{reason}"

@@ -16,6 +16,7 @@ from starlette.requests import ClientDisconnect
 from warehouse.storage import first_line
 
 from ..backends.diffusers.generation_spec import GenerationSpec
+from ..engine.worker_pool import gather_or_cancel
 from ..http.admission import AdmissionQueue
 from ..http.disconnect import run_while_connected
 from ..http.errors import APIError, bad_request, internal_error
@@ -66,20 +67,45 @@ class ImageHandlers:
         with suppress(asyncio.CancelledError):
             await monitor
 
+    def add_routes(self, app: FastAPI) -> None:
+        """Add the images API, and the endpoints for operators, to an application."""
+        app.add_api_route("/v1/images/generations", self.generations, methods=["POST"])
+        app.add_api_route("/v1/images/edits", self.edits, methods=["POST"])
+        app.add_api_route("/v1/models", self.list_models)
+        app.add_api_route("/v1/models/{name}", self.retrieve_model)
+        app.add_api_route("/health", self.health)
+        app.add_api_route("/ready", self.ready)
+        app.add_api_route("/metrics", self.metrics)
+
     async def generations(self, request: Request) -> Response:
-        """`POST /v1/images/generations`."""
         return await self._respond("generations", request, self._reader.read_generation)
 
     async def edits(self, request: Request) -> Response:
-        """`POST /v1/images/edits`."""
         return await self._respond("edits", request, self._reader.read_edit)
 
-    def check_model(self, name: str) -> None:
-        """Check that this model is served.
+    async def list_models(self) -> dict[str, Any]:
+        return {"object": "list", "data": [self._describe_model()]}
 
-        Raises:
-            APIError: another one is (404).
-        """
+    async def retrieve_model(self, name: str) -> dict[str, Any]:
+        self._check_model(name)
+        return self._describe_model()
+
+    async def health(self) -> dict[str, str]:
+        return {"status": "alive"}
+
+    async def ready(self) -> dict[str, Any]:
+        state = self._check_ready()
+        counts = {"replicas": state.running, "wanted": state.wanted}
+        return {"ready": True, **counts, "reason": state.reason}
+
+    async def metrics(self) -> Response:
+        return self._metrics.response(self._queue.admitted, self._health.last)
+
+    def _describe_model(self) -> dict[str, Any]:
+        name = self._model.name
+        return {"id": name, "object": "model", "created": 0, "owned_by": "interleave-foundry"}
+
+    def _check_model(self, name: str) -> None:
         if name != self._model.name:
             raise APIError(
                 HTTPStatus.NOT_FOUND,
@@ -88,12 +114,7 @@ class ImageHandlers:
                 "model",
             )
 
-    def check_ready(self) -> Readiness:
-        """How many replicas are running.
-
-        Raises:
-            APIError: none (503).
-        """
+    def _check_ready(self) -> Readiness:
         state = self._health.last
         if not state.ready:
             raise APIError(
@@ -103,10 +124,6 @@ class ImageHandlers:
                 retry_after=_RETRY_SECONDS,
             )
         return state
-
-    def metrics(self) -> Response:
-        """`GET /metrics`."""
-        return self._metrics.response(self._queue.admitted, self._health.last)
 
     async def _respond(
         self, endpoint: str, request: Request, read: Callable[[Request], Awaitable[ImageJob]]
@@ -129,8 +146,8 @@ class ImageHandlers:
     ) -> dict[str, Any]:
         start = time.perf_counter()
         job = await read(request)
-        self.check_model(job.request.model or self._model.name)
-        self.check_ready()
+        self._check_model(job.request.model or self._model.name)
+        self._check_ready()
         specs = job.specs(self._model.params)
         if len(specs) > self._queue.capacity:
             message = f"this server takes no more than {self._queue.capacity} images at once"
@@ -144,20 +161,11 @@ class ImageHandlers:
         self, request: Request, specs: Sequence[GenerationSpec]
     ) -> list[DrawnImage]:
         try:
-            return await run_while_connected(
-                request, self._generate_together(specs), self._limits.seconds
-            )
+            work = gather_or_cancel(*map(self._generate_one, specs))
+            return await run_while_connected(request, work, self._limits.seconds)
         except TimeoutError:
             message = f"not finished in {self._limits.seconds:g} seconds"
             raise APIError(HTTPStatus.GATEWAY_TIMEOUT, message, "timeout") from None
-
-    async def _generate_together(self, specs: Sequence[GenerationSpec]) -> list[DrawnImage]:
-        try:
-            async with asyncio.TaskGroup() as group:  # cancels the others when one fails
-                tasks = [group.create_task(self._generate_one(spec)) for spec in specs]
-        except ExceptionGroup as errors:
-            raise errors.exceptions[0] from None
-        return [task.result() for task in tasks]
 
     async def _generate_one(self, spec: GenerationSpec) -> DrawnImage:
         try:

@@ -1,15 +1,18 @@
-"""A service of a home: its parts, and the application with its routes."""
+"""A home's service: its parts, its application, and its port from start to end."""
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import resource
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
 from fastapi import FastAPI, Response
 from openai.types import Model
+from starlette.types import ASGIApp
 
 from schemas import FoundryError, StorageError
 from warehouse import Home
@@ -18,32 +21,69 @@ from warehouse.file_lock import exclusive_lock
 from ..generation.agent_resolver import AgentResolver
 from ..generation.event_log import RunEvent
 from ..generation.runner import GenerationRunner
-from ..http.auth import AuthMiddleware, Keys, is_health_path
+from ..http.auth import AuthMiddleware, Keys, is_health_path, load_keys
 from ..http.body_reader import BodyReader
 from ..http.errors import APIError, install_error_handlers
+from ..http.server import HTTPServer, listening_socket, shutdown_signals
 from ..settings import Limits, LoopSettings
-from .chat.router import add_chat_routes
 from .chat.serving import ChatServing
-from .logs import GenerationLog
-from .metrics import ServiceMetrics
 from .middleware import ConnectionCounter, RequestContextMiddleware
+from .monitoring import GenerationLog, ServiceMetrics, log_as_json
 from .openapi import describe_response, install_openapi
 from .protocol import MODELS, critic_of
 from .request_manager import RequestManager
 from .request_parsing import RequestParser
 from .response_store import ResponseStore
-from .responses.router import add_responses_routes
 from .responses.serving import ResponsesServing
 from .responses.streaming_events import warm_up
 from .run import GenerationRun
-from .serving import owner_of
 from .settings import ServiceSettings
 from .studio.router import studio_router
 
+KEYS = "INTERLEAVE_SERVICE_KEYS"
+
+_CLOSING_SECONDS = 5  # for the last bytes of responses, after all requests have ended
 _RETRY_SECONDS = 5
 _READY_SECONDS = 10
 
 _log = logging.getLogger(__name__)
+
+
+def serve(
+    home: Home,
+    agents: AbstractAsyncContextManager[AgentResolver],
+    defaults: LoopSettings,
+    limits: Limits,
+    settings: ServiceSettings,
+    report: Callable[[str], object],
+) -> None:
+    """Serve until Ctrl-C or SIGTERM; running requests then get `grace_seconds` to finish.
+
+    Args:
+        defaults: settings of the loop, where a request does not set them.
+        report: called with a line for each change of state.
+
+    Raises:
+        FoundryError: port taken, no key, no agents, or another service uses this home.
+    """
+    keys = load_keys(settings.host, KEYS)
+    _raise_file_limit()
+
+    async def run(listener: socket.socket) -> None:
+        async with (
+            agents as resolver,
+            open_service(home, resolver, defaults, limits, settings) as service,
+        ):
+            server = ServiceServer(make_app(service, keys), service.manager, settings)
+            report("ready")
+            await server.serve(sockets=[listener])
+            report("stopped")
+
+    with listening_socket(settings.host, settings.port) as listener, shutdown_signals():
+        port = listener.getsockname()[1]
+        report(f"starting; http://{settings.host}:{port}/v1 will be its address")
+        log_as_json(settings.logs)
+        asyncio.run(run(listener))
 
 
 @dataclass(frozen=True)
@@ -100,6 +140,19 @@ async def open_service(
         store.close()
 
 
+class ServiceServer(HTTPServer):
+    """Lets running requests finish before it stops."""
+
+    def __init__(self, app: ASGIApp, manager: RequestManager, settings: ServiceSettings) -> None:
+        super().__init__(app, settings.limits.read_seconds, _CLOSING_SECONDS)
+        self._manager, self._grace_seconds = manager, settings.grace_seconds
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Reject new requests with 503 until the running ones have ended."""
+        await self._manager.close(self._grace_seconds, hurry=lambda: self.force_exit)
+        await super().shutdown(sockets)
+
+
 def make_app(service: Service, keys: Keys) -> FastAPI:
     """The application of an open service.
 
@@ -124,11 +177,11 @@ def make_app(service: Service, keys: Keys) -> FastAPI:
     bodies = BodyReader(settings.limits.bodies, settings.limits.read_seconds)
     parser = RequestParser(service.defaults, settings.limits)
     parts = (service.manager, parser, bodies, settings)
-    add_responses_routes(app, ResponsesServing(*parts))
-    add_chat_routes(app, ChatServing(*parts))
+    ResponsesServing(*parts).add_routes(app)
+    ChatServing(*parts).add_routes(app)
     _add_models_routes(app)
     _add_operations_routes(app, service, connections)
-    app.include_router(studio_router(service.home, service.store, owner_of))
+    app.include_router(studio_router(service.home, service.store))
     install_openapi(app, keys.required)
     return app
 
@@ -184,3 +237,9 @@ def _is_public(path: str) -> bool:
 def _model(name: str) -> dict[str, Any]:
     model = Model(id=name, object="model", created=0, owned_by="interleave-foundry")
     return model.model_dump()
+
+
+def _raise_file_limit() -> None:
+    """Allow as many open connections as the system permits this process."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

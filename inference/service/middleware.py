@@ -10,7 +10,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..http.errors import APIError
-from .logs import REQUEST_ID, log_event
+from .monitoring import REQUEST_ID, log_event
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 _RETRY_SECONDS = 5

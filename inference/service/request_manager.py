@@ -11,18 +11,18 @@ from http import HTTPStatus
 from weakref import WeakValueDictionary
 
 from schemas import FoundryError
-from warehouse import Home
+from warehouse import Home, ImageStore
 
 from ..engine.retry import summarize_error
 from ..events import TrajectoryFailed
-from ..generation.agent_resolver import AgentResolver, ResolvedRoles
-from ..generation.event_log import RunEvent, RunStarted, RunTerminated, dump_events
+from ..generation.agent_resolver import AgentResolver
+from ..generation.event_log import LazyImage, RunEvent, RunStarted, RunTerminated, dump_events
 from ..generation.requests import GenerationOptions, GenerationRequest
-from ..generation.row_recorder import InterruptedRequest
 from ..generation.runner import BUG, GenerationRunner
 from ..http.admission import AdmissionQueue
 from ..http.errors import APIError
 from ..loop import check_conditioning
+from ..roles import Roles
 from .request_parsing import ParsedRequest, RequestEcho
 from .response_store import ResponseStore, StoredResponse
 from .run import CANCELLED, STOPPED, GenerationRun, deadline_exceeded
@@ -63,7 +63,9 @@ class RequestManager:
         """Mark the requests of a killed service as interrupted; how many there were."""
         interrupted = self._store.unsettled()
         for stored in interrupted:
-            self._runner.record_interrupted(_interrupted_request(stored))
+            request = _interrupted_request(stored, self._home.images)
+            started_at = datetime.fromtimestamp(stored.created_at, UTC)
+            self._runner.record_interrupted(request, started_at)
             self._store.settle(stored.id, STOPPED.status, dump_events([STOPPED]), resumable=True)
         return len(interrupted)
 
@@ -197,13 +199,11 @@ class RequestManager:
             _log.exception("unexpected error in request %s", run.id)
             self._note(run, BUG)
 
-    async def _resolve_roles(
-        self, run: GenerationRun, request: GenerationRequest
-    ) -> ResolvedRoles | None:
+    async def _resolve_roles(self, run: GenerationRun, request: GenerationRequest) -> Roles | None:
         """The roles; None: the request asks for something that is not available here."""
         try:
             roles = await self._resolver.resolve(request.critic)
-            check_conditioning(request.options, roles.roles.generator)
+            check_conditioning(request.options, roles.generator)
         except FoundryError as error:
             if request.critic is None and request.options.conditioning == "last":
                 raise
@@ -211,9 +211,7 @@ class RequestManager:
             return None
         return roles
 
-    async def _generate(
-        self, run: GenerationRun, request: GenerationRequest, roles: ResolvedRoles
-    ) -> None:
+    async def _generate(self, run: GenerationRun, request: GenerationRequest, roles: Roles) -> None:
         self._note(run, RunStarted(roles.names))
         async with aclosing(self._runner.run(request, roles)) as events:
             async for event in events:
@@ -255,16 +253,15 @@ def _is_resumable(run: GenerationRun) -> bool:
     return False
 
 
-def _interrupted_request(stored: StoredResponse) -> InterruptedRequest:
+def _interrupted_request(stored: StoredResponse, images: ImageStore) -> GenerationRequest:
     request = RequestEcho(**stored.request)
-    return InterruptedRequest(
-        request.generation_id,
+    return GenerationRequest(
         request.text,
-        tuple(request.input_images),
+        tuple(LazyImage(images, sha256) for sha256 in request.input_images),
         GenerationOptions.model_validate(request.options),
-        "service",
-        stored.key,
-        datetime.fromtimestamp(stored.created_at, UTC),
+        channel="service",
+        generation_id=request.generation_id,
+        key=stored.key,
     )
 
 

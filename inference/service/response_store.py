@@ -7,7 +7,7 @@ settled; after a kill, rows that are not settled are those that were interrupted
 import sqlite3
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import orjson
@@ -17,7 +17,8 @@ from warehouse.sqlite_file import SqliteFile
 
 from .legacy_responses import convert_response
 
-_COLUMNS = "id, owner, created_at, text, status, request, events, key, body, resumable"
+# In the order of the fields of `StoredResponse`.
+_COLUMNS = "id, owner, text, status, request, events, created_at, key, body, resumable"
 # Version 1, which stored the Response as it was sent.
 _CREATE_TABLE = """
     CREATE TABLE IF NOT EXISTS responses (
@@ -64,6 +65,9 @@ class StoredResponse:
     key: str | None = None
     body_hash: str | None = None
     resumable: bool = False
+
+
+_FIELDS = [field.name for field in fields(StoredResponse)]
 
 
 class ResponseStore:
@@ -164,22 +168,10 @@ def _replace_responses_by_events(connection: sqlite3.Connection, home: Home) -> 
 
 def _values(stored: StoredResponse) -> tuple[object, ...]:
     """In the order of `_COLUMNS`."""
-    owner = (stored.id, stored.owner, stored.created_at, stored.text, stored.status)
-    content = (orjson.dumps(stored.request), stored.events)
-    return (*owner, *content, stored.key, stored.body_hash, stored.resumable)
+    return tuple((vars(stored) | {"request": orjson.dumps(stored.request)}).values())
 
 
-def _from_row(row: tuple[Any, ...]) -> StoredResponse:
-    name, owner, created_at, text, status, request, events, key, body_hash, resumable = row
-    return StoredResponse(
-        id=name,
-        owner=owner,
-        text=text,
-        status=status,
-        request=orjson.loads(request),
-        events=events,
-        created_at=created_at,
-        key=key,
-        body_hash=body_hash,
-        resumable=bool(resumable),
-    )
+def _from_row(row: Sequence[Any]) -> StoredResponse:
+    values = dict(zip(_FIELDS, row, strict=True))
+    values |= {"request": orjson.loads(values["request"]), "resumable": bool(values["resumable"])}
+    return StoredResponse(**values)

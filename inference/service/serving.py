@@ -3,12 +3,15 @@
 import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from http import HTTPStatus
 from typing import TypeVar
 
 from fastapi import Request, Response
 from pydantic import BaseModel
+from sse_starlette import EventSourceResponse, ServerSentEvent
+from sse_starlette.sse import AppStatus
+from starlette.types import Message, Receive, Scope, Send
 
 from schemas import BadImageError
 
@@ -19,13 +22,16 @@ from .request_manager import RequestManager
 from .request_parsing import ParsedRequest, RequestParser
 from .run import GenerationRun
 from .settings import ServiceSettings
-from .sse import EventStream
 
 Model = TypeVar("Model", bound=BaseModel)
 
 JSON = "application/json"
 _MAX_KEY_LENGTH = 255
 _THREAD_BYTES = 200_000  # larger bodies are parsed in a thread
+
+# By default streams are cut as soon as SIGTERM arrives; here every request ends its own stream
+# within the grace period (see `RequestManager.close`).
+AppStatus.disable_automatic_graceful_drain()
 
 
 class GenerationServing:
@@ -90,6 +96,41 @@ class GenerationServing:
         """
         with missing_images_are_gone():
             await asyncio.to_thread(run.load_images)
+
+
+class EventStream(EventSourceResponse):
+    """A stream of server-sent events.
+
+    Args:
+        chunks: encoded events; closed as soon as the client disconnects.
+        followed: held while the client listens.
+        ping_seconds: between comments, which keep proxies from closing a quiet stream.
+        stalled_seconds: a client that reads nothing for so long is disconnected.
+    """
+
+    def __init__(
+        self,
+        chunks: AsyncIterator[bytes],
+        followed: AbstractContextManager[object],
+        ping_seconds: float,
+        stalled_seconds: float,
+    ) -> None:
+        super().__init__(
+            chunks,
+            media_type="text/event-stream; charset=utf-8",
+            ping=ping_seconds,
+            ping_message_factory=lambda: ServerSentEvent(comment="still here", sep="\n"),
+        )
+        self._followed, self._stalled_seconds = followed, stalled_seconds
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        # `send_timeout` of the base class does not cover the last message of a stream.
+        async def send_in_time(message: Message) -> None:
+            async with asyncio.timeout(self._stalled_seconds):
+                await send(message)
+
+        with self._followed, suppress(OSError, TimeoutError):  # the client has gone, or stalled
+            await super().__call__(scope, receive, send_in_time)
 
 
 def owner_of(request: Request) -> str:

@@ -9,7 +9,6 @@ import yaml
 from assets.core.foundry import SHARDS, FoundryResource
 from assets.trajectories.estimate import estimate
 from dagster_project.run import run_lineage
-from inference.generation.agent_resolver import ResolvedRoles
 from inference.generation.requests import GenerationRequest
 from inference.generation.runner import GenerationRunner
 from interleave_foundry import query
@@ -33,7 +32,7 @@ def generate(foundry, *texts):
     async def run():
         async with GenerationRunner(foundry.home, foundry.settings.limits) as runner:
             for text in texts:
-                async for _ in runner.run(GenerationRequest(text), ResolvedRoles(foundry.roles)):
+                async for _ in runner.run(GenerationRequest(text), foundry.roles):
                     pass
 
     asyncio.run(run())

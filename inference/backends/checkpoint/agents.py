@@ -1,6 +1,6 @@
 """Planner and critic played by a checkpoint."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -24,11 +24,11 @@ class BatchedCheckpoint:
     def __init__(self, folder: Path, settings: CheckpointSettings) -> None:
         self.folder, self.manifest = folder, read_manifest(folder)
         self._settings = settings
-        self._batcher = Batcher(self._attempt, settings.batch, settings.gather_seconds)
-
-    def load(self) -> None:
-        """Load the weights now rather than for the first query."""
-        _ = self._model
+        self._batcher: Batcher[AgentQuery, Completion] = Batcher(
+            lambda queries, is_cancelled: self.model.attempt(queries, is_cancelled),
+            settings.batch,
+            settings.gather_seconds,
+        )
 
     async def answer(self, query: AgentQuery) -> str:
         completion = await self._batcher.submit(query)
@@ -40,13 +40,8 @@ class BatchedCheckpoint:
         return completion.text
 
     @cached_property
-    def _model(self) -> CheckpointModel:
+    def model(self) -> CheckpointModel:
         return load_checkpoint_model(self.folder, self._settings)
-
-    def _attempt(
-        self, queries: Sequence[AgentQuery], is_cancelled: Callable[[], bool]
-    ) -> Sequence[Completion | Exception]:
-        return self._model.attempt(queries, is_cancelled)
 
 
 class CheckpointAgent:
@@ -70,8 +65,8 @@ class CheckpointAgent:
         return self._checkpoint.manifest.identity
 
     def load(self) -> None:
-        """See `BatchedCheckpoint.load`."""
-        self._checkpoint.load()
+        """Load the weights now rather than for the first query."""
+        _ = self._checkpoint.model
 
     async def _answer(self, text: str, images: tuple[EncodedImage, ...]) -> str:
         return await self._checkpoint.answer(AgentQuery(text, images, self._max_new_tokens))

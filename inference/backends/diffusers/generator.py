@@ -1,6 +1,6 @@
 """The generator of the `diffusers` backend."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from importlib.util import find_spec
 
@@ -11,7 +11,7 @@ from ...engine.usage import report_usage
 from ...roles import BackendError
 from .generation_spec import GenerationSpec
 from .model_selection import select_model
-from .pipeline_runner import DrawResult, PipelineRunner, load_pipeline_runner
+from .pipeline_runner import PipelineRunner, load_pipeline_runner
 from .settings import DiffusersSettings
 
 _CANVAS_SIZE = (1024, 1024)
@@ -38,7 +38,9 @@ class DiffusersGenerator:
         if find_spec("diffusers") is None:
             raise BackendError("backend diffusers needs the package diffusers: run `make setup`")
         self._batcher: Batcher[GenerationSpec, EncodedImage] = Batcher(
-            self._draw, settings.batch, settings.gather_seconds
+            lambda specs, is_cancelled: self._runner.draw(specs, is_cancelled),
+            settings.batch,
+            settings.gather_seconds,
         )
 
     @cached_property
@@ -70,8 +72,3 @@ class DiffusersGenerator:
     @cached_property
     def _runner(self) -> PipelineRunner:
         return load_pipeline_runner(self._selected, self._settings.device, self._settings.batch)
-
-    def _draw(
-        self, specs: Sequence[GenerationSpec], is_cancelled: Callable[[], bool]
-    ) -> Sequence[DrawResult]:
-        return self._runner.draw(specs, is_cancelled)

@@ -1,7 +1,6 @@
 """The scorer of the `editscore` backend."""
 
 import asyncio
-from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -50,7 +49,9 @@ class EditScoreScorer:
     def __init__(self, settings: EditScoreSettings) -> None:
         self._settings, self._prompts = settings, prompt_texts(settings)
         self._batcher: Batcher[AgentQuery, Completion] = Batcher(
-            self._attempt, settings.batch, settings.gather_seconds
+            lambda queries, is_cancelled: self._model.attempt(queries, is_cancelled),
+            settings.batch,
+            settings.gather_seconds,
         )
 
     @cached_property
@@ -105,11 +106,6 @@ class EditScoreScorer:
         settings = self._settings
         sampling = Sampling(settings.temperature, settings.top_p, settings.top_k)
         return CheckpointModel(load(settings, self.model), settings, sampling)
-
-    def _attempt(
-        self, queries: Sequence[AgentQuery], is_cancelled: Callable[[], bool]
-    ) -> Sequence[Completion | Exception]:
-        return self._model.attempt(queries, is_cancelled)
 
 
 def _with_equal_sizes(

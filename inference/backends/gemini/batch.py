@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ...roles import RetryableError, UnusableAnswerError
-from ..providers.batches import BatchResult
+from ..providers.batches import BatchResult, find_batch
 from ..providers.chat import CompletionRequest
 from .chat import GeminiAdapter, config_of, contents_of, parse_response, translate_errors
 
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 _FAILED = {"JOB_STATE_FAILED", "JOB_STATE_CANCELLED"}
 _DONE = {"JOB_STATE_SUCCEEDED", "JOB_STATE_PARTIALLY_SUCCEEDED", "JOB_STATE_EXPIRED"}
 _DIGEST = "digest"
-_MAX_SEARCHED = 500  # batches of the key, newest first
 
 
 class GeminiBatches(GeminiAdapter):
@@ -35,14 +34,9 @@ class GeminiBatches(GeminiAdapter):
 
     async def find(self, client: "Client", name: str) -> str | None:
         with translate_errors():
-            number = 0
-            async for job in await client.aio.batches.list(config={"page_size": 100}):
-                if job.display_name == name:
-                    return _id(job)
-                number += 1
-                if number >= _MAX_SEARCHED:
-                    return None
-        return None
+            jobs = await client.aio.batches.list(config={"page_size": 100})
+            job = await find_batch(jobs, lambda job: job.display_name == name)
+        return _id(job) if job else None
 
     async def results(self, client: "Client", batch_id: str) -> Mapping[str, BatchResult] | None:
         with translate_errors():

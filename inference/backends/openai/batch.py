@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from ...roles import RetryableError, UnusableAnswerError
-from ..providers.batches import BatchResult
+from ..providers.batches import BatchResult, find_batch
 from ..providers.chat import CompletionRequest
 from .chat import chat_arguments, parse_completion
 from .client import OpenAIAdapter, translate_errors
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 _URL: Final = "/v1/chat/completions"
 _DONE = {"completed", "expired", "cancelled"}  # the last two may have partial results
-_MAX_SEARCHED = 500  # batches of the key, newest first
 
 
 class OpenAIBatches(OpenAIAdapter):
@@ -42,14 +41,11 @@ class OpenAIBatches(OpenAIAdapter):
 
     async def find(self, client: "AsyncOpenAI", name: str) -> str | None:
         with translate_errors(client):
-            number = 0
-            async for batch in client.batches.list(limit=100):
-                if (batch.metadata or {}).get("name") == name:
-                    return batch.id
-                number += 1
-                if number >= _MAX_SEARCHED:
-                    return None
-        return None
+            batch = await find_batch(
+                client.batches.list(limit=100),
+                lambda batch: (batch.metadata or {}).get("name") == name,
+            )
+        return batch.id if batch else None
 
     async def results(
         self, client: "AsyncOpenAI", batch_id: str

@@ -8,7 +8,7 @@ first endpoint.
 """
 
 import asyncio
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -25,7 +25,10 @@ from .endpoints import Endpoints
 
 Client = TypeVar("Client")
 AdapterClient = TypeVar("AdapterClient", contravariant=True)
+Batch = TypeVar("Batch")
 BatchResult = CompletionResult | Exception
+
+_MAX_SEARCHED = 500
 
 _MIGRATIONS = (
     """
@@ -221,6 +224,20 @@ class BatchClient(Generic[Client]):
                 future.set_exception(result)
             else:
                 future.set_result(result)
+
+
+async def find_batch(
+    batches: AsyncIterable[Batch], is_wanted: Callable[[Batch], bool]
+) -> Batch | None:
+    """The first wanted batch among those of a key, newest first; None: there is none of late."""
+    number = 0
+    async for batch in batches:
+        if is_wanted(batch):
+            return batch
+        number += 1
+        if number >= _MAX_SEARCHED:
+            return None
+    return None
 
 
 def _split_into_batches(

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, JsonValue, PositiveInt, model_validator
 
@@ -19,6 +19,7 @@ _DEFAULT_PROMPTS = {
     "scorer": "scorer",
 }
 _MILLION = 1_000_000
+_ENDPOINTS = "Where calls go; each gets as many as it has free slots"
 
 
 class EndpointSettings(ConfigModel):
@@ -170,9 +171,7 @@ class ExpanderModel(AgentModel):
 class EndpointList(ConfigModel):
     """Endpoints that share the calls of a provider's models."""
 
-    endpoints: list[EndpointSettings] = Field(
-        min_length=1, description="Where calls go; each gets as many as it has free slots"
-    )
+    endpoints: list[EndpointSettings] = Field(min_length=1, description=_ENDPOINTS)
 
     def endpoints_of(self, model: RemoteModel | None) -> list[EndpointSettings]:
         """The endpoints of a model: its own, else the provider's."""
@@ -192,36 +191,28 @@ class ProviderSettings(EndpointList):
     scorer: AgentModel | None = Field(None, description="The scorer")
 
     @model_validator(mode="after")
-    def _verdicts_cannot_wait(self) -> "ProviderSettings":
+    def _check_roles(self) -> "ProviderSettings":
         if self.critic and self.critic.batch:
             raise ValueError("critic.batch: the loop waits for every verdict; leave it false")
-        return self
-
-    @model_validator(mode="after")
-    def _scores_are_json(self) -> "ProviderSettings":
         if self.scorer and self.scorer.form == "tags":
             raise ValueError("scorer.form: no trained agent scores in tags; use schema or json")
         return self
 
 
+def _endpoints(default: EndpointSettings) -> Any:
+    return Field(default=[default], min_length=1, description=_ENDPOINTS)
+
+
 class OpenAISettings(ProviderSettings):
     """OpenAI, or any endpoint with its API: vLLM, SGLang and others."""
 
-    endpoints: list[EndpointSettings] = Field(
-        default=[EndpointSettings(key="OPENAI_API_KEY")],
-        min_length=1,
-        description="Where calls go; each gets as many as it has free slots",
-    )
+    endpoints: list[EndpointSettings] = _endpoints(EndpointSettings(key="OPENAI_API_KEY"))
 
 
 class GeminiSettings(ProviderSettings):
     """Google's Gemini API."""
 
-    endpoints: list[EndpointSettings] = Field(
-        default=[EndpointSettings(key="GEMINI_API_KEY")],
-        min_length=1,
-        description="Where calls go; each gets as many as it has free slots",
-    )
+    endpoints: list[EndpointSettings] = _endpoints(EndpointSettings(key="GEMINI_API_KEY"))
     generator: RemoteGeneratorModel | None = Field(None, description="The generator")
 
 
@@ -245,10 +236,8 @@ class ImagesGeneratorModel(RemoteGeneratorModel):
 class ImagesSettings(EndpointList):
     """Endpoints with OpenAI's images API, which share one generator's calls."""
 
-    endpoints: list[EndpointSettings] = Field(
-        default=[EndpointSettings(url="http://127.0.0.1:8010/v1", concurrency=4)],
-        min_length=1,
-        description="Where calls go; each gets as many as it has free slots",
+    endpoints: list[EndpointSettings] = _endpoints(
+        EndpointSettings(url="http://127.0.0.1:8010/v1", concurrency=4)
     )
     timeout_seconds: float = Field(300, gt=0, description="Of one request")
     generator: ImagesGeneratorModel | None = Field(None, description="The generator")

@@ -1,4 +1,4 @@
-"""What the endpoint of the chat API does: a generation as one message.
+"""The endpoint of the chat API: a generation as one message.
 
 Text is Markdown; images are data URIs in it.
 """
@@ -9,7 +9,8 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from typing import Any, Literal
 
-from fastapi import Request, Response
+import orjson
+from fastapi import FastAPI, Request, Response
 from openai.types import CompletionUsage
 from openai.types.chat import (
     ChatCompletion,
@@ -22,12 +23,12 @@ from openai.types.chat import (
 from ...events import StepAccepted, StepExhausted, StepStarted
 from ...generation.event_log import RunEvent
 from ...generation.generation_state import StepState
+from ..openapi import describe_body, describe_response
 from ..protocol import DEFAULT_MODEL, RequestOptions
 from ..request_parsing import ParsedRequest, RequestEcho
 from ..responses.response_builder import ResponseBuilder
 from ..run import GenerationRun
 from ..serving import JSON, GenerationServing, parse_body
-from ..sse import encode_event
 from .protocol import ChatRequest
 
 Json = dict[str, Any]
@@ -41,7 +42,17 @@ _MAX_TITLE_LENGTH = 200
 class ChatServing(GenerationServing):
     """Creates chat completions."""
 
-    async def create(self, request: Request) -> Response:
+    def add_routes(self, app: FastAPI) -> None:
+        """Add the route of the chat API to an application."""
+        app.add_api_route(
+            "/v1/chat/completions",
+            self.create_chat_completion,
+            methods=["POST"],
+            responses=describe_response("StoryChat", stream=True),
+            openapi_extra=describe_body(ChatRequest),
+        )
+
+    async def create_chat_completion(self, request: Request) -> Response:
         """Start a request; answer with its stream, or with the message when it has ended."""
         body = await self.read_body(request)
         api_request = await parse_body(body, ChatRequest)
@@ -89,18 +100,18 @@ def _completion(run: GenerationRun) -> ChatCompletion:
 async def _chunks(run: GenerationRun, with_usage: bool) -> AsyncIterator[bytes]:
     """The message in parts, as they are generated; an error is the last one."""
     request, builder = run.request, ResponseBuilder(run.request)
-    yield encode_event(_chunk(request, {"role": "assistant", "content": ""}))
+    yield _encode(_chunk(request, {"role": "assistant", "content": ""}))
     async for event in run.follow():
         for part in _markdown(builder, event):
-            yield encode_event(_chunk(request, {"content": part}))
+            yield _encode(_chunk(request, {"content": part}))
     if failure := run.failure():
-        yield encode_event({"error": failure.error})
+        yield _encode({"error": failure.error})
         return
     finish = _finish_reason(builder)
-    yield encode_event(_chunk(request, {}, finish, interleave=builder.interleave()))
+    yield _encode(_chunk(request, {}, finish, interleave=builder.interleave()))
     if with_usage:
         usage = _usage(builder)
-        yield encode_event(_chunk(request, None, usage=usage.model_dump() if usage else None))
+        yield _encode(_chunk(request, None, usage=usage.model_dump() if usage else None))
     yield _DONE
 
 
@@ -145,6 +156,11 @@ def _chunk(
         choices=choices,
     )
     return chunk.model_dump(mode="json", exclude_unset=True) | more
+
+
+def _encode(payload: Json) -> bytes:
+    """A server-sent event without a name."""
+    return b"data: " + orjson.dumps(payload) + b"\n\n"
 
 
 def _id(request: RequestEcho) -> str:

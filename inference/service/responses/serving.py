@@ -1,17 +1,18 @@
-"""What the endpoints of the Responses API do."""
+"""The endpoints of the Responses API."""
 
 import asyncio
 import time
 from collections.abc import AsyncIterator, Iterable
 from http import HTTPStatus
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import Request, Response
+from fastapi import FastAPI, Query, Request, Response
 
 from schemas import BadImageError
 from warehouse import EncodedImage
 
 from ...http.errors import APIError, bad_request
+from ..openapi import describe_body, describe_response
 from ..protocol import DEFAULT_MODEL, RequestOptions
 from ..request_parsing import ParsedRequest
 from ..run import GenerationRun
@@ -21,11 +22,30 @@ from .streaming_events import Images, ResponseEventBuilder, encode_events, encod
 
 Json = dict[str, Any]
 
+_MAX_SEQUENCE_NUMBER = 2**31
+
 
 class ResponsesServing(GenerationServing):
     """Creates, finds, cancels and deletes Responses."""
 
-    async def create(self, request: Request) -> Response:
+    def add_routes(self, app: FastAPI) -> None:
+        """Add the routes of the Responses API to an application."""
+        add, path = app.add_api_route, "/v1/responses/{response_id}"
+        streamed = describe_response("StoryResponse", stream=True)
+        body = describe_body(ResponsesRequest)
+        add(
+            "/v1/responses",
+            self.create_response,
+            methods=["POST"],
+            responses=streamed,
+            openapi_extra=body,
+        )
+        add(path, self.retrieve_response, methods=["GET"], responses=streamed)
+        deleted, cancelled = describe_response("Deleted"), describe_response("StoryResponse")
+        add(path, self.delete_response, methods=["DELETE"], responses=deleted)
+        add(f"{path}/cancel", self.cancel_response, methods=["POST"], responses=cancelled)
+
+    async def create_response(self, request: Request) -> Response:
         """Start a request; answer with its stream, its end, or at once if in the background."""
         body = await self.read_body(request)
         api_request = await parse_body(body, ResponsesRequest)
@@ -37,8 +57,12 @@ class ResponsesServing(GenerationServing):
             await self.wait_ended(run, request)
         return await self._response(run)
 
-    async def retrieve(
-        self, request: Request, response_id: str, stream: bool = False, starting_after: int = -1
+    async def retrieve_response(
+        self,
+        request: Request,
+        response_id: str,
+        stream: bool = False,
+        starting_after: Annotated[int, Query(ge=-1, le=_MAX_SEQUENCE_NUMBER)] = -1,
     ) -> Response:
         """A Response, or its stream after the event with number `starting_after`."""
         run = await self._find(response_id, owner_of(request))
@@ -46,12 +70,12 @@ class ResponsesServing(GenerationServing):
             return await self.stream(run, _chunks(run, starting_after))
         return await self._response(run)
 
-    async def cancel(self, request: Request, response_id: str) -> Response:
+    async def cancel_response(self, request: Request, response_id: str) -> Response:
         """Cancel a request if it waits or runs; answer with its Response."""
         await self.manager.cancel(response_id, owner_of(request))
-        return await self.retrieve(request, response_id)
+        return await self.retrieve_response(request, response_id)
 
-    async def delete(self, request: Request, response_id: str) -> Json:
+    async def delete_response(self, request: Request, response_id: str) -> Json:
         """Delete a Response and the content of its generation."""
         if not await self.manager.delete(response_id, owner_of(request)):
             raise _unknown(response_id)

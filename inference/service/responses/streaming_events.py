@@ -106,7 +106,7 @@ class ResponseEventBuilder:
         self._builder.note(event)
         match event:
             case RunStarted():
-                yield self._run_started()
+                yield self._event(api.ResponseInProgressEvent, response=self._builder.response())
             case PlanReady():
                 yield self._plan_ready(event)
             case StepStarted():
@@ -127,9 +127,6 @@ class ResponseEventBuilder:
     @property
     def _image_id(self) -> str:
         return self._request.image_id(self._step.step.step_number)
-
-    def _run_started(self) -> StreamEvent:
-        return self._event(api.ResponseInProgressEvent, response=self._builder.response())
 
     def _plan_ready(self, event: PlanReady) -> StreamEvent:
         steps = [

@@ -1,6 +1,5 @@
 """Routes of the studio: the page, its static files, earlier stories and their pictures."""
 
-from collections.abc import Callable
 from http import HTTPStatus
 from pathlib import Path as FilePath
 from typing import Annotated, Any
@@ -14,6 +13,7 @@ from warehouse import Home
 from ...http.errors import APIError
 from ..openapi import ErrorBody
 from ..response_store import ResponseStore, StoredResponse
+from ..serving import owner_of
 from .stories import FileType, GenerationList, StoredGeneration, download, generation_of, summary_of
 
 STATIC_FOLDER = FilePath(__file__).parent / "static"
@@ -50,18 +50,11 @@ StoryId = Annotated[str, Path(pattern=r"^[A-Za-z0-9_-]{1,128}$")]
 Sha256 = Annotated[str, Path(pattern=r"^[0-9a-f]{64}$")]
 
 
-def studio_router(
-    home: Home, store: ResponseStore, owner_of: Callable[[Request], str]
-) -> APIRouter:
-    """The studio's routes.
-
-    Args:
-        owner_of: the owner of the stories that a request may read; raises APIError where it may
-            read none.
-    """
+def studio_router(home: Home, store: ResponseStore) -> APIRouter:
+    """The studio's routes."""
     router = APIRouter()
     router.include_router(_static_router())
-    router.include_router(_data_router(home, store, owner_of))
+    router.include_router(_data_router(home, store))
     return router
 
 
@@ -86,7 +79,7 @@ def _static_file(name: str) -> Response:
     return FileResponse(_STATIC_FILES[name], headers=_STATIC_HEADERS)
 
 
-def _data_router(home: Home, store: ResponseStore, owner_of: Callable[[Request], str]) -> APIRouter:
+def _data_router(home: Home, store: ResponseStore) -> APIRouter:
     router = APIRouter(prefix="/studio", tags=["studio"], responses=_ERRORS)
 
     def find(request: Request, story_id: str) -> StoredResponse:
@@ -130,9 +123,8 @@ def _data_router(home: Home, store: ResponseStore, owner_of: Callable[[Request],
         response_class=Response,
         responses=_file_response("image/png", "image/jpeg", "image/webp"),
     )
-    def picture(request: Request, sha256: Sha256) -> Response:
+    def picture(sha256: Sha256) -> Response:
         """A picture of a story; any key may read it, since its hash cannot be guessed."""
-        owner_of(request)
         try:
             image = home.images.get(sha256)
         except BadImageError as error:

@@ -20,13 +20,16 @@ from ..run import GenerationRun
 FileType = Literal["html", "md", "zip"]
 
 
-class GenerationSummary(BaseModel):
-    """An entry in the list of earlier stories."""
-
+class _Generation(BaseModel):
     id: str = Field(description="Id of the response")
     text: str = Field(description="The request's text")
     created_at: AwareDatetime = Field(description="When it was requested, UTC")
     status: str = Field(description="How it ended, or `queued`")
+
+
+class GenerationSummary(_Generation):
+    """An entry in the list of earlier stories."""
+
     cover: str | None = Field(description="sha256 of its last picture; null: it has none")
     pictures: int = Field(description="Number of its pictures")
 
@@ -38,13 +41,9 @@ class GenerationList(BaseModel):
     next_offset: int | None = Field(description="Offset of the next page; null: there is none")
 
 
-class StoredGeneration(BaseModel):
+class StoredGeneration(_Generation):
     """An earlier story, without the bytes of its pictures."""
 
-    id: str = Field(description="Id of the response")
-    text: str = Field(description="The request's text")
-    created_at: AwareDatetime = Field(description="When it was requested, UTC")
-    status: str = Field(description="How it ended, or `queued`")
     given: list[str] = Field(description="sha256 of the pictures of the request")
     response: dict[str, Any] = Field(description="The Response, with its field `interleave`")
 
@@ -64,25 +63,14 @@ _EXPORTS: dict[FileType, _Export] = {
 
 def summary_of(stored: StoredResponse, images: ImageStore) -> GenerationSummary:
     hashes = [image.sha256 for image in _builder(stored, images).state.images]
-    return GenerationSummary(
-        id=stored.id,
-        text=stored.text,
-        created_at=_created_at(stored),
-        status=stored.status,
-        cover=hashes[-1] if hashes else None,
-        pictures=len(hashes),
-    )
+    cover = hashes[-1] if hashes else None
+    return GenerationSummary(**_fields(stored), cover=cover, pictures=len(hashes))
 
 
 def generation_of(stored: StoredResponse, images: ImageStore) -> StoredGeneration:
-    return StoredGeneration(
-        id=stored.id,
-        text=stored.text,
-        created_at=_created_at(stored),
-        status=stored.status,
-        given=stored.request["input_images"],
-        response=_builder(stored, images).to_json(),
-    )
+    response = _builder(stored, images).to_json()
+    given = stored.request["input_images"]
+    return StoredGeneration(**_fields(stored), given=given, response=response)
 
 
 def download(stored: StoredResponse, file_type: FileType, images: ImageStore) -> Response:
@@ -118,5 +106,7 @@ def _builder(stored: StoredResponse, images: ImageStore) -> ResponseBuilder:
     return GenerationRun.restore(stored, images).build_response()
 
 
-def _created_at(stored: StoredResponse) -> datetime:
-    return datetime.fromtimestamp(stored.created_at, UTC)
+def _fields(stored: StoredResponse) -> dict[str, Any]:
+    created_at = datetime.fromtimestamp(stored.created_at, UTC)
+    fields = {"id": stored.id, "text": stored.text, "status": stored.status}
+    return fields | {"created_at": created_at}

@@ -3,7 +3,6 @@
 import pytest
 
 from inference.events import AttemptJudged, ImageGenerated
-from inference.generation.agent_resolver import ResolvedRoles
 from inference.generation.event_log import (
     LazyImage,
     RunStarted,
@@ -32,7 +31,7 @@ async def generate(home) -> tuple[GenerationRequest, list]:
     """A generation whose second step has no accepted attempt."""
     rejections = {"add a hat": [reject("add a RED hat")] * 2 + [reject("no")] * 2}
     planner = ScriptedPlanner(answer=lambda _: plan("draw a cat", "add a hat", "add a bird"))
-    resolved = ResolvedRoles(roles(planner=planner, critic=ScriptedCritic(verdicts=rejections)))
+    resolved = roles(planner=planner, critic=ScriptedCritic(verdicts=rejections))
     request = GenerationRequest("a cat", (tiny_image("given"),), OPTIONS)
     async with GenerationRunner(home, Limits(backoff_seconds=0, tries=1)) as runner:
         return request, [event async for event in runner.run(request, resolved)]

@@ -8,7 +8,6 @@ import pytest
 from PIL import Image
 
 from inference.events import TrajectoryFailed
-from inference.generation.agent_resolver import ResolvedRoles
 from inference.generation.generation_state import GenerationState, StepState
 from inference.generation.html_export import generation_html, generation_markdown, generation_zip
 from inference.generation.requests import GenerationOptions, GenerationRequest
@@ -38,7 +37,7 @@ async def generate(
     )
     planner = ScriptedPlanner(answer=lambda _: written)
     critic = ScriptedCritic(verdicts=verdicts or {})
-    resolved = ResolvedRoles(roles(planner=planner, critic=critic))
+    resolved = roles(planner=planner, critic=critic)
     state = GenerationState(request.text, request.images)
     async with GenerationRunner(Home(tmp_path), Limits(backoff_seconds=0, tries=1)) as runner:
         async for event in runner.run(request, resolved):

@@ -6,11 +6,9 @@ from datetime import UTC, datetime
 import pytest
 
 from inference.events import ImageGenerated, PlanReady, TrajectoryFailed, TrajectoryFinished
-from inference.generation.agent_resolver import ResolvedRoles
 from inference.generation.generation_sink import LakeSink
 from inference.generation.generation_state import GenerationState
 from inference.generation.requests import GenerationOptions, GenerationRequest
-from inference.generation.row_recorder import InterruptedRequest
 from inference.generation.runner import GenerationRunner
 from inference.roles import BackendError, UnusableAnswerError
 from inference.settings import Limits
@@ -40,7 +38,7 @@ def two_steps(request):
 
 
 def resolved(**replaced):
-    return ResolvedRoles(roles(**({"planner": ScriptedPlanner(answer=two_steps)} | replaced)))
+    return roles(**({"planner": ScriptedPlanner(answer=two_steps)} | replaced))
 
 
 async def run(home, resolved_roles, request=None):
@@ -152,17 +150,8 @@ async def test_a_killed_request_keeps_its_calls(home):
         async for event in killed.run(request, resolved()):
             if isinstance(event, ImageGenerated):
                 break
-    interrupted = InterruptedRequest(
-        request.generation_id,
-        request.text,
-        (),
-        request.options,
-        "service",
-        "mine",
-        datetime.now(UTC),
-    )
     async with GenerationRunner(home, LIMITS) as runner:
-        runner.record_interrupted(interrupted)
+        runner.record_interrupted(request, datetime.now(UTC))
         await runner.flush()
         row = generations(home).iloc[0]
         assert (row.status, row.channel, row.planner) == ("interrupted", "service", "scripted/1")
@@ -223,7 +212,7 @@ async def test_events_add_up_to_the_state_of_a_generation(home):
     for event in await run(home, resolved(critic=critic)):
         state.note(event)
     assert [step.text for step in state.steps] == ["words 1", "words 2"]
-    assert [len(step.unused_attempts) for step in state.steps] == [0, 1]
+    assert [len(step.attempts) for step in state.steps] == [1, 2]
     assert len(state.images) == 2 and state.ending.status == "complete"
 
 

@@ -14,12 +14,10 @@ import httpx
 import openai
 
 from assets.core.profile import load_profile
-from inference.generation.agent_resolver import ResolvedRoles
 from inference.http.auth import Keys
 from inference.http.server import listening_socket
 from inference.roles import BackendError, Roles
-from inference.service.app import Service, make_app, open_service
-from inference.service.server import ServiceServer
+from inference.service.app import Service, ServiceServer, make_app, open_service
 from inference.service.settings import ServiceSettings
 from schemas import FoundryError
 from warehouse import EncodedImage, Home
@@ -34,10 +32,10 @@ class FixedResolver:
 
     roles: Roles
 
-    async def resolve(self, critic: str | None = None) -> ResolvedRoles:
+    async def resolve(self, critic: str | None = None) -> Roles:
         if critic:
             raise BackendError(f"no critic {critic} here")
-        return ResolvedRoles(self.roles)
+        return self.roles
 
     async def check(self) -> None:
         pass

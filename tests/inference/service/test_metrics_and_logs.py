@@ -7,7 +7,7 @@ import sys
 import openai
 import pytest
 
-from inference.service.logs import JsonLines
+from inference.service.monitoring import JsonLines
 from tests.inference.service.running_service import HOUSE, SNOWMAN, running_service
 
 PATH = "/v1/responses"

@@ -3,7 +3,7 @@
 import openai
 import pytest
 
-from inference.generation.requests import prompt_id_of
+from inference.generation.requests import GenerationRequest
 from tests.inference.scripted_world import ScriptedPlanner, plan, roles
 from tests.inference.service.running_service import (
     HOUSE,
@@ -259,7 +259,7 @@ def stored_texts(service):
 
 def tables_with_rows(service, text):
     """Tables with rows of a request."""
-    where = f"where prompt_id = '{prompt_id_of(text, [])}'"
+    where = f"where prompt_id = '{GenerationRequest(text).prompt_id}'"
     return {
         table
         for table in TABLES
