@@ -49,30 +49,27 @@ class StepRow(Row):
     )
 
 
-class CriticSftRow(Row):
-    """A critic SFT sample: two images, the instruction, and the verdict to learn."""
-
+class _CriticRow(Row):
     row_id: str = Field(description="Id of the row")
     prompt_id: str = Field(description="Prompt it came from")
     trajectory_id: str = Field(description="Trajectory it came from")
     step_number: int = Field(description="Step it came from")
     iteration: int = Field(description="Iteration it came from")
     copy_number: int = Field(description="0; above 0 for copies made by balancing")
+
+
+class CriticSftRow(_CriticRow):
+    """A critic SFT sample: two images, the instruction, and the verdict to learn."""
+
     accepted: bool = Field(description="The verdict to learn")
     messages: list[ChatMessageRow] = Field(description="User turn and assistant turn")
     images: list[str] = Field(description="sha256 of before (or the white canvas) and after")
     agent_prompt_version: str = Field(description="Name and version of the agent prompt")
 
 
-class CriticRlRow(Row):
+class CriticRlRow(_CriticRow):
     """A critic RL prompt: the input that verdicts are sampled for, and its ground truth."""
 
-    row_id: str = Field(description="Id of the row")
-    prompt_id: str = Field(description="Prompt it came from")
-    trajectory_id: str = Field(description="Trajectory it came from")
-    step_number: int = Field(description="Step it came from")
-    iteration: int = Field(description="Iteration it came from")
-    copy_number: int = Field(description="0; above 0 for copies made by balancing")
     origin_prompt: str = Field(description="The plan's prompt for the step")
     rewritten_prompt: str = Field(
         description="The prompt of the edited image; empty at iteration 0"

@@ -91,14 +91,17 @@ class AttemptRow(Row):
     critic_seconds: float = Field(description="Wall time of the critic, seconds")
 
 
-class ScoreRow(Row):
-    """A scorer's grades of one attempt, each 0-10 (VIEScore, refined)."""
-
+class _AttemptScore(Row):
     trajectory_id: str = Field(description="Trajectory of the attempt")
     prompt_id: str = Field(description="Prompt of the attempt")
     shard: str = Field(description=_SHARD)
     step_number: int = Field(description="Step of the attempt")
     iteration: int = Field(description="Iteration of the attempt")
+
+
+class ScoreRow(_AttemptScore):
+    """A scorer's grades of one attempt, each 0-10 (VIEScore, refined)."""
+
     edit_success: float = Field(description="How well the instruction was carried out")
     over_edit: float = Field(description="10: nothing else changed")
     naturalness: float = Field(description="How natural the image looks")
@@ -109,14 +112,9 @@ class ScoreRow(Row):
     scorer: str = Field(description="Backend and model that scored")
 
 
-class MemberScoreRow(Row):
+class MemberScoreRow(_AttemptScore):
     """Grades of an attempt by one member of an ensemble of scorers; `scores` has the means."""
 
-    trajectory_id: str = Field(description="Trajectory of the attempt")
-    prompt_id: str = Field(description="Prompt of the attempt")
-    shard: str = Field(description=_SHARD)
-    step_number: int = Field(description="Step of the attempt")
-    iteration: int = Field(description="Iteration of the attempt")
     member: str = Field(description="Backend of the member, as the profile's `ensemble` names it")
     scorer: str = Field(description="Its backend and model")
     weight: float = Field(description="Its weight in the mean of each grade")
