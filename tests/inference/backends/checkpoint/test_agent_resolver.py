@@ -86,8 +86,8 @@ async def test_a_new_promotion_replaces_the_agents_of_later_requests(
                 await asyncio.sleep(0.05)
         assert now.names["critic"] == "checkpoint/critic_rl_checkpoint@2"
         assert before.names["critic"] == "checkpoint/critic_rl_checkpoint@1"
-        assert now.roles.planner is before.roles.planner
-        assert now.roles.generator is before.roles.generator
+        assert now.planner is before.planner
+        assert now.generator is before.generator
 
 
 async def test_a_checkpoint_that_cannot_be_loaded_is_not_used(
