@@ -36,7 +36,10 @@ MEANING = {
         "time of a request with speculative draws, relative to the sequential loop's",
         "<= 1.1 x ideal",
     ),
-    "speculation_wasted_draws_per_request": ("speculative draws per request that were not needed", ""),
+    "speculation_wasted_draws_per_request": (
+        "speculative draws per request that were not needed",
+        "",
+    ),
     "speculation_first_event_ms": ("from the planner's answer to the first event, median", "<= 50"),
 }
 

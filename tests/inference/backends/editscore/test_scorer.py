@@ -65,7 +65,9 @@ async def test_answers_do_not_depend_on_the_batch(model):
         for n in (1, 2)
         for seed in (42, 43, 44)
     ]
-    one = EditScoreScorer(settings(model, batch=1, **options))._model.attempt(queries, lambda: False)
+    one = EditScoreScorer(settings(model, batch=1, **options))._model.attempt(
+        queries, lambda: False
+    )
     many = EditScoreScorer(settings(model, **options))._model.attempt(queries, lambda: False)
     again = EditScoreScorer(settings(model, **options))._model.attempt(queries[::-1], lambda: False)
     assert [answer.text for answer in many] == [answer.text for answer in one]
