@@ -11,7 +11,7 @@ MEANING = {
 
 def measure() -> dict[str, float]:
     from assets.prompts.bank import generate_bank
-    from assets.prompts.pack import load_pack
+    from assets.prompts.pack_loader import load_pack
     from assets.prompts.settings import BankSettings
 
     started = time.perf_counter()

@@ -16,8 +16,8 @@ from PIL import Image
 from inference.engine.progress import NullProgress
 from training.base_model.driver import packaged_model
 from training.environments import ensure_environment
+from training.launch import create_launcher
 from training.launch.jobs import LauncherSettings
-from training.launch.launcher import create_launcher
 from training.sft.driver import sft_job
 from training.sft.recipe import environment, llamafactory_config, read_recipe
 from training.sft.settings import SftSettings

@@ -7,7 +7,7 @@ import dagster as dg
 from assets.core.foundry import SHARDS, FoundryResource
 from assets.generations.assets import GENERATION_SET
 from assets.prompts.assets import shard_names
-from assets.prompts.pack import load_pack
+from assets.prompts.pack_loader import load_pack
 from assets.trajectories.assets import SCORE_SET
 
 from .jobs import generate_stories, refresh_data

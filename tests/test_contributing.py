@@ -12,7 +12,7 @@ from assets.core.node import NODES
 from assets.core.profile import load_profile
 from assets.prompts.assets import PROMPT_BANK
 from assets.prompts.bank import generate_bank
-from assets.prompts.pack import load_pack
+from assets.prompts.pack_loader import load_pack
 from assets.prompts.settings import BankSettings
 from inference.backends.diffusers.registry import load_registry
 from inference.roles import Planner, PlanRequest

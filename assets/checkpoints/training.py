@@ -13,7 +13,7 @@ from inference.backends.checkpoint.manifest import Manifest
 from inference.engine.hashing import content_digest
 from schemas import FoundryError
 from schemas.training import CheckpointRow
-from training.launch.launcher import create_launcher
+from training.launch import create_launcher
 from training.registry import RECORD, CheckpointRegistry, is_complete_folder
 
 from ..core.foundry import FoundryResource

@@ -7,7 +7,7 @@ from inference.grading import Grader
 from inference.sketch_world.grader import SketchGrader
 
 from ..core.profile import Profile
-from ..prompts.pack import load_pack
+from ..prompts.pack_loader import load_pack
 
 # World of a pack (`reader` in its taxonomy.yaml) -> its grader.
 _GRADERS: Mapping[str, type[Grader]] = {"sketch": SketchGrader}

@@ -35,7 +35,8 @@ from .metadata import (
     request_metadata,
     row_sample,
 )
-from .pack import Pack, category_rows, load_pack, template_rows, vocabulary_rows
+from .pack import Pack, category_rows, template_rows, vocabulary_rows
+from .pack_loader import load_pack
 
 
 def shard_names(pack: str, count: int) -> list[str]:

@@ -4,11 +4,9 @@
 """
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
 from hashlib import sha256
-from pathlib import Path
 from typing import Annotated, Literal, Self, get_args
 
 from pydantic import (
@@ -21,7 +19,6 @@ from pydantic import (
     model_validator,
 )
 
-from schemas import FoundryError
 from schemas.prompts import CategoryRow, TemplateRow, VocabularyRow
 from schemas.yaml_config import ConfigModel
 
@@ -308,37 +305,3 @@ def template_rows(pack: Pack) -> list[TemplateRow]:
         )
         for template_id, template in pack.templates.items()
     ]
-
-
-def load_pack(name_or_path: str | Path) -> Pack:
-    """Load a pack by name (one of `pack_names()`) or from a folder.
-
-    Raises:
-        DocumentError: a file does not validate or names something unknown; one line
-            `file:line: key: problem` each.
-        FoundryError: there is no such pack.
-    """
-    from .pack_loader import read_pack
-
-    return read_pack(_folder(name_or_path))
-
-
-def pack_names() -> list[str]:
-    """Names of the packs that come with the project."""
-    return [folder.name for folder in _packs()]
-
-
-def _packs() -> Iterator[Path]:
-    root = Path(__file__).parent / "packs"
-    return (path.parent for path in sorted(root.glob("*/taxonomy.yaml")))
-
-
-def _folder(name_or_path: str | Path) -> Path:
-    by_name = {folder.name: folder for folder in _packs()}
-    folder = by_name.get(str(name_or_path), Path(name_or_path))
-    if not (folder / "taxonomy.yaml").is_file():
-        raise FoundryError(
-            f"no pack {str(name_or_path)!r}; there are: {', '.join(by_name)}, "
-            "or give a folder with taxonomy.yaml, banks/ and templates.yaml"
-        )
-    return folder

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from schemas import DocumentError
+from schemas import DocumentError, FoundryError
 from schemas.yaml_config import KeyPath, load_document, locate_problem
 
 from .pack import Bank, BankFile, Pack, Taxonomy, Template, TemplateFile, TemplateSlot, Term
@@ -19,6 +19,38 @@ class Problem(NamedTuple):
     path: Path
     key: KeyPath
     message: str
+
+
+def load_pack(name_or_path: str | Path) -> Pack:
+    """Load a pack by name (one of `pack_names()`) or from a folder.
+
+    Raises:
+        DocumentError: a file does not validate or names something unknown; one line
+            `file:line: key: problem` each.
+        FoundryError: there is no such pack.
+    """
+    return read_pack(_folder(name_or_path))
+
+
+def pack_names() -> list[str]:
+    """Names of the packs that come with the project."""
+    return [folder.name for folder in _packs()]
+
+
+def _packs() -> Iterator[Path]:
+    root = Path(__file__).parent / "packs"
+    return (path.parent for path in sorted(root.glob("*/taxonomy.yaml")))
+
+
+def _folder(name_or_path: str | Path) -> Path:
+    by_name = {folder.name: folder for folder in _packs()}
+    folder = by_name.get(str(name_or_path), Path(name_or_path))
+    if not (folder / "taxonomy.yaml").is_file():
+        raise FoundryError(
+            f"no pack {str(name_or_path)!r}; there are: {', '.join(by_name)}, "
+            "or give a folder with taxonomy.yaml, banks/ and templates.yaml"
+        )
+    return folder
 
 
 def read_pack(folder: Path) -> Pack:

@@ -9,7 +9,7 @@ from dagster_project.instance import open_instance
 from dagster_project.run import run_lineage
 from interleave_foundry import query
 from schemas.trajectories import MEMBER_SCORES, SCORES
-from tests.helpers.tiny_editscore import settings, teach, tiny_model, words
+from tests.helpers.tiny_editscore import overfit, settings, short_prompts, tiny_model
 from warehouse import refresh_views
 
 pytestmark = pytest.mark.slow
@@ -43,8 +43,8 @@ def run(foundry):
 @pytest.fixture(scope="module")
 def editscore(tmp_path_factory):
     folder = tmp_path_factory.mktemp("editscore")
-    model, prompts = tiny_model(folder / "model"), words(folder / "words")
-    teach(model, prompts)
+    model, prompts = tiny_model(folder / "model"), short_prompts(folder / "words")
+    overfit(model, prompts)
     return settings(model, prompts=prompts).model_dump(mode="json")
 
 

@@ -80,15 +80,6 @@ class LocalLauncher(Launcher):
             yield process.poll
 
 
-def create_launcher(settings: LauncherSettings) -> Launcher:
-    """The launcher that a profile asks for."""
-    if settings.kind == "local":
-        return LocalLauncher(settings)
-    from .ray_launcher import RayLauncher
-
-    return RayLauncher(settings)
-
-
 @contextmanager
 def _pipes_session(context: dg.AssetExecutionContext, folder: Path) -> Iterator[dg.PipesSession]:
     """Context and messages are files in the job's folder, which a cluster's nodes see as well."""

@@ -10,7 +10,8 @@ from assets.prompts.bank import build_bank, generate_bank
 from assets.prompts.english import append_suffix, apply_form
 from assets.prompts.metadata import bank_metadata
 from assets.prompts.near_duplicates import Content, NearDuplicates
-from assets.prompts.pack import category_rows, load_pack, template_rows, vocabulary_rows
+from assets.prompts.pack import category_rows, template_rows, vocabulary_rows
+from assets.prompts.pack_loader import load_pack
 from assets.prompts.settings import BankSettings
 from schemas import FoundryError
 from schemas.prompts import CATEGORIES, PROMPTS, TEMPLATES, VOCABULARY

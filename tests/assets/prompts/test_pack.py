@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from assets.prompts.pack import TemplateSlot, load_pack, pack_names, parse
+from assets.prompts.pack import TemplateSlot, parse
+from assets.prompts.pack_loader import load_pack, pack_names
 from schemas import DocumentError, FoundryError
 
 TAXONOMY = """\

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from assets.prompts.bank import generate_bank
-from assets.prompts.pack import load_pack
+from assets.prompts.pack_loader import load_pack
 from assets.prompts.settings import BankSettings
 from inference.backends.sketch.agents import SketchPlanner
 from inference.roles import PlanRequest

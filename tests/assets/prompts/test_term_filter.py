@@ -6,7 +6,7 @@ from assets.prompts.bank import generate_bank
 from assets.prompts.expansion.bank_requests import bank_requests, heldout_banks, uses
 from assets.prompts.expansion.term_filter import add_accepted_terms, filter_terms
 from assets.prompts.expansion.term_validation import TermFormat
-from assets.prompts.pack import load_pack
+from assets.prompts.pack_loader import load_pack
 from assets.prompts.settings import BankSettings
 from inference.agent_prompts import expander_prompt
 from inference.vocabulary_engine import ExpandedBank

@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from assets.prompts.pack import Pack, load_pack
+from assets.prompts.pack import Pack
+from assets.prompts.pack_loader import load_pack
 
 _FILES = {
     "taxonomy.yaml": """

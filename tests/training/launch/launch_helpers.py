@@ -6,8 +6,8 @@ from typing import Any
 
 import dagster as dg
 
+from training.launch import create_launcher
 from training.launch.jobs import LauncherSettings, TrainerJob, TrainingOutcome
-from training.launch.launcher import create_launcher
 
 HERE = Path(__file__).parent
 THREE_STEPS = """

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from assets.prompts.bank import generate_bank
-from assets.prompts.pack import load_pack
+from assets.prompts.pack_loader import load_pack
 from assets.prompts.settings import BankSettings
 from inference.backends.factory import Backends
 from inference.settings import Limits, LoopSettings

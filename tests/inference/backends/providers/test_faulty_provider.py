@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from assets.prompts.bank import generate_bank
-from assets.prompts.pack import load_pack
+from assets.prompts.pack_loader import load_pack
 from assets.prompts.settings import BankSettings
 from inference.settings import Limits, LoopSettings
 from inference.shard import plan_shard, run_shard, score_shard

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from assets.prompts.pack import load_pack
+from assets.prompts.pack_loader import load_pack
 from inference.backends.sketch.agents import SketchPlanner
 from inference.roles import PlanRequest
 from inference.service.studio.router import STATIC_FOLDER
