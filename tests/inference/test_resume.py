@@ -100,6 +100,7 @@ def run_and_kill(folder: Path, log: Path, generator: random.Random) -> bool:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_after_20_kills_the_result_is_the_same_and_no_finished_call_is_repeated(tmp_path):
     home, log, generator = Home(tmp_path / "killed"), tmp_path / "calls", random.Random(7)
     known: list[tuple[int, set[str]]] = []

@@ -8,7 +8,7 @@ import pytest
 
 from tests.inference.service.running_service import running_service
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 SCHEMATHESIS = Path(sys.executable).with_name("schemathesis")
 # Without `positive_data_acceptance`: a valid request may ask for something that cannot be drawn.

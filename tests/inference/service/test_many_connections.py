@@ -14,7 +14,7 @@ from assets.core.profile import FOLDER
 from tests.inference.service.running_service import HOUSE, SNOWMAN, wait_until
 from tests.inference.service.serve_command import serving
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 STREAMS, CONNECTING = 10_000, 500
 MAX_MB = 1500

@@ -28,7 +28,7 @@ from tests.helpers.ports import free_port
 from tests.inference.backends.checkpoint.tiny_agents import BOTH, critic_query, overfit
 from warehouse import EncodedImage, Home
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 GOAL = "Draw a cat."
 # Larger than in the critic's training, so that they are shrunk on both ways.
