@@ -66,18 +66,18 @@ def decide(
         minimum: metric -> required mean.
     """
 
-    def kept(why: str, gaps: dict[str, Interval] | None = None) -> PromotionDecision:
+    def unchanged(why: str, gaps: dict[str, Interval] | None = None) -> PromotionDecision:
         return PromotionDecision(name, version, "kept", why, gaps or {})
 
     metrics = METRICS[name]
     if version == in_use:
-        return kept("in use already")
+        return unchanged("in use already")
     if rejected:
-        return kept("rejected before; `interleave promote` overrules")
+        return unchanged("rejected before; `interleave promote` overrules")
     if missing := [metric for metric in metrics if not ours.get(metric)]:
-        return kept(f"not evaluated: no values of {', '.join(missing)}")
+        return unchanged(f"not evaluated: no values of {', '.join(missing)}")
     if shortfalls := _shortfalls(metrics, ours, minimum):
-        return kept(f"not good enough yet: {', '.join(shortfalls)}")
+        return unchanged(f"not good enough yet: {', '.join(shortfalls)}")
     if in_use is None:
         return PromotionDecision(name, version, "promoted", "the first of its name")
     gaps = _differences(metrics, ours, theirs)
@@ -85,7 +85,9 @@ def decide(
         why = f"worse than {in_use}: {', '.join(worse)}"
         return PromotionDecision(name, version, "rejected", why, gaps)
     if missing := [metric for metric in metrics if metric not in gaps]:
-        return kept(f"cannot be compared with {in_use}: no values of {', '.join(missing)}", gaps)
+        return unchanged(
+            f"cannot be compared with {in_use}: no values of {', '.join(missing)}", gaps
+        )
     return PromotionDecision(name, version, "promoted", f"not worse than {in_use}", gaps)
 
 

@@ -1,6 +1,6 @@
 """The loop's rules, and the defects of the reference implementation that it must not have.
 
-`defect_N` in a name: number N of `/work/shared/facts/upstream_defects.md`.
+`defect_N` in a name: number N of the upstream defects in `shared/facts/upstream_defects.md`.
 """
 
 import pytest
