@@ -1,27 +1,49 @@
 """What happens during a trajectory: the loop yields these events, listeners store or show them.
 
-Events are stored as JSON exactly as they were emitted, with images by sha256, and read back with
-`event_from_json`. Their class and field names are therefore part of the stored format.
+A generation's events are those of its trajectory, preceded by `RunStarted` and, where it was ended
+from outside, with `RunTerminated` as the last one. They are stored as a log of JSON lines, exactly
+as they were emitted, with images by sha256; listeners replay a log as they follow a running
+generation. Class and field names are therefore part of the stored format.
 """
 
-from collections.abc import Callable
+from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cache
-from typing import Annotated, Any, get_args
+from functools import cache, cached_property
+from typing import Annotated, Any, Literal, get_args
 
+import orjson
 from pydantic import PlainSerializer, PlainValidator, TypeAdapter, ValidationInfo
 
+from schemas import StorageError
 from schemas.trajectories import ModelCallRow, TrajectoryStatus
-from warehouse import EncodedImage
+from warehouse import EncodedImage, ImageStore
 
 from .roles import Plan, PlanStep, Verdict
 
 
-def _load_image(value: EncodedImage | str, info: ValidationInfo) -> EncodedImage:
-    if isinstance(value, EncodedImage):
-        return value
-    image: EncodedImage = (info.context or {})["load_image"](value)
-    return image
+class LazyImage(EncodedImage):
+    """An image of a store whose bytes are read when they are first used.
+
+    Raises:
+        BadImageError: on first use: it is missing or damaged.
+    """
+
+    def __init__(self, images: ImageStore, sha256: str) -> None:
+        self.__dict__.update(_images=images, sha256=sha256)  # the base class is frozen
+
+    @cached_property
+    def data(self) -> bytes:
+        images: ImageStore = self.__dict__["_images"]
+        return images.get(self.sha256).data
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, EncodedImage) and self.sha256 == other.sha256
+
+    __hash__ = EncodedImage.__hash__
+
+
+def _load_image(sha256: str, info: ValidationInfo) -> EncodedImage:
+    return LazyImage((info.context or {})["images"], sha256)
 
 
 # In JSON an image is its sha256; the bytes are in the image store.
@@ -121,6 +143,25 @@ class TrajectoryFailed:
     refused: bool
 
 
+@dataclass(frozen=True)
+class RunStarted:
+    """The request left the queue. `versions`: role -> backend, model and version."""
+
+    versions: dict[str, str]
+
+
+@dataclass(frozen=True)
+class RunTerminated:
+    """The last event of a generation that was ended from outside.
+
+    `resumable`: the same request under the same idempotency key continues it.
+    """
+
+    status: Literal["cancelled", "interrupted"]
+    reason: str
+    resumable: bool = True
+
+
 Event = (
     PlanReady
     | StepStarted
@@ -132,32 +173,40 @@ Event = (
     | TrajectoryFinished
     | TrajectoryFailed
 )
+RunEvent = Event | RunStarted | RunTerminated
+Ending = TrajectoryFinished | TrajectoryFailed | RunTerminated
 
 
-def event_to_json(event: Event) -> dict[str, Any]:
-    """An event as a JSON object; `event` is the name of its class, images are their sha256."""
+def dump_events(events: Iterable[RunEvent]) -> bytes:
+    """Events as JSON lines: the name of the class as `event`, then its fields."""
+    return b"".join(orjson.dumps(_to_json(event)) + b"\n" for event in events)
+
+
+def load_events(log: bytes, images: ImageStore) -> list[RunEvent]:
+    """The events of a log; see `LazyImage` for their images.
+
+    Raises:
+        StorageError: it is not a log that `dump_events` wrote.
+    """
+    try:
+        return [_from_json(orjson.loads(line), images) for line in log.splitlines()]
+    except (ValueError, TypeError) as error:
+        raise StorageError(f"a stored event cannot be read: {error}") from error
+
+
+def _to_json(event: RunEvent) -> dict[str, Any]:
     name = type(event).__name__
     return {"event": name, **_adapters()[name].dump_python(event, mode="json")}
 
 
-def event_from_json(record: dict[str, Any], load_image: Callable[[str], EncodedImage]) -> Event:
-    """The event that `event_to_json` wrote; equal to it, but its parts are new objects.
-
-    Args:
-        load_image: returns the image with a sha256, such as `home.images.get`.
-
-    Raises:
-        ValueError: it is no such event (pydantic's ValidationError is one).
-        BadImageError: `load_image` did not find an image.
-    """
-    fields = dict(record)
+def _from_json(fields: dict[str, Any], images: ImageStore) -> RunEvent:
     name = fields.pop("event", None)
     if name not in _adapters():
         raise ValueError(f"{name!r} is not an event of a trajectory")
-    event: Event = _adapters()[name].validate_python(fields, context={"load_image": load_image})
+    event: RunEvent = _adapters()[name].validate_python(fields, context={"images": images})
     return event
 
 
 @cache
 def _adapters() -> dict[Any, TypeAdapter[Any]]:
-    return {kind.__name__: TypeAdapter(kind) for kind in get_args(Event)}
+    return {kind.__name__: TypeAdapter(kind) for kind in get_args(RunEvent)}

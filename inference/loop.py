@@ -14,11 +14,14 @@ With several candidates each attempt draws that many images of one prompt, and t
 one counts. The loop only decides and yields events; listeners write rows or show them to a user.
 """
 
-from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass
-from functools import partial
+import asyncio
+from collections.abc import AsyncGenerator, Coroutine, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import Any
 
+from schemas.trajectories import TrajectoryStatus
 from warehouse import EncodedImage
 
 from .engine.calls import CallSite, ModelCalls
@@ -44,7 +47,49 @@ from .roles import (
     qualified_name,
 )
 from .settings import LoopSettings
-from .speculation import DrawKey, SpeculativeDraw
+
+# What a draw depends on: step number, and the sha256 of the generator's input images.
+DrawKey = tuple[int, tuple[str, ...]]
+
+
+@dataclass
+class SpeculativeDraw:
+    """The next step's first image, drawn while the critic still judges this one's.
+
+    If the critic accepts, the image is used; if not, it is discarded. A speculative draw has the
+    prompt, images and seed of the later one, so that the trajectory is the same with and without.
+    """
+
+    discarded: list[asyncio.Task[ImageGenerated]] = field(default_factory=list)
+    _key: DrawKey | None = None
+    _task: asyncio.Task[ImageGenerated] | None = None
+
+    def start(self, key: DrawKey, draw: Coroutine[Any, Any, ImageGenerated]) -> None:
+        self._key, self._task = key, asyncio.create_task(draw)
+
+    async def take(self, key: DrawKey) -> ImageGenerated | None:
+        """The result of the speculative draw, if its key is `key`; else it is discarded.
+
+        Raises what the draw raised.
+        """
+        if self._task and self._key == key:
+            draw = await self._task
+            self._task = None
+            return draw
+        self.discard()
+        return None
+
+    def discard(self) -> None:
+        """Cancel the speculative draw, if there is one."""
+        if self._task:
+            self._task.cancel()
+            self.discarded.append(self._task)
+            self._task = None
+
+    async def aclose(self) -> None:
+        """Discard, and wait until no call is under way."""
+        self.discard()
+        await asyncio.gather(*self.discarded, return_exceptions=True)
 
 
 @dataclass(frozen=True)
@@ -73,27 +118,25 @@ class Loop:
     settings: LoopSettings
     candidates: int = 1
     draw_ahead: bool = False
+    _ahead: SpeculativeDraw = field(default_factory=SpeculativeDraw, init=False)
 
     async def events(self) -> AsyncGenerator[Event, None]:
         """Run the plan."""
         check_plan(self.request.plan, self.settings.max_steps)
-        speculation = SpeculativeDraw(self._may_draw_ahead)
-        try:
-            async for event in self._run(speculation):
+        async with aclosing(self._ahead):
+            async for event in self._run():
                 yield event
-        finally:
-            await speculation.close()
 
-    async def _run(self, speculation: SpeculativeDraw) -> AsyncGenerator[Event, None]:
+    async def _run(self) -> AsyncGenerator[Event, None]:
         images = list(self.request.images)
-        exhausted = False
+        status: TrajectoryStatus = "complete"
         for step in self.request.plan.steps:
             yield StepStarted(step)
             if step.prompt is None:
                 yield TextEmitted(step, step.auxiliary_text or step.instruction or "")
                 continue
             attempts = []
-            async for event in self._attempts(step, step.prompt, images, speculation):
+            async for event in self._attempts(step, step.prompt, images):
                 yield event
                 if isinstance(event, AttemptJudged):
                     attempts.append(event)
@@ -101,26 +144,22 @@ class Loop:
             if chosen:
                 yield StepAccepted(step, chosen)
             else:
-                exhausted, chosen = True, await self._choose_rejected(step.prompt, attempts)
+                chosen = await self._choose_rejected(step.prompt, attempts)
+                status = "exhausted" if chosen else "stopped"
                 yield StepExhausted(step, chosen)
             if chosen is None:
-                yield TrajectoryFinished("stopped", speculation.wasted_draws)
-                return
+                break
             images.append(chosen.draw.image)
-        yield TrajectoryFinished("exhausted" if exhausted else "complete", speculation.wasted_draws)
+        yield TrajectoryFinished(status, len(self._ahead.discarded))
 
     async def _attempts(
-        self,
-        step: PlanStep,
-        goal: str,
-        images: Sequence[EncodedImage],
-        speculation: SpeculativeDraw,
+        self, step: PlanStep, goal: str, images: Sequence[EncodedImage]
     ) -> AsyncGenerator[ImageGenerated | AttemptJudged, None]:
         """Draw, judge and refine until an image is accepted or T_max is reached."""
         prompt = goal
         for attempt in range(self.settings.t_max):
-            draws = await self._draw_candidates(step, attempt, prompt, images, speculation)
-            self._start_next_step(step, [*images, draws[0].image], speculation)
+            draws = await self._draw_candidates(step, attempt, prompt, images)
+            self._draw_next_step(step, [*images, draws[0].image])
             for draw in draws:
                 yield draw
             verdicts = await gather_or_cancel(*(self._judge(each, goal, attempt) for each in draws))
@@ -131,18 +170,13 @@ class Loop:
             refined = (each.verdict.refined_prompt.strip() for each in verdicts)
             prompt = next(filter(None, refined), prompt)
             if attempt + 1 < self.settings.t_max:
-                speculation.discard()
+                self._ahead.discard()
 
     async def _draw_candidates(
-        self,
-        step: PlanStep,
-        attempt: int,
-        prompt: str,
-        images: Sequence[EncodedImage],
-        speculation: SpeculativeDraw,
+        self, step: PlanStep, attempt: int, prompt: str, images: Sequence[EncodedImage]
     ) -> Sequence[ImageGenerated]:
         """The images of one attempt; `iteration` counts them over the attempts of the step."""
-        if attempt == 0 and (draw := await speculation.take(self._draw_key(step, images))):
+        if attempt == 0 and (draw := await self._ahead.take(self._draw_key(step, images))):
             return [draw]
         first = attempt * self.candidates
         return await gather_or_cancel(
@@ -158,19 +192,18 @@ class Loop:
         source = images[-1] if images else None
         return ImageGenerated(step, iteration, prompt, seed, source, image, call)
 
-    def _start_next_step(
-        self, step: PlanStep, images: Sequence[EncodedImage], speculation: SpeculativeDraw
-    ) -> None:
-        """Start the next step's first draw as if the newest image had been accepted."""
-        steps = self.request.plan.steps
-        remaining = (each for each in steps if each.step_number > step.step_number)
-        following = next((each for each in remaining if each.prompt is not None), None)
-        if following and following.prompt is not None:
-            draw = partial(self._draw, following, 0, following.prompt, images)
-            speculation.start(self._draw_key(following, images), draw)
+    def _draw_next_step(self, step: PlanStep, images: Sequence[EncodedImage]) -> None:
+        """Begin the next step's first draw as if the newest image had been accepted.
 
-    def _may_draw_ahead(self) -> bool:
-        return self.draw_ahead and self.candidates == 1 and self.calls.generator_is_idle()
+        Only where it delays no other one.
+        """
+        if not self.draw_ahead or self.candidates > 1 or not self.calls.generator_is_idle():
+            return
+        for each in self.request.plan.steps:
+            if each.step_number > step.step_number and each.prompt is not None:
+                draw = self._draw(each, 0, each.prompt, images)
+                self._ahead.start(self._draw_key(each, images), draw)
+                return
 
     def _draw_key(self, step: PlanStep, images: Sequence[EncodedImage]) -> DrawKey:
         return step.step_number, tuple(image.sha256 for image in self._conditioning(images))

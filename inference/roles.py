@@ -1,4 +1,4 @@
-"""The four roles of the loop and the values that pass between them.
+"""The four roles of the loop, the expander, and the values that pass between them.
 
 A profile binds each role to a backend; the loop knows only these Protocols. Images travel as
 `EncodedImage` (encoded bytes and their hash), so that none is decoded or encoded without need.
@@ -69,6 +69,47 @@ class Score:
         return math.sqrt(self.semantics * self.quality)
 
 
+@dataclass(frozen=True)
+class Topic:
+    """A sub-category whose prompts draw from the bank."""
+
+    title: str
+    description: str
+
+
+@dataclass(frozen=True)
+class TermKind:
+    """A kind of terms of a bank, with the present ones."""
+
+    name: str
+    terms: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class BankRequest:
+    """A bank to be expanded. `count`: new terms requested, over all of its kinds."""
+
+    bank: str
+    topics: tuple[Topic, ...]
+    kinds: tuple[TermKind, ...]
+    count: int
+
+
+@dataclass(frozen=True)
+class ProposedTerm:
+    """A term as the model wrote it. `countable`: it has a plural, and takes `a` or `an`."""
+
+    kind: str
+    term: str
+    countable: bool
+
+
+@dataclass(frozen=True)
+class Proposals:
+    terms: tuple[ProposedTerm, ...]
+    reasoning: str = ""
+
+
 class Backend(Protocol):
     """Every backend names itself and its model; both enter request hashes and the call ledger."""
 
@@ -136,6 +177,15 @@ class Scorer(Backend, Protocol):
         self, before: EncodedImage | None, after: EncodedImage, instruction: str
     ) -> Score:
         """Grade `after` against the plan's prompt for the step."""
+
+
+class Expander(Backend, Protocol):
+    async def expand(self, request: BankRequest) -> Proposals:
+        """Propose terms that a bank does not have.
+
+        Raises:
+            UnusableAnswerError: the model's answer has no terms in it.
+        """
 
 
 class UnusableAnswerError(Exception):

@@ -6,14 +6,12 @@ time and run again: finished calls are found, the others made, the rows come out
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Iterable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
-import pyarrow as pa
-
-from schemas import Row
+from schemas import BadImageError, FoundryError, Row
 from schemas.prompts import PromptRow
 from schemas.trajectories import (
     GRADES,
@@ -28,87 +26,67 @@ from schemas.trajectories import (
 from warehouse import EncodedImage, Home
 
 from .engine.calls import CallSite, ModelCalls
-from .engine.ensemble import MemberScore
 from .engine.progress import Progress
-from .engine.worker_pool import WorkerPool, WorkResult, quarantine_reason
+from .engine.retry import summarize_error
+from .engine.worker_pool import WorkerPool
 from .loop import Loop, PlannedRequest, check_plan
-from .plans import plan_from_rows, plan_rows
 from .roles import PlanRequest, Roles, Score, UnusableAnswerError, qualified_name, uses_batch_api
 from .settings import Limits, LoopSettings
-from .trajectory_recorder import TrajectoryRecorder
+from .trajectory_recorder import TrajectoryRecorder, plan_from_rows, plan_rows
 
 R = TypeVar("R", bound=Row)
 T = TypeVar("T")
 
 
-class _Tables:
-    """Rows by table. Its repr is short because asyncio formats the result of every run."""
+@dataclass(frozen=True, repr=False)
+class ShardResult:
+    """Rows of a shard; tables that an engine does not write are empty.
+
+    Its repr is short because asyncio formats the result of every run.
+    """
+
+    plans: list[PlanRow] = field(default_factory=list)
+    trajectories: list[TrajectoryRow] = field(default_factory=list)
+    attempts: list[AttemptRow] = field(default_factory=list)
+    scores: list[ScoreRow] = field(default_factory=list)
+    members: list[MemberScoreRow] = field(default_factory=list)
+    calls: list[ModelCallRow] = field(default_factory=list)
+    quarantine: list[QuarantineRow] = field(default_factory=list)
 
     def __repr__(self) -> str:
-        counts = ", ".join(f"{len(rows)} {table}" for table, rows in vars(self).items())
+        counts = ", ".join(f"{len(rows)} {table}" for table, rows in vars(self).items() if rows)
         return f"{type(self).__name__}({counts})"
 
 
-@dataclass(frozen=True, repr=False)
-class PlannedShard(_Tables):
-    """The plans of a shard."""
-
-    plans: list[PlanRow]
-    calls: list[ModelCallRow]
-    quarantine: list[QuarantineRow]
-
-
-@dataclass(frozen=True, repr=False)
-class ShardResult(_Tables):
-    """The trajectories of a shard and their attempts."""
-
-    trajectories: list[TrajectoryRow]
-    attempts: list[AttemptRow]
-    calls: list[ModelCallRow]
-    quarantine: list[QuarantineRow]
-
-
-@dataclass(frozen=True, repr=False)
-class ScoredShard(_Tables):
-    """The scores of a shard, none for a quarantined prompt. `members`: those of an ensemble."""
-
-    scores: list[ScoreRow]
-    members: list[MemberScoreRow]
-    calls: list[ModelCallRow]
-    quarantine: list[QuarantineRow]
-
-
 async def plan_shard(
-    prompts: Iterable[PromptRow] | pa.Table,
+    prompts: Sequence[PromptRow],
     roles: Roles,
     home: Home,
     settings: LoopSettings,
     limits: Limits,
     progress: Progress | None = None,
-) -> PlannedShard:
+) -> ShardResult:
     """Have a plan written for every prompt of one shard.
 
     Raises:
         FoundryError: too many prompts were quarantined, or the lake cannot be written.
     """
-    rows = _as_rows(PromptRow, prompts)
-    if not rows:
-        return PlannedShard([], [], [])
-    shard = rows[0].shard
+    if not prompts:
+        return ShardResult()
+    shard = prompts[0].shard
     with ModelCalls(home, "plans", shard, roles, limits) as calls:
-        workers = len(rows) if uses_batch_api(roles.planner) else limits.in_flight
+        workers = len(prompts) if uses_batch_api(roles.planner) else limits.in_flight
         pool = WorkerPool(shard, workers, limits.failure_share, progress)
-        results = await pool.map(_Planning(calls, settings), rows)
-        return PlannedShard(
-            plans=[row for result in results for row in result.rows],
-            calls=calls.ledger(),
-            quarantine=_quarantined(results),
+        results = await pool.map(
+            lambda prompt: _or_quarantine("plans", prompt, _plan(calls, settings, prompt)), prompts
         )
+        plans, quarantine = _split(results)
+        return ShardResult(plans=plans, calls=calls.ledger(), quarantine=quarantine)
 
 
 async def run_shard(
-    prompts: Iterable[PromptRow] | pa.Table,
-    plans: Iterable[PlanRow] | pa.Table,
+    prompts: Sequence[PromptRow],
+    plans: Iterable[PlanRow],
     roles: Roles,
     home: Home,
     shard: str,
@@ -123,32 +101,39 @@ async def run_shard(
     Raises:
         FoundryError: too many prompts were quarantined, or the lake cannot be written.
     """
-    plan_of = _group(_as_rows(PlanRow, plans), "prompt_id")
+    plan_of = _group(plans, "prompt_id")
+    recorders = [
+        TrajectoryRecorder(prompt, plan_of.get(prompt.prompt_id, []), roles, settings)
+        for prompt in prompts
+    ]
     with ModelCalls(home, "trajectories", shard, roles, limits) as calls:
         pool = WorkerPool(shard, limits.in_flight, limits.failure_share, progress)
-        results = await pool.map(
-            _TrajectoryRun(calls, settings, plan_of),
-            _as_rows(PromptRow, prompts),
-            size=lambda prompt: len(plan_of.get(prompt.prompt_id, [])),
+        failures = await pool.map(
+            lambda run: _or_quarantine("trajectories", run[0], _run(calls, *run)),
+            list(zip(prompts, recorders, strict=True)),
+            size=lambda run: len(run[1].plan),
         )
         return ShardResult(
-            trajectories=[result.trajectory for result in results],
-            attempts=[row for result in results for row in result.rows],
             calls=calls.ledger(),
-            quarantine=_quarantined(results),
+            quarantine=[failure for failure in failures if failure],
+            trajectories=[
+                recorder.trajectory(failure.reason if failure else None)
+                for recorder, failure in zip(recorders, failures, strict=True)
+            ],
+            attempts=[row for recorder in recorders for row in recorder.attempts()],
         )
 
 
 async def score_shard(
-    attempts: Iterable[AttemptRow] | pa.Table,
-    trajectories: Iterable[TrajectoryRow] | pa.Table,
-    plans: Iterable[PlanRow] | pa.Table,
+    attempts: Iterable[AttemptRow],
+    trajectories: Iterable[TrajectoryRow],
+    plans: Iterable[PlanRow],
     roles: Roles,
     home: Home,
     shard: str,
     limits: Limits,
     progress: Progress | None = None,
-) -> ScoredShard:
+) -> ShardResult:
     """Score every attempt of a shard against its step's plan prompt.
 
     Scores that `on_exhausted: best` asked for are taken from the loop's journal.
@@ -156,131 +141,71 @@ async def score_shard(
     Raises:
         FoundryError: too many prompts were quarantined, or the lake cannot be written.
     """
-    goals = _goals(_as_rows(TrajectoryRow, trajectories), _as_rows(PlanRow, plans))
-    chains = list(_group(_as_rows(AttemptRow, attempts), "trajectory_id").values())
+    goals = _goals(trajectories, plans)
+    chains = list(_group(attempts, "trajectory_id").values())
     with ModelCalls(home, "scores", shard, roles, limits, fallback_journal="trajectories") as calls:
         workers = len(chains) if uses_batch_api(roles.scorer) else limits.in_flight
         pool = WorkerPool(shard, workers, limits.failure_share, progress)
-        results = await pool.map(_Scoring(calls, goals), chains, size=len)
-        rows = [row for result in results for row in result.rows]
-        return ScoredShard(
-            scores=[row.score for row in rows],
-            members=[member for row in rows for member in row.members],
+        results = await pool.map(
+            lambda chain: _or_quarantine("scores", chain[0], _score_all(calls, goals, chain)),
+            chains,
+            size=len,
+        )
+        scored, quarantine = _split(results)
+        return ShardResult(
             calls=calls.ledger(),
-            quarantine=_quarantined(results),
+            quarantine=quarantine,
+            scores=[score for score, _ in scored],
+            members=[member for _, members in scored for member in members],
         )
 
 
-def _as_rows(kind: type[R], rows: Iterable[R] | pa.Table) -> list[R]:
-    """Row objects, also of a table read from the lake."""
-    if isinstance(rows, pa.Table):
-        return [kind.model_validate(row) for row in rows.to_pylist()]
-    return list(rows)
+async def _or_quarantine(
+    stage: str, prompt: PromptRow | AttemptRow, work: Awaitable[T]
+) -> T | QuarantineRow:
+    """The result of the work on one prompt, or why the prompt is quarantined.
 
-
-@dataclass(frozen=True)
-class _PromptResult(Generic[T]):
-    rows: list[T]
-    quarantine: QuarantineRow | None
-
-
-@dataclass(frozen=True)
-class _TrajectoryResult(_PromptResult[AttemptRow]):
-    trajectory: TrajectoryRow
-
-
-@dataclass(frozen=True)
-class _Planning:
-    """From a prompt to its plan."""
-
-    calls: ModelCalls
-    settings: LoopSettings
-
-    async def __call__(self, prompt: PromptRow) -> _PromptResult[PlanRow]:
-        rows: list[PlanRow] = []
-        reason = await quarantine_reason(self._plan(prompt, rows))
-        return _PromptResult(rows, _quarantine(prompt, "plans", reason))
-
-    async def _plan(self, prompt: PromptRow, rows: list[PlanRow]) -> None:
-        images = await _input_images(self.calls, prompt)
-        request = PlanRequest(prompt.text, images)
-        plan = (await self.calls.plan(CallSite(prompt.prompt_id), request)).answer
-        check_plan(plan, self.settings.max_steps)
-        rows.extend(plan_rows(prompt, plan, qualified_name(self.calls.roles.planner)))
-
-
-@dataclass(frozen=True)
-class _TrajectoryRun:
-    """From a prompt and its plan to a trajectory."""
-
-    calls: ModelCalls
-    settings: LoopSettings
-    plan_of: dict[str, list[PlanRow]]
-
-    async def __call__(self, prompt: PromptRow) -> _TrajectoryResult:
-        plan = self.plan_of.get(prompt.prompt_id, [])
-        plan_id = plan[0].plan_id if plan else None
-        recorder = TrajectoryRecorder(prompt, plan_id, self.calls.roles, self.settings)
-        reason = await quarantine_reason(self._run(prompt, plan, recorder))
-        return _TrajectoryResult(
-            recorder.attempts(),
-            _quarantine(prompt, "trajectories", reason),
-            recorder.trajectory(reason),
+    Raises:
+        FoundryError: the lake cannot be written, which is not the prompt's fault.
+    """
+    try:
+        return await work
+    except Exception as error:  # a bug that one prompt meets must not fail the others
+        if isinstance(error, FoundryError) and not isinstance(error, BadImageError):
+            raise
+        reason = summarize_error(error)
+        return QuarantineRow(
+            prompt_id=prompt.prompt_id, shard=prompt.shard, stage=stage, reason=reason
         )
 
-    async def _run(
-        self, prompt: PromptRow, plan: list[PlanRow], recorder: TrajectoryRecorder
-    ) -> None:
-        if not plan:
-            raise UnusableAnswerError("it has no plan")
-        images = await _input_images(self.calls, prompt)
-        request = PlannedRequest(prompt.prompt_id, plan_from_rows(plan), images)
-        async with aclosing(Loop(request, self.calls, self.settings).events()) as events:
-            async for event in events:
-                recorder.note(event)
+
+def _split(results: Iterable[list[T] | QuarantineRow]) -> tuple[list[T], list[QuarantineRow]]:
+    """All rows of the prompts that were not quarantined, and the quarantine of the others."""
+    rows: list[T] = []
+    quarantine: list[QuarantineRow] = []
+    for result in results:
+        if isinstance(result, QuarantineRow):
+            quarantine.append(result)
+        else:
+            rows += result
+    return rows, quarantine
 
 
-@dataclass(frozen=True)
-class _AttemptScores:
-    score: ScoreRow
-    members: list[MemberScoreRow]
+async def _plan(calls: ModelCalls, settings: LoopSettings, prompt: PromptRow) -> list[PlanRow]:
+    request = PlanRequest(prompt.text, await _input_images(calls, prompt))
+    plan = (await calls.plan(CallSite(prompt.prompt_id), request)).answer
+    check_plan(plan, settings.max_steps)
+    return plan_rows(prompt, plan, qualified_name(calls.roles.planner))
 
 
-@dataclass(frozen=True)
-class _Scoring:
-    """From the attempts of a trajectory to their scores."""
-
-    calls: ModelCalls
-    goals: dict[tuple[str, int], str]
-
-    async def __call__(self, chain: list[AttemptRow]) -> _PromptResult[_AttemptScores]:
-        rows: list[_AttemptScores] = []
-        reason = await quarantine_reason(self._score_all(chain, rows))
-        return _PromptResult([] if reason else rows, _quarantine(chain[0], "scores", reason))
-
-    async def _score_all(self, chain: list[AttemptRow], rows: list[_AttemptScores]) -> None:
-        if uses_batch_api(self.calls.roles.scorer):  # all at once, to wait in one batch
-            rows.extend(await asyncio.gather(*map(self._score, chain)))
-            return
-        rows.extend([await self._score(attempt) for attempt in chain])
-
-    async def _score(self, attempt: AttemptRow) -> _AttemptScores:
-        goal = self.goals.get((attempt.trajectory_id, attempt.step_number))
-        if goal is None:
-            raise UnusableAnswerError(f"step {attempt.step_number} has no prompt in the plan")
-        source, image = attempt.source_image, attempt.image
-        before = await self.calls.image(source) if source else None
-        after = await self.calls.image(image)
-        site = CallSite(attempt.prompt_id, attempt.step_number, attempt.iteration)
-        result = await self.calls.score(site, before, after, goal)
-        return _AttemptScores(
-            score=ScoreRow(
-                **_attempt_key(attempt),
-                **_grades(result.score),
-                scorer=qualified_name(self.calls.roles.scorer),
-            ),
-            members=[_member_row(attempt, member) for member in result.members],
-        )
+async def _run(calls: ModelCalls, prompt: PromptRow, recorder: TrajectoryRecorder) -> None:
+    if not recorder.plan:
+        raise UnusableAnswerError("it has no plan")
+    images = await _input_images(calls, prompt)
+    request = PlannedRequest(prompt.prompt_id, plan_from_rows(recorder.plan), images)
+    async with aclosing(Loop(request, calls, recorder.settings).events()) as events:
+        async for event in events:
+            recorder.note(event)
 
 
 async def _input_images(calls: ModelCalls, prompt: PromptRow) -> tuple[EncodedImage, ...]:
@@ -291,32 +216,51 @@ async def _input_images(calls: ModelCalls, prompt: PromptRow) -> tuple[EncodedIm
     return tuple(images)
 
 
-def _member_row(attempt: AttemptRow, result: MemberScore) -> MemberScoreRow:
-    member = result.member
-    return MemberScoreRow(
-        **_attempt_key(attempt),
-        **(_grades(result.score) if result.score else dict.fromkeys(GRADES)),
-        member=member.name,
-        scorer=qualified_name(member.scorer),
-        weight=member.weight,
-        refusal=result.refusal,
-    )
+# Trajectory and step -> the prompt of its plan's step.
+_Goals = dict[tuple[str, int], str]
+# An attempt's score, and those of the members of an ensemble.
+_Scores = tuple[ScoreRow, list[MemberScoreRow]]
 
 
-def _attempt_key(attempt: AttemptRow) -> dict[str, Any]:
-    return attempt.model_dump(
-        include={"trajectory_id", "prompt_id", "shard", "step_number", "iteration"}
-    )
+async def _score_all(
+    calls: ModelCalls, goals: _Goals, attempts: Sequence[AttemptRow]
+) -> list[_Scores]:
+    scores = (_score(calls, goals, attempt) for attempt in attempts)
+    if uses_batch_api(calls.roles.scorer):
+        return await asyncio.gather(*scores)  # all at once, to wait in one batch
+    return [await score for score in scores]
 
 
-def _grades(score: Score) -> dict[str, Any]:
-    return {grade: getattr(score, grade) for grade in GRADES}
+async def _score(calls: ModelCalls, goals: _Goals, attempt: AttemptRow) -> _Scores:
+    goal = goals.get((attempt.trajectory_id, attempt.step_number))
+    if goal is None:
+        raise UnusableAnswerError(f"step {attempt.step_number} has no prompt in the plan")
+    before = await calls.image(attempt.source_image) if attempt.source_image else None
+    after = await calls.image(attempt.image)
+    site = CallSite(attempt.prompt_id, attempt.step_number, attempt.iteration)
+    result = await calls.score(site, before, after, goal)
+    keys = {"trajectory_id", "prompt_id", "shard", "step_number", "iteration"}
+    key = attempt.model_dump(include=keys)
+    members = [
+        MemberScoreRow(
+            **key,
+            **_grades(each.score),
+            member=each.member.name,
+            scorer=qualified_name(each.member.scorer),
+            weight=each.member.weight,
+            refusal=each.refusal,
+        )
+        for each in result.members
+    ]
+    scorer = qualified_name(calls.roles.scorer)
+    return ScoreRow(**key, **_grades(result.score), scorer=scorer), members
 
 
-def _goals(
-    trajectories: Sequence[TrajectoryRow], plans: Sequence[PlanRow]
-) -> dict[tuple[str, int], str]:
-    """The goal of each step of each trajectory: the prompt of its plan's step."""
+def _grades(score: Score | None) -> dict[str, Any]:
+    return {grade: getattr(score, grade, None) for grade in GRADES}
+
+
+def _goals(trajectories: Iterable[TrajectoryRow], plans: Iterable[PlanRow]) -> _Goals:
     steps = _group(plans, "prompt_id")
     return {
         (trajectory.trajectory_id, step.step_number): step.prompt
@@ -330,16 +274,4 @@ def _group(rows: Iterable[R], column: str) -> dict[str, list[R]]:
     groups: dict[str, list[R]] = defaultdict(list)
     for row in rows:
         groups[getattr(row, column)].append(row)
-    return dict(groups)
-
-
-def _quarantine(
-    row: PromptRow | AttemptRow, stage: str, reason: str | None
-) -> QuarantineRow | None:
-    if reason is None:
-        return None
-    return QuarantineRow(prompt_id=row.prompt_id, shard=row.shard, stage=stage, reason=reason)
-
-
-def _quarantined(results: Sequence[WorkResult]) -> list[QuarantineRow]:
-    return [result.quarantine for result in results if result.quarantine]
+    return groups

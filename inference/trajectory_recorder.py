@@ -1,6 +1,11 @@
-"""Turns the events of a trajectory into rows of `trajectories` and `attempts`."""
+"""Plans and trajectories as rows of `plans`, `trajectories` and `attempts`."""
 
-from schemas.trajectories import AttemptRow, TrajectoryRow, TrajectoryStatus
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from typing import Protocol
+
+from schemas.trajectories import AttemptRow, PlanRow, TrajectoryRow, TrajectoryStatus
 
 from .engine.hashing import stable_hash
 from .events import (
@@ -11,45 +16,85 @@ from .events import (
     TextEmitted,
     TrajectoryFinished,
 )
-from .plans import PromptRef
-from .roles import Roles, qualified_name
+from .roles import Plan, PlanStep, Roles, qualified_name
 from .settings import LoopSettings
 
 
+class PromptRef(Protocol):
+    """Where rows belong: a prompt of the bank, or a user's request."""
+
+    @property
+    def prompt_id(self) -> str: ...
+
+    @property
+    def shard(self) -> str: ...
+
+
+def plan_rows(prompt: PromptRef, plan: Plan, planner: str) -> list[PlanRow]:
+    """A row per step; the plan's id is a hash of prompt, planner and all texts of the steps."""
+    steps = [asdict(step) for step in plan.steps]
+    plan_id = stable_hash("plan", prompt.prompt_id, planner, steps)
+    return [
+        PlanRow(
+            prompt_id=prompt.prompt_id,
+            plan_id=plan_id,
+            shard=prompt.shard,
+            planner=planner,
+            reasoning=plan.reasoning,
+            **step,
+        )
+        for step in steps
+    ]
+
+
+def plan_from_rows(rows: Sequence[PlanRow]) -> Plan:
+    """The plan of `plan_rows`. `rows` are the steps of one plan, in any order."""
+    steps = [
+        PlanStep(**row.model_dump(include=set(PlanStep.__dataclass_fields__)))
+        for row in sorted(rows, key=lambda row: row.step_number)
+    ]
+    return Plan(tuple(steps), rows[0].reasoning)
+
+
+@dataclass
 class TrajectoryRecorder:
     """The rows of one trajectory, as far as it got.
 
     Its id is a hash of the plan, all loop settings and the models that take part: the same inputs
     make the same trajectory. With a `run` the id is different for every run.
+
+    Args:
+        plan: rows of the plan; empty: there is none. Final once there is an attempt.
     """
 
-    def __init__(
-        self,
-        prompt: PromptRef,
-        plan_id: str | None,
-        roles: Roles,
-        settings: LoopSettings,
-        run: str | None = None,
-    ) -> None:
-        self.prompt, self.plan_id, self.settings = prompt, plan_id, settings
-        self.generator, self.critic = qualified_name(roles.generator), qualified_name(roles.critic)
-        scorer = qualified_name(roles.scorer) if settings.on_exhausted == "best" else None
-        models = [self.generator, self.critic, scorer]
-        inputs = [prompt.prompt_id, plan_id, settings.model_dump(), models]
-        self.trajectory_id = stable_hash("trajectory", *inputs, *([run] if run else []))
-        self._attempts: dict[tuple[int, int], AttemptRow] = {}
-        self._status: TrajectoryStatus = "quarantined"
-        self._steps = 0
+    prompt: PromptRef
+    plan: Sequence[PlanRow]
+    roles: Roles
+    settings: LoopSettings
+    run: str | None = None
+    _attempts: dict[tuple[int, int], AttemptRow] = field(default_factory=dict, init=False)
+    _status: TrajectoryStatus = field(default="quarantined", init=False)
+    _steps: int = field(default=0, init=False)
+
+    @property
+    def plan_id(self) -> str | None:
+        return self.plan[0].plan_id if self.plan else None
+
+    @cached_property
+    def trajectory_id(self) -> str:
+        roles = self.roles
+        scorer = qualified_name(roles.scorer) if self.settings.on_exhausted == "best" else None
+        models = [qualified_name(roles.generator), qualified_name(roles.critic), scorer]
+        inputs = [self.prompt.prompt_id, self.plan_id, self.settings.model_dump(), models]
+        return stable_hash("trajectory", *inputs, *([self.run] if self.run else []))
 
     def note(self, event: Event) -> None:
         """Add the next event."""
         match event:
             case AttemptJudged():
-                row = self._row(event, chosen=False)
-                self._attempts[row.step_number, row.iteration] = row
+                self._add(event, chosen=False)
             case StepAccepted(chosen=chosen) | StepExhausted(chosen=AttemptJudged() as chosen):
-                row = self._row(chosen, chosen=True)
-                self._attempts[row.step_number, row.iteration] = row
+                self._add(chosen, chosen=True)
                 self._steps += 1
             case TextEmitted():
                 self._steps += 1
@@ -74,9 +119,9 @@ class TrajectoryRecorder:
             error=error,
         )
 
-    def _row(self, attempt: AttemptJudged, chosen: bool) -> AttemptRow:
+    def _add(self, attempt: AttemptJudged, chosen: bool) -> None:
         draw, verdict = attempt.draw, attempt.verdict
-        return AttemptRow(
+        self._attempts[draw.step.step_number, draw.iteration] = AttemptRow(
             trajectory_id=self.trajectory_id,
             prompt_id=self.prompt.prompt_id,
             shard=self.prompt.shard,
@@ -90,8 +135,8 @@ class TrajectoryRecorder:
             chosen=chosen,
             refined_prompt="" if verdict.accepted else verdict.refined_prompt,
             reasoning=verdict.reasoning,
-            generator=self.generator,
-            critic=self.critic,
+            generator=qualified_name(self.roles.generator),
+            critic=qualified_name(self.roles.critic),
             generator_seconds=draw.call.seconds,
             critic_seconds=attempt.call.seconds,
         )

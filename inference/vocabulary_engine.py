@@ -6,16 +6,16 @@ Like the engines of `shard.py` it can be killed at any time and run again: finis
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from schemas.trajectories import ModelCallRow, QuarantineRow
+from schemas import FoundryError
+from schemas.trajectories import ModelCallRow
 from warehouse import Home
 
 from .engine.calls import CallSite, ExpanderCalls
 from .engine.progress import Progress
 from .engine.retry import summarize_error
-from .engine.worker_pool import WorkerPool, quarantine_reason
-from .roles import BackendError, uses_batch_api
+from .engine.worker_pool import WorkerPool
+from .roles import BackendError, BankRequest, Expander, ProposedTerm, uses_batch_api
 from .settings import Limits
-from .vocabulary_protocol import BankRequest, Expander, ProposedTerm
 
 ASSET = "vocabulary_expansion"
 _ALL_MAY_FAIL = 1.0  # a bank without proposals stays as it is
@@ -28,7 +28,6 @@ class ExpandedBank:
     bank: str
     terms: tuple[ProposedTerm, ...]
     failure: str | None
-    quarantine: QuarantineRow | None = None
 
 
 @dataclass(frozen=True)
@@ -57,29 +56,19 @@ async def expand_banks(
         BackendError: see `required`; calls under way were finished.
         FoundryError: the journal cannot be written.
     """
-    with ExpanderCalls(home, ASSET, pack, limits) as calls:
+    with ExpanderCalls(home, ASSET, pack, expander, limits) as calls:
         workers = len(requests) if uses_batch_api(expander) else limits.agents
         pool = WorkerPool(pack, workers, _ALL_MAY_FAIL, progress)
-        banks = await pool.map(_BankExpansion(calls, expander, required), requests)
+        banks = await pool.map(lambda request: _expand(calls, request, required), requests)
         return Expansion(banks, calls.ledger())
 
 
-@dataclass(frozen=True)
-class _BankExpansion:
-    calls: ExpanderCalls
-    expander: Expander
-    required: bool
-
-    async def __call__(self, request: BankRequest) -> ExpandedBank:
-        terms: list[ProposedTerm] = []
-        try:
-            failure = await quarantine_reason(self._expand(request, terms))
-        except BackendError as error:
-            if self.required:
-                raise
-            failure = summarize_error(error)
-        return ExpandedBank(request.bank, tuple(terms), failure)
-
-    async def _expand(self, request: BankRequest, terms: list[ProposedTerm]) -> None:
-        result = await self.calls.expand(CallSite(request.bank), self.expander, request)
-        terms.extend(result.answer.terms)
+async def _expand(calls: ExpanderCalls, request: BankRequest, required: bool) -> ExpandedBank:
+    try:
+        result = await calls.expand(CallSite(request.bank), request)
+    except Exception as error:
+        passes = required if isinstance(error, BackendError) else isinstance(error, FoundryError)
+        if passes:
+            raise
+        return ExpandedBank(request.bank, (), summarize_error(error))
+    return ExpandedBank(request.bank, result.answer.terms, None)

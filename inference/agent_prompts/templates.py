@@ -1,5 +1,6 @@
-"""The agents' prompts: Jinja files `<name>.v<version>.jinja`, rendered with `StrictUndefined`.
+"""What each agent is asked: the user message, the same for training and inference.
 
+Prompts are Jinja files `<name>.v<version>.jinja`, rendered with `StrictUndefined`.
 A template that made data is never edited: new wording is a new version, and every training row
 stores the `name@version` of its prompt.
 """
@@ -13,6 +14,8 @@ import jinja2
 
 from schemas import FoundryError
 
+from ..roles import BankRequest, PlanRequest
+
 FOLDER = Path(__file__).parent
 IMAGE = "<image>"
 
@@ -21,6 +24,9 @@ _FILE = re.compile(r"(?P<name>[\w-]+)\.v(?P<version>\d+)\.jinja")
 _RESERVED_TAG = re.compile(
     r"<(/?(?:image|video|audio|think|answer|plan|critic|info|gthink|img_token))>", re.IGNORECASE
 )
+# How the training rows of continued plans list the steps so far.
+_STEPS_SO_FAR = re.compile(r"^Steps so far:\n(?P<steps>.*)", re.MULTILINE | re.DOTALL)
+_STEP = re.compile(r"^\d+\. ", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -97,3 +103,48 @@ def _environment() -> jinja2.Environment:
         autoescape=False,
         auto_reload=False,
     )
+
+
+def critic_prompt(instruction: str, rewritten: str, name: str = "critic") -> RenderedPrompt:
+    """The question to the critic about an image before and one after the step.
+
+    Args:
+        instruction: the plan's prompt of the step, its goal.
+        rewritten: the prompt that made the image; empty when it was the plan's own.
+    """
+    return render(
+        name, original_instruction=escape_tags(instruction), rewritten_prompt=escape_tags(rewritten)
+    )
+
+
+def planner_prompt(
+    request: str, name: str = "planner-text", steps_given: int = 0
+) -> RenderedPrompt:
+    """The question to the planner. `request` keeps its image tags: see `insert_image_tags`."""
+    return render(name, request=request, steps_given=steps_given)
+
+
+def scorer_prompt(instruction: str, name: str = "scorer") -> RenderedPrompt:
+    """The question to the scorer about two images; `instruction`: the step's goal."""
+    return render(name, instruction=escape_tags(instruction))
+
+
+def expander_prompt(request: BankRequest, name: str = "expander") -> RenderedPrompt:
+    """The question to the expander about a vocabulary bank."""
+    return render(name, **vars(request))
+
+
+def planner_turn(request: PlanRequest, text_name: str, interleaved_name: str) -> RenderedPrompt:
+    """The question to the planner about a user's request, with one image tag an image.
+
+    A request with images or earlier steps takes the template `interleaved_name`.
+    """
+    steps_given = _count_steps(request.text)
+    name = interleaved_name if request.images or steps_given else text_name
+    return planner_prompt(insert_image_tags(request.text, len(request.images)), name, steps_given)
+
+
+def _count_steps(text: str) -> int:
+    """Steps that a request lists as done already."""
+    listed = _STEPS_SO_FAR.search(text)
+    return len(_STEP.findall(listed["steps"])) if listed else 0

@@ -2,8 +2,8 @@
 
 import asyncio
 import threading
-from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -11,8 +11,10 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 Work = Callable[[Sequence[Item], Callable[[], bool]], Sequence[Result | Exception]]
+_Pending = list[tuple[Item, asyncio.Future[Result]]]
 
 
+@dataclass(eq=False)
 class Batcher(Generic[Item, Result]):
     """Calls `work` with at most `max_items` items, one batch at a time per event loop.
 
@@ -26,82 +28,64 @@ class Batcher(Generic[Item, Result]):
         group_by: items of one batch have the same key; by default all have.
     """
 
-    def __init__(
-        self,
-        work: "Work[Item, Result]",
-        max_items: int,
-        gather_seconds: float,
-        group_by: Callable[[Item], object] = lambda item: None,
-    ) -> None:
-        self.work, self.max_items = work, max_items
-        self.gather_seconds, self.group_by = gather_seconds, group_by
-        self._queues: WeakKeyDictionary[asyncio.AbstractEventLoop, _Queue[Item, Result]] = (
-            WeakKeyDictionary()
-        )
+    work: Work[Item, Result]
+    max_items: int
+    gather_seconds: float
+    group_by: Callable[[Item], object] = lambda item: None
+    _pending: WeakKeyDictionary[asyncio.AbstractEventLoop, _Pending[Item, Result]] = field(
+        default_factory=WeakKeyDictionary, init=False
+    )
+    _workers: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Task[None]] = field(
+        default_factory=WeakKeyDictionary, init=False
+    )
 
     async def submit(self, item: Item) -> Result:
         """The item's result. Raises the exception that `work` returned for it, or raised."""
         loop = asyncio.get_running_loop()
-        if loop not in self._queues:
-            self._queues[loop] = _Queue(self)
-        return await self._queues[loop].submit(item)
-
-
-class _Queue(Generic[Item, Result]):
-    """The items of one event loop."""
-
-    def __init__(self, batcher: Batcher[Item, Result]) -> None:
-        self._batcher = batcher
-        self._pending: deque[tuple[Item, asyncio.Future[Result]]] = deque()
-        self._worker: asyncio.Task[None] | None = None
-
-    async def submit(self, item: Item) -> Result:
-        future = asyncio.get_running_loop().create_future()
-        self._pending.append((item, future))
-        if self._worker is None or self._worker.done():
-            self._worker = asyncio.create_task(self._run())
+        future: asyncio.Future[Result] = loop.create_future()
+        self._pending.setdefault(loop, []).append((item, future))
+        if loop not in self._workers:
+            self._workers[loop] = asyncio.create_task(self._run(loop))
         return await future
 
-    async def _run(self) -> None:
-        await asyncio.sleep(self._batcher.gather_seconds)
-        while batch := self._next_batch():
-            await self._process(batch)
+    async def _run(self, loop: asyncio.AbstractEventLoop) -> None:
+        try:
+            await asyncio.sleep(self.gather_seconds)
+            while batch := self._next_batch(loop):
+                await self._process(batch)
+        finally:
+            del self._workers[loop]
 
-    def _next_batch(self) -> list[tuple[Item, "asyncio.Future[Result]"]]:
+    def _next_batch(self, loop: asyncio.AbstractEventLoop) -> _Pending[Item, Result]:
         """The oldest item that was not cancelled, and the next ones with the same key."""
-        key, max_items = self._batcher.group_by, self._batcher.max_items
-        batch: list[tuple[Item, asyncio.Future[Result]]] = []
-        remaining: deque[tuple[Item, asyncio.Future[Result]]] = deque()
-        for item, future in self._pending:
+        key = self.group_by
+        batch: _Pending[Item, Result] = []
+        remaining: _Pending[Item, Result] = []
+        for item, future in self._pending[loop]:
             if future.done():
                 continue
-            fits = not batch or (len(batch) < max_items and key(item) == key(batch[0][0]))
+            fits = not batch or (len(batch) < self.max_items and key(item) == key(batch[0][0]))
             (batch if fits else remaining).append((item, future))
-        self._pending = remaining
+        self._pending[loop] = remaining
         return batch
 
-    async def _process(self, batch: list[tuple[Item, "asyncio.Future[Result]"]]) -> None:
+    async def _process(self, batch: _Pending[Item, Result]) -> None:
         cancelled = threading.Event()
 
         def is_abandoned() -> bool:
             return cancelled.is_set() or all(future.done() for _, future in batch)
 
-        items = [item for item, _ in batch]
         results: Sequence[Result | Exception]
         try:
-            results = await asyncio.to_thread(self._batcher.work, items, is_abandoned)
+            results = await asyncio.to_thread(self.work, [item for item, _ in batch], is_abandoned)
         except Exception as error:  # of the whole batch, such as a lack of memory
             results = [error] * len(batch)
         finally:
             cancelled.set()
         for (_, future), result in zip(batch, results, strict=True):
-            _resolve(future, result)
-
-
-def _resolve(future: "asyncio.Future[Result]", result: Result | Exception) -> None:
-    if future.done():
-        return
-    if isinstance(result, Exception):
-        future.set_exception(result)
-    else:
-        future.set_result(result)
+            if future.done():
+                continue
+            if isinstance(result, Exception):
+                future.set_exception(result)
+            else:
+                future.set_result(result)

@@ -1,10 +1,8 @@
 """The finished calls of a journal: those that a rerun must not make again."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from schemas import FoundryError
 from schemas.trajectories import ModelCallRow, Role
@@ -21,8 +19,7 @@ class CallKey(NamedTuple):
     request_hash: str
 
 
-@dataclass(frozen=True)
-class JournaledCall:
+class JournaledCall(BaseModel, frozen=True):
     """A journal line: one finished model call.
 
     It succeeded (`answer`) or failed for good (`refused`: the answer was unusable). With neither
@@ -30,24 +27,12 @@ class JournaledCall:
     """
 
     call: ModelCallRow
-    answer: dict[str, Any] | None = None
-    refused: bool = False
+    answer: dict[str, Any] | None
+    refused: bool
 
     @property
     def key(self) -> CallKey:
-        call = self.call
-        return CallKey(
-            call.prompt_id, call.step_number, call.iteration, call.role, call.request_hash
-        )
-
-    @property
-    def is_final(self) -> bool:
-        return self.refused or self.answer is not None
-
-    def record(self) -> dict[str, Any]:
-        """The line's JSON object."""
-        call = self.call.model_dump(mode="json")
-        return {"call": call, "answer": self.answer, "refused": self.refused}
+        return CallKey(*(getattr(self.call, field) for field in CallKey._fields))
 
 
 class CallIndex:
@@ -66,14 +51,20 @@ class CallIndex:
             FoundryError: a line is not a model call as this version writes it.
         """
         index = cls()
-        for line in _parse(journal):
-            index.add(line)
+        for number, record in enumerate(journal.records(), start=1):
+            try:
+                index.add(JournaledCall.model_validate(record))
+            except ValidationError as error:
+                raise FoundryError(
+                    f"{journal.path}:{number}: not a model call as this version writes it; move "
+                    "the file away to make its calls again"
+                ) from error
         return index
 
     def add(self, line: JournaledCall) -> None:
         self._counts[line.key] = self.count(line.key) + 1
         self._ledger[line.call.call_id] = line.call
-        if line.is_final:
+        if line.refused or line.answer is not None:
             self._final[line.key] = line
 
     def find(self, key: CallKey) -> JournaledCall | None:
@@ -85,15 +76,3 @@ class CallIndex:
 
     def ledger(self) -> list[ModelCallRow]:
         return list(self._ledger.values())
-
-
-def _parse(journal: AnyJournal) -> Iterator[JournaledCall]:
-    for number, record in enumerate(journal.records(), start=1):
-        try:
-            call = ModelCallRow.model_validate(record["call"])
-            yield JournaledCall(call, record["answer"], record["refused"])
-        except (KeyError, ValidationError) as error:
-            raise FoundryError(
-                f"{journal.path}:{number}: not a model call as this version writes it; move the "
-                "file away to make its calls again"
-            ) from error

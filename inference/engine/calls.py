@@ -13,7 +13,7 @@ asset was answered from another's journal; such a row costs nothing.
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Generic, NamedTuple, Self, TypeVar, cast
 from weakref import WeakValueDictionary
 
@@ -25,8 +25,11 @@ from warehouse import EncodedImage, Home
 
 from ..roles import (
     Backend,
+    BankRequest,
+    Expander,
     Plan,
     PlanRequest,
+    Proposals,
     Roles,
     Score,
     Scorer,
@@ -35,12 +38,12 @@ from ..roles import (
     uses_batch_api,
 )
 from ..settings import Limits
-from ..vocabulary_protocol import BankRequest, Expander, Proposals
 from .call_index import CallIndex, CallKey, JournaledCall
 from .ensemble import EnsembleScore, score_with
 from .hashing import stable_hash
 from .retry import ANSWER_TYPES, CallFailedError, CallOutcome, RetryingCaller, summarize_error
 
+R = TypeVar("R")
 T = TypeVar("T")
 
 _TEXT_ANSWERS: dict[Role, TypeAdapter[Any]] = {
@@ -65,20 +68,24 @@ class CallResult(NamedTuple, Generic[T]):
 
 @dataclass(frozen=True)
 class _Request(Generic[T]):
-    """A call to be made.
-
-    Args:
-        content: all that the answer depends on, as JSON.
-        images: number of images sent and received.
-        send: makes the call.
-    """
+    """A call to be made by `send`. `content`: all that the answer depends on, as JSON."""
 
     role: Role
     backend: Backend
     site: CallSite
     content: dict[str, Any]
-    images: int
     send: Callable[[], Awaitable[T]]
+
+    @cached_property
+    def key(self) -> CallKey:
+        digest = request_hash(self.role, self.backend, self.content)
+        return CallKey(*self.site, self.role, digest)
+
+    @property
+    def images(self) -> int:
+        """Number of images sent and received."""
+        sent = sum(image is not None for image in self.content.get("images", ()))
+        return sent + (self.role == "generator")
 
 
 def request_hash(role: Role, backend: Backend, content: dict[str, Any]) -> str:
@@ -86,16 +93,17 @@ def request_hash(role: Role, backend: Backend, content: dict[str, Any]) -> str:
     return stable_hash(role, backend.backend, backend.model, content)
 
 
-class JournaledCalls:
+class JournaledCalls(Generic[R]):
     """Calls for one shard of one asset; a context manager that owns its journal.
 
     Every call raises `UnusableAnswerError` when its answer is final and unusable, and
     `CallFailedError` when no try succeeded; errors of lake and journal (a full disk) pass through.
 
     Args:
+        roles: the backends that are called.
+        limits: or a caller that several journals share.
         fallback_journal: an asset whose journal of the same shard is read too, so that (say) a
             score that the loop asked for is not paid for twice.
-        limits: or a caller that several journals share.
     """
 
     def __init__(
@@ -103,9 +111,11 @@ class JournaledCalls:
         home: Home,
         asset: str,
         shard: str,
+        roles: R,
         limits: Limits | RetryingCaller,
         fallback_journal: str | None = None,
     ) -> None:
+        self.roles = roles
         self._asset, self._shard = asset, shard
         self._images = home.images
         self._caller = limits if isinstance(limits, RetryingCaller) else RetryingCaller(limits)
@@ -119,7 +129,8 @@ class JournaledCalls:
         self._journal.__enter__()
         try:
             self._index = CallIndex.read(self._journal)
-            self._fallback_index = CallIndex.read(self._fallback) if self._fallback else CallIndex()
+            if self._fallback:
+                self._fallback_index = CallIndex.read(self._fallback)
         except BaseException:
             self._journal.close()
             raise
@@ -137,37 +148,31 @@ class JournaledCalls:
         return self._index.ledger()
 
     async def _call(self, request: _Request[T]) -> CallResult[T]:
-        digest = request_hash(request.role, request.backend, request.content)
-        key = CallKey(*request.site, request.role, digest)
-        lock = self._locks.setdefault(key, asyncio.Lock())
+        lock = self._locks.setdefault(request.key, asyncio.Lock())
         async with lock:  # equal calls at the same time are made once
-            return await self._find_or_make(request, key)
+            line = self._index.find(request.key) or await self._copy_from_fallback(request.key)
+            if line is None:
+                return await self._make(request)
+            if line.answer is None:
+                raise _error_of(line)
+            try:
+                return CallResult(cast(T, await self._load_answer(line)), line.call)
+            except BadImageError:  # the image was deleted since: make the call again
+                return await self._make(request)
 
-    async def _find_or_make(self, request: _Request[T], key: CallKey) -> CallResult[T]:
-        line = self._index.find(key) or await self._copy_from_fallback(key)
-        if line is None:
-            return await self._make(request, key)
-        if line.answer is None:
-            raise _error_of(line)
-        try:
-            return CallResult(cast(T, await self._load_answer(line)), line.call)
-        except BadImageError:  # the image was deleted since: make the call again
-            return await self._make(request, key)
-
-    async def _make(self, request: _Request[T], key: CallKey) -> CallResult[T]:
+    async def _make(self, request: _Request[T]) -> CallResult[T]:
         unlimited = uses_batch_api(request.backend)
         outcome = await self._caller.call(request.role, request.send, unlimited)
-        line = await _finish_when_cancelled(self._store(request, key, outcome))
+        line = await _finish_when_cancelled(self._store(request, outcome))
         if outcome.error:
             raise _error_of(line) from outcome.error
         return CallResult(cast(T, outcome.answer), line.call)
 
-    async def _store(
-        self, request: _Request[T], key: CallKey, outcome: CallOutcome[T]
-    ) -> JournaledCall:
+    async def _store(self, request: _Request[T], outcome: CallOutcome[T]) -> JournaledCall:
         answer = await self._store_answer(request.role, outcome)
         refused = isinstance(outcome.error, UnusableAnswerError)
-        return await self._append(JournaledCall(self._row(request, key, outcome), answer, refused))
+        call = self._row(request, outcome)
+        return await self._append(JournaledCall(call=call, answer=answer, refused=refused))
 
     async def _copy_from_fallback(self, key: CallKey) -> JournaledCall | None:
         source = self._fallback_index.find(key)
@@ -176,19 +181,19 @@ class JournaledCalls:
         free = {"input_tokens": None, "output_tokens": None, "cost_usd": 0.0, "seconds": 0.0}
         own = {"asset": self._asset, "call_id": self._call_id(key), "cached": True, "retries": 0}
         call = source.call.model_copy(update=free | own)
-        return await self._append(JournaledCall(call, source.answer, source.refused))
+        return await self._append(source.model_copy(update={"call": call}))
 
     async def _append(self, line: JournaledCall) -> JournaledCall:
-        await self._journal.add(line.record())
+        await self._journal.add(line.model_dump(mode="json"))
         self._index.add(line)
         return line
 
-    def _row(self, request: _Request[T], key: CallKey, outcome: CallOutcome[T]) -> ModelCallRow:
+    def _row(self, request: _Request[T], outcome: CallOutcome[T]) -> ModelCallRow:
         return ModelCallRow(
-            call_id=self._call_id(key),
+            call_id=self._call_id(request.key),
             asset=self._asset,
             shard=self._shard,
-            **key._asdict(),
+            **request.key._asdict(),
             backend=request.backend.backend,
             model=request.backend.model,
             input_tokens=outcome.usage.input_tokens,
@@ -225,38 +230,26 @@ class JournaledCalls:
         return _TEXT_ANSWERS[line.call.role].validate_python(answer)
 
 
-class ModelCalls(JournaledCalls):
+class ModelCalls(JournaledCalls[Roles]):
     """Calls of the four roles."""
-
-    def __init__(
-        self,
-        home: Home,
-        asset: str,
-        shard: str,
-        roles: Roles,
-        limits: Limits | RetryingCaller,
-        fallback_journal: str | None = None,
-    ) -> None:
-        super().__init__(home, asset, shard, limits, fallback_journal)
-        self.roles = roles
 
     def generator_is_idle(self) -> bool:
         """Whether a generator call could begin at once without delaying another one."""
         return self._caller.has_free_slot("generator")
 
     async def plan(self, site: CallSite, request: PlanRequest) -> CallResult[Plan]:
-        planner, images = self.roles.planner, _hashes(request.images)
-        content = {"text": request.text, "images": images}
-        count, send = len(images), partial(planner.plan, request)
-        return await self._call(_Request("planner", planner, site, content, count, send))
+        planner = self.roles.planner
+        content = {"text": request.text, "images": _hashes(request.images)}
+        send = partial(planner.plan, request)
+        return await self._call(_Request("planner", planner, site, content, send))
 
     async def generate(
         self, site: CallSite, prompt: str, images: Sequence[EncodedImage], seed: int
     ) -> CallResult[EncodedImage]:
         generator = self.roles.generator
         content = {"prompt": prompt, "images": _hashes(images), "seed": seed}
-        count, send = len(images) + 1, partial(generator.generate, prompt, images, seed)
-        return await self._call(_Request("generator", generator, site, content, count, send))
+        send = partial(generator.generate, prompt, images, seed)
+        return await self._call(_Request("generator", generator, site, content, send))
 
     async def judge(
         self,
@@ -268,32 +261,28 @@ class ModelCalls(JournaledCalls):
     ) -> CallResult[Verdict]:
         critic, images = self.roles.critic, _hashes((before, after))
         content = {"images": images, "instruction": instruction, "prompt": prompt}
-        count, send = _count(images), partial(critic.judge, before, after, instruction, prompt)
-        return await self._call(_Request("critic", critic, site, content, count, send))
+        send = partial(critic.judge, before, after, instruction, prompt)
+        return await self._call(_Request("critic", critic, site, content, send))
 
     async def score(
         self, site: CallSite, before: EncodedImage | None, after: EncodedImage, instruction: str
     ) -> EnsembleScore:
         """The attempt's score; each member of an ensemble is called and journaled separately."""
-        images = _hashes((before, after))
-        content = {"images": images, "instruction": instruction}
+        content = {"images": _hashes((before, after)), "instruction": instruction}
 
         async def call(scorer: Scorer) -> Score:
             send = partial(scorer.score, before, after, instruction)
-            request = _Request("scorer", scorer, site, content, _count(images), send)
-            return (await self._call(request)).answer
+            return (await self._call(_Request("scorer", scorer, site, content, send))).answer
 
         return await score_with(self.roles.scorer, call)
 
 
-class ExpanderCalls(JournaledCalls):
+class ExpanderCalls(JournaledCalls[Expander]):
     """Calls that ask for new terms of vocabulary banks."""
 
-    async def expand(
-        self, site: CallSite, expander: Expander, request: BankRequest
-    ) -> CallResult[Proposals]:
-        content, send = asdict(request), partial(expander.expand, request)
-        return await self._call(_Request("expander", expander, site, content, 0, send))
+    async def expand(self, site: CallSite, request: BankRequest) -> CallResult[Proposals]:
+        content, send = asdict(request), partial(self.roles.expand, request)
+        return await self._call(_Request("expander", self.roles, site, content, send))
 
 
 async def _finish_when_cancelled(work: Coroutine[Any, Any, T]) -> T:
@@ -308,10 +297,6 @@ async def _finish_when_cancelled(work: Coroutine[Any, Any, T]) -> T:
 
 def _hashes(images: Iterable[EncodedImage | None]) -> list[str | None]:
     return [image.sha256 if image else None for image in images]
-
-
-def _count(hashes: Sequence[str | None]) -> int:
-    return sum(image is not None for image in hashes)
 
 
 def _error_of(line: JournaledCall) -> Exception:

@@ -80,41 +80,29 @@ class Ensemble:
     async def score(
         self, before: EncodedImage | None, after: EncodedImage, instruction: str
     ) -> Score:
-        return (await self.call(lambda scorer: scorer.score(before, after, instruction))).score
-
-    async def call(self, call: ScorerCall) -> EnsembleScore:
-        """The scores of all members, called concurrently, and their mean.
-
-        Raises:
-            UnusableAnswerError: no member has a score.
-        """
-        calls = [call(member.scorer) for member in self.members]
-        answers = await asyncio.gather(*calls, return_exceptions=True)
-        failures = [a for a in answers if isinstance(a, BaseException) and _is_failure(a)]
-        if failures:
-            raise min(failures, key=lambda failure: not isinstance(failure, BackendError))
-        scores = tuple(
-            _member_score(member, answer)
-            for member, answer in zip(self.members, answers, strict=True)
-        )
-        return EnsembleScore(_mean(scores), scores)
+        return (await score_with(self, lambda each: each.score(before, after, instruction))).score
 
 
 async def score_with(scorer: Scorer, call: ScorerCall) -> EnsembleScore:
-    """An attempt's score, with one `call` per member of an ensemble."""
-    if isinstance(scorer, Ensemble):
-        return await scorer.call(call)
-    return EnsembleScore(await call(scorer))
+    """An attempt's score, with one concurrent `call` per member of an ensemble.
 
-
-def _is_failure(error: BaseException) -> bool:
-    return not isinstance(error, UnusableAnswerError)
-
-
-def _member_score(member: Member, answer: Score | BaseException) -> MemberScore:
-    if isinstance(answer, BaseException):
-        return MemberScore(member, None, summarize_error(answer))
-    return MemberScore(member, answer)
+    Raises:
+        UnusableAnswerError: no member has a score.
+    """
+    if not isinstance(scorer, Ensemble):
+        return EnsembleScore(await call(scorer))
+    calls = [call(member.scorer) for member in scorer.members]
+    answers = await asyncio.gather(*calls, return_exceptions=True)
+    errors = [answer for answer in answers if isinstance(answer, BaseException)]
+    if failures := [error for error in errors if not isinstance(error, UnusableAnswerError)]:
+        raise min(failures, key=lambda failure: not isinstance(failure, BackendError))
+    scores = tuple(
+        MemberScore(member, None, summarize_error(answer))
+        if isinstance(answer, BaseException)
+        else MemberScore(member, answer)
+        for member, answer in zip(scorer.members, answers, strict=True)
+    )
+    return EnsembleScore(_mean(scores), scores)
 
 
 def _mean(scores: Sequence[MemberScore]) -> Score:

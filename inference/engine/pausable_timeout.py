@@ -11,40 +11,19 @@ from contextvars import ContextVar
 from time import perf_counter
 
 
-class Slot:
-    """One of the calls that may run at once; `pool` None: there is no limit."""
-
-    def __init__(self, pool: asyncio.Semaphore | None) -> None:
-        self._pool = pool
-        self._is_held = False
-
-    async def __aenter__(self) -> None:
-        await self.acquire()
-
-    async def __aexit__(self, *_error: object) -> None:
-        self.release()
-
-    async def acquire(self) -> None:
-        if self._pool:
-            await self._pool.acquire()
-            self._is_held = True
-
-    def release(self) -> None:
-        if self._pool and self._is_held:
-            self._pool.release()
-            self._is_held = False
-
-
 class PausableTimeout:
     """Cancels a try that is with the model for longer than `limit` seconds.
 
     `seconds`: the time with the model so far, without pauses.
+
+    Args:
+        slots: of the calls that may run at once; the try takes one.
     """
 
-    def __init__(self, limit: float, slot: Slot) -> None:
+    def __init__(self, limit: float, slots: asyncio.Semaphore) -> None:
         self.seconds = 0.0
-        self._limit = limit
-        self._slot = slot
+        self._limit, self._slots = limit, slots
+        self._holds_slot = False
         self._resumed_at = 0.0
         self._timeout = asyncio.timeout(None)
 
@@ -55,6 +34,7 @@ class PausableTimeout:
         Raises:
             TimeoutError: the try took longer than the limit; it was cancelled and its slot is free.
         """
+        await self._take_slot()
         token = _current.set(self)
         try:
             async with self._timeout:
@@ -67,17 +47,27 @@ class PausableTimeout:
         finally:
             self._add_elapsed()
             _current.reset(token)
+            self._free_slot()
 
     @asynccontextmanager
     async def paused(self) -> AsyncIterator[None]:
         self._add_elapsed()
         self._timeout.reschedule(None)
-        self._slot.release()
+        self._free_slot()
         try:
             yield
-            await self._slot.acquire()
+            await self._take_slot()
         finally:
             self._resume()
+
+    async def _take_slot(self) -> None:
+        await self._slots.acquire()
+        self._holds_slot = True
+
+    def _free_slot(self) -> None:
+        if self._holds_slot:
+            self._slots.release()
+            self._holds_slot = False
 
     def _resume(self) -> None:
         self._resumed_at = perf_counter()

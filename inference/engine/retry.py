@@ -1,10 +1,11 @@
 """Makes one call of a model: a slot of its pool, a timeout per try, retries with jitter."""
 
 import asyncio
+import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt
 from tenacity.wait import wait_random_exponential
@@ -13,10 +14,17 @@ from schemas import FoundryError
 from schemas.trajectories import Role
 from warehouse import EncodedImage
 
-from ..roles import BackendError, Plan, RetryableError, Score, UnusableAnswerError, Verdict
+from ..roles import (
+    BackendError,
+    Plan,
+    Proposals,
+    RetryableError,
+    Score,
+    UnusableAnswerError,
+    Verdict,
+)
 from ..settings import Limits
-from ..vocabulary_protocol import Proposals
-from .pausable_timeout import PausableTimeout, Slot
+from .pausable_timeout import PausableTimeout
 from .usage import Usage, collect_usage
 
 T = TypeVar("T")
@@ -59,6 +67,7 @@ class RetryingCaller:
         self._timeout_seconds = limits.call_timeout_seconds
         self._generator_slots = asyncio.Semaphore(limits.generator)
         self._agent_slots = asyncio.Semaphore(limits.agents)
+        self._unlimited_slots = asyncio.Semaphore(sys.maxsize)
         self._retrying = AsyncRetrying(
             retry=retry_if_exception_type(_TRANSIENT),
             stop=stop_after_attempt(limits.tries),
@@ -92,16 +101,15 @@ class RetryingCaller:
     async def _try(
         self, role: Role, send: Callable[[], Awaitable[T]], outcome: CallOutcome[T], unlimited: bool
     ) -> T:
-        slot = Slot(None if unlimited else self._slots(role))
-        async with slot:
-            outcome.tries += 1
-            timeout = PausableTimeout(self._timeout_seconds, slot)
-            try:
-                async with timeout.running():
-                    answer = await send()
-            finally:
-                outcome.seconds += timeout.seconds
-            return _check(role, answer)
+        slots = self._unlimited_slots if unlimited else self._slots(role)
+        timeout = PausableTimeout(self._timeout_seconds, slots)
+        try:
+            async with timeout.running():
+                outcome.tries += 1
+                answer = await send()
+        finally:
+            outcome.seconds += timeout.seconds
+        return _check(role, answer)
 
     def has_free_slot(self, role: Role) -> bool:
         """Whether a call could begin at once."""
@@ -123,13 +131,7 @@ def _check(role: Role, answer: T) -> T:
     if not isinstance(answer, ANSWER_TYPES[role]):
         expected = ANSWER_TYPES[role].__name__
         raise TypeError(f"answered with {type(answer).__name__}, not {expected}")
-    if isinstance(answer, Score):
-        _check_grades(answer)
-    return answer
-
-
-def _check_grades(score: Score) -> None:
-    grades: dict[str, Any] = vars(score)
-    for name, grade in grades.items():
+    for name, grade in vars(answer).items() if isinstance(answer, Score) else ():
         if not 0 <= grade <= 10:  # also true of NaN
             raise UnusableAnswerError(f"{name} is {grade}, not a grade from 0 to 10")
+    return answer

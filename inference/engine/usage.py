@@ -4,9 +4,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TypeVar
-
-_Number = TypeVar("_Number", int, float)
 
 
 @dataclass
@@ -37,10 +34,11 @@ def report_usage(
     usage = _current.get()
     if usage is None:
         return
-    usage.input_tokens = _add(usage.input_tokens, input_tokens)
-    usage.output_tokens = _add(usage.output_tokens, output_tokens)
-    usage.cost_usd = _add(usage.cost_usd, cost_usd)
     usage.retries += retries
+    amounts = {"input_tokens": input_tokens, "output_tokens": output_tokens, "cost_usd": cost_usd}
+    for name, amount in amounts.items():
+        if amount is not None:
+            setattr(usage, name, (getattr(usage, name) or 0) + amount)
 
 
 @contextmanager
@@ -51,9 +49,3 @@ def collect_usage(usage: Usage) -> Iterator[None]:
         yield
     finally:
         _current.reset(token)
-
-
-def _add(total: _Number | None, amount: _Number | None) -> _Number | None:
-    if amount is None:
-        return total
-    return amount if total is None else total + amount

@@ -2,29 +2,18 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
-from schemas import BadImageError, FoundryError
+from schemas import FoundryError
 from schemas.trajectories import QuarantineRow
 
 from ..roles import BackendError
 from .progress import NullProgress, Progress
-from .retry import summarize_error
 
 _REASONS_IN_MESSAGE = 3
 
-
-class WorkResult(Protocol):
-    """The result of the work on one prompt."""
-
-    @property
-    def quarantine(self) -> QuarantineRow | None:
-        """Why the prompt was quarantined, if it was."""
-
-
-Answer = TypeVar("Answer")
 Item = TypeVar("Item")
-Result = TypeVar("Result", bound=WorkResult)
+Result = TypeVar("Result")
 
 
 class WorkerPool:
@@ -53,6 +42,9 @@ class WorkerPool:
     ) -> list[Result]:
         """Results in the order of `items`; the largest items begin first.
 
+        Args:
+            work: a `QuarantineRow` as its result says that the item was quarantined.
+
         Raises:
             FoundryError: too many prompts were quarantined, or the lake cannot be written.
             BackendError: a backend takes no more calls; those under way were finished.
@@ -61,12 +53,8 @@ class WorkerPool:
         results: dict[int, Result] = {}
         queue = iter(sorted(enumerate(items), key=lambda entry: -size(entry[1])))
         self._report()
-        try:
-            async with asyncio.TaskGroup() as group:
-                for _ in range(min(self._workers, len(items))):
-                    group.create_task(self._run_worker(queue, work, results))
-        except BaseExceptionGroup as errors:
-            raise _first(errors) from None
+        workers = range(min(self._workers, len(items)))
+        await gather_or_cancel(*(self._run_worker(queue, work, results) for _ in workers))
         if self._backend_error:
             raise self._backend_error
         return [results[number] for number in range(len(items))]
@@ -79,37 +67,34 @@ class WorkerPool:
     ) -> None:
         for number, item in queue:
             try:
-                results[number] = await work(item)
+                results[number] = result = await work(item)
             except BackendError as error:  # the other workers stop after their current item
                 self._backend_error = error
             if self._backend_error:
                 return
             self._done += 1
-            self._note_quarantine(results[number].quarantine)
+            if isinstance(result, QuarantineRow):
+                self._quarantined.append(result)
+                self._check_failure_share()
             self._report()
-
-    def _note_quarantine(self, quarantine: QuarantineRow | None) -> None:
-        if quarantine is None:
-            return
-        self._quarantined.append(quarantine)
-        if len(self._quarantined) > self._failure_share * self._total:
-            raise FoundryError(self._failure_message())
 
     def _report(self) -> None:
         note = f"{len(self._quarantined)} quarantined" if self._quarantined else ""
         self._progress.update(self._done, self._total, note)
 
-    def _failure_message(self) -> str:
+    def _check_failure_share(self) -> None:
         rows = self._quarantined
+        if len(rows) <= self._failure_share * self._total:
+            return
         reasons = "; ".join(f"{row.prompt_id}: {row.reason}" for row in rows[:_REASONS_IN_MESSAGE])
-        return (
+        raise FoundryError(
             f"{rows[0].stage} of {self._shard}: {len(rows)} of {self._total} prompts quarantined "
             f"({len(rows) / self._total:.0%}, failure_share allows {self._failure_share:.0%}): "
             f"{reasons}. Finished calls are stored: fix the cause and run again"
         )
 
 
-async def gather_or_cancel(*work: Coroutine[Any, Any, Answer]) -> list[Answer]:
+async def gather_or_cancel(*work: Coroutine[Any, Any, Result]) -> list[Result]:
     """The results in order. When one raises, the others are cancelled and awaited."""
     try:
         async with asyncio.TaskGroup() as group:
@@ -117,25 +102,3 @@ async def gather_or_cancel(*work: Coroutine[Any, Any, Answer]) -> list[Answer]:
     except BaseExceptionGroup as errors:
         raise errors.exceptions[0] from None
     return [task.result() for task in tasks]
-
-
-async def quarantine_reason(work: Awaitable[None]) -> str | None:
-    """Do one prompt's work; None, or in one line why the prompt must be quarantined.
-
-    Raises:
-        FoundryError: the lake cannot be written, which is not the prompt's fault.
-    """
-    try:
-        await work
-    except BadImageError as error:
-        return summarize_error(error)
-    except FoundryError:
-        raise
-    except Exception as error:  # a bug that one prompt meets must not fail the others
-        return summarize_error(error)
-    return None
-
-
-def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
-    first = errors.exceptions[0]
-    return _first(first) if isinstance(first, BaseExceptionGroup) else first

@@ -3,15 +3,14 @@
 import asyncio
 import logging
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from time import monotonic
-from typing import Any, Literal, Protocol, Self
+from typing import Any, Literal, Self
 
 from schemas import FoundryError
 from warehouse import Home
 
-from ..backends.checkpoint.checkpoint_refs import newest, promoted
-from ..backends.checkpoint.manifest import AgentRole
+from ..backends.checkpoint.manifest import AgentRole, newest, promoted
 from ..backends.factory import Backends
 from ..backends.health_check import first_failure
 from ..roles import BackendError, Roles
@@ -24,36 +23,11 @@ _CRITICS = {"rl": "critic_rl_checkpoint", "sft": "critic_sft_checkpoint"}
 _log = logging.getLogger(__name__)
 
 
-class AgentResolver(Protocol):
-    """Chooses the roles of a request; they stay the same until it ends."""
-
-    async def resolve(self, critic: str | None = None) -> Roles:
-        """The roles that are current now.
-
-        Args:
-            critic: see `GenerationRequest`.
-
-        Raises:
-            FoundryError: there is no such critic, or a backend is unavailable.
-        """
-
-    async def check(self) -> None:
-        """Check that the backends of the current roles answer.
-
-        Raises:
-            FoundryError: one does not; the result of a check is reused for a few seconds.
-        """
+# Role -> checkpoint as `name@version`; other roles have the profile's own agents.
+_Choice = dict[AgentRole, str]
 
 
-@dataclass(frozen=True)
-class _Choice:
-    """Checkpoints as `name@version`; None: the profile's own agent."""
-
-    planner: str | None = None
-    critic: str | None = None
-
-
-class PromotedAgentResolver:
+class AgentResolver:
     """The promoted planner and critic, and the profile's generator.
 
     A context manager. A newly promoted checkpoint is loaded while the earlier one stays in use;
@@ -69,7 +43,8 @@ class PromotedAgentResolver:
 
     def __init__(self, backends: Backends, home: Home, agents: Agents = "auto") -> None:
         self._backends, self._home, self._agents = backends, home, agents
-        self._loaded: dict[tuple[AgentRole, str], Any] = {}
+        # Role and name of a checkpoint -> `name@version` and agent.
+        self._loaded: dict[tuple[AgentRole, str], tuple[str, Any]] = {}
         self._check_lock, self._next_check = asyncio.Lock(), 0.0
         self._failure: str | None = None
 
@@ -86,11 +61,24 @@ class PromotedAgentResolver:
             await self._poll_task
 
     async def resolve(self, critic: str | None = None) -> Roles:
+        """The roles that are current now, for a request that keeps them until it ends.
+
+        Args:
+            critic: see `GenerationRequest`.
+
+        Raises:
+            FoundryError: there is no such critic, or a backend is unavailable.
+        """
         if critic is None:
             return self._current
         return await asyncio.to_thread(self._with_critic, critic)
 
     async def check(self) -> None:
+        """Check that the backends of the current roles answer.
+
+        Raises:
+            FoundryError: one does not; the result of a check is reused for a few seconds.
+        """
         async with self._check_lock:
             if monotonic() > self._next_check:
                 self._failure = await asyncio.to_thread(
@@ -118,16 +106,16 @@ class PromotedAgentResolver:
 
     def _choose(self) -> _Choice:
         if self._agents == "profile":
-            return _Choice()
-        choice = _Choice(promoted("planner", self._home), promoted("critic", self._home))
-        if choice.planner and choice.critic:
-            return choice
+            return {}
+        planner, critic = promoted("planner", self._home), promoted("critic", self._home)
+        if planner and critic:
+            return {"planner": planner, "critic": critic}
         if self._agents == "promoted":
             raise BackendError(
                 f"no planner and critic were promoted yet in {self._home.root}: train them with "
                 "`interleave run`, or set `service.agents: profile`"
             )
-        return _Choice()
+        return {}
 
     def _with_critic(self, critic: str) -> Roles:
         reference = newest(_CRITICS[critic], self._home) if critic in _CRITICS else None
@@ -136,31 +124,21 @@ class PromotedAgentResolver:
                 f"no critic {critic} here: leave it out for the one in use, or train one of "
                 f"{', '.join(_CRITICS)} with `interleave run`"
             )
-        return self._load(replace(self._choice, critic=reference))
+        return self._load({**self._choice, "critic": reference})
 
     def _load(self, choice: _Choice) -> Roles:
-        roles = self._profile_roles
-        if choice.planner:
-            roles = replace(roles, planner=self._agent("planner", choice.planner))
-        if choice.critic:
-            roles = replace(roles, critic=self._agent("critic", choice.critic))
-        return roles
+        agents = {role: self._agent(role, reference) for role, reference in choice.items()}
+        return replace(self._profile_roles, **agents)
 
     def _agent(self, role: AgentRole, reference: str) -> Any:
         from ..backends.checkpoint.agents import checkpoint_agents
 
-        key = role, reference
-        if key not in self._loaded:
+        key = role, reference.partition("@")[0]
+        loaded, agent = self._loaded.get(key, (None, None))
+        if loaded != reference:
             settings = self._backends.checkpoint.model_copy(update={role: reference})
             agent = checkpoint_agents([role], settings, self._home)[role]
             agent.load()
-            self._drop_other_versions(key)
-            self._loaded[key] = agent
-        return self._loaded[key]
-
-    def _drop_other_versions(self, key: tuple[AgentRole, str]) -> None:
-        """Release other versions of a checkpoint; running generations hold their own reference."""
-        role, name = key[0], key[1].partition("@")[0]
-        for other in list(self._loaded):
-            if (other[0], other[1].partition("@")[0]) == (role, name):
-                del self._loaded[other]
+            # Generations that run with another version hold their own reference.
+            self._loaded[key] = reference, agent
+        return agent

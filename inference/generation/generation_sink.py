@@ -75,8 +75,11 @@ class PendingPartition:
         self.dirty = True
 
 
-class GenerationSink:
-    """Takes the rows of finished requests; by default nothing is written."""
+class BufferSink:
+    """Takes the rows of finished requests, and collects them for a caller that writes them."""
+
+    def __init__(self) -> None:
+        self.requests: list[Mapping[Table, Sequence[Row]]] = []
 
     def add(self, rows: Mapping[Table, Sequence[Row]], replaceable_id: str | None = None) -> None:
         """Take the rows of a request.
@@ -85,7 +88,7 @@ class GenerationSink:
             replaceable_id: the request's id if it may be resumed: its rows get a partition of
                 their own, which `discard` deletes.
         """
-        raise NotImplementedError
+        self.requests.append(rows)
 
     async def discard(self, generation_id: str) -> None:
         """Delete the rows that a request's earlier, unfinished run added under its id."""
@@ -100,25 +103,18 @@ class GenerationSink:
         """Flush every few seconds until cancelled."""
 
 
-class BufferSink(GenerationSink):
-    """Collects the rows of many requests in memory, for a caller that writes them itself."""
+class LakeSink(BufferSink):
+    """Writes rows to the lake; one per process.
 
-    def __init__(self) -> None:
-        self.requests: list[Mapping[Table, Sequence[Row]]] = []
-
-    def add(self, rows: Mapping[Table, Sequence[Row]], replaceable_id: str | None = None) -> None:
-        self.requests.append(rows)
-
-
-class LakeSink(GenerationSink):
-    """Writes rows to the lake; one per process."""
+    All but `add` raise `StorageError` when the lake cannot be read or written; rows that could not
+    be written are kept for the next flush.
+    """
 
     def __init__(self, home: Home) -> None:
         self._home, self._write_lock = home, asyncio.Lock()
         self._pending = [PendingPartition()]
 
     def add(self, rows: Mapping[Table, Sequence[Row]], replaceable_id: str | None = None) -> None:
-        """See `GenerationSink`; the next `flush` writes them."""
         if replaceable_id:
             self._pending.insert(0, PendingPartition(replaceable_id))
             self._pending[0].add(rows)
@@ -128,11 +124,6 @@ class LakeSink(GenerationSink):
         self._pending[-1].add(rows)
 
     async def discard(self, generation_id: str) -> None:
-        """See `GenerationSink`.
-
-        Raises:
-            StorageError: the rows could not be deleted.
-        """
         partition = REQUESTS + generation_id
         async with self._write_lock:
             self._pending = [each for each in self._pending if each.partition != partition]
@@ -140,11 +131,6 @@ class LakeSink(GenerationSink):
                 await asyncio.to_thread(self._home.lake.delete, table, partition)
 
     async def erase(self, generation_id: str) -> None:
-        """See `GenerationSink`.
-
-        Raises:
-            StorageError: the lake cannot be read or written.
-        """
         async with self._write_lock:
             if pending := self._find_pending(generation_id):
                 partition, request = pending
@@ -153,11 +139,6 @@ class LakeSink(GenerationSink):
                 await asyncio.to_thread(_erase_from_lake, self._home, generation_id)
 
     async def flush(self) -> None:
-        """See `GenerationSink`.
-
-        Raises:
-            StorageError: they could not be written; the next flush tries again.
-        """
         async with self._write_lock:
             for partition in [each for each in self._pending if each.dirty]:
                 await self._write(partition)
@@ -165,7 +146,6 @@ class LakeSink(GenerationSink):
             self._pending = unfinished + self._pending[-1:]
 
     async def flush_periodically(self) -> None:
-        """See `GenerationSink`."""
         while True:
             await asyncio.sleep(_FLUSH_SECONDS)
             try:
@@ -184,14 +164,12 @@ class LakeSink(GenerationSink):
         partition.dirty = False
         rows = {table: list(added) for table, added in partition.rows.items()}
         try:
-            await asyncio.to_thread(self._store, partition.partition, rows)
+            for table, added in rows.items():
+                lake, name = self._home.lake, partition.partition
+                await asyncio.to_thread(_replace_rows, lake, table, added, name)
         except BaseException:
             partition.dirty = True
             raise
-
-    def _store(self, partition: str, rows: Mapping[Table, Sequence[Row]]) -> None:
-        for table, added in rows.items():
-            _replace_rows(self._home.lake, table, added, partition)
 
 
 def _erase_from_lake(home: Home, generation_id: str) -> None:

@@ -6,8 +6,11 @@ from warehouse import EncodedImage
 
 from ..events import (
     AttemptJudged,
+    Ending,
     ImageGenerated,
     PlanReady,
+    RunEvent,
+    RunTerminated,
     StepAccepted,
     StepExhausted,
     StepStarted,
@@ -16,7 +19,6 @@ from ..events import (
     TrajectoryFinished,
 )
 from ..roles import Plan, PlanStep, Verdict
-from .event_log import Ending, RunEvent, RunTerminated
 
 
 @dataclass

@@ -14,15 +14,13 @@ from schemas.trajectories import (
     PLANS,
     TRAJECTORIES,
     ModelCallRow,
-    PlanRow,
     Role,
 )
 
 from ..engine.hashing import stable_hash
 from ..events import Event, PlanReady, TrajectoryFailed, TrajectoryFinished
-from ..plans import plan_rows
-from ..roles import Plan, Roles, qualified_name
-from ..trajectory_recorder import TrajectoryRecorder
+from ..roles import Roles, qualified_name
+from ..trajectory_recorder import TrajectoryRecorder, plan_rows
 from .requests import GenerationRequest
 
 Rows = dict[Table, Sequence[Row]]
@@ -33,8 +31,9 @@ class GenerationRowRecorder:
 
     def __init__(self, request: GenerationRequest, roles: Roles) -> None:
         self._request, self._roles = request, roles
-        self._plans: list[PlanRow] = []
-        self._trajectory = self._trajectory_recorder(None)
+        self._trajectory = TrajectoryRecorder(
+            request, [], roles, request.options, run=request.generation_id
+        )
         self._status: GenerationStatus = "cancelled"
         self._error: str | None = None
         self._wasted_draws = 0
@@ -44,17 +43,16 @@ class GenerationRowRecorder:
         """Add the next event."""
         match event:
             case PlanReady(plan=plan):
-                self._plans = self._plan_rows(plan)
-                plan_id = self._plans[0].plan_id if self._plans else None
-                self._trajectory = self._trajectory_recorder(plan_id)
+                rows = plan_rows(self._request, plan, qualified_name(self._roles.planner))
+                # An id of this request: other requests may get the same plan.
+                own_id = {"plan_id": stable_hash("plan", self._request.generation_id)}
+                self._trajectory.plan = [row.model_copy(update=own_id) for row in rows]
             case TrajectoryFinished(status=status, wasted_draws=wasted_draws):
                 self._wasted_draws = wasted_draws
                 self._status = "failed" if status == "quarantined" else status
-                self._trajectory.note(event)
             case TrajectoryFailed(reason=reason, refused=refused):
                 self._status, self._error = "refused" if refused else "failed", reason
-            case _:
-                self._trajectory.note(event)
+        self._trajectory.note(event)
 
     @property
     def may_be_resumed(self) -> bool:
@@ -63,31 +61,11 @@ class GenerationRowRecorder:
 
     def rows(self, calls: Sequence[ModelCallRow]) -> Rows:
         """Rows of every table, given the calls that were made."""
-        return {
-            GENERATIONS: [self._generation(calls)],
-            PLANS: self._plans,
-            TRAJECTORIES: [self._trajectory.trajectory(self._error)],
-            ATTEMPTS: self._trajectory.attempts(),
-            MODEL_CALLS: calls,
-        }
-
-    def _plan_rows(self, plan: Plan) -> list[PlanRow]:
-        """Rows with an id of this request: other requests may get the same plan."""
-        rows = plan_rows(self._request, plan, qualified_name(self._roles.planner))
-        plan_id = stable_hash("plan", self._request.generation_id)
-        return [row.model_copy(update={"plan_id": plan_id}) for row in rows]
-
-    def _trajectory_recorder(self, plan_id: str | None) -> TrajectoryRecorder:
-        request = self._request
-        return TrajectoryRecorder(
-            request, plan_id, self._roles, request.options, run=request.generation_id
-        )
-
-    def _generation(self, calls: Sequence[ModelCallRow]) -> GenerationRow:
         trajectory = self._trajectory.trajectory(self._error)
         attempts = self._trajectory.attempts()
-        return GenerationRow(
-            **_request_columns(self._request),
+        generation = _generation_row(
+            self._request,
+            calls,
             plan_id=trajectory.plan_id,
             trajectory_id=trajectory.trajectory_id,
             status=self._status,
@@ -97,10 +75,16 @@ class GenerationRowRecorder:
             attempts=trajectory.attempts,
             wasted_draws=self._wasted_draws,
             images=[attempt.image for attempt in attempts if attempt.chosen],
-            cost_usd=total_cost(calls),
             seconds=monotonic() - self._start,
             started_at=self._started_at,
         )
+        return {
+            GENERATIONS: [generation],
+            PLANS: self._trajectory.plan,
+            TRAJECTORIES: [trajectory],
+            ATTEMPTS: attempts,
+            MODEL_CALLS: calls,
+        }
 
 
 def interrupted_rows(
@@ -108,8 +92,9 @@ def interrupted_rows(
 ) -> Rows:
     """The row of a request whose process was killed, and those of the calls in its journal."""
     names: dict[Role, str] = {call.role: f"{call.backend}/{call.model}" for call in calls}
-    row = GenerationRow(
-        **_request_columns(request),
+    row = _generation_row(
+        request,
+        calls,
         plan_id=None,
         trajectory_id=stable_hash("interrupted", request.generation_id),
         status="interrupted",
@@ -119,29 +104,28 @@ def interrupted_rows(
         attempts=sum(call.role == "generator" for call in calls),
         wasted_draws=0,
         images=[],
-        cost_usd=total_cost(calls),
         seconds=sum(call.seconds for call in calls),
         started_at=started_at,
     )
     return {GENERATIONS: [row], MODEL_CALLS: calls}
 
 
-def total_cost(calls: Sequence[ModelCallRow]) -> float | None:
-    """Cost of calls in USD; None: some have no price."""
+def _generation_row(
+    request: GenerationRequest, calls: Sequence[ModelCallRow], **columns: Any
+) -> GenerationRow:
+    """The row of a request; its cost is null where a call has no price."""
     prices = [call.cost_usd for call in calls]
     known = [price for price in prices if price is not None]
-    return sum(known) if len(known) == len(prices) else None
-
-
-def _request_columns(request: GenerationRequest) -> dict[str, Any]:
     options = ("t_max", "on_exhausted", "conditioning", "candidates", "seed")
-    return {
-        "generation_id": request.generation_id,
-        "shard": request.shard,
-        "channel": request.channel,
-        "request_key": request.key,
-        "text": request.text,
-        "input_images": [image.sha256 for image in request.images],
-        "prompt_id": request.prompt_id,
+    return GenerationRow(
+        generation_id=request.generation_id,
+        shard=request.shard,
+        channel=request.channel,
+        request_key=request.key,
+        text=request.text,
+        input_images=[image.sha256 for image in request.images],
+        prompt_id=request.prompt_id,
         **{name: getattr(request.options, name) for name in options},
-    }
+        cost_usd=sum(known) if len(known) == len(prices) else None,
+        **columns,
+    )

@@ -2,8 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncGenerator
+from contextlib import ExitStack, aclosing
 from datetime import datetime
 
 from schemas import BadImageError, FoundryError
@@ -16,7 +16,7 @@ from ..events import Event, PlanReady, TrajectoryFailed
 from ..loop import Loop, PlannedRequest
 from ..roles import PlanRequest, Roles, UnusableAnswerError
 from ..settings import Limits
-from .generation_sink import GenerationSink, LakeSink
+from .generation_sink import BufferSink, LakeSink
 from .requests import GenerationRequest
 from .row_recorder import GenerationRowRecorder, interrupted_rows
 
@@ -35,7 +35,7 @@ class GenerationRunner:
         sink: takes the rows; None: a `LakeSink`.
     """
 
-    def __init__(self, home: Home, limits: Limits, sink: GenerationSink | None = None) -> None:
+    def __init__(self, home: Home, limits: Limits, sink: BufferSink | None = None) -> None:
         self._home, self._caller = home, RetryingCaller(limits)
         self._sink = sink or LakeSink(home)
 
@@ -58,7 +58,10 @@ class GenerationRunner:
             StorageError: the lake cannot be written, or another process runs this request.
         """
         recorder = GenerationRowRecorder(request, roles)
-        async with self._model_calls(request, roles) as calls:
+        calls = ModelCalls(self._home, ASSET, request.generation_id, roles, self._caller)
+        await asyncio.to_thread(calls.__enter__)  # reads the journal, which may be remote
+        with ExitStack() as stack:
+            stack.push(calls)
             if calls.ledger():
                 await self._sink.discard(request.generation_id)
             try:
@@ -99,7 +102,15 @@ class GenerationRunner:
         self, request: GenerationRequest, calls: ModelCalls
     ) -> AsyncGenerator[Event, None]:
         try:
-            async with aclosing(self._plan_and_loop(request, calls)) as events:
+            for image in request.images:
+                await asyncio.to_thread(self._home.images.put, image)
+            plan_request = PlanRequest(request.text, request.images)
+            planned = await calls.plan(CallSite(request.prompt_id), plan_request)
+            yield PlanReady(planned.answer, planned.call)
+            options = request.options
+            plan = PlannedRequest(request.prompt_id, planned.answer, request.images)
+            loop = Loop(plan, calls, options, options.candidates, options.draw_ahead)
+            async with aclosing(loop.events()) as events:
                 async for event in events:
                     yield event
         except (UnusableAnswerError, BadImageError) as error:
@@ -109,34 +120,3 @@ class GenerationRunner:
         except Exception:
             _log.exception("unexpected error in request %s", request.generation_id)
             yield BUG
-
-    async def _plan_and_loop(
-        self, request: GenerationRequest, calls: ModelCalls
-    ) -> AsyncGenerator[Event, None]:
-        for image in request.images:
-            await asyncio.to_thread(self._home.images.put, image)
-        plan_request = PlanRequest(request.text, request.images)
-        planned = await calls.plan(CallSite(request.prompt_id), plan_request)
-        yield PlanReady(planned.answer, planned.call)
-        options = request.options
-        loop = Loop(
-            PlannedRequest(request.prompt_id, planned.answer, request.images),
-            calls,
-            options,
-            options.candidates,
-            options.draw_ahead,
-        )
-        async with aclosing(loop.events()) as events:
-            async for event in events:
-                yield event
-
-    @asynccontextmanager
-    async def _model_calls(
-        self, request: GenerationRequest, roles: Roles
-    ) -> AsyncIterator[ModelCalls]:
-        calls = ModelCalls(self._home, ASSET, request.generation_id, roles, self._caller)
-        await asyncio.to_thread(calls.__enter__)  # reads the journal, which may be remote
-        try:
-            yield calls
-        finally:
-            calls.__exit__()

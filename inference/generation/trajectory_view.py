@@ -4,9 +4,8 @@ from dataclasses import dataclass
 
 from warehouse import EncodedImage
 
-from ..events import TrajectoryFailed
-from .event_log import Ending, RunTerminated
-from .generation_state import AttemptState, GenerationState, StepState
+from ..events import Ending, RunTerminated, TrajectoryFailed, TrajectoryFinished
+from .generation_state import GenerationState, StepState
 
 _ENDINGS = {
     "complete": "Complete",
@@ -77,12 +76,11 @@ class TrajectoryView:
 
     trajectory_id: str
     request: str
-    category: str
-    subcategory: str
-    status: str
-    reasoning: str
-    input_images: tuple[EncodedImage, ...]
     steps: tuple[StepView, ...]
+    category: str = ""
+    subcategory: str = ""
+    reasoning: str = ""
+    input_images: tuple[EncodedImage, ...] = ()
     ending: str = ""
     failed: bool = False
 
@@ -102,40 +100,28 @@ def generation_view(state: GenerationState) -> TrajectoryView:
     return TrajectoryView(
         trajectory_id="generation",
         request=state.text,
-        category="",
-        subcategory="",
-        status=getattr(state.ending, "status", "in_progress"),
+        steps=tuple(map(_step_view, state.steps)),
         reasoning=state.plan.reasoning if state.plan else "",
         input_images=state.input_images,
-        steps=tuple(map(_step_view, state.steps)),
         ending=_ending_text(state.ending),
-        failed=state.ending is None or isinstance(state.ending, TrajectoryFailed | RunTerminated),
+        failed=not isinstance(state.ending, TrajectoryFinished),
     )
 
 
 def _step_view(state: StepState) -> StepView:
-    judged = (each for each in state.attempts if each.verdict)
-    return StepView(
-        number=state.step.step_number,
-        name=state.step.step_name,
-        caption=state.text,
-        attempts=tuple(_attempt_view(each, each is state.chosen) for each in judged),
-        finished=state.finished,
+    attempts = tuple(
+        AttemptView(
+            image=attempt.image,
+            prompt=attempt.draw.prompt,
+            chosen=attempt is state.chosen,
+            number=attempt.draw.iteration + 1,
+            **vars(verdict),
+        )
+        for attempt in state.attempts
+        if (verdict := attempt.verdict)
     )
-
-
-def _attempt_view(state: AttemptState, chosen: bool) -> AttemptView:
-    verdict = state.verdict
-    assert verdict, "only judged attempts are shown"
-    return AttemptView(
-        image=state.image,
-        prompt=state.draw.prompt,
-        accepted=verdict.accepted,
-        chosen=chosen,
-        reasoning=verdict.reasoning,
-        refined_prompt=verdict.refined_prompt,
-        number=state.draw.iteration + 1,
-    )
+    step = state.step
+    return StepView(step.step_number, step.step_name, state.text, attempts, state.finished)
 
 
 def _ending_text(ending: Ending | None) -> str:

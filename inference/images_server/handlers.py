@@ -20,18 +20,65 @@ from ..engine.worker_pool import gather_or_cancel
 from ..http.admission import AdmissionQueue
 from ..http.disconnect import run_while_connected
 from ..http.errors import APIError, bad_request, internal_error
-from .metrics import ImagesServerMetrics
-from .models import ServableImageModel
+from ..http.metrics import MetricsRegistry
+from .models import DrawnImage, DrawRejected, ServableImageModel
 from .ray_replicas import Readiness, ReplicaLostError, ReplicaPool
-from .replica import DrawnImage, DrawRejected
-from .requests import ImageJob, ImageRequestReader
+from .requests import ImageRequestReader, check_model
 from .settings import ImagesServerSettings
 
 _RETRY_SECONDS = 5
 _CLIENT_CLOSED = 499  # nginx's status for a client that disconnected
 _HEALTH_CHECK_SECONDS = 1.0
 
+_Read = Callable[[Request], Awaitable[list[GenerationSpec]]]
+
 _log = logging.getLogger(__name__)
+
+
+class ImagesServerMetrics(MetricsRegistry):
+    """The server's metrics for Prometheus."""
+
+    def __init__(self) -> None:
+        super().__init__("interleave_images")
+        self._requests = self.counter(
+            "requests",
+            "Requests by endpoint and status; 499: the client disconnected",
+            ("endpoint", "status"),
+        )
+        self._images = self.counter(
+            "pictures", "Images generated, by replica (host:process)", ["replica"]
+        )
+        self._queue = self.gauge("queue", "Images that are waiting or being generated")
+        self._running = self.gauge("replicas_running", "Replicas that are running")
+        self._wanted = self.gauge("replicas_wanted", "Replicas that should be running")
+        self._batch_size = self.histogram(
+            "batch_size", "Size of an image's batch", buckets=(1, 2, 4, 8, 16, 32)
+        )
+        self._model_seconds = self.histogram(
+            "model_seconds", "Time in the model of an image's batch"
+        )
+        self._outside_seconds = self.histogram(
+            "outside_seconds", "Time of a request outside the model: waiting, transfer, encoding"
+        )
+
+    def count_response(self, endpoint: str, status: int) -> None:
+        """Count a request."""
+        self._requests.labels(endpoint, str(status)).inc()
+
+    def record(self, images: Sequence[DrawnImage], seconds: float) -> None:
+        """Count the images of a request that took so many seconds."""
+        for image in images:
+            self._images.labels(image.replica).inc()
+            self._batch_size.observe(image.batch)
+            self._model_seconds.observe(image.seconds)
+        self._outside_seconds.observe(max(0.0, seconds - max(each.seconds for each in images)))
+
+    def response(self, queue: int, replicas: Readiness) -> Response:
+        """The answer of `/metrics`. `queue`: images that are admitted."""
+        self._queue.set(queue)
+        self._running.set(replicas.running)
+        self._wanted.set(replicas.wanted)
+        return self.exposition()
 
 
 class ImageHandlers:
@@ -49,23 +96,40 @@ class ImageHandlers:
         report: Callable[[Readiness], object],
     ) -> None:
         self._model, self._replicas, self._limits = model, replicas, settings.allowed
+        self._report = report
+        self._readiness = Readiness(0, replicas.wanted, "replicas are being started")
         # Ray Serve's limit counts only images that have no replica yet, so it rejects parts of a
         # burst that would fit; and a request for several images must be admitted as one.
         self._queue = AdmissionQueue(
             replicas.wanted * settings.batch, settings.queue, unit="images"
         )
-        self._reader = ImageRequestReader(settings.allowed)
-        self._health = HealthMonitor(replicas, report)
+        self._reader = ImageRequestReader(model, settings.allowed)
         self._metrics = ImagesServerMetrics()
 
     @asynccontextmanager
     async def lifespan(self, app: FastAPI) -> AsyncIterator[None]:
         """Watch the replicas while the server runs."""
-        monitor = asyncio.create_task(self._health.run())
+        monitor = asyncio.create_task(self._watch())
         yield
         monitor.cancel()
         with suppress(asyncio.CancelledError):
             await monitor
+
+    async def _watch(self) -> None:
+        """Look at the replicas once a second."""
+        while True:
+            state = await asyncio.to_thread(self._look)
+            if state != self._readiness:
+                self._readiness = state
+                self._report(state)
+            await asyncio.sleep(_HEALTH_CHECK_SECONDS)
+
+    def _look(self) -> Readiness:
+        try:
+            return self._replicas.readiness()
+        except Exception as error:  # Ray raises errors of all kinds
+            reason = f"Ray Serve does not answer: {first_line(error)}"
+            return Readiness(0, self._replicas.wanted, reason)
 
     def add_routes(self, app: FastAPI) -> None:
         """Add the images API, and the endpoints for operators, to an application."""
@@ -87,7 +151,7 @@ class ImageHandlers:
         return {"object": "list", "data": [self._describe_model()]}
 
     async def retrieve_model(self, name: str) -> dict[str, Any]:
-        self._check_model(name)
+        check_model(self._model, name)
         return self._describe_model()
 
     async def health(self) -> dict[str, str]:
@@ -99,23 +163,14 @@ class ImageHandlers:
         return {"ready": True, **counts, "reason": state.reason}
 
     async def metrics(self) -> Response:
-        return self._metrics.response(self._queue.admitted, self._health.last)
+        return self._metrics.response(self._queue.admitted, self._readiness)
 
     def _describe_model(self) -> dict[str, Any]:
         name = self._model.name
         return {"id": name, "object": "model", "created": 0, "owned_by": "interleave-foundry"}
 
-    def _check_model(self, name: str) -> None:
-        if name != self._model.name:
-            raise APIError(
-                HTTPStatus.NOT_FOUND,
-                f"no model {name} here, only {self._model.name}",
-                "model_not_found",
-                "model",
-            )
-
     def _check_ready(self) -> Readiness:
-        state = self._health.last
+        state = self._readiness
         if not state.ready:
             raise APIError(
                 HTTPStatus.SERVICE_UNAVAILABLE,
@@ -125,9 +180,7 @@ class ImageHandlers:
             )
         return state
 
-    async def _respond(
-        self, endpoint: str, request: Request, read: Callable[[Request], Awaitable[ImageJob]]
-    ) -> Response:
+    async def _respond(self, endpoint: str, request: Request, read: _Read) -> Response:
         try:
             body = orjson.dumps(await self._generate(request, read))
             response = Response(body, media_type="application/json")
@@ -141,14 +194,10 @@ class ImageHandlers:
         self._metrics.count_response(endpoint, response.status_code)
         return response
 
-    async def _generate(
-        self, request: Request, read: Callable[[Request], Awaitable[ImageJob]]
-    ) -> dict[str, Any]:
+    async def _generate(self, request: Request, read: _Read) -> dict[str, Any]:
         start = time.perf_counter()
-        job = await read(request)
-        self._check_model(job.request.model or self._model.name)
+        specs = await read(request)
         self._check_ready()
-        specs = job.specs(self._model.params)
         if len(specs) > self._queue.capacity:
             message = f"this server takes no more than {self._queue.capacity} images at once"
             raise bad_request(message, "n")
@@ -180,34 +229,6 @@ class ImageHandlers:
         if isinstance(result, DrawRejected):
             raise bad_request(result.reason, code="cannot_be_drawn")
         return result
-
-
-class HealthMonitor:
-    """Looks at the replicas once a second; `last` is the newest state.
-
-    Args:
-        report: called whenever the state changes.
-    """
-
-    def __init__(self, replicas: ReplicaPool, report: Callable[[Readiness], object]) -> None:
-        self._replicas, self._report = replicas, report
-        self.last = Readiness(0, replicas.wanted, "replicas are being started")
-
-    async def run(self) -> None:
-        """Look until cancelled."""
-        while True:
-            state = await asyncio.to_thread(self._check)
-            if state != self.last:
-                self.last = state
-                self._report(state)
-            await asyncio.sleep(_HEALTH_CHECK_SECONDS)
-
-    def _check(self) -> Readiness:
-        try:
-            return self._replicas.readiness()
-        except Exception as error:  # Ray raises errors of all kinds
-            reason = f"Ray Serve does not answer: {first_line(error)}"
-            return Readiness(0, self._replicas.wanted, reason)
 
 
 def _to_json(specs: Sequence[GenerationSpec], images: Sequence[DrawnImage]) -> dict[str, Any]:

@@ -1,14 +1,22 @@
-"""What can be served: a pipeline of diffusers, or the sketch world's generator."""
+"""What can be served, and a replica, which holds it in memory and generates in batches."""
 
+import asyncio
+import os
+import socket
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from pathlib import Path
-from typing import Protocol
+from time import perf_counter
+
+from schemas import BadImageError
 
 from ..backends.diffusers.generation_spec import GenerationSpec
 from ..backends.diffusers.model_selection import SelectedModel, select_model
-from ..backends.diffusers.pipeline_runner import DrawResult, load_pipeline_runner
-from ..backends.diffusers.settings import DiffusersSettings, SamplingParams
+from ..backends.diffusers.pipeline_runner import DrawResult, ImageExceedsMemory, PipelineRunner
+from ..backends.diffusers.registry import DiffusersSettings, SamplingParams
+from ..engine.batching import Batcher
 from ..roles import RetryableError, UnusableAnswerError
 from ..sketch_world import generator as sketch_generator
 from ..sketch_world.settings import SketchSettings
@@ -16,33 +24,8 @@ from ..sketch_world.settings import SketchSettings
 SKETCH = "sketch"
 _SIDE = 96  # sides of sketches are multiples of it
 
-
-class ImageModel(Protocol):
-    """A model in memory."""
-
-    def draw(
-        self, specs: Sequence[GenerationSpec], is_cancelled: Callable[[], bool]
-    ) -> Sequence[DrawResult]: ...
-
-
-class ServableImageModel(Protocol):
-    """A model that a replica can load; it is sent to the replica's process.
-
-    `params` has the parameters that requests leave out.
-    """
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def params(self) -> SamplingParams: ...
-
-    def load(self, device: str, batch: int) -> ImageModel:
-        """Load it into memory.
-
-        Raises:
-            BackendError: it is unavailable, or cannot be loaded.
-        """
+# A model in memory. The function that it is given says whether all images were cancelled.
+DrawBatch = Callable[[Sequence[GenerationSpec], Callable[[], bool]], Sequence[DrawResult]]
 
 
 @dataclass(frozen=True)
@@ -59,8 +42,13 @@ class Pipeline:
     def params(self) -> SamplingParams:
         return self.selected.params
 
-    def load(self, device: str, batch: int) -> ImageModel:
-        return load_pipeline_runner(self.selected, device, batch)
+    def load(self, device: str, batch: int) -> DrawBatch:
+        """Load it into memory.
+
+        Raises:
+            BackendError: it is unavailable, or cannot be loaded.
+        """
+        return PipelineRunner(self.selected, device, batch).draw
 
 
 @dataclass(frozen=True)
@@ -70,15 +58,19 @@ class Sketch:
     name: str = SKETCH
     params: SamplingParams = field(default_factory=lambda: SamplingParams(size="192x192"))
 
-    def load(self, device: str, batch: int) -> ImageModel:
-        return _SketchModel()
+    def load(self, device: str, batch: int) -> DrawBatch:
+        return _draw_sketches
 
 
-class _SketchModel:
-    def draw(
-        self, specs: Sequence[GenerationSpec], is_cancelled: Callable[[], bool]
-    ) -> Sequence[DrawResult]:
-        return [_draw_sketch(spec, is_cancelled) for spec in specs]
+# A model that a replica can load; it is sent to the replica's process. `params` has the parameters
+# that requests leave out.
+ServableImageModel = Pipeline | Sketch
+
+
+def _draw_sketches(
+    specs: Sequence[GenerationSpec], is_cancelled: Callable[[], bool]
+) -> list[DrawResult]:
+    return [_draw_sketch(spec, is_cancelled) for spec in specs]
 
 
 def _draw_sketch(spec: GenerationSpec, is_cancelled: Callable[[], bool]) -> DrawResult:
@@ -119,3 +111,77 @@ def find_servable(reference: str, registry: Path | None) -> ServableImageModel:
     if reference == SKETCH:
         return Sketch()
     return Pipeline(select_model(DiffusersSettings(model=reference, registry=registry)))
+
+
+@dataclass(frozen=True)
+class DrawnImage:
+    """An image (PNG).
+
+    Args:
+        seconds: that its batch took.
+        batch: size of that batch.
+        replica: that generated it, as `host:process`.
+    """
+
+    data: bytes
+    seconds: float
+    batch: int
+    replica: str
+
+
+@dataclass(frozen=True)
+class DrawRejected:
+    """Why this model cannot generate this image, now or later."""
+
+    reason: str
+
+
+ReplicaResult = DrawnImage | DrawRejected
+
+
+# A spec, and the key of the batches that it fits into.
+_BatchItem = tuple[GenerationSpec, tuple[object, ...]]
+
+
+class Replica:
+    """Loads a model and generates with it; Ray Serve starts it in a separate process.
+
+    Raises:
+        BackendError: the model cannot be loaded.
+    """
+
+    def __init__(
+        self, model: ServableImageModel, device: str, batch: int, gather_seconds: float
+    ) -> None:
+        self._name = f"{socket.gethostname()}:{os.getpid()}"
+        self._draw = model.load(device, batch)
+        self._batcher: Batcher[_BatchItem, DrawnImage] = Batcher(
+            self._draw_batch, batch, gather_seconds, group_by=itemgetter(1)
+        )
+
+    async def draw(self, spec: GenerationSpec) -> ReplicaResult:
+        """One image, in a batch with compatible ones; skipped when cancelled in time."""
+        try:
+            key = await asyncio.to_thread(spec.batch_key)  # decodes all input images
+            return await self._batcher.submit((spec, key))
+        except (UnusableAnswerError, BadImageError, ImageExceedsMemory) as error:
+            return DrawRejected(str(error))
+
+    def check_health(self) -> None:
+        """Called by Ray Serve, which replaces a replica that raises."""
+        torch = sys.modules.get("torch")
+        if torch and torch.cuda.is_initialized():
+            torch.cuda.mem_get_info()  # raises once the GPU has failed a kernel of this process
+
+    def _draw_batch(
+        self, items: Sequence[_BatchItem], is_cancelled: Callable[[], bool]
+    ) -> list[DrawnImage | Exception]:
+        start = perf_counter()
+        results = self._draw([spec for spec, _ in items], is_cancelled)
+        seconds = perf_counter() - start
+        return [
+            result
+            if isinstance(result, Exception)
+            else DrawnImage(result.data, seconds, len(items), self._name)
+            for result in results
+        ]

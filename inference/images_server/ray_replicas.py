@@ -7,14 +7,13 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from warehouse.storage import first_line
 
 from ..backends.diffusers.generation_spec import GenerationSpec
 from ..roles import BackendError
-from .models import ServableImageModel
-from .replica import Replica, ReplicaResult
+from .models import Replica, ReplicaResult, ServableImageModel
 from .settings import ImagesServerSettings
 
 _DEPLOYMENT = "replicas"
@@ -36,11 +35,15 @@ class Readiness:
         return self.running > 0
 
 
-class ReplicaPool(Protocol):
-    """Replicas of one model; `wanted`: how many there should be."""
+class ReplicaLostError(Exception):
+    """The replica died while it was generating; another one may succeed."""
 
-    @property
-    def wanted(self) -> int: ...
+
+class ReplicaPool:
+    """Replicas of one model, which `deploy` has started; `wanted`: how many there should be."""
+
+    def __init__(self, name: str, handle: Any, wanted: int) -> None:
+        self._name, self._handle, self.wanted = name, handle, wanted
 
     async def draw(self, spec: GenerationSpec) -> ReplicaResult:
         """Generate an image on any replica; cancelling this cancels it there.
@@ -48,22 +51,6 @@ class ReplicaPool(Protocol):
         Raises:
             ReplicaLostError: the replica has died.
         """
-
-    def readiness(self) -> Readiness:
-        """The current state; may block for a moment."""
-
-
-class ReplicaLostError(Exception):
-    """The replica died while it was generating; another one may succeed."""
-
-
-class RayReplicaPool:
-    """Replicas that `deploy` has started."""
-
-    def __init__(self, name: str, handle: Any, wanted: int) -> None:
-        self._name, self._handle, self.wanted = name, handle, wanted
-
-    async def draw(self, spec: GenerationSpec) -> ReplicaResult:
         from ray.exceptions import RayError, RayTaskError
         from ray.serve.exceptions import RayServeException
 
@@ -79,6 +66,7 @@ class RayReplicaPool:
             raise ReplicaLostError("the replica died while it was generating") from error
 
     def readiness(self) -> Readiness:
+        """The current state; may block for a moment."""
         from ray import serve
         from ray.serve.schema import ReplicaState
 
@@ -95,7 +83,7 @@ class RayReplicaPool:
 @contextmanager
 def deploy(
     model: ServableImageModel, settings: ImagesServerSettings, name: str
-) -> Iterator[RayReplicaPool]:
+) -> Iterator[ReplicaPool]:
     """Deploy replicas for the duration of the context; they are still starting when it begins.
 
     Args:
@@ -126,7 +114,8 @@ def _join(settings: ImagesServerSettings) -> None:
         else:
             ray.init(
                 "local",
-                num_cpus=_cpus(settings),
+                # All of the machine's, or more: replicas may share them.
+                num_cpus=max(os.cpu_count() or 1, (settings.replicas or 1) + 1),
                 object_store_memory=_STORE_BYTES,
                 include_dashboard=False,
                 log_to_driver=False,
@@ -138,12 +127,7 @@ def _join(settings: ImagesServerSettings) -> None:
         raise BackendError(f"cannot {action}: {first_line(error)}{hint}") from error
 
 
-def _cpus(settings: ImagesServerSettings) -> int:
-    """All of the machine's, or more: replicas may share them."""
-    return max(os.cpu_count() or 1, (settings.replicas or 1) + 1)
-
-
-def _deploy(model: ServableImageModel, settings: ImagesServerSettings, name: str) -> RayReplicaPool:
+def _deploy(model: ServableImageModel, settings: ImagesServerSettings, name: str) -> ReplicaPool:
     import ray
     from ray import serve
 
@@ -152,12 +136,20 @@ def _deploy(model: ServableImageModel, settings: ImagesServerSettings, name: str
     wanted = settings.replicas or (gpus if on_gpu else 1)
     logging.getLogger("ray.serve").setLevel(logging.WARNING)
     serve.start(proxy_location="Disabled")  # we serve HTTP ourselves
-    app = _deployment(settings, wanted, on_gpu).bind(
-        model, "cuda" if on_gpu else "cpu", settings.batch, settings.gather_seconds
-    )
+    deployment = serve.deployment(
+        name=_DEPLOYMENT,
+        num_replicas=wanted,
+        ray_actor_options={"num_cpus": 1, "num_gpus": int(on_gpu)},
+        max_ongoing_requests=2 * settings.batch,  # the next batch waits at its replica
+        graceful_shutdown_wait_loop_s=0.2,
+        graceful_shutdown_timeout_s=5,
+        logging_config={"enable_access_log": False, "log_level": "WARNING"},
+    )(Replica)
+    device = "cuda" if on_gpu else "cpu"
+    app = deployment.bind(model, device, settings.batch, settings.gather_seconds)
     target = serve.RunTarget(app, name=name, route_prefix=None)
     (handle,) = serve.run_many([target], wait_for_applications_running=False)
-    return RayReplicaPool(name, handle, wanted)
+    return ReplicaPool(name, handle, wanted)
 
 
 def _remove_app(name: str) -> None:
@@ -181,20 +173,6 @@ def _uses_gpu(settings: ImagesServerSettings, gpus: int) -> bool:
             "or say --device cpu"
         )
     return gpus > 0
-
-
-def _deployment(settings: ImagesServerSettings, replicas: int, on_gpu: bool) -> Any:
-    from ray import serve
-
-    return serve.deployment(
-        name=_DEPLOYMENT,
-        num_replicas=replicas,
-        ray_actor_options={"num_cpus": 1, "num_gpus": int(on_gpu)},
-        max_ongoing_requests=2 * settings.batch,  # the next batch waits at its replica
-        graceful_shutdown_wait_loop_s=0.2,
-        graceful_shutdown_timeout_s=5,
-        logging_config={"enable_access_log": False, "log_level": "WARNING"},
-    )(Replica)
 
 
 def _reason(message: str) -> str:

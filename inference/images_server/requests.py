@@ -1,10 +1,10 @@
-"""Requests of OpenAI's images API, as jobs for a generator."""
+"""Requests of OpenAI's images API, as specs for a generator."""
 
 import asyncio
 import io
 import re
 import secrets
-from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Literal
 
 from fastapi import Request
@@ -12,12 +12,13 @@ from PIL import Image, ImageOps
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from warehouse import EncodedImage
-from warehouse.encoded_image import UPLOAD_FORMATS
+from warehouse.images import UPLOAD_FORMATS
 
 from ..backends.diffusers.generation_spec import GenerationSpec
-from ..backends.diffusers.settings import SamplingParams
+from ..backends.diffusers.registry import SamplingParams
 from ..http.body_reader import BodyReader, check_image, parse_json
-from ..http.errors import bad_request, validate
+from ..http.errors import APIError, bad_request, validate
+from .models import ServableImageModel
 from .settings import ImageLimits
 
 _MAX_IMAGES = 16
@@ -76,37 +77,14 @@ class ImageRequest(BaseModel):
         )
 
 
-@dataclass(frozen=True)
-class ImageJob:
-    """A valid request, with the images that came with it."""
-
-    request: ImageRequest
-    images: tuple[EncodedImage, ...] = ()
-    mask: EncodedImage | None = None
-
-    def specs(self, defaults: SamplingParams) -> list[GenerationSpec]:
-        """One for each image, with consecutive seeds.
-
-        Args:
-            defaults: parameters of the model, where the request sets none.
-        """
-        request = self.request
-        seed = secrets.randbits(_SEED_BITS) if request.seed is None else request.seed
-        params = request.sampling_params().over(defaults)
-        return [
-            GenerationSpec(request.prompt, seed + number, params, self.images, self.mask)
-            for number in range(request.n or 1)
-        ]
-
-
 class ImageRequestReader:
-    """Reads and validates the requests of one server."""
+    """Reads and validates the requests for one model: as a spec per image, with rising seeds."""
 
-    def __init__(self, limits: ImageLimits) -> None:
-        self._limits = limits
+    def __init__(self, model: ServableImageModel, limits: ImageLimits) -> None:
+        self._model, self._limits = model, limits
         self._bodies = BodyReader(_BODIES_AT_ONCE * limits.bytes, _READ_SECONDS)
 
-    async def read_generation(self, request: Request) -> ImageJob:
+    async def read_generation(self, request: Request) -> list[GenerationSpec]:
         """A JSON request.
 
         Raises:
@@ -114,9 +92,9 @@ class ImageRequestReader:
             ClientDisconnect: the client disconnected.
         """
         body = await self._bodies.read_json(request)
-        return self._checked(ImageJob(parse_json(body, ImageRequest)))
+        return self._specs(parse_json(body, ImageRequest))
 
-    async def read_edit(self, request: Request) -> ImageJob:
+    async def read_edit(self, request: Request) -> list[GenerationSpec]:
         """A form with one or several files `image` or `image[]`, and perhaps a `mask`.
 
         Raises:
@@ -125,7 +103,8 @@ class ImageRequestReader:
         fields, files = await self._bodies.read_form(request, _MAX_IMAGES + 1, _MAX_FIELDS)
         images, mask = [], None
         for name, data in files:
-            image = self._checked_image(data, name)
+            check_image(data, name, self._limits.pixels, decode=False)  # the replica decodes it
+            image = EncodedImage(data)
             if name == "mask":
                 mask = await asyncio.to_thread(_to_white_mask, image)
             elif _IMAGE_FIELD.fullmatch(name):
@@ -135,21 +114,38 @@ class ImageRequestReader:
                 raise bad_request(message, name)
         if not images:
             raise bad_request("send the image to edit, or several, as files", "image")
-        return self._checked(ImageJob(validate(fields, ImageRequest), tuple(images), mask))
+        return self._specs(validate(fields, ImageRequest), tuple(images), mask)
 
-    def _checked_image(self, data: bytes, name: str) -> EncodedImage:
-        """Checks the header only; the replica decodes the image."""
-        check_image(data, name, self._limits.pixels, decode=False)
-        return EncodedImage(data)
-
-    def _checked(self, job: ImageJob) -> ImageJob:
-        request, limits = job.request, self._limits
+    def _specs(
+        self,
+        request: ImageRequest,
+        images: tuple[EncodedImage, ...] = (),
+        mask: EncodedImage | None = None,
+    ) -> list[GenerationSpec]:
+        limits, params = self._limits, request.sampling_params()
         if (request.num_inference_steps or 0) > limits.steps:
             raise bad_request(f"at most {limits.steps} steps are taken", "num_inference_steps")
-        width, height = request.sampling_params().pixels or (0, 0)
+        width, height = params.pixels or (0, 0)
         if width * height > limits.pixels:
             raise bad_request(f"{request.size} has more than {limits.pixels} pixels", "size")
-        return job
+        check_model(self._model, request.model or self._model.name)
+        seed = secrets.randbits(_SEED_BITS) if request.seed is None else request.seed
+        params = params.over(self._model.params)
+        return [
+            GenerationSpec(request.prompt, seed + number, params, images, mask)
+            for number in range(request.n or 1)
+        ]
+
+
+def check_model(model: ServableImageModel, name: str) -> None:
+    """Check that a request names the model that is served.
+
+    Raises:
+        APIError: it names another one.
+    """
+    if name != model.name:
+        message = f"no model {name} here, only {model.name}"
+        raise APIError(HTTPStatus.NOT_FOUND, message, "model_not_found", "model")
 
 
 def _to_white_mask(image: EncodedImage) -> EncodedImage:

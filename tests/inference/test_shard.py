@@ -7,7 +7,7 @@ import pytest
 from inference.roles import UnusableAnswerError
 from inference.settings import Limits, LoopSettings
 from inference.shard import plan_shard, run_shard, score_shard
-from schemas import TABLES, FoundryError
+from schemas import FoundryError
 from tests.inference.scripted_world import (
     SHARD,
     ScriptedCritic,
@@ -299,30 +299,6 @@ async def test_scores_of_the_loop_are_reused(home):
     scored = await score(home, result, backends)
     assert len(scored.scores) == len(backends.scorer.calls) == len(result.attempts)
     assert sum(call.cached for call in scored.calls) == 5
-
-
-async def test_arrow_tables_as_input(home):
-    prompts, plans = prompts_and_plans()
-    result = await run(home)
-    stored = {}
-    for name, rows in {
-        "prompts": prompts,
-        "plans": plans,
-        "trajectories": result.trajectories,
-        "attempts": result.attempts,
-    }.items():
-        home.lake.write(TABLES[name], rows, SHARD)
-        stored[name] = home.lake.read(TABLES[name], [SHARD])
-    again = await run_shard(
-        stored["prompts"], stored["plans"], roles(), home, SHARD, LoopSettings(), LIMITS
-    )
-    assert again == result
-    scored = await score_shard(
-        stored["attempts"], stored["trajectories"], stored["plans"], roles(), home, SHARD, LIMITS
-    )
-    assert len(scored.scores) == 20
-    home.lake.write(TABLES["model_calls"], result.calls, SHARD)
-    assert home.lake.rows(TABLES["model_calls"], SHARD) == 40
 
 
 def without_seconds(attempts):

@@ -7,13 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inference.agent_prompts import (
+from inference.agent_prompts.formatting import critic_answer, planner_answer
+from inference.agent_prompts.templates import (
     IMAGE,
-    critic_answer,
     critic_prompt,
     escape_tags,
     insert_image_tags,
-    planner_answer,
     planner_prompt,
     render,
 )

@@ -2,8 +2,12 @@
 
 import pytest
 
-from inference.agent_prompts import critic_answer, planner_answer
-from inference.agent_prompts.parsing import parse_plan, parse_verdict
+from inference.agent_prompts.formatting import (
+    critic_answer,
+    parse_plan,
+    parse_verdict,
+    planner_answer,
+)
 from inference.roles import Plan, PlanStep, UnusableAnswerError, Verdict
 
 PLAN = Plan(

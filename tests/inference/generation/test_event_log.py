@@ -2,8 +2,9 @@
 
 import pytest
 
-from inference.events import AttemptJudged, ImageGenerated
-from inference.generation.event_log import (
+from inference.events import (
+    AttemptJudged,
+    ImageGenerated,
     LazyImage,
     RunStarted,
     RunTerminated,
@@ -74,7 +75,9 @@ async def test_image_bytes_are_read_when_they_are_used(home):
     assert image.data == tiny_image("cat").data and hash(image) == hash(tiny_image("cat"))
 
 
-@pytest.mark.parametrize("log", [b"{", b'{"event": "Other"}\n', b'{"event": "RunStarted"}\n'])
+@pytest.mark.parametrize(
+    "log", [b"{", b'{"event": "Other"}', b'{"event": "TrajectoryFailed", "reason": "why"}']
+)
 def test_a_damaged_log_is_an_error(home, log):
     with pytest.raises(StorageError, match="a stored event cannot be read"):
         load_events(log, home.images)

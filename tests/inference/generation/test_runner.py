@@ -23,7 +23,9 @@ from tests.inference.scripted_world import (
     roles,
     tiny_image,
 )
-from warehouse import EncodedImage, Home, connect, query
+from warehouse import EncodedImage, Home, Lake
+from warehouse.sql import query
+from warehouse.views import connect
 
 LIMITS = Limits(backoff_seconds=0, tries=1)
 
@@ -232,14 +234,14 @@ async def test_the_sink_starts_a_partition_when_one_is_full(home, monkeypatch):
 
 async def test_rows_that_cannot_be_written_are_written_later(home, monkeypatch):
     sink, failing = LakeSink(home), [True]
-    write = home.lake.write
+    write = Lake.write
 
     def full_disk(*arguments):
         if failing:
             raise OSError("no space left")
         return write(*arguments)
 
-    monkeypatch.setattr(home.lake, "write", full_disk)
+    monkeypatch.setattr(Lake, "write", full_disk)
     async with GenerationRunner(home, LIMITS) as runner:
         runner._sink = sink
         async for _ in runner.run(GenerationRequest("a cat"), resolved()):

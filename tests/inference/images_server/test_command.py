@@ -19,7 +19,7 @@ from inference.images_server.settings import ImagesServerSettings
 from inference.sketch_world import generator as sketch_generator
 from schemas import FoundryError
 from tests.inference.images_server.served_images import images_of, until
-from training.launch.processes import find_marked
+from training.launch.supervisor import find_marked
 
 ROOT = __file__.partition("/tests/")[0]
 MARK = "INTERLEAVE_TEST_SERVER"

@@ -7,8 +7,8 @@ from PIL import Image
 
 from inference.backends.diffusers.generation_spec import GenerationSpec
 from inference.backends.diffusers.model_selection import select_model
-from inference.backends.diffusers.pipeline_runner import load_pipeline_runner
-from inference.backends.diffusers.settings import DiffusersSettings
+from inference.backends.diffusers.pipeline_runner import PipelineRunner
+from inference.backends.diffusers.registry import DiffusersSettings
 from inference.images_server.models import Pipeline
 from tests.inference.backends.diffusers import tiny
 from tests.inference.images_server.served_images import LocalReplica, images_of, served
@@ -41,7 +41,7 @@ def test_transparent_or_white_area_is_repainted(tmp_path):
     choice = select_model(DiffusersSettings(model=str(folder), steps=2, dtype="float32"))
     image, mask = EncodedImage.white(SIZE), white_on_the_left()
     spec = GenerationSpec("a cat", 1, choice.params, (image,), mask)
-    expected = load_pipeline_runner(choice, "cpu", 1).draw([spec])
+    expected = PipelineRunner(choice, "cpu", 1).draw([spec])
     model = Pipeline(choice)
     with served(model, LocalReplica(model)) as server:
         for sent in (transparent_on_the_left(), mask.data):

@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from inference.backends.diffusers.model_selection import select_model
-from inference.backends.diffusers.settings import DiffusersSettings
+from inference.backends.diffusers.registry import DiffusersSettings
 from inference.backends.factory import Backends
 from inference.images_server.models import Pipeline
 from inference.images_server.ray_replicas import deploy
