@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from warehouse import query
+    from warehouse.sql import query
 
 __all__ = ["query"]
 
@@ -11,7 +11,7 @@ __all__ = ["query"]
 def __getattr__(name: str) -> Any:
     """Imports `query`, and DuckDB with it, on first use."""
     if name == "query":
-        from warehouse import query
+        from warehouse.sql import query
 
         return query
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -23,7 +23,8 @@ from schemas import Table
 from schemas.curation import CRITIC_RL, CRITIC_SFT, PLANNER_SFT, SEQUENCES, STEPS
 from schemas.prompts import PROMPTS
 from schemas.trajectories import ATTEMPTS, PLANS, SCORES, TRAJECTORIES
-from warehouse import Home, connect
+from warehouse import Home
+from warehouse.views import connect
 
 MEANING = {
     "curation_attempts": ("synthetic attempts that are curated", "about 1,000,000"),

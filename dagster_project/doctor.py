@@ -3,12 +3,11 @@
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from urllib.error import URLError
 from urllib.request import urlopen
 
 from rich.console import Console
@@ -20,8 +19,6 @@ from schemas import FoundryError
 from training.base_model.settings import BaseModelSettings
 from training.environments import gpus
 from warehouse import Home
-
-from .instance_config import check_postgres
 
 _TIMEOUT_SECONDS = 5.0
 _DISK_GB = 5.0
@@ -37,10 +34,6 @@ class Finding:
     what: str
     fix: str | None = None
 
-    @property
-    def ok(self) -> bool:
-        return self.fix is None
-
 
 def diagnose(profile_name: str, home: Home) -> list[Finding]:
     """Check everything that a profile needs.
@@ -49,31 +42,30 @@ def diagnose(profile_name: str, home: Home) -> list[Finding]:
         FoundryError: there is no such profile, or it does not validate.
     """
     profile = load_profile(profile_name)
-    checks: list[Iterable[Finding]] = [
-        _home(home, profile),
-        _ensemble(profile),
-        _providers(profile),
-        _editscore(profile),
-        _generator(profile),
-        _checkpoints(profile, home),
-        _training(profile),
-        _cluster(profile, home),
+    return [
+        *_home(home, profile),
+        *_ensemble(profile),
+        *_providers(profile),
+        *_editscore(profile),
+        *_generator(profile),
+        *_checkpoints(profile, home),
+        *_training(profile),
+        *_cluster(profile, home),
     ]
-    return [finding for check in checks for finding in check]
 
 
 def report(profile_name: str, root: str) -> bool:
     """Print the findings; whether all of them are ok."""
-    console = Console(highlight=False)
+    console = Console(highlight=False, soft_wrap=True)
     findings = diagnose(profile_name, Home(root))
     for finding in findings:
-        mark = "[green]ok[/green]     " if finding.ok else "[red]missing[/red]"
-        console.print(f"{mark} {finding.what}", soft_wrap=True)
+        mark = "[red]missing[/red]" if finding.fix else "[green]ok[/green]     "
+        console.print(f"{mark} {finding.what}")
         if finding.fix:
-            console.print(f"        [bold]{finding.fix}[/bold]", soft_wrap=True)
-    missing = sum(not finding.ok for finding in findings)
+            console.print(f"        [bold]{finding.fix}[/bold]")
+    missing = sum(finding.fix is not None for finding in findings)
     verdict = f"{missing} of {len(findings)} missing" if missing else "all there"
-    console.print(f"\nprofile {profile_name}: {verdict}", soft_wrap=True)
+    console.print(f"\nprofile {profile_name}: {verdict}")
     return not missing
 
 
@@ -83,7 +75,7 @@ def _home(home: Home, profile: Profile) -> Iterator[Finding]:
     if not os.access(folder, os.W_OK):
         yield Finding(f"home {folder}", "it cannot be written: choose another with --home")
     free = shutil.disk_usage(folder).free / 1e9
-    needed = _LARGE_DISK_GB if any(_gpus_needed(profile)) else _DISK_GB
+    needed = _LARGE_DISK_GB if _gpus_needed(profile) else _DISK_GB
     fix = f"free {needed:g} GB, or choose another home" if free < needed else None
     yield Finding(f"disk: {free:,.0f} GB free of {needed:g} GB wanted", fix)
 
@@ -112,19 +104,15 @@ def _editscore(profile: Profile) -> Iterator[Finding]:
 def _providers(profile: Profile) -> Iterator[Finding]:
     expansion = profile.prompts.expansion
     for name in PROVIDERS:
-        roles = profile.bound.get(name, [])
-        expands = expansion is not None and expansion.backend == name
-        if not roles and not expands:
-            continue
-        yield _package(_PACKAGES[name])
         settings = getattr(profile, name)
-        for role in roles:
-            yield _model(profile, name, role)
-        models = [getattr(settings, role, None) for role in roles]
-        if expansion and expands:
-            yield _priced(profile, name, "expander", expansion.model)
-            models.append(expansion.model)
-        endpoints = [one for model in models for one in settings.endpoints_of(model)]
+        models = {role: getattr(settings, role, None) for role in profile.bound.get(name, [])}
+        if expansion and expansion.backend == name:
+            models["expander"] = expansion.model
+        if models:
+            yield _package(_PACKAGES[name])
+        for role, model in models.items():
+            yield _model(profile, name, role, model)
+        endpoints = [one for model in models.values() for one in settings.endpoints_of(model)]
         for endpoint in dict.fromkeys(endpoints):
             yield from _endpoint(name, endpoint)
 
@@ -136,14 +124,9 @@ def _package(name: str, fix: str = "run `make setup`, which installs what is pin
         return Finding(f"package {name}", fix)
 
 
-def _model(profile: Profile, backend: str, role: str) -> Finding:
-    model = getattr(getattr(profile, backend), role, None)
+def _model(profile: Profile, backend: str, role: str, model: RemoteModel | None) -> Finding:
     if model is None:
         return Finding(f"{role} of backend {backend}", f"name a model at `{backend}.{role}`")
-    return _priced(profile, backend, role, model)
-
-
-def _priced(profile: Profile, backend: str, role: str, model: RemoteModel) -> Finding:
     unpriced = profile.budget is not None and model.model not in profile.prices
     fix = f"the profile has a budget: add `prices.{model.model}`" if unpriced else None
     return Finding(f"{role}: {model.model} at {backend}", fix)
@@ -180,7 +163,7 @@ def _generator(profile: Profile) -> Iterator[Finding]:
 
 
 def _checkpoints(profile: Profile, home: Home) -> Iterator[Finding]:
-    from inference.backends.checkpoint.checkpoint_refs import resolve
+    from inference.backends.checkpoint.manifest import resolve
 
     for role in ("planner", "critic"):
         if getattr(profile.roles, role) != "checkpoint":
@@ -199,8 +182,7 @@ def _resolved(what: str, resolve: Callable[[], object]) -> Finding:
 def _training(profile: Profile) -> Iterator[Finding]:
     if profile.training is None:
         return
-    needed = max(_gpus_needed(profile), default=0)
-    available = gpus()
+    needed, available = _gpus_needed(profile), gpus()
     if needed and profile.training.launcher.kind == "local":
         short = available < needed
         fix = "train on a machine that has them, or with `training.launcher: {kind: ray}`"
@@ -216,11 +198,11 @@ def _cluster(profile: Profile, home: Home) -> Iterator[Finding]:
     yield Finding(f"home of all nodes: {home.root}", shared)
     if cluster.ray:
         yield (package := _package("dagster-ray", _CLUSTER_PACKAGES))
-        if package.ok:
+        if not package.fix:
             yield _ray(cluster.ray.address)
     if cluster.postgres:
         yield (package := _package("dagster-postgres", _CLUSTER_PACKAGES))
-        if package.ok:
+        if not package.fix:
             yield _postgres(cluster.postgres)
 
 
@@ -229,7 +211,7 @@ def _ray(address: str) -> Finding:
     try:
         with urlopen(f"{address.rstrip('/')}/api/version", timeout=_TIMEOUT_SECONDS) as answer:
             there = json.load(answer)["ray_version"]
-    except (URLError, OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError) as error:
         reason = getattr(error, "reason", error)
         fix = f"no job server ({reason}): `ray start --head`, or correct `cluster.ray.address`"
         return Finding(f"Ray at {address}", fix)
@@ -239,6 +221,8 @@ def _ray(address: str) -> Finding:
 
 
 def _postgres(settings: PostgresSettings) -> Finding:
+    from .instance import check_postgres
+
     what = f"Postgres at {settings.host}:{settings.port}"
     try:
         check_postgres(settings)
@@ -247,14 +231,15 @@ def _postgres(settings: PostgresSettings) -> Finding:
     return Finding(f"{what} answers")
 
 
-def _gpus_needed(profile: Profile) -> Iterator[int]:
+def _gpus_needed(profile: Profile) -> int:
+    """GPUs of the largest training."""
     from training.sft.recipe import read_recipe
 
-    if profile.training is None:
-        return
-    for settings in (profile.training.planner_sft, profile.training.critic_sft):
-        yield read_recipe(settings).gpus
-    yield profile.training.critic_rl.gpus
+    training = profile.training
+    if training is None:
+        return 0
+    sft = (read_recipe(settings).gpus for settings in (training.planner_sft, training.critic_sft))
+    return max(training.critic_rl.gpus, *sft)
 
 
 def _base_model(settings: BaseModelSettings) -> Finding:

@@ -1,35 +1,49 @@
-"""The Dagster instance inside the lake's local folder: storage, pools, and runs that died.
+"""The Dagster instance inside the lake's local folder: its configuration files (made from the
+profile, until somebody changes them), storage, pools, and runs that died.
 
 `DAGSTER_HOME` is `$INTERLEAVE_HOME/dagster`, so the UI and the command line share one history.
 """
 
+import hashlib
 import os
 import secrets
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import yaml
 from filelock import FileLock, Timeout
 from sqlalchemy.exc import DBAPIError
 
-from assets.core.profile import ClusterSettings
-from schemas import StorageError
+from assets.core.profile import ClusterSettings, PostgresSettings, RaySettings
+from schemas import FoundryError, StorageError
 from warehouse import Home
 from warehouse.atomic import atomic_write
-from warehouse.storage import storage_errors
-
-from .instance_config import SHARDS_AT_ONCE, dagster_yaml, workspace_yaml, write_unless_edited
+from warehouse.storage import first_line, storage_errors
 
 # A command-line run is tagged with its process, which holds a lock of that name while it lives. Its
 # number would not do: in a container every `interleave run` is process 1.
 RUNNER_TAG = "interleave/runner"
 RUNNER = secrets.token_hex(8)
 TRAINING_POOL = "gpu_train"
+# Nodes learn here what a run works on; secrets they must have themselves.
+_PASSED_ON = [
+    "INTERLEAVE_PROFILE",
+    "INTERLEAVE_HOME",
+    "INTERLEAVE_LOCAL",
+    "INTERLEAVE_LEASE_SECONDS",
+]
+_SIGNED = "# Written by Interleave Foundry ({}); change it, and it is yours.\n"
+# Shards at once; the calls within a shard have limits of their own.
+_ONE_MACHINE = ClusterSettings(runs=4)
+_PATIENCE_SECONDS = 5
 
 
-def prepare_home(home: Home, cluster: ClusterSettings | None = None) -> Path:
+def prepare_home(home: Home, cluster: ClusterSettings) -> Path:
     """Make `DAGSTER_HOME` exist, as the profile wants it, and known to this and its children."""
     folder, config = home.dagster.resolve(), dagster_yaml(cluster)
     with storage_errors("written", folder):
@@ -53,13 +67,20 @@ def open_instance(
         StorageError: Dagster's storage cannot be read or written, now or later.
         FoundryError: a package or variable is missing that the cluster needs.
     """
+    cluster = cluster or _ONE_MACHINE
     folder = prepare_home(home, cluster)
     config = _command_line_config(folder)
-    with _explained(folder), dg.DagsterInstance.from_config(str(folder), config) as instance:
-        create_pools(instance, cluster.runs if cluster else SHARDS_AT_ONCE)
-        close_dead_runs(instance, folder)
-        with _alive(folder):
-            yield instance
+    try:
+        with dg.DagsterInstance.from_config(str(folder), config) as instance:
+            create_pools(instance, cluster.runs)
+            close_dead_runs(instance, folder)
+            with _alive(folder):
+                yield instance
+    except DBAPIError as error:
+        raise StorageError(
+            f"{folder}: Dagster's storage cannot be used ({error.orig}): make sure that it is "
+            "writable and the disk not full, and run again"
+        ) from error
 
 
 def _command_line_config(folder: Path) -> str:
@@ -73,17 +94,6 @@ def _command_line_config(folder: Path) -> str:
     with storage_errors("written", path):
         atomic_write(path, yaml.safe_dump(config))
     return path.name
-
-
-@contextmanager
-def _explained(folder: Path) -> Iterator[None]:
-    try:
-        yield
-    except DBAPIError as error:
-        raise StorageError(
-            f"{folder}: Dagster's storage cannot be used ({error.orig}): make sure that it is "
-            "writable and the disk not full, and run again"
-        ) from error
 
 
 def create_pools(instance: dg.DagsterInstance, shards: int) -> None:
@@ -117,7 +127,7 @@ def close_dead_runs(instance: dg.DagsterInstance, folder: Path) -> None:
     ]
     for run in instance.get_runs(dg.RunsFilter(statuses=unfinished)):
         runner = run.tags.get(RUNNER_TAG)
-        if runner and _gone(_lock(folder, runner)):
+        if runner and _gone(folder / "runners" / runner):
             instance.report_run_failed(run, "the process of this run is gone")
             instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
 
@@ -125,36 +135,135 @@ def close_dead_runs(instance: dg.DagsterInstance, folder: Path) -> None:
 @contextmanager
 def _alive(folder: Path) -> Iterator[None]:
     """Hold this process's lock; the system releases it when the process dies."""
-    path = _lock(folder, RUNNER)
+    path = folder / "runners" / RUNNER
     with storage_errors("written", path):
         path.parent.mkdir(exist_ok=True)
-        lock = _try_lock(path)  # None: opened twice, this process holds it already
+        lock = FileLock(path)
+        with suppress(Timeout):  # opened twice, this process holds it already
+            lock.acquire(timeout=0)
     try:
         yield
     finally:
-        if lock:
+        if lock.is_locked:
             path.unlink(missing_ok=True)
             lock.release()
 
 
 def _gone(path: Path) -> bool:
-    if path.exists():
-        lock = _try_lock(path)
-        if lock is None:
-            return False
-        path.unlink(missing_ok=True)
-        lock.release()
+    try:
+        if path.exists():
+            with FileLock(path).acquire(timeout=0):
+                path.unlink(missing_ok=True)
+    except Timeout:
+        return False
     return True
 
 
-def _try_lock(path: Path) -> FileLock | None:
-    lock = FileLock(path)
+def dagster_yaml(cluster: ClusterSettings) -> str:
+    """The instance's configuration.
+
+    Raises:
+        FoundryError: a package is missing, or the Postgres that the profile names.
+    """
+    monitoring = {
+        "enabled": True,
+        "free_slots_after_run_end_seconds": 30,
+        "poll_interval_seconds": 15,
+    }
+    config: dict[str, Any] = {
+        "telemetry": {"enabled": False},
+        "nux": {"enabled": False},
+        "concurrency": {
+            "runs": {"max_concurrent_runs": cluster.runs},
+            "pools": {"granularity": "op", "default_limit": cluster.runs},
+        },
+        "run_monitoring": monitoring,
+    }
+    if cluster.ray:
+        _require("dagster_ray")
+        config["run_launcher"] = _on_ray(cluster.ray)
+        monitoring["max_resume_run_attempts"] = cluster.ray.resumes
+    if cluster.postgres:
+        _require("dagster_postgres")
+        check_postgres(cluster.postgres)
+        config["storage"] = _in_postgres(cluster.postgres)
+    return yaml.safe_dump(config, sort_keys=False)
+
+
+def workspace_yaml() -> str:
+    """Where the code is: this package, in this environment, whose path is also that on nodes."""
+    module = {
+        "module_name": "dagster_project.definitions",
+        "location_name": "interleave",
+        "executable_path": sys.executable,
+    }
+    return yaml.safe_dump({"load_from": [{"python_module": module}]}, sort_keys=False)
+
+
+def write_unless_edited(path: Path, text: str) -> None:
+    """Write a generated file where there is none, or one that nobody has changed."""
+    if path.exists():
+        first, _, rest = path.read_text("utf-8").partition("\n")
+        if f"{first}\n" != _signature(rest):
+            return
+    atomic_write(path, _signature(text) + text)
+
+
+def _on_ray(settings: RaySettings) -> dict[str, Any]:
+    config = {
+        "address": settings.address,
+        "num_cpus": settings.cpus,
+        "num_gpus": settings.gpus,
+        "env_vars": _PASSED_ON,
+    }
+    module = "dagster_project.ray_launcher"
+    return {"module": module, "class": "ShardLauncher", "config": {"ray": config}}
+
+
+def _require(package: str) -> None:
+    if find_spec(package) is None:
+        raise FoundryError(f"section cluster of the profile needs {package}: run `make cluster`")
+
+
+def check_postgres(settings: PostgresSettings) -> None:
+    """Make sure that the database answers.
+
+    Raises:
+        FoundryError: it does not, or the variable with its password is not set.
+    """
+    import psycopg2
+
+    password = os.environ.get(settings.password or "")
+    if settings.password and not password:
+        raise FoundryError(f"the environment variable {settings.password} is not set")
     try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        return None
-    return lock
+        psycopg2.connect(
+            host=settings.host,
+            port=settings.port,
+            user=settings.user,
+            password=password,
+            dbname=settings.database,
+            connect_timeout=_PATIENCE_SECONDS,
+        ).close()
+    except psycopg2.Error as error:
+        raise FoundryError(
+            f"Postgres cannot be used ({first_line(error)}): start it, or correct "
+            "`cluster.postgres`"
+        ) from error
 
 
-def _lock(folder: Path, runner: str) -> Path:
-    return folder / "runners" / runner
+def _in_postgres(settings: PostgresSettings) -> dict[str, Any]:
+    password = {"password": {"env": settings.password}} if settings.password else {}
+    place = {
+        "hostname": settings.host,
+        "port": settings.port,
+        "username": settings.user,
+        **password,
+        "db_name": settings.database,
+        "scheme": "postgresql+psycopg2",  # SQLAlchemy's default has become the newer psycopg
+    }
+    return {"postgres": {"postgres_db": place}}
+
+
+def _signature(text: str) -> str:
+    return _SIGNED.format(hashlib.sha256(text.encode()).hexdigest()[:12])

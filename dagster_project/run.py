@@ -7,8 +7,9 @@ inputs) is unchanged, and what it wrote is still there.
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import as_completed
-from dataclasses import dataclass, field
-from itertools import repeat
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
 from threading import Thread
 
 import dagster as dg
@@ -24,23 +25,18 @@ from warehouse.storage import first_line
 
 from .definitions import ASSETS, CHECKS
 from .instance import RUNNER, RUNNER_TAG, TRAINING_POOL, open_instance, widened_pool
-from .stages import select_nodes, stages_of
-from .staleness import is_up_to_date
+from .stages import is_up_to_date, select_nodes, stages_of
 from .workers import RelayedProgress, worker_processes
 
 QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 
 
-@dataclass
+@dataclass(frozen=True)
 class LineageResult:
     """What a run of the lineage did: labels such as `steps` or `plans[sketchbook-0000]`."""
 
-    materialized: list[str] = field(default_factory=list)
-    reused: list[str] = field(default_factory=list)
-
-    def add(self, other: "LineageResult") -> None:
-        self.materialized += other.materialized
-        self.reused += other.reused
+    materialized: list[str]
+    reused: list[str]
 
 
 def run_lineage(
@@ -69,21 +65,18 @@ def run_lineage(
     stage = _Stage(foundry, instance, announce, force)
     if stages.agents:
         _prepare_environments(foundry)
-    result = stage.run(stages.bank)
+    results = [stage.run(stages.bank)]
     if stages.shards:
         names = sorted(instance.get_dynamic_partitions(str(SHARDS.name)))
-        done = _run_partitions(stage, stages.shards, names, jobs)
-        result.add(done)
-        if done.materialized:
+        results.append(_run_partitions(stage, stages.shards, names, jobs))
+        if results[-1].materialized:
             after_shards()
-    result.add(stage.run(stages.aggregates))
-    result.add(stage.run(stages.base))
-    result.add(_train(stage, stages.agents))
-    result.add(stage.run(stages.evaluation))
+    results += [stage.run(stages.aggregates), stage.run(stages.base)]
+    results += [_train(stage, stages.agents), stage.run(stages.evaluation)]
     for node in stages.generations:
         names = node.partitions.register(foundry, instance) if node.partitions else []
-        result.add(_run_partitions(stage, [node], names, jobs))
-    return result
+        results.append(_run_partitions(stage, [node], names, jobs))
+    return _merged(results)
 
 
 def _prepare_environments(foundry: FoundryResource) -> None:
@@ -101,11 +94,9 @@ def _prepare_environments(foundry: FoundryResource) -> None:
     needed: tuple[tuple[Purpose, int], ...] = (("sft", sft), ("rl", settings.critic_rl.gpus))
 
     def prepare() -> None:
-        for purpose, gpus in needed:
-            try:
+        with suppress(FoundryError):
+            for purpose, gpus in needed:
                 ensure_environment(purpose, "gpu" if gpus else "cpu", announce=lambda _: None)
-            except FoundryError:
-                return
 
     Thread(target=prepare, name="environments", daemon=True).start()
 
@@ -114,63 +105,56 @@ def _run_partitions(
     stage: "_Stage", nodes: list[Node], partitions: list[str], jobs: int
 ) -> LineageResult:
     """The partitions one after the other, or `jobs` at a time where several are stale."""
-    result = LineageResult()
     stale = [partition for partition in partitions if stage.stale(nodes, partition)]
-    if jobs == 1 or len(stale) < 2 or stage.in_this_process_only:
-        for partition in partitions:
-            result.add(stage.run(nodes, partition))
-        return result
-    stage.announce(f"Materializing {len(stale)} partitions, {min(jobs, len(stale))} at a time")
-    with worker_processes(min(jobs, len(stale)), lambda _: NullProgress()) as pool:
-        results = pool.map(_run_in_worker, repeat(stage.order(nodes)), partitions)
+    workers = min(jobs, len(stale))
+    if workers < 2 or stage.in_this_process_only:
+        return _merged([stage.run(nodes, partition) for partition in partitions])
+    stage.announce(f"Materializing {len(stale)} partitions, {workers} at a time")
+    finished = []
+    with worker_processes(workers, lambda _: NullProgress()) as pool:
+        results = pool.map(stage.in_worker(nodes), partitions)
         for partition, done in zip(partitions, results, strict=True):
             stage.announce(f"{partition} done")
-            result.add(done)
-    return result
+            finished.append(done)
+    return _merged(finished)
 
 
 def _train(stage: "_Stage", agents: list[list[Node]]) -> LineageResult:
     """Planner and critic one after the other, or side by side where the profile says so."""
-    result = LineageResult()
     stale = [nodes for nodes in agents if stage.stale(nodes)]
-    sequential = not stage.foundry.training.side_by_side if stale else True
-    if len(stale) < 2 or stage.in_this_process_only or sequential:
-        for nodes in agents:
-            result.add(stage.run(nodes))
-        return result
+    one_process = len(stale) < 2 or stage.in_this_process_only
+    if one_process or not stage.foundry.training.side_by_side:
+        return _merged([stage.run(nodes) for nodes in agents])
     names = " and ".join(", ".join(node.name for node in nodes) for nodes in stale)
     stage.announce(f"Training {names} side by side")
     with (
         widened_pool(stage.instance, TRAINING_POOL, len(agents)),
         worker_processes(len(agents), progress_factory()) as pool,
     ):
-        running = [pool.submit(_run_in_worker, stage.order(nodes), None) for nodes in agents]
+        running = [pool.submit(stage.in_worker(nodes), None) for nodes in agents]
         for future in as_completed(running):
             if error := future.exception():
                 stage.announce(f"{error}; the other training continues")
-    for future in running:
-        result.add(future.result())
-    return result
+    return _merged([future.result() for future in running])
 
 
-@dataclass(frozen=True)
-class _Order:
-    """What a worker process is to bring up to date."""
-
-    foundry: dict[str, str]
-    nodes: list[str]
-    force: bool
+def _merged(results: Sequence[LineageResult]) -> LineageResult:
+    return LineageResult(
+        [label for result in results for label in result.materialized],
+        [label for result in results for label in result.reused],
+    )
 
 
-def _run_in_worker(order: _Order, partition: str | None) -> LineageResult:
-    """A stage in a worker process."""
-    foundry = FoundryResource(**order.foundry)
+def _run_in_worker(
+    fields: dict[str, str], names: list[str], force: bool, partition: str | None
+) -> LineageResult:
+    foundry = FoundryResource(**fields)
     with (
         open_instance(foundry.home, foundry.settings.cluster) as instance,
         reporting_to(RelayedProgress),
     ):
-        nodes = select_nodes(order.nodes, foundry.settings)
-        return _Stage(foundry, instance, str, order.force).run(nodes, partition)
+        nodes = select_nodes(names, foundry.settings)
+        return _Stage(foundry, instance, str, force).run(nodes, partition)
 
 
 @dataclass(frozen=True)
@@ -180,18 +164,18 @@ class _Stage:
     foundry: FoundryResource
     instance: dg.DagsterInstance
     announce: Callable[[str], object]
-    force: bool = False
+    force: bool
 
     @property
     def in_this_process_only(self) -> bool:
         """A memory:// lake exists in one process."""
         return self.foundry.root.startswith("memory:")
 
-    def order(self, nodes: Sequence[Node]) -> _Order:
-        """The same for a worker process."""
+    def in_worker(self, nodes: Sequence[Node]) -> Callable[[str | None], LineageResult]:
+        """`run` of a partition, for a worker process."""
         foundry = self.foundry
         fields = {"profile": foundry.profile, "root": foundry.root, "size": foundry.chosen_size}
-        return _Order(fields, [node.name for node in nodes], self.force)
+        return partial(_run_in_worker, fields, [node.name for node in nodes], self.force)
 
     def run(self, nodes: Sequence[Node], partition: str | None = None) -> LineageResult:
         stale = self.stale(nodes, partition)
@@ -208,10 +192,10 @@ class _Stage:
         """Nodes that changed, and those of the stage downstream of one that did."""
         stale: list[Node] = []
         for node in nodes:
-            upstream = {n.name for n in stale}
+            follows = any(upstream.name in node.deps for upstream in stale)
             if (
                 self.force
-                or upstream & set(node.deps)
+                or follows
                 or not is_up_to_date(node, self.foundry, self.instance, partition)
             ):
                 stale.append(node)
@@ -227,7 +211,6 @@ class _Stage:
                 resources={"foundry": self.foundry},
                 run_config=QUIET,
                 tags={RUNNER_TAG: RUNNER},
-                raise_on_error=True,
             )
         except dg.DagsterExecutionInterruptedError:
             raise KeyboardInterrupt from None

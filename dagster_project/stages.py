@@ -1,10 +1,13 @@
-"""Which nodes `interleave run` brings up to date, and in which order."""
+"""Which nodes `interleave run` brings up to date, in which order, and whether one is."""
 
 from collections.abc import Sequence
 from itertools import chain
 from typing import NamedTuple
 
-from assets.core.node import Node, lineage
+import dagster as dg
+
+from assets.core.foundry import FoundryResource
+from assets.core.node import DATA_VERSION_TAG, FINGERPRINT, Node, lineage
 from assets.core.profile import Profile
 from schemas import FoundryError
 
@@ -35,8 +38,35 @@ def select_nodes(names: Sequence[str], profile: Profile) -> list[Node]:
         return [node for node in nodes if not node.optional and node.is_enabled(profile)]
     chosen = [node for node in nodes if node.name in names]
     for node in chosen:
-        _require_sections(node, profile)
+        if not node.is_enabled(profile):
+            sections = node.missing_sections(profile)
+            raise FoundryError(
+                f"profile {profile.name} has no section {' and '.join(sections)}, which "
+                f"{node.name} needs: add it, or use a profile that has it"
+            )
     return chosen
+
+
+def is_up_to_date(
+    node: Node, foundry: FoundryResource, instance: dg.DagsterInstance, partition: str | None = None
+) -> bool:
+    """Whether the run that last made a node succeeded, its fingerprint (code, settings, inputs) is
+    unchanged, and what it wrote is still there."""
+    records = instance.fetch_materializations(
+        dg.AssetRecordsFilter(
+            asset_key=dg.AssetKey(node.name), asset_partitions=[partition] if partition else None
+        ),
+        limit=1,
+    ).records
+    if not records or not records[0].asset_materialization:
+        return False
+    tags = records[0].asset_materialization.tags or {}
+    if tags.get(FINGERPRINT) != node.fingerprint(foundry, instance, partition):
+        return False
+    if tags.get(DATA_VERSION_TAG) != node.data_version(foundry, partition):
+        return False
+    run = instance.get_run_by_id(records[0].run_id)
+    return run is not None and run.status == dg.DagsterRunStatus.SUCCESS
 
 
 def stages_of(nodes: Sequence[Node]) -> Stages:
@@ -91,12 +121,3 @@ def _independent_lists(nodes: Sequence[Node]) -> list[list[Node]]:
         lists = [one for one in lists if one not in upstream]
         lists.append([*chain.from_iterable(upstream), node])
     return lists
-
-
-def _require_sections(node: Node, profile: Profile) -> None:
-    if not node.is_enabled(profile):
-        sections = node.missing_sections(profile)
-        raise FoundryError(
-            f"profile {profile.name} has no section {' and '.join(sections)}, which "
-            f"{node.name} needs: add it, or use a profile that has it"
-        )

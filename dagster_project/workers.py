@@ -12,23 +12,12 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from multiprocessing.queues import SimpleQueue
-from typing import NamedTuple
 
 from assets.core.progress import ProgressFactory
 from inference.engine.progress import Progress
 from schemas import FoundryError
 
-
-class _Report(NamedTuple):
-    """A progress update for a label."""
-
-    label: str
-    done: int
-    total: int
-    note: str
-
-
-_Reports = SimpleQueue[_Report | None]  # None: the end
+_Reports = SimpleQueue[tuple[str, int, int, str] | None]  # label, done, total, note; None: the end
 _reports: _Reports | None = None  # in a worker
 
 
@@ -69,7 +58,7 @@ class RelayedProgress:
 
     def update(self, done: int, total: int, note: str = "") -> None:
         if _reports:
-            _reports.put(_Report(self._label, done, total, note))
+            _reports.put((self._label, done, total, note))
 
 
 @contextmanager
@@ -85,9 +74,10 @@ def _relay(reports: _Reports, progress: ProgressFactory) -> Iterator[_Reports]:
 def _forward(reports: _Reports, progress: ProgressFactory) -> None:
     listeners: dict[str, Progress] = {}
     while report := reports.get():
-        if report.label not in listeners:
-            listeners[report.label] = progress(report.label)
-        listeners[report.label].update(report.done, report.total, report.note)
+        label, done, total, note = report
+        if label not in listeners:
+            listeners[label] = progress(label)
+        listeners[label].update(done, total, note)
 
 
 def _initialize_worker(reports: _Reports) -> None:

@@ -93,7 +93,7 @@ def _arrow_fields(model: type[BaseModel]) -> list[pa.Field]:
 
 
 def _arrow_field(name: str, annotation: object) -> pa.Field:
-    inner, nullable = _unwrap_optional(annotation)
+    inner, nullable = unwrap_optional(annotation)
     return pa.field(name, _arrow_type(inner), nullable=nullable)
 
 
@@ -110,7 +110,8 @@ def _arrow_type(annotation: object) -> pa.DataType:
     raise TypeError(f"no Arrow type for {annotation!r}")
 
 
-def _unwrap_optional(annotation: object) -> tuple[object, bool]:
+def unwrap_optional(annotation: object) -> tuple[object, bool]:
+    """A column's type without null, and whether it may be null."""
     if typing.get_origin(annotation) in (typing.Union, types.UnionType):
         inner = [a for a in typing.get_args(annotation) if a is not type(None)]
         if len(inner) != 1:

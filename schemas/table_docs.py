@@ -4,7 +4,6 @@ python -m schemas.table_docs > docs/tables.md
 """
 
 import sys
-import types
 import typing
 from collections.abc import Iterator
 from datetime import datetime
@@ -13,7 +12,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from . import TABLES
-from .base import ForeignKey, Table
+from .base import Table, unwrap_optional
 
 _TYPE_NAMES: dict[object, str] = {
     str: "string",
@@ -63,15 +62,16 @@ def _properties(table: Table) -> Iterator[str]:
     yield f"- partitions: {_partitions(table)}"
     yield f"- schema version: {table.version}"
     for reference in table.references:
-        yield f"- {_reference(reference)}"
+        link = f"[`{reference.table}`](#{reference.table})"
+        yield f"- {_names(reference.columns)} → {link} ({_names(reference.target)})"
 
 
 def _columns(columns: dict[str, FieldInfo], prefix: str = "") -> Iterator[str]:
     """A line per column, then one per field of the rows nested in it."""
     for name, info in columns.items():
-        type_name, nullable = _type_name(info.annotation)
-        null = "yes" if nullable else ""
-        yield f"| `{prefix}{name}` | {type_name} | {null} | {_cell(info.description or '')} |"
+        column_type, nullable = unwrap_optional(info.annotation)
+        cells = (_type_name(column_type), "yes" if nullable else "", _cell(info.description or ""))
+        yield f"| `{prefix}{name}` | {' | '.join(cells)} |"
         if nested := _nested(info.annotation):
             yield from _columns(nested.model_fields, f"{prefix}{name}.")
 
@@ -86,19 +86,13 @@ def _example(table: Table) -> str:
     return f"SELECT {by}, count(*) AS rows FROM {table.name} GROUP BY {by} ORDER BY rows DESC;"
 
 
-def _type_name(annotation: object) -> tuple[str, bool]:
-    """The name of a type, and whether it is nullable."""
+def _type_name(annotation: object) -> str:
     origin, args = typing.get_origin(annotation), typing.get_args(annotation)
-    if origin in (typing.Union, types.UnionType):
-        inner = next(part for part in args if part is not type(None))
-        return _type_name(inner)[0], True
     if origin is typing.Literal:
-        return " \\| ".join(f"`{value}`" for value in args), False
+        return " \\| ".join(f"`{value}`" for value in args)
     if origin in (list, tuple):
-        return f"list of {_type_name(args[0])[0]}", False
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return "struct", False
-    return _TYPE_NAMES[annotation], False
+        return f"list of {_type_name(args[0])}"
+    return _TYPE_NAMES.get(annotation, "struct")
 
 
 def _nested(annotation: object) -> type[BaseModel] | None:
@@ -112,11 +106,6 @@ def _nested(annotation: object) -> type[BaseModel] | None:
 def _is_choice(annotation: object) -> bool:
     parts = (annotation, *typing.get_args(annotation))
     return annotation is bool or any(typing.get_origin(part) is typing.Literal for part in parts)
-
-
-def _reference(reference: ForeignKey) -> str:
-    table = f"[`{reference.table}`](#{reference.table})"
-    return f"{_names(reference.columns)} → {table} ({_names(reference.target)})"
 
 
 def _partitions(table: Table) -> str:

@@ -42,38 +42,32 @@ def load_document(path: Path, model: type[Model]) -> Model:
         return model.model_validate(content or {})
     except ValidationError as error:
         lines = [
-            format_problem(path, root, tuple(e["loc"]), e["msg"])
+            _format_problem(path, root, tuple(e["loc"]), e["msg"])
             for e in error.errors(include_url=False)
         ]
         raise DocumentError("\n".join(lines)) from error
 
 
-def format_problem(path: Path, root: yaml.Node | None, key: KeyPath, message: str) -> str:
-    """One line `file:line: dotted.key: message` for a key of a composed document."""
-    dotted = ".".join(str(part) for part in key) or "document"
+def locate_problem(path: Path, key: KeyPath, message: str) -> str:
+    """One line `file:line: dotted.key: message` for a file loaded before (for example, a name
+    unknown in another one)."""
+    return _format_problem(path, _compose(path), key, message)
+
+
+def _format_problem(path: Path, root: yaml.Node | None, key: KeyPath, message: str) -> str:
+    dotted = ".".join(map(str, key)) or "document"
     return f"{path}:{_line_of(root, key)}: {dotted}: {message}"
 
 
-def locate_problem(path: Path, key: KeyPath, message: str) -> str:
-    """`format_problem` for a file loaded before (for example, a name unknown in another one)."""
-    return format_problem(path, _compose(path), key, message)
-
-
-def _reject_duplicate_keys(path: Path, node: yaml.Node | None, key: KeyPath = ()) -> None:
+def _reject_duplicate_keys(path: Path, node: yaml.Node | None, key: tuple[str, ...] = ()) -> None:
     """Reject duplicate keys, of which YAML silently ignores the first."""
-    if isinstance(node, yaml.SequenceNode):
-        for index, value in enumerate(node.value):
-            _reject_duplicate_keys(path, value, (*key, index))
-    if isinstance(node, yaml.MappingNode):
-        first: dict[str, int] = {}
-        for name, value in node.value:
-            line = name.start_mark.line + 1
-            if name.value in first:
-                dotted = ".".join(map(str, (*key, name.value)))
-                again = f"given twice, first on line {first[name.value]}"
-                raise DocumentError(f"{path}:{line}: {dotted}: {again}")
-            first[name.value] = line
-            _reject_duplicate_keys(path, value, (*key, name.value))
+    first: dict[str, int] = {}
+    for name, line, value in _children(node):
+        if name in first:
+            again = f"given twice, first on line {first[name]}"
+            raise DocumentError(f"{path}:{line}: {'.'.join((*key, name))}: {again}")
+        first[name] = line
+        _reject_duplicate_keys(path, value, (*key, name))
 
 
 def _compose(path: Path) -> yaml.Node | None:
@@ -101,19 +95,18 @@ def _line_of(node: yaml.Node | None, key: KeyPath) -> int:
     """Line of the deepest part of `key` that exists; 1 for an empty document."""
     line = node.start_mark.line + 1 if node else 1
     for part in key:
-        child = _child(node, part)
-        if child is None:
+        children = {name: (line, child) for name, line, child in _children(node)}
+        if str(part) not in children:
             return line
-        line, node = child
+        line, node = children[str(part)]
     return line
 
 
-def _child(node: yaml.Node | None, part: str | int) -> tuple[int, yaml.Node] | None:
+def _children(node: yaml.Node | None) -> Iterator[tuple[str, int, yaml.Node]]:
+    """Key (of a sequence: index), line and value of each part of a node."""
     if isinstance(node, yaml.MappingNode):
         for name, value in node.value:
-            if name.value == str(part):
-                return name.start_mark.line + 1, value
-    if isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
-        value = node.value[part]
-        return value.start_mark.line + 1, value
-    return None
+            yield name.value, name.start_mark.line + 1, value
+    if isinstance(node, yaml.SequenceNode):
+        for index, value in enumerate(node.value):
+            yield str(index), value.start_mark.line + 1, value

@@ -12,27 +12,22 @@ BATCH_ROWS = 65_536
 
 def content_hash(table: pa.Table) -> str:
     """sha256 over column names, types and values; independent of chunks, compression, metadata."""
-    running = RunningHash(table.schema)
+    digest = new_digest(table.schema)
     for start in range(0, table.num_rows, BATCH_ROWS):
-        running.add(table.slice(start, BATCH_ROWS))
-    return running.hexdigest()
+        add_batch(digest, table.slice(start, BATCH_ROWS))
+    return str(digest.hexdigest())
 
 
-class RunningHash:
-    """`content_hash` of rows given in batches of `BATCH_ROWS` (the last may be shorter)."""
+def new_digest(schema: pa.Schema) -> Any:
+    """The digest for `add_batch`; after the last batch its `hexdigest()` is the content hash."""
+    columns = schema.to_string(show_field_metadata=False, show_schema_metadata=False)
+    return hashlib.sha256(columns.encode())
 
-    def __init__(self, schema: pa.Schema) -> None:
-        columns = schema.to_string(show_field_metadata=False, show_schema_metadata=False)
-        self._digest = hashlib.sha256(columns.encode())
 
-    def add(self, batch: pa.Table) -> None:
-        """Add the next batch."""
-        for column in batch.columns:
-            _add(self._digest, pa.concat_arrays(column.chunks))
-
-    def hexdigest(self) -> str:
-        """64 hexadecimal digits."""
-        return self._digest.hexdigest()
+def add_batch(digest: Any, batch: pa.Table) -> None:
+    """Add the next `BATCH_ROWS` rows; the last batch may be shorter."""
+    for column in batch.columns:
+        _add(digest, pa.concat_arrays(column.chunks))
 
 
 def _add(digest: Any, array: pa.Array) -> None:
@@ -40,7 +35,7 @@ def _add(digest: Any, array: pa.Array) -> None:
     digest.update(len(array).to_bytes(8, "little"))
     digest.update(_bytes(pc.is_null(array)))
     if pa.types.is_string(array.type):
-        _add_strings(digest, array)
+        _add_strings(digest, pc.fill_null(array, ""))
     elif pa.types.is_list(array.type):
         digest.update(_bytes(pc.fill_null(pc.list_value_length(array), 0)))
         _add(digest, array.flatten())
@@ -48,22 +43,18 @@ def _add(digest: Any, array: pa.Array) -> None:
         for child in array.flatten():
             _add(digest, child)
     else:
-        digest.update(_bytes(_zero_nulls(array)))
+        plain = array.cast(pa.int64()) if pa.types.is_timestamp(array.type) else array
+        zero = False if pa.types.is_boolean(plain.type) else 0
+        digest.update(_bytes(pc.fill_null(plain, zero)))
 
 
 def _add_strings(digest: Any, array: pa.StringArray) -> None:
-    filled = pc.fill_null(array, "")
-    digest.update(_bytes(pc.binary_length(filled)))
-    _, offsets, data = filled.buffers()
-    if data is not None and len(filled):
-        ends = np.frombuffer(offsets, np.int32)[filled.offset : filled.offset + len(filled) + 1]
+    digest.update(_bytes(pc.binary_length(array)))
+    _, offsets, data = array.buffers()
+    if data is not None and len(array):
+        ends = np.frombuffer(offsets, np.int32)[array.offset : array.offset + len(array) + 1]
         digest.update(memoryview(data)[ends[0] : ends[-1]])
 
 
-def _zero_nulls(array: pa.Array) -> pa.Array:
-    plain = array.cast(pa.int64()) if pa.types.is_timestamp(array.type) else array
-    return pc.fill_null(plain, False if pa.types.is_boolean(plain.type) else 0)
-
-
 def _bytes(array: pa.Array) -> bytes:
-    return bytes(np.ascontiguousarray(array.to_numpy(zero_copy_only=False)).tobytes())
+    return bytes(array.to_numpy(zero_copy_only=False).tobytes())

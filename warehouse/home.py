@@ -2,6 +2,7 @@
 
 import os
 import re
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 
@@ -12,8 +13,6 @@ from .journal import Journal
 from .lake import Lake
 from .object_journal import ObjectJournal
 from .storage import Storage, safe_name
-
-_DEFAULT = ".interleave"
 
 AnyJournal = Journal | ObjectJournal
 
@@ -32,7 +31,8 @@ class Home:
     """
 
     def __init__(self, root: str | Path) -> None:
-        self.root = _absolute(str(root))
+        url = str(root)
+        self.root = url if "://" in url else str(Path(url).expanduser().absolute())
         self.storage = Storage.at(self.root)
         if self.storage.is_local and Path(self.storage.root).is_file():
             raise StorageError(f"{self.root} is a file: point INTERLEAVE_HOME at a folder")
@@ -40,7 +40,7 @@ class Home:
     @classmethod
     def from_env(cls) -> "Home":
         """The home of $INTERLEAVE_HOME, by default `.interleave/` in the working directory."""
-        return cls(os.environ.get("INTERLEAVE_HOME") or _DEFAULT)
+        return cls(os.environ.get("INTERLEAVE_HOME") or ".interleave")
 
     @cached_property
     def lake(self) -> Lake:
@@ -57,7 +57,8 @@ class Home:
         """Local folder for data that cannot be on a remote file system."""
         if self.storage.is_local:
             return Path(self.storage.root)
-        return Path(os.environ.get("INTERLEAVE_LOCAL") or _local_folder(self.root)).absolute()
+        name = re.sub(r"[^A-Za-z0-9]+", "-", self.root).strip("-")
+        return Path(os.environ.get("INTERLEAVE_LOCAL") or f".interleave/{name}").absolute()
 
     @property
     def warehouse(self) -> Path:
@@ -74,16 +75,12 @@ class Home:
         """Folder of exported data sets."""
         return self.local / "exports"
 
-    def journal(self, asset: str, shard: str, durable: bool = False) -> AnyJournal:
-        """The journal of an asset's shard.
-
-        Args:
-            durable: fsync every record; on S3 every record is durable.
-        """
+    def journal(self, asset: str, shard: str) -> AnyJournal:
+        """The journal of an asset's shard."""
         asset, shard = safe_name(asset, "asset"), safe_name(shard, "shard")
         if self.storage.has_conditional_writes:
             return ObjectJournal(self.storage.child(f"journals/{asset}/{shard}"), _lease_seconds())
-        return Journal(self.local / "journals" / asset / f"{shard}.jsonl", durable)
+        return Journal(self.local / "journals" / asset / f"{shard}.jsonl")
 
     def __repr__(self) -> str:
         return f"Home({self.root!r})"
@@ -96,19 +93,7 @@ def _lease_seconds() -> float:
         StorageError: it is not a positive number.
     """
     text = os.environ.get("INTERLEAVE_LEASE_SECONDS") or "60"
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not 0 < seconds < float("inf"):
-        raise StorageError(f"INTERLEAVE_LEASE_SECONDS is {text!r}: set it to a number of seconds")
-    return seconds
-
-
-def _absolute(root: str) -> str:
-    return root if "://" in root else str(Path(root).expanduser().absolute())
-
-
-def _local_folder(url: str) -> str:
-    """The default local folder of a remote root."""
-    return f"{_DEFAULT}/{re.sub(r'[^A-Za-z0-9]+', '-', url).strip('-')}"
+    with suppress(ValueError):
+        if 0 < (seconds := float(text)) < float("inf"):
+            return seconds
+    raise StorageError(f"INTERLEAVE_LEASE_SECONDS is {text!r}: set it to a number of seconds")

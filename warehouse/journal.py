@@ -22,16 +22,10 @@ _BLOCK = 65_536
 
 
 class Journal:
-    """A journal file, created by the first append.
+    """A journal file, created by the first append; it survives kills, but no power cut."""
 
-    Args:
-        path: the `.jsonl` file.
-        durable: survive a power cut as well (fsync after every append).
-    """
-
-    def __init__(self, path: Path, durable: bool = False) -> None:
+    def __init__(self, path: Path) -> None:
         self.path = path
-        self.durable = durable
         self._fd: int | None = None
         self._lock = threading.Lock()
 
@@ -44,9 +38,14 @@ class Journal:
         """
         line = orjson.dumps(record, option=orjson.OPT_SERIALIZE_NUMPY) + b"\n"
         with self._lock, storage_errors("written", self.path):
-            _append(self._open(), line)
-            if self.durable:
-                os.fsync(self._open())
+            fd = self._open()
+            try:
+                written = os.write(fd, line)
+                if written < len(line):
+                    os.write(fd, line[written:])
+            except OSError:  # a part of the line may be in the file
+                os.ftruncate(fd, _end_of_last_line(fd))
+                raise
 
     async def add(self, record: dict[str, Any]) -> None:
         """`append` for event loops; one write to a local file hardly blocks them."""
@@ -58,9 +57,14 @@ class Journal:
         Raises:
             StorageError: a complete line is not a JSON object; the message names file and line.
         """
-        for number, line in enumerate(self._lines(), start=1):
-            if line.endswith(b"\n"):
-                yield parse_record(line, self.path, number)
+        with (
+            storage_errors("read", self.path),
+            suppress(FileNotFoundError),
+            self.path.open("rb") as file,
+        ):
+            for number, line in enumerate(file, start=1):
+                if line.endswith(b"\n"):
+                    yield parse_record(line, self.path, number)
 
     def remove(self) -> None:
         """Delete all records."""
@@ -83,24 +87,22 @@ class Journal:
         self.close()
 
     def _open(self) -> int:
+        """Open for appending as the only writer, and remove an incomplete last line."""
         if self._fd is None:
-            self._fd = _open_locked(self.path)
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            fd = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            try:
+                _lock(fd, self.path)
+                os.ftruncate(fd, _end_of_last_line(fd))
+            except BaseException:
+                os.close(fd)
+                raise
+            self._fd = fd
         return self._fd
-
-    def _lines(self) -> Iterator[bytes]:
-        with (
-            storage_errors("read", self.path),
-            suppress(FileNotFoundError),
-            self.path.open("rb") as file,
-        ):
-            yield from file
 
 
 def parse_record(line: bytes, file: object, number: int) -> dict[str, Any]:
-    """The record of a line.
-
-    Args:
-        file, number: of the line, for the message.
+    """The record of line `number` of a file.
 
     Raises:
         StorageError: it is not a JSON object.
@@ -114,19 +116,6 @@ def parse_record(line: bytes, file: object, number: int) -> dict[str, Any]:
     if not isinstance(record, dict):
         raise StorageError(f"{file}:{number}: not a JSON object: remove the line and run again")
     return record
-
-
-def _open_locked(path: Path) -> int:
-    """Open for appending as the only writer, and remove an incomplete last line."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    try:
-        _lock(fd, path)
-        os.ftruncate(fd, _end_of_last_line(fd))
-    except BaseException:
-        os.close(fd)
-        raise
-    return fd
 
 
 def _lock(fd: int, path: Path) -> None:
@@ -149,14 +138,3 @@ def _end_of_last_line(fd: int) -> int:
             return start + newline + 1
         end = start
     return 0
-
-
-def _append(fd: int, line: bytes) -> None:
-    """Write a line; if only a part fits on the disk, remove it before raising the error."""
-    try:
-        written = os.write(fd, line)
-        if written < len(line):
-            os.write(fd, line[written:])
-    except OSError:
-        os.ftruncate(fd, _end_of_last_line(fd))
-        raise

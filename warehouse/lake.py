@@ -12,21 +12,18 @@ import pyarrow.parquet as pq
 
 from schemas import Row, SchemaMismatchError, StorageError, Table
 
-from .content_hash import BATCH_ROWS, RunningHash, content_hash
+from .content_hash import BATCH_ROWS, add_batch, content_hash, new_digest
 from .storage import Storage, first_line, safe_name, storage_errors
 
 ALL = "all"
 """The partition of tables that are not sharded."""
-
-SCHEMA_PARTITION = "_schema"
-"""The partition of an empty typed file, so that a view has a file before the first rows."""
 
 REQUESTS = "_requests-"
 """Prefix of the partitions of users' requests: in the views, but not part of the lineage."""
 
 _PART = "part-0.parquet"
 _ROW_GROUP = 122_880  # what DuckDB scans per thread at a time
-_HASH, _NAME, _VERSION = b"interleave.content_hash", b"interleave.table", b"interleave.version"
+_HASH, _VERSION = b"interleave.content_hash", b"interleave.version"
 
 
 @dataclass(frozen=True)
@@ -39,11 +36,11 @@ class WriteResult:
     changed: bool = True
 
 
+@dataclass(frozen=True)
 class Lake:
     """Tables below one root; safe for concurrent readers, and for writers of other partitions."""
 
-    def __init__(self, storage: Storage) -> None:
-        self.storage = storage
+    storage: Storage
 
     def write(
         self,
@@ -91,18 +88,22 @@ class Lake:
             SchemaMismatchError: a partition has a schema version that cannot be read.
             StorageError: a partition is damaged or cannot be read.
         """
-        names = self.partitions(table) if partitions is None else partitions
-        schema = _select(table.arrow_schema, columns)
-        parts = [self._read_partition(table, name, schema, where) for name in names]
-        return pa.concat_tables([schema.empty_table(), *(part for part in parts if part)])
+        schema = table.arrow_schema
+        if columns is not None:
+            schema = pa.schema([schema.field(name) for name in columns], metadata=schema.metadata)
+        parts = [schema.empty_table()]
+        for name in self.partitions(table) if partitions is None else partitions:
+            with suppress(FileNotFoundError):
+                parts.append(self._read_partition(table, name, schema, where))
+        return pa.concat_tables(parts)
 
     def is_absent(self, table: Table) -> bool:
         """Whether a table has no file at all, not even an empty one."""
-        return next(self.storage.find(_folder(table), _PART), None) is None
+        return next(self.storage.find(table.name, _PART), None) is None
 
     def partitions(self, table: Table) -> list[str]:
         """Sorted names of the stored partitions, without those of users' requests."""
-        names = (path.split("/")[-2] for path in self.storage.find(_folder(table), _PART))
+        names = (path.split("/")[-2] for path in self.storage.find(table.name, _PART))
         return sorted(name for name in names if not name.startswith(("_", ".")))
 
     def exists(self, table: Table, partition: str) -> bool:
@@ -124,8 +125,11 @@ class Lake:
 
     def rows(self, table: Table, partition: str | None = None) -> int:
         """Number of rows in a partition (0: missing), or in all of `partitions`."""
-        names = self.partitions(table) if partition is None else [partition]
-        return sum(self._count(table, name) for name in names)
+        count = 0
+        for name in self.partitions(table) if partition is None else [partition]:
+            with suppress(FileNotFoundError):
+                count += int(self._open(table, name).metadata.num_rows)
+        return count
 
     def check(self, table: Table) -> None:
         """Check that every partition can be read.
@@ -140,29 +144,21 @@ class Lake:
 
     def glob(self, table: Table) -> str:
         """Pattern of all the table's files, for DuckDB's `read_parquet`."""
-        return f"{escape(self.storage.url(_folder(table)))}/*/part-*.parquet"
+        return f"{escape(self.storage.url(table.name))}/*/part-*.parquet"
 
     def write_schema_file(self, table: Table) -> None:
-        """Write the empty typed file that makes a view valid while there are no rows."""
-        path = f"{_folder(table)}/{SCHEMA_PARTITION}/{_PART}"
+        """Write the empty typed file that makes a view valid before the first rows."""
+        path = f"{table.name}/_schema/{_PART}"
         if not self.storage.exists(path):
             empty = table.arrow_schema.empty_table()
             self.storage.write(path, _encode(empty, content_hash(empty)))
 
-    def _count(self, table: Table, partition: str) -> int:
-        try:
-            return int(self._open(table, partition).metadata.num_rows)
-        except FileNotFoundError:
-            return 0
-
     def _read_partition(
         self, table: Table, partition: str, schema: pa.Schema, where: Any
-    ) -> pa.Table | None:
-        try:
-            file = self._open_checked(table, partition)
-        except FileNotFoundError:
-            return None
-        names = dict(zip(file.schema_arrow.names, _current_names(table, file), strict=True))
+    ) -> pa.Table:
+        file = self._open_checked(table, partition)
+        stored = file.schema_arrow
+        names = dict(zip(stored.names, _current_names(table, stored), strict=True))
         needed = schema.names if where is None else names.values()
         with storage_errors("read", self.storage.url(_path(table, partition))):
             rows = file.read([stored for stored, name in names.items() if name in needed])
@@ -172,7 +168,11 @@ class Lake:
 
     def _open_checked(self, table: Table, partition: str) -> pq.ParquetFile:
         file = self._open(table, partition)
-        _check_schema(table, partition, file, self.storage.url(_path(table, partition)))
+        if problem := _schema_problem(table, file.schema_arrow):
+            raise SchemaMismatchError(
+                f"table {table.name}, partition {partition}: {problem}; materialize {table.name} "
+                f"again or delete {self.storage.url(_path(table, partition))}"
+            )
         return file
 
     def _open(self, table: Table, partition: str) -> pq.ParquetFile:
@@ -189,21 +189,10 @@ class Lake:
             ) from error
 
 
-def _folder(table: Table) -> str:
-    return safe_name(table.name, "table")
-
-
 def _path(table: Table, partition: str) -> str:
-    if partition.startswith(REQUESTS):
-        rest = safe_name(partition.removeprefix(REQUESTS), "partition")
-        return f"{_folder(table)}/{REQUESTS}{rest}/{_PART}"
-    return f"{_folder(table)}/{safe_name(partition, 'partition')}/{_PART}"
-
-
-def _select(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:
-    if columns is None:
-        return schema
-    return pa.schema([schema.field(name) for name in columns], metadata=schema.metadata)
+    prefix = REQUESTS if partition.startswith(REQUESTS) else ""
+    name = safe_name(partition.removeprefix(prefix), "partition")
+    return f"{table.name}/{prefix}{name}/{_PART}"
 
 
 def _encode(data: pa.Table, digest: str) -> bytes:
@@ -217,11 +206,11 @@ def _encode_stream(
     table: Table, reader: pa.RecordBatchReader, partition: str
 ) -> tuple[bytes, int, str]:
     """Parquet file, number of rows and content hash of a reader's rows."""
-    sink, count, digest = pa.BufferOutputStream(), 0, RunningHash(table.arrow_schema)
+    sink, count, digest = pa.BufferOutputStream(), 0, new_digest(table.arrow_schema)
     with pq.ParquetWriter(sink, table.arrow_schema, compression="zstd") as writer:
         for part in _in_batches(reader):
             rows = _conform(table, part, partition)
-            digest.add(rows)
+            add_batch(digest, rows)
             writer.write_table(rows)
             count += rows.num_rows
         writer.add_key_value_metadata({_HASH: digest.hexdigest()})
@@ -247,9 +236,7 @@ def _conform(table: Table, rows: pa.Table | Iterable[Row], partition: str) -> pa
     schema, where = table.arrow_schema, f"{table.name}/{partition}"
     if set(rows.column_names) != set(schema.names):
         raise SchemaMismatchError(f"{where}: {_difference(rows.column_names, schema.names)}")
-    nulls = [
-        field.name for field in schema if not field.nullable and rows[field.name].null_count > 0
-    ]
+    nulls = [field.name for field in schema if not field.nullable and rows[field.name].null_count]
     if nulls:
         raise SchemaMismatchError(f"{where}: null in {', '.join(nulls)}, which must have a value")
     try:
@@ -258,19 +245,15 @@ def _conform(table: Table, rows: pa.Table | Iterable[Row], partition: str) -> pa
         raise SchemaMismatchError(f"{where}: {first_line(error)}") from error
 
 
-def _check_schema(table: Table, partition: str, file: pq.ParquetFile, url: str) -> None:
-    version, names = _version(file.schema_arrow.metadata), _current_names(table, file)
-    columns = pa.schema(map(pa.Field.with_name, file.schema_arrow, names))
+def _schema_problem(table: Table, stored: pa.Schema) -> str | None:
+    """What keeps a file's rows from being read, if anything."""
+    version, names = _version(stored.metadata), _current_names(table, stored)
     if version not in _readable_versions(table):
-        problem = f"has schema version {version}, this code reads version {table.version}"
-    elif not _same_columns(columns, table.arrow_schema):
-        problem = _difference(names, table.arrow_schema.names)
-    else:
-        return
-    raise SchemaMismatchError(
-        f"table {table.name}, partition {partition}: {problem}; materialize {table.name} again "
-        f"or delete {url}"
-    )
+        return f"has schema version {version}, this code reads version {table.version}"
+    expected = table.arrow_schema
+    if names != expected.names or stored.types != expected.types:
+        return _difference(names, expected.names)
+    return None
 
 
 def _version(metadata: Mapping[bytes, bytes] | None) -> str:
@@ -282,28 +265,10 @@ def _readable_versions(table: Table) -> tuple[str, ...]:
     return tuple(map(str, range(table.version - bool(table.renamed), table.version + 1)))
 
 
-def _current_names(table: Table, file: pq.ParquetFile) -> list[str]:
+def _current_names(table: Table, stored: pa.Schema) -> list[str]:
     """Today's names of a file's columns."""
-    stored = file.schema_arrow
     renamed = {} if _version(stored.metadata) == str(table.version) else dict(table.renamed)
     return [renamed.get(name, name) for name in stored.names]
-
-
-def _same_columns(stored: pa.Schema, expected: pa.Schema) -> bool:
-    return stored.names == expected.names and all(
-        _shape(stored.field(name).type) == _shape(expected.field(name).type)
-        for name in expected.names
-    )
-
-
-def _shape(arrow_type: pa.DataType) -> str:
-    """A type without what Parquet does not store: the name and nullability of list items."""
-    if pa.types.is_list(arrow_type):
-        return f"list<{_shape(arrow_type.value_type)}>"
-    if pa.types.is_struct(arrow_type):
-        children = ", ".join(f"{field.name}: {_shape(field.type)}" for field in arrow_type)
-        return f"struct<{children}>"
-    return str(arrow_type)
 
 
 def _difference(names: Sequence[str], expected: Sequence[str]) -> str:

@@ -7,24 +7,27 @@ are read like all others.
 """
 
 import asyncio
+import os
+import secrets
+import socket
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import Future
-from typing import Any, NamedTuple
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
 
 import orjson
 
+from schemas import StorageError
+
 from .journal import parse_record
-from .lease import Lease
 from .storage import Storage
 
-_LEASE = "lease.json"
+_RENEWALS = 3  # per period of a lease
+_POLL_SECONDS = 1.0
 _MERGE_ABOVE = 32  # segments
-
-
-class _PendingRecord(NamedTuple):
-    line: bytes
-    stored: "Future[None]"
 
 
 class ObjectJournal:
@@ -38,10 +41,10 @@ class ObjectJournal:
     def __init__(self, storage: Storage, lease_seconds: float) -> None:
         self.path = storage.url()
         self._storage = storage
-        self._lease = Lease(storage, _LEASE, lease_seconds)
+        self._lease = Lease(storage, "lease.json", lease_seconds)
         self._epoch: int | None = None
         self._segments = 0
-        self._pending: list[_PendingRecord] = []
+        self._pending: list[tuple[bytes, Future[None]]] = []
         self._pending_lock, self._store_lock = threading.Lock(), threading.RLock()
 
     def append(self, record: dict[str, Any]) -> None:
@@ -51,13 +54,13 @@ class ObjectJournal:
             StorageError: another worker writes this journal, or the store cannot be written.
         """
         line = orjson.dumps(record, option=orjson.OPT_SERIALIZE_NUMPY) + b"\n"
-        record_line = _PendingRecord(line, Future())
+        stored: Future[None] = Future()
         with self._pending_lock:
-            self._pending.append(record_line)
+            self._pending.append((line, stored))
         with self._store_lock:
-            if not record_line.stored.done():
+            if not stored.done():
                 self._store()
-        record_line.stored.result()
+        stored.result()
 
     async def add(self, record: dict[str, Any]) -> None:
         """`append` for event loops."""
@@ -94,16 +97,12 @@ class ObjectJournal:
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    def _acquire(self) -> int:
-        if self._epoch is None:
-            self._epoch, self._segments = self._lease.acquire(), 0
-            self._merge()
-        return self._epoch
-
-    def _merge(self) -> None:
-        """Merge many segments; a crash meanwhile leaves duplicate lines, which are harmless."""
+    def _acquire(self) -> None:
+        if self._epoch is not None:
+            return
+        self._epoch, self._segments = self._lease.acquire(), 0
         names = self._names()
-        if len(names) > _MERGE_ABOVE:
+        if len(names) > _MERGE_ABOVE:  # a crash meanwhile leaves duplicate lines: harmless
             self._put(b"".join(self._storage.read_all(names)))
             for name in names:
                 self._storage.delete(name)
@@ -114,13 +113,13 @@ class ObjectJournal:
         try:
             self._acquire()
             self._lease.check()
-            self._put(b"".join(each.line for each in pending))
+            self._put(b"".join(line for line, _ in pending))
         except BaseException as error:
-            for each in pending:
-                each.stored.set_exception(error)
+            for _, stored in pending:
+                stored.set_exception(error)
         else:
-            for each in pending:
-                each.stored.set_result(None)
+            for _, stored in pending:
+                stored.set_result(None)
 
     def _put(self, data: bytes) -> None:
         # Names sort in the order of writing, across owners.
@@ -130,3 +129,108 @@ class ObjectJournal:
 
     def _names(self) -> list[str]:
         return [name for name in self._storage.names() if name.endswith(".jsonl")]
+
+
+@dataclass(frozen=True)
+class LeaseRecord:
+    """Content of the lease file. `expires` is in seconds since 1970; 0: released."""
+
+    owner: str
+    epoch: int
+    expires: float
+
+
+class Lease:
+    """An exclusive right, held from `acquire` to `release` as long as it can be renewed.
+
+    It is a small file, written only with S3's conditional writes (if it is unchanged since it was
+    read). Its owner renews it three times per period; a worker that finds it expired takes it over
+    with a higher epoch. Clocks of different machines may differ by up to half a period.
+
+    Args:
+        storage: the folder of `path`, in a store with conditional writes.
+        seconds: how long after the death of its owner another worker gets it.
+    """
+
+    def __init__(self, storage: Storage, path: str, seconds: float) -> None:
+        self._storage, self._path, self._seconds = storage, path, seconds
+        self._owner = f"{socket.gethostname()}, process {os.getpid()}, {secrets.token_hex(4)}"
+        self._epoch, self._version = 0, ""
+        self._valid_until = 0.0  # by the monotonic clock; 0: not held
+        self._released = threading.Event()
+        self._renewer: threading.Thread | None = None
+
+    def acquire(self) -> int:
+        """Become the owner, if need be after the lease of a dead one has expired.
+
+        Returns:
+            The epoch, higher than that of every owner before.
+
+        Raises:
+            StorageError: a living owner has it, or the store cannot be used.
+        """
+        previous: LeaseRecord | None = None
+        while True:
+            record, version = self._read()
+            remaining = record.expires - time.time()
+            if remaining > 0:
+                if previous not in (None, record):  # renewed or passed on, so the owner is alive
+                    raise StorageError(
+                        f"{self._storage.url(self._path)} belongs to another worker "
+                        f"({record.owner}): wait for that run to end, or stop it"
+                    )
+                previous = record
+                time.sleep(min(remaining, _POLL_SECONDS))
+            elif self._write(record.epoch + 1, version, self._seconds):
+                self._released.clear()
+                self._renewer = threading.Thread(target=self._renew, name="lease", daemon=True)
+                self._renewer.start()
+                return self._epoch
+
+    def check(self) -> None:
+        """Check that the lease is still ours.
+
+        Raises:
+            StorageError: it could not be renewed in time; another worker may own it.
+        """
+        if time.monotonic() >= self._valid_until:
+            raise StorageError(
+                f"{self._storage.url(self._path)} could not be renewed in time, and may belong to "
+                "another worker now: run again; finished work is not repeated"
+            )
+
+    def release(self) -> None:
+        """Free it for others at once, if it is still held."""
+        self._released.set()
+        if self._renewer:
+            self._renewer.join()
+            self._renewer = None
+        if time.monotonic() < self._valid_until:
+            self._write(self._epoch, self._version, seconds=0)
+        self._valid_until = 0.0
+
+    def _renew(self) -> None:
+        while not self._released.wait(self._seconds / _RENEWALS):
+            with suppress(StorageError):  # `check` fails when this lasts for too long
+                if not self._write(self._epoch, self._version, self._seconds):
+                    self._valid_until = 0.0
+                    return
+
+    def _write(self, epoch: int, version: str | None, seconds: float) -> bool:
+        """Store a record of ours, unless the file has changed; returns whether it is stored."""
+        started = time.monotonic()
+        record = LeaseRecord(self._owner, epoch, time.time() + seconds if seconds else 0.0)
+        new_version = self._storage.write_if(self._path, orjson.dumps(record), version)
+        if new_version is None:
+            stored, new_version = self._read()
+            if stored != record or new_version is None:  # else a retried write was ours
+                return False
+        self._epoch, self._version, self._valid_until = epoch, new_version, started + seconds
+        return True
+
+    def _read(self) -> tuple[LeaseRecord, str | None]:
+        stored = self._storage.read_version(self._path)
+        if stored is None:
+            return LeaseRecord("", 0, 0.0), None
+        data, version = stored
+        return LeaseRecord(**orjson.loads(data)), version

@@ -2,15 +2,13 @@
 
 import csv
 import io
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+from typing import Any, Literal
 
 import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 Format = Literal["table", "csv", "json", "parquet"]
 
@@ -40,60 +38,41 @@ def _as_csv(result: pa.Table) -> str:
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow(result.column_names)
-    for row in _rows(result):
-        writer.writerow([_csv_cell(value) for value in row])
+    writer.writerows(map(_plain, row) for row in _rows(result))
     return buffer.getvalue()
-
-
-def _csv_cell(value: object) -> object:
-    if isinstance(value, (list, dict)):
-        return orjson.dumps(value, default=str).decode()
-    return str(value).lower() if isinstance(value, bool) else value
 
 
 def _as_table(result: pa.Table, width: int) -> str:
     """The first rows and the columns that fit, then a line about what is omitted."""
     from rich.console import Console
-
-    names = result.column_names
-    rows = [[_line(value) for value in row] for row in _rows(result.slice(0, _MAX_ROWS))]
-    columns = _columns_that_fit(names, rows, width)
-    limit = _wide_cell([_longest(names, rows, index) for index in columns], width)
-    cells = [[_truncate(row[index], limit) for index in columns] for row in rows]
-    buffer = io.StringIO()
-    Console(file=buffer, width=width).print(_rich_table(result.select(columns).schema, cells))
-    hidden = [name for index, name in enumerate(names) if index not in columns]
-    return buffer.getvalue() + _footer(result.num_rows, len(rows), hidden)
-
-
-def _rich_table(schema: pa.Schema, rows: list[list[str]]) -> "Table":
     from rich.table import Table
     from rich.text import Text
 
+    rows = [list(map(_line, row)) for row in _rows(result.slice(0, _MAX_ROWS))]
+    widths = [max(map(len, column)) for column in zip(result.column_names, *rows, strict=True)]
+    shown = _columns_that_fit(widths, width)
+    limit = _wide_cell(widths[:shown], width)
     table = Table(show_edge=False, pad_edge=False, header_style="bold")
-    for field in schema:
+    for field in list(result.schema)[:shown]:
+        is_number = pa.types.is_integer(field.type) or pa.types.is_floating(field.type)
         table.add_column(
             Text(field.name),
-            justify="right" if _is_number(field.type) else "left",
+            justify="right" if is_number else "left",
             overflow="ellipsis",
             no_wrap=True,
             min_width=min(_NARROW, len(field.name)),
         )
     for row in rows:
-        table.add_row(*map(Text, row))
-    return table
+        table.add_row(*(Text(_truncate(cell, limit)) for cell in row[:shown]))
+    buffer = io.StringIO()
+    Console(file=buffer, width=width).print(table)
+    return buffer.getvalue() + _footer(result.num_rows, len(rows), result.column_names[shown:])
 
 
-def _columns_that_fit(names: Sequence[str], rows: list[list[str]], width: int) -> list[int]:
-    """Indices of the columns to show: from the left, while each gets a readable width."""
-    columns: list[int] = []
-    used = 0
-    for index in range(len(names)):
-        used += min(_longest(names, rows, index), _NARROW) + _GAP
-        if columns and used > width + _GAP:
-            break
-        columns.append(index)
-    return columns
+def _columns_that_fit(widths: Sequence[int], width: int) -> int:
+    """How many columns to show: from the left, while each gets a readable width."""
+    ends = accumulate(min(each, _NARROW) + _GAP for each in widths)
+    return max(1, sum(end <= width + _GAP for end in ends))
 
 
 def _wide_cell(longest: list[int], width: int) -> int:
@@ -101,10 +80,6 @@ def _wide_cell(longest: list[int], width: int) -> int:
     narrow = [length for length in longest if length <= _NARROW]
     space = width - sum(narrow) - _GAP * (len(longest) - 1)
     return max(_NARROW, space // max(1, len(longest) - len(narrow)))
-
-
-def _longest(names: Sequence[str], rows: list[list[str]], index: int) -> int:
-    return max([len(names[index]), *(len(row[index]) for row in rows)])
 
 
 def _footer(rows: int, shown_rows: int, hidden: list[str]) -> str:
@@ -116,31 +91,26 @@ def _footer(rows: int, shown_rows: int, hidden: list[str]) -> str:
     return "; ".join(notes) + "\n"
 
 
-def _rows(result: pa.Table) -> list[list[Any]]:
-    columns = [column.to_pylist() for column in result.columns]
-    return [list(row) for row in zip(*columns, strict=True)]
+def _rows(result: pa.Table) -> Iterator[tuple[Any, ...]]:
+    return zip(*(column.to_pylist() for column in result.columns), strict=True)
 
 
 def _line(value: object) -> str:
-    return " ".join(_text(value).split())
+    if value is None:
+        return "NULL"
+    text = f"{value:.6g}" if isinstance(value, float) else str(_plain(value))
+    return " ".join(text.split())
+
+
+def _plain(value: object) -> object:
+    """Nested values as JSON, truth values as in SQL, others as they are."""
+    if isinstance(value, (list, dict)):
+        return orjson.dumps(value, default=str).decode()
+    return str(value).lower() if isinstance(value, bool) else value
 
 
 def _truncate(line: str, limit: int) -> str:
     return line if len(line) <= limit else line[: limit - 1] + "…"
-
-
-def _text(value: object) -> str:
-    if value is None:
-        return "NULL"
-    if isinstance(value, float):
-        return f"{value:.6g}"
-    if isinstance(value, (list, dict)):
-        return orjson.dumps(value, default=str).decode()
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _is_number(column_type: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(column_type) or pa.types.is_floating(column_type))
 
 
 def count_noun(number: int, noun: str) -> str:

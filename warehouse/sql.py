@@ -21,8 +21,7 @@ from .views import connect
 if TYPE_CHECKING:
     import pandas as pd
 
-_TRIES = 5
-_FIRST_PAUSE = 0.02  # seconds, doubled after every try
+_PAUSES = (0.02, 0.04, 0.08, 0.16, 0.32)  # seconds after each try
 _READ_STATEMENTS = {"SELECT", "EXPLAIN", "PRAGMA", "CALL", "MULTI"}
 
 
@@ -80,7 +79,7 @@ def run_query(home: Home, sql: str) -> pa.Table:
     """
     if all(home.lake.is_absent(table) for table in TABLES.values()):
         raise SqlError(f"there are no tables in {home.root} yet: `interleave run` creates them")
-    for pause in (_FIRST_PAUSE * 2**number for number in range(_TRIES)):
+    for pause in _PAUSES:
         try:
             return _execute(home, sql)
         except duckdb.Error as error:

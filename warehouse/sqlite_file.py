@@ -76,21 +76,17 @@ class SqliteFile:
         if _version(connection) < newest:
             with _transaction(connection):
                 for migration in self._migrations[_version(connection) :]:
-                    _apply(migration, connection)
+                    if callable(migration):
+                        migration(connection)
+                        continue
+                    for statement in _statements(migration):
+                        connection.execute(statement)
                 connection.execute(f"PRAGMA user_version = {newest}")
         if (version := _version(connection)) > newest:
             raise StorageError(
                 f"{self.path} has version {version}, this code reads up to {newest}: update "
                 "Interleave Foundry, or move the file away"
             )
-
-
-def _apply(migration: Migration, connection: sqlite3.Connection) -> None:
-    if callable(migration):
-        migration(connection)
-        return
-    for statement in _statements(migration):
-        connection.execute(statement)
 
 
 @contextmanager
@@ -118,12 +114,10 @@ def _statements(script: str) -> Iterator[str]:
 def _storage_errors(path: Path) -> Iterator[None]:
     try:
         yield
-    except sqlite3.Error as error:
+    except (sqlite3.Error, OSError) as error:
         if getattr(error, "sqlite_errorname", "").startswith(_DAMAGED):
             raise StorageError(
                 f"{path} is damaged ({error}): move it away and start again; a new one is created, "
                 "without what this one had"
             ) from error
-        raise StorageError(f"{path} cannot be used: {error}") from error
-    except OSError as error:
         raise StorageError(f"{path} cannot be used: {error}") from error

@@ -11,6 +11,7 @@ import secrets
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,6 @@ from schemas import StorageError
 
 from .atomic import atomic_write
 
-_TEMPORARY = ".tmp"
 _STALE_SECONDS = 24 * 3600
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 _REMEDIES = {
@@ -35,10 +35,7 @@ _REMEDIES = {
 
 
 def safe_name(name: str, what: str) -> str:
-    """`name`, if it is safe in a path and in SQL.
-
-    Args:
-        what: what it names, for the message.
+    """`name` of a `what`, if it is safe in a path and in SQL.
 
     Raises:
         StorageError: it has characters other than letters, digits, `.`, `_`, `-`, or more than 200.
@@ -80,18 +77,13 @@ def storage_errors(action: str, where: object) -> Iterator[None]:
         raise StorageError(f"{where} cannot be {action}: {first_line(error)}") from error
 
 
+@dataclass(eq=False)
 class Storage:
-    """A folder of files that are read and written as a whole.
+    """A folder (its path without protocol) of files that are read and written as a whole."""
 
-    Args:
-        fs: the fsspec filesystem.
-        root: path of the folder on it, without protocol.
-    """
-
-    def __init__(self, fs: Any, root: str) -> None:
-        self.fs = fs
-        self.root = root.rstrip("/")
-        self._swept = False
+    fs: Any  # of fsspec
+    root: str
+    _swept: bool = field(default=False, init=False)
 
     @classmethod
     def at(cls, url: str) -> "Storage":
@@ -104,7 +96,7 @@ class Storage:
 
         with storage_errors("opened", url):
             fs, root = fsspec.core.url_to_fs(url, use_listings_cache=False)
-        return cls(fs, root)
+        return cls(fs, root.rstrip("/"))
 
     @property
     def is_local(self) -> bool:
@@ -162,12 +154,10 @@ class Storage:
 
     def read_version(self, path: str) -> tuple[bytes, str] | None:
         """A file's bytes and its version, or an earlier version; None: there is no such file."""
-        with storage_errors("read", self.url(path)):
-            try:
-                version = self.fs.info(f"{self.root}/{path}", refresh=True)["ETag"]
-                return bytes(self.fs.cat_file(f"{self.root}/{path}")), str(version)
-            except FileNotFoundError:
-                return None
+        with storage_errors("read", self.url(path)), suppress(FileNotFoundError):
+            version = self.fs.info(f"{self.root}/{path}", refresh=True)["ETag"]
+            return bytes(self.fs.cat_file(f"{self.root}/{path}")), str(version)
+        return None
 
     def exists(self, path: str) -> bool:
         with storage_errors("read", self.url(path)):
@@ -175,11 +165,9 @@ class Storage:
 
     def size(self, path: str) -> int | None:
         """Size in bytes; None: there is no such file."""
-        with storage_errors("read", self.url(path)):
-            try:
-                return int(self.fs.size(f"{self.root}/{path}"))
-            except FileNotFoundError:
-                return None
+        with storage_errors("read", self.url(path)), suppress(FileNotFoundError):
+            return int(self.fs.size(f"{self.root}/{path}"))
+        return None
 
     def find(self, folder: str, name: str) -> Iterator[str]:
         """Paths of the files called `name` one folder below `folder`."""
@@ -200,12 +188,7 @@ class Storage:
         return sorted(path.rsplit("/", 1)[1] for path in paths)
 
     def read_all(self, paths: Iterable[str]) -> list[bytes]:
-        """The bytes of many files.
-
-        Raises:
-            FileNotFoundError: one does not exist.
-            StorageError: one cannot be read.
-        """
+        """The bytes of many files; raises what `read` does."""
         names = [f"{self.root}/{path}" for path in paths]
         with storage_errors("read", self.url()):
             contents = self.fs.cat(names, on_error="raise") if names else {}
@@ -220,20 +203,15 @@ class Storage:
                 Path(self.root, path).parent.rmdir()
 
     def _temporary_folder(self) -> Path:
-        folder = Path(self.root, _TEMPORARY)
+        """Cleared, on its first use, of the files of killed writers: those older than a day."""
+        folder = Path(self.root, ".tmp")
         folder.mkdir(parents=True, exist_ok=True)
-        if not self._swept:
-            _sweep(folder)
-            self._swept = True
+        for leftover in () if self._swept else folder.iterdir():
+            with suppress(OSError):
+                if time.time() - leftover.stat().st_mtime > _STALE_SECONDS:
+                    leftover.unlink()
+        self._swept = True
         return folder
-
-
-def _sweep(folder: Path) -> None:
-    """Remove temporary files of killed writers: those older than a day."""
-    for leftover in folder.iterdir():
-        with suppress(OSError):
-            if time.time() - leftover.stat().st_mtime > _STALE_SECONDS:
-                leftover.unlink()
 
 
 def _is_conflict(error: OSError) -> bool:

@@ -11,7 +11,6 @@ from contextlib import closing
 from pathlib import Path
 
 import duckdb
-import pyarrow as pa
 
 from schemas import TABLES, Table
 
@@ -19,8 +18,6 @@ from .atomic import atomic_path
 from .home import Home
 from .lake import REQUESTS
 from .storage import first_line, storage_errors
-
-_SCALARS = {"string": "VARCHAR", "int64": "BIGINT", "double": "DOUBLE", "bool": "BOOLEAN"}
 
 
 def connect(home: Home, read_only: bool = True, requests: bool = True) -> duckdb.DuckDBPyConnection:
@@ -35,14 +32,14 @@ def connect(home: Home, read_only: bool = True, requests: bool = True) -> duckdb
         StorageError: the lake cannot be listed.
     """
     if not read_only:
-        connection = _with_filesystem(duckdb.connect(), home)
+        connection = _open(home, ":memory:")
         _create_views(connection, home, requests)
         return connection
     with tempfile.TemporaryDirectory(prefix="interleave-") as folder:
         path = Path(folder, "warehouse.duckdb")
         _write_views(path, home)
         # The open connection keeps the unlinked file alive; a crash leaves nothing behind.
-        return _with_filesystem(duckdb.connect(path, read_only=True), home)
+        return _open(home, path, read_only=True)
 
 
 def refresh_views(home: Home) -> None:
@@ -59,10 +56,9 @@ def refresh_views(home: Home) -> None:
         _write_views(draft, home, documented=True)
 
 
-def _with_filesystem(
-    connection: duckdb.DuckDBPyConnection, home: Home
-) -> duckdb.DuckDBPyConnection:
-    """Give DuckDB access to the home's file system, if it is remote."""
+def _open(home: Home, path: str | Path, read_only: bool = False) -> duckdb.DuckDBPyConnection:
+    """A connection that reads the home's file system."""
+    connection = duckdb.connect(path, read_only=read_only)
     if not home.storage.is_local:
         connection.register_filesystem(home.storage.fs)
     # Partitions are replaced under the same name, so cached bytes may be stale.
@@ -72,46 +68,34 @@ def _with_filesystem(
 
 def _write_views(path: Path, home: Home, documented: bool = False) -> None:
     """Write a database file of views; `documented`: with comments, which other clients show."""
-    with closing(_with_filesystem(duckdb.connect(path), home)) as connection:
+    with closing(_open(home, path)) as connection:
         _create_views(connection, home)
         if documented:
             connection.execute("; ".join(_comments()))
 
 
 def _create_views(connection: duckdb.DuckDBPyConnection, home: Home, requests: bool = True) -> None:
+    """Create a view per table. If its files cannot be read, selecting from it raises the error, so
+    that the other tables stay usable."""
     for table in TABLES.values():
-        _create_view(connection, table, home, requests)
+        view = f"CREATE VIEW {table.name} AS"
+        if home.lake.is_absent(table):
+            connection.execute(f"{view} {_empty_select(connection, table, 'false')}")
+            continue
+        try:
+            connection.execute(f"{view} {_files_select(table, home, requests)}")
+        except duckdb.Error as error:
+            problem = f"error({_literal(f'table {table.name}: {first_line(error)}')}) IS NULL"
+            connection.execute(f"{view} {_empty_select(connection, table, problem)}")
 
 
-def _comments() -> Iterator[str]:
-    """Statements that set the schemas' descriptions as comments, in one transaction."""
-    yield "BEGIN"
-    for table in TABLES.values():
-        yield f"COMMENT ON VIEW {table.name} IS {_literal(table.description)}"
-        for name, info in table.columns.items():
-            description = _literal(info.description or "")
-            yield f'COMMENT ON COLUMN {table.name}."{name}" IS {description}'
-    yield "COMMIT"
-
-
-def _create_view(
-    connection: duckdb.DuckDBPyConnection, table: Table, home: Home, requests: bool
-) -> None:
-    """Create a view over the files. Without files it is empty; if they cannot be read, selecting
-    from it raises the error, so that the other tables stay usable."""
-    if home.lake.is_absent(table):
-        connection.execute(f"CREATE VIEW {table.name} AS {_typed_select(table, 'false')}")
-        return
+def _files_select(table: Table, home: Home, requests: bool) -> str:
     columns = ", ".join(_column(table, name) for name in table.columns)
     options = f"hive_partitioning = false, union_by_name = {bool(table.renamed)}"
-    files = f"read_parquet({_literal(home.lake.glob(table))}, {options})"
+    select = f"SELECT {columns} FROM read_parquet({_literal(home.lake.glob(table))}, {options})"
     if not requests and "shard" in table.columns:
-        files += f" WHERE NOT starts_with(shard, {_literal(REQUESTS)})"
-    try:
-        connection.execute(f"CREATE VIEW {table.name} AS SELECT {columns} FROM {files}")
-    except duckdb.Error as error:
-        problem = f"error({_literal(f'table {table.name}: {first_line(error)}')}) IS NULL"
-        connection.execute(f"CREATE VIEW {table.name} AS {_typed_select(table, problem)}")
+        select += f" WHERE NOT starts_with(shard, {_literal(REQUESTS)})"
+    return select
 
 
 def _column(table: Table, name: str) -> str:
@@ -123,21 +107,23 @@ def _column(table: Table, name: str) -> str:
     return f'coalesce(*COLUMNS(lambda stored: stored IN ({names}))) AS "{name}"'
 
 
-def _typed_select(table: Table, where: str) -> str:
-    nulls = ", ".join(
-        f'NULL::{_duckdb_type(field.type)} AS "{field.name}"' for field in table.arrow_schema
-    )
+def _empty_select(connection: duckdb.DuckDBPyConnection, table: Table, where: str) -> str:
+    """A query with the columns and types of the table."""
+    empty = connection.from_arrow(table.arrow_schema.empty_table())
+    columns = zip(empty.columns, empty.types, strict=True)
+    nulls = ", ".join(f'NULL::{column_type} AS "{name}"' for name, column_type in columns)
     return f"SELECT {nulls} WHERE {where}"
 
 
-def _duckdb_type(arrow_type: pa.DataType) -> str:
-    """DuckDB's name of an Arrow type."""
-    if pa.types.is_list(arrow_type):
-        return f"{_duckdb_type(arrow_type.value_type)}[]"
-    if pa.types.is_struct(arrow_type):
-        children = [f'"{child.name}" {_duckdb_type(child.type)}' for child in arrow_type]
-        return f"STRUCT({', '.join(children)})"
-    return "TIMESTAMPTZ" if pa.types.is_timestamp(arrow_type) else _SCALARS[str(arrow_type)]
+def _comments() -> Iterator[str]:
+    """Statements that set the schemas' descriptions as comments, in one transaction."""
+    yield "BEGIN"
+    for table in TABLES.values():
+        yield f"COMMENT ON VIEW {table.name} IS {_literal(table.description)}"
+        for name, info in table.columns.items():
+            description = _literal(info.description or "")
+            yield f'COMMENT ON COLUMN {table.name}."{name}" IS {description}'
+    yield "COMMIT"
 
 
 def _literal(text: str) -> str:

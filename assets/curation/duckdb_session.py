@@ -9,16 +9,19 @@ import tempfile
 from collections.abc import Callable, Iterator
 from functools import wraps
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pyarrow as pa
 from duckdb.func import PythonUDFType
 
 from schemas import Table
-from warehouse import Home, connect
+from warehouse import Home
+from warehouse.views import connect
 
 _MEMORY_LIMIT = "1500MB"
 _GROUP_ROWS = 100_000
+_BATCH_ROWS = 2_000
 
 
 def duckdb_session(home: Home) -> duckdb.DuckDBPyConnection:
@@ -73,44 +76,26 @@ def shard_in(shards: list[str], column: str = "shard") -> str:
     return f"{column} IN ({quoted})"
 
 
-def query_table(connection: duckdb.DuckDBPyConnection, sql: str) -> pa.Table:
-    """The complete result of a query."""
-    return pa.table(connection.sql(sql))
-
-
-def query_counts(connection: duckdb.DuckDBPyConnection, sql: str) -> dict[str, int]:
-    """The result of a query with the columns name and count."""
-    return {str(name): int(count) for name, count in connection.execute(sql).fetchall()}
-
-
-def count_rows(connection: duckdb.DuckDBPyConnection, table: str) -> int:
-    return query_counts(connection, f"SELECT 'rows', count(*) FROM {table}")["rows"]
-
-
 def count_reasons(connection: duckdb.DuckDBPyConnection, table: str) -> dict[str, int]:
     """Rows of a table by its column `reason`, without nulls."""
-    rows = f"FROM {table} WHERE reason IS NOT NULL"
-    return query_counts(connection, f"SELECT reason, count(*) {rows} GROUP BY 1 ORDER BY 1")
+    sql = f"SELECT reason, count(*) FROM {table} WHERE reason IS NOT NULL GROUP BY 1 ORDER BY 1"
+    return dict(connection.execute(sql).fetchall())
 
 
-def query_batches(
-    connection: duckdb.DuckDBPyConnection, sql: str, rows: int
-) -> Iterator[pa.RecordBatch]:
-    """The result of a query, `rows` at a time."""
-    return iter(connection.sql(sql).to_arrow_reader(rows))
+def query_rows(connection: duckdb.DuckDBPyConnection, sql: str) -> Iterator[dict[str, Any]]:
+    """The rows of a query, which need not fit in memory."""
+    for batch in connection.sql(sql).to_arrow_reader(_BATCH_ROWS):
+        yield from batch.to_pylist()
 
 
 def stream_groups(
-    table: Table,
-    connection: duckdb.DuckDBPyConnection,
-    groups: list[list[str]],
-    rows_of: Callable[[duckdb.DuckDBPyConnection, list[str]], pa.Table],
+    table: Table, groups: list[list[str]], rows_of: Callable[[list[str]], pa.Table]
 ) -> pa.RecordBatchReader:
     """Rows of `table`, computed group by group while the reader is read."""
     schema = table.arrow_schema
     batches = (
         batch
         for shards in groups
-        for batch in rows_of(connection, shards).select(schema.names).cast(schema).to_batches()
+        for batch in rows_of(shards).select(schema.names).cast(schema).to_batches()
     )
     return pa.RecordBatchReader.from_batches(schema, batches)

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,16 +17,14 @@ from schemas.trajectories import (
     TRAJECTORIES,
     AttemptRow,
     PlanRow,
-    ScoreRow,
     TrajectoryRow,
 )
 from warehouse import Home, ImageStore
+from warehouse.sql import run_query
 from warehouse.storage import safe_name
 
-# trajectory, step, iteration
-AttemptKey = tuple[str, int, int]
-
-
+# (step, iteration) -> overall score
+Scores = Mapping[tuple[int, int], float]
 _COPIED_COLUMNS = {"prompt", "accepted", "chosen", "reasoning", "refined_prompt"}
 # Complete trajectories, preferably of three to seven steps with one to three rejected attempts,
 # best scores first; the first of every category comes before the second of any.
@@ -55,11 +54,9 @@ _SHOWCASE = """
 
 def pick_showcase(home: Home, count: int, shard: str | None = None) -> list[str]:
     """Ids of at most `count` trajectories (of one shard) worth showing, of many categories."""
-    from warehouse import query
-
     condition = f"trajectories.shard = '{safe_name(shard, 'shard')}'" if shard else "true"
     sql = _SHOWCASE.format(count=int(count), shard=condition)
-    return query(sql, home)["trajectory_id"].tolist()
+    return run_query(home, sql)["trajectory_id"].to_pylist()
 
 
 def load_trajectories(home: Home, trajectory_ids: Sequence[str]) -> list[TrajectoryView]:
@@ -69,15 +66,54 @@ def load_trajectories(home: Home, trajectory_ids: Sequence[str]) -> list[Traject
         FoundryError: an id is unknown.
         BadImageError: an image is missing or damaged.
     """
-    reader = _TrajectoryReader(home, trajectory_ids)
-    return [reader.view(trajectory_id) for trajectory_id in trajectory_ids]
+    found = _rows_by(home, TRAJECTORIES, "trajectory_id", trajectory_ids)
+    for trajectory_id in trajectory_ids:
+        if trajectory_id not in found:
+            raise FoundryError(f"no trajectory '{trajectory_id}' in {home.root}")
+    trajectories: list[TrajectoryRow] = [found[each][0] for each in trajectory_ids]
+    shards = sorted({row.shard for row in trajectories})
+    prompts = _rows_by(home, PROMPTS, "prompt_id", [t.prompt_id for t in trajectories], shards)
+    plan_ids = [row.plan_id for row in trajectories if row.plan_id]
+    plans = _rows_by(home, PLANS, "plan_id", plan_ids, shards)
+    attempts = _rows_by(home, ATTEMPTS, "trajectory_id", trajectory_ids, shards)
+    scores = _rows_by(home, SCORES, "trajectory_id", trajectory_ids, shards)
+    return [
+        _view(
+            home.images,
+            row,
+            prompts[row.prompt_id][0],
+            sorted(plans[row.plan_id or ""], key=lambda step: step.step_number),
+            attempts[row.trajectory_id],
+            {(s.step_number, s.iteration): s.overall for s in scores[row.trajectory_id]},
+        )
+        for row in trajectories
+    ]
+
+
+def _view(
+    images: ImageStore,
+    trajectory: TrajectoryRow,
+    prompt: PromptRow,
+    plan: Sequence[PlanRow],
+    attempts: Iterable[AttemptRow],
+    overall: Scores,
+) -> TrajectoryView:
+    category, subcategory = (
+        name.replace("_", " ").replace("-", " ") for name in (prompt.category, prompt.subcategory)
+    )
+    return TrajectoryView(
+        trajectory_id=trajectory.trajectory_id,
+        request=prompt.text,
+        category=category,
+        subcategory=subcategory,
+        reasoning=plan[0].reasoning if plan else "",
+        input_images=tuple(map(images.get, prompt.input_images)),
+        steps=step_views(images, plan[: trajectory.steps], attempts, overall),
+    )
 
 
 def step_views(
-    images: ImageStore,
-    plan: Sequence[PlanRow],
-    attempts: Iterable[AttemptRow],
-    overall: Mapping[AttemptKey, float],
+    images: ImageStore, plan: Sequence[PlanRow], attempts: Iterable[AttemptRow], overall: Scores
 ) -> tuple[StepView, ...]:
     """The steps of a plan with the attempts of one trajectory.
 
@@ -91,7 +127,7 @@ def step_views(
     for row in sorted(attempts, key=lambda row: row.iteration):
         attempt = AttemptView(
             image=images.get(row.image),
-            overall=overall.get((row.trajectory_id, row.step_number, row.iteration)),
+            overall=overall.get((row.step_number, row.iteration)),
             **row.model_dump(include=_COPIED_COLUMNS),
         )
         by_step[row.step_number].append(attempt)
@@ -106,60 +142,16 @@ def step_views(
     )
 
 
-class _TrajectoryReader:
-    """Reads the rows of a few trajectories once, from their shards only."""
-
-    def __init__(self, home: Home, trajectory_ids: Sequence[str]) -> None:
-        self._home = home
-        trajectories = _rows(home, TRAJECTORIES, "trajectory_id", trajectory_ids)
-        self._trajectories: dict[str, TrajectoryRow] = {t.trajectory_id: t for t in trajectories}
-        shards = sorted({t.shard for t in trajectories})
-        prompts = _rows(home, PROMPTS, "prompt_id", [t.prompt_id for t in trajectories], shards)
-        plan_ids = [t.plan_id for t in trajectories if t.plan_id]
-        self._prompts: dict[str, PromptRow] = {p.prompt_id: p for p in prompts}
-        self._plans: dict[str, list[PlanRow]] = defaultdict(list)
-        for step in _rows(home, PLANS, "plan_id", plan_ids, shards):
-            self._plans[step.plan_id].append(step)
-        self._attempts: dict[str, list[AttemptRow]] = defaultdict(list)
-        for attempt in _rows(home, ATTEMPTS, "trajectory_id", trajectory_ids, shards):
-            self._attempts[attempt.trajectory_id].append(attempt)
-        scores: list[ScoreRow] = _rows(home, SCORES, "trajectory_id", trajectory_ids, shards)
-        self._overall = {(s.trajectory_id, s.step_number, s.iteration): s.overall for s in scores}
-
-    def view(self, trajectory_id: str) -> TrajectoryView:
-        trajectory = self._trajectories.get(trajectory_id)
-        if trajectory is None:
-            raise FoundryError(f"no trajectory '{trajectory_id}' in {self._home.root}")
-        prompt = self._prompts[trajectory.prompt_id]
-        plan = sorted(self._plans[trajectory.plan_id or ""], key=lambda step: step.step_number)
-        return TrajectoryView(
-            trajectory_id=trajectory_id,
-            request=prompt.text,
-            category=_readable(prompt.category),
-            subcategory=_readable(prompt.subcategory),
-            status=trajectory.status,
-            reasoning=plan[0].reasoning if plan else "",
-            input_images=tuple(map(self._home.images.get, prompt.input_images)),
-            steps=step_views(
-                self._home.images,
-                plan[: trajectory.steps],
-                self._attempts[trajectory_id],
-                self._overall,
-            ),
-        )
-
-
-def _rows(
+def _rows_by(
     home: Home,
     table: Table,
     column: str,
-    values: Iterable[str],
+    values: Sequence[str],
     partitions: Sequence[str] | None = None,
-) -> list:
+) -> dict[str, list[Any]]:
+    """The rows with these values in a column, by value."""
     where = pc.field(column).isin(pa.array(values, pa.string()))
-    records = home.lake.read(table, partitions, where=where).to_pylist()
-    return [table.row.model_validate(record) for record in records]
-
-
-def _readable(name: str) -> str:
-    return name.replace("_", " ").replace("-", " ")
+    rows: dict[str, list[Any]] = defaultdict(list)
+    for record in home.lake.read(table, partitions, where=where).to_pylist():
+        rows[record[column]].append(table.row.model_validate(record))
+    return rows

@@ -9,8 +9,7 @@ import typer
 from .options import HomeOption
 
 if TYPE_CHECKING:
-    from training.serving.command import ServerSettings
-    from training.serving.models import ServableAgent
+    from training.serving.agents import ServableAgent, ServerSettings
     from warehouse import Home
 
 _LINE_LENGTH = 100  # of vLLM's log, in the moving status line
@@ -44,8 +43,7 @@ def serve(
 ) -> None:
     """Serve a planner or critic with vLLM, which is installed on first use, until Ctrl-C."""
     from training import environments
-    from training.serving.command import ServerSettings
-    from training.serving.models import find_model
+    from training.serving.agents import ServerSettings, find_model
     from warehouse import Home
 
     model = find_model(checkpoint, Home(home), version)
@@ -68,7 +66,7 @@ def serve_in_terminal(model: "ServableAgent", settings: "ServerSettings", home: 
     from rich.console import Console
     from rich.markup import escape
 
-    from training.serving.profile import profile_lines
+    from training.serving.agents import profile_lines
     from training.serving.server import serve
 
     for stop in (signal.SIGINT, signal.SIGTERM):

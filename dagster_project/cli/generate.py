@@ -9,50 +9,56 @@ from schemas.trajectories import OnExhausted
 
 from .options import HomeOption, ProfileOption, enable_interrupts
 
-CriticName = Literal["rl", "sft"]
-Conditioning = Literal["last", "all"]
+TextArgument = Annotated[
+    str, typer.Argument(help="What to tell; `<image>` may stand for the given pictures.")
+]
+ImageOption = Annotated[
+    list[Path] | None,
+    typer.Option(help="A picture to go on from or to describe; may be given several times."),
+]
+OutOption = Annotated[
+    Path | None,
+    typer.Option(
+        help="Where the story goes: a file .html, .md or .zip. Default: a new story.html here."
+    ),
+]
+CriticOption = Annotated[
+    Literal["rl", "sft"] | None,
+    typer.Option(help="Checkpoint that judges, by its training; default: the one in use."),
+]
+ExhaustedOption = Annotated[
+    OnExhausted | None,
+    typer.Option(help="When none is accepted: keep the last or the best one, or stop."),
+]
+ConditioningOption = Annotated[
+    Literal["last", "all"] | None,
+    typer.Option(help="What the generator is shown: the last picture, or all of the story."),
+]
+CandidatesOption = Annotated[
+    int | None, typer.Option(help="Pictures drawn for each prompt; the first good one counts.")
+]
+DrawAheadOption = Annotated[
+    bool | None, typer.Option(help="Draw the next step while the critic still looks at this one.")
+]
 
 
 def generate(
-    text: Annotated[
-        str, typer.Argument(help="What to tell; `<image>` may stand for the given pictures.")
-    ],
-    image: Annotated[
-        list[Path] | None,
-        typer.Option(help="A picture to go on from or to describe; may be given several times."),
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            help="Where the story goes: a file .html, .md or .zip. Default: a new story.html here."
-        ),
-    ] = None,
+    context: typer.Context,
+    text: TextArgument,
+    image: ImageOption = None,
+    out: OutOption = None,
     profile: ProfileOption = "sketch",
     home: HomeOption = ".interleave",
-    critic: Annotated[
-        CriticName | None,
-        typer.Option(help="Checkpoint that judges, by its training; default: the one in use."),
-    ] = None,
+    critic: CriticOption = None,
     seed: Annotated[int | None, typer.Option(help="Other pictures of the same request.")] = None,
     t_max: Annotated[int | None, typer.Option(help="Attempts allowed for a step.")] = None,
-    on_exhausted: Annotated[
-        OnExhausted | None,
-        typer.Option(help="When none is accepted: keep the last or the best one, or stop."),
-    ] = None,
-    conditioning: Annotated[
-        Conditioning | None,
-        typer.Option(help="What the generator is shown: the last picture, or all of the story."),
-    ] = None,
-    candidates: Annotated[
-        int | None, typer.Option(help="Pictures drawn for each prompt; the first good one counts.")
-    ] = None,
+    on_exhausted: ExhaustedOption = None,
+    conditioning: ConditioningOption = None,
+    candidates: CandidatesOption = None,
     max_steps: Annotated[
         int | None, typer.Option(help="A plan with more steps is refused.")
     ] = None,
-    draw_ahead: Annotated[
-        bool | None,
-        typer.Option(help="Draw the next step while the critic still looks at this one."),
-    ] = None,
+    draw_ahead: DrawAheadOption = None,
 ) -> None:
     """Tell one story, and keep it as a file.
 
@@ -60,18 +66,14 @@ def generate(
 
     Example: `interleave generate "How to build a snowman" --out snowman.html`
     """
-    from .generate_screen import GenerateCommand, generate_in_terminal
+    from inference.generation.requests import GenerationOptions
+
+    from .generate_screen import generate_in_terminal
 
     enable_interrupts()
     options = {
-        "seed": seed,
-        "t_max": t_max,
-        "on_exhausted": on_exhausted,
-        "conditioning": conditioning,
-        "candidates": candidates,
-        "max_steps": max_steps,
-        "draw_ahead": draw_ahead,
+        name: value
+        for name, value in context.params.items()
+        if name in GenerationOptions.model_fields and value is not None
     }
-    chosen = {name: value for name, value in options.items() if value is not None}
-    command = GenerateCommand(text, image or [], chosen, critic)
-    raise typer.Exit(generate_in_terminal(command, profile, home, out))
+    raise typer.Exit(generate_in_terminal(text, image or [], options, critic, profile, home, out))

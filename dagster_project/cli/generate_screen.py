@@ -5,7 +5,6 @@ import signal
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import typer
@@ -24,7 +23,7 @@ from inference.events import (
     TextEmitted,
     TrajectoryFailed,
 )
-from inference.generation.agent_resolver import PromotedAgentResolver
+from inference.generation.agent_resolver import AgentResolver
 from inference.generation.files import output_file, read_image, write_generation
 from inference.generation.generation_state import GenerationState
 from inference.generation.requests import (
@@ -42,42 +41,30 @@ from warehouse import Home
 CANCELLED = 130  # exit status after SIGINT, as in shells
 
 
-@dataclass(frozen=True)
-class GenerateCommand:
-    """The command line's request; `options` are those that it sets."""
-
-    text: str
-    images: Sequence[Path]
-    options: Mapping[str, object]
-    critic: str | None
-
-    def request(self, profile: Profile) -> GenerationRequest:
-        """The request, with the profile's options where none are set.
-
-        Raises:
-            FoundryError: an option or the text is invalid, or an image cannot be read.
-        """
-        images = tuple(map(read_image, self.images))
-        check_text(self.text, len(images))
-        return GenerationRequest(
-            self.text, images, override_options(profile.loop, self.options), self.critic
-        )
-
-
 def generate_in_terminal(
-    command: GenerateCommand, profile_name: str, root: str, out: Path | None
+    text: str,
+    image_files: Sequence[Path],
+    chosen: Mapping[str, object],
+    critic: str | None,
+    profile_name: str,
+    root: str,
+    out: Path | None,
 ) -> int:
     """Run a request, show its progress and write the sequence; returns the exit status.
 
     Args:
+        chosen: options of the request; the others are those of the profile.
         out: see `output_file`.
 
     Raises:
         FoundryError: the request is invalid or failed, or the file cannot be written.
     """
     profile, home = load_profile(profile_name), Home(root)
-    request, path = command.request(profile), output_file(out)
-    screen, started = GenerationScreen(request.options), time.monotonic()
+    images = tuple(map(read_image, image_files))
+    check_text(text, len(images))
+    options = override_options(profile.loop, chosen)
+    request, path = GenerationRequest(text, images, options, critic), output_file(out)
+    screen, started = GenerationScreen(options), time.monotonic()
     try:
         with _sigterm_as_sigint():
             state = asyncio.run(_generate(request, profile, home, screen))
@@ -96,9 +83,9 @@ async def _generate(
     request: GenerationRequest, profile: Profile, home: Home, screen: "GenerationScreen"
 ) -> GenerationState:
     state = GenerationState(request.text, request.images)
-    with screen.status():
+    with screen.status:
         async with (
-            PromotedAgentResolver(profile, home) as resolver,
+            AgentResolver(profile, home) as resolver,
             GenerationRunner(home, profile.limits) as runner,
         ):
             resolved = await resolver.resolve(request.critic)
@@ -133,13 +120,7 @@ class GenerationScreen:
     def __init__(self, options: GenerationOptions) -> None:
         self._options = options
         self._console = Console(stderr=True, highlight=False)
-        self._status = self._console.status("Loading the agents")
-
-    @contextmanager
-    def status(self) -> Iterator[None]:
-        """Show the status line inside the context."""
-        with self._status:
-            yield
+        self.status = self._console.status("Loading the agents")
 
     def print(self, line: str) -> None:
         """Print a line on stderr."""
@@ -160,10 +141,11 @@ class GenerationScreen:
                 self._update(draw.step, f"drawing attempt {following}")
             case StepAccepted(step=step, chosen=chosen):
                 number = self._attempt(chosen.draw.iteration)
-                self._finish(step, f"accepted at attempt {number}")
+                self.print(f"{_title(step)}: accepted at attempt {number}")
             case StepExhausted(step=step, chosen=chosen):
                 outcome = "one of them is used" if chosen else "the sequence ends here"
-                self._finish(step, f"none of {self._options.t_max} attempts accepted, {outcome}")
+                attempts = f"none of {self._options.t_max} attempts accepted"
+                self.print(f"{_title(step)}: {attempts}, {outcome}")
             case TextEmitted(step=step, text=text):
                 self._print_text(step, text)
 
@@ -172,17 +154,14 @@ class GenerationScreen:
 
     def _update(self, step: PlanStep, activity: str) -> None:
         # `Text` does not interpret square brackets.
-        self._status.update(Text(_printable(f"{_title(step)}: {activity}")))
-
-    def _finish(self, step: PlanStep, outcome: str) -> None:
-        self.print(f"{_title(step)}: {outcome}")
+        self.status.update(Text(_printable(f"{_title(step)}: {activity}")))
 
     def _print_text(self, step: PlanStep, text: str) -> None:
         """Text goes to stdout; the status line on stderr pauses meanwhile."""
-        self._status.stop()
+        self.status.stop()
         self.print(_title(step))
         typer.echo(_printable(text))
-        self._status.start()
+        self.status.start()
 
 
 def _title(step: PlanStep) -> str:

@@ -23,12 +23,15 @@ def list_generators(profile: ProfileOption = "sketch") -> None:
     from rich.table import Table
 
     from assets.core.profile import load_profile
+    from inference.backends.diffusers.model_selection import missing_requirements
     from inference.backends.diffusers.registry import load_registry
 
     models = load_registry(load_profile(profile).diffusers.registry).models
     grid = Table(*_COLUMNS, box=None, header_style="bold")
     for name, model in models.items():
-        grid.add_row(name, _weights(model), ", ".join(model.can), model.backend, _usable(model))
+        reasons = ", ".join(missing_requirements(model))
+        usable = f"[yellow]no: {reasons}[/]" if reasons else "[green]yes[/]"
+        grid.add_row(name, _weights(model), ", ".join(model.can), model.backend, usable)
     console = Console()
     console.print(grid)
     for name, model in models.items():
@@ -40,13 +43,6 @@ def _weights(model: "GeneratorModel") -> str:
     revision = f" {model.revision_label}" if model.revision else ""
     lora = " + LoRA" if model.lora else ""
     return f"{model.model}{revision}{lora}"
-
-
-def _usable(model: "GeneratorModel") -> str:
-    from inference.backends.diffusers.model_selection import missing_requirements
-
-    reasons = missing_requirements(model)
-    return f"[yellow]no: {', '.join(reasons)}[/]" if reasons else "[green]yes[/]"
 
 
 @app.command("serve")

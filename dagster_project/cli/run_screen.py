@@ -11,11 +11,12 @@ from rich.table import Table as RichTable
 
 from assets.core.foundry import FoundryResource
 from assets.core.progress import LogProgress, ProgressFactory, reporting_to
-from assets.trajectories import gallery
+from assets.trajectories.contact_sheet import write_showcase
 from assets.trajectories.estimate import Estimate, estimate
 from schemas import TABLES
-from warehouse import Home, refresh_views
+from warehouse import Home
 from warehouse.sql import run_sql
+from warehouse.views import refresh_views
 
 from ..instance import open_instance
 from ..run import LineageResult, run_lineage
@@ -137,8 +138,8 @@ def _row_counts(home: Home) -> RichTable:
     grid = RichTable("table", "rows", "what a row is", box=None, header_style="bold")
     grid.columns[1].justify = "right"
     for table in TABLES.values():
-        rows = sum(home.lake.rows(table, partition) for partition in home.lake.partitions(table))
-        grid.add_row(table.name, f"{rows:,}", table.description.split(":")[0])
+        rows = f"{home.lake.rows(table):,}"
+        grid.add_row(table.name, rows, table.description.split(":")[0])
     return grid
 
 
@@ -147,5 +148,5 @@ def _show_sequences(console: Console, home: Home, fresh: bool) -> None:
     folder = home.local / "stories"
     sheet, page = folder / "contact_sheet.png", folder / "story.html"
     if fresh or not (sheet.exists() and page.exists()):
-        gallery.write_showcase(home, folder)
+        write_showcase(home, folder)
     console.print(f"\n[bold]Look:[/bold] {page}\n      {sheet}\n", soft_wrap=True)

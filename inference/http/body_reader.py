@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.types import Message
 
 from schemas import BadImageError
-from warehouse.encoded_image import ImageTooLargeError, check_upload
+from warehouse.images import ImageTooLargeError, check_upload
 
 from .errors import APIError, Model, bad_request, validate
 

@@ -10,7 +10,7 @@ from dagster_project.run import run_lineage
 from interleave_foundry import query
 from schemas.trajectories import MEMBER_SCORES, SCORES
 from tests.helpers.tiny_editscore import overfit, settings, short_prompts, tiny_model
-from warehouse import refresh_views
+from warehouse.views import refresh_views
 
 pytestmark = pytest.mark.slow
 

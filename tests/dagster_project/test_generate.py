@@ -14,7 +14,8 @@ from inference.backends.sketch.agents import SketchGenerator
 from inference.engine.hashing import stable_hash
 from inference.sketch_world.settings import SketchSettings
 from tests.helpers.command import INTERLEAVE, interleave
-from warehouse import EncodedImage, query
+from warehouse import EncodedImage
+from warehouse.sql import query
 
 SNOWMAN = "Show how to build a snowman in 4 steps, with captions"
 

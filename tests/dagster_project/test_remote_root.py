@@ -12,7 +12,7 @@ from dagster_project.stages import select_nodes
 from interleave_foundry import query
 from schemas.trajectories import ATTEMPTS
 from tests.helpers.command import INTERLEAVE
-from warehouse import refresh_views
+from warehouse.views import refresh_views
 
 pytestmark = pytest.mark.slow
 

@@ -12,7 +12,8 @@ from PIL import Image
 from tests.inference.backends.providers.faulty_provider import KEY, provider
 from tests.inference.service.running_service import SNOWMAN, wait_until
 from tests.inference.service.serve_command import serving
-from warehouse import Home, query
+from warehouse import Home
+from warehouse.sql import query
 
 pytestmark = pytest.mark.slow
 

@@ -3,8 +3,8 @@ from pathlib import Path
 
 from schemas import TABLES
 from schemas.table_docs import render_table_docs
-from warehouse import refresh_views
 from warehouse.sql import run_query
+from warehouse.views import refresh_views
 
 PAGE = Path(__file__).parents[2] / "docs/tables.md"
 

@@ -8,8 +8,8 @@ import orjson
 import pytest
 
 from schemas.trajectories import ATTEMPTS
-from warehouse import connect, query, refresh_views
-from warehouse.sql import run_sql
+from warehouse.sql import query, run_sql
+from warehouse.views import connect, refresh_views
 
 ROWS = 200
 VERSIONS = 20
@@ -23,7 +23,8 @@ WRITER = """
 import sys
 import pyarrow as pa
 from schemas.trajectories import ATTEMPTS
-from warehouse import Home, refresh_views
+from warehouse import Home
+from warehouse.views import refresh_views
 
 home, shard = Home(sys.argv[1]), sys.argv[2]
 first = home.lake.read(ATTEMPTS, [shard])

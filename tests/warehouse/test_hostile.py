@@ -10,7 +10,9 @@ from PIL import Image
 
 from schemas import FoundryError, StorageError
 from schemas.trajectories import ATTEMPTS
-from warehouse import EncodedImage, Home, query, refresh_views
+from warehouse import EncodedImage, Home
+from warehouse.sql import query
+from warehouse.views import refresh_views
 
 SHARD = "sketchbook-0000"
 

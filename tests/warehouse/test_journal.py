@@ -63,7 +63,7 @@ def test_an_incomplete_last_line_is_skipped_then_removed(tmp_path, torn):
 def test_an_incomplete_only_line_longer_than_a_block_is_removed(tmp_path):
     path = tmp_path / "shard.jsonl"
     path.write_bytes(b"x" * 200_000)
-    with Journal(path, durable=True) as journal:
+    with Journal(path) as journal:
         journal.append({"number": 0})
     assert path.read_bytes() == b'{"number":0}\n'
 

@@ -9,12 +9,12 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from schemas import StorageError
-from warehouse.lease import Lease
+from warehouse.object_journal import Lease
 
 HOLDER = """
 import sys, time
 from warehouse import Home
-from warehouse.lease import Lease
+from warehouse.object_journal import Lease
 
 Lease(Home(sys.argv[1]).storage, "lease.json", float(sys.argv[2])).acquire()
 print("acquired", flush=True)
@@ -101,4 +101,4 @@ def test_an_owner_that_was_stopped_for_too_long_fails_its_check(s3_home, monkeyp
 
 def _renew_soon(held):
     """As its thread would do, which does not run in this test."""
-    threading.Timer(0.5, lambda: held._write(2, held._held.version, 60.0)).start()
+    threading.Timer(0.5, lambda: held._write(2, held._version, 60.0)).start()

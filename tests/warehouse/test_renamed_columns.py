@@ -10,7 +10,9 @@ import pytest
 
 from schemas import SchemaMismatchError
 from schemas.generations import GENERATIONS, GenerationRow
-from warehouse import Home, query, refresh_views
+from warehouse import Home
+from warehouse.sql import query
+from warehouse.views import refresh_views
 
 OLD, NEW = "_requests-old", "_requests-new"
 SQL = "SELECT generation_id, channel FROM generations ORDER BY ALL"

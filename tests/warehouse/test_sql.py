@@ -8,8 +8,8 @@ import pytest
 
 from schemas import FoundryError, SchemaMismatchError, Table
 from schemas.trajectories import ATTEMPTS, AttemptRow
-from warehouse import refresh_views
 from warehouse.sql import run_query, run_sql
+from warehouse.views import refresh_views
 
 SHARD = "sketchbook-0000"
 GROUPED = "SELECT accepted, count(*) AS n, avg(seed) AS mean FROM attempts GROUP BY ALL ORDER BY 1"

@@ -10,7 +10,9 @@ import interleave_foundry
 from schemas import TABLES, FoundryError
 from schemas.curation import CRITIC_RL
 from schemas.trajectories import ATTEMPTS, MODEL_CALLS
-from warehouse import Home, connect, query, refresh_views
+from warehouse import Home
+from warehouse.sql import query
+from warehouse.views import connect, refresh_views
 
 COUNT = "SELECT count(*) AS n FROM attempts"
 

@@ -14,7 +14,7 @@ from tests.inference.service.running_service import (
     running_service,
     wait_until,
 )
-from warehouse import query
+from warehouse.sql import query
 
 TABLES = ("generations", "plans", "trajectories", "attempts", "model_calls")
 LEDGER_ONLY = {"model_calls"}
@@ -254,7 +254,7 @@ def is_deleted(client, response):
 
 
 def stored_texts(service):
-    return query("select text from generations", service.service.home).text.tolist()
+    return query("select text from generations", service.manager.home).text.tolist()
 
 
 def tables_with_rows(service, text):
@@ -263,7 +263,7 @@ def tables_with_rows(service, text):
     return {
         table
         for table in TABLES
-        if query(f"select 1 from {table} {where}", service.service.home).size
+        if query(f"select 1 from {table} {where}", service.manager.home).size
     }
 
 
@@ -285,7 +285,7 @@ def test_a_request_is_a_row_of_generations(service, client):
 
     def rows():
         return query(
-            f"select channel, status, text from generations where {condition}", service.service.home
+            f"select channel, status, text from generations where {condition}", service.manager.home
         ).values.tolist()
 
     wait_until(rows)
