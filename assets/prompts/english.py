@@ -26,11 +26,6 @@ def apply_form(phrase: str, form: str | None, fixed: bool = False) -> str:
     return f"the {phrase}" if form == "the" else str(_engine().plural_noun(phrase))
 
 
-def capitalize(text: str) -> str:
-    """The text with its first letter capitalised."""
-    return text[:1].upper() + text[1:]
-
-
 def append_suffix(text: str, suffix: str) -> str:
     """Add a suffix: as a sentence of its own if it is capitalised, else within the last one."""
     if not suffix:
@@ -42,21 +37,23 @@ def append_suffix(text: str, suffix: str) -> str:
 
 
 def _inflect_verb_phrase(phrase: str, tag: str) -> str:
-    words = phrase.split(" ")
-    words[0] = _inflect_verb(words[0], tag)
-    if words[1:2] == ["and"]:
-        words[2] = _inflect_verb(words[2], tag)
-    return " ".join(words)
-
-
-def _inflect_verb(verb: str, tag: str) -> str:
     from lemminflect import getInflection
 
-    return str(getInflection(verb, tag=tag)[0])
+    words = phrase.split(" ")
+    for position in (0, 2) if words[1:2] == ["and"] else (0,):
+        words[position] = getInflection(words[position], tag=tag)[0]
+    return " ".join(words)
 
 
 @cache
 def _engine() -> "engine":
-    import inflect
+    """inflect without its type checks: typeguard takes 6 s to compile them on every import."""
+    import typeguard
 
+    typechecked = typeguard.typechecked
+    typeguard.typechecked = lambda function: function  # type: ignore[assignment]
+    try:
+        import inflect
+    finally:
+        typeguard.typechecked = typechecked
     return inflect.engine()
