@@ -26,8 +26,6 @@ HEAVY = {
 }
 # Loaded by a trainer in its own environment, never by ours.
 PLUGINS = ROOT / "training" / "grpo" / "plugins"
-# Only `interleave serve` imports it; its answers are OpenAI's own classes.
-SERVICE = ROOT / "inference" / "service"
 
 
 @cache
@@ -77,8 +75,7 @@ def test_no_two_modules_import_each_other():
 def test_heavy_libraries_are_imported_where_they_are_needed():
     heavy = {}
     for path, tree in sources().items():
-        allowed = {"openai"} if SERVICE in path.parents else set()
-        found = set(libraries(runs_on_import(tree))) & HEAVY - allowed
+        found = set(libraries(runs_on_import(tree))) & HEAVY
         if found and PLUGINS not in path.parents:
             heavy[str(path.relative_to(ROOT))] = found
     assert not heavy

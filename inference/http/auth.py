@@ -6,6 +6,7 @@ import hmac
 import os
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from dataclasses import dataclass
 from http import HTTPStatus
 from ipaddress import ip_address
 
@@ -15,7 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from ..roles import BackendError
 from .errors import APIError
 
-_OWNER_DIGITS = 16
+_OWNER_DIGITS = 16  # of the hash of a key
 _BEARER = b"Bearer "
 _DRAIN_SECONDS = 20.0
 
@@ -28,7 +29,10 @@ class Keys:
     """
 
     def __init__(self, keys: Iterable[str] = ()) -> None:
-        self._owners = {_digest(_BEARER + key.encode()): _owner_id(key) for key in keys}
+        self._owners = {
+            _digest(_BEARER + key.encode()): _digest(f"owner:{key}".encode()).hex()[:_OWNER_DIGITS]
+            for key in keys
+        }
 
     @property
     def required(self) -> bool:
@@ -78,6 +82,7 @@ def is_health_path(path: str) -> bool:
     return path in ("/health", "/ready")
 
 
+@dataclass
 class AuthMiddleware:
     """Rejects requests without a valid key, and bodies that are too large.
 
@@ -90,33 +95,29 @@ class AuthMiddleware:
             site in a browser on this machine cannot send one (DNS rebinding).
     """
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        keys: Keys,
-        max_bytes: int,
-        is_public: Callable[[str], bool] = is_health_path,
-        local_only: bool = False,
-    ) -> None:
-        self._app, self._keys, self._max_bytes = app, keys, max_bytes
-        self._is_public, self._local_only = is_public, local_only and not keys.required
+    app: ASGIApp
+    keys: Keys
+    max_bytes: int
+    is_public: Callable[[str], bool] = is_health_path
+    local_only: bool = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
-            return await self._app(scope, receive, send)
+            return await self.app(scope, receive, send)
         try:
             scope.setdefault("state", {})["owner"] = self._owner(scope)
         except APIError as error:
             return await error.response()(scope, receive, send)
-        await self._app(scope, self._bounded(receive), send)
+        await self.app(scope, self._bounded(receive), send)
 
     def _owner(self, scope: Scope) -> str:
         headers = Headers(scope=scope)
-        if self._local_only and not is_loopback(_without_port(headers.get("host", "localhost"))):
+        host = _without_port(headers.get("host", "localhost"))
+        if self.local_only and not self.keys.required and not is_loopback(host):
             message = "this server answers requests to localhost only"
             raise APIError(HTTPStatus.MISDIRECTED_REQUEST, message)
-        owner = self._keys.owner(headers.get("authorization", "").encode("latin-1"))
-        if owner is None and not self._is_public(scope["path"]):
+        owner = self.keys.owner(headers.get("authorization", "").encode("latin-1"))
+        if owner is None and not self.is_public(scope["path"]):
             raise APIError(
                 HTTPStatus.UNAUTHORIZED, "the API key is missing or wrong", "invalid_api_key"
             )
@@ -129,11 +130,11 @@ class AuthMiddleware:
             nonlocal size
             message = await receive()
             size += len(message.get("body", b""))
-            if size > self._max_bytes:
+            if size > self.max_bytes:
                 await _drain(message, receive)
                 raise APIError(
                     HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-                    f"the request is larger than {self._max_bytes} bytes",
+                    f"the request is larger than {self.max_bytes} bytes",
                     "request_too_large",
                 )
             return message
@@ -141,13 +142,9 @@ class AuthMiddleware:
         return bounded
 
 
-def _owner_id(key: str) -> str:
-    return hashlib.sha256(f"owner:{key}".encode()).hexdigest()[:_OWNER_DIGITS]
-
-
-def _digest(header: bytes) -> bytes:
+def _digest(secret: bytes) -> bytes:
     """All of one length, so that comparisons do not leak the length of a key."""
-    return hashlib.sha256(header).digest()
+    return hashlib.sha256(secret).digest()
 
 
 def _without_port(host: str) -> str:

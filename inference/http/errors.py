@@ -1,5 +1,6 @@
 """API errors in OpenAI's shape, and how exceptions become them."""
 
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, TypeVar
 
@@ -16,6 +17,7 @@ Model = TypeVar("Model", bound=BaseModel)
 _TYPES = {429: "rate_limit_error"}
 
 
+@dataclass(eq=False)
 class APIError(Exception):
     """An error response.
 
@@ -27,18 +29,15 @@ class APIError(Exception):
             own rules apply.
     """
 
-    def __init__(
-        self,
-        status: HTTPStatus,
-        message: str,
-        code: str | None = None,
-        param: str | None = None,
-        retry_after: int | None = None,
-        retry: bool | None = None,
-    ) -> None:
-        super().__init__(message)
-        self.status, self.message, self.code, self.param = status, message, code, param
-        self.retry_after, self.retry = retry_after, retry
+    status: HTTPStatus
+    message: str
+    code: str | None = None
+    param: str | None = None
+    retry_after: int | None = None
+    retry: bool | None = None
+
+    def __str__(self) -> str:
+        return self.message
 
     @property
     def error(self) -> dict[str, Any]:
@@ -81,10 +80,8 @@ def validate(content: object, model: type[Model]) -> Model:
 
 def install_error_handlers(app: Starlette) -> None:
     """Answer every error of an application in OpenAI's shape."""
-    app.add_exception_handler(HTTPException, _http_error)
-    app.add_exception_handler(APIError, _api_error)
-    app.add_exception_handler(RequestValidationError, _invalid_parameter)
-    app.add_exception_handler(Exception, _unexpected_error)
+    for kind in (APIError, HTTPException, RequestValidationError, Exception):
+        app.add_exception_handler(kind, _respond)
 
 
 def _invalid(problem: Any, known: str = "") -> APIError:
@@ -99,18 +96,20 @@ def _invalid(problem: Any, known: str = "") -> APIError:
     return bad_request(f"{name}: {message}" if name else message, name, "invalid_value")
 
 
-async def _api_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, APIError)
-    return error.response()
-
-
-async def _http_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    message = f"{request.method} {request.url.path}: {error.detail}"
-    response = APIError(HTTPStatus(error.status_code), message).response()
-    if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
-        response.headers["Allow"] = ", ".join(sorted(_allowed_methods(request)))
-    return response
+async def _respond(request: Request, error: Exception) -> Response:
+    match error:
+        case APIError():
+            return error.response()
+        case HTTPException(status_code=status, detail=detail):
+            message = f"{request.method} {request.url.path}: {detail}"
+            response = APIError(HTTPStatus(status), message).response()
+            if status == HTTPStatus.METHOD_NOT_ALLOWED:
+                response.headers["Allow"] = ", ".join(sorted(_allowed_methods(request)))
+            return response
+        case RequestValidationError():
+            first = error.errors()[0]
+            return _invalid(first | {"loc": first["loc"][1:]}).response()  # without "query", "path"
+    return internal_error().response()
 
 
 def _allowed_methods(request: Request) -> set[str]:
@@ -121,13 +120,3 @@ def _allowed_methods(request: Request) -> set[str]:
         if isinstance(route, Route) and route.matches(request.scope)[0] is not Match.NONE
     )
     return {method for route in matching for method in route.methods or ()}
-
-
-async def _invalid_parameter(request: Request, error: Exception) -> Response:
-    assert isinstance(error, RequestValidationError)
-    first = error.errors()[0]
-    return _invalid({**first, "loc": first["loc"][1:]}).response()  # without "query" or "path"
-
-
-async def _unexpected_error(request: Request, error: Exception) -> Response:
-    return internal_error().response()

@@ -1,6 +1,7 @@
 """Metrics of a server, in Prometheus' text format."""
 
 from collections.abc import Sequence
+from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from starlette.responses import Response
@@ -14,28 +15,15 @@ class MetricsRegistry:
 
     Args:
         prefix: of all their names.
-        seconds: upper bounds of the buckets of durations.
+        seconds: upper bounds of the buckets of histograms, unless they have their own.
     """
 
     def __init__(self, prefix: str, seconds: Sequence[float] = SECONDS) -> None:
-        self._prefix, self._seconds, self._registry = prefix, seconds, CollectorRegistry()
-
-    def counter(self, name: str, description: str, *labels: str) -> Counter:
-        return Counter(f"{self._prefix}_{name}", description, labels, registry=self._registry)
-
-    def gauge(self, name: str, description: str) -> Gauge:
-        return Gauge(f"{self._prefix}_{name}", description, registry=self._registry)
-
-    def histogram(
-        self, name: str, description: str, *labels: str, buckets: Sequence[float] | None = None
-    ) -> Histogram:
-        """A histogram of durations in seconds, unless it has other buckets."""
-        return Histogram(
-            f"{self._prefix}_{name}",
-            description,
-            labels,
-            registry=self._registry,
-            buckets=buckets or self._seconds,
+        self._registry = CollectorRegistry()
+        self.counter = partial(Counter, namespace=prefix, registry=self._registry)
+        self.gauge = partial(Gauge, namespace=prefix, registry=self._registry)
+        self.histogram = partial(
+            Histogram, namespace=prefix, registry=self._registry, buckets=seconds
         )
 
     def exposition(self) -> Response:

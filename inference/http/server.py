@@ -3,8 +3,8 @@
 import signal
 import socket
 import threading
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from time import monotonic
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -23,7 +23,7 @@ class HTTPServer(uvicorn.Server):
     """uvicorn, which also closes idle connections and leaves the process's signals as they were.
 
     Args:
-        idle_seconds: in which the head of a request has to arrive.
+        idle_seconds: in which the head of a request has to arrive; uvicorn would wait on.
         grace_seconds: for responses under way when the server stops.
         handle_signals: SIGINT and SIGTERM stop the server (in the main thread only).
     """
@@ -39,13 +39,14 @@ class HTTPServer(uvicorn.Server):
             timeout_graceful_shutdown=grace_seconds,
         )
         super().__init__(config)
-        self._handle_signals = handle_signals
-        self._idle = IdleConnections(idle_seconds)
+        self._idle_seconds, self._handle_signals = idle_seconds, handle_signals
+        # Connection -> its last request, and since when that has had its response.
+        self._idle: WeakKeyDictionary[Any, tuple[object, float]] = WeakKeyDictionary()
 
     async def on_tick(self, counter: int) -> bool:
         """Called ten times a second."""
         if counter % _TICKS_PER_CHECK == 0:
-            self._idle.close(self.server_state.connections)
+            self._close_idle_connections()
         return await super().on_tick(counter)
 
     @contextmanager
@@ -54,35 +55,20 @@ class HTTPServer(uvicorn.Server):
         if not self._handle_signals or threading.current_thread() is not threading.main_thread():
             yield
             return
-        before = {number: signal.signal(number, self.handle_exit) for number in _SIGNALS}
-        try:
+        with _signals_handled_by(self.handle_exit):
             yield
-        finally:
-            _restore_signals(before)
 
-
-class IdleConnections:
-    """Closes connections that do not complete a request's head in time, which uvicorn keeps open.
-
-    Args:
-        seconds: allowed between two requests, or before the first.
-    """
-
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-        self._since: WeakKeyDictionary[Any, tuple[object, float]] = WeakKeyDictionary()
-
-    def close(self, connections: Iterable[Any]) -> None:
-        """Close those that have been idle for too long, going by this and earlier calls."""
+    def _close_idle_connections(self) -> None:
         now = monotonic()
-        for connection in list(connections):
+        connections: list[Any] = list(self.server_state.connections)
+        for connection in connections:
             last = connection.cycle  # the last request with its response
             if last is not None and not last.response_complete:
-                self._since.pop(connection, None)
+                self._idle.pop(connection, None)
                 continue
-            before, since = self._since.get(connection, (last, now))
-            self._since[connection] = (last, since if before is last else now)
-            if before is last and now - since > self._seconds:
+            before, since = self._idle.get(connection, (last, now))
+            self._idle[connection] = (last, since if before is last else now)
+            if before is last and now - since > self._idle_seconds:
                 connection.transport.close()
 
 
@@ -107,14 +93,8 @@ def listening_socket(host: str, port: int) -> Iterator[socket.socket]:
 @contextmanager
 def shutdown_signals() -> Iterator[None]:
     """SIGTERM ends the block as Ctrl-C does, and neither is an error."""
-    before = {number: signal.getsignal(number) for number in _SIGNALS}
-    try:
-        install_signals()
+    with suppress(KeyboardInterrupt), _signals_handled_by(_interrupt):
         yield
-    except KeyboardInterrupt:
-        pass
-    finally:
-        _restore_signals(before)
 
 
 def install_signals() -> None:
@@ -129,9 +109,14 @@ def ignore_signals() -> None:
         signal.signal(number, signal.SIG_IGN)
 
 
-def _restore_signals(handlers: dict[signal.Signals, Any]) -> None:
-    for number, handler in handlers.items():
-        signal.signal(number, handler)
+@contextmanager
+def _signals_handled_by(handler: Callable[[int, Any], object]) -> Iterator[None]:
+    before = {number: signal.signal(number, handler) for number in _SIGNALS}
+    try:
+        yield
+    finally:
+        for number, earlier in before.items():
+            signal.signal(number, earlier)
 
 
 def _interrupt(number: int, frame: object) -> None:

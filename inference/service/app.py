@@ -6,12 +6,10 @@ import resource
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
 from fastapi import FastAPI, Response
-from openai.types import Model
 from starlette.types import ASGIApp
 
 from schemas import FoundryError, StorageError
@@ -19,7 +17,6 @@ from warehouse import Home
 from warehouse.file_lock import exclusive_lock
 
 from ..generation.agent_resolver import AgentResolver
-from ..generation.event_log import RunEvent
 from ..generation.runner import GenerationRunner
 from ..http.auth import AuthMiddleware, Keys, is_health_path, load_keys
 from ..http.body_reader import BodyReader
@@ -27,16 +24,11 @@ from ..http.errors import APIError, install_error_handlers
 from ..http.server import HTTPServer, listening_socket, shutdown_signals
 from ..settings import Limits, LoopSettings
 from .chat.serving import ChatServing
-from .middleware import ConnectionCounter, RequestContextMiddleware
-from .monitoring import GenerationLog, ServiceMetrics, log_as_json
-from .openapi import describe_response, install_openapi
-from .protocol import MODELS, critic_of
+from .monitoring import RequestContextMiddleware, log_as_json
+from .openapi import add_openapi_route, describe_response
 from .request_manager import RequestManager
-from .request_parsing import RequestParser
-from .response_store import ResponseStore
+from .request_parsing import MODELS, RequestParser, critic_of
 from .responses.serving import ResponsesServing
-from .responses.streaming_events import warm_up
-from .run import GenerationRun
 from .settings import ServiceSettings
 from .studio.router import studio_router
 
@@ -70,11 +62,8 @@ def serve(
     _raise_file_limit()
 
     async def run(listener: socket.socket) -> None:
-        async with (
-            agents as resolver,
-            open_service(home, resolver, defaults, limits, settings) as service,
-        ):
-            server = ServiceServer(make_app(service, keys), service.manager, settings)
+        async with agents as resolver, open_service(home, resolver, limits, settings) as manager:
+            server = ServiceServer(make_app(manager, defaults, keys), manager)
             report("ready")
             await server.serve(sockets=[listener])
             report("stopped")
@@ -86,33 +75,13 @@ def serve(
         asyncio.run(run(listener))
 
 
-@dataclass(frozen=True)
-class Service:
-    """The parts of a service; see `open_service`."""
-
-    home: Home
-    store: ResponseStore
-    resolver: AgentResolver
-    manager: RequestManager
-    metrics: ServiceMetrics
-    defaults: LoopSettings
-    settings: ServiceSettings
-
-
 @asynccontextmanager
 async def open_service(
-    home: Home,
-    resolver: AgentResolver,
-    defaults: LoopSettings,
-    limits: Limits,
-    settings: ServiceSettings,
-) -> AsyncIterator[Service]:
-    """A service that runs requests until the context ends.
+    home: Home, resolver: AgentResolver, limits: Limits, settings: ServiceSettings
+) -> AsyncIterator[RequestManager]:
+    """A home's requests, which run until the context ends.
 
     The requests of a killed service are marked as interrupted.
-
-    Args:
-        defaults: settings of the loop, where a request does not set them.
 
     Raises:
         StorageError: another service uses this home, or it cannot be written.
@@ -121,48 +90,41 @@ async def open_service(
     lock.parent.mkdir(parents=True, exist_ok=True)
     in_use = f"another service uses {home.root}: stop it, or give this one another home"
     with exclusive_lock(lock, StorageError(in_use)):
-        await asyncio.to_thread(warm_up)
-        store, metrics = ResponseStore(home), ServiceMetrics()
-        log = GenerationLog(settings.logs.prompts)
-
-        def watch(run: GenerationRun, event: RunEvent) -> None:
-            metrics.record(run, event)
-            log.record(run, event)
-
         async with GenerationRunner(home, limits) as runner:
-            manager = RequestManager(home, store, runner, resolver, settings, watch)
+            manager = RequestManager(home, runner, resolver, settings)
             if interrupted := manager.recover():
                 _log.warning("%d requests were interrupted by the last stop", interrupted)
             try:
-                yield Service(home, store, resolver, manager, metrics, defaults, settings)
+                yield manager
             finally:
                 await manager.close(0, hurry=lambda: True)
-        store.close()
+        manager.store.close()
 
 
 class ServiceServer(HTTPServer):
     """Lets running requests finish before it stops."""
 
-    def __init__(self, app: ASGIApp, manager: RequestManager, settings: ServiceSettings) -> None:
-        super().__init__(app, settings.limits.read_seconds, _CLOSING_SECONDS)
-        self._manager, self._grace_seconds = manager, settings.grace_seconds
+    def __init__(self, app: ASGIApp, manager: RequestManager) -> None:
+        super().__init__(app, manager.settings.limits.read_seconds, _CLOSING_SECONDS)
+        self._manager = manager
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Reject new requests with 503 until the running ones have ended."""
-        await self._manager.close(self._grace_seconds, hurry=lambda: self.force_exit)
+        grace_seconds = self._manager.settings.grace_seconds
+        await self._manager.close(grace_seconds, hurry=lambda: self.force_exit)
         await super().shutdown(sockets)
 
 
-def make_app(service: Service, keys: Keys) -> FastAPI:
+def make_app(manager: RequestManager, defaults: LoopSettings, keys: Keys) -> FastAPI:
     """The application of an open service.
 
     Args:
+        defaults: settings of the loop, where a request does not set them.
         keys: of which a request needs one; none: it needs none.
     """
-    settings = service.settings
-    # FastAPI's pages of documentation would load scripts from other hosts.
-    app = FastAPI(docs_url=None, redoc_url=None, version="1")
-    connections = ConnectionCounter(settings.connections)
+    settings = manager.settings
+    # Without FastAPI's pages of documentation, which would load scripts from other hosts.
+    app = FastAPI(openapi_url=None, version="1")
     app.add_middleware(
         AuthMiddleware,
         keys=keys,
@@ -171,54 +133,57 @@ def make_app(service: Service, keys: Keys) -> FastAPI:
         local_only=True,
     )
     app.add_middleware(
-        RequestContextMiddleware, connections=connections, count=service.metrics.count_response
+        RequestContextMiddleware, metrics=manager.metrics, connections=settings.connections
     )
     install_error_handlers(app)
     bodies = BodyReader(settings.limits.bodies, settings.limits.read_seconds)
-    parser = RequestParser(service.defaults, settings.limits)
-    parts = (service.manager, parser, bodies, settings)
-    ResponsesServing(*parts).add_routes(app)
-    ChatServing(*parts).add_routes(app)
+    parser = RequestParser(defaults, settings.limits)
+    for serving in (ResponsesServing, ChatServing):
+        serving(manager, parser, bodies).add_routes(app)
     _add_models_routes(app)
-    _add_operations_routes(app, service, connections)
-    app.include_router(studio_router(service.home, service.store))
-    install_openapi(app, keys.required)
+    _add_operations_routes(app, manager)
+    app.include_router(studio_router(manager.home.images, manager.store))
+    add_openapi_route(app, keys.required)
     return app
 
 
 def _add_models_routes(app: FastAPI) -> None:
+    def describe(name: str) -> dict[str, Any]:
+        model = {"id": name, "created": 0, "object": "model", "owned_by": "interleave-foundry"}
+        return model | {"shutdown_date": None}
+
     @app.get("/v1/models", responses=describe_response("ModelList"))
     async def list_models() -> dict[str, Any]:
-        return {"object": "list", "data": [_model(name) for name in MODELS]}
+        return {"object": "list", "data": list(map(describe, MODELS))}
 
     @app.get("/v1/models/{name}", responses=describe_response("Model"))
     async def retrieve_model(name: str) -> dict[str, Any]:
         critic_of(name)
-        return _model(name)
+        return describe(name)
 
 
-def _add_operations_routes(app: FastAPI, service: Service, connections: ConnectionCounter) -> None:
+def _add_operations_routes(app: FastAPI, manager: RequestManager) -> None:
     @app.get("/health", responses=describe_response("Alive"))
     async def health() -> dict[str, str]:
         return {"status": "alive"}
 
     @app.get("/ready", responses=describe_response("Ready"))
     async def ready() -> dict[str, Any]:
-        return {"ready": True, "versions": await _versions(service)}
+        return {"ready": True, "versions": await _versions(manager)}
 
     @app.get("/metrics", include_in_schema=False)
     async def metrics() -> Response:
-        return service.metrics.response(service.manager.queue, connections.open)
+        return manager.metrics.response(manager.queue)
 
 
-async def _versions(service: Service) -> dict[str, str]:
+async def _versions(manager: RequestManager) -> dict[str, str]:
     """Role -> backend, model and version, once all of them answer."""
     try:
-        if service.manager.queue.closed:
+        if manager.queue.closed:
             raise FoundryError("the service is being stopped")
         async with asyncio.timeout(_READY_SECONDS):
-            await service.resolver.check()
-            return (await service.resolver.resolve()).names
+            await manager.resolver.check()
+            return (await manager.resolver.resolve()).names
     except (FoundryError, TimeoutError) as error:
         reason = str(error) or f"the models did not answer within {_READY_SECONDS} seconds"
         status = HTTPStatus.SERVICE_UNAVAILABLE
@@ -232,11 +197,6 @@ def _is_public(path: str) -> bool:
         or path in ("/", "/favicon.ico", "/openapi.json")
         or path.startswith("/studio/static/")
     )
-
-
-def _model(name: str) -> dict[str, Any]:
-    model = Model(id=name, object="model", created=0, owned_by="interleave-foundry")
-    return model.model_dump()
 
 
 def _raise_file_limit() -> None:

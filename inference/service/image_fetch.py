@@ -11,14 +11,16 @@ from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from urllib.parse import urljoin, urlsplit
 
 import aiohttp
-from aiohttp.abc import AbstractResolver, ResolveResult
+from aiohttp.abc import ResolveResult
 from aiohttp.resolver import ThreadedResolver
 
-from ..http.errors import APIError, bad_request
+from ..http.errors import bad_request
 
 _SECONDS = 20
 _REDIRECTS = 3
 _CHUNK = 65_536
+_FAILED = "failed_to_download_image"
+_NOT_PUBLIC = "leads to an address that is not public"
 # IPv6 addresses that a gateway translates to IPv4.
 _TRANSLATED = tuple(map(ip_network, ("64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "2001::/32")))
 
@@ -54,40 +56,35 @@ async def fetch_image(
             aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar()) as http,
         ):
             return await _get(http, url, max_bytes, allowed)
-    except _ForbiddenAddressError:
-        raise _unavailable(param, "leads to an address that is not public") from None
-    except _TooLargeError:
-        message = f"{param} has more than {max_bytes} bytes"
-        raise bad_request(message, param, "image_file_too_large") from None
+    except _RejectedError as error:
+        raise bad_request(f"{param} {error}", param, error.code) from None
     except (aiohttp.ClientError, TimeoutError, OSError, ValueError):
         # Details would reveal the service's network.
-        raise _unavailable(param, "cannot be fetched") from None
+        raise bad_request(f"{param} cannot be fetched", param, _FAILED) from None
 
 
-class _ForbiddenAddressError(Exception):
-    """An address that is not allowed."""
+class _RejectedError(Exception):
+    """What a URL leads to is not taken, with the reason for its sender."""
+
+    def __init__(self, reason: str, code: str = _FAILED) -> None:
+        super().__init__(reason)
+        self.code = code
 
 
-class _TooLargeError(Exception):
-    """More than `max_bytes`."""
-
-
-class _CheckedResolver(AbstractResolver):
+class _CheckedResolver(ThreadedResolver):
     """Resolves a host name if all its addresses are allowed."""
 
     def __init__(self, allowed: Callable[[Address], bool]) -> None:
-        self._allowed, self._resolver = allowed, ThreadedResolver()
+        super().__init__()
+        self._allowed = allowed
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
     ) -> list[ResolveResult]:
-        results = await self._resolver.resolve(host, port, family)
-        if not all(self._allowed(_address(each["host"])) for each in results):
-            raise _ForbiddenAddressError
+        results = await super().resolve(host, port, family)
+        for result in results:
+            _check_address(result["host"], self._allowed)
         return results
-
-    async def close(self) -> None:
-        await self._resolver.close()
 
 
 async def _get(
@@ -108,17 +105,15 @@ def _check(url: str, allowed: Callable[[Address], bool]) -> None:
     split = urlsplit(url)
     host = split.hostname or ""
     if split.scheme not in ("http", "https") or not host:
-        raise _ForbiddenAddressError
-    if _is_numeric(host) and not allowed(_address(host)):
-        raise _ForbiddenAddressError
+        raise _RejectedError(_NOT_PUBLIC)
+    # `127.1` and `2130706433` are addresses too, which `ip_address` rejects with a ValueError.
+    if ":" in host or host.replace(".", "").isdigit():
+        _check_address(host, allowed)
 
 
-def _is_numeric(host: str) -> bool:
-    """Whether it is not resolved but connected to as it is, as `127.1` and `2130706433` are.
-
-    `_address` raises ValueError for unusual forms.
-    """
-    return ":" in host or host.replace(".", "").isdigit()
+def _check_address(host: str, allowed: Callable[[Address], bool]) -> None:
+    if not allowed(ip_address(host.partition("%")[0])):
+        raise _RejectedError(_NOT_PUBLIC)
 
 
 async def _read(response: aiohttp.ClientResponse, max_bytes: int) -> bytes:
@@ -126,13 +121,5 @@ async def _read(response: aiohttp.ClientResponse, max_bytes: int) -> bytes:
     async for chunk in response.content.iter_chunked(_CHUNK):
         data += chunk
         if len(data) > max_bytes:
-            raise _TooLargeError
+            raise _RejectedError(f"has more than {max_bytes} bytes", "image_file_too_large")
     return bytes(data)
-
-
-def _address(host: str) -> Address:
-    return ip_address(host.partition("%")[0])
-
-
-def _unavailable(param: str, reason: str) -> APIError:
-    return bad_request(f"{param} {reason}", param, "failed_to_download_image")

@@ -1,19 +1,26 @@
 """What operators see of the service: logs, one JSON object a line, and metrics for Prometheus.
 
-Logs have no users' prompts unless a setting asks for them.
+Logs have no users' prompts unless a setting asks for them. The middleware around every HTTP request
+gives it an id, counts it, logs it, and limits how many are open.
 """
 
 import logging
+import re
 import sys
 import traceback
 from contextvars import ContextVar
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from http import HTTPStatus
 from time import monotonic
 from typing import Any
+from uuid import uuid4
 from weakref import WeakKeyDictionary
 
 import orjson
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from schemas.trajectories import ModelCallRow
 
@@ -21,14 +28,17 @@ from ..events import (
     AttemptJudged,
     ImageGenerated,
     PlanReady,
+    RunEvent,
+    RunStarted,
+    RunTerminated,
     StepAccepted,
     StepExhausted,
     StepStarted,
     TrajectoryFailed,
     TrajectoryFinished,
 )
-from ..generation.event_log import Ending, RunEvent, RunStarted, RunTerminated
 from ..http.admission import AdmissionQueue
+from ..http.errors import APIError
 from ..http.metrics import SECONDS, MetricsRegistry
 from .run import GenerationRun
 from .settings import LogSettings
@@ -36,6 +46,9 @@ from .settings import LogSettings
 REQUEST_ID: ContextVar[str | None] = ContextVar("request_id", default=None)
 
 _QUIET = ("httpx", "httpcore", "uvicorn.access")
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
+_RETRY_SECONDS = 5
+_CLIENT_CLOSED = 499  # nginx's status where the client disconnected before there was a response
 
 _log = logging.getLogger(__name__)
 
@@ -44,9 +57,7 @@ def log_as_json(settings: LogSettings) -> None:
     """Send all logs of this process to standard error."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines(settings.prompts))
-    root = logging.getLogger()
-    root.handlers = [handler]
-    root.setLevel(settings.level.upper())
+    logging.basicConfig(level=settings.level.upper(), handlers=[handler], force=True)
     for name in _QUIET:
         logging.getLogger(name).setLevel(logging.WARNING)
 
@@ -72,70 +83,69 @@ class JsonLines(logging.Formatter):
             "request_id": REQUEST_ID.get(),
             **getattr(record, "fields", {}),
         }
-        if record.exc_info and record.exc_info[1]:
-            line["error"] = self._error(record.exc_info[1])
+        if record.exc_info and (error := record.exc_info[1]):
+            frames = traceback.extract_tb(error.__traceback__)
+            line["error"] = {
+                "type": type(error).__name__,
+                "frames": [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames],
+                **({"message": str(error)} if self._prompts else {}),
+            }
         return orjson.dumps(line, default=str).decode("utf-8", "replace")
 
-    def _error(self, error: BaseException) -> dict[str, Any]:
-        frames = traceback.extract_tb(error.__traceback__)
-        description: dict[str, Any] = {
-            "type": type(error).__name__,
-            "frames": [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames],
-        }
-        return description | ({"message": str(error)} if self._prompts else {})
+
+def log_generation(run: GenerationRun, event: RunEvent, prompts: bool) -> None:
+    """Log a line for the first event of a request, and one for the last.
+
+    Args:
+        prompts: include the user's text and the error.
+    """
+    fields: dict[str, Any] = {"response_id": run.stored.id, "owner": run.stored.owner}
+    if isinstance(event, RunStarted):
+        prompt = {"text": run.request.text} if prompts else {}
+        _log_event("generation started", **fields, versions=event.versions, **prompt)
+    elif run.ending:
+        builder = run.build_response()
+        state = builder.state
+        error = {"error": builder.error} if prompts and builder.error else {}
+        _log_event(
+            "generation ended",
+            **fields,
+            status=builder.status,
+            steps=len(state.plan.steps if state.plan else ()),
+            attempts=sum(len(step.attempts) for step in state.steps),
+            wasted_draws=builder.wasted_draws,
+            **error,
+        )
 
 
-class GenerationLog:
-    """A line when a generation starts, and one when it ends."""
-
-    def __init__(self, prompts: bool) -> None:
-        self._prompts = prompts
-
-    def record(self, run: GenerationRun, event: RunEvent) -> None:
-        """Log the next event of a request, if it is the first or the last."""
-        fields: dict[str, Any] = {"response_id": run.id, "owner": run.owner}
-        if isinstance(event, RunStarted):
-            prompt = {"text": run.request.text} if self._prompts else {}
-            log_event("generation started", **fields, versions=event.versions, **prompt)
-        elif run.ending:
-            builder = run.build_response()
-            steps = builder.state.steps
-            error = {"error": builder.error} if self._prompts and builder.error else {}
-            log_event(
-                "generation ended",
-                **fields,
-                status=builder.status,
-                steps=len(builder.state.plan.steps if builder.state.plan else ()),
-                attempts=sum(len(step.attempts) for step in steps),
-                wasted_draws=builder.wasted_draws,
-                **error,
-            )
-
-
-def log_event(message: str, **fields: object) -> None:
-    """Log a line with these fields."""
+def _log_event(message: str, **fields: object) -> None:
     _log.info(message, extra={"fields": fields})
 
 
 class ServiceMetrics(MetricsRegistry):
-    """Metrics of one service."""
+    """Metrics of one service.
+
+    Attributes:
+        connections: open HTTP requests.
+    """
 
     def __init__(self) -> None:
         super().__init__("interleave_service", (*SECONDS, 1000))
+        self.connections = 0
         self._step_started: WeakKeyDictionary[GenerationRun, float] = WeakKeyDictionary()
-        self._http = self.counter("http_requests", "HTTP requests", "path", "method", "status")
-        self._requests = self.counter("requests", "Finished generations, by outcome", "status")
-        self._steps = self.counter("steps", "Finished steps: accepted or exhausted", "outcome")
+        self._http = self.counter("http_requests", "HTTP requests", ("path", "method", "status"))
+        self._requests = self.counter("requests", "Finished generations, by outcome", ["status"])
+        self._steps = self.counter("steps", "Finished steps: accepted or exhausted", ["outcome"])
         self._attempts = self.counter(
-            "attempts", "Judged images; accepted over all is the acceptance rate", "accepted"
+            "attempts", "Judged images; accepted over all is the acceptance rate", ["accepted"]
         )
         self._wasted = self.counter("wasted_draws", "Images drawn ahead and not needed")
-        self._tokens = self.counter("tokens", "Tokens of models' calls", "role", "direction")
-        self._cost = self.counter("cost_usd", "Price of the calls that have one", "role")
+        self._tokens = self.counter("tokens", "Tokens of models' calls", ("role", "direction"))
+        self._cost = self.counter("cost_usd", "Price of the calls that have one", ["role"])
         self._queue_seconds = self.histogram("queue_seconds", "Time that a request waits")
         self._request_seconds = self.histogram("request_seconds", "Request, waiting included")
         self._step_seconds = self.histogram("step_seconds", "Step with all its attempts")
-        self._call_seconds = self.histogram("backend_seconds", "Model call", "role", "backend")
+        self._call_seconds = self.histogram("backend_seconds", "Model call", ("role", "backend"))
         self._attempt_seconds = self.histogram("attempt_seconds", "Image and its verdict")
         self._waiting = self.gauge("waiting", "Requests that wait")
         self._running = self.gauge("running", "Requests that are running")
@@ -163,13 +173,16 @@ class ServiceMetrics(MetricsRegistry):
                 self._steps.labels(outcome).inc()
                 self._step_seconds.observe(monotonic() - self._step_started[run])
             case TrajectoryFinished() | TrajectoryFailed() | RunTerminated():
-                self._record_end(run, event)
+                self._requests.labels(run.build_response().status).inc()
+                self._request_seconds.observe(monotonic() - run.start)
+                if isinstance(event, TrajectoryFinished):
+                    self._wasted.inc(event.wasted_draws)
 
-    def response(self, queue: AdmissionQueue, connections: int) -> Response:
+    def response(self, queue: AdmissionQueue) -> Response:
         """The answer of `/metrics`."""
         self._waiting.set(queue.waiting)
         self._running.set(queue.running)
-        self._open.set(connections)
+        self._open.set(self.connections)
         return self.exposition()
 
     def _record_call(self, call: ModelCallRow, run: GenerationRun) -> None:
@@ -181,8 +194,59 @@ class ServiceMetrics(MetricsRegistry):
         self._tokens.labels(call.role, "output").inc(call.output_tokens or 0)
         self._cost.labels(call.role).inc(call.cost_usd or 0)
 
-    def _record_end(self, run: GenerationRun, ending: Ending) -> None:
-        self._requests.labels(run.build_response().status).inc()
-        self._request_seconds.observe(monotonic() - run.start)
-        if isinstance(ending, TrajectoryFinished):
-            self._wasted.inc(ending.wasted_draws)
+
+@dataclass
+class RequestContextMiddleware:
+    """The outermost middleware of the service.
+
+    Args:
+        connections: HTTP requests that may be open.
+    """
+
+    app: ASGIApp
+    metrics: ServiceMetrics
+    connections: int
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return await self.app(scope, receive, send)
+        request_id, start, status = _request_id(Headers(scope=scope)), monotonic(), _CLIENT_CLOSED
+        token = REQUEST_ID.set(request_id)
+
+        async def send_with_id(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                headers = MutableHeaders(scope=message)
+                headers["X-Request-ID"] = request_id
+                headers["X-Content-Type-Options"] = "nosniff"
+            await send(message)
+
+        self.metrics.connections += 1
+        try:
+            await self._call_app(scope, receive, send_with_id)
+        finally:
+            self.metrics.connections -= 1
+            # As declared, with placeholders instead of ids.
+            path, method = getattr(scope.get("route"), "path", "other"), scope["method"]
+            self.metrics.count_response(path, method, status)
+            seconds = round(monotonic() - start, 4)
+            _log_event("request", method=method, path=path, status=status, seconds=seconds)
+            REQUEST_ID.reset(token)
+
+    async def _call_app(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self.metrics.connections <= self.connections:
+            return await self.app(scope, receive, send)
+        error = APIError(
+            HTTPStatus.TOO_MANY_REQUESTS,
+            f"{self.connections} requests are open already; try again",
+            "too_many_connections",
+            retry_after=_RETRY_SECONDS,
+        )
+        await error.response()(scope, receive, send)
+
+
+def _request_id(headers: Headers) -> str:
+    """The client's own id if it is well-formed, else a new one."""
+    client_id = headers.get("x-request-id", "")
+    return client_id if _REQUEST_ID.fullmatch(client_id) else f"req_{uuid4().hex}"

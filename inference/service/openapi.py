@@ -1,12 +1,11 @@
 """The OpenAPI document: our request models, and responses in the classes of OpenAI's client."""
 
+from functools import cache
 from typing import Any, Literal
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Request
 from fastapi.openapi.utils import get_openapi
-from openai.types import Model
-from openai.types.chat import ChatCompletion
-from openai.types.responses import Response
+from fastapi.responses import JSONResponse
 from pydantic import BaseModel, create_model
 from pydantic.json_schema import models_json_schema
 
@@ -72,19 +71,21 @@ class Ready(BaseModel):
     versions: dict[str, str]
 
 
-def install_openapi(app: FastAPI, has_keys: bool) -> None:
+def add_openapi_route(app: FastAPI, has_keys: bool) -> None:
     """Serve an application's document at /openapi.json.
 
     Args:
         has_keys: API keys are required.
     """
 
+    @cache
     def document() -> Json:
-        if app.openapi_schema is None:
-            app.openapi_schema = _document(app, has_keys)
-        return app.openapi_schema
+        return _document(app, has_keys)
 
-    app.openapi = document  # type: ignore[method-assign]
+    def openapi(request: Request) -> JSONResponse:  # in a thread: the classes take seconds
+        return JSONResponse(document())
+
+    app.add_route("/openapi.json", openapi, include_in_schema=False)
 
 
 def describe_body(model: type[BaseModel]) -> Json:
@@ -122,13 +123,15 @@ def _document(app: FastAPI, has_keys: bool) -> Json:
 
 
 def _schemas() -> Json:
+    from openai.types import Model
+    from openai.types.chat import ChatCompletion
+    from openai.types.responses import Response
 
     interleave = (GenerationModel, ...)
     response = create_model("StoryResponse", __base__=Response, interleave=interleave)
     chat = create_model("StoryChat", __base__=ChatCompletion, interleave=interleave)
-    requests = (ResponsesRequest, ChatRequest)
     answers = (response, chat, Model, ErrorBody, ModelList, Deleted, Alive, Ready)
-    models = [(model, "validation") for model in (*requests, *answers)]
+    models = [(model, "validation") for model in (ResponsesRequest, ChatRequest, *answers)]
     _, schema = models_json_schema(models, ref_template=_REF)  # type: ignore[arg-type]
     definitions: Json = schema["$defs"]
     return definitions

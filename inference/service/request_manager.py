@@ -2,11 +2,10 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import ExitStack, aclosing, suppress
-from dataclasses import asdict
+from dataclasses import replace
 from datetime import UTC, datetime
-from functools import partial
 from http import HTTPStatus
 from weakref import WeakValueDictionary
 
@@ -14,22 +13,18 @@ from schemas import FoundryError
 from warehouse import Home, ImageStore
 
 from ..engine.retry import summarize_error
-from ..events import TrajectoryFailed
+from ..events import LazyImage, RunEvent, RunStarted, RunTerminated, TrajectoryFailed, dump_events
 from ..generation.agent_resolver import AgentResolver
-from ..generation.event_log import LazyImage, RunEvent, RunStarted, RunTerminated, dump_events
 from ..generation.requests import GenerationOptions, GenerationRequest
 from ..generation.runner import BUG, GenerationRunner
 from ..http.admission import AdmissionQueue
 from ..http.errors import APIError
 from ..loop import check_conditioning
-from ..roles import Roles
-from .request_parsing import ParsedRequest, RequestEcho
+from .monitoring import ServiceMetrics, log_generation
+from .request_parsing import Json, RequestEcho
 from .response_store import ResponseStore, StoredResponse
-from .run import CANCELLED, STOPPED, GenerationRun, deadline_exceeded
+from .run import CANCELLED, STOPPED, GenerationRun
 from .settings import ServiceSettings
-
-# Called with every event of every request.
-Watcher = Callable[[GenerationRun, RunEvent], object]
 
 _POLL_SECONDS = 0.05
 
@@ -37,23 +32,21 @@ _log = logging.getLogger(__name__)
 
 
 class RequestManager:
-    """Requests that wait or run, and those that are stored.
+    """Requests of a home that wait or run, and those that are stored.
 
-    Args:
-        watch: called with every event of every request.
+    Raises (when it is made):
+        StorageError: the store cannot be read or written.
     """
 
     def __init__(
         self,
         home: Home,
-        store: ResponseStore,
         runner: GenerationRunner,
         resolver: AgentResolver,
         settings: ServiceSettings,
-        watch: Watcher,
     ) -> None:
-        self._home, self._store, self._runner, self._resolver = home, store, runner, resolver
-        self._deadline, self._watch = settings.deadline_seconds, watch
+        self.home, self.resolver, self.settings, self._runner = home, resolver, settings, runner
+        self.store, self.metrics = ResponseStore(home), ServiceMetrics()
         self.queue = AdmissionQueue(settings.running, settings.waiting, settings.per_key)
         self._runs: dict[str, GenerationRun] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -61,30 +54,32 @@ class RequestManager:
 
     def recover(self) -> int:
         """Mark the requests of a killed service as interrupted; how many there were."""
-        interrupted = self._store.unsettled()
+        interrupted = self.store.unsettled()
         for stored in interrupted:
-            request = _interrupted_request(stored, self._home.images)
+            request = _interrupted_request(stored, self.home.images)
             started_at = datetime.fromtimestamp(stored.created_at, UTC)
             self._runner.record_interrupted(request, started_at)
-            self._store.settle(stored.id, STOPPED.status, dump_events([STOPPED]), resumable=True)
+            self.store.settle(stored.id, STOPPED.status, dump_events([STOPPED]), resumable=True)
         return len(interrupted)
 
     async def open(
-        self, parsed: ParsedRequest, owner: str, key: str | None, body_hash: str
+        self, request: GenerationRequest, fields: Json, owner: str, body_hash: str
     ) -> GenerationRun:
         """Start a request, or return the one that was sent earlier under the same key.
 
         Args:
-            key: the client's idempotency key.
-            body_hash: of the request's body.
+            request: its `key` is the client's idempotency key.
+            fields: see `RequestEcho`.
+            body_hash: of the request's body; needed with a key only.
 
         Raises:
             APIError: the queue is full, or the key belongs to another request.
         """
+        key = request.key
         if key is None:
-            return await self._start(parsed, owner, None, body_hash)
+            return await self._start(request, fields, owner, body_hash)
         async with self._key_locks.setdefault((owner, key), asyncio.Lock()):
-            return await self._open_keyed(parsed.with_key(key), owner, key, body_hash)
+            return await self._open_keyed(key, request, fields, owner, body_hash)
 
     async def find(self, response_id: str, owner: str) -> GenerationRun | None:
         """A request of an owner, whether it has ended or not.
@@ -94,10 +89,10 @@ class RequestManager:
         """
         if run := self._running(response_id, owner):
             return run
-        stored = await asyncio.to_thread(self._store.get, response_id, owner)
+        stored = await asyncio.to_thread(self.store.get, response_id, owner)
         if run := self._running(response_id, owner):  # it has been resumed meanwhile
             return run
-        return GenerationRun.restore(stored, self._home.images) if stored else None
+        return GenerationRun.restore(stored, self.home.images) if stored else None
 
     async def cancel(self, response_id: str, owner: str) -> None:
         """End a request if it waits or runs, and return when its work has stopped."""
@@ -112,12 +107,12 @@ class RequestManager:
             StorageError: the store or the lake cannot be written.
         """
         await self.cancel(response_id, owner)
-        stored = await asyncio.to_thread(self._store.get, response_id, owner)
+        stored = await asyncio.to_thread(self.store.get, response_id, owner)
         if stored is None:
             return False
-        await self._runner.erase(stored.request["generation_id"])
+        await self._runner.erase(stored.request.generation_id)
         await self._runner.flush()
-        return await asyncio.to_thread(self._store.delete, response_id, owner)
+        return await asyncio.to_thread(self.store.delete, response_id, owner)
 
     async def close(self, grace_seconds: float, hurry: Callable[[], bool]) -> None:
         """Reject new requests, wait for the running ones, and interrupt those that are too slow.
@@ -138,80 +133,88 @@ class RequestManager:
 
     def _running(self, response_id: str, owner: str) -> GenerationRun | None:
         run = self._runs.get(response_id)
-        return run if run and run.owner == owner else None
+        return run if run and run.stored.owner == owner else None
 
     async def _open_keyed(
-        self, parsed: ParsedRequest, owner: str, key: str, body_hash: str
+        self, key: str, request: GenerationRequest, fields: Json, owner: str, body_hash: str
     ) -> GenerationRun:
-        running = next((r for r in self._runs.values() if (r.owner, r.key) == (owner, key)), None)
-        if running and running.ending is None and running.termination is None:
-            _check_same_body(running.body_hash, body_hash)
-            return running
-        if running:
-            await running.settled.wait()
-        stored = await asyncio.to_thread(self._store.by_key, owner, key)
+        runs = self._runs.values()
+        run = next((r for r in runs if (r.stored.owner, r.stored.key) == (owner, key)), None)
+        if run and (run.ending or run.termination):
+            await run.settled.wait()
+            run = None
+        stored = run.stored if run else await asyncio.to_thread(self.store.by_key, owner, key)
         if stored is None:
-            return await self._start(parsed, owner, key, body_hash)
-        _check_same_body(stored.body_hash, body_hash)
-        if not stored.resumable:
-            return GenerationRun.restore(stored, self._home.images)
-        resumed = parsed.resume(RequestEcho(**stored.request))
-        return await self._start(resumed, owner, key, body_hash)
+            return await self._start(request, fields, owner, body_hash)
+        if stored.body_hash != body_hash:
+            raise APIError(
+                HTTPStatus.UNPROCESSABLE_ENTITY,
+                "this Idempotency-Key belongs to another request; use a new one",
+                "idempotency_key_reused",
+            )
+        if run or not stored.resumable:
+            return run or GenerationRun.restore(stored, self.home.images)
+        request = replace(request, generation_id=stored.request.generation_id)
+        fields = fields | {"created_at": stored.request.fields["created_at"]}
+        return await self._start(request, fields, owner, body_hash)
 
     async def _start(
-        self, parsed: ParsedRequest, owner: str, key: str | None, body_hash: str
+        self, request: GenerationRequest, fields: Json, owner: str, body_hash: str
     ) -> GenerationRun:
-        run = GenerationRun(parsed.echo, owner, parsed.background, key, body_hash)
+        echo = RequestEcho.of(request, fields)
+        run = GenerationRun(StoredResponse(owner, echo, key=request.key, body_hash=body_hash))
         admission = ExitStack()
         admission.enter_context(self.queue.admit(owner))
-        self._runs[run.id] = run
+        self._runs[run.stored.id] = run
         try:
-            await asyncio.to_thread(self._store.begin, _stored_response(run))
+            await asyncio.to_thread(self.store.begin, run.stored)
         except BaseException:
             self._remove(run, admission)
             raise
-        task = asyncio.create_task(self._work(run, parsed, admission))
+        task = asyncio.create_task(self._work(run, request, admission))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return run
 
-    async def _work(self, run: GenerationRun, parsed: ParsedRequest, admission: ExitStack) -> None:
+    async def _work(
+        self, run: GenerationRun, request: GenerationRequest, admission: ExitStack
+    ) -> None:
         """From the queue to the store."""
         try:
             run.attach_task()
-            await self._wait_and_generate(run, parsed.generation)
+            await self._wait_and_generate(run, request)
         except asyncio.CancelledError:
             self._note(run, run.termination or STOPPED)
         finally:
-            await _finish_despite_cancellation(partial(self._settle, run, parsed.store))
+            settling = asyncio.create_task(self._settle(run))
+            while not settling.done():  # it is not cancelled with this task
+                with suppress(asyncio.CancelledError):
+                    await asyncio.shield(settling)
             self._remove(run, admission)
 
     async def _wait_and_generate(self, run: GenerationRun, request: GenerationRequest) -> None:
+        seconds = self.settings.deadline_seconds
         try:
-            async with asyncio.timeout(self._deadline), self.queue.slot():
-                if roles := await self._resolve_roles(run, request):
-                    await self._generate(run, request, roles)
+            async with asyncio.timeout(seconds), self.queue.slot():
+                await self._generate(run, request)
         except TimeoutError:
-            self._note(run, deadline_exceeded(self._deadline))
+            reason = f"it was not finished in {seconds:g} seconds"
+            self._note(run, RunTerminated("interrupted", reason))
         except FoundryError as error:
             self._note(run, TrajectoryFailed(summarize_error(error), refused=False))
         except Exception:
-            _log.exception("unexpected error in request %s", run.id)
+            _log.exception("unexpected error in request %s", run.stored.id)
             self._note(run, BUG)
 
-    async def _resolve_roles(self, run: GenerationRun, request: GenerationRequest) -> Roles | None:
-        """The roles; None: the request asks for something that is not available here."""
+    async def _generate(self, run: GenerationRun, request: GenerationRequest) -> None:
         try:
-            roles = await self._resolver.resolve(request.critic)
+            roles = await self.resolver.resolve(request.critic)
             check_conditioning(request.options, roles.generator)
         except FoundryError as error:
             if request.critic is None and request.options.conditioning == "last":
                 raise
-            self._note(run, TrajectoryFailed(summarize_error(error), refused=True))
-            return None
-        return roles
-
-    async def _generate(self, run: GenerationRun, request: GenerationRequest, roles: Roles) -> None:
+            # The request asks for something that is not available here.
+            return self._note(run, TrajectoryFailed(summarize_error(error), refused=True))
         self._note(run, RunStarted(roles.names))
         async with aclosing(self._runner.run(request, roles)) as events:
             async for event in events:
@@ -220,41 +223,33 @@ class RequestManager:
     def _note(self, run: GenerationRun, event: RunEvent) -> None:
         if run.ending is None:
             run.note(event)
-            self._watch(run, event)
+            self.metrics.record(run, event)
+            log_generation(run, event, self.settings.logs.prompts)
 
-    async def _settle(self, run: GenerationRun, store: bool) -> None:
+    async def _settle(self, run: GenerationRun) -> None:
         """Store the response, or delete what must not be stored."""
+        stored = run.stored
         try:
-            if store or _is_resumable(run):
+            if run.is_resumable or run.request.fields.get("store", True):
                 await asyncio.to_thread(self._store_events, run)
             else:
-                await asyncio.to_thread(self._store.delete, run.id, run.owner)
+                await asyncio.to_thread(self.store.delete, stored.id, stored.owner)
                 await self._runner.erase(run.request.generation_id)
         except FoundryError as error:
-            _log.error("response %s could not be stored: %s", run.id, error)
+            _log.error("response %s could not be stored: %s", stored.id, error)
 
     def _store_events(self, run: GenerationRun) -> None:
         status, log = run.build_response().status, dump_events(run.events)
-        self._store.settle(run.id, status, log, _is_resumable(run))
+        self.store.settle(run.stored.id, status, log, run.is_resumable)
 
     def _remove(self, run: GenerationRun, admission: ExitStack) -> None:
         admission.close()
-        self._runs.pop(run.id, None)
+        self._runs.pop(run.stored.id, None)
         run.settled.set()
 
 
-def _is_resumable(run: GenerationRun) -> bool:
-    """Whether another run may get further."""
-    match run.ending:
-        case RunTerminated(resumable=resumable):
-            return resumable
-        case TrajectoryFailed(refused=refused):
-            return not refused
-    return False
-
-
 def _interrupted_request(stored: StoredResponse, images: ImageStore) -> GenerationRequest:
-    request = RequestEcho(**stored.request)
+    request = stored.request
     return GenerationRequest(
         request.text,
         tuple(LazyImage(images, sha256) for sha256 in request.input_images),
@@ -263,33 +258,3 @@ def _interrupted_request(stored: StoredResponse, images: ImageStore) -> Generati
         generation_id=request.generation_id,
         key=stored.key,
     )
-
-
-def _stored_response(run: GenerationRun) -> StoredResponse:
-    """The row of a request that has not ended."""
-    return StoredResponse(
-        run.id,
-        run.owner,
-        run.request.text,
-        "queued",
-        asdict(run.request),
-        created_at=run.request.fields["created_at"],
-        key=run.key,
-        body_hash=run.body_hash,
-    )
-
-
-def _check_same_body(earlier: str | None, body_hash: str) -> None:
-    if earlier != body_hash:
-        raise APIError(
-            HTTPStatus.UNPROCESSABLE_ENTITY,
-            "this Idempotency-Key belongs to another request; use a new one",
-            "idempotency_key_reused",
-        )
-
-
-async def _finish_despite_cancellation(work: Callable[[], Awaitable[None]]) -> None:
-    task = asyncio.ensure_future(work())
-    while not task.done():
-        with suppress(asyncio.CancelledError):
-            await asyncio.shield(task)

@@ -1,36 +1,115 @@
-"""From a request's content to a `GenerationRequest`, and what its response repeats of it.
+"""From a conversation to a `GenerationRequest`: what requests of both APIs have in common.
 
-The size of images is checked before they are decoded.
+A conversation becomes one request: its instructions, the last image of the last answer, and what
+the user said since. Earlier turns are not read again. The size of images is checked before they
+are decoded.
 """
 
 import asyncio
 import base64
-import binascii
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Annotated, Any, Literal
 
+from pydantic import BaseModel, ConfigDict, Field
+
+from schemas.trajectories import OnExhausted
 from warehouse import EncodedImage
 
-from ..generation.requests import GenerationRequest
+from ..agent_prompts.templates import IMAGE, escape_tags
+from ..generation.requests import GenerationOptions, GenerationRequest
 from ..http.body_reader import check_image
-from ..http.errors import bad_request
+from ..http.errors import APIError, bad_request
 from ..settings import LoopSettings
-from .protocol import (
-    ConversationTurn,
-    ImageRef,
-    RequestOptions,
-    compose_text,
-    critic_of,
-    current_turn,
-)
 from .settings import RequestLimits
 
-Json = dict[str, Any]
+MODELS: dict[str, str | None] = {"interleave": None, "interleave-rl": "rl", "interleave-sft": "sft"}
+"""Names of the served models -> the critic of each; None: the current one."""
+DEFAULT_MODEL = "interleave"
 
-RESPONSE_PREFIX = "resp_"
-_DATA = "data:"
-_HTTP = ("http://", "https://")
+MAX_ITEMS = 1000
+MAX_SEED = 2**53
+
+Json = dict[str, Any]
+Role = Literal["system", "developer", "user", "assistant"]
+Metadata = dict[Annotated[str, Field(max_length=64)], Annotated[str, Field(max_length=512)]]
+
+
+class RequestPart(BaseModel):
+    """A part of a request's content; unknown fields are ignored."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True, strict=True)
+
+
+class RequestOptions(BaseModel):
+    """The field `interleave` of a request: loop settings that differ from the profile's."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    t_max: int | None = Field(None, ge=1, le=100, description="Attempts allowed per step")
+    on_exhausted: OnExhausted | None = Field(
+        None, description="After that many: go on with the last image, the best, or stop"
+    )
+    conditioning: Literal["last", "all"] | None = Field(
+        None, description="Images that the generator gets: the last one, or all"
+    )
+    seed: int | None = Field(
+        None,
+        ge=-MAX_SEED,
+        le=MAX_SEED,
+        description="Equal requests with equal seeds give equal results",
+    )
+    max_steps: int | None = Field(None, ge=1, le=10_000, description="Longer plans are an error")
+    candidates: int | None = Field(
+        None, ge=1, le=16, description="Images generated for each prompt of a step"
+    )
+    draw_ahead: bool | None = Field(
+        None, description="Generate the next step's image while the critic judges this one"
+    )
+    critic: Literal["rl", "sft"] | None = Field(
+        None, description="Which checkpoint judges; `model` may also say it"
+    )
+
+    def generation_options(
+        self, defaults: LoopSettings, limits: RequestLimits
+    ) -> GenerationOptions:
+        """The options of the request, with the profile's as defaults.
+
+        Raises:
+            APIError: an option exceeds a limit of the service.
+        """
+        changes: Json = self.model_dump(exclude_none=True, exclude={"critic"})
+        maxima = {"t_max": limits.t_max, "candidates": limits.candidates, "max_steps": limits.steps}
+        for name, maximum in maxima.items():
+            if changes.get(name, 0) > maximum:
+                param = f"interleave.{name}"
+                raise bad_request(f"{param}: at most {maximum} here", param)
+        return GenerationOptions(**(defaults.model_dump() | changes))
+
+
+@dataclass(frozen=True)
+class ImageRef:
+    """An image of a request.
+
+    Args:
+        url: a data URI, or http(s).
+        param: the request's name for it, for error messages.
+    """
+
+    url: str
+    param: str
+
+
+ContentPart = str | ImageRef
+
+
+@dataclass(frozen=True)
+class ConversationTurn:
+    """What one side said."""
+
+    role: Role
+    content: Sequence[ContentPart]
 
 
 @dataclass(frozen=True)
@@ -40,7 +119,8 @@ class RequestEcho:
     Args:
         input_images: sha256 of the images given with the request.
         options: its `GenerationOptions`.
-        fields: fields of the API's request that its response repeats.
+        fields: fields of the API's request that its response repeats; `background`: it continues
+            when the client disconnects; `store`: False: it is deleted when it has ended.
     """
 
     generation_id: str
@@ -49,59 +129,27 @@ class RequestEcho:
     options: Json
     fields: Json
 
-    @property
-    def response_id(self) -> str:
-        return f"{RESPONSE_PREFIX}{self.generation_id}"
-
-    def message_id(self, step_number: int) -> str:
-        return f"msg_{self.generation_id}_{step_number}"
-
-    def image_id(self, step_number: int) -> str:
-        return f"ig_{self.generation_id}_{step_number}"
-
-
-@dataclass(frozen=True)
-class ParsedRequest:
-    """A valid request.
-
-    Args:
-        fields: see `RequestEcho`.
-        background: it continues when the client disconnects.
-        store: its response is stored when it has ended.
-    """
-
-    generation: GenerationRequest
-    fields: Json
-    background: bool = False
-    store: bool = True
-
-    @property
-    def echo(self) -> RequestEcho:
-        generation = self.generation
-        return RequestEcho(
+    @classmethod
+    def of(cls, generation: GenerationRequest, fields: Json) -> "RequestEcho":
+        return cls(
             generation.generation_id,
             generation.text,
             tuple(image.sha256 for image in generation.images),
             generation.options.model_dump(),
-            self.fields,
+            fields,
         )
 
-    def with_key(self, key: str) -> "ParsedRequest":
-        """The same request with the client's idempotency key."""
-        return replace(self, generation=replace(self.generation, key=key))
-
-    def resume(self, earlier: RequestEcho) -> "ParsedRequest":
-        """The same request, to continue an earlier one."""
-        generation = replace(self.generation, generation_id=earlier.generation_id)
-        fields = self.fields | {"created_at": earlier.fields["created_at"]}
-        return replace(self, generation=generation, fields=fields)
+    @property
+    def response_id(self) -> str:
+        return f"resp_{self.generation_id}"
 
 
+@dataclass(frozen=True)
 class RequestParser:
     """Checks requests against a service's limits and fills in a profile's defaults."""
 
-    def __init__(self, defaults: LoopSettings, limits: RequestLimits) -> None:
-        self._defaults, self._limits = defaults, limits
+    defaults: LoopSettings
+    limits: RequestLimits
 
     async def parse(
         self,
@@ -122,71 +170,101 @@ class RequestParser:
                 limit, or an image is unusable.
         """
         critic = critic_of(model)
-        generation_options = options.generation_options(self._defaults, self._limits)
-        content = current_turn(turns)
-        text = compose_text(content, len(previous_images))
+        generation_options = options.generation_options(self.defaults, self.limits)
+        content = _current_turn(turns)
+        text = _compose_text(content, len(previous_images))
         if not any(isinstance(part, str) and part.strip() for part in content):
             raise bad_request("the request has no words: describe what you want to see", param)
-        if len(text) > self._limits.text:
+        if len(text) > self.limits.text:
             raise bad_request(
-                f"the text has {len(text)} characters; at most {self._limits.text} are allowed",
+                f"the text has {len(text)} characters; at most {self.limits.text} are allowed",
                 param,
                 "string_above_max_length",
             )
         refs = [part for part in content if isinstance(part, ImageRef)]
-        images = (*previous_images, *await _load_images(refs, self._limits))
+        images = (*previous_images, *await self._load_images(refs))
         return GenerationRequest(
             text, images, generation_options, options.critic or critic, "service"
         )
 
+    async def _load_images(self, refs: Sequence[ImageRef]) -> list[EncodedImage]:
+        """The images, decoded once as a check."""
+        most = self.limits.pictures
+        if len(refs) > most:
+            message = f"at most {most} images are allowed"
+            raise bad_request(message, refs[most].param, "too_many_images")
+        return [await self._load(ref.url, ref.param) for ref in refs]
 
-async def _load_images(refs: Sequence[ImageRef], limits: RequestLimits) -> tuple[EncodedImage, ...]:
-    """The images, decoded once as a check.
+    async def _load(self, url: str, param: str) -> EncodedImage:
+        data = await self._read(url, param)
+        if len(data) > self.limits.picture_bytes:
+            message = f"{len(data)} bytes; at most {self.limits.picture_bytes} are allowed"
+            raise bad_request(f"{param} has {message}", param, "image_file_too_large")
+        if not data:
+            raise bad_request(f"{param} is empty", param, "empty_image_file")
+        await asyncio.to_thread(check_image, data, param, self.limits.pixels)
+        return EncodedImage(data)
+
+    async def _read(self, url: str, param: str) -> bytes:
+        scheme = url[:8].lower()
+        if scheme.startswith("data:"):
+            return await asyncio.to_thread(_decode_data_uri, url, param)
+        if not scheme.startswith(("http://", "https://")):
+            message = "send the image as a data URI (data:image/png;base64,...)"
+            raise bad_request(f"{param}: {message}", param, "invalid_image_url")
+        if not self.limits.remote_pictures:
+            raise bad_request(
+                f"{param}: this service does not fetch images from URLs; send it as a data URI "
+                "(data:image/png;base64,...)",
+                param,
+                "invalid_image_url",
+            )
+        from .image_fetch import fetch_image
+
+        return await fetch_image(url, param, self.limits.picture_bytes)
+
+
+def critic_of(model: str | None) -> str | None:
+    """The critic that a model's name stands for.
 
     Raises:
-        APIError: one is too large, unavailable or not an image, or there are too many.
+        APIError: there is no such model.
     """
-    if len(refs) > limits.pictures:
-        param = refs[limits.pictures].param
-        message = f"at most {limits.pictures} images are allowed"
-        raise bad_request(message, param, "too_many_images")
-    return tuple([await _load(ref, limits) for ref in refs])
+    name = model or DEFAULT_MODEL
+    if name not in MODELS:
+        message = f"no model {name} here: there are {', '.join(MODELS)}"
+        raise APIError(HTTPStatus.NOT_FOUND, message, "model_not_found", "model")
+    return MODELS[name]
 
 
-async def _load(ref: ImageRef, limits: RequestLimits) -> EncodedImage:
-    data = await _read(ref, limits)
-    if len(data) > limits.picture_bytes:
-        raise bad_request(
-            f"{ref.param} has {len(data)} bytes; at most {limits.picture_bytes} are allowed",
-            ref.param,
-            "image_file_too_large",
-        )
-    if not data:
-        raise bad_request(f"{ref.param} is empty", ref.param, "empty_image_file")
-    await asyncio.to_thread(check_image, data, ref.param, limits.pixels)
-    return EncodedImage(data)
+def _current_turn(turns: Sequence[ConversationTurn]) -> list[ContentPart]:
+    """The content to answer: instructions, the last answer's last image, what was said since."""
+    last_answer = max((n for n, turn in enumerate(turns) if turn.role == "assistant"), default=-1)
+    answers = _content(turns[: last_answer + 1], "assistant")
+    images = [part for part in answers if isinstance(part, ImageRef)]
+    instructions = _content(turns, "system", "developer")
+    return [*instructions, *images[-1:], *_content(turns[last_answer + 1 :], "user")]
 
 
-async def _read(ref: ImageRef, limits: RequestLimits) -> bytes:
-    url = ref.url
-    if url[: len(_DATA)].lower() == _DATA:
-        return await asyncio.to_thread(_decode_data_uri, url, ref.param)
-    if not url.lower().startswith(_HTTP):
-        raise bad_request(
-            f"{ref.param}: send the image as a data URI (data:image/png;base64,...)",
-            ref.param,
-            "invalid_image_url",
-        )
-    if not limits.remote_pictures:
-        raise bad_request(
-            f"{ref.param}: this service does not fetch images from URLs; send it as a data URI "
-            "(data:image/png;base64,...)",
-            ref.param,
-            "invalid_image_url",
-        )
-    from .image_fetch import fetch_image
+def _content(turns: Iterable[ConversationTurn], *roles: Role) -> list[ContentPart]:
+    return [part for turn in turns if turn.role in roles for part in turn.content]
 
-    return await fetch_image(url, ref.param, limits.picture_bytes)
+
+def _compose_text(content: Sequence[ContentPart], previous_images: int) -> str:
+    """The text, with an `<image>` for every image.
+
+    Placeholders that the text already has are used if there are as many as images.
+
+    Args:
+        previous_images: images that come before the content.
+    """
+    texts = [part.strip() for part in content if isinstance(part, str)]
+    images = previous_images + len(content) - len(texts)
+    text = "\n".join(filter(None, texts))
+    if not images or text.count(IMAGE) == images:
+        return text
+    lines = [IMAGE if isinstance(part, ImageRef) else escape_tags(part).strip() for part in content]
+    return "\n".join(filter(None, [*[IMAGE] * previous_images, *lines]))
 
 
 def _decode_data_uri(url: str, param: str) -> bytes:
@@ -195,5 +273,5 @@ def _decode_data_uri(url: str, param: str) -> bytes:
         raise bad_request(f"{param}: the data URI is not in base64", param, "invalid_base64_image")
     try:
         return base64.b64decode(data, validate=True)
-    except (binascii.Error, ValueError):
+    except ValueError:
         raise bad_request(f"{param}: this is not base64", param, "invalid_base64_image") from None

@@ -5,9 +5,8 @@ settled; after a kill, rows that are not settled are those that were interrupted
 """
 
 import sqlite3
-import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 import orjson
@@ -16,9 +15,10 @@ from warehouse import Home
 from warehouse.sqlite_file import SqliteFile
 
 from .legacy_responses import convert_response
+from .request_parsing import RequestEcho
 
 # In the order of the fields of `StoredResponse`.
-_COLUMNS = "id, owner, text, status, request, events, created_at, key, body, resumable"
+_COLUMNS = "owner, request, status, events, key, body, resumable"
 # Version 1, which stored the Response as it was sent.
 _CREATE_TABLE = """
     CREATE TABLE IF NOT EXISTS responses (
@@ -45,26 +45,29 @@ class StoredResponse:
 
     Args:
         owner: id of the client's API key; empty where none is needed.
-        text: the request's text.
         status: of the generation, such as `complete`; `queued` until the request is settled.
-        request: its `RequestEcho` as JSON.
         events: the log of its generation; empty until the request is settled.
-        created_at: seconds since 1970.
         key: the client's idempotency key.
         body_hash: of the body that was sent under that key.
         resumable: the same request under the same key continues it.
     """
 
-    id: str
     owner: str
-    text: str
-    status: str
-    request: dict[str, Any]
+    request: RequestEcho
+    status: str = "queued"
     events: bytes = b""
-    created_at: float = field(default_factory=time.time)
     key: str | None = None
     body_hash: str | None = None
     resumable: bool = False
+
+    @property
+    def id(self) -> str:
+        return self.request.response_id
+
+    @property
+    def created_at(self) -> float:
+        """Seconds since 1970."""
+        return float(self.request.fields["created_at"])
 
 
 _FIELDS = [field.name for field in fields(StoredResponse)]
@@ -81,11 +84,9 @@ class ResponseStore:
     """
 
     def __init__(self, home: Home) -> None:
-        def store_events(connection: sqlite3.Connection) -> None:
-            _replace_responses_by_events(connection, home)
-
         path = home.local / "service" / "library.sqlite"
-        self._file = SqliteFile(path, (_CREATE_TABLE, store_events), fast_commits=True)
+        migrations = (_CREATE_TABLE, _replace_responses_by_events)
+        self._file = SqliteFile(path, migrations, fast_commits=True)
         with self._file.transaction():
             pass  # creates or converts the file, or raises before the first request
 
@@ -103,31 +104,31 @@ class ResponseStore:
         """An owner's responses whose request contains all words, newest first."""
         terms = words.casefold().split()
         condition = " AND ".join(["owner = ?", *["instr(words, ?) > 0"] * len(terms)])
-        return self._select(
-            f"{condition} ORDER BY created_at DESC, id LIMIT ? OFFSET ?",
-            *(owner, *terms, limit, offset),
-        )
+        condition += " ORDER BY created_at DESC, id LIMIT ? OFFSET ?"
+        return self._select(condition, owner, *terms, limit, offset)
 
     def begin(self, stored: StoredResponse) -> None:
         """Add a request that is about to run, or to run again."""
-        values = (*_values(stored), stored.text.casefold(), 0)
+        row = vars(stored) | {"request": orjson.dumps(stored.request)}
+        text = stored.request.text
+        values = (*row.values(), stored.id, stored.created_at, text, text.casefold(), 0)
         self._execute(
-            f"INSERT OR REPLACE INTO responses ({_COLUMNS}, words, settled) "
+            f"INSERT OR REPLACE INTO responses ({_COLUMNS}, id, created_at, text, words, settled) "
             f"VALUES ({', '.join('?' * len(values))})",
-            values,
+            *values,
         )
 
     def settle(self, response_id: str, status: str, events: bytes, resumable: bool = False) -> None:
         """Store how a request ended."""
         self._execute(
             "UPDATE responses SET status = ?, events = ?, resumable = ?, settled = 1 WHERE id = ?",
-            (status, events, resumable, response_id),
+            *(status, events, resumable, response_id),
         )
 
     def delete(self, response_id: str, owner: str) -> bool:
         """Delete a response; False: the owner has no such response."""
         statement = "DELETE FROM responses WHERE id = ? AND owner = ?"
-        return self._execute(statement, (response_id, owner)) > 0
+        return self._execute(statement, response_id, owner) > 0
 
     def unsettled(self) -> list[StoredResponse]:
         """Requests that were begun and not settled, oldest first."""
@@ -145,33 +146,28 @@ class ResponseStore:
         with self._file.transaction() as connection:
             return [_from_row(row) for row in connection.execute(query, values)]
 
-    def _execute(self, statement: str, values: Sequence[object]) -> int:
+    def _execute(self, statement: str, *values: object) -> int:
         """Number of rows that it changed."""
         with self._file.transaction() as connection:
             return connection.execute(statement, values).rowcount
 
 
-def _replace_responses_by_events(connection: sqlite3.Connection, home: Home) -> None:
+def _replace_responses_by_events(connection: sqlite3.Connection) -> None:
     """From version 1 to 2."""
     connection.execute("ALTER TABLE responses ADD COLUMN request BLOB")
     connection.execute("ALTER TABLE responses ADD COLUMN events BLOB")
     for (name,) in connection.execute("SELECT id FROM responses").fetchall():
         query = "SELECT response FROM responses WHERE id = ?"
         response = orjson.loads(connection.execute(query, (name,)).fetchone()[0])
-        converted = convert_response(response, home.images)
+        request, status, log = convert_response(response)
         connection.execute(
             "UPDATE responses SET status = ?, request = ?, events = ? WHERE id = ?",
-            (converted.status, orjson.dumps(converted.request), converted.events, name),
+            (status, orjson.dumps(request), log, name),
         )
     connection.execute("ALTER TABLE responses DROP COLUMN response")
 
 
-def _values(stored: StoredResponse) -> tuple[object, ...]:
-    """In the order of `_COLUMNS`."""
-    return tuple((vars(stored) | {"request": orjson.dumps(stored.request)}).values())
-
-
 def _from_row(row: Sequence[Any]) -> StoredResponse:
     values = dict(zip(_FIELDS, row, strict=True))
-    values |= {"request": orjson.loads(values["request"]), "resumable": bool(values["resumable"])}
-    return StoredResponse(**values)
+    request = RequestEcho(**orjson.loads(values["request"]))
+    return StoredResponse(**values | {"request": request, "resumable": bool(values["resumable"])})

@@ -9,10 +9,8 @@ from time import monotonic
 
 from warehouse import ImageStore
 
-from ..events import ImageGenerated, TrajectoryFailed
-from ..generation.event_log import Ending, RunEvent, RunTerminated, load_events
+from ..events import Ending, ImageGenerated, RunEvent, RunTerminated, TrajectoryFailed, load_events
 from ..http.errors import APIError
-from .request_parsing import RequestEcho
 from .response_store import StoredResponse
 from .responses.response_builder import ResponseBuilder
 
@@ -23,36 +21,21 @@ STOPPED = RunTerminated("interrupted", "the service was stopped before it was fi
 _RETRY_SECONDS = 5
 
 
-def deadline_exceeded(seconds: float) -> RunTerminated:
-    """The ending of a generation that took longer than `seconds`."""
-    return RunTerminated("interrupted", f"it was not finished in {seconds:g} seconds")
-
-
 class GenerationRun:
     """A generation that waits, runs or has ended; several clients may follow it.
 
     Unless it runs in the background, it is cancelled when the last client stops following.
 
     Args:
-        owner: id of the client's API key.
-        key: the client's idempotency key.
-        body_hash: of the request's body.
+        stored: its row, as stored when it began.
 
     Attributes:
         settled: set when its work has stopped and its response is stored.
         termination: why it is being ended, before its task has stopped.
     """
 
-    def __init__(
-        self,
-        request: RequestEcho,
-        owner: str = "",
-        background: bool = False,
-        key: str | None = None,
-        body_hash: str | None = None,
-    ) -> None:
-        self.request, self.owner, self.background = request, owner, background
-        self.key, self.body_hash = key, body_hash
+    def __init__(self, stored: StoredResponse) -> None:
+        self.stored, self.request = stored, stored.request
         self.received_at, self.start = datetime.now(UTC), monotonic()
         self.events: list[RunEvent] = []
         self.settled = asyncio.Event()
@@ -68,21 +51,26 @@ class GenerationRun:
         Raises:
             StorageError: its events cannot be read.
         """
-        run = cls(RequestEcho(**stored.request), stored.owner)
+        run = cls(stored)
         run.events = load_events(stored.events, images)
         run.settled.set()
         return run
-
-    @property
-    def id(self) -> str:
-        """Id of its response."""
-        return self.request.response_id
 
     @property
     def ending(self) -> Ending | None:
         """The last event; None while there may be more."""
         last = self.events[-1] if self.events else None
         return last if isinstance(last, Ending) else None
+
+    @property
+    def is_resumable(self) -> bool:
+        """Whether another run may get further."""
+        match self.ending:
+            case RunTerminated(resumable=resumable):
+                return resumable
+            case TrajectoryFailed(refused=refused):
+                return not refused
+        return False
 
     def note(self, event: RunEvent) -> None:
         """Add the next event and wake the followers; nothing may follow an ending."""
@@ -154,7 +142,7 @@ class GenerationRun:
             yield
         finally:
             self._followers -= 1
-            if not self._followers and not self.background:
+            if not self._followers and not self.request.fields.get("background"):
                 self.cancel(ABANDONED)
 
     def attach_task(self) -> None:

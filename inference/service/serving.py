@@ -3,27 +3,25 @@
 import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from http import HTTPStatus
-from typing import TypeVar
 
 from fastapi import Request, Response
-from pydantic import BaseModel
 from sse_starlette import EventSourceResponse, ServerSentEvent
 from sse_starlette.sse import AppStatus
 from starlette.types import Message, Receive, Scope, Send
 
 from schemas import BadImageError
 
+from ..generation.requests import GenerationRequest
 from ..http.body_reader import BodyReader, parse_json
 from ..http.disconnect import run_while_connected
-from ..http.errors import APIError, bad_request
+from ..http.errors import APIError, Model, bad_request
 from .request_manager import RequestManager
-from .request_parsing import ParsedRequest, RequestParser
+from .request_parsing import Json, RequestParser
 from .run import GenerationRun
 from .settings import ServiceSettings
-
-Model = TypeVar("Model", bound=BaseModel)
 
 JSON = "application/json"
 _MAX_KEY_LENGTH = 255
@@ -34,39 +32,40 @@ _THREAD_BYTES = 200_000  # larger bodies are parsed in a thread
 AppStatus.disable_automatic_graceful_drain()
 
 
+@dataclass(frozen=True)
 class GenerationServing:
     """The base of both APIs' endpoints."""
 
-    def __init__(
-        self,
-        manager: RequestManager,
-        parser: RequestParser,
-        bodies: BodyReader,
-        settings: ServiceSettings,
-    ) -> None:
-        self.manager, self.parser, self.settings = manager, parser, settings
-        self._bodies = bodies
+    manager: RequestManager
+    parser: RequestParser
+    bodies: BodyReader
 
-    async def read_body(self, request: Request) -> bytes:
-        """The body of a request, if the queue is not full.
+    async def read(self, request: Request, model: type[Model]) -> tuple[Model, bytes]:
+        """A request and its body, if the queue is not full.
 
         Raises:
-            APIError: it is full, or the body is too large, too slow or no JSON.
+            APIError: it is full, or the body is too large, too slow, no JSON or not of the
+                model's form.
             ClientDisconnect: the client disconnected.
         """
-        if not request.headers.get(
-            "idempotency-key"
-        ):  # with a key, the response may be stored already
+        # With a key, the response may be stored already.
+        if not request.headers.get("idempotency-key"):
             self.manager.queue.check(owner_of(request))
-        return await self._bodies.read_json(request)
+        body = await self.bodies.read_json(request)
+        if len(body) > _THREAD_BYTES:
+            return await asyncio.to_thread(parse_json, body, model), body
+        return parse_json(body, model), body
 
-    async def open(self, parsed: ParsedRequest, request: Request, body: bytes) -> GenerationRun:
+    async def open(
+        self, request: Request, body: bytes, generation: GenerationRequest, fields: Json
+    ) -> GenerationRun:
         """See `RequestManager.open`."""
         key = request.headers.get("idempotency-key") or None
         if key and len(key) > _MAX_KEY_LENGTH:
             raise bad_request(f"the Idempotency-Key has more than {_MAX_KEY_LENGTH} characters")
         body_hash = await asyncio.to_thread(_hash, request.url.path, body) if key else ""
-        return await self.manager.open(parsed, owner_of(request), key, body_hash)
+        generation = replace(generation, key=key)
+        return await self.manager.open(generation, fields, owner_of(request), body_hash)
 
     async def stream(self, run: GenerationRun, chunks: AsyncIterator[bytes]) -> Response:
         """A stream of server-sent events, which keeps the run alive while it is read.
@@ -75,8 +74,7 @@ class GenerationServing:
             APIError: an image of a stored generation is missing.
         """
         await self.load_images(run)
-        settings = self.settings
-        return EventStream(chunks, run.followed(), settings.ping_seconds, settings.stalled_seconds)
+        return EventStream(chunks, run, self.manager.settings)
 
     async def wait_ended(self, run: GenerationRun, request: Request) -> None:
         """Return when a run has ended with a sequence.
@@ -103,25 +101,19 @@ class EventStream(EventSourceResponse):
 
     Args:
         chunks: encoded events; closed as soon as the client disconnects.
-        followed: held while the client listens.
-        ping_seconds: between comments, which keep proxies from closing a quiet stream.
-        stalled_seconds: a client that reads nothing for so long is disconnected.
+        run: followed while the client listens.
     """
 
     def __init__(
-        self,
-        chunks: AsyncIterator[bytes],
-        followed: AbstractContextManager[object],
-        ping_seconds: float,
-        stalled_seconds: float,
+        self, chunks: AsyncIterator[bytes], run: GenerationRun, settings: ServiceSettings
     ) -> None:
         super().__init__(
             chunks,
             media_type="text/event-stream; charset=utf-8",
-            ping=ping_seconds,
+            ping=settings.ping_seconds,
             ping_message_factory=lambda: ServerSentEvent(comment="still here", sep="\n"),
         )
-        self._followed, self._stalled_seconds = followed, stalled_seconds
+        self._run, self._stalled_seconds = run, settings.stalled_seconds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         # `send_timeout` of the base class does not cover the last message of a stream.
@@ -129,24 +121,16 @@ class EventStream(EventSourceResponse):
             async with asyncio.timeout(self._stalled_seconds):
                 await send(message)
 
-        with self._followed, suppress(OSError, TimeoutError):  # the client has gone, or stalled
+        with (
+            self._run.followed(),
+            suppress(OSError, TimeoutError),
+        ):  # the client has gone, or stalled
             await super().__call__(scope, receive, send_in_time)
 
 
 def owner_of(request: Request) -> str:
     """Id of the request's API key; empty where none is needed."""
     return str(request.state.owner)
-
-
-async def parse_body(body: bytes, model: type[Model]) -> Model:
-    """The request in a body.
-
-    Raises:
-        APIError: it is no JSON, or not of the model's form.
-    """
-    if len(body) > _THREAD_BYTES:
-        return await asyncio.to_thread(parse_json, body, model)
-    return parse_json(body, model)
 
 
 @contextmanager

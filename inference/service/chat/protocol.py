@@ -5,12 +5,14 @@ Images are data URIs: in parts `image_url`, and in the Markdown of earlier answe
 """
 
 import re
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from ..protocol import (
+from ..request_parsing import (
     MAX_ITEMS,
+    MAX_SEED,
     ContentPart,
     ConversationTurn,
     ImageRef,
@@ -80,7 +82,7 @@ class ChatRequest(BaseModel):
     stream_options: StreamOptions | None = None
     metadata: Metadata | None = Field(None, max_length=16)
     n: Literal[1] | None = None
-    seed: int | None = Field(None, ge=-(2**53), le=2**53)
+    seed: int | None = Field(None, ge=-MAX_SEED, le=MAX_SEED)
     store: bool | None = None
     interleave: RequestOptions | None = None
 
@@ -109,23 +111,21 @@ class ChatRequest(BaseModel):
 
     def turns(self) -> list[ConversationTurn]:
         """The conversation, in order."""
-        numbered = enumerate(self.messages)
-        return [_turn(message, f"messages.{number}") for number, message in numbered]
+        messages = enumerate(self.messages)
+        return [
+            ConversationTurn(message.role, _content(message.content, f"messages.{n}.content"))
+            for n, message in messages
+        ]
 
 
-def _turn(message: ChatMessage, param: str) -> ConversationTurn:
-    if message.content is None:
-        return ConversationTurn(message.role, ())
-    if isinstance(message.content, str):
-        content = _split_images(message.content, f"{param}.content")
-        return ConversationTurn(message.role, tuple(content))
-    parts: list[ContentPart] = []
-    for number, part in enumerate(message.content):
-        parts += _content(part, f"{param}.content.{number}")
-    return ConversationTurn(message.role, tuple(parts))
+def _content(content: str | Sequence[ChatPart] | None, param: str) -> list[ContentPart]:
+    if isinstance(content, str):
+        return _split_images(content, param)
+    numbered = enumerate(content or ())
+    return [part for n, each in numbered for part in _parts(each, f"{param}.{n}")]
 
 
-def _content(part: ChatText | ChatImage | ChatRefusal, param: str) -> list[ContentPart]:
+def _parts(part: ChatPart, param: str) -> list[ContentPart]:
     match part:
         case ChatImage(image_url=address):
             return [ImageRef(address.url, param)]

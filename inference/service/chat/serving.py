@@ -3,40 +3,28 @@
 Text is Markdown; images are data URIs in it.
 """
 
-import base64
 import re
 import time
 from collections.abc import AsyncIterator, Iterator
-from typing import Any, Literal
 
 import orjson
 from fastapi import FastAPI, Request, Response
-from openai.types import CompletionUsage
-from openai.types.chat import (
-    ChatCompletion,
-    ChatCompletionChunk,
-    ChatCompletionMessage,
-    chat_completion,
-    chat_completion_chunk,
-)
 
-from ...events import StepAccepted, StepExhausted, StepStarted
-from ...generation.event_log import RunEvent
+from ...events import RunEvent, StepAccepted, StepExhausted, StepStarted
 from ...generation.generation_state import StepState
+from ...generation.requests import GenerationRequest
 from ..openapi import describe_body, describe_response
-from ..protocol import DEFAULT_MODEL, RequestOptions
-from ..request_parsing import ParsedRequest, RequestEcho
+from ..request_parsing import DEFAULT_MODEL, Json, RequestEcho, RequestOptions
 from ..responses.response_builder import ResponseBuilder
 from ..run import GenerationRun
-from ..serving import JSON, GenerationServing, parse_body
+from ..serving import JSON, GenerationServing
 from .protocol import ChatRequest
 
-Json = dict[str, Any]
-FinishReason = Literal["stop", "length"]
-
+_CHUNK = "chat.completion.chunk"
 _DONE = b"data: [DONE]\n\n"
 _NOT_IN_ALT_TEXT = re.compile(r"[\[\]()\\\n]")
 _MAX_TITLE_LENGTH = 200
+_USAGE_DETAILS = ("completion_tokens_details", "prompt_tokens_details")  # null in a stream
 
 
 class ChatServing(GenerationServing):
@@ -44,29 +32,24 @@ class ChatServing(GenerationServing):
 
     def add_routes(self, app: FastAPI) -> None:
         """Add the route of the chat API to an application."""
-        app.add_api_route(
-            "/v1/chat/completions",
-            self.create_chat_completion,
-            methods=["POST"],
-            responses=describe_response("StoryChat", stream=True),
-            openapi_extra=describe_body(ChatRequest),
+        described = describe_response("StoryChat", stream=True)
+        body = describe_body(ChatRequest)
+        app.post("/v1/chat/completions", responses=described, openapi_extra=body)(
+            self.create_chat_completion
         )
 
     async def create_chat_completion(self, request: Request) -> Response:
         """Start a request; answer with its stream, or with the message when it has ended."""
-        body = await self.read_body(request)
-        api_request = await parse_body(body, ChatRequest)
-        run = await self.open(await self._parse(api_request), request, body)
+        api_request, body = await self.read(request, ChatRequest)
+        run = await self.open(request, body, *await self._parse(api_request))
         if api_request.stream:
-            with_usage = bool(
-                api_request.stream_options and api_request.stream_options.include_usage
-            )
-            return await self.stream(run, _chunks(run, with_usage))
+            options = api_request.stream_options
+            return await self.stream(run, _chunks(run, bool(options and options.include_usage)))
         await self.wait_ended(run, request)
         await self.load_images(run)
-        return Response(_completion(run).model_dump_json(exclude_unset=True), media_type=JSON)
+        return Response(orjson.dumps(_completion(run)), media_type=JSON)
 
-    async def _parse(self, request: ChatRequest) -> ParsedRequest:
+    async def _parse(self, request: ChatRequest) -> tuple[GenerationRequest, Json]:
         options = request.interleave or RequestOptions()
         if request.seed is not None and options.seed is None:
             options = options.model_copy(update={"seed": request.seed})
@@ -77,41 +60,35 @@ class ChatServing(GenerationServing):
             "background": False,
             "metadata": request.metadata or {},
         }
-        return ParsedRequest(generation, fields)
+        return generation, fields
 
 
-def _completion(run: GenerationRun) -> ChatCompletion:
+def _completion(run: GenerationRun) -> Json:
     """The message of a run that has ended."""
     builder = ResponseBuilder(run.request)
     parts = [part for event in run.events for part in _markdown(builder, event)]
-    message = ChatCompletionMessage(role="assistant", content="".join(parts).strip())
-    choice = chat_completion.Choice(index=0, message=message, finish_reason=_finish_reason(builder))
-    return ChatCompletion(
-        id=_id(run.request),
-        object="chat.completion",
-        created=_created(run.request),
-        model=run.request.fields["model"],
-        choices=[choice],
-        usage=_usage(builder),
-        interleave=builder.interleave(),
-    )
+    message = {"content": "".join(parts).strip(), "role": "assistant"}
+    choice = {"finish_reason": _finish_reason(builder), "index": 0, "message": message}
+    more = {"usage": _usage(builder), "interleave": builder.interleave()}
+    return _payload(run.request, "chat.completion", [choice]) | more
 
 
 async def _chunks(run: GenerationRun, with_usage: bool) -> AsyncIterator[bytes]:
     """The message in parts, as they are generated; an error is the last one."""
     request, builder = run.request, ResponseBuilder(run.request)
-    yield _encode(_chunk(request, {"role": "assistant", "content": ""}))
+    yield _encode(_chunk(request, {"content": "", "role": "assistant"}))
     async for event in run.follow():
         for part in _markdown(builder, event):
             yield _encode(_chunk(request, {"content": part}))
     if failure := run.failure():
         yield _encode({"error": failure.error})
         return
-    finish = _finish_reason(builder)
-    yield _encode(_chunk(request, {}, finish, interleave=builder.interleave()))
+    finish = _chunk(request, {}, _finish_reason(builder))
+    yield _encode(finish | {"interleave": builder.interleave()})
     if with_usage:
         usage = _usage(builder)
-        yield _encode(_chunk(request, None, usage=usage.model_dump() if usage else None))
+        usage = usage and usage | dict.fromkeys(_USAGE_DETAILS)
+        yield _encode(_payload(request, _CHUNK, []) | {"usage": usage})
     yield _DONE
 
 
@@ -123,10 +100,8 @@ def _markdown(builder: ResponseBuilder, event: RunEvent) -> Iterator[str]:
             yield f"{_step_text(builder.state.steps[-1])}\n\n"
         case StepAccepted(chosen=chosen) | StepExhausted(chosen=chosen):
             if chosen:
-                image = chosen.draw.image
-                data = base64.b64encode(image.data).decode()
                 title = _title(builder.state.steps[-1])
-                yield f"![{title}](data:{image.mime};base64,{data})\n\n"
+                yield f"![{title}]({chosen.draw.image.data_url})\n\n"
 
 
 def _step_text(step: StepState) -> str:
@@ -139,23 +114,20 @@ def _title(step: StepState) -> str:
     return title[:_MAX_TITLE_LENGTH] or "Picture"
 
 
-def _chunk(
-    request: RequestEcho, delta: Json | None, finish: FinishReason | None = None, **more: object
-) -> Json:
+def _chunk(request: RequestEcho, delta: Json, finish: str | None = None) -> Json:
+    choice = {"delta": delta, "index": 0, "finish_reason": finish}
+    return _payload(request, _CHUNK, [choice])
 
-    choices = []
-    if delta is not None:
-        content = chat_completion_chunk.ChoiceDelta(**delta)
-        choice = chat_completion_chunk.Choice(index=0, delta=content, finish_reason=finish)
-        choices.append(choice)
-    chunk = ChatCompletionChunk(
-        id=_id(request),
-        object="chat.completion.chunk",
-        created=_created(request),
-        model=request.fields["model"],
-        choices=choices,
-    )
-    return chunk.model_dump(mode="json", exclude_unset=True) | more
+
+def _payload(request: RequestEcho, kind: str, choices: list[Json]) -> Json:
+    """Fields that messages and chunks have in common, in the order of OpenAI's own classes."""
+    return {
+        "id": f"chatcmpl-{request.generation_id}",
+        "choices": choices,
+        "created": int(request.fields["created_at"]),
+        "model": request.fields["model"],
+        "object": kind,
+    }
 
 
 def _encode(payload: Json) -> bytes:
@@ -163,26 +135,16 @@ def _encode(payload: Json) -> bytes:
     return b"data: " + orjson.dumps(payload) + b"\n\n"
 
 
-def _id(request: RequestEcho) -> str:
-    return f"chatcmpl-{request.generation_id}"
-
-
-def _created(request: RequestEcho) -> int:
-    return int(request.fields["created_at"])
-
-
-def _finish_reason(builder: ResponseBuilder) -> FinishReason:
+def _finish_reason(builder: ResponseBuilder) -> str:
     """`length`: it stopped before its last step."""
     return "length" if builder.status in ("stopped", "cancelled") else "stop"
 
 
-def _usage(builder: ResponseBuilder) -> CompletionUsage | None:
-
-    usage = builder.response().usage
-    if usage is None:
+def _usage(builder: ResponseBuilder) -> Json | None:
+    if (usage := builder.usage()) is None:
         return None
-    return CompletionUsage(
-        prompt_tokens=usage.input_tokens,
-        completion_tokens=usage.output_tokens,
-        total_tokens=usage.total_tokens,
-    )
+    return {
+        "completion_tokens": usage["output_tokens"],
+        "prompt_tokens": usage["input_tokens"],
+        "total_tokens": usage["total_tokens"],
+    }

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 
-from ..protocol import (
+from ..request_parsing import (
     MAX_ITEMS,
     ContentPart,
     ConversationTurn,
@@ -115,10 +115,10 @@ class ResponsesRequest(BaseModel):
 
     def turns(self) -> list[ConversationTurn]:
         """The conversation, in order."""
-        turns = [ConversationTurn("system", (self.instructions,))] if self.instructions else []
+        system = [ConversationTurn("system", [self.instructions])] if self.instructions else []
         if isinstance(self.input, str):
-            return [*turns, ConversationTurn("user", (self.input,))]
-        return turns + [_turn(item, f"input.{number}") for number, item in enumerate(self.input)]
+            return [*system, ConversationTurn("user", [self.input])]
+        return system + [_turn(item, f"input.{number}") for number, item in enumerate(self.input)]
 
 
 class AttemptModel(BaseModel):
@@ -175,17 +175,16 @@ class GenerationModel(BaseModel):
 
 def _turn(item: InputMessage | InputImageCall, param: str) -> ConversationTurn:
     if isinstance(item, InputImageCall):
-        image = (ImageRef(f"data:image/png;base64,{item.result}", param),) if item.result else ()
+        image = [ImageRef(f"data:image/png;base64,{item.result}", param)] if item.result else []
         return ConversationTurn("assistant", image)
     if isinstance(item.content, str):
-        return ConversationTurn(item.role, (item.content,))
+        return ConversationTurn(item.role, [item.content])
     parts = enumerate(item.content)
-    return ConversationTurn(
-        item.role, tuple(_content(part, f"{param}.content.{n}") for n, part in parts)
-    )
+    content = [_content(part, f"{param}.content.{number}") for number, part in parts]
+    return ConversationTurn(item.role, content)
 
 
-def _content(part: InputText | InputImage | InputRefusal, param: str) -> ContentPart:
+def _content(part: Part, param: str) -> ContentPart:
     match part:
         case InputImage(image_url=url):
             return ImageRef(url, param)

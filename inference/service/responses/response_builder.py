@@ -1,39 +1,31 @@
-"""A generation's Response at any moment, in the classes of OpenAI's client.
+"""A generation's Response at any moment, as JSON; the field `interleave` is ours.
 
-The field `interleave` is ours. Images are left out; `streaming_events.encode_json` fills them in
-when the Response is sent.
+Fields are in the order in which OpenAI's own classes have them.
 """
 
-from typing import Any, Literal
-
-from openai.types.responses import (
-    Response,
-    ResponseError,
-    ResponseOutputItem,
-    ResponseOutputMessage,
-    ResponseOutputText,
-    ResponseStatus,
-    ResponseUsage,
-)
-from openai.types.responses.response import IncompleteDetails
-from openai.types.responses.response_output_item import ImageGenerationCall
-from openai.types.responses.response_usage import InputTokensDetails, OutputTokensDetails
+import base64
 
 from schemas.trajectories import ModelCallRow
 from warehouse import EncodedImage
 
-from ...events import AttemptJudged, ImageGenerated, PlanReady, TrajectoryFailed, TrajectoryFinished
-from ...generation.event_log import RunEvent, RunStarted, RunTerminated
-from ...generation.generation_state import AttemptState, GenerationState, StepState
-from ...roles import PlanStep
-from ..request_parsing import RequestEcho
-
-Json = dict[str, Any]
+from ...events import (
+    AttemptJudged,
+    ImageGenerated,
+    PlanReady,
+    RunEvent,
+    RunStarted,
+    RunTerminated,
+    TrajectoryFailed,
+    TrajectoryFinished,
+)
+from ...generation.generation_state import GenerationState, StepState
+from ...roles import PlanStep, Verdict
+from ..request_parsing import Json, RequestEcho
 
 RESUME_HINT = "; send it again under the same Idempotency-Key to go on"
 
 # Status of a generation -> the API's.
-_STATUS: dict[str, ResponseStatus] = {
+_STATUS = {
     "queued": "queued",
     "in_progress": "in_progress",
     "complete": "completed",
@@ -44,6 +36,11 @@ _STATUS: dict[str, ResponseStatus] = {
     "failed": "failed",
     "interrupted": "failed",
 }
+_FIELDS = (
+    *("id", "created_at", "error", "incomplete_details", "instructions", "metadata", "model"),
+    *("object", "output", "parallel_tool_calls", "tool_choice", "tools", "background"),
+    *("previous_response_id", "status", "usage", "store", "interleave"),
+)
 
 
 class ResponseBuilder:
@@ -81,31 +78,37 @@ class ResponseBuilder:
     def has_ended(self) -> bool:
         return self.status not in ("queued", "in_progress")
 
-    def response(self) -> Response:
-        """The Response so far, without the bytes of images."""
+    def response(self, with_images: bool = False) -> Json:
+        """The Response so far.
 
-        return Response(
-            id=self.request.response_id,
-            object="response",
-            status=_STATUS[self.status],
-            output=self._output(),
-            parallel_tool_calls=False,
-            tool_choice="auto",
-            tools=[],
-            usage=self._usage(),
-            **self._error_fields(),
+        Args:
+            with_images: include the bytes of the chosen images, in base64.
+        """
+        status = _STATUS[self.status]
+        code = "invalid_prompt" if self.status == "refused" else "server_error"
+        response = {
             **self.request.fields,
-            interleave=self.interleave(),
-        )
-
-    def to_json(self) -> Json:
-        """`response` as JSON."""
-        return self.response().model_dump(mode="json", exclude_unset=True)
+            "id": self.request.response_id,
+            "created_at": float(self.request.fields["created_at"]),
+            "error": {"code": code, "message": self.error} if status == "failed" else None,
+            # None of the API's reasons fits: all attempts at a step were rejected.
+            "incomplete_details": {"reason": None} if status == "incomplete" else None,
+            "object": "response",
+            "output": self._output(with_images),
+            "parallel_tool_calls": False,
+            "tool_choice": "auto",
+            "tools": [],
+            "status": status,
+            "usage": self.usage(),
+            "interleave": self.interleave(),
+        }
+        return {name: response[name] for name in _FIELDS if name in response}
 
     def interleave(self) -> Json:
         """The field `interleave`: planned steps, attempts and verdicts; see `GenerationModel`."""
         plan = self.state.plan
         states = {each.step.step_number: each for each in self.state.steps}
+        steps = plan.steps if plan else ()
         return {
             "generation_id": self.request.generation_id,
             "status": self.status,
@@ -114,92 +117,68 @@ class ResponseBuilder:
             "rules": self.request.options,
             "wasted_draws": self.wasted_draws,
             "text": self.request.text,
-            "given": list(self.request.input_images),
+            "given": self.request.input_images,
             "reasoning": plan.reasoning if plan else "",
-            "steps": [
-                _step(step, states.get(step.step_number)) for step in (plan.steps if plan else ())
-            ],
+            "steps": [_step(step, states.get(step.step_number)) for step in steps],
         }
 
-    def images(self) -> dict[str, EncodedImage]:
-        """The chosen images, by id of their items."""
-        return {
-            self.request.image_id(each.step.step_number): each.chosen.image
-            for each in self.state.steps
-            if each.chosen
-        }
-
-    def message_item(self, step: StepState) -> ResponseOutputMessage:
+    def message_item(self, step: StepState) -> Json:
         """The output item of a step's text."""
+        return {
+            "id": f"msg_{self.request.generation_id}_{step.step.step_number}",
+            "content": [text_part(step.text)],
+            "role": "assistant",
+            "status": "completed",
+            "type": "message",
+        }
 
-        return ResponseOutputMessage(
-            id=self.request.message_id(step.step.step_number),
-            type="message",
-            role="assistant",
-            status="completed",
-            content=[text_part(step.text)],
-        )
-
-    def image_item(self, step: StepState) -> ImageGenerationCall:
+    def image_item(self, step: StepState, with_image: bool = False) -> Json:
         """The output item of a step's image."""
-
-        return ImageGenerationCall(
-            id=self.request.image_id(step.step.step_number),
-            type="image_generation_call",
-            status=self._image_status(step),
-            result=None,
-        )
-
-    def _image_status(
-        self, step: StepState
-    ) -> Literal["in_progress", "completed", "generating", "failed"]:
         if step.finished or self.has_ended:
-            return "completed" if step.chosen else "failed"
-        return "generating" if step.attempts else "in_progress"
+            status = "completed" if step.chosen else "failed"
+        else:
+            status = "generating" if step.attempts else "in_progress"
+        return {
+            "id": f"ig_{self.request.generation_id}_{step.step.step_number}",
+            "result": in_base64(step.chosen.image) if with_image and step.chosen else None,
+            "status": status,
+            "type": "image_generation_call",
+        }
 
-    def _output(self) -> list[ResponseOutputItem]:
-        items: list[ResponseOutputItem] = []
+    def usage(self) -> Json | None:
+        """Tokens of all calls; None: no backend counts them."""
+        if not self._tokens:
+            return None
+        input_tokens, output_tokens = map(sum, zip(*self._tokens, strict=True))
+        return {
+            "input_tokens": input_tokens,
+            "input_tokens_details": {"cache_write_tokens": 0, "cached_tokens": 0},
+            "output_tokens": output_tokens,
+            "output_tokens_details": {"reasoning_tokens": 0},
+            "total_tokens": input_tokens + output_tokens,
+        }
+
+    def _output(self, with_images: bool) -> list[Json]:
+        items = []
         for step in self.state.steps:
             if step.text:
                 items.append(self.message_item(step))
             if step.step.prompt is not None:
-                items.append(self.image_item(step))
+                items.append(self.image_item(step, with_images))
         return items
-
-    def _error_fields(self) -> Json:
-
-        if self.status == "stopped":
-            # None of the API's reasons fits: all attempts at a step were rejected.
-            return {"incomplete_details": IncompleteDetails(reason=None), "error": None}
-        if _STATUS[self.status] != "failed":
-            return {"incomplete_details": None, "error": None}
-        code: Literal["invalid_prompt", "server_error"]
-        code = "invalid_prompt" if self.status == "refused" else "server_error"
-        error = ResponseError(code=code, message=self.error)
-        return {"incomplete_details": None, "error": error}
 
     def _count_tokens(self, call: ModelCallRow) -> None:
         if call.input_tokens is not None or call.output_tokens is not None:
             self._tokens.append((call.input_tokens or 0, call.output_tokens or 0))
 
-    def _usage(self) -> ResponseUsage | None:
-        """Tokens of all calls; None: no backend counts them."""
 
-        if not self._tokens:
-            return None
-        input_tokens, output_tokens = map(sum, zip(*self._tokens, strict=True))
-        return ResponseUsage(
-            input_tokens=input_tokens,
-            input_tokens_details=InputTokensDetails(cached_tokens=0, cache_write_tokens=0),
-            output_tokens=output_tokens,
-            output_tokens_details=OutputTokensDetails(reasoning_tokens=0),
-            total_tokens=input_tokens + output_tokens,
-        )
-
-
-def text_part(text: str) -> ResponseOutputText:
+def text_part(text: str) -> Json:
     """Text as the content of a message."""
-    return ResponseOutputText(type="output_text", text=text, annotations=[])
+    return {"annotations": [], "text": text, "type": "output_text"}
+
+
+def in_base64(image: EncodedImage) -> str:
+    return base64.b64encode(image.data).decode()
 
 
 def _step(step: PlanStep, state: StepState | None) -> Json:
@@ -215,19 +194,25 @@ def _step(step: PlanStep, state: StepState | None) -> Json:
         "picture": chosen.image.sha256 if chosen else None,
         "iteration": chosen.draw.iteration if chosen else None,
         "accepted": chosen.verdict.accepted if chosen and chosen.verdict else without_choice,
-        "attempts": [_attempt(attempt) for attempt in state.attempts],
+        "attempts": [
+            draw_fields(attempt.draw) | verdict_fields(attempt.verdict)
+            for attempt in state.attempts
+        ],
     }
 
 
-def _attempt(attempt: AttemptState) -> Json:
-    draw, verdict = attempt.draw, attempt.verdict
+def draw_fields(draw: ImageGenerated) -> Json:
+    """An attempt's fields that are known once its image is generated."""
     return {
         "iteration": draw.iteration,
         "prompt": draw.prompt,
         "seed": draw.seed,
         "picture": draw.image.sha256,
         "seconds": draw.call.seconds,
-        "accepted": verdict.accepted if verdict else None,
-        "reasoning": verdict.reasoning if verdict else None,
-        "refined_prompt": verdict.refined_prompt if verdict else None,
     }
+
+
+def verdict_fields(verdict: Verdict | None) -> Json:
+    """The other fields of an attempt."""
+    names = ("accepted", "reasoning", "refined_prompt")
+    return {name: getattr(verdict, name, None) for name in names}

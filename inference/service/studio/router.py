@@ -1,20 +1,26 @@
 """Routes of the studio: the page, its static files, earlier stories and their pictures."""
 
+from collections.abc import Callable
+from datetime import UTC, datetime
 from http import HTTPStatus
 from pathlib import Path as FilePath
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Path, Query, Request, Response
 from fastapi.responses import FileResponse
+from pydantic import AwareDatetime, BaseModel, Field
 
 from schemas import BadImageError
-from warehouse import Home
+from warehouse import ImageStore
 
+from ...events import LazyImage
+from ...generation.generation_state import GenerationState
+from ...generation.html_export import generation_html, generation_markdown, generation_zip
 from ...http.errors import APIError
 from ..openapi import ErrorBody
 from ..response_store import ResponseStore, StoredResponse
+from ..run import GenerationRun
 from ..serving import owner_of
-from .stories import FileType, GenerationList, StoredGeneration, download, generation_of, summary_of
 
 STATIC_FOLDER = FilePath(__file__).parent / "static"
 
@@ -42,35 +48,67 @@ _IMAGE_HEADERS = {
     "Vary": "Authorization",
     "X-Content-Type-Options": "nosniff",
 }
+# Opened in place, a story must not run as a page of this origin.
+_EXPORT_HEADERS = {"Content-Security-Policy": "sandbox", "X-Content-Type-Options": "nosniff"}
 
 _Responses = dict[int | str, dict[str, Any]]
-_ERRORS: _Responses = {"default": {"model": ErrorBody, "description": "Error"}}
-
+FileType = Literal["html", "md", "zip"]
 StoryId = Annotated[str, Path(pattern=r"^[A-Za-z0-9_-]{1,128}$")]
 Sha256 = Annotated[str, Path(pattern=r"^[0-9a-f]{64}$")]
 
+_EXPORTS: dict[FileType, tuple[str, Callable[[GenerationState], str | bytes]]] = {
+    "html": ("text/html", generation_html),
+    "md": ("text/markdown", generation_markdown),
+    "zip": ("application/zip", generation_zip),
+}
 
-def studio_router(home: Home, store: ResponseStore) -> APIRouter:
+
+class _Generation(BaseModel):
+    id: str = Field(description="Id of the response")
+    text: str = Field(description="The request's text")
+    created_at: AwareDatetime = Field(description="When it was requested, UTC")
+    status: str = Field(description="How it ended, or `queued`")
+
+
+class GenerationSummary(_Generation):
+    """An entry in the list of earlier stories."""
+
+    cover: str | None = Field(description="sha256 of its last picture; null: it has none")
+    pictures: int = Field(description="Number of its pictures")
+
+
+class GenerationList(BaseModel):
+    """A page of earlier stories, newest first."""
+
+    stories: list[GenerationSummary]
+    next_offset: int | None = Field(description="Offset of the next page; null: there is none")
+
+
+class StoredGeneration(_Generation):
+    """An earlier story, without the bytes of its pictures."""
+
+    given: list[str] = Field(description="sha256 of the pictures of the request")
+    response: dict[str, Any] = Field(description="The Response, with its field `interleave`")
+
+
+def studio_router(images: ImageStore, store: ResponseStore) -> APIRouter:
     """The studio's routes."""
     router = APIRouter()
-    router.include_router(_static_router())
-    router.include_router(_data_router(home, store))
+    _add_static_routes(router)
+    router.include_router(_data_router(images, store))
     return router
 
 
-def _static_router() -> APIRouter:
+def _add_static_routes(router: APIRouter) -> None:
     """The page and its files, which need no key."""
-    router = APIRouter(include_in_schema=False)
 
-    @router.get("/")
+    @router.get("/", include_in_schema=False)
     async def page() -> Response:
         return _static_file("index.html")
 
-    @router.get("/studio/static/{name:path}")
+    @router.get("/studio/static/{name:path}", include_in_schema=False)
     async def static_file(name: str) -> Response:
         return _static_file(name)
-
-    return router
 
 
 def _static_file(name: str) -> Response:
@@ -79,8 +117,9 @@ def _static_file(name: str) -> Response:
     return FileResponse(_STATIC_FILES[name], headers=_STATIC_HEADERS)
 
 
-def _data_router(home: Home, store: ResponseStore) -> APIRouter:
-    router = APIRouter(prefix="/studio", tags=["studio"], responses=_ERRORS)
+def _data_router(images: ImageStore, store: ResponseStore) -> APIRouter:
+    errors: _Responses = {"default": {"model": ErrorBody, "description": "Error"}}
+    router = APIRouter(prefix="/studio", tags=["studio"], responses=errors)
 
     def find(request: Request, story_id: str) -> StoredResponse:
         stored = store.get(story_id, owner_of(request))
@@ -97,7 +136,7 @@ def _data_router(home: Home, store: ResponseStore) -> APIRouter:
         """Earlier stories whose requests contain these words, newest first."""
         found = store.search(owner_of(request), words, _PAGE_SIZE + 1, offset)
         next_offset = offset + _PAGE_SIZE if len(found) > _PAGE_SIZE else None
-        summaries = [summary_of(stored, home.images) for stored in found[:_PAGE_SIZE]]
+        summaries = [_summary(stored, images) for stored in found[:_PAGE_SIZE]]
         return GenerationList(stories=summaries, next_offset=next_offset)
 
     @router.get(
@@ -107,16 +146,15 @@ def _data_router(home: Home, store: ResponseStore) -> APIRouter:
     )
     def export(request: Request, story_id: StoryId, ending: FileType) -> Response:
         """A story as one HTML file, as Markdown, or as a ZIP of both with its pictures."""
-        stored = find(request, story_id)
-        try:
-            return download(stored, ending, home.images)
-        except BadImageError as error:
-            raise APIError(HTTPStatus.GONE, "a picture of this story is missing") from error
+        return _download(find(request, story_id), ending, images)
 
     @router.get("/stories/{story_id}")
     def story(request: Request, story_id: StoryId) -> StoredGeneration:
         """An earlier story."""
-        return generation_of(find(request, story_id), home.images)
+        stored = find(request, story_id)
+        response = GenerationRun.restore(stored, images).build_response().response()
+        given = list(stored.request.input_images)
+        return StoredGeneration(**_fields(stored), given=given, response=response)
 
     @router.get(
         "/pictures/{sha256}",
@@ -126,12 +164,39 @@ def _data_router(home: Home, store: ResponseStore) -> APIRouter:
     def picture(sha256: Sha256) -> Response:
         """A picture of a story; any key may read it, since its hash cannot be guessed."""
         try:
-            image = home.images.get(sha256)
+            image = images.get(sha256)
         except BadImageError as error:
             raise _not_found("there is no such picture") from error
         return Response(image.data, media_type=image.mime, headers=_IMAGE_HEADERS)
 
     return router
+
+
+def _summary(stored: StoredResponse, images: ImageStore) -> GenerationSummary:
+    state = GenerationRun.restore(stored, images).build_response().state
+    hashes = [image.sha256 for image in state.images]
+    cover = hashes[-1] if hashes else None
+    return GenerationSummary(**_fields(stored), cover=cover, pictures=len(hashes))
+
+
+def _fields(stored: StoredResponse) -> dict[str, Any]:
+    created_at = datetime.fromtimestamp(stored.created_at, UTC)
+    fields = {"id": stored.id, "text": stored.request.text, "status": stored.status}
+    return fields | {"created_at": created_at}
+
+
+def _download(stored: StoredResponse, file_type: FileType, images: ImageStore) -> Response:
+    """A story as an attachment."""
+    media_type, render = _EXPORTS[file_type]
+    state = GenerationRun.restore(stored, images).build_response().state
+    state.input_images = tuple(LazyImage(images, each) for each in stored.request.input_images)
+    try:
+        content = render(state)
+    except BadImageError as error:
+        raise APIError(HTTPStatus.GONE, "a picture of this story is missing") from error
+    attachment = f'attachment; filename="story-{stored.id}.{file_type}"'
+    headers = {"Content-Disposition": attachment, **_EXPORT_HEADERS}
+    return Response(content, media_type=media_type, headers=headers)
 
 
 def _not_found(message: str) -> APIError:

@@ -17,7 +17,8 @@ from assets.core.profile import load_profile
 from inference.http.auth import Keys
 from inference.http.server import listening_socket
 from inference.roles import BackendError, Roles
-from inference.service.app import Service, ServiceServer, make_app, open_service
+from inference.service.app import ServiceServer, make_app, open_service
+from inference.service.request_manager import RequestManager
 from inference.service.settings import ServiceSettings
 from schemas import FoundryError
 from warehouse import EncodedImage, Home
@@ -97,7 +98,7 @@ class RunningService:
     """A running service."""
 
     url: str
-    service: Service
+    manager: RequestManager
     server: ServiceServer
 
     def client(self, retries: int = 0, key: str = "none", **more) -> openai.OpenAI:
@@ -128,13 +129,13 @@ def running_service(
     """A service, stopped at the end as SIGTERM stops it."""
     profile = load_profile("sketch")
     resolver = FixedResolver(roles or profile.build(home))
-    started: Future[tuple[Service, ServiceServer]] = Future()
+    started: Future[tuple[RequestManager, ServiceServer]] = Future()
 
     async def main(listener) -> None:
         chosen = ServiceSettings(**{"grace_seconds": 0} | settings)
-        async with open_service(home, resolver, profile.loop, profile.limits, chosen) as service:
-            server = ServiceServer(make_app(service, Keys(keys)), service.manager, chosen)
-            started.set_result((service, server))
+        async with open_service(home, resolver, profile.limits, chosen) as manager:
+            server = ServiceServer(make_app(manager, profile.loop, Keys(keys)), manager)
+            started.set_result((manager, server))
             await server.serve(sockets=[listener])
 
     def work(listener) -> None:
@@ -147,9 +148,9 @@ def running_service(
         address = f"http://127.0.0.1:{listener.getsockname()[1]}"
         thread = threading.Thread(target=work, args=(listener,))
         thread.start()
-        service, server = started.result(60)
+        manager, server = started.result(60)
         try:
-            yield RunningService(address, service, server)
+            yield RunningService(address, manager, server)
         finally:
             server.should_exit = True
             thread.join()

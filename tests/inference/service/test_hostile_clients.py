@@ -246,8 +246,8 @@ def test_a_client_that_does_not_read_is_disconnected(home):
             body = json.dumps({"input": SNOWMAN, "stream": True}).encode()
             head = f"POST {PATH} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
             connection.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
-            wait_until(lambda: service.service.store.search(""))
-            wait_until(lambda: not service.service.manager._runs)
+            wait_until(lambda: service.manager.store.search(""))
+            wait_until(lambda: not service.manager._runs)
             wait_until(lambda: service.metrics()["interleave_service_connections"] == 1)
         assert service.client().responses.create(input=HOUSE).status == "completed"
 

@@ -140,7 +140,7 @@ def test_a_disconnect_cancels(home, stream):
             wait_until(lambda: barrier.waiting == 1)
         wait_until(lambda: barrier.cancelled == 1)
         wait_until(lambda: service.metrics()["interleave_service_running"] == 0)
-        store = service.service.store
+        store = service.manager.store
         wait_until(lambda: [each.status for each in store.search("")] == ["cancelled"])
 
 
@@ -295,7 +295,7 @@ def test_a_stopped_service_lets_running_requests_finish(home):
             next(events)
             wait_until(lambda: barrier.waiting)
             service.stop()
-            wait_until(lambda: service.service.manager.queue.closed)
+            wait_until(lambda: service.manager.queue.closed)
             rejected = service.post(PATH, json={"input": HOUSE})
             assert error_of(rejected, 503)["code"] == "stopping"
             assert error_of(service.get("/ready"), 503)["code"] == "not_ready"
@@ -318,9 +318,9 @@ def test_finished_requests_are_not_held_in_memory(home):
         client = service.client()
         for _ in range(5):
             client.responses.create(input=HOUSE)
-        wait_until(lambda: not service.service.manager._runs)
-        assert not service.service.manager._tasks
-        assert len(service.service.store.search("")) == 5
+        wait_until(lambda: not service.manager._runs)
+        assert not service.manager._tasks
+        assert len(service.manager.store.search("")) == 5
 
 
 def test_a_blocked_request_does_not_block_others(home):

@@ -7,20 +7,21 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from inference.service.request_parsing import RequestEcho
 from inference.service.response_store import ResponseStore, StoredResponse
 from schemas import StorageError
 from warehouse import Home
 
 KILLED = """
 import os, sys
+from inference.service.request_parsing import RequestEcho
 from inference.service.response_store import ResponseStore, StoredResponse
 from warehouse import Home
 store = ResponseStore(Home(sys.argv[1]))
-store.begin(StoredResponse("done", "", "a cat", "queued", {}, created_at=1.0))
-store.settle("done", "complete", b"{}")
-store.begin(
-    StoredResponse("cut", "", "a dog", "queued", {}, created_at=2.0, key="key", body_hash="b")
-)
+store.begin(StoredResponse("", RequestEcho("done", "a cat", (), {}, {"created_at": 1})))
+store.settle("resp_done", "complete", b"{}")
+cut = RequestEcho("cut", "a dog", (), {}, {"created_at": 2})
+store.begin(StoredResponse("", cut, key="key", body_hash="b"))
 os.kill(os.getpid(), 9)
 """
 
@@ -32,54 +33,56 @@ def store(home):
     store.close()
 
 
-def stored(name, text="a cat", owner="", **more):
-    return StoredResponse(name, owner, text, "queued", {}, **more)
+def stored(name, text="a cat", owner="", created_at=0, **more):
+    """The row of a request whose response has the id `resp_{name}`."""
+    request = RequestEcho(name, text, (), {}, {"created_at": created_at})
+    return StoredResponse(owner, request, **more)
 
 
 def test_rows_survive_a_kill(tmp_path):
     process = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path)], env=os.environ)
     assert process.returncode == -9
     store = ResponseStore(Home(tmp_path))
-    done = store.get("done", "")
+    done = store.get("resp_done", "")
     assert (done.status, done.events) == ("complete", b"{}")
     (cut,) = store.unsettled()
-    assert (cut.id, cut.key, cut.body_hash, cut.created_at) == ("cut", "key", "b", 2.0)
+    assert (cut.id, cut.key, cut.body_hash, cut.created_at) == ("resp_cut", "key", "b", 2)
 
 
 def test_owners_see_only_their_own(store):
     store.begin(stored("mine", owner="me", key="k"))
     store.begin(stored("yours", owner="you", key="k"))
-    assert store.get("mine", "you") is None and store.get("mine", "me").id == "mine"
-    assert store.by_key("you", "k").id == "yours"
-    assert [each.id for each in store.search("me")] == ["mine"]
-    assert not store.delete("mine", "you") and store.delete("mine", "me")
-    assert store.get("mine", "me") is None
+    assert store.get("resp_mine", "you") is None and store.get("resp_mine", "me").owner == "me"
+    assert store.by_key("you", "k").id == "resp_yours"
+    assert [each.id for each in store.search("me")] == ["resp_mine"]
+    assert not store.delete("resp_mine", "you") and store.delete("resp_mine", "me")
+    assert store.get("resp_mine", "me") is None
 
 
 def test_search_ignores_case_and_wildcards(store):
     for number, text in enumerate(["Grow a FLOWER", "a flower in a Straße", "100% of a_b"]):
-        store.begin(stored(str(number), text, created_at=float(number)))
-    found = {words: [each.id for each in store.search("", words)] for words in
+        store.begin(stored(str(number), text, created_at=number))
+    found = {words: [each.request.generation_id for each in store.search("", words)] for words in
              ("flower", "STRASSE flower", "%", "a_b", "a%b", "tree")}  # fmt: skip
     assert found == {"flower": ["1", "0"], "STRASSE flower": ["1"], "%": ["2"], "a_b": ["2"],
                      "a%b": [], "tree": []}  # fmt: skip
-    assert [each.id for each in store.search("", limit=1, offset=1)] == ["1"]
+    assert [each.id for each in store.search("", limit=1, offset=1)] == ["resp_1"]
 
 
 def test_a_resumed_request_is_the_same_row(store):
     store.begin(stored("one", key="k"))
-    store.settle("one", "cancelled", b"", resumable=True)
+    store.settle("resp_one", "cancelled", b"", resumable=True)
     again = store.by_key("", "k")
     assert again.resumable and again.status == "cancelled"
     store.begin(again)
-    assert [each.id for each in store.unsettled()] == ["one"]
+    assert [each.id for each in store.unsettled()] == ["resp_one"]
     assert len(store.search("")) == 1
 
 
 def test_threads_share_a_store(store):
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda n: store.begin(stored(str(n))), range(200)))
-        list(pool.map(lambda n: store.settle(str(n), "complete", b""), range(200)))
+        list(pool.map(lambda n: store.settle(f"resp_{n}", "complete", b""), range(200)))
     assert len(store.search("", limit=500)) == 200 and not store.unsettled()
 
 

@@ -9,7 +9,7 @@ from inference.backends.sketch.agents import SketchPlanner
 from inference.roles import PlanRequest
 from inference.service.studio.router import STATIC_FOLDER
 from inference.sketch_world.request_parser import RequestText
-from inference.sketch_world.story_catalog import load_catalog
+from inference.sketch_world.story_catalog import choose_story
 
 EXAMPLES = json.loads((STATIC_FOLDER / "examples.json").read_text())
 
@@ -25,5 +25,5 @@ def test_every_category_has_an_example():
 async def test_example_has_a_plan_a_story_and_an_image(example):
     plan = await SketchPlanner().plan(PlanRequest(example["text"]))
     assert len([step for step in plan.steps if step.prompt]) >= 4
-    assert load_catalog().choose(RequestText(example["text"])), "things to draw, but no story"
+    assert choose_story(RequestText(example["text"])), "things to draw, but no story"
     assert (STATIC_FOLDER / "examples" / f"{example['category']}.png").is_file()

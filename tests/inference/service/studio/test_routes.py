@@ -8,6 +8,7 @@ import httpx
 import pytest
 
 from inference.http.auth import Keys
+from inference.service.request_parsing import RequestEcho
 from inference.service.response_store import StoredResponse
 from inference.service.studio.router import STATIC_FOLDER
 from tests.inference.service.running_service import SNOWMAN, error_of, running_service
@@ -46,17 +47,12 @@ def anonymous(service):
         yield client
 
 
-def store_request(service, name: str, text: str, input_images=(), **more) -> None:
+def store_request(service, name: str, text: str, input_images=(), created_at=0) -> None:
     """A queued request of the first key's owner."""
     owner = Keys(KEYS).owner(b"Bearer mine")
-    request = {
-        "generation_id": name.removeprefix("resp_"),
-        "text": text,
-        "input_images": list(input_images),
-        "options": {},
-        "fields": {"created_at": 0, "model": "interleave"},
-    }
-    service.service.store.begin(StoredResponse(name, owner, text, "queued", request, **more))
+    fields = {"created_at": created_at, "model": "interleave"}
+    request = RequestEcho(name.removeprefix("resp_"), text, input_images, {}, fields)
+    service.manager.store.begin(StoredResponse(owner, request))
 
 
 def test_page_and_its_files_need_no_key(anonymous):
@@ -112,7 +108,7 @@ def test_stories_are_listed_and_found_by_words(client, created):
 
 def test_list_has_pages(client, service):
     for number in range(30):
-        store_request(service, f"resp_{number}", "a cat", created_at=float(number))
+        store_request(service, f"resp_{number}", "a cat", created_at=number)
     first = client.get("/studio/stories", params={"words": "cat"}).json()
     rest = {"words": "cat", "offset": first["next_offset"]}
     second = client.get("/studio/stories", params=rest).json()
@@ -185,7 +181,7 @@ def test_missing_picture_is_a_410(client, service, created):
     store_request(service, "resp_lost", "lost", ["0" * 64])
     answer = client.get("/studio/stories/resp_lost.html")
     error_of(answer, 410)
-    assert str(service.service.home.local) not in answer.text
+    assert str(service.manager.home.local) not in answer.text
     error_of(client.get("/studio/pictures/" + "0" * 64), 404)
 
 
