@@ -1,6 +1,5 @@
 """What an instruction asks for against what an image shows; shared by critic and scorer."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -8,7 +7,7 @@ from warehouse import EncodedImage
 
 from .perception import Perception, perceive_cached
 from .prompt_parser import parse
-from .scene import Add, Create, Edit, Move, Recolour, Remove, Replace, Scene, SetBackground
+from .scene import Create, Edit, Move, Scene, SetBackground, edited_cell
 from .scene_edits import carry_out, closest_to, simple_edits
 
 
@@ -44,8 +43,9 @@ class Comparison:
     @cached_property
     def relevant_cells(self) -> tuple[int, ...]:
         """Cells that the instruction is about."""
-        cells = {cell for edit in self.exact_edits for cell in _cells_of(edit)}
-        return tuple(sorted(cells))
+        cells = {edited_cell(edit) for edit in self.exact_edits}
+        cells |= {edit.target.cell for edit in self.exact_edits if isinstance(edit, Move)}
+        return tuple(sorted(cell for cell in cells if cell is not None))
 
     @property
     def sets_background(self) -> bool:
@@ -55,16 +55,21 @@ class Comparison:
     def background_matches(self) -> bool:
         return self.actual.background == self.expected.background
 
+    @cached_property
+    def wrong_cells(self) -> tuple[int, ...]:
+        """Cells that are not as expected."""
+        expected, actual = self.expected.cells, self.actual.cells
+        return tuple(cell for cell in range(9) if expected.get(cell) != actual.get(cell))
+
     @property
     def failures(self) -> tuple[int, ...]:
         """Relevant cells that are not as expected."""
-        return tuple(c for c in self.relevant_cells if not self._cell_matches(c))
+        return tuple(cell for cell in self.wrong_cells if cell in self.relevant_cells)
 
     @property
     def side_effects(self) -> tuple[int, ...]:
         """Other cells that are not as expected: they should not have changed."""
-        others = (c for c in range(9) if c not in self.relevant_cells)
-        return tuple(c for c in others if not self._cell_matches(c))
+        return tuple(cell for cell in self.wrong_cells if cell not in self.relevant_cells)
 
     @property
     def is_fulfilled(self) -> bool:
@@ -72,9 +77,6 @@ class Comparison:
         is_possible = self.edit_count > 0 and not self.impossible
         has_flaws = self.perception.crooked or self.perception.blemished
         return is_possible and self.actual == self.expected and not has_flaws
-
-    def _cell_matches(self, cell: int) -> bool:
-        return self.actual.cells.get(cell) == self.expected.cells.get(cell)
 
 
 def compare(before: EncodedImage | None, after: EncodedImage, instruction: str) -> Comparison:
@@ -102,16 +104,3 @@ def overlook_defects(comparison: Comparison) -> Comparison:
     perception = Perception(comparison.expected)
     edit_count = max(1, comparison.edit_count)
     return replace(comparison, perception=perception, edit_count=edit_count, impossible=0)
-
-
-def _cells_of(exact: Edit) -> Iterable[int]:
-    match exact:
-        case Add(place=place):
-            cells = [place.cell]
-        case Move(target, place):
-            cells = [target.cell, place.cell]
-        case Remove(target) | Recolour(target) | Replace(target):
-            cells = [target.cell]
-        case _:
-            cells = []
-    return (cell for cell in cells if cell is not None)

@@ -15,7 +15,8 @@ from .comparison import Comparison, compare, overlook_defects
 from .object_catalog import KINDS, PLACES
 from .perception import Perception
 from .prompt_parser import parse
-from .prompt_writer import phrase_command, phrase_noun
+from .prompt_writer import phrase, phrase_noun
+from .renderer import Flaws
 from .scene import (
     ANYWHERE,
     Add,
@@ -23,9 +24,9 @@ from .scene import (
     Create,
     Edit,
     Move,
-    Recolour,
-    Remove,
     Replace,
+    Scene,
+    SetBackground,
     Target,
     Thing,
 )
@@ -35,6 +36,10 @@ from .settings import CriticRates, hashed_name
 _REVISION = 2  # raise when the critic's behaviour changes
 _PLEAS = ("Please try again, more carefully.", "Make it better.", "Try harder.")
 _CENTER = 4
+FLAWS = ("crooked", "scribbled")
+# Labels of two contents, and their marks when they are equal and when they differ.
+EXPECTED_LABELS = ("want", "see", "right", "wrong")
+EARLIER_LABELS = ("was", "see", "same", "changed")
 
 
 def model_name(rates: CriticRates) -> str:
@@ -72,8 +77,9 @@ def _rewrite(
     if sample < rates.repeat or not comparison.exact_edits:
         return prompt or instruction
     if sample < rates.repeat + rates.vague:
-        return f"{pick(rng, _PLEAS)} {phrase_command(_make_vague(parse(instruction)))}"
-    return phrase_command(_exact_command(comparison))
+        vague = tuple(map(_make_vague, parse(instruction).edits))
+        return f"{pick(rng, _PLEAS)} {phrase(Command(vague))}"
+    return phrase(_exact_command(comparison))
 
 
 def _exact_command(comparison: Comparison) -> Command:
@@ -93,56 +99,53 @@ def _explain(comparison: Comparison, instruction: str) -> str:
 
     Cell by cell, because a model that learns from it must compare and not guess.
     """
+    perception = comparison.perception
     sentences = [f"Asked for: {instruction.strip()}"]
     if not comparison.edit_count:
         sentences.append("I cannot tell what this asks for.")
     if comparison.impossible:
         sentences.append("A part of it is impossible here.")
-    sentences += [_background_sentence(comparison), *_cell_sentences(comparison)]
+    sentences += compare_cells(comparison.expected, perception.scene, perception)
     sentences.append("The step succeeded." if comparison.is_fulfilled else "The step failed.")
     return "\n".join(sentences)
 
 
-def _background_sentence(comparison: Comparison) -> str:
-    expected, actual = comparison.expected.background, comparison.actual.background
-    return f"Background: want {expected}, see {actual}, {_right_or_wrong(expected == actual)}."
+def compare_cells(
+    one: Scene,
+    other: Scene,
+    flaws: Flaws | Perception,
+    labels: tuple[str, str, str, str] = EXPECTED_LABELS,
+) -> list[str]:
+    """Sentences that compare two scenes: the background, and every occupied or flawed cell."""
+    sentences = [compare_names("Background", one.background, other.background, labels)]
+    for cell in sorted({*one.cells, *other.cells, *flaws.crooked, *flaws.blemished}):
+        names = name_thing(one.cells.get(cell)), name_thing(other.cells.get(cell))
+        sentences.append(compare_names(label_cell(cell), *names, labels, name_flaw(cell, flaws)))
+    return sentences
 
 
-def _cell_sentences(comparison: Comparison) -> list[str]:
-    perception = comparison.perception
-    cells = {
-        *comparison.expected.cells,
-        *comparison.actual.cells,
-        *perception.crooked,
-        *perception.blemished,
-    }
-    return [_cell_sentence(comparison, cell) for cell in sorted(cells)]
+def compare_names(
+    label: str, one: str, other: str, labels: tuple[str, str, str, str], flaw: str = ""
+) -> str:
+    """Two names and their mark; a flaw replaces the mark of equal names."""
+    first, second, equal, different = labels
+    mark = (flaw or equal) if one == other else different
+    return f"{label}: {first} {one}, {second} {other}, {mark}."
 
 
-def _cell_sentence(comparison: Comparison, cell: int) -> str:
-    expected = comparison.expected.cells.get(cell)
-    actual = comparison.actual.cells.get(cell)
-    place = PLACES[cell].capitalize()
-    return (
-        f"{place}: want {_name(expected)}, see {_name(actual)}, {_cell_status(comparison, cell)}."
-    )
+def label_cell(cell: int) -> str:
+    return PLACES[cell].capitalize()
 
 
-def _cell_status(comparison: Comparison, cell: int) -> str:
-    """`wrong` takes precedence; a right thing may still be drawn badly."""
-    if comparison.expected.cells.get(cell) != comparison.actual.cells.get(cell):
-        return _right_or_wrong(False)
-    if cell in comparison.perception.crooked:
-        return "crooked"
-    return "scribbled" if cell in comparison.perception.blemished else _right_or_wrong(True)
-
-
-def _right_or_wrong(is_right: bool) -> str:
-    return "right" if is_right else "wrong"
-
-
-def _name(thing: Thing | None) -> str:
+def name_thing(thing: Thing | None) -> str:
     return phrase_noun(thing.kind, thing.colour) if thing else "nothing"
+
+
+def name_flaw(cell: int, flaws: Flaws | Perception) -> str:
+    """Empty: the cell has none."""
+    if cell in flaws.crooked:
+        return FLAWS[0]
+    return FLAWS[1] if cell in flaws.blemished else ""
 
 
 def _invert_verdict(comparison: Comparison, rng: np.random.Generator) -> Comparison:
@@ -164,28 +167,19 @@ def _misread(thing: Thing, rng: np.random.Generator) -> Thing | None:
     return Thing(thing.kind, pick(rng, others)) if others else None
 
 
-def _make_vague(command: Command) -> Command:
-    """The command without places and colours."""
-    return Command(tuple(_make_edit_vague(edit) for edit in command.edits))
-
-
-def _make_edit_vague(edit: Edit) -> Edit:
+def _make_vague(edit: Edit) -> Edit:
+    """The edit without places and colours."""
     match edit:
+        case SetBackground():
+            return edit
         case Create(background, things):
             return Create(background, tuple(Add(thing.kind) for thing in things))
         case Add(kind):
             return Add(kind)
-        case Remove(target):
-            return Remove(_vague_target(target))
-        case Recolour(target, colour):
-            return Recolour(_vague_target(target), colour)
-        case Move(target, place):
-            return Move(_vague_target(target), place if place.cell is None else ANYWHERE)
-        case Replace(target, kind):
-            return Replace(_vague_target(target), kind)
-        case _:
-            return edit
-
-
-def _vague_target(target: Target) -> Target:
-    return Target(target.kind, None if target.kind else target.colour)
+    target = Target(edit.target.kind, None if edit.target.kind else edit.target.colour)
+    match edit:
+        case Replace(_, kind):
+            return Replace(target, kind)
+        case Move(_, place):
+            return Move(target, place if place.cell is None else ANYWHERE)
+    return replace(edit, target=target)

@@ -3,10 +3,8 @@
 `python -m inference.sketch_world.error_rates` prints the table of `docs/sketch.md`.
 """
 
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-
-import numpy as np
+from statistics import fmean
 
 from warehouse import EncodedImage
 
@@ -17,7 +15,6 @@ from .renderer import render
 from .scene import Scene, make_cells
 from .settings import SketchSettings
 
-_ADD = "Add a brown dog"
 _SCENE = Scene(
     "meadow",
     make_cells(
@@ -28,12 +25,16 @@ _SCENE = Scene(
 
 @dataclass(frozen=True)
 class PromptWording:
-    """A prompt and the goal its images are compared with; `from_scratch`: without an image."""
+    """A prompt and the goal its images are compared with; `keep`: with a keep clause."""
 
     name: str
-    prompt: str
+    wording: str
     goal: str
-    from_scratch: bool = False
+    keep: bool = False
+
+    @property
+    def prompt(self) -> str:
+        return f"{self.wording} {KEEP_CLAUSE}" if self.keep else self.wording
 
 
 @dataclass(frozen=True)
@@ -46,48 +47,36 @@ class ErrorRate:
     damage: float
 
 
+_DOG = "Add a brown dog."
+_DOG_BELOW = "Add a brown dog at the bottom center."
+_DOG_BESIDE = "Add a brown dog next to the house."
+_PAINT = "Paint the house blue."
+_THREE_THINGS = "Draw a meadow with a house, a sun and a cat."
 WORDINGS = (
-    PromptWording(
-        "explicit", f"{_ADD} at the bottom center. {KEEP_CLAUSE}", f"{_ADD} at the bottom center."
-    ),
-    PromptWording(
-        "colour implied",
-        f"Add a dog at the bottom center. {KEEP_CLAUSE}",
-        f"{_ADD} at the bottom center.",
-    ),
-    PromptWording(
-        "relative place", f"{_ADD} next to the house. {KEEP_CLAUSE}", f"{_ADD} next to the house."
-    ),
-    PromptWording("no place", f"{_ADD}. {KEEP_CLAUSE}", f"{_ADD}."),
-    PromptWording(
-        "no keep clause", f"{_ADD} at the bottom center.", f"{_ADD} at the bottom center."
-    ),
-    PromptWording("vague", "Add a dog.", f"{_ADD}."),
+    PromptWording("explicit", _DOG_BELOW, _DOG_BELOW, keep=True),
+    PromptWording("colour implied", "Add a dog at the bottom center.", _DOG_BELOW, keep=True),
+    PromptWording("relative place", _DOG_BESIDE, _DOG_BESIDE, keep=True),
+    PromptWording("no place", _DOG, _DOG, keep=True),
+    PromptWording("no keep clause", _DOG_BELOW, _DOG_BELOW),
+    PromptWording("vague", "Add a dog.", _DOG),
     PromptWording(
         "three explicit edits",
         "Add a brown dog at the bottom center, remove the orange cat in the center and paint the "
-        f"red house at the bottom left blue. {KEEP_CLAUSE}",
+        "red house at the bottom left blue.",
         "Add a brown dog at the bottom center, remove the cat and paint the house blue.",
+        keep=True,
     ),
     PromptWording(
-        "explicit recolouring",
-        f"Paint the red house at the bottom left blue. {KEEP_CLAUSE}",
-        "Paint the house blue.",
+        "explicit recolouring", "Paint the red house at the bottom left blue.", _PAINT, keep=True
     ),
-    PromptWording("vague recolouring", "Paint the house blue.", "Paint the house blue."),
+    PromptWording("vague recolouring", _PAINT, _PAINT),
     PromptWording(
         "explicit picture of three things",
         "Draw a meadow with a red house at the bottom left, a yellow sun at the top right and an "
         "orange cat in the center.",
-        "Draw a meadow with a house, a sun and a cat.",
-        from_scratch=True,
+        _THREE_THINGS,
     ),
-    PromptWording(
-        "vague picture of three things",
-        "Draw a meadow with a house, a sun and a cat.",
-        "Draw a meadow with a house, a sun and a cat.",
-        from_scratch=True,
-    ),
+    PromptWording("vague picture of three things", _THREE_THINGS, _THREE_THINGS),
 )
 
 
@@ -95,12 +84,17 @@ def measure(
     wording: PromptWording, samples: int, settings: SketchSettings | None = None
 ) -> ErrorRate:
     """Draw a prompt with `samples` seeds and compare every image with its goal."""
-    comparisons = list(_comparisons(wording, samples, settings or SketchSettings()))
+    settings = settings or SketchSettings()
+    from_scratch = wording.goal == _THREE_THINGS
+    before = None if from_scratch else EncodedImage.of(render(_SCENE, settings.picture_size))
+    inputs = [before] if before else []
+    images = (draw(wording.prompt, inputs, seed, settings) for seed in range(samples))
+    comparisons = [compare(before, image, wording.goal) for image in images]
     return ErrorRate(
-        success=_share(comparison.is_fulfilled for comparison in comparisons),
-        wrong_colour=_share(map(_has_wrong_colour, comparisons)),
-        misplaced=_share(map(_has_misplaced, comparisons)),
-        damage=_share(bool(comparison.side_effects) for comparison in comparisons),
+        success=fmean(comparison.is_fulfilled for comparison in comparisons),
+        wrong_colour=fmean(map(_has_wrong_colour, comparisons)),
+        misplaced=fmean(map(_has_misplaced, comparisons)),
+        damage=fmean(bool(comparison.side_effects) for comparison in comparisons),
     )
 
 
@@ -116,17 +110,6 @@ def format_table(samples: int = 1000) -> str:
     return "\n".join(lines)
 
 
-def _comparisons(
-    wording: PromptWording, samples: int, settings: SketchSettings
-) -> Iterator[Comparison]:
-    before = (
-        None if wording.from_scratch else EncodedImage.of(render(_SCENE, settings.picture_size))
-    )
-    for seed in range(samples):
-        after = draw(wording.prompt, [before] if before else [], seed, settings)
-        yield compare(before, after, wording.goal)
-
-
 def _has_wrong_colour(comparison: Comparison) -> bool:
     """An expected kind of thing is in its cell, in another colour."""
     expected, actual = comparison.expected.cells, comparison.actual.cells
@@ -139,10 +122,6 @@ def _has_misplaced(comparison: Comparison) -> bool:
     actual = comparison.actual.cells
     expected = [comparison.expected.cells.get(cell) for cell in comparison.failures]
     return any(thing and actual.get(cell) == thing for thing in expected for cell in range(9))
-
-
-def _share(hits: Iterable[bool]) -> float:
-    return float(np.mean(list(hits)))
 
 
 if __name__ == "__main__":

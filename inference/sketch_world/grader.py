@@ -1,18 +1,26 @@
-"""The exact grader of the sketch world: plans and images against the goals of their request."""
+"""The exact grader of the sketch world: plans and images against the goals of their request.
 
-from collections.abc import Iterator
+A request leaves much open ("grow a flower": of which colour?). Its goals are the final scenes of
+its story with every choice of slot values that agrees with what it names. Where the story leaves
+places open, only the things count. A request that matches no story requires the things it names.
+"""
+
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
 from warehouse import EncodedImage
 
-from ..grading import PlanGrade
-from ..roles import Plan, PlanRequest
-from .goals import Goals, goals_of
+from ..roles import Plan, PlanGrade, PlanRequest
+from .outlines import Outline, fit_step_count, mentioned_things, outline_story, remaining_outline
 from .perception import perceive_cached
 from .prompt_parser import parse
-from .scene import Scene
-from .scene_edits import Choose, at_random, carry_out
+from .request_parser import RequestText
+from .scene import Add, Scene
+from .scene_edits import Choose, at_random, carry_out, first_option
+from .story_catalog import choose_story
 
 _RANDOM_CHOICES = 4  # in addition to the one that always takes the first option
 
@@ -39,6 +47,114 @@ class SketchGrader:
         return goals_of(request).accept(perception.scene if perception else None)
 
 
+@dataclass(frozen=True)
+class RequiredContents:
+    """Things that a scene must contain, among others. `background` None: any."""
+
+    background: str | None
+    things: tuple[Add, ...]
+
+    def are_in(self, scene: Scene) -> bool:
+        """Whether the scene has every thing, in its colour where one is named."""
+        if self.background not in (None, scene.background):
+            return False
+        unmatched = list(scene.cells.values())
+        for add in sorted(self.things, key=lambda add: add.colour is None):
+            matches = (
+                t for t in unmatched if t.kind == add.kind and add.colour in (None, t.colour)
+            )
+            match = next(matches, None)
+            if match is None:
+                return False
+            unmatched.remove(match)
+        return True
+
+
+@dataclass(frozen=True)
+class Goals:
+    """What satisfies a request.
+
+    Attributes:
+        final_scenes: keys (`Scene.key`) of accepted final scenes; unused with `contents`.
+        any_place: cells do not matter.
+        step_counts: accepted numbers of images; empty: any.
+        first_step: number of the plan's first step.
+        captions: every image needs a caption; else none may have one.
+        needs_images: False if the request asks for words only.
+        contents: accept any scene with these things.
+    """
+
+    final_scenes: frozenset[Hashable]
+    any_place: bool
+    step_counts: frozenset[int]
+    first_step: int
+    captions: bool
+    needs_images: bool = True
+    contents: RequiredContents | None = None
+
+    def accept(self, scene: Scene | None) -> bool:
+        """Whether a final scene satisfies the request; None: nothing was drawn."""
+        if scene is None or not self.needs_images:
+            return scene is None and not self.needs_images
+        if self.contents:
+            return self.contents.are_in(scene)
+        return scene.key(self.any_place) in self.final_scenes
+
+
+@lru_cache(maxsize=4096)
+def goals_of(request: PlanRequest) -> Goals:
+    """The goals of a request of the sketch world.
+
+    Raises:
+        BadImageError: an input image cannot be decoded.
+    """
+    text = RequestText(request.text)
+    inputs = [perceive_cached(image).scene for image in request.images]
+    if inputs and text.wants_words_only:
+        return Goals(frozenset(), False, frozenset({0}), 1, captions=False, needs_images=False)
+    before = inputs[-1] if inputs else None
+    first_step = 1 + ((text.completed_steps or len(inputs)) if inputs else 0)
+    outlines = _story_outlines(text, before)
+    counts = set()
+    if text.step_count:  # the requested number, and the closest to it that the story allows
+        closest = (len(fit_step_count(outline.steps, text.step_count)) for outline in outlines)
+        counts = {text.step_count, *closest}
+    any_place = all(outline.any_place for outline in outlines)
+    ends = (outline.final_scene(before) for outline in outlines)
+    return Goals(
+        frozenset(end.key(any_place) for end in ends if end),
+        any_place,
+        frozenset(counts),
+        first_step,
+        text.wants_captions,
+        contents=None if outlines else _required_contents(text, before),
+    )
+
+
+def _story_outlines(text: RequestText, before: Scene | None) -> list[Outline]:
+    """The story with the requested values; as in the planner, with any where none is possible."""
+    story = choose_story(text)
+    if story is None:
+        return []
+    for source in (text, RequestText("")):
+        outlines = (outline_story(story, values) for values in story.consistent_values(source))
+        remaining = (remaining_outline(outline, before) for outline in outlines)
+        if achievable := list(filter(None, remaining)):
+            return achievable
+    return []
+
+
+def _required_contents(text: RequestText, before: Scene | None) -> RequiredContents:
+    """The things that are named, with those of the input image."""
+    things = mentioned_things(text)
+    backgrounds = text.names_of("background")
+    if before is not None:
+        existing = [Add(thing.kind, thing.colour) for thing in before.cells.values()]
+        things = [*existing, *things[: len(before.free_cells())]]
+        backgrounds = [before.background]
+    return RequiredContents(backgrounds[0] if backgrounds else None, tuple(things))
+
+
 def plan_faults(request: PlanRequest, plan: Plan) -> list[str]:
     """What is wrong with the form of a plan, in words; empty: it is valid.
 
@@ -56,7 +172,9 @@ def plan_is_correct(request: PlanRequest, plan: Plan) -> bool:
     """
     goals = goals_of(request)
     before = perceive_cached(request.images[-1]).scene if request.images else None
-    return all(goals.accept(_final_scene(plan, before, choose)) for choose in _choices())
+    randoms = (at_random(np.random.default_rng(seed)) for seed in range(_RANDOM_CHOICES))
+    choices = (first_option, *randoms)
+    return all(goals.accept(_final_scene(plan, before, choose)) for choose in choices)
 
 
 def _faults(goals: Goals, plan: Plan) -> Iterator[str]:
@@ -77,12 +195,6 @@ def _faults(goals: Goals, plan: Plan) -> Iterator[str]:
             yield f"step {step.step_number} has neither prompt nor text"
     if any(bool(step.auxiliary_text) != goals.captions for step in with_image):
         yield "captions are missing" if goals.captions else "captions were not requested"
-
-
-def _choices() -> Iterator[Choose]:
-    yield lambda _, options: options[0]
-    for seed in range(_RANDOM_CHOICES):
-        yield at_random(np.random.default_rng(seed))
 
 
 def _final_scene(plan: Plan, before: Scene | None, choose: Choose) -> Scene | None:

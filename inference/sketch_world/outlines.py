@@ -21,7 +21,6 @@ from .scene import (
     Scene,
     SetBackground,
     Target,
-    Thing,
 )
 from .scene_edits import carry_out
 from .seeded_random import KeyedRandom
@@ -67,13 +66,16 @@ class Outline:
     any_place: bool
     values: Values
 
+    def final_scene(self, before: Scene | None) -> Scene | None:
+        """The scene after all steps; None: one of them is impossible."""
+        return scene_after([edit for step in self.steps for edit in step.edits], before)
+
 
 def outline_story(story: CatalogStory, values: Values) -> Outline:
     """A story with its slots filled."""
-    steps = (
-        OutlineStep(s.name, s.say, s.tell, parse(s.draw).edits) for s in story.fill_steps(values)
-    )
-    return Outline(fill_text(story.title, values), tuple(steps), story.free, values)
+    filled = story.fill_steps(values)
+    steps = tuple(OutlineStep(s.name, s.say, s.tell, parse(s.draw).edits) for s in filled)
+    return Outline(fill_text(story.title, values), steps, story.free, values)
 
 
 def outline_mentions(text: RequestText, keyed_random: KeyedRandom) -> Outline | None:
@@ -82,9 +84,7 @@ def outline_mentions(text: RequestText, keyed_random: KeyedRandom) -> Outline | 
     backgrounds = text.names_of("background")
     if not things and not backgrounds:
         return None
-    background = (
-        backgrounds[0] if backgrounds else keyed_random.pick(("meadow", "paper"), "background")
-    )
+    background = keyed_random.pick(backgrounds[:1] or ("meadow", "paper"), "background")
     kinds = {thing.kind for thing in things}
     extras = [Add(kind) for kind in _EXTRAS.get(background, _DEFAULT_EXTRAS) if kind not in kinds]
     things = [*things, *extras][: max(_MIN_THINGS, len(things))]
@@ -117,7 +117,7 @@ def fit_step_count(steps: Sequence[OutlineStep], count: int) -> tuple[OutlineSte
 
 def scene_after(edits: Sequence[Edit], before: Scene | None) -> Scene | None:
     """The scene after the edits (first interpretations); None: one of them is impossible."""
-    result = carry_out(Command(tuple(edits)), before, lambda _, options: options[0])
+    result = carry_out(Command(tuple(edits)), before)
     return None if result.impossible else result.scene
 
 
@@ -131,7 +131,27 @@ def is_achievable(steps: Sequence[OutlineStep], scene: Scene | None) -> bool:
     return True
 
 
-def avoid_occupied_cells(steps: Sequence[OutlineStep], scene: Scene) -> tuple[OutlineStep, ...]:
+def remaining_outline(outline: Outline, before: Scene | None) -> Outline | None:
+    """The outline, or its steps after the one that an image shows.
+
+    None: they are impossible, or the image shows none of the steps, or the last one.
+    """
+    steps = outline.steps
+    if before is not None:
+        steps = _avoid_occupied_cells(_steps_after(outline, before), before)
+    return replace(outline, steps=steps) if steps and is_achievable(steps, before) else None
+
+
+def _steps_after(outline: Outline, scene: Scene) -> tuple[OutlineStep, ...]:
+    current: Scene | None = None
+    for count, step in enumerate(outline.steps, 1):
+        current = scene_after(step.edits, current)
+        if current is not None and current.key(outline.any_place) == scene.key(outline.any_place):
+            return outline.steps[count:]
+    return ()
+
+
+def _avoid_occupied_cells(steps: Sequence[OutlineStep], scene: Scene) -> tuple[OutlineStep, ...]:
     """The steps with new things in free cells of the scene instead of over other things."""
     adapted = []
     for step in steps:
@@ -148,12 +168,11 @@ def avoid_occupied_cells(steps: Sequence[OutlineStep], scene: Scene) -> tuple[Ou
 
 def _split_opening(first: OutlineStep) -> list[OutlineStep] | None:
     """An opening with several things as one with one thing less, and a step for the last."""
-    (create,) = first.edits if len(first.edits) == 1 else (None,)
-    if not isinstance(create, Create) or len(create.things) < 2:
-        return None
-    *others, last = create.things
-    opening = replace(first, edits=(Create(create.background, tuple(others)),))
-    return [opening, _step_adding(last)]
+    match first.edits:
+        case (Create(background, (_, *_, last) as things),):
+            opening = replace(first, edits=(Create(background, things[:-1]),))
+            return [opening, _step_adding(last)]
+    return None
 
 
 def _merge_neighbours(steps: Sequence[OutlineStep]) -> list[OutlineStep]:
@@ -177,30 +196,28 @@ def _merge(first: OutlineStep, second: OutlineStep, before: Scene | None) -> Out
 
 def edits_between(before: Scene, after: Scene) -> tuple[Edit, ...]:
     """Exact edits that turn one scene into another."""
-    removed = {c: t for c, t in before.cells.items() if c not in after.cells}
+    old = {target.cell: target for target in before.exact_targets()}
+    removed = [target for cell, target in old.items() if cell not in after.cells]
     edits: list[Edit] = []
     if before.background != after.background:
         edits.append(SetBackground(after.background))
-    for cell, new in sorted(after.cells.items()):
-        start = next((c for c, t in removed.items() if t == new and cell not in before.cells), None)
-        if start is not None:
-            removed.pop(start)
-            edits.append(Move(Target(new.kind, new.colour, start), GridPlace(cell)))
-        else:
-            edits += _cell_edits(cell, before.cells.get(cell), new)
-    removals = (Remove(Target(t.kind, t.colour, c)) for c, t in sorted(removed.items()))
-    return (*edits, *removals)
+    for new in after.exact_targets():
+        edits += _edit_into(new, old.get(new.cell), removed)
+    return (*edits, *map(Remove, removed))
 
 
-def _cell_edits(cell: int, old: Thing | None, new: Thing) -> list[Edit]:
+def _edit_into(new: Target, old: Target | None, removed: list[Target]) -> list[Edit]:
+    """The edit that makes a thing, by moving one of `removed` if it is the same."""
+    kind, colour, place = str(new.kind), str(new.colour), GridPlace(new.cell)
     if old is None:
-        return [Add(new.kind, new.colour, GridPlace(cell))]
+        same = next((t for t in removed if (t.kind, t.colour) == (kind, colour)), None)
+        if same is None:
+            return [Add(kind, colour, place)]
+        removed.remove(same)
+        return [Move(same, place)]
     if old == new:
         return []
-    target = Target(old.kind, old.colour, cell)
-    if old.kind == new.kind:
-        return [Recolour(target, new.colour)]
-    return [Replace(target, new.kind, new.colour)]
+    return [Recolour(old, colour) if old.kind == kind else Replace(old, kind, colour)]
 
 
 def mentioned_things(text: RequestText) -> list[Add]:

@@ -12,7 +12,7 @@ from typing import get_args
 from .object_catalog import KINDS
 from .outlines import scene_after
 from .prompt_parser import parse
-from .prompt_writer import KEEP_CLAUSE, phrase_command
+from .prompt_writer import KEEP_CLAUSE, phrase
 from .scene import (
     ANYWHERE,
     Add,
@@ -22,10 +22,9 @@ from .scene import (
     Edit,
     GridPlace,
     Move,
-    Recolour,
-    Remove,
     Replace,
     Scene,
+    SetBackground,
     Target,
 )
 from .scene_edits import interpretations
@@ -49,7 +48,8 @@ class PromptStyle:
     places: bool  # name the cells of new things
     colours: bool  # name default colours, and those of targets
     keep: bool  # ask to keep everything else unchanged
-    relations: bool = False  # prefer "above the cup" to "at the top left" if it is as exact
+    relations: bool  # prefer "above the cup" to "at the top left" if it is as exact
+    cells_known: bool = True  # earlier prompts named every cell: it may refer to things by cell
 
 
 def choose_style(keyed_random: KeyedRandom, step: int, *, first_open_step: int) -> PromptStyle:
@@ -58,78 +58,63 @@ def choose_style(keyed_random: KeyedRandom, step: int, *, first_open_step: int) 
     keep = step > 0 and keyed_random.bernoulli(0.35, f"{purpose} keep")
     colours = keyed_random.bernoulli(0.5, f"{purpose} colours")
     relations = keyed_random.bernoulli(0.35, f"{purpose} relations")
-    return PromptStyle(step < first_open_step, colours, keep, relations)
+    return PromptStyle(
+        step < first_open_step, colours, keep, relations, cells_known=step <= first_open_step
+    )
 
 
 def write_prompt(
-    edits: Sequence[Edit],
-    before: Scene | None,
-    style: PromptStyle,
-    keyed_random: KeyedRandom,
-    *,
-    cells_known: bool,
+    edits: Sequence[Edit], before: Scene | None, style: PromptStyle, keyed_random: KeyedRandom
 ) -> str:
-    """A prompt for edits; the first interpretation of each on `before` is the intended one.
-
-    Args:
-        cells_known: earlier prompts named every cell, so that things may be referred to by cell.
-    """
+    """A prompt for edits; the first interpretation of each on `before` is the intended one."""
     scene = before or Scene()
     reduced: list[Edit] = []
     for edit in edits:
-        reduced.append(_reduce(edit, scene, style, cells_known))
-        scene = _after(edit, scene)
+        reduced.append(_reduce(edit, scene, style))
+        after = scene_after([edit], scene)
+        if after is None:
+            raise ValueError(f"impossible here: {edit}")
+        scene = after
     command = Command(tuple(reduced), style.keep)
-    return _vary_verbs(phrase_command(command), command.keep, keyed_random)
+    return _vary_verbs(phrase(command), command.keep, keyed_random)
 
 
-def _after(edit: Edit, scene: Scene) -> Scene:
-    after = scene_after([edit], scene)
-    if after is None:
-        raise ValueError(f"impossible here: {edit}")
-    return after
-
-
-def _reduce(edit: Edit, scene: Scene, style: PromptStyle, cells_known: bool) -> Edit:
+def _reduce(edit: Edit, scene: Scene, style: PromptStyle) -> Edit:
     """The edit without what the style omits."""
     if isinstance(edit, Create):
-        return Create(edit.background, tuple(_reduce_add(a, style) for a in edit.things))
+        return replace(edit, things=tuple(_reduce_add(add, style) for add in edit.things))
     exact = interpretations(edit, scene)[0]
-    match exact:
-        case Add():
-            return _prefer_relation(_reduce_add(exact, style), exact, scene, style)
-        case Remove(target):
-            return Remove(_reduce_target(target, scene, style, cells_known))
-        case Recolour(target, colour):
-            return Recolour(_reduce_target(target, scene, style, cells_known), colour)
-        case Replace(target, kind, colour):
-            reduced = _reduce_target(target, scene, style, cells_known)
-            return Replace(reduced, kind, _reduce_colour(kind, colour, style))
-        case Move(target, place):
-            reduced = _reduce_target(target, scene, style, cells_known)
-            return _prefer_relation(Move(reduced, place), exact, scene, style)
-        case _:
-            return exact
+    if isinstance(exact, Create | SetBackground):
+        return exact
+    if isinstance(exact, Add):
+        return _prefer_relation(_reduce_add(exact, style), exact, scene, style)
+    reduced = replace(exact, target=_reduce_target(exact.target, scene, style))
+    match reduced:
+        case Move():
+            return _prefer_relation(reduced, exact, scene, style)
+        case Replace(_, kind, colour):
+            return replace(reduced, colour=_reduce_colour(kind, colour, style))
+    return reduced
 
 
 def _reduce_add(add: Add, style: PromptStyle) -> Add:
-    colour = add.colour or KINDS[add.kind].default_colour
     place = add.place if style.places else ANYWHERE
-    return Add(add.kind, _reduce_colour(add.kind, colour, style), place)
+    return Add(add.kind, _reduce_colour(add.kind, add.colour, style), place)
 
 
 def _reduce_colour(kind: str, colour: str | None, style: PromptStyle) -> str | None:
     default = KINDS[kind].default_colour
-    return None if colour == default and not style.colours else colour
+    if style.colours:
+        return colour or default
+    return None if colour == default else colour
 
 
-def _reduce_target(target: Target, scene: Scene, style: PromptStyle, cells_known: bool) -> Target:
+def _reduce_target(target: Target, scene: Scene, style: PromptStyle) -> Target:
     """The shortest name that only the target has; with its colour if the style names colours."""
-    by_kind = Target(target.kind)
-    by_colour = Target(target.kind, target.colour)
+    if style.colours and style.keep and style.cells_known:
+        return target
+    by_kind, by_colour = Target(target.kind), Target(target.kind, target.colour)
     options = [by_colour] if style.colours else [by_kind, by_colour]
-    if style.colours and style.keep and cells_known:
-        options = [target]
     return next((o for o in options if len(scene.find(o)) == 1), target)
 
 

@@ -24,17 +24,8 @@ KEEP_CLAUSE = "Keep everything else unchanged."
 _SURFACES = {"paper": "sheet of paper", "snow": "field of snow"}
 
 
-def phrase(edit: Edit, *, keep: bool = False) -> str:
-    """An edit as a prompt; `parse` reads it back to the same edit.
-
-    Args:
-        keep: ask to keep everything else unchanged as well.
-    """
-    return phrase_command(Command((edit,), keep))
-
-
-def phrase_command(command: Command) -> str:
-    """A command as a prompt, one sentence per edit."""
+def phrase(command: Command) -> str:
+    """A command as a prompt, one sentence per edit; `parse` reads it back to the same command."""
     sentences = [f"{_sentence(edit)}." for edit in command.edits]
     return " ".join([*sentences, KEEP_CLAUSE] if command.keep else sentences)
 
@@ -61,53 +52,45 @@ def join_with_and(nouns: Sequence[str]) -> str:
     return f"{', '.join(first)} and {last}" if first else last
 
 
-def _noun_phrase(target: Target) -> str:
+def _sentence(edit: Edit) -> str:
+    match edit:
+        case Create(background, things):
+            contents = f" with {join_with_and([_added(add) for add in things])}" if things else ""
+            return f"Draw {_surface(background)}{contents}"
+        case Add():
+            return f"Add {_added(edit)}"
+        case Remove(target):
+            return f"Remove {_definite(target)}"
+        case Recolour(target, colour):
+            return f"Paint {_definite(target)} {colour}"
+        case Move(target, place):
+            return f"Move {_definite(target)} {_destination(place)}"
+        case Replace(target, kind, colour):
+            return f"Turn {_definite(target)} into {with_article(phrase_noun(kind, colour))}"
+        case SetBackground(background):
+            return f"Change the background to {_surface(background)}"
+
+
+def _surface(background: str) -> str:
+    return with_article(_SURFACES.get(background, background))
+
+
+def _added(add: Add) -> str:
+    """`a red house at the bottom left`."""
+    noun = with_article(phrase_noun(add.kind, add.colour))
+    if add.place == ANYWHERE:
+        return noun
+    return f"{noun} {_relation(add.place) if add.place.cell is None else _at(add.place.cell)}"
+
+
+def _definite(target: Target) -> str:
     """`the red house at the bottom left`."""
     noun = f"the {phrase_noun(target.kind, target.colour)}"
     return noun if target.cell is None else f"{noun} {_at(target.cell)}"
 
 
-def _sentence(edit: Edit) -> str:
-    match edit:
-        case Create(background, things):
-            return _creation_sentence(background, things)
-        case Add():
-            return f"Add {_thing(edit)}"
-        case Remove(target):
-            return f"Remove {_noun_phrase(target)}"
-        case Recolour(target, colour):
-            return f"Paint {_noun_phrase(target)} {colour}"
-        case Move(target, place):
-            return f"Move {_noun_phrase(target)} {_destination(place)}"
-        case Replace(target, kind, colour):
-            noun = with_article(phrase_noun(kind, colour))
-            return f"Turn {_noun_phrase(target)} into {noun}"
-        case SetBackground(background):
-            return f"Change the background to {with_article(_surface(background))}"
-
-
-def _creation_sentence(background: str, adds: tuple[Add, ...]) -> str:
-    sentence = f"Draw {with_article(_surface(background))}"
-    if not adds:
-        return sentence
-    return f"{sentence} with {join_with_and([_thing(add) for add in adds])}"
-
-
-def _surface(background: str) -> str:
-    return _SURFACES.get(background, background)
-
-
-def _thing(add: Add) -> str:
-    noun = with_article(phrase_noun(add.kind, add.colour))
-    return noun if add.place == ANYWHERE else f"{noun} {_where(add.place)}"
-
-
 def _at(cell: int) -> str:
     return f"{'in' if PLACES[cell] == 'center' else 'at'} the {PLACES[cell]}"
-
-
-def _where(place: GridPlace) -> str:
-    return _relation(place) if place.cell is None else _at(place.cell)
 
 
 def _destination(place: GridPlace) -> str:
@@ -119,4 +102,4 @@ def _destination(place: GridPlace) -> str:
 def _relation(place: GridPlace) -> str:
     sideways = place.direction in ("left of", "right of")
     direction = f"to the {place.direction}" if sideways else place.direction
-    return f"{direction} {_noun_phrase(place.anchor or Target())}"
+    return f"{direction} {_definite(place.anchor or Target())}"

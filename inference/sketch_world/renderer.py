@@ -24,6 +24,7 @@ TILTS = (-14.0, 14.0)  # degrees of a crooked thing
 _SQUEEZE = 0.8  # relative width of a crooked thing, so that a crooked ball shows, too
 
 _MARGIN = 0.04  # share of a cell's side that stays free of things and blemishes
+_upright_sprite = lru_cache(maxsize=4096)(drawings.sprite)
 _INKS = ((38, 34, 58), (188, 44, 120), (24, 128, 132), (120, 66, 24))
 
 
@@ -69,11 +70,6 @@ def sprite(thing: Thing, side: int, tilt: float = 0.0) -> Image.Image:
     detail = max(1, -(-SIZE // (3 * side)))
     sticker = _upright_sprite(thing, detail * side)
     return (_make_crooked(sticker, tilt) if tilt else sticker).reduce(detail)
-
-
-@lru_cache(maxsize=4096)
-def _upright_sprite(thing: Thing, side: int) -> Image.Image:
-    return drawings.sprite(thing, side)
 
 
 def _make_crooked(sticker: Image.Image, tilt: float) -> Image.Image:

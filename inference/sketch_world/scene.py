@@ -5,7 +5,8 @@ A scene is a background and at most one thing per cell of a 3x3 grid. Edits are 
 (perhaps with mistakes), the critic and the scorer compare their result with an image.
 """
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -26,7 +27,12 @@ class Scene:
     cells: Mapping[int, Thing] = field(default_factory=dict)
 
     def __hash__(self) -> int:
-        return hash((self.background, frozenset(self.cells.items())))
+        return hash(self.key(any_place=False))
+
+    def key(self, any_place: bool) -> Hashable:
+        """Equal for scenes of the same things in the same cells; with `any_place`, in any cells."""
+        things = Counter(self.cells.values()) if any_place else self.cells
+        return self.background, frozenset(things.items())
 
     def with_cell(self, cell: int, thing: Thing | None) -> "Scene":
         cells = {c: t for c, t in self.cells.items() if c != cell}
@@ -37,9 +43,13 @@ class Scene:
     def free_cells(self) -> list[int]:
         return [c for c in range(9) if c not in self.cells]
 
-    def find(self, target: "Target") -> list[int]:
-        """Cells whose thing matches the target."""
-        return [c for c, thing in sorted(self.cells.items()) if target.matches(c, thing)]
+    def exact_targets(self) -> list["Target"]:
+        """All things, by kind, colour and cell."""
+        return [Target(t.kind, t.colour, cell) for cell, t in sorted(self.cells.items())]
+
+    def find(self, target: "Target") -> list["Target"]:
+        """The exact targets that a target may mean."""
+        return [exact for exact in self.exact_targets() if target.may_be(exact)]
 
 
 @dataclass(frozen=True)
@@ -50,11 +60,11 @@ class Target:
     colour: str | None = None
     cell: int | None = None
 
-    def matches(self, cell: int, thing: Thing) -> bool:
+    def may_be(self, exact: "Target") -> bool:
         return (
-            (self.kind is None or self.kind == thing.kind)
-            and (self.colour is None or self.colour == thing.colour)
-            and (self.cell is None or self.cell == cell)
+            self.kind in (None, exact.kind)
+            and self.colour in (None, exact.colour)
+            and self.cell in (None, exact.cell)
         )
 
 
@@ -122,6 +132,16 @@ class Create:
 
 
 Edit = Add | Remove | Recolour | Move | Replace | SetBackground | Create
+
+
+def edited_cell(exact: Edit) -> int | None:
+    """The cell that an exact edit fills, changes or empties; None: it is about the background."""
+    match exact:
+        case Add(place=place) | Move(place=place):
+            return place.cell
+        case Remove(target) | Recolour(target) | Replace(target):
+            return target.cell
+    return None
 
 
 @dataclass(frozen=True)

@@ -45,20 +45,9 @@ class EditResult:
     impossible: int = 0
 
 
-def carry_out(command: Command, before: Scene | None, choose: Choose) -> EditResult:
-    """Apply the edits one after the other to `before` (None: on an empty sheet of paper)."""
-    scene = before or Scene()
-    exact_edits: list[Edit] = []
-    impossible = 0
-    for edit in simple_edits(command):
-        options = interpretations(edit, scene)
-        if not options:
-            impossible += 1
-            continue
-        exact = options[0] if len(options) == 1 else choose(scene, options)
-        scene = apply_edit(exact, scene)
-        exact_edits.append(exact)
-    return EditResult(scene, tuple(exact_edits), impossible)
+def first_option(_: Scene, options: Sequence[Edit]) -> Edit:
+    """Choose the first interpretation."""
+    return options[0]
 
 
 def at_random(rng: np.random.Generator) -> Choose:
@@ -77,9 +66,27 @@ def closest_to(actual: Scene, command: Command) -> Choose:
     return lambda scene, options: max(options, key=lambda option: score(scene, option))
 
 
+def carry_out(command: Command, before: Scene | None, choose: Choose = first_option) -> EditResult:
+    """Apply the edits one after the other to `before` (None: on an empty sheet of paper)."""
+    scene = before or Scene()
+    exact_edits: list[Edit] = []
+    impossible = 0
+    for edit in simple_edits(command):
+        options = interpretations(edit, scene)
+        if not options:
+            impossible += 1
+            continue
+        exact = options[0] if len(options) == 1 else choose(scene, options)
+        scene = apply_edit(exact, scene)
+        exact_edits.append(exact)
+    return EditResult(scene, tuple(exact_edits), impossible)
+
+
 def scene_similarity(a: Scene, b: Scene) -> float:
     """How many of the nine cells agree; the same kind in another colour counts half."""
-    return sum(_cell_similarity(a.cells.get(c), b.cells.get(c)) for c in range(9))
+    pairs = [(a.cells.get(cell), b.cells.get(cell)) for cell in range(9)]
+    kinds = [(x and x.kind, y and y.kind) for x, y in pairs]
+    return sum(x == y for x, y in pairs) / 2 + sum(x == y for x, y in kinds) / 2
 
 
 def simple_edits(command: Command) -> Iterator[Edit]:
@@ -104,22 +111,25 @@ def interpretations(edit: Edit, scene: Scene) -> list[Edit]:
             return [edit]
         case Add(kind, colour, place):
             return _additions(kind, colour, place, scene)
-        case Remove(target):
-            targets = _exact_targets(target, scene) or [Target(target.kind, target.colour)]
-            return [Remove(exact) for exact in targets]
-        case Recolour(target, colour):
-            targets = _exact_targets(target, scene)
-            if not targets:
-                return _additions(target.kind, colour, GridPlace(target.cell), scene)
+    target = edit.target
+    targets = _find(target, scene)
+    match edit:
+        case Remove():
+            return [Remove(t) for t in targets or [Target(target.kind, target.colour)]]
+        case Recolour(_, colour) if targets:
             return [Recolour(t, colour) for t in targets if _legal_colour(t.kind, colour)]
-        case Move(target, place):
-            moves = _moves(target, place, scene)
-            return moves or _add_if_missing(target, place, scene)
-        case Replace(target, kind, colour):
-            legal, targets = _legal_colour(kind, colour), _exact_targets(target, scene)
+        case Recolour(_, colour):
+            return _additions(target.kind, colour, GridPlace(target.cell), scene)
+        case Move(_, place) if targets:
+            cells = _cells(place, scene)
+            return [Move(t, GridPlace(cell)) for t in targets for cell in cells]
+        case Move(_, place):
+            return _additions(target.kind, target.colour, place, scene)
+        case Replace(_, kind, colour):
+            legal = _legal_colour(kind, colour)
             if not (legal and targets):
                 return _additions(kind, colour, GridPlace(target.cell), scene)
-            return [Replace(exact, kind, legal) for exact in targets]
+            return [Replace(t, kind, legal) for t in targets]
 
 
 def apply_edit(exact: Edit, scene: Scene) -> Scene:
@@ -129,31 +139,27 @@ def apply_edit(exact: Edit, scene: Scene) -> Scene:
             return Scene(background)
         case SetBackground(background):
             return Scene(background, scene.cells)
-        case Add(kind, str(colour), GridPlace(int(cell))):
-            return scene.with_cell(cell, Thing(kind, colour))
-        case Remove(target):
-            return scene if target.cell is None else scene.with_cell(target.cell, None)
-        case Recolour(Target(kind=str(kind), cell=int(cell)), colour):
-            return scene.with_cell(cell, Thing(kind, colour))
+        case Remove(Target(cell=None)):
+            return scene
+        case Remove(Target(cell=int(cell))):
+            return scene.with_cell(cell, None)
         case Move(Target(cell=int(start)), GridPlace(int(end))):
             return scene.with_cell(start, None).with_cell(end, scene.cells[start])
-        case Replace(Target(cell=int(cell)), kind, str(colour)):
+        case (
+            Add(kind, str(colour), GridPlace(int(cell)))
+            | Recolour(Target(kind=str(kind), cell=int(cell)), colour)
+            | Replace(Target(cell=int(cell)), kind, str(colour))
+        ):
             return scene.with_cell(cell, Thing(kind, colour))
     raise ValueError(f"not an exact edit: {exact}")
 
 
 def _takes_other_cell(option: Edit, actual: Scene, requested_kinds: set[str]) -> bool:
     """Whether an addition is in the cell of another kind that was requested as well."""
-    if not isinstance(option, Add):
+    if not isinstance(option, Add) or option.place.cell is None:
         return False
-    occupant = actual.cells.get(option.place.cell if option.place.cell is not None else -1)
+    occupant = actual.cells.get(option.place.cell)
     return occupant is not None and occupant.kind in requested_kinds - {option.kind}
-
-
-def _cell_similarity(a: Thing | None, b: Thing | None) -> float:
-    if a == b:
-        return 1.0
-    return 0.5 if a and b and a.kind == b.kind else 0.0
 
 
 def _legal_colour(kind: str | None, colour: str | None) -> str | None:
@@ -169,34 +175,13 @@ def _additions(kind: str | None, colour: str | None, place: GridPlace, scene: Sc
     legal = _legal_colour(kind, colour)
     if kind is None or legal is None:
         return []
-    return [Add(kind, legal, GridPlace(cell=cell)) for cell in _cells(place, scene)]
+    return [Add(kind, legal, GridPlace(cell)) for cell in _cells(place, scene)]
 
 
-def _moves(target: Target, place: GridPlace, scene: Scene) -> list[Edit]:
-    cells = _cells(place, scene)
-    return [Move(e, GridPlace(cell=cell)) for e in _exact_targets(target, scene) for cell in cells]
-
-
-def _add_if_missing(target: Target, place: GridPlace, scene: Scene) -> list[Edit]:
-    """Interpretations of a move whose target is missing."""
-    if _exact_targets(target, scene):
-        return []
-    return _additions(target.kind, target.colour, place, scene)
-
-
-def _exact_targets(target: Target, scene: Scene) -> list[Target]:
-    return [
-        Target(scene.cells[cell].kind, scene.cells[cell].colour, cell)
-        for cell in _target_cells(target, scene)
-    ]
-
-
-def _target_cells(target: Target, scene: Scene) -> list[int]:
-    """Cells that match the target; if none does, without its cell, then without its colour."""
-    cells = scene.find(target)
-    if not cells and target.kind:
-        cells = scene.find(Target(target.kind, target.colour)) or scene.find(Target(target.kind))
-    return cells
+def _find(target: Target, scene: Scene) -> list[Target]:
+    """What a target may mean; if nothing, without its cell, then without its colour."""
+    looser = [Target(target.kind, target.colour), Target(target.kind)] if target.kind else []
+    return next(filter(None, map(scene.find, [target, *looser])), [])
 
 
 def _cells(place: GridPlace, scene: Scene) -> list[int]:
@@ -206,23 +191,22 @@ def _cells(place: GridPlace, scene: Scene) -> list[int]:
     free = scene.free_cells()
     if place == ANYWHERE:
         return free
-    anchors = _target_cells(place.anchor or Target(), scene)
+    anchors = [t.cell for t in _find(place.anchor or Target(), scene) if t.cell is not None]
     cells = [c for c in free if any(_is_in_direction(c, place.direction, a) for a in anchors)]
     return cells or free  # no free cell there, or no such anchor: anywhere
 
 
 def _is_in_direction(cell: int, direction: str | None, anchor: int) -> bool:
     """Whether a cell is in a direction of another, in its row or column, or shares a side."""
-    row, column = divmod(cell, 3)
-    anchor_row, anchor_column = divmod(anchor, 3)
+    down, right = cell // 3 - anchor // 3, cell % 3 - anchor % 3
     match direction:
         case "left of":
-            return row == anchor_row and column < anchor_column
+            return down == 0 and right < 0
         case "right of":
-            return row == anchor_row and column > anchor_column
+            return down == 0 and right > 0
         case "above":
-            return column == anchor_column and row < anchor_row
+            return right == 0 and down < 0
         case "below":
-            return column == anchor_column and row > anchor_row
+            return right == 0 and down > 0
         case _:
-            return abs(row - anchor_row) + abs(column - anchor_column) == 1
+            return abs(down) + abs(right) == 1

@@ -20,7 +20,6 @@ tuples of values (red and yellow make orange).
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import product
 from pathlib import Path
@@ -60,6 +59,11 @@ class CatalogStep(ConfigModel):
     say: str = Field(description="Instruction of the step")
     tell: str = Field(description="Caption of the image")
 
+    def fill(self, values: Values) -> "CatalogStep":
+        """With its slots filled and a capital first."""
+        filled = {part: fill_text(text, values) for part, text in self}
+        return CatalogStep(**{part: text[:1].upper() + text[1:] for part, text in filled.items()})
+
 
 class CatalogStory(ConfigModel):
     """A story of several steps."""
@@ -76,19 +80,15 @@ class CatalogStory(ConfigModel):
     def match_score(self, text: RequestText) -> int:
         """How well a request matches this story: letters of its longest matching entry of
         `asks`, less some for every named thing that is not in the story; 0 or less: no match."""
-        letters = max(
-            (n for n, ask in self._word_prefixes if _all_occur(ask, text.words)), default=0
-        )
-        if not letters:
-            return 0
+        matches = (ask for ask in self._asks if all(f" {part}" in text.words for part in ask))
+        letters = max((len("".join(ask)) for ask in matches), default=0)
         others = set(text.names_of("thing")) - self.kinds
-        return letters - _OTHER_THING_PENALTY * len(others)
+        return letters - _OTHER_THING_PENALTY * len(others) if letters else 0
 
     @cached_property
-    def _word_prefixes(self) -> tuple[tuple[int, tuple[str, ...]], ...]:
-        """Of every entry of `asks`: number of letters, word prefixes (a space before each)."""
-        split = (ask.replace("-", " ").split() for ask in self.asks)
-        return tuple((sum(map(len, ask)), tuple(f" {b}" for b in ask)) for ask in split)
+    def _asks(self) -> list[list[str]]:
+        """The word prefixes of every entry of `asks`."""
+        return [ask.replace("-", " ").split() for ask in self.asks]
 
     @cached_property
     def kinds(self) -> frozenset[str]:
@@ -101,7 +101,9 @@ class CatalogStory(ConfigModel):
         """Values for the slots: what the request names, else at random."""
         values: dict[str, str] = {}
         for name, slot in self.slots.items():
-            values[name] = self._choose_value(name, slot, text, values, keyed_random)
+            choices = self._requested(slot, text, values) or self._unused_choices(slot, values)
+            takes_default = keyed_random.bernoulli(_DEFAULT_RATE, f"usual {name}")
+            values[name] = choices[0] if takes_default else keyed_random.pick(choices, name)
         return self._allowed_combination(values, text)
 
     def consistent_values(self, text: RequestText) -> list[Values]:
@@ -132,52 +134,32 @@ class CatalogStory(ConfigModel):
 
     def fill_steps(self, values: Values) -> tuple[CatalogStep, ...]:
         """The steps with their slots filled."""
-        return tuple(_fill_step(step, values) for step in self.steps)
-
-    def _choose_value(
-        self,
-        name: str,
-        slot: CatalogSlot,
-        text: RequestText,
-        values: Values,
-        keyed_random: KeyedRandom,
-    ) -> str:
-        """The value that the request names, else the default one or any."""
-        choices = self._requested(slot, text, values) or self._unused_choices(slot, values)
-        takes_default = keyed_random.bernoulli(_DEFAULT_RATE, f"usual {name}")
-        return choices[0] if takes_default else keyed_random.pick(choices, name)
+        return tuple(step.fill(values) for step in self.steps)
 
     def _requested(self, slot: CatalogSlot, text: RequestText, values: Values) -> list[str]:
         """The colour given to the slot's owner, else the first matching unused name, if any."""
-        if own := self._owner_colour(slot, text, values):
-            return [own]
+        names = text.names_of(slot.sort)
+        if slot.of:
+            owner = values.get(slot.of, slot.of)
+            legal = [c for c in text.colours_of(owner) if c in KINDS[owner].colours]
+            if legal:
+                return [next((c for c in legal if c in slot.choices), legal[0])]
+            names = text.possible_colours(owner)
         unused = self._unused_choices(slot, values)
-        return [name for name in self._mentioned_names(slot, text, values) if name in unused][:1]
+        return [name for name in names if name in unused][:1]
 
     def _unused_choices(self, slot: CatalogSlot, values: Values) -> list[str]:
         used = [value for name, value in values.items() if self.slots[name].sort == slot.sort]
         return [choice for choice in slot.choices if choice not in used]
 
-    def _mentioned_names(self, slot: CatalogSlot, text: RequestText, values: Values) -> list[str]:
-        """What the request names of the slot's sort; not the colours of other things."""
-        if slot.of and slot.sort == "colour":
-            return text.possible_colours(values.get(slot.of, slot.of))
-        return text.names_of(slot.sort)
-
-    def _owner_colour(self, slot: CatalogSlot, text: RequestText, values: Values) -> str | None:
-        """The colour that the request gives to the slot's owner, preferably one of `choices`."""
-        if not slot.of:
-            return None
-        owner = values.get(slot.of, slot.of)
-        legal = [c for c in text.colours_of(owner) if c in KINDS[owner].colours]
-        listed = [c for c in legal if c in slot.choices]
-        return next(iter(listed or legal), None)
-
     def _has_clash(self, values: Values) -> bool:
         """Whether two slots that must differ have the same value."""
-        independent = [(s.sort, values[n]) for n, s in self.slots.items() if not s.of]
-        every = [(s.sort, values[n]) for n, s in self.slots.items()]
-        return any(every.count(value) > 1 for value in independent)
+        every = [(slot.sort, values[name]) for name, slot in self.slots.items()]
+        return any(
+            every.count((slot.sort, values[name])) > 1
+            for name, slot in self.slots.items()
+            if not slot.of
+        )
 
     def _allowed_combination(self, values: Values, text: RequestText) -> Values:
         """The values; with `combinations`, the one that agrees most with request and values."""
@@ -196,21 +178,9 @@ class _CatalogFile(RootModel[dict[str, CatalogStory]]):
     """stories/*.yaml: name to story."""
 
 
-@dataclass(frozen=True)
-class StoryCatalog:
-    """All stories by name."""
-
-    stories: Mapping[str, CatalogStory]
-
-    def choose(self, text: RequestText) -> CatalogStory | None:
-        """The story that matches a request best, if any."""
-        story = max(self.stories.values(), key=lambda story: story.match_score(text))
-        return story if story.match_score(text) > 0 else None
-
-
 @cache
-def load_catalog() -> StoryCatalog:
-    """The stories that come with the sketch world.
+def load_stories() -> Mapping[str, CatalogStory]:
+    """The stories that come with the sketch world, by name.
 
     Raises:
         DocumentError: a story file does not validate.
@@ -218,21 +188,15 @@ def load_catalog() -> StoryCatalog:
     stories: dict[str, CatalogStory] = {}
     for path in sorted(_FOLDER.glob("*.yaml")):
         stories |= load_document(path, _CatalogFile).root
-    return StoryCatalog(stories)
+    return stories
+
+
+def choose_story(text: RequestText) -> CatalogStory | None:
+    """The story that matches a request best, if any."""
+    story = max(load_stories().values(), key=lambda story: story.match_score(text))
+    return story if story.match_score(text) > 0 else None
 
 
 def fill_text(text: str, values: Values) -> str:
     """The text with its {slots} filled and its articles right."""
     return re.sub(r"\b([Aa]) (?=[aeiou])", r"\1n ", text.format_map(dict(values)))
-
-
-def _fill_step(step: CatalogStep, values: Values) -> CatalogStep:
-    filled = {
-        part: fill_text(getattr(step, part), values) for part in ("name", "draw", "say", "tell")
-    }
-    texts = {part: text[:1].upper() + text[1:] for part, text in filled.items()}
-    return step.model_copy(update=texts)
-
-
-def _all_occur(prefixes: tuple[str, ...], words: str) -> bool:
-    return all(prefix in words for prefix in prefixes)

@@ -7,11 +7,11 @@ from it. A killed run resumes from its last saved state.
 import json
 import math
 import time
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
-from functools import partial
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from inference.sketch_world.seeded_random import random_by
 from warehouse.atomic import atomic_path
@@ -26,7 +26,7 @@ from .vocabulary import build_tokenizer
 
 if TYPE_CHECKING:
     import torch
-    from transformers import Qwen2Tokenizer, Qwen3VLForConditionalGeneration
+    from transformers import Qwen3VLForConditionalGeneration
 
 _WARM_UP = 0.05  # share of a phase's steps
 _FINAL_RATE = 0.02  # share of the peak learning rate
@@ -38,6 +38,7 @@ _POOL = 16  # steps whose samples are sorted by length together
 _CAPTIONS = ((0.15, 0.8), (1.0, 0.1))
 
 Report = Callable[[TrainingProgress], object]
+_Source = Callable[[int], list[TrainingSample]]  # samples of a step
 
 
 def pretrain(folder: Path, settings: BaseModelSettings, report: Report) -> dict[str, float]:
@@ -54,7 +55,9 @@ def pretrain(folder: Path, settings: BaseModelSettings, report: Report) -> dict[
     torch.set_num_threads(settings.lessons.threads)
     tokenizer = build_tokenizer(settings.architecture.vocabulary)
     model = build_model(settings.architecture, tokenizer, settings.lessons.seed)
-    curriculum = _Curriculum(model, tokenizer, settings, folder / _STATE)
+    phases = _phases(model, Collator(tokenizer), settings)
+    identity = json.dumps(settings.model_dump(mode="json"), sort_keys=True)
+    curriculum = _Curriculum(model, phases, folder / _STATE, identity)
     metrics = curriculum.train(report)
     model.bfloat16().save_pretrained(folder)
     build_processor(settings.architecture, tokenizer).save_pretrained(folder)
@@ -62,30 +65,40 @@ def pretrain(folder: Path, settings: BaseModelSettings, report: Report) -> dict[
     return metrics
 
 
-class _Curriculum:
-    """Phases of training, one after the other, each with its own optimizer.
+@dataclass(frozen=True)
+class _Phase:
+    """A phase of the curriculum; one that is not resumable is restarted when interrupted.
 
-    Args:
-        state: file of what a killed run resumes from.
+    Attributes:
+        batch: samples of a step.
+        peak: the highest learning rate.
+        loss: of a step's samples, a scalar to differentiate.
     """
 
-    def __init__(
-        self,
-        model: "Qwen3VLForConditionalGeneration",
-        tokenizer: "Qwen2Tokenizer",
-        settings: BaseModelSettings,
-        state: Path,
-    ) -> None:
-        import torch
+    steps: int
+    batch: int
+    peak: float
+    optimizer: "torch.optim.Optimizer"
+    loss: Callable[[int], "torch.Tensor"]
+    resumable: bool = True
 
-        self._model, self.state = model, state
-        self._phases = _phases(model, tokenizer, settings)
-        self._has_bfloat16 = torch.ops.mkldnn._is_mkldnn_bf16_supported()
-        self._identity = json.dumps(settings.model_dump(mode="json"), sort_keys=True)
+
+@dataclass(frozen=True)
+class _Curriculum:
+    """Phases of training, one after the other.
+
+    Attributes:
+        state: file of what a killed run with the same identity resumes from.
+    """
+
+    model: "Qwen3VLForConditionalGeneration"
+    phases: tuple[_Phase, ...]
+    state: Path
+    identity: str
 
     def train(self, report: Report) -> dict[str, float]:
         """Run the remaining steps; returns final metrics."""
-        done, total = self._restore(), sum(phase.steps for phase in self._phases)
+        done, total = self._restore(), sum(phase.steps for phase in self.phases)
         losses: list[float] = []
         loss, samples, start = 0.0, 0, time.perf_counter()
         for number in range(done, total):
@@ -102,26 +115,27 @@ class _Curriculum:
                 losses, samples, start = [], 0, time.perf_counter()
             if step + 1 == phase.steps or (phase.resumable and (step + 1) % _SAVE_EVERY == 0):
                 self._save(number + 1)
-        return {"loss": loss, "samples": float(sum(p.batch * p.steps for p in self._phases))}
+        return {"loss": loss, "samples": float(sum(p.batch * p.steps for p in self.phases))}
 
-    def _locate(self, number: int) -> tuple["_Phase", int]:
+    def _locate(self, number: int) -> tuple[_Phase, int]:
         """The phase of a step of the curriculum, and the step's number within it."""
-        for phase in self._phases[:-1]:
+        for phase in self.phases[:-1]:
             if number < phase.steps:
                 return phase, number
             number -= phase.steps
-        return self._phases[-1], number
+        return self.phases[-1], number
 
-    def _step(self, phase: "_Phase", step: int) -> float:
+    def _step(self, phase: _Phase, step: int) -> float:
         import torch
 
         for group in phase.optimizer.param_groups:
             group["lr"] = phase.peak * _rate_factor(step / phase.steps)
-        with torch.autocast("cpu", torch.bfloat16, enabled=self._has_bfloat16):
+        has_bfloat16 = torch.ops.mkldnn._is_mkldnn_bf16_supported()
+        with torch.autocast("cpu", torch.bfloat16, enabled=has_bfloat16):
             loss = phase.loss(step)
         phase.optimizer.zero_grad()
         loss.backward()
-        torch.nn.utils.clip_grad_norm_(self._model.parameters(), 1.0)
+        torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
         phase.optimizer.step()
         return loss.item()
 
@@ -130,9 +144,9 @@ class _Curriculum:
         import torch
 
         state = {
-            "identity": self._identity,
+            "identity": self.identity,
             "step": done,
-            "model": self._model.state_dict(),
+            "model": self.model.state_dict(),
             "optimizer": self._locate(done)[0].optimizer.state_dict(),
         }
         with atomic_path(self.state, self.state.with_suffix(".tmp")) as draft:
@@ -145,26 +159,11 @@ class _Curriculum:
         if not self.state.exists():
             return 0
         state = torch.load(self.state, weights_only=True)
-        if state["identity"] != self._identity:
+        if state["identity"] != self.identity:
             return 0
-        self._model.load_state_dict(state["model"])
+        self.model.load_state_dict(state["model"])
         self._locate(state["step"])[0].optimizer.load_state_dict(state["optimizer"])
         return int(state["step"])
-
-
-def _phases(
-    model: "Qwen3VLForConditionalGeneration",
-    tokenizer: "Qwen2Tokenizer",
-    settings: BaseModelSettings,
-) -> tuple["_Phase", ...]:
-    lessons = settings.lessons
-    mixture = partial(_MixturePhase, model, tokenizer, peak=lessons.learning_rate)
-    return (
-        _VisionPhase(model, settings),
-        _ImagePhase(model, tokenizer, settings),
-        mixture(steps=lessons.drill_steps, sources=_drills(lessons)),
-        mixture(steps=lessons.surprise_steps, sources=_surprises(lessons)),
-    )
 
 
 def _rate_factor(done: float) -> float:
@@ -175,140 +174,95 @@ def _rate_factor(done: float) -> float:
     return _FINAL_RATE + (1 - _FINAL_RATE) * cosine
 
 
-class _Phase(ABC):
-    """A phase of the curriculum; one that is not resumable is restarted when interrupted.
-
-    Args:
-        batch: samples of a step.
-        peak: the highest learning rate.
-        parameters: what the phase trains.
-    """
-
-    resumable = True
-
-    def __init__(
-        self, batch: int, steps: int, peak: float, parameters: Iterable["torch.nn.Parameter"]
-    ) -> None:
-        import torch
-
-        self.batch, self.steps, self.peak = batch, steps, peak
-        self.optimizer: torch.optim.Optimizer = torch.optim.AdamW(parameters, weight_decay=0.01)
-
-    @abstractmethod
-    def loss(self, step: int) -> "torch.Tensor":
-        """The loss of a step's samples, a scalar to differentiate."""
-
-
-class _VisionPhase(_Phase):
-    """The vision tower alone: probes predict every cell of crowded images."""
-
-    resumable = False  # the probes are not saved
-
-    def __init__(
-        self, model: "Qwen3VLForConditionalGeneration", settings: BaseModelSettings
-    ) -> None:
-        lessons = settings.lessons
-        self._tower, self._first = model.model.visual, _first_seed(lessons)
-        self._probes = Probes(settings.architecture.hidden, lessons.seed)
-        parameters = [*self._tower.parameters(), *self._probes.layers.parameters()]
-        peak = lessons.sight_learning_rate
-        super().__init__(lessons.sight_batch, lessons.sight_steps, peak, parameters)
-
-    def loss(self, step: int) -> "torch.Tensor":
-        samples = [cell_sample(seed) for seed in _seeds(self._first, step, self.batch)]
-        inputs = pixels([sample.image for sample in samples])
-        output = self._tower(inputs["pixel_values"], grid_thw=inputs["image_grid_thw"])
-        return self._probes.loss([output.pooler_output, *output.deepstack_features], samples)
-
-
-class _ImagePhase(_Phase):
-    """The complete model: captions, comparisons, expectations and inspections."""
-
-    def __init__(
-        self,
-        model: "Qwen3VLForConditionalGeneration",
-        tokenizer: "Qwen2Tokenizer",
-        settings: BaseModelSettings,
-    ) -> None:
-        lessons = settings.lessons
-        super().__init__(lessons.batch, lessons.steps, lessons.learning_rate, model.parameters())
-        self._model, self._collate = model, Collator(tokenizer)
-        self._first = _first_seed(lessons)
-        self._pools: dict[int, list[TrainingSample]] = {}
-
-    def loss(self, step: int) -> "torch.Tensor":
-        return self._model(**self._collate(self._samples(step))).loss
-
-    def _samples(self, step: int) -> list[TrainingSample]:
-        """The step's share of a pool of samples that is sorted by length, against padding."""
-        number, position = divmod(step, _POOL)
-        if number not in self._pools:
-            self._pools = {number: self._pool(number)}
-        order = random_by("order", number).permutation(_POOL)
-        first = int(order[position]) * self.batch
-        return self._pools[number][first : first + self.batch]
-
-    def _pool(self, number: int) -> list[TrainingSample]:
-        done = number * _POOL / self.steps
-        captions = next(share for end, share in _CAPTIONS if done < end)
-        seeds = _seeds(self._first, number, _POOL * self.batch)
-        samples = (image_sample(seed, captions) for seed in seeds)
-        return sorted(samples, key=self._collate.length)
-
-
-class _Source(NamedTuple):
-    """Samples of one kind in every step of a mixture, by seed from `first` on."""
-
-    make: Callable[[int], TrainingSample]
-    first: int
-    batch: int
-
-
-class _MixturePhase(_Phase):
-    """Several kinds of samples in every step, each with the same weight of its mean loss."""
-
-    def __init__(
-        self,
-        model: "Qwen3VLForConditionalGeneration",
-        tokenizer: "Qwen2Tokenizer",
-        steps: int,
-        peak: float,
-        sources: tuple[_Source, ...],
-    ) -> None:
-        super().__init__(sum(source.batch for source in sources), steps, peak, model.parameters())
-        self._model, self._collate, self._sources = model, Collator(tokenizer), sources
-
-    def loss(self, step: int) -> "torch.Tensor":
-        import torch
-
-        return torch.stack([self._loss(source, step) for source in self._sources]).sum()
-
-    def _loss(self, source: _Source, step: int) -> "torch.Tensor":
-        samples = [source.make(seed) for seed in _seeds(source.first, step, source.batch)]
-        return self._model(**self._collate(samples)).loss
-
-
-def _drills(lessons: PretrainingSettings) -> tuple[_Source, ...]:
-    """Drills, with image samples against forgetting to see."""
-    first, half = _first_seed(lessons), lessons.batch // 2
+def _phases(
+    model: "Qwen3VLForConditionalGeneration", collate: Collator, settings: BaseModelSettings
+) -> tuple[_Phase, ...]:
+    """Seeing; all kinds of image samples; drills and surprises, each against forgetting others."""
+    lessons = settings.lessons
+    batch, half = lessons.batch, lessons.batch // 2
+    first = _first_seed(lessons)
+    second = first + lessons.steps * batch
+    third = second + lessons.drill_steps * batch
     image = partial(image_sample, captions=_CAPTIONS[-1][1])
+    language = partial(_language_phase, model, collate, lessons.learning_rate)
     return (
-        _Source(drill_sample, first, lessons.batch),
-        _Source(reading_sample, first, half),
-        _Source(image, first + lessons.steps * lessons.batch, half),
+        _vision_phase(model, settings),
+        language(lessons.steps, batch, _sorted_by_length(collate, lessons)),
+        language(
+            lessons.drill_steps,
+            batch + 2 * half,
+            _by_seed(drill_sample, first, batch),
+            _by_seed(reading_sample, first, half),
+            _by_seed(image, second, half),
+        ),
+        language(
+            lessons.surprise_steps,
+            2 * batch + half,
+            _by_seed(partial(image, surprises=True), third, batch),
+            _by_seed(drill_sample, third, half),
+            _by_seed(partial(reading_sample, varied=True), third, batch),
+        ),
     )
 
 
-def _surprises(lessons: PretrainingSettings) -> tuple[_Source, ...]:
-    """Image samples with surprises, with drills against forgetting to compare."""
-    first, half = _first_seed(lessons), lessons.batch // 2
-    first += (lessons.steps + lessons.drill_steps) * lessons.batch
-    image = partial(image_sample, captions=_CAPTIONS[-1][1], surprises=True)
-    return (
-        _Source(image, first, lessons.batch),
-        _Source(drill_sample, first, half),
-        _Source(partial(reading_sample, varied=True), first, lessons.batch),
-    )
+def _vision_phase(model: "Qwen3VLForConditionalGeneration", settings: BaseModelSettings) -> _Phase:
+    """The vision tower alone: probes, which are not saved, predict every cell of crowded images."""
+    import torch
+
+    lessons, tower = settings.lessons, model.model.visual
+    probes = Probes(settings.architecture.hidden, lessons.seed)
+    parameters = [*tower.parameters(), *probes.layers.parameters()]
+    optimizer = torch.optim.AdamW(parameters, weight_decay=0.01)
+
+    def loss(step: int) -> "torch.Tensor":
+        seeds = _seeds(_first_seed(lessons), step, lessons.sight_batch)
+        samples = [cell_sample(seed) for seed in seeds]
+        inputs = pixels([sample.image for sample in samples])
+        output = tower(inputs["pixel_values"], grid_thw=inputs["image_grid_thw"])
+        return probes.loss([output.pooler_output, *output.deepstack_features], samples)
+
+    steps, batch, peak = lessons.sight_steps, lessons.sight_batch, lessons.sight_learning_rate
+    return _Phase(steps, batch, peak, optimizer, loss, resumable=False)
+
+
+def _language_phase(
+    model: "Qwen3VLForConditionalGeneration",
+    collate: Collator,
+    peak: float,
+    steps: int,
+    batch: int,
+    *sources: _Source,
+) -> _Phase:
+    """The complete model: samples of every source in every step, with the same weight of each."""
+    import torch
+
+    def loss(step: int) -> "torch.Tensor":
+        return torch.stack([model(**collate(source(step))).loss for source in sources]).sum()
+
+    optimizer = torch.optim.AdamW(model.parameters(), weight_decay=0.01)
+    return _Phase(steps, batch, peak, optimizer, loss)
+
+
+def _by_seed(make: Callable[[int], TrainingSample], first: int, batch: int) -> _Source:
+    return lambda step: [make(seed) for seed in _seeds(first, step, batch)]
+
+
+def _sorted_by_length(collate: Collator, lessons: PretrainingSettings) -> _Source:
+    """Image samples, of which pools of several steps are sorted by length, against padding."""
+
+    @lru_cache(maxsize=1)
+    def pool(number: int) -> list[TrainingSample]:
+        done = number * _POOL / lessons.steps
+        captions = next(share for end, share in _CAPTIONS if done < end)
+        seeds = _seeds(_first_seed(lessons), number, _POOL * lessons.batch)
+        return sorted((image_sample(seed, captions) for seed in seeds), key=collate.length)
+
+    def samples(step: int) -> list[TrainingSample]:
+        number, position = divmod(step, _POOL)
+        first = int(random_by("order", number).permutation(_POOL)[position]) * lessons.batch
+        return pool(number)[first : first + lessons.batch]
+
+    return samples
 
 
 def _first_seed(lessons: PretrainingSettings) -> int:

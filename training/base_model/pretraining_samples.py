@@ -19,7 +19,6 @@ Surprises come last. Where the image after an edit is nearly always as requested
 request from that image instead of reading the prompt.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -28,8 +27,17 @@ from typing import TypeVar
 import numpy as np
 from PIL import Image
 
+from inference.sketch_world.critic import (
+    EARLIER_LABELS,
+    EXPECTED_LABELS,
+    compare_cells,
+    compare_names,
+    label_cell,
+    name_flaw,
+    name_thing,
+)
 from inference.sketch_world.object_catalog import BACKGROUNDS, KINDS, PLACES
-from inference.sketch_world.prompt_writer import phrase_noun, with_article
+from inference.sketch_world.prompt_writer import with_article
 from inference.sketch_world.renderer import Flaws, render
 from inference.sketch_world.scene import Scene, Thing
 from inference.sketch_world.seeded_random import bernoulli, pick, random_by
@@ -38,11 +46,7 @@ from .scenes import EditPair, EditSample, altered_thing, random_thing
 
 T = TypeVar("T")
 SIDE = 96
-FLAWS = ("crooked", "scribbled")
-# Labels of two phrases, and their marks when they are equal and when they differ.
-_EXPECTED = ("want", "see", "right", "wrong")
-_EARLIER = ("was", "see", "same", "changed")
-MARKS = frozenset({*_EXPECTED[2:], *_EARLIER[2:]})
+MARKS = frozenset({*EXPECTED_LABELS[2:], *EARLIER_LABELS[2:]})
 _COMPARISONS = 0.2  # share of the image samples that are no captions
 _EXPECTATIONS = 0.4  # share of the others; the rest are inspections
 _EMPTY = 0.1  # share of a drill's cells
@@ -91,15 +95,16 @@ def image_sample(seed: int, captions: float, surprises: bool = False) -> Trainin
 def drill_sample(seed: int) -> TrainingSample:
     """Pairs of phrases, about half of them equal; by seed."""
     rng = random_by("drill", seed)
-    words = pick(rng, [_EXPECTED, _EARLIER])
+    labels = pick(rng, [EXPECTED_LABELS, EARLIER_LABELS])
     ground = pick(rng, BACKGROUNDS)
     other_ground = _either(ground, pick(rng, BACKGROUNDS), rng)
-    lines = [_compared("Background:", ground, other_ground, words)]
+    lines = [compare_names("Background", ground, other_ground, labels)]
     for cell in sorted(rng.permutation(len(PLACES))[: int(rng.integers(4, len(PLACES)))]):
         thing = None if bernoulli(rng, _EMPTY) else random_thing(rng)
         other = _either(thing, altered_thing(thing, rng), rng)
-        lines.append(_compared(_cell_label(int(cell)), _name(thing), _name(other), words))
-    return TrainingSample((), "", _text(lines), marks_only=True)
+        names = name_thing(thing), name_thing(other)
+        lines.append(compare_names(label_cell(cell), *names, labels))
+    return TrainingSample((), "", "\n".join(lines), marks_only=True)
 
 
 def reading_sample(seed: int, varied: bool = False) -> TrainingSample:
@@ -113,18 +118,20 @@ def reading_sample(seed: int, varied: bool = False) -> TrainingSample:
     rng = random_by("reading", seed)
     words = [pick(rng, request_words()) for _ in range(int(rng.integers(4, 16)))]
     things = [random_thing(rng) for _ in range(int(rng.integers(1, 4)))]
-    mentions = [_mention(thing, rng) if varied else with_article(_name(thing)) for thing in things]
+    mentions = [
+        _mention(thing, rng) if varied else with_article(name_thing(thing)) for thing in things
+    ]
     compounds = [_compound(rng) for _ in range(int(rng.integers(0, 3)))] if varied else []
     _insert_at_random(mentions, words, rng)
     _insert_at_random(compounds, words, rng)
-    names = ", ".join(_name(thing) for thing in things)
+    names = ", ".join(name_thing(thing) for thing in things)
     return TrainingSample((), " ".join(words), f"Named: {names}.")
 
 
 def _mention(thing: Thing, rng: np.random.Generator) -> str:
     """An object in one of the forms that requests have."""
     plural = f"{thing.colour} {KINDS[thing.kind].plural}"
-    return pick(rng, [with_article(_name(thing)), f"the {_name(thing)}", plural])
+    return pick(rng, [with_article(name_thing(thing)), f"the {name_thing(thing)}", plural])
 
 
 def _compound(rng: np.random.Generator) -> str:
@@ -145,15 +152,6 @@ def request_words() -> tuple[str, ...]:
     return tuple((Path(__file__).parent / "requests.txt").read_text("utf-8").split())
 
 
-def _compared(
-    label: str, one: str, other: str, words: tuple[str, str, str, str], flaw: str | None = None
-) -> str:
-    """Two phrases and their mark; a flaw replaces the mark of equal phrases."""
-    first, second, equal, different = words
-    mark = (flaw or equal) if one == other else different
-    return f"{label} {first} {one}, {second} {other}, {mark}"
-
-
 def _either(one: T, other: T, rng: np.random.Generator) -> T:
     return one if bernoulli(rng, 0.5) else other
 
@@ -170,65 +168,30 @@ def sample_texts(seed: int) -> tuple[str, ...]:
 
 def caption(scene: Scene, flaws: Flaws) -> str:
     """The content of an image, cell by cell."""
-    lines = [f"Background: see {scene.background}"]
-    for cell in _occupied(scene.cells, flaws):
-        flaw = _flaw(cell, flaws)
-        line = f"{_cell_label(cell)} see {_name(scene.cells.get(cell))}"
-        lines.append(f"{line}, {flaw}" if flaw else line)
-    return _text(lines)
+    lines = [f"Background: see {scene.background}."]
+    for cell in sorted({*scene.cells, *flaws.crooked, *flaws.blemished}):
+        contents = filter(None, (name_thing(scene.cells.get(cell)), name_flaw(cell, flaws)))
+        lines.append(f"{label_cell(cell)}: see {', '.join(contents)}.")
+    return "\n".join(lines)
 
 
 def comparison(before: Scene | None, after: Scene, flaws: Flaws) -> str:
     """The content of two images, cell by cell, and whether it is the same."""
-    earlier = before.cells if before else {}
-    background = before.background if before else "nothing"
-    return _side_by_side(Scene(background, earlier), after, flaws, _EARLIER)
+    return "\n".join(compare_cells(before or Scene("nothing"), after, flaws, EARLIER_LABELS))
 
 
 def expectation(edit: EditSample) -> str:
     """The expected content after an edit, cell by cell."""
     earlier, target = edit.before.cells if edit.before else {}, edit.target
-    things = (
-        f"{_cell_label(cell)} want {_name(target.cells.get(cell))}"
-        for cell in _occupied({**earlier, **target.cells}, Flaws())
-    )
-    return f"Asked for: {edit.goal}\n{_text([f'Background: want {target.background}', *things])}"
+    contents = {cell: name_thing(target.cells.get(cell)) for cell in {*earlier, *target.cells}}
+    lines = [f"{label_cell(cell)}: want {name}." for cell, name in sorted(contents.items())]
+    return "\n".join([f"Asked for: {edit.goal}", f"Background: want {target.background}.", *lines])
 
 
 def inspection(edit: EditSample) -> str:
     """The expected and the actual content, cell by cell; no verdict."""
-    cells = _side_by_side(edit.target, edit.after, edit.flaws, _EXPECTED)
-    return f"Asked for: {edit.goal}\n{cells}"
-
-
-def _side_by_side(one: Scene, other: Scene, flaws: Flaws, words: tuple[str, str, str, str]) -> str:
-    lines = [_compared("Background:", one.background, other.background, words)]
-    for cell in _occupied({**one.cells, **other.cells}, flaws):
-        first, second = _name(one.cells.get(cell)), _name(other.cells.get(cell))
-        lines.append(_compared(_cell_label(cell), first, second, words, _flaw(cell, flaws)))
-    return _text(lines)
-
-
-def _text(lines: list[str]) -> str:
-    return "\n".join(f"{line}." for line in lines)
-
-
-def _occupied(cells: Mapping[int, Thing], flaws: Flaws) -> list[int]:
-    return sorted({*cells, *flaws.crooked, *flaws.blemished})
-
-
-def _cell_label(cell: int) -> str:
-    return f"{PLACES[cell].capitalize()}:"
-
-
-def _name(thing: Thing | None) -> str:
-    return phrase_noun(thing.kind, thing.colour) if thing else "nothing"
-
-
-def _flaw(cell: int, flaws: Flaws) -> str | None:
-    if cell in flaws.crooked:
-        return FLAWS[0]
-    return FLAWS[1] if cell in flaws.blemished else None
+    cells = compare_cells(edit.target, edit.after, edit.flaws)
+    return "\n".join([f"Asked for: {edit.goal}", *cells])
 
 
 def _render_before(scene: Scene | None, seed: int) -> Image.Image:

@@ -9,7 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
-from inference.sketch_world.error_model import (
+from inference.sketch_world.generator import (
     add_collateral_damage,
     wrong_colour,
     wrong_kind,
@@ -31,8 +31,8 @@ from inference.sketch_world.scene import (
     Replace,
     Scene,
     SetBackground,
-    Target,
     Thing,
+    edited_cell,
 )
 from inference.sketch_world.scene_edits import carry_out
 from inference.sketch_world.seeded_random import KeyedRandom, bernoulli, pick, random_by
@@ -80,7 +80,7 @@ class EditSample:
             keep=self.before is not None and bernoulli(0.35, "keep"),
             relations=bernoulli(0.3, "relations"),
         )
-        return write_prompt(self._edits, self.before, style, self._keyed_random, cells_known=True)
+        return write_prompt(self._edits, self.before, style, self._keyed_random)
 
     def _edit_result(self) -> Scene:
         """The target, or a scene with a mistake."""
@@ -120,15 +120,14 @@ def altered_thing(thing: Thing | None, rng: np.random.Generator) -> Thing | None
         return random_thing(rng)
     kind, others = KINDS[thing.kind], list(KINDS.values())
     recoloured = Thing(kind.name, pick(rng, kind.colours))
-    same_colour = Thing(
-        pick(rng, [other for other in others if thing.colour in other.colours]).name, thing.colour
-    )
+    similar = pick(rng, [other for other in others if thing.colour in other.colours])
+    same_colour = Thing(similar.name, thing.colour)
     return pick(rng, [None, recoloured, same_colour, random_thing(rng)])
 
 
 def _carry_out_all(edits: Sequence[Edit], before: Scene) -> Scene:
     """The scene after exact edits, one after the other."""
-    return carry_out(Command(tuple(edits)), before, lambda _, options: options[0]).scene
+    return carry_out(Command(tuple(edits)), before).scene
 
 
 def _with_a_mistake(edits: Sequence[Edit], before: Scene, rng: np.random.Generator) -> Scene:
@@ -164,44 +163,28 @@ def _edits(before: Scene | None, rng: np.random.Generator) -> list[Edit]:
 
 
 def _edit(scene: Scene, rng: np.random.Generator) -> Edit:
-    makers = (_add, _add, _add, _move, _move, _recolour, _replace, _remove, _set_background)
-    possible = makers if scene.cells else (_add, _set_background)
-    return pick(rng, possible)(scene, rng)
+    kinds = (Add, Add, Add, Move, Move, Recolour, Replace, Remove, SetBackground)
+    kind = pick(rng, kinds if scene.cells else (Add, SetBackground))
+    if kind is SetBackground:
+        return SetBackground(pick(rng, [name for name in BACKGROUNDS if name != scene.background]))
+    if kind is Add:
+        return _addition(scene, rng)
+    target = pick(rng, scene.exact_targets())
+    if kind is Move:
+        return Move(target, GridPlace(pick(rng, scene.free_cells())))
+    if kind is Recolour:
+        others = [c for c in KINDS[str(target.kind)].colours if c != target.colour]
+        return Recolour(target, pick(rng, others)) if others else _addition(scene, rng)
+    if kind is Replace:
+        thing = random_thing(rng)
+        is_other = thing.kind != target.kind
+        return Replace(target, thing.kind, thing.colour) if is_other else _addition(scene, rng)
+    return Remove(target)
 
 
-def _target(scene: Scene, rng: np.random.Generator) -> Target:
-    cell = pick(rng, sorted(scene.cells))
-    return Target(scene.cells[cell].kind, scene.cells[cell].colour, cell)
-
-
-def _add(scene: Scene, rng: np.random.Generator) -> Edit:
+def _addition(scene: Scene, rng: np.random.Generator) -> Edit:
     thing = random_thing(rng)
-    return Add(thing.kind, thing.colour, GridPlace(cell=pick(rng, scene.free_cells())))
-
-
-def _move(scene: Scene, rng: np.random.Generator) -> Edit:
-    return Move(_target(scene, rng), GridPlace(cell=pick(rng, scene.free_cells())))
-
-
-def _recolour(scene: Scene, rng: np.random.Generator) -> Edit:
-    target = _target(scene, rng)
-    others = [c for c in KINDS[str(target.kind)].colours if c != target.colour]
-    return Recolour(target, pick(rng, others)) if others else _add(scene, rng)
-
-
-def _replace(scene: Scene, rng: np.random.Generator) -> Edit:
-    target, thing = _target(scene, rng), random_thing(rng)
-    if thing.kind == target.kind:
-        return _add(scene, rng)
-    return Replace(target, thing.kind, thing.colour)
-
-
-def _remove(scene: Scene, rng: np.random.Generator) -> Edit:
-    return Remove(_target(scene, rng))
-
-
-def _set_background(scene: Scene, rng: np.random.Generator) -> Edit:
-    return SetBackground(pick(rng, [name for name in BACKGROUNDS if name != scene.background]))
+    return Add(thing.kind, thing.colour, GridPlace(pick(rng, scene.free_cells())))
 
 
 def _wrong_edit(edit: Edit, before: Scene, rng: np.random.Generator) -> Scene | None:
@@ -211,7 +194,7 @@ def _wrong_edit(edit: Edit, before: Scene, rng: np.random.Generator) -> Scene | 
     mistakes = (
         wrong_kind(edit, rng),
         wrong_colour(edit, rng),
-        wrong_place(edit, _target_cells(edit), before, rng),
+        wrong_place(edit, {edited_cell(edit)}, before, rng),
     )
     possible = [mistake for mistake in mistakes if mistake is not None]
     return _carry_out_all([pick(rng, possible)], before) if possible else None
@@ -222,20 +205,7 @@ def _wrong_creation(edit: Create, rng: np.random.Generator) -> Scene:
     if not scene.cells or bernoulli(rng, 0.2):
         return Scene(pick(rng, BACKGROUNDS), scene.cells)
     cell = pick(rng, sorted(scene.cells))
-    if bernoulli(rng, 0.3):
-        return scene.with_cell(cell, None)
-    return scene.with_cell(cell, random_thing(rng))
-
-
-def _target_cells(edit: Edit) -> set[int]:
-    """The cells that an exact edit changes."""
-    match edit:
-        case Add(place=place) | Move(place=place):
-            return {place.cell} if place.cell is not None else set()
-        case Remove(target) | Recolour(target) | Replace(target):
-            return {target.cell} if target.cell is not None else set()
-        case _:
-            return set()
+    return scene.with_cell(cell, None if bernoulli(rng, 0.3) else random_thing(rng))
 
 
 def _flaws(scene: Scene, rng: np.random.Generator) -> Flaws:

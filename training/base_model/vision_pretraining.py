@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 
 from PIL import Image
 
+from inference.sketch_world.critic import FLAWS
 from inference.sketch_world.object_catalog import BACKGROUNDS, COLOURS, KINDS
 from inference.sketch_world.renderer import Flaws
 from inference.sketch_world.scene import Scene
 from inference.sketch_world.seeded_random import bernoulli, pick, random_by
 
-from .pretraining_samples import FLAWS, render_sample
+from .pretraining_samples import render_sample
 from .scenes import random_thing
 
 if TYPE_CHECKING:
@@ -29,13 +30,10 @@ _NOTHING = 0  # index of an empty cell among kinds and colours
 
 @dataclass(frozen=True)
 class CellSample:
-    """An image and the class indices of its nine cells."""
+    """An image and the indices of its nine cells' kinds, colours, flaws and backgrounds."""
 
     image: Image.Image
-    kinds: tuple[int, ...]
-    colours: tuple[int, ...]
-    flaws: tuple[int, ...]
-    background: int
+    classes: tuple[list[int], ...]
 
 
 def cell_sample(seed: int) -> CellSample:
@@ -45,15 +43,14 @@ def cell_sample(seed: int) -> CellSample:
     scene = Scene(pick(rng, BACKGROUNDS), cells)
     crooked = [cell for cell in cells if bernoulli(rng, _FLAW)]
     blemished = [c for c in range(9) if c not in crooked and bernoulli(rng, _FLAW)]
-    flaws = Flaws(crooked, blemished, seed)
     kinds, colours = list(KINDS), list(COLOURS)
-    return CellSample(
-        render_sample(scene, flaws, seed),
-        tuple(1 + kinds.index(cells[c].kind) if c in cells else _NOTHING for c in range(9)),
-        tuple(1 + colours.index(cells[c].colour) if c in cells else _NOTHING for c in range(9)),
-        tuple(1 if c in crooked else 2 if c in blemished else 0 for c in range(9)),
-        BACKGROUNDS.index(scene.background),
+    classes = (
+        [1 + kinds.index(cells[c].kind) if c in cells else _NOTHING for c in range(9)],
+        [1 + colours.index(cells[c].colour) if c in cells else _NOTHING for c in range(9)],
+        [1 if c in crooked else 2 if c in blemished else 0 for c in range(9)],
+        [BACKGROUNDS.index(scene.background)] * 9,
     )
+    return CellSample(render_sample(scene, Flaws(crooked, blemished, seed), seed), classes)
 
 
 class Probes:
@@ -79,25 +76,10 @@ class Probes:
         """
         import torch
 
-        classes = _classes(samples)
-        losses = [
-            torch.nn.functional.cross_entropy(scores.float(), indices)
-            for layer, features in zip(self.layers, tokens, strict=True)
-            for scores, indices in zip(
-                layer(features).split(self._sizes, dim=1), classes, strict=True
-            )
-        ]
+        columns = zip(*(sample.classes for sample in samples), strict=True)
+        classes = [torch.tensor(column).flatten() for column in columns]
+        losses: list[torch.Tensor] = []
+        for layer, features in zip(self.layers, tokens, strict=True):
+            scores = layer(features).float().split(self._sizes, dim=1)
+            losses += map(torch.nn.functional.cross_entropy, scores, classes)
         return torch.stack(losses).sum()
-
-
-def _classes(samples: Sequence[CellSample]) -> "list[torch.Tensor]":
-    """Indices of kinds, colours, flaws and backgrounds, each of shape (9 x images,)."""
-    import torch
-
-    columns = (
-        [index for sample in samples for index in sample.kinds],
-        [index for sample in samples for index in sample.colours],
-        [index for sample in samples for index in sample.flaws],
-        [sample.background for sample in samples for _ in range(9)],
-    )
-    return [torch.tensor(column) for column in columns]

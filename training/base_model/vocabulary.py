@@ -10,10 +10,11 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from inference.agent_prompts.formatting import PLAN_KEY, REFINE_KEY, SUCCESS_KEY
+from inference.sketch_world.critic import FLAWS
 from inference.sketch_world.object_catalog import COLOURS, PLACES
-from inference.sketch_world.story_catalog import load_catalog
+from inference.sketch_world.story_catalog import load_stories
 
-from .pretraining_samples import FLAWS, request_words, sample_texts
+from .pretraining_samples import request_words, sample_texts
 
 if TYPE_CHECKING:
     from transformers import Qwen2Tokenizer
@@ -115,7 +116,7 @@ def _request_words() -> Iterator[str]:
 
 def world_text() -> Iterator[str]:
     """Sentences of the world: its stories with filled slots, request words, texts of samples."""
-    for story in load_catalog().stories.values():
+    for story in load_stories().values():
         for values, _ in zip(story.all_values(), range(40), strict=False):
             for step in story.fill_steps(values):
                 yield from (step.name, step.draw, step.say, step.tell)

@@ -1,14 +1,21 @@
 """Animals, and the stages of their lives."""
 
-from ..canvas import RGB, Canvas, mix, shade, tint
-from .brush import INK, WHITE, Drawing, big_eye, eye, is_dark, smile
+from .canvas import INK, LEAF, RGB, WHITE, Canvas, Point, mix, shade, symmetric, tint
 
 _BEAK = (244, 150, 40)
 _NOSE = (232, 120, 134)
 
 
 def _ink_on(colour: RGB) -> RGB:
-    return WHITE if is_dark(colour) else INK
+    """Of details: light on dark colours."""
+    return WHITE if 0.299 * colour[0] + 0.587 * colour[1] + 0.114 * colour[2] < 70 else INK
+
+
+def _eyes(c: Canvas, radius: float, *centres: Point) -> None:
+    """White with a pupil, readable on dark fur."""
+    for x, y in centres:
+        c.circle(x, y, radius, WHITE)
+        c.circle(x, y + radius * 0.1, radius * 0.58, INK)
 
 
 def cat(c: Canvas, colour: RGB) -> None:
@@ -16,25 +23,19 @@ def cat(c: Canvas, colour: RGB) -> None:
     c.curve([(0.68, 0.84), (0.86, 0.8), (0.87, 0.6), (0.8, 0.5)], 0.08, shade(colour, 0.15))
     c.blob([(0.36, 0.5), (0.64, 0.5), (0.74, 0.86), (0.5, 0.9), (0.26, 0.86)], colour)
     c.blob([(0.44, 0.6), (0.56, 0.6), (0.58, 0.87), (0.42, 0.87)], tint(colour, 0.5))
-    for side in (-1, 1):
-        ear = [(0.28, 0.1), (0.29, 0.36), (0.08, 0.22)]
-        c.polygon([(0.5 + side * x, y) for x, y in ear], colour)
-        inner = [(0.25, 0.17), (0.25, 0.3), (0.15, 0.23)]
-        c.polygon([(0.5 + side * x, y) for x, y in inner], _NOSE)
+    c.twice(c.polygon, [(0.28, 0.1), (0.29, 0.36), (0.08, 0.22)], colour)
+    c.twice(c.polygon, [(0.25, 0.17), (0.25, 0.3), (0.15, 0.23)], _NOSE)
     c.ellipse(0.5, 0.37, 0.29, 0.22, colour)
     for x in (0.43, 0.5, 0.57):
         c.line([(x, 0.17), (x, 0.23)], 0.026, shade(colour, 0.35))
-    for x in (0.39, 0.61):
-        big_eye(c, x, 0.36, 0.06)
+    _eyes(c, 0.06, (0.39, 0.36), (0.61, 0.36))
     c.polygon([(0.46, 0.43), (0.54, 0.43), (0.5, 0.475)], _NOSE)
-    for side in (-1, 1):
-        c.line([(0.5 + side * 0.14, 0.46), (0.5 + side * 0.33, 0.44)], 0.014, _ink_on(colour))
-        c.line([(0.5 + side * 0.14, 0.49), (0.5 + side * 0.32, 0.51)], 0.014, _ink_on(colour))
+    c.twice(c.line, [(0.14, 0.46), (0.33, 0.44)], 0.014, _ink_on(colour))
+    c.twice(c.line, [(0.14, 0.49), (0.32, 0.51)], 0.014, _ink_on(colour))
 
 
 def dog(c: Canvas, colour: RGB) -> None:
     """Standing in profile, floppy ear, collar."""
-    ear = shade(colour, 0.38)
     c.curve([(0.2, 0.52), (0.11, 0.42), (0.14, 0.3)], 0.075, colour)
     for x in (0.2, 0.34, 0.54, 0.65):
         c.rect(x, 0.6, x + 0.09, 0.9, shade(colour, 0.14) if x in (0.34, 0.54) else colour, 0.03)
@@ -42,9 +43,10 @@ def dog(c: Canvas, colour: RGB) -> None:
     c.circle(0.68, 0.36, 0.19, colour)
     c.ellipse(0.81, 0.42, 0.11, 0.085, tint(colour, 0.45))
     c.circle(0.89, 0.38, 0.037, INK)
-    c.blob([(0.54, 0.2), (0.63, 0.22), (0.62, 0.42), (0.53, 0.52), (0.47, 0.4)], ear)
+    ear = [(0.54, 0.2), (0.63, 0.22), (0.62, 0.42), (0.53, 0.52), (0.47, 0.4)]
+    c.blob(ear, shade(colour, 0.38))
     c.line([(0.54, 0.53), (0.72, 0.57)], 0.055, (230, 70, 64))
-    big_eye(c, 0.72, 0.31, 0.045)
+    _eyes(c, 0.045, (0.72, 0.31))
 
 
 def fish(c: Canvas, colour: RGB) -> None:
@@ -55,7 +57,7 @@ def fish(c: Canvas, colour: RGB) -> None:
     c.ellipse(0.6, 0.58, 0.24, 0.12, tint(colour, 0.3))
     for x in (0.4, 0.52):
         c.curve([(x, 0.36), (x + 0.06, 0.5), (x, 0.64)], 0.035, tint(colour, 0.6))
-    big_eye(c, 0.76, 0.44, 0.065)
+    _eyes(c, 0.065, (0.76, 0.44))
     c.curve([(0.78, 0.56), (0.82, 0.59), (0.87, 0.56)], 0.022, _ink_on(colour))
 
 
@@ -69,20 +71,18 @@ def bird(c: Canvas, colour: RGB) -> None:
     c.ellipse(0.6, 0.66, 0.17, 0.13, tint(colour, 0.55))
     c.polygon([(0.81, 0.32), (0.94, 0.39), (0.81, 0.45)], _BEAK)
     c.blob([(0.56, 0.48), (0.48, 0.7), (0.22, 0.64), (0.34, 0.46)], shade(colour, 0.28))
-    big_eye(c, 0.7, 0.33, 0.055)
+    _eyes(c, 0.055, (0.7, 0.33))
 
 
 def rabbit(c: Canvas, colour: RGB) -> None:
-    for side in (-1, 1):
-        x = 0.5 + side * 0.12
+    for x in (0.38, 0.62):
         c.ellipse(x, 0.24, 0.082, 0.17, colour)
         c.ellipse(x, 0.26, 0.04, 0.12, (246, 176, 190))
     c.circle(0.76, 0.78, 0.08, tint(colour, 0.6))
     c.ellipse(0.5, 0.74, 0.26, 0.17, colour)
     c.ellipse(0.5, 0.78, 0.14, 0.12, tint(colour, 0.55))
     c.ellipse(0.5, 0.48, 0.235, 0.19, colour)
-    for x in (0.41, 0.59):
-        big_eye(c, x, 0.46, 0.05)
+    _eyes(c, 0.05, (0.41, 0.46), (0.59, 0.46))
     c.ellipse(0.5, 0.535, 0.032, 0.024, _NOSE)
     c.rect(0.475, 0.57, 0.525, 0.63, WHITE, 0.008)
     for x in (0.37, 0.63):
@@ -90,23 +90,13 @@ def rabbit(c: Canvas, colour: RGB) -> None:
 
 
 def egg(c: Canvas, colour: RGB) -> None:
-    outline = [
-        (0.5, 0.11),
-        (0.63, 0.18),
-        (0.73, 0.37),
-        (0.78, 0.6),
-        (0.69, 0.81),
-        (0.5, 0.89),
-        (0.31, 0.81),
-        (0.22, 0.6),
-        (0.27, 0.37),
-        (0.37, 0.18),
-    ]
+    right = (0.5, 0.11), (0.63, 0.18), (0.73, 0.37), (0.78, 0.6), (0.69, 0.81), (0.5, 0.89)
+    outline = symmetric(*right)
     c.blob(outline, shade(colour, 0.1))
     c.blob([(0.49 + (x - 0.5) * 0.92, 0.49 + (y - 0.5) * 0.93) for x, y in outline], colour)
     c.blob([(0.38, 0.27), (0.43, 0.26), (0.38, 0.44), (0.32, 0.5)], tint(colour, 0.6))
-    for x, y, r in ((0.6, 0.36, 0.04), (0.43, 0.66, 0.05), (0.65, 0.62, 0.04), (0.52, 0.5, 0.028)):
-        c.circle(x, y, r, shade(colour, 0.2))
+    spots = (0.6, 0.36, 0.04), (0.43, 0.66, 0.05), (0.65, 0.62, 0.04), (0.52, 0.5, 0.028)
+    c.circles(shade(colour, 0.2), *spots)
 
 
 def chick(c: Canvas, colour: RGB) -> None:
@@ -117,12 +107,14 @@ def chick(c: Canvas, colour: RGB) -> None:
         c.line([(0.5, 0.22), (x, y)], 0.03, shade(colour, 0.15))
     c.ellipse(0.5, 0.62, 0.3, 0.24, colour)
     c.circle(0.5, 0.38, 0.21, colour)
-    for side in (-1, 1):
-        wing = [(0.28, 0.54), (0.36, 0.7), (0.2, 0.74), (0.16, 0.6)]
-        c.blob([(0.5 + side * x, y) for x, y in wing], shade(colour, 0.18))
+    wing = [(0.28, 0.54), (0.36, 0.7), (0.2, 0.74), (0.16, 0.6)]
+    c.twice(c.blob, wing, shade(colour, 0.18))
     c.ellipse(0.5, 0.7, 0.16, 0.13, tint(colour, 0.4))
-    for x in (0.42, 0.58):
-        big_eye(c, x, 0.35, 0.045) if is_dark(colour) else eye(c, x, 0.35, 0.035)
+    if _ink_on(colour) == WHITE:
+        _eyes(c, 0.045, (0.42, 0.35), (0.58, 0.35))
+    else:
+        c.circles(INK, (0.42, 0.35, 0.035), (0.58, 0.35, 0.035))
+        c.circles(WHITE, (0.4305, 0.33775, 0.0126), (0.5905, 0.33775, 0.0126))
     c.polygon([(0.44, 0.4), (0.56, 0.4), (0.5, 0.49)], _BEAK)
 
 
@@ -130,15 +122,14 @@ def hen(c: Canvas, colour: RGB) -> None:
     red = (222, 54, 58)
     for x in (0.42, 0.54):
         c.line([(x, 0.76), (x, 0.89), (x + 0.07, 0.89)], 0.03, _BEAK)
-    for x, y in ((0.63, 0.15), (0.71, 0.12), (0.78, 0.17)):
-        c.circle(x, y, 0.05, red)
+    c.circles(red, (0.63, 0.15, 0.05), (0.71, 0.12, 0.05), (0.78, 0.17, 0.05))
     c.blob([(0.2, 0.26), (0.32, 0.5), (0.3, 0.66), (0.12, 0.56), (0.1, 0.36)], shade(colour, 0.3))
     c.blob([(0.2, 0.5), (0.46, 0.46), (0.6, 0.4), (0.78, 0.54), (0.66, 0.78), (0.36, 0.82)], colour)
     c.blob([(0.58, 0.24), (0.7, 0.15), (0.82, 0.26), (0.8, 0.5), (0.7, 0.64), (0.54, 0.56)], colour)
     c.polygon([(0.81, 0.25), (0.93, 0.3), (0.81, 0.35)], _BEAK)
     c.ellipse(0.82, 0.4, 0.032, 0.055, red)
     c.blob([(0.34, 0.54), (0.58, 0.56), (0.52, 0.72), (0.32, 0.7)], shade(colour, 0.22))
-    big_eye(c, 0.73, 0.26, 0.04)
+    _eyes(c, 0.04, (0.73, 0.26))
 
 
 def caterpillar(c: Canvas, colour: RGB) -> None:
@@ -152,15 +143,14 @@ def caterpillar(c: Canvas, colour: RGB) -> None:
         c.line([(x, 0.4), (tip, 0.25)], 0.024, INK)
         c.circle(tip, 0.24, 0.03, (230, 70, 64))
     c.circle(0.74, 0.52, 0.17, colour)
-    for x in (0.68, 0.81):
-        big_eye(c, x, 0.48, 0.05)
-    smile(c, 0.75, 0.58, 0.12, _ink_on(colour))
+    _eyes(c, 0.05, (0.68, 0.48), (0.81, 0.48))
+    c.smile(0.75, 0.58, 0.12, _ink_on(colour))
 
 
 def cocoon(c: Canvas, colour: RGB) -> None:
     """Hanging from a twig."""
     c.line([(0.12, 0.16), (0.88, 0.12)], 0.06, (112, 78, 52))
-    c.blob([(0.76, 0.13), (0.86, 0.2), (0.9, 0.33), (0.78, 0.26)], (74, 158, 84))
+    c.blob([(0.76, 0.13), (0.86, 0.2), (0.9, 0.33), (0.78, 0.26)], LEAF)
     c.line([(0.46, 0.15), (0.46, 0.3)], 0.03, shade(colour, 0.3))
     c.blob([(0.46, 0.24), (0.62, 0.36), (0.65, 0.6), (0.46, 0.9), (0.27, 0.6), (0.3, 0.36)], colour)
     for y, w in ((0.4, 0.13), (0.52, 0.16), (0.64, 0.14), (0.75, 0.08)):
@@ -169,60 +159,37 @@ def cocoon(c: Canvas, colour: RGB) -> None:
 
 
 def butterfly(c: Canvas, colour: RGB) -> None:
-    for side in (-1, 1):
-        upper = [(0.03, 0.46), (0.12, 0.24), (0.3, 0.13), (0.42, 0.24), (0.36, 0.46), (0.16, 0.52)]
-        lower = [(0.03, 0.5), (0.24, 0.52), (0.33, 0.66), (0.24, 0.84), (0.1, 0.76)]
-        for wing, factor in ((upper, 1.0), (lower, 1.0)):
-            c.blob([(0.5 + side * x * factor, y) for x, y in wing], shade(colour, 0.3))
-        inner_upper = [(0.06, 0.45), (0.14, 0.28), (0.29, 0.18), (0.37, 0.27), (0.31, 0.43)]
-        inner_lower = [(0.06, 0.54), (0.23, 0.56), (0.28, 0.66), (0.22, 0.78), (0.11, 0.7)]
-        c.blob([(0.5 + side * x, y) for x, y in inner_upper], colour)
-        c.blob([(0.5 + side * x, y) for x, y in inner_lower], tint(colour, 0.2))
-        c.circle(0.5 + side * 0.26, 0.31, 0.055, tint(colour, 0.65))
-        c.circle(0.5 + side * 0.2, 0.66, 0.04, tint(colour, 0.65))
-        c.curve([(0.5, 0.28), (0.5 + side * 0.04, 0.18), (0.5 + side * 0.11, 0.12)], 0.02, INK)
+    upper = [(0.03, 0.46), (0.12, 0.24), (0.3, 0.13), (0.42, 0.24), (0.36, 0.46), (0.16, 0.52)]
+    lower = [(0.03, 0.5), (0.24, 0.52), (0.33, 0.66), (0.24, 0.84), (0.1, 0.76)]
+    inner_upper = [(0.06, 0.45), (0.14, 0.28), (0.29, 0.18), (0.37, 0.27), (0.31, 0.43)]
+    inner_lower = [(0.06, 0.54), (0.23, 0.56), (0.28, 0.66), (0.22, 0.78), (0.11, 0.7)]
+    c.twice(c.blob, upper, shade(colour, 0.3))
+    c.twice(c.blob, lower, shade(colour, 0.3))
+    c.twice(c.blob, inner_upper, colour)
+    c.twice(c.blob, inner_lower, tint(colour, 0.2))
+    spots = (0.24, 0.31, 0.055), (0.76, 0.31, 0.055), (0.3, 0.66, 0.04), (0.7, 0.66, 0.04)
+    c.circles(tint(colour, 0.65), *spots)
+    c.twice(c.curve, [(0.0, 0.28), (0.04, 0.18), (0.11, 0.12)], 0.02, INK)
     c.ellipse(0.5, 0.53, 0.042, 0.23, INK)
     c.circle(0.5, 0.29, 0.055, INK)
 
 
 def frog(c: Canvas, colour: RGB) -> None:
-    for side in (-1, 1):
-        c.blob(
-            [(0.5 + side * x, y) for x, y in ((0.2, 0.6), (0.41, 0.66), (0.4, 0.86), (0.2, 0.88))],
-            shade(colour, 0.18),
-        )
-        c.ellipse(0.5 + side * 0.14, 0.87, 0.1, 0.035, shade(colour, 0.3))
-        c.circle(0.5 + side * 0.2, 0.26, 0.14, colour)
+    c.twice(c.blob, [(0.2, 0.6), (0.41, 0.66), (0.4, 0.86), (0.2, 0.88)], shade(colour, 0.18))
+    for x in (0.36, 0.64):
+        c.ellipse(x, 0.87, 0.1, 0.035, shade(colour, 0.3))
+    c.circles(colour, (0.3, 0.26, 0.14), (0.7, 0.26, 0.14))
     c.ellipse(0.5, 0.68, 0.29, 0.2, colour)
     c.ellipse(0.5, 0.74, 0.19, 0.13, tint(colour, 0.5))
     c.ellipse(0.5, 0.43, 0.37, 0.2, colour)
-    for x in (0.3, 0.7):
-        big_eye(c, x, 0.25, 0.09)
+    _eyes(c, 0.09, (0.3, 0.25), (0.7, 0.25))
     c.curve([(0.24, 0.46), (0.5, 0.56), (0.76, 0.46)], 0.032, _ink_on(colour))
-    for x in (0.2, 0.8):
-        c.circle(x, 0.45, 0.04, mix(colour, (250, 110, 120), 0.55))
+    c.circles(mix(colour, (250, 110, 120), 0.55), (0.2, 0.45, 0.04), (0.8, 0.45, 0.04))
 
 
 def tadpole(c: Canvas, colour: RGB) -> None:
     c.curve([(0.6, 0.56), (0.38, 0.66), (0.26, 0.52), (0.1, 0.58)], 0.09, tint(colour, 0.25))
     c.ellipse(0.67, 0.49, 0.24, 0.2, colour)
     c.ellipse(0.62, 0.41, 0.08, 0.04, tint(colour, 0.4))
-    big_eye(c, 0.76, 0.44, 0.07)
+    _eyes(c, 0.07, (0.76, 0.44))
     c.curve([(0.77, 0.57), (0.82, 0.57), (0.86, 0.54)], 0.024, _ink_on(colour))
-
-
-DRAWINGS: dict[str, Drawing] = {
-    "cat": cat,
-    "dog": dog,
-    "fish": fish,
-    "bird": bird,
-    "rabbit": rabbit,
-    "egg": egg,
-    "chick": chick,
-    "hen": hen,
-    "caterpillar": caterpillar,
-    "cocoon": cocoon,
-    "butterfly": butterfly,
-    "frog": frog,
-    "tadpole": tadpole,
-}

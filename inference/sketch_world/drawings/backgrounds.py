@@ -1,10 +1,6 @@
 """Backgrounds: plain and pale or plain and dark, so that every thing is readable on them."""
 
-from collections.abc import Callable
-
-from ..canvas import RGB, Canvas, shade, tint
-
-Backdrop = Callable[[Canvas], None]
+from .canvas import WHITE, Canvas, shade, tint
 
 
 def paper(c: Canvas) -> None:
@@ -45,8 +41,8 @@ def beach(c: Canvas) -> None:
     c.fade((112, 190, 216), (150, 214, 226), 0.42, 0.68)
     c.rect(0, 0.66, 1, 1, (246, 228, 180))
     c.curve([(-0.05, 0.68), (0.25, 0.65), (0.6, 0.675), (1.05, 0.65)], 0.03, (250, 250, 242))
-    for x, y in ((0.1, 0.84), (0.36, 0.94), (0.62, 0.8), (0.85, 0.92)):
-        c.circle(x, y, 0.006, (222, 198, 146))
+    shells = (0.1, 0.84, 0.006), (0.36, 0.94, 0.006), (0.62, 0.8, 0.006), (0.85, 0.92, 0.006)
+    c.circles((222, 198, 146), *shells)
 
 
 def snow(c: Canvas) -> None:
@@ -57,11 +53,11 @@ def snow(c: Canvas) -> None:
     flakes = ((0.08, 0.12), (0.3, 0.06), (0.52, 0.16), (0.74, 0.05), (0.93, 0.18), (0.16, 0.4),
               (0.42, 0.34), (0.66, 0.42), (0.88, 0.5), (0.04, 0.62), (0.55, 0.6))  # fmt: skip
     for x, y in flakes:
-        c.circle(x, y, 0.008, (255, 255, 255))
+        c.circle(x, y, 0.008, WHITE)
 
 
 def table(c: Canvas) -> None:
-    wood: RGB = (226, 196, 156)
+    wood = (226, 196, 156)
     c.rect(0, 0, 1, 1, wood)
     for i, y in enumerate((0.0, 0.2, 0.4, 0.6, 0.8)):
         if i % 2:
@@ -81,14 +77,9 @@ def room(c: Canvas) -> None:
 
 def street(c: Canvas) -> None:
     c.fade((214, 230, 240), (236, 240, 242), 0, 0.6)
-    for x, top, width in (
-        (0.0, 0.3, 0.14),
-        (0.17, 0.2, 0.12),
-        (0.44, 0.34, 0.16),
-        (0.66, 0.22, 0.1),
-        (0.84, 0.3, 0.16),
-    ):
-        c.rect(x, top, x + width, 0.62, (206, 214, 224))
+    roofs = (0, 0.14, 0.3), (0.17, 0.29, 0.2), (0.44, 0.6, 0.34), (0.66, 0.76, 0.22), (0.84, 1, 0.3)
+    for left, right, top in roofs:
+        c.rect(left, top, right, 0.62, (206, 214, 224))
     c.rect(0, 0.6, 1, 0.69, (216, 212, 206))
     c.rect(0, 0.68, 1, 1, (150, 154, 164))
     for x in (0.04, 0.29, 0.54, 0.79):
@@ -131,20 +122,3 @@ def graph_paper(c: Canvas) -> None:
         c.line([(i / 12, 0), (i / 12, 1)], 0.003, (222, 232, 240))
         c.line([(0, i / 12), (1, i / 12)], 0.003, (222, 232, 240))
     c.line([(0.02, 0.02), (0.02, 0.985), (0.98, 0.985)], 0.009, (90, 98, 112))
-
-
-BACKDROPS: dict[str, Backdrop] = {
-    "paper": paper,
-    "meadow": meadow,
-    "night sky": night_sky,
-    "sunset": sunset,
-    "beach": beach,
-    "snow": snow,
-    "table": table,
-    "room": room,
-    "street": street,
-    "stage": stage,
-    "sea": sea,
-    "rain": rain,
-    "graph paper": graph_paper,
-}

@@ -1,18 +1,13 @@
 """Daily life: the street, the table, the party."""
 
-from ..canvas import RGB, Canvas, mix, shade, tint
-from .brush import GLASS, GOLD, INK, STEEL, WOOD, Drawing
+from .canvas import GLASS, GOLD, INK, RGB, WOOD, Canvas, mix, shade, symmetric, tint
 
-_LAMPS: tuple[tuple[RGB, float], ...] = (
-    ((214, 48, 49), 0.22),
-    ((248, 206, 50), 0.43),
-    ((58, 158, 76), 0.64),
-)
+_LAMPS = (((214, 48, 49), 0.22), ((248, 206, 50), 0.43), ((58, 158, 76), 0.64))
 
 
 def traffic_light(c: Canvas, colour: RGB) -> None:
     """Three lamps; the one of the colour shines."""
-    c.rect(0.45, 0.74, 0.55, 0.92, STEEL)
+    c.rect(0.45, 0.74, 0.55, 0.92, (120, 128, 140))
     c.rect(0.28, 0.08, 0.72, 0.78, (58, 60, 70), 0.09)
     for lamp, y in _LAMPS:
         c.circle(0.5, y, 0.1, mix(lamp, (40, 42, 50), 0.78))
@@ -30,9 +25,8 @@ def car(c: Canvas, colour: RGB) -> None:
     c.rect(0.08, 0.62, 0.92, 0.72, shade(colour, 0.2), 0.05)
     c.circle(0.87, 0.55, 0.035, GOLD)
     c.line([(0.49, 0.5), (0.49, 0.66)], 0.014, shade(colour, 0.35))
-    for x in (0.28, 0.72):
-        c.circle(x, 0.72, 0.125, INK)
-        c.circle(x, 0.72, 0.06, (200, 204, 212))
+    c.circles(INK, (0.28, 0.72, 0.125), (0.72, 0.72, 0.125))
+    c.circles((200, 204, 212), (0.28, 0.72, 0.06), (0.72, 0.72, 0.06))
 
 
 def plate(c: Canvas, colour: RGB) -> None:
@@ -69,32 +63,25 @@ def spoon(c: Canvas, colour: RGB) -> None:
 def cup(c: Canvas, colour: RGB) -> None:
     """A mug with steam."""
     for x in (0.36, 0.52):
-        c.curve(
-            [(x, 0.3), (x + 0.04, 0.24), (x - 0.02, 0.17), (x + 0.02, 0.1)], 0.028, (176, 182, 192)
-        )
+        steam = [(x, 0.3), (x + 0.04, 0.24), (x - 0.02, 0.17), (x + 0.02, 0.1)]
+        c.curve(steam, 0.028, (176, 182, 192))
     c.circle(0.74, 0.58, 0.155, shade(colour, 0.15))
     c.cut(0.74, 0.58, 0.08)
-    c.blob(
-        [(0.18, 0.36), (0.7, 0.36), (0.68, 0.78), (0.58, 0.89), (0.3, 0.89), (0.2, 0.78)], colour
-    )
+    mug = [(0.18, 0.36), (0.7, 0.36), (0.68, 0.78), (0.58, 0.89), (0.3, 0.89), (0.2, 0.78)]
+    c.blob(mug, colour)
     c.ellipse(0.44, 0.375, 0.265, 0.07, shade(colour, 0.25))
     c.ellipse(0.44, 0.385, 0.22, 0.048, (104, 66, 44))
     c.rect(0.2, 0.58, 0.685, 0.66, tint(colour, 0.45))
 
 
 def candle(c: Canvas, colour: RGB) -> None:
-    c.blob(
-        [(0.5, 0.09), (0.58, 0.22), (0.55, 0.31), (0.5, 0.33), (0.45, 0.31), (0.42, 0.22)],
-        (246, 140, 40),
-    )
-    c.blob([(0.5, 0.17), (0.54, 0.25), (0.5, 0.31), (0.46, 0.25)], (255, 228, 120))
+    c.blob(symmetric((0.5, 0.09), (0.58, 0.22), (0.55, 0.31), (0.5, 0.33)), (246, 140, 40))
+    c.blob(symmetric((0.5, 0.17), (0.54, 0.25), (0.5, 0.31)), (255, 228, 120))
     c.line([(0.5, 0.31), (0.5, 0.4)], 0.022, INK)
     c.rect(0.37, 0.39, 0.63, 0.84, colour, 0.03)
     for y in (0.5, 0.63, 0.76):
-        c.polygon(
-            [(0.37, y + 0.05), (0.63, y - 0.05), (0.63, y + 0.01), (0.37, y + 0.11)],
-            tint(colour, 0.5),
-        )
+        stripe = [(0.37, y + 0.05), (0.63, y - 0.05), (0.63, y + 0.01), (0.37, y + 0.11)]
+        c.polygon(stripe, tint(colour, 0.5))
     c.ellipse(0.5, 0.85, 0.28, 0.055, shade(GOLD, 0.15))
     c.ellipse(0.5, 0.84, 0.2, 0.032, tint(GOLD, 0.3))
 
@@ -119,39 +106,14 @@ def cake(c: Canvas, colour: RGB) -> None:
 def balloon(c: Canvas, colour: RGB) -> None:
     c.curve([(0.5, 0.66), (0.54, 0.74), (0.46, 0.82), (0.5, 0.91)], 0.022, (110, 110, 122))
     c.polygon([(0.5, 0.6), (0.56, 0.69), (0.44, 0.69)], shade(colour, 0.25))
-    c.blob(
-        [
-            (0.5, 0.09),
-            (0.7, 0.18),
-            (0.76, 0.38),
-            (0.64, 0.58),
-            (0.5, 0.66),
-            (0.36, 0.58),
-            (0.24, 0.38),
-            (0.3, 0.18),
-        ],
-        colour,
-    )
+    c.blob(symmetric((0.5, 0.09), (0.7, 0.18), (0.76, 0.38), (0.64, 0.58), (0.5, 0.66)), colour)
     c.blob([(0.36, 0.22), (0.42, 0.18), (0.4, 0.3), (0.34, 0.36)], tint(colour, 0.6))
 
 
 def gift(c: Canvas, colour: RGB) -> None:
     ribbon = GOLD if colour[2] > 90 or colour[0] < 200 or colour[1] < 120 else (214, 60, 96)
-    for side in (-1, 1):
-        c.blob(
-            [
-                (0.5 + side * x, y)
-                for x, y in ((0.0, 0.32), (0.1, 0.12), (0.27, 0.13), (0.24, 0.28))
-            ],
-            ribbon,
-        )
-        c.blob(
-            [
-                (0.5 + side * x, y)
-                for x, y in ((0.04, 0.29), (0.12, 0.18), (0.2, 0.19), (0.17, 0.26))
-            ],
-            shade(ribbon, 0.3),
-        )
+    c.twice(c.blob, [(0.0, 0.32), (0.1, 0.12), (0.27, 0.13), (0.24, 0.28)], ribbon)
+    c.twice(c.blob, [(0.04, 0.29), (0.12, 0.18), (0.2, 0.19), (0.17, 0.26)], shade(ribbon, 0.3))
     c.rect(0.18, 0.46, 0.82, 0.89, colour, 0.02)
     c.rect(0.13, 0.32, 0.87, 0.49, tint(colour, 0.16), 0.03)
     c.rect(0.18, 0.49, 0.82, 0.52, shade(colour, 0.3))
@@ -163,25 +125,8 @@ def umbrella(c: Canvas, colour: RGB) -> None:
     c.line([(0.5, 0.12), (0.5, 0.82)], 0.035, WOOD)
     c.curve([(0.5, 0.8), (0.52, 0.88), (0.59, 0.88), (0.62, 0.81)], 0.04, WOOD)
     c.pie(0.5, 0.54, 0.42, 180, 360, colour)
-    for x, r in ((0.22, 0.14), (0.78, 0.14)):
-        c.circle(x, 0.54, r * 0.42, colour)
+    c.circles(colour, (0.22, 0.54, 0.0588), (0.78, 0.54, 0.0588))
     c.polygon([(0.5, 0.12), (0.64, 0.54), (0.36, 0.54)], tint(colour, 0.45))
     for x in (0.22, 0.5, 0.78):
         c.ellipse(x, 0.555, 0.14, 0.05, shade(colour, 0.3))
     c.circle(0.5, 0.115, 0.03, shade(colour, 0.35))
-
-
-DRAWINGS: dict[str, Drawing] = {
-    "traffic light": traffic_light,
-    "car": car,
-    "plate": plate,
-    "fork": fork,
-    "knife": knife,
-    "spoon": spoon,
-    "cup": cup,
-    "candle": candle,
-    "cake": cake,
-    "balloon": balloon,
-    "gift": gift,
-    "umbrella": umbrella,
-}

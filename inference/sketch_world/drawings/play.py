@@ -1,7 +1,12 @@
 """Work and play: charts, games, winter, people."""
 
-from ..canvas import RGB, Canvas, mix, shade, tint
-from .brush import INK, PAPER, SKIN, WHITE, WOOD, Drawing, smile
+from functools import partial
+
+from .canvas import GOLD, INK, PAPER, RGB, WHITE, WOOD, Canvas, mix, shade, tint
+
+_RED = (214, 48, 49)
+_SKIN = (250, 206, 166)
+_SNOW_SHADOW = (84, 108, 148)
 
 
 def _bar(c: Canvas, colour: RGB, height: float) -> None:
@@ -11,23 +16,13 @@ def _bar(c: Canvas, colour: RGB, height: float) -> None:
     c.rect(0.28, top, 0.72, top + 0.06, tint(colour, 0.4), 0.03)
 
 
-def short_bar(c: Canvas, colour: RGB) -> None:
-    _bar(c, colour, 0.26)
-
-
-def medium_bar(c: Canvas, colour: RGB) -> None:
-    _bar(c, colour, 0.54)
-
-
-def tall_bar(c: Canvas, colour: RGB) -> None:
-    _bar(c, colour, 0.84)
+short_bar, medium_bar, tall_bar = (partial(_bar, height=height) for height in (0.26, 0.54, 0.84))
 
 
 def ball(c: Canvas, colour: RGB) -> None:
     """A beach ball: stripes of the colour and white."""
     c.circle(0.5, 0.5, 0.36, colour)
-    c.blob([(0.5, 0.15), (0.69, 0.34), (0.69, 0.66), (0.5, 0.85), (0.6, 0.5)], WHITE)
-    c.blob([(0.5, 0.15), (0.31, 0.34), (0.31, 0.66), (0.5, 0.85), (0.4, 0.5)], WHITE)
+    c.twice(c.blob, [(0.0, 0.15), (0.19, 0.34), (0.19, 0.66), (0.0, 0.85), (0.1, 0.5)], WHITE)
     c.circle(0.5, 0.19, 0.06, shade(colour, 0.25))
     c.ellipse(0.24, 0.42, 0.03, 0.07, tint(colour, 0.5))
 
@@ -35,20 +30,10 @@ def ball(c: Canvas, colour: RGB) -> None:
 def flag(c: Canvas, colour: RGB) -> None:
     c.ellipse(0.28, 0.88, 0.15, 0.035, shade(WOOD, 0.2))
     c.line([(0.28, 0.13), (0.28, 0.88)], 0.05, WOOD)
-    c.circle(0.28, 0.115, 0.04, (250, 204, 72))
-    c.blob(
-        [
-            (0.31, 0.17),
-            (0.48, 0.14),
-            (0.66, 0.2),
-            (0.88, 0.17),
-            (0.88, 0.52),
-            (0.66, 0.56),
-            (0.48, 0.49),
-            (0.31, 0.53),
-        ],
-        colour,
-    )
+    c.circle(0.28, 0.115, 0.04, GOLD)
+    upper_edge = (0.31, 0.17), (0.48, 0.14), (0.66, 0.2), (0.88, 0.17)
+    lower_edge = (0.88, 0.52), (0.66, 0.56), (0.48, 0.49), (0.31, 0.53)
+    c.blob(upper_edge + lower_edge, colour)
     c.curve([(0.34, 0.34), (0.48, 0.31), (0.66, 0.38), (0.86, 0.34)], 0.06, tint(colour, 0.5))
 
 
@@ -63,18 +48,13 @@ def boat(c: Canvas, colour: RGB) -> None:
 
 def book(c: Canvas, colour: RGB) -> None:
     """Lying open."""
-    c.polygon(
-        [(0.08, 0.28), (0.5, 0.36), (0.92, 0.28), (0.92, 0.82), (0.5, 0.88), (0.08, 0.82)], colour
-    )
-    for side in (-1, 1):
+    cover = [(0.08, 0.28), (0.5, 0.36), (0.92, 0.28), (0.92, 0.82), (0.5, 0.88), (0.08, 0.82)]
+    c.polygon(cover, colour)
+    for side, paper in ((-1, PAPER), (1, (240, 234, 220))):
         page = [(0.0, 0.33), (0.2, 0.24), (0.36, 0.25), (0.36, 0.73), (0.2, 0.72), (0.0, 0.81)]
-        c.polygon([(0.5 + side * x, y) for x, y in page], PAPER if side < 0 else (240, 234, 220))
-        for y in (0.38, 0.48, 0.58):
-            c.line(
-                [(0.5 + side * 0.08, y + 0.02), (0.5 + side * 0.28, y - 0.03)],
-                0.03,
-                tint(colour, 0.3),
-            )
+        c.polygon([(0.5 + side * x, y) for x, y in page], paper)
+    for y in (0.38, 0.48, 0.58):
+        c.twice(c.line, [(0.08, y + 0.02), (0.28, y - 0.03)], 0.03, tint(colour, 0.3))
     c.line([(0.5, 0.33), (0.5, 0.82)], 0.02, shade(colour, 0.3))
 
 
@@ -88,18 +68,17 @@ def music_note(c: Canvas, colour: RGB) -> None:
 
 
 def snowball(c: Canvas, colour: RGB) -> None:
-    c.circle(0.5, 0.54, 0.35, mix(colour, (84, 108, 148), 0.34))
+    c.circle(0.5, 0.54, 0.35, mix(colour, _SNOW_SHADOW, 0.34))
     c.circle(0.48, 0.51, 0.305, tint(colour, 0.15))
     for x, y in ((0.62, 0.44), (0.42, 0.66), (0.6, 0.64)):
-        c.ellipse(x, y, 0.045, 0.03, mix(colour, (84, 108, 148), 0.3))
+        c.ellipse(x, y, 0.045, 0.03, mix(colour, _SNOW_SHADOW, 0.3))
     c.ellipse(0.37, 0.37, 0.08, 0.05, WHITE)
 
 
 def snowman(c: Canvas, colour: RGB) -> None:
-    low = mix(colour, (84, 108, 148), 0.34)
-    for side in (-1, 1):
-        c.line([(0.5 + side * 0.16, 0.56), (0.5 + side * 0.38, 0.42)], 0.03, WOOD)
-        c.line([(0.5 + side * 0.31, 0.47), (0.5 + side * 0.38, 0.51)], 0.025, WOOD)
+    low = mix(colour, _SNOW_SHADOW, 0.34)
+    c.twice(c.line, [(0.16, 0.56), (0.38, 0.42)], 0.03, WOOD)
+    c.twice(c.line, [(0.31, 0.47), (0.38, 0.51)], 0.025, WOOD)
     c.circle(0.5, 0.72, 0.2, low)
     c.circle(0.48, 0.7, 0.17, colour)
     c.circle(0.5, 0.5, 0.15, low)
@@ -108,13 +87,11 @@ def snowman(c: Canvas, colour: RGB) -> None:
     c.circle(0.49, 0.29, 0.12, colour)
     c.rect(0.34, 0.16, 0.66, 0.2, INK, 0.02)
     c.rect(0.4, 0.075, 0.6, 0.19, INK, 0.015)
-    c.rect(0.4, 0.14, 0.6, 0.17, (214, 48, 49))
-    for x in (0.45, 0.55):
-        c.circle(x, 0.27, 0.02, INK)
+    c.rect(0.4, 0.14, 0.6, 0.17, _RED)
+    c.circles(INK, (0.45, 0.27, 0.02), (0.55, 0.27, 0.02))
     c.polygon([(0.5, 0.29), (0.66, 0.33), (0.5, 0.34)], (240, 136, 32))
-    c.rect(0.38, 0.39, 0.62, 0.435, (214, 48, 49), 0.02)
-    for y in (0.5, 0.58, 0.7):
-        c.circle(0.5, y, 0.02, INK)
+    c.rect(0.38, 0.39, 0.62, 0.435, _RED, 0.02)
+    c.circles(INK, (0.5, 0.5, 0.02), (0.5, 0.58, 0.02), (0.5, 0.7, 0.02))
 
 
 def person(c: Canvas, colour: RGB) -> None:
@@ -124,28 +101,11 @@ def person(c: Canvas, colour: RGB) -> None:
         c.line([(x, 0.7), (x, 0.85)], 0.09, trousers)
         c.ellipse(x, 0.885, 0.065, 0.03, INK)
     c.line([(0.38, 0.52), (0.25, 0.66)], 0.075, shade(colour, 0.12))
-    c.circle(0.235, 0.675, 0.042, SKIN)
     c.line([(0.62, 0.52), (0.77, 0.4)], 0.075, shade(colour, 0.12))
-    c.circle(0.79, 0.385, 0.042, SKIN)
+    c.circles(_SKIN, (0.235, 0.675, 0.042), (0.79, 0.385, 0.042))
     c.blob([(0.38, 0.48), (0.62, 0.48), (0.66, 0.74), (0.5, 0.76), (0.34, 0.74)], colour)
     c.circle(0.5, 0.28, 0.185, hair)
-    c.circle(0.5, 0.315, 0.155, SKIN)
+    c.circle(0.5, 0.315, 0.155, _SKIN)
     c.pie(0.5, 0.29, 0.175, 180, 360, hair)
-    for x in (0.435, 0.565):
-        c.circle(x, 0.325, 0.022, INK)
-    smile(c, 0.5, 0.375, 0.11, (186, 74, 70))
-
-
-DRAWINGS: dict[str, Drawing] = {
-    "short bar": short_bar,
-    "medium bar": medium_bar,
-    "tall bar": tall_bar,
-    "ball": ball,
-    "flag": flag,
-    "boat": boat,
-    "book": book,
-    "music note": music_note,
-    "snowball": snowball,
-    "snowman": snowman,
-    "person": person,
-}
+    c.circles(INK, (0.435, 0.325, 0.022), (0.565, 0.325, 0.022))
+    c.smile(0.5, 0.375, 0.11, (186, 74, 70))

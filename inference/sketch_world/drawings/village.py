@@ -2,8 +2,7 @@
 
 import math
 
-from ..canvas import RGB, Canvas, mix, shade, tint
-from .brush import GLASS, GOLD, INK, PAPER, WOOD, Drawing, smile
+from .canvas import GLASS, GOLD, INK, PAPER, RGB, WOOD, Canvas, mix, shade, tint
 
 
 def house(c: Canvas, colour: RGB) -> None:
@@ -23,11 +22,8 @@ def house(c: Canvas, colour: RGB) -> None:
 
 def tree(c: Canvas, colour: RGB) -> None:
     c.polygon([(0.44, 0.6), (0.56, 0.6), (0.6, 0.91), (0.4, 0.91)], WOOD)
-    low = shade(colour, 0.16)
-    for x, y, r in ((0.28, 0.49, 0.19), (0.72, 0.49, 0.19), (0.5, 0.52, 0.21)):
-        c.circle(x, y, r, low)
-    for x, y, r in ((0.36, 0.37, 0.19), (0.64, 0.38, 0.19), (0.5, 0.28, 0.19)):
-        c.circle(x, y, r, colour)
+    c.circles(shade(colour, 0.16), (0.28, 0.49, 0.19), (0.72, 0.49, 0.19), (0.5, 0.52, 0.21))
+    c.circles(colour, (0.36, 0.37, 0.19), (0.64, 0.38, 0.19), (0.5, 0.28, 0.19))
     for x, y in ((0.42, 0.25), (0.33, 0.36), (0.58, 0.36)):
         c.ellipse(x, y, 0.06, 0.04, tint(colour, 0.3))
 
@@ -39,20 +35,18 @@ def sun(c: Canvas, colour: RGB) -> None:
         c.line([(0.5 + 0.33 * x, 0.5 + 0.33 * y), (0.5 + 0.39 * x, 0.5 + 0.39 * y)], 0.055, colour)
     c.circle(0.5, 0.5, 0.27, shade(colour, 0.08))
     c.circle(0.5, 0.5, 0.24, tint(colour, 0.18))
-    for x in (0.42, 0.58):
-        c.circle(x, 0.47, 0.028, INK)
-    for x in (0.36, 0.64):
-        c.circle(x, 0.54, 0.035, mix(colour, (240, 90, 80), 0.5))
-    smile(c, 0.5, 0.54, 0.14)
+    c.circles(INK, (0.42, 0.47, 0.028), (0.58, 0.47, 0.028))
+    c.circles(mix(colour, (240, 90, 80), 0.5), (0.36, 0.54, 0.035), (0.64, 0.54, 0.035))
+    c.smile(0.5, 0.54, 0.14)
 
 
 def cloud(c: Canvas, colour: RGB) -> None:
     under = mix(colour, (84, 108, 148), 0.38)
-    for x, y, r in ((0.27, 0.58, 0.17), (0.75, 0.58, 0.16), (0.42, 0.44, 0.19), (0.6, 0.42, 0.2)):
-        c.circle(x, y, r, under)
+    puffs = (0.27, 0.58, 0.17), (0.75, 0.58, 0.16), (0.42, 0.44, 0.19), (0.6, 0.42, 0.2)
+    c.circles(under, *puffs)
     c.rect(0.27, 0.5, 0.75, 0.75, under, 0.04)
-    for x, y, r in ((0.28, 0.55, 0.15), (0.73, 0.55, 0.14), (0.42, 0.43, 0.17), (0.6, 0.41, 0.18)):
-        c.circle(x, y, r, colour)
+    lit = (0.28, 0.55, 0.15), (0.73, 0.55, 0.14), (0.42, 0.43, 0.17), (0.6, 0.41, 0.18)
+    c.circles(colour, *lit)
     c.rect(0.27, 0.48, 0.74, 0.67, colour, 0.04)
     c.ellipse(0.55, 0.33, 0.08, 0.045, tint(colour, 0.45))
 
@@ -104,17 +98,13 @@ def windmill(c: Canvas, colour: RGB) -> None:
     for i in range(4):
         a = math.radians(45 + 90 * i)
         x, y = math.cos(a), math.sin(a)
-        tip = (0.5 + 0.4 * x, 0.43 + 0.4 * y)
-        side = (-y * 0.11, x * 0.11)
-        root = (0.5 + 0.1 * x, 0.43 + 0.1 * y)
-        blade = [
-            root,
-            tip,
-            (tip[0] + side[0], tip[1] + side[1]),
-            (root[0] + side[0], root[1] + side[1]),
+        # along the sail and across it
+        corners = ((0.1, 0.0), (0.4, 0.0), (0.4, 0.11), (0.1, 0.11))
+        sail = [
+            (0.5 + along * x - side * y, 0.43 + along * y + side * x) for along, side in corners
         ]
-        c.polygon(blade, tint(colour, 0.62))
-        c.line([(0.5, 0.43), tip], 0.028, INK)
+        c.polygon(sail, tint(colour, 0.62))
+        c.line([(0.5, 0.43), sail[1]], 0.028, INK)
     c.circle(0.5, 0.43, 0.05, INK)
 
 
@@ -122,9 +112,7 @@ def fountain(c: Canvas, colour: RGB) -> None:
     """A stone basin with jets of water in the colour."""
     stone = (176, 172, 166)
     for dx, top in ((0.3, 0.34), (0.16, 0.2)):
-        for side in (-1, 1):
-            arc = [(0.5, 0.42), (0.5 + side * dx * 0.5, top), (0.5 + side * dx, 0.66)]
-            c.curve(arc, 0.05, tint(colour, 0.35))
+        c.twice(c.curve, [(0.0, 0.42), (dx * 0.5, top), (dx, 0.66)], 0.05, tint(colour, 0.35))
     c.line([(0.5, 0.16), (0.5, 0.6)], 0.06, colour)
     c.circle(0.5, 0.14, 0.05, tint(colour, 0.35))
     c.rect(0.45, 0.5, 0.55, 0.8, shade(stone, 0.2))
@@ -132,16 +120,3 @@ def fountain(c: Canvas, colour: RGB) -> None:
     c.rect(0.08, 0.62, 0.92, 0.71, tint(stone, 0.3), 0.04)
     c.rect(0.15, 0.635, 0.85, 0.685, colour, 0.02)
     c.rect(0.2, 0.8, 0.8, 0.84, shade(stone, 0.15))
-
-
-DRAWINGS: dict[str, Drawing] = {
-    "house": house,
-    "tree": tree,
-    "sun": sun,
-    "cloud": cloud,
-    "raindrop": raindrop,
-    "church": church,
-    "castle": castle,
-    "windmill": windmill,
-    "fountain": fountain,
-}

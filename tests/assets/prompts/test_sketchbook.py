@@ -16,7 +16,7 @@ from inference.sketch_world.prompt_parser import parse
 from inference.sketch_world.request_parser import RequestText
 from inference.sketch_world.scene import Scene
 from inference.sketch_world.scene_edits import at_random, carry_out
-from inference.sketch_world.story_catalog import load_catalog
+from inference.sketch_world.story_catalog import choose_story, load_stories
 from schemas.prompts import PromptRow
 
 
@@ -32,7 +32,7 @@ def test_taxonomy_has_the_eight_categories():
 
 
 def test_every_subcategory_is_a_story():
-    assert set(load_pack("sketchbook").subcategories) == set(load_catalog().stories)
+    assert set(load_pack("sketchbook").subcategories) == set(load_stories())
 
 
 @pytest.mark.slow
@@ -45,9 +45,8 @@ def test_three_thousand_distinct_requests_with_held_out_ones():
 
 @pytest.mark.slow
 def test_every_request_finds_the_story_of_its_subcategory():
-    catalog = load_catalog()
     for row in bank():
-        assert catalog.choose(RequestText(row.text)) is catalog.stories[row.subcategory], row.text
+        assert choose_story(RequestText(row.text)) is load_stories()[row.subcategory], row.text
 
 
 @pytest.mark.slow

@@ -1,6 +1,8 @@
 """Drawings are complete, stay in their cells and are distinguishable."""
 
+import sys
 from functools import cache
+from inspect import isfunction
 from itertools import combinations
 
 import numpy as np
@@ -39,9 +41,13 @@ def difference(a: np.ndarray, b: np.ndarray) -> float:
     return float(np.abs(a - b).mean())
 
 
-def test_everything_has_a_drawing():
-    assert set(drawings.DRAWINGS) == set(KINDS)
-    assert set(drawings.backgrounds.BACKDROPS) == set(BACKGROUNDS)
+def test_every_drawing_has_its_name():
+    used = [*drawings.DRAWINGS.values(), *drawings.BACKDROPS.values()]
+    assert len(set(used)) == len(KINDS) + len(BACKGROUNDS)
+    for module in {sys.modules[drawing.__module__] for drawing in used if isfunction(drawing)}:
+        functions = {f for f in vars(module).values() if isfunction(f)}
+        public = {f for f in functions if f.__module__ == module.__name__ and f.__name__[0] != "_"}
+        assert public <= set(used)
 
 
 @pytest.mark.parametrize("size", [32, 64, 100])
@@ -84,7 +90,7 @@ def test_backgrounds_differ_visibly():
 def test_backgrounds_are_fully_opaque():
     for name in BACKGROUNDS:
         canvas = drawings.Canvas(96)
-        drawings.draw_background(canvas, name)
+        drawings.BACKDROPS[name](canvas)
         assert canvas.flat().getchannel("A").getextrema() == (255, 255), name
 
 

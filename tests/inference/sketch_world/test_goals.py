@@ -10,8 +10,7 @@ from assets.prompts.pack_loader import load_pack
 from assets.prompts.settings import BankSettings
 from inference.backends.sketch.agents import SketchPlanner
 from inference.roles import Plan, PlanRequest
-from inference.sketch_world.goals import goals_of
-from inference.sketch_world.grader import plan_faults, plan_is_correct
+from inference.sketch_world.grader import goals_of, plan_faults, plan_is_correct
 from inference.sketch_world.prompt_parser import parse
 from inference.sketch_world.renderer import render
 from inference.sketch_world.scene import Scene, Thing, make_cells

@@ -15,10 +15,10 @@ from inference.sketch_world.renderer import render
 from inference.sketch_world.request_parser import RequestText
 from inference.sketch_world.scene import Add, Create, Move, Scene, Thing
 from inference.sketch_world.scene_edits import at_random, carry_out
-from inference.sketch_world.story_catalog import load_catalog
+from inference.sketch_world.story_catalog import choose_story, load_stories
 from warehouse import EncodedImage
 
-STORIES = load_catalog().stories
+STORIES = load_stories()
 
 
 def plan(text: str, *scenes: Scene) -> Plan:
@@ -89,7 +89,7 @@ def test_texts_of_stories_have_no_slots_or_prefixes(name: str):
     ],
 )
 def test_requests_match_their_story_and_set_its_slots(text: str, story: str, thing: Thing | None):
-    assert load_catalog().choose(RequestText(text)) is STORIES[story]
+    assert choose_story(RequestText(text)) is STORIES[story]
     if thing:
         assert thing in final_scene(plan(text)).cells.values()
 

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from inference.sketch_world.object_catalog import BACKGROUNDS, COLOURS, KINDS
 from inference.sketch_world.prompt_parser import parse
-from inference.sketch_world.prompt_writer import creation, phrase, phrase_command
+from inference.sketch_world.prompt_writer import creation, phrase
 from inference.sketch_world.scene import (
     ANYWHERE,
     Add,
@@ -53,13 +53,13 @@ LEFT_OF_PLATE = GridPlace(direction="left of", anchor=Target("plate"))
 
 @given(edits, st.booleans())
 def test_a_written_edit_parses_back_to_the_same(edit, keep):
-    assert parse(phrase(edit, keep=keep)) == Command((edit,), keep)
+    assert parse(phrase(Command((edit,), keep))) == Command((edit,), keep)
 
 
 @given(st.lists(edits, min_size=1, max_size=4), st.booleans())
 def test_several_sentences_parse_back_to_the_same(several, keep):
     command = Command(tuple(several), keep)
-    assert parse(phrase_command(command)) == command
+    assert parse(phrase(command)) == command
 
 
 @given(st.text())
@@ -98,16 +98,16 @@ def test_other_wordings(text, edit):
 
 
 def test_articles_agree():
-    assert phrase(Add("cat", "orange")) == "Add an orange cat."
-    assert phrase(Add("umbrella")) == "Add an umbrella."
-    assert phrase(Replace(CAT, "apple", "red")) == "Turn the cat into a red apple."
+    edits = (Add("cat", "orange"), Add("umbrella"), Replace(CAT, "apple", "red"))
+    prompt = "Add an orange cat. Add an umbrella. Turn the cat into a red apple."
+    assert phrase(Command(edits)) == prompt
 
 
 def test_a_scene_is_phrased_in_full():
     scene = Scene(
         "meadow", make_cells([(6, "house", "red"), (2, "sun", "yellow"), (4, "cat", "pink")])
     )
-    assert phrase(creation(scene)) == (
+    assert phrase(Command((creation(scene),))) == (
         "Draw a meadow with a yellow sun at the top right, a pink cat in the center and "
         "a red house at the bottom left."
     )

@@ -161,7 +161,7 @@ def test_cell_classes_are_those_of_the_image():
         perceived = perceive(sample.image)
         for cell in set(range(9)) - perceived.blemished:
             thing = perceived.scene.cells.get(cell)
-            assert kinds[sample.kinds[cell]] == (thing.kind if thing else None)
+            assert kinds[sample.classes[0][cell]] == (thing.kind if thing else None)
 
 
 @pytest.mark.slow

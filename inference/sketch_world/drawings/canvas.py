@@ -4,13 +4,21 @@ Drawings are oversampled and averaged down for smooth edges at any size. A sprit
 and a faint shadow, to be readable on every background.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 from PIL import Image, ImageDraw, ImageFilter
 
 RGB = tuple[int, int, int]
 Point = tuple[float, float]
+
+INK = (44, 42, 54)
+WOOD = (138, 92, 58)
+LEAF = (74, 158, 84)
+WHITE = (255, 255, 255)
+PAPER = (252, 248, 238)
+GOLD = (250, 204, 72)
+GLASS = (190, 226, 246)
 
 _OVERSAMPLING = 4
 _RIM = 0.018  # width of a sticker's pale rim, in units
@@ -25,13 +33,18 @@ def shade(colour: RGB, amount: float = 0.25) -> RGB:
 
 def tint(colour: RGB, amount: float = 0.35) -> RGB:
     """The colour mixed with white by `amount`."""
-    return mix(colour, (255, 255, 255), amount)
+    return mix(colour, WHITE, amount)
 
 
 def mix(first: RGB, second: RGB, amount: float) -> RGB:
     """`first` with `amount` (0-1) of `second`."""
     r, g, b = (round(a + (c - a) * amount) for a, c in zip(first, second, strict=True))
     return r, g, b
+
+
+def symmetric(*points: Point) -> list[Point]:
+    """A closed outline from its right half, given from top to bottom."""
+    return [*points, *((1 - x, y) for x, y in reversed(points) if x != 0.5)]
 
 
 class Canvas:
@@ -61,6 +74,11 @@ class Canvas:
     def circle(self, x: float, y: float, radius: float, fill: RGB) -> None:
         self.ellipse(x, y, radius, radius, fill)
 
+    def circles(self, fill: RGB, *circles: tuple[float, float, float]) -> None:
+        """Circles of the same colour, each as (x, y, radius)."""
+        for circle in circles:
+            self.circle(*circle, fill)
+
     def ellipse(self, x: float, y: float, rx: float, ry: float, fill: RGB) -> None:
         self._draw.ellipse(self._box(x - rx, y - ry, x + rx, y + ry), fill=fill)
 
@@ -89,6 +107,16 @@ class Canvas:
         """A smooth open line through the points."""
         self.line(_smooth(points, closed=False), width, fill)
 
+    def smile(self, x: float, y: float, width: float, colour: RGB = INK) -> None:
+        """A small mouth."""
+        points = [(x - width / 2, y), (x, y + width * 0.35), (x + width / 2, y)]
+        self.curve(points, width * 0.18, colour)
+
+    def twice(self, draw: Callable, points: Sequence[Point], *style: float | RGB) -> None:
+        """`draw` the points on both sides of the middle, from which their x is counted."""
+        for side in (-1, 1):
+            draw([(0.5 + side * x, y) for x, y in points], *style)
+
     def pie(self, x: float, y: float, radius: float, start: float, end: float, fill: RGB) -> None:
         """A sector; degrees run clockwise from the right."""
         box = self._box(x - radius, y - radius, x + radius, y + radius)
@@ -105,8 +133,8 @@ class Canvas:
             fill = mix(top, bottom, (y - first) / max(1, last - first - 1))
             self._draw.line((0, y, self._side, y), fill=fill)
 
-    def _box(self, x0: float, y0: float, x1: float, y1: float) -> tuple[float, ...]:
-        return tuple(self._origin + v * self._unit for v in (x0, y0, x1, y1))
+    def _box(self, *coordinates: float) -> tuple[float, ...]:
+        return tuple(self._origin + v * self._unit for v in coordinates)
 
     def _scaled(self, points: Sequence[Point]) -> list[Point]:
         return [(self._origin + x * self._unit, self._origin + y * self._unit) for x, y in points]
