@@ -16,8 +16,9 @@ from multiprocessing.connection import Connection
 from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
 from inference.backends.factory import Backends
-from inference.backends.openai.chat import chat_arguments
-from inference.backends.providers.chat import CompletionRequest, CompletionResult
+from inference.backends.openai import chat_arguments
+from inference.backends.providers.chat import CompletionRequest
+from inference.backends.providers.structured import CompletionResult
 from inference.engine.retry import RetryingCaller
 from inference.roles import Critic
 from inference.settings import Limits

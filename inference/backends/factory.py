@@ -1,11 +1,10 @@
-"""Backends of a profile: their settings, and the table that builds agents from them.
+"""Backends of a profile: their settings, and the agents that are built from them.
 
-A new backend is a section of `Backends`, a name in the literals below and a line in `_BUILDERS`.
-Builders import their backend when a profile uses it: torch, diffusers and SDKs are heavy.
+A new backend is a section of `Backends`, a name in the literals below and a case in
+`Backends._agents`.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, cast
 
 from pydantic import Field, model_validator
@@ -15,12 +14,11 @@ from schemas.yaml_config import ConfigModel
 from warehouse import Home
 
 from ..engine.ensemble import Ensemble, EnsembleSettings
-from ..roles import Roles
+from ..roles import Expander, Roles
 from ..sketch_world.settings import SketchSettings
-from ..vocabulary_protocol import Expander
-from .checkpoint.settings import CheckpointSettings
-from .diffusers.settings import DiffusersSettings
-from .editscore.settings import EditScoreSettings
+from .checkpoint.model import CheckpointSettings
+from .diffusers.registry import DiffusersSettings
+from .editscore.loading import EditScoreSettings
 from .providers.settings import (
     BudgetSettings,
     ExpanderModel,
@@ -28,6 +26,7 @@ from .providers.settings import (
     ImagesSettings,
     OpenAISettings,
     Price,
+    RemoteModel,
 )
 
 AgentBackend = Literal["sketch", "checkpoint", "openai", "gemini"]
@@ -102,7 +101,7 @@ class Backends(ConfigModel):
             FoundryError: something that the profile names is missing, or settings are.
         """
         agents = {
-            backend: _BUILDERS[backend](self, roles, home)
+            backend: self._agents(backend, roles, home)
             for backend, roles in sorted(self.bound.items())
         }
         bound = {
@@ -134,70 +133,47 @@ class Backends(ConfigModel):
         Raises:
             BackendError: a key is missing, or there is a budget but no price of the model.
         """
-        return _remote_factory(backend, self, home).expander(model)
+        models: dict[Role, RemoteModel | None] = {"expander": model}
+        expander: Expander = self._remote_agents(backend, models, home)["expander"]
+        return expander
 
+    def _agents(self, backend: str, roles: Sequence[Role], home: Home) -> Mapping[Any, Any]:
+        """A backend's agents by role. It is imported here: torch, diffusers and SDKs are heavy."""
+        match backend:
+            case "sketch":
+                from .sketch.agents import (
+                    SketchCritic,
+                    SketchGenerator,
+                    SketchPlanner,
+                    SketchScorer,
+                )
 
-_Builder = Callable[[Backends, Sequence[Role], Home], Mapping[str, Any]]
+                return {
+                    "planner": SketchPlanner(),
+                    "generator": SketchGenerator(self.sketch),
+                    "critic": SketchCritic(self.sketch),
+                    "scorer": SketchScorer(self.sketch),
+                }
+            case "checkpoint":
+                from .checkpoint.agents import checkpoint_agents
 
+                return checkpoint_agents(cast(Any, roles), self.checkpoint, home)
+            case "editscore":
+                from .editscore.scorer import EditScoreScorer
 
-def _build_sketch(backends: Backends, roles: Sequence[Role], home: Home) -> Mapping[str, Any]:
-    from .sketch.agents import SketchCritic, SketchGenerator, SketchPlanner, SketchScorer
+                return {"scorer": EditScoreScorer(self.editscore)}
+            case "diffusers":
+                from .diffusers.pipeline_runner import DiffusersGenerator
 
-    settings = backends.sketch
-    agents: dict[Role, Callable[[], Any]] = {
-        "planner": SketchPlanner,
-        "generator": partial(SketchGenerator, settings),
-        "critic": partial(SketchCritic, settings),
-        "scorer": partial(SketchScorer, settings),
-    }
-    return {role: agents[role]() for role in roles}
+                return {"generator": DiffusersGenerator(self.diffusers)}
+        settings = getattr(self, backend)
+        models = {role: getattr(settings, role, None) for role in roles}
+        return self._remote_agents(backend, models, home)
 
+    def _remote_agents(
+        self, provider: Any, models: Mapping[Role, RemoteModel | None], home: Home
+    ) -> Mapping[Role, Any]:
+        from .providers.factory import remote_agents
 
-def _build_checkpoint(backends: Backends, roles: Sequence[Role], home: Home) -> Mapping[str, Any]:
-    from .checkpoint.agents import checkpoint_agents
-    from .checkpoint.manifest import AgentRole
-
-    agent_roles: tuple[AgentRole, ...] = ("planner", "critic")
-    names = [role for role in agent_roles if role in roles]
-    return checkpoint_agents(names, backends.checkpoint, home)
-
-
-def _build_editscore(backends: Backends, roles: Sequence[Role], home: Home) -> Mapping[str, Any]:
-    from .editscore.scorer import EditScoreScorer
-
-    return {role: EditScoreScorer(backends.editscore) for role in roles}
-
-
-def _build_diffusers(backends: Backends, roles: Sequence[Role], home: Home) -> Mapping[str, Any]:
-    from .diffusers.generator import DiffusersGenerator
-
-    return {role: DiffusersGenerator(backends.diffusers) for role in roles}
-
-
-def _build_remote(
-    provider: Literal["openai", "gemini", "images"],
-    backends: Backends,
-    roles: Sequence[Role],
-    home: Home,
-) -> Mapping[str, Any]:
-    return _remote_factory(provider, backends, home).agents(roles)
-
-
-def _remote_factory(
-    provider: Literal["openai", "gemini", "images"], backends: Backends, home: Home
-) -> Any:
-    from .providers.factory import RemoteAgentFactory
-
-    settings = getattr(backends, provider)
-    return RemoteAgentFactory(provider, settings, backends.prices, backends.budget, home)
-
-
-_BUILDERS: dict[str, _Builder] = {
-    "sketch": _build_sketch,
-    "checkpoint": _build_checkpoint,
-    "editscore": _build_editscore,
-    "diffusers": _build_diffusers,
-    "openai": partial(_build_remote, "openai"),
-    "gemini": partial(_build_remote, "gemini"),
-    "images": partial(_build_remote, "images"),
-}
+        settings = getattr(self, provider)
+        return remote_agents(provider, settings, models, self.prices, self.budget, home)

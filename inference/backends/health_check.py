@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
@@ -11,11 +11,15 @@ from schemas import FoundryError
 from .factory import Backends
 from .providers.settings import EndpointSettings
 
-PROVIDERS = ("openai", "gemini", "images")
-
+_OPENAI = "https://api.openai.com/v1", "/models", "Authorization", "Bearer "
+# Provider's own URL, path of its models, header of a key and what comes before it.
+_APIS = {
+    "openai": _OPENAI,
+    "gemini": ("https://generativelanguage.googleapis.com", "/v1beta/models", "x-goog-api-key", ""),
+    "images": _OPENAI,
+}
+PROVIDERS = tuple(_APIS)
 _REJECTED_KEY = (401, 403)
-_AUTHORIZATION = {"gemini": ("x-goog-api-key", "{}")}
-_OPENAI, _GEMINI = "https://api.openai.com/v1", "https://generativelanguage.googleapis.com"
 
 
 @dataclass(frozen=True)
@@ -31,11 +35,9 @@ def check_endpoint(
     backend: str, endpoint: EndpointSettings, key: str | None, timeout_seconds: float
 ) -> EndpointHealth:
     """Whether an endpoint of a backend lists its models for a key."""
-    url = _models_url(backend, endpoint)
-    request = Request(url)
-    if key:
-        name, value = _AUTHORIZATION.get(backend, ("Authorization", "Bearer {}"))
-        request.add_header(name, value.format(key))
+    own_url, path, header, prefix = _APIS[backend]
+    url = f"{(endpoint.url or own_url).rstrip('/')}{path}"
+    request = Request(url, headers={header: f"{prefix}{key}"} if key else {})
     try:
         with urlopen(request, timeout=timeout_seconds):
             return EndpointHealth(url)
@@ -57,7 +59,15 @@ def first_failure(
     Args:
         names: role -> agent, as `qualified_name` writes it; those in this process always answer.
     """
-    problem = cache(partial(_problem, timeout_seconds=timeout_seconds))  # roles share endpoints
+
+    @cache  # roles share endpoints
+    def problem(backend: str, endpoint: EndpointSettings) -> str | None:
+        try:
+            health = check_endpoint(backend, endpoint, endpoint.secret(), timeout_seconds)
+        except FoundryError as error:
+            return str(error)
+        return health.problem and f"{health.url}: {health.problem}"
+
     for role, name in names.items():
         backend = name.partition("/")[0]
         if backend in PROVIDERS:
@@ -67,17 +77,3 @@ def first_failure(
             if all(problems):
                 return f"{role}: {problems[0]}"
     return None
-
-
-def _problem(backend: str, endpoint: EndpointSettings, timeout_seconds: float) -> str | None:
-    try:
-        health = check_endpoint(backend, endpoint, endpoint.secret(), timeout_seconds)
-    except FoundryError as error:
-        return str(error)
-    return health.problem and f"{health.url}: {health.problem}"
-
-
-def _models_url(backend: str, endpoint: EndpointSettings) -> str:
-    if backend == "gemini":
-        return f"{(endpoint.url or _GEMINI).rstrip('/')}/v1beta/models"
-    return f"{(endpoint.url or _OPENAI).rstrip('/')}/models"

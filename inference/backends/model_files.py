@@ -3,14 +3,25 @@
 Models are named as on Hugging Face, by a repository id and a revision, or by a local folder.
 """
 
+from collections.abc import Iterable, Iterator
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import Field
 
 from ..engine.hashing import stable_hash
 
 if TYPE_CHECKING:
     import torch
+
+Device = Annotated[
+    str, Field(pattern=r"^(auto|cpu|cuda(:\d+)?)$", description="auto: cuda where there is one")
+]
+DType = Annotated[
+    Literal["auto", "bfloat16", "float16", "float32"],
+    Field(description="Of the weights; auto: bfloat16 on a GPU, float32 on a CPU"),
+]
 
 
 def weights_revision(model: str, revision: str | None) -> str:
@@ -34,19 +45,22 @@ def cached_file(model: str, revision: str | None, file: str) -> Path | None:
     return Path(path) if isinstance(path, str) else None
 
 
+def missing_here(packages: Iterable[str], on_gpu: bool) -> Iterator[str]:
+    """The packages that are not installed, and the GPU that torch cannot use."""
+    yield from (f"no package {name}" for name in packages if not is_installed(name))
+    if on_gpu:
+        import torch
+
+        if not torch.cuda.is_available():
+            yield "no GPU"
+
+
 def is_installed(package: str) -> bool:
     """Whether a distribution is installed."""
     try:
         return bool(version(package))
     except PackageNotFoundError:
         return False
-
-
-def has_gpu() -> bool:
-    """Whether torch can use a GPU."""
-    import torch
-
-    return torch.cuda.is_available()
 
 
 def device_and_dtype(device: str, dtype: str = "auto") -> "tuple[str, torch.dtype]":

@@ -5,9 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from inference.backends.checkpoint.encoding import AgentQuery
-from inference.backends.editscore.loading import load
+from inference.backends.editscore.loading import EditScoreSettings, load
 from inference.backends.editscore.prompts import prompt_texts
-from inference.backends.editscore.settings import EditScoreSettings
 from training.base_model.architecture import build_untrained
 from training.base_model.settings import Architecture, BaseModelSettings
 from warehouse import EncodedImage
@@ -110,11 +109,11 @@ def _loss(loaded, samples):
     prompts = [loaded.encoder.encode(query) for query, _ in samples]
     answers = [_tokens(loaded, answer) for _, answer in samples]
     complete = [replace(p, tokens=[*p.tokens, *a]) for p, a in zip(prompts, answers, strict=True)]
-    batch = loaded.encoder.pad(complete, "cpu")  # ends aligned
-    width = batch.inputs["input_ids"].shape[1]
+    inputs = loaded.encoder.pad(complete, "cpu")  # ends aligned
+    width = inputs["input_ids"].shape[1]
     labels = torch.tensor([[-100] * (width - len(answer)) + answer for answer in answers])
-    return loaded.model(**batch.inputs, labels=labels).loss
+    return loaded.model(**inputs, labels=labels).loss
 
 
 def _tokens(loaded, answer):
-    return loaded.encoder._tokenizer.encode(f"{answer}<|im_end|>", add_special_tokens=False)
+    return loaded.encoder.tokenizer.encode(f"{answer}<|im_end|>", add_special_tokens=False)

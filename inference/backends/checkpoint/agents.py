@@ -1,47 +1,17 @@
 """Planner and critic played by a checkpoint."""
 
 from collections.abc import Sequence
-from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from warehouse import EncodedImage, Home
 
-from ...agent_prompts import critic_prompt, planner_turn
-from ...agent_prompts.parsing import parse_plan, parse_verdict
-from ...engine.batching import Batcher
-from ...engine.usage import report_usage
+from ...agent_prompts.formatting import parse_plan, parse_verdict
+from ...agent_prompts.templates import critic_prompt, planner_turn
 from ...roles import Plan, PlanRequest, Verdict
-from .checkpoint_refs import resolve
 from .encoding import AgentQuery
-from .manifest import AgentRole, CheckpointError, read_manifest
-from .model import CheckpointModel, Completion, load_checkpoint_model
-from .settings import CheckpointSettings
-
-
-class BatchedCheckpoint:
-    """Gathers the queries to one checkpoint into batches; loads its weights for the first."""
-
-    def __init__(self, folder: Path, settings: CheckpointSettings) -> None:
-        self.folder, self.manifest = folder, read_manifest(folder)
-        self._settings = settings
-        self._batcher: Batcher[AgentQuery, Completion] = Batcher(
-            lambda queries, is_cancelled: self.model.attempt(queries, is_cancelled),
-            settings.batch,
-            settings.gather_seconds,
-        )
-
-    async def answer(self, query: AgentQuery) -> str:
-        completion = await self._batcher.submit(query)
-        report_usage(
-            input_tokens=completion.input_tokens,
-            output_tokens=completion.output_tokens,
-            cost_usd=0.0,
-        )
-        return completion.text
-
-    @cached_property
-    def model(self) -> CheckpointModel:
-        return load_checkpoint_model(self.folder, self._settings)
+from .manifest import AgentRole, CheckpointError, resolve
+from .model import CheckpointModel, CheckpointSettings
 
 
 class CheckpointAgent:
@@ -54,28 +24,26 @@ class CheckpointAgent:
     backend = "checkpoint"
     role: AgentRole
 
-    def __init__(self, checkpoint: BatchedCheckpoint) -> None:
-        checkpoint.manifest.check_role(self.role)
-        self._checkpoint = checkpoint
-        self._prompts = checkpoint.manifest.agent_prompts
-        self._max_new_tokens = checkpoint.manifest.max_new_tokens[self.role]
-
-    @property
-    def model(self) -> str:
-        return self._checkpoint.manifest.identity
+    def __init__(self, checkpoint: CheckpointModel) -> None:
+        manifest = checkpoint.manifest
+        manifest.check_role(self.role)
+        self._checkpoint, self.model = checkpoint, manifest.identity
+        self._prompts = manifest.agent_prompts
+        self._max_new_tokens = manifest.max_new_tokens[self.role]
 
     def load(self) -> None:
         """Load the weights now rather than for the first query."""
-        _ = self._checkpoint.model
+        _ = self._checkpoint.loaded
 
     async def _answer(self, text: str, images: tuple[EncodedImage, ...]) -> str:
-        return await self._checkpoint.answer(AgentQuery(text, images, self._max_new_tokens))
+        query = AgentQuery(text, images, self._max_new_tokens)
+        return (await self._checkpoint.complete(query)).text
 
 
 class CheckpointPlanner(CheckpointAgent):
     """Plans requests; see `Planner` in `inference/roles.py`."""
 
-    role: AgentRole = "planner"
+    role = "planner"
 
     async def plan(self, request: PlanRequest) -> Plan:
         names = self._prompts["planner_text"], self._prompts["planner_interleaved"]
@@ -89,21 +57,14 @@ class CheckpointCritic(CheckpointAgent):
     An unreadable answer is a rejection: see `parse_verdict`.
     """
 
-    role: AgentRole = "critic"
+    role = "critic"
 
     async def judge(
         self, before: EncodedImage | None, after: EncodedImage, instruction: str, prompt: str
     ) -> Verdict:
-        if before is None:
-            before = EncodedImage.white(after.image.size)
         text = critic_prompt(instruction, prompt, self._prompts["critic"]).text
-        return parse_verdict(await self._answer(text, (before, after)))
-
-
-_AGENTS: dict[AgentRole, type[CheckpointPlanner] | type[CheckpointCritic]] = {
-    "planner": CheckpointPlanner,
-    "critic": CheckpointCritic,
-}
+        images = (before or EncodedImage.white(after.image.size), after)
+        return parse_verdict(await self._answer(text, images))
 
 
 def checkpoint_agents(
@@ -115,9 +76,10 @@ def checkpoint_agents(
         CheckpointError: the settings name no checkpoint for a role, or one that does not exist or
             was not trained for it.
     """
+    agents: dict[AgentRole, Any] = {"planner": CheckpointPlanner, "critic": CheckpointCritic}
     folders = {role: _folder(role, settings, home) for role in roles}
-    checkpoints = {folder: BatchedCheckpoint(folder, settings) for folder in set(folders.values())}
-    return {role: _AGENTS[role](checkpoints[folder]) for role, folder in folders.items()}
+    models = {folder: CheckpointModel(folder, settings) for folder in set(folders.values())}
+    return {role: agents[role](models[folder]) for role, folder in folders.items()}
 
 
 def _folder(role: AgentRole, settings: CheckpointSettings, home: Home) -> Path:

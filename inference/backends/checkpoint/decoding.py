@@ -11,7 +11,7 @@ tokens, one CPU thread): it carries ended rows along and copies all keys and val
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import torch
@@ -22,24 +22,15 @@ _GROWTH = 128
 _COMPACT_AT = 0.8
 
 
-class Sampler(Protocol):
-    """Chooses the next token of every row of a batch."""
+class Sampler:
+    """Chooses the next token of every row of a batch: the most likely one."""
 
     def choose(self, logits: "torch.Tensor") -> "torch.Tensor":
         """Tokens (rows) for logits (rows x vocabulary)."""
-
-    def keep(self, rows: "torch.Tensor") -> None:
-        """Continue with these rows of the batch (indices)."""
-
-
-class GreedySampler:
-    """Chooses the most likely token."""
-
-    def choose(self, logits: "torch.Tensor") -> "torch.Tensor":
         return logits.argmax(-1)
 
     def keep(self, rows: "torch.Tensor") -> None:
-        """Nothing depends on the row."""
+        """Continue with these rows of the batch (indices)."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +42,7 @@ class Sampling:
     top_k: int
 
 
-class SeededSampler:
+class SeededSampler(Sampler):
     """Draws among the `top_k` most likely tokens that make up `top_p` of the probability.
 
     The random numbers of a row follow from its seed alone, so that an answer does not depend on
@@ -68,7 +59,8 @@ class SeededSampler:
         import torch
 
         self._sampling, self._step = sampling, 0
-        numbers = [_random_numbers(seed, max_tokens) for seed in seeds]
+        generators = [Random(seed) for seed in seeds]
+        numbers = [[generator.random() for _ in range(max_tokens)] for generator in generators]
         self._numbers = torch.tensor(numbers, device=device)
 
     def choose(self, logits: "torch.Tensor") -> "torch.Tensor":
@@ -84,11 +76,6 @@ class SeededSampler:
 
     def keep(self, rows: "torch.Tensor") -> None:
         self._numbers = self._numbers[rows]
-
-
-def _random_numbers(seed: int, count: int) -> list[float]:
-    generator = Random(seed)
-    return [generator.random() for _ in range(count)]
 
 
 def decode(
@@ -119,7 +106,7 @@ def decode(
 
     rows = [_Row(number, limit) for number, limit in enumerate(limits)]
     with torch.inference_mode():
-        state = DecodeState.prefill(model, inputs, rows, prompt_of_row, sampler or GreedySampler())
+        state = DecodeState.prefill(model, inputs, rows, prompt_of_row, sampler or Sampler())
         while state.append_tokens(frozenset(stops), on_end) and not is_cancelled():
             state.step()
     return [row.tokens for row in rows]

@@ -2,9 +2,11 @@
 
 One user turn, no system message, and the start of an empty assistant turn: trained answers begin
 with `<think>` themselves. The checkpoint's own chat template is not used, because some versions of
-it begin the answer with `<think>`.
+it begin the answer with `<think>`. Images are resized before the model's image processor, with
+Pillow's default filter, so that they become the same pixels as in training.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -13,12 +15,15 @@ from PIL import Image
 
 from warehouse import EncodedImage
 
-from ...agent_prompts import IMAGE
+from ...agent_prompts.templates import IMAGE
 
 if TYPE_CHECKING:
     import torch
 
 _IMAGE_PAD = "<|image_pad|>"
+# Limits of the vision tower's patches (Qwen2-VL); images beyond the ratio get the replacement.
+_MIN_SIDE = 28
+_MAX_RATIO, _REPLACEMENT_RATIO = 200, 180
 
 
 @dataclass(frozen=True)
@@ -52,27 +57,18 @@ class Prompt:
     `pixels` is patches x values and `grids` images x 3 (time, rows, columns of patches).
     """
 
+    query: AgentQuery
     tokens: list[int]
-    limit: int
     pixels: "torch.Tensor | None" = None
     grids: "torch.Tensor | None" = None
-    seed: int = 0
 
     @property
     def max_length(self) -> int:
         """Tokens of the prompt and its longest answer."""
-        return len(self.tokens) + self.limit
+        return len(self.tokens) + self.query.max_new_tokens
 
 
 @dataclass(frozen=True)
-class PromptBatch:
-    """Prompts of one batch: `inputs` as `decode` takes them; token limit and seed per prompt."""
-
-    inputs: "dict[str, torch.Tensor]"
-    limits: Sequence[int]
-    seeds: Sequence[int] = ()
-
-
 class Encoder:
     """Encodes queries for one checkpoint.
 
@@ -81,49 +77,41 @@ class Encoder:
         resize: applied to an image before the image processor.
     """
 
-    def __init__(
-        self,
-        tokenizer: Any,
-        image_processor: Any,
-        resize: Callable[[Image.Image], Image.Image],
-        layout: PromptLayout | None = None,
-    ) -> None:
-        self._tokenizer, self._image_processor, self._resize = tokenizer, image_processor, resize
-        self._layout = layout or PromptLayout()
-        self._image_token = tokenizer.convert_tokens_to_ids(_IMAGE_PAD)
+    tokenizer: Any
+    image_processor: Any
+    resize: Callable[[Image.Image], Image.Image]
+    layout: PromptLayout
 
     def encode(self, query: AgentQuery) -> Prompt:
         """Raises `BadImageError` for an image that cannot be decoded."""
         if not query.images:
-            tokens = self._tokens(query.text, [])
-            return Prompt(tokens, query.max_new_tokens, seed=query.seed)
-        images = [self._resize(image.image) for image in query.images]
-        processed = self._image_processor(images=images, return_tensors="pt")
+            return Prompt(query, self._tokens(query.text, []))
+        images = [self.resize(image.image) for image in query.images]
+        processed = self.image_processor(images=images, return_tensors="pt")
         pixels, grids = processed["pixel_values"], processed["image_grid_thw"]
-        counts = (grids.prod(-1) // self._image_processor.merge_size**2).tolist()
-        tokens = self._tokens(query.text, counts)
-        return Prompt(tokens, query.max_new_tokens, pixels, grids, query.seed)
+        counts = (grids.prod(-1) // self.image_processor.merge_size**2).tolist()
+        return Prompt(query, self._tokens(query.text, counts), pixels, grids)
 
-    def pad(self, prompts: Sequence[Prompt], device: str) -> PromptBatch:
-        """A batch of prompts, padded on the left."""
+    def pad(self, prompts: Sequence[Prompt], device: str) -> "dict[str, torch.Tensor]":
+        """A batch of prompts as `decode` takes it, padded on the left."""
         import torch
 
         longest = max(len(prompt.tokens) for prompt in prompts)
         padding = [longest - len(prompt.tokens) for prompt in prompts]
-        pad_token = self._tokenizer.pad_token_id
+        pad_token = self.tokenizer.pad_token_id
         tokens = torch.tensor(
             [[pad_token] * count + p.tokens for count, p in zip(padding, prompts, strict=True)]
         )
         mask = torch.tensor([[0] * count + [1] * (longest - count) for count in padding])
-        token_types = (tokens == self._image_token).int()
+        token_types = (tokens == self.tokenizer.convert_tokens_to_ids(_IMAGE_PAD)).int()
         inputs = {"input_ids": tokens, "attention_mask": mask, "mm_token_type_ids": token_types}
-        inputs |= _concatenate_images(prompts)
-        on_device = {name: tensor.to(device) for name, tensor in inputs.items()}
-        limits, seeds = [prompt.limit for prompt in prompts], [prompt.seed for prompt in prompts]
-        return PromptBatch(on_device, limits, seeds)
+        if pixels := [prompt.pixels for prompt in prompts if prompt.pixels is not None]:
+            grids = [prompt.grids for prompt in prompts if prompt.grids is not None]
+            inputs |= {"pixel_values": torch.cat(pixels), "image_grid_thw": torch.cat(grids)}
+        return {name: tensor.to(device) for name, tensor in inputs.items()}
 
     def decode(self, tokens: Sequence[int]) -> str:
-        return str(self._tokenizer.decode(tokens, skip_special_tokens=True))
+        return str(self.tokenizer.decode(tokens, skip_special_tokens=True))
 
     def _tokens(self, text: str, counts: Sequence[int]) -> list[int]:
         """Tokens of a turn.
@@ -135,11 +123,11 @@ class Encoder:
         if len(rest) != len(counts):
             raise ValueError(f"{len(rest)} image placeholders for {len(counts)} images")
         pieces = (
-            self._layout.image.format(_IMAGE_PAD * count, number=number) + piece
+            self.layout.image.format(_IMAGE_PAD * count, number=number) + piece
             for number, (count, piece) in enumerate(zip(counts, rest, strict=True), start=1)
         )
-        turn = self._layout.turn.format("".join((first, *pieces)))
-        return list(self._tokenizer.encode(turn, add_special_tokens=False))
+        turn = self.layout.turn.format("".join((first, *pieces)))
+        return list(self.tokenizer.encode(turn, add_special_tokens=False))
 
 
 def _escape_special_tokens(text: str) -> str:
@@ -147,11 +135,21 @@ def _escape_special_tokens(text: str) -> str:
     return text.replace("<|", "< |")
 
 
-def _concatenate_images(prompts: Sequence[Prompt]) -> "dict[str, torch.Tensor]":
-    import torch
+def resize_to_pixels(image: Image.Image, least: int, most: int) -> Image.Image:
+    """`image` with at least and at most so many pixels, within the vision tower's limits."""
+    if image.width * image.height > most:
+        image = _scale_to(image, most)
+    if image.width * image.height < least:
+        image = _scale_to(image, least)
+    if min(image.size) < _MIN_SIDE:
+        image = image.resize((max(image.width, _MIN_SIDE), max(image.height, _MIN_SIDE)))
+    if image.width / image.height > _MAX_RATIO:
+        image = image.resize((image.height * _REPLACEMENT_RATIO, image.height))
+    if image.height / image.width > _MAX_RATIO:
+        image = image.resize((image.width, image.width * _REPLACEMENT_RATIO))
+    return image
 
-    pixels = [prompt.pixels for prompt in prompts if prompt.pixels is not None]
-    grids = [prompt.grids for prompt in prompts if prompt.grids is not None]
-    if not pixels:
-        return {}
-    return {"pixel_values": torch.cat(pixels), "image_grid_thw": torch.cat(grids)}
+
+def _scale_to(image: Image.Image, pixels: int) -> Image.Image:
+    factor = math.sqrt(pixels / (image.width * image.height))
+    return image.resize((int(image.width * factor), int(image.height * factor)))

@@ -1,47 +1,55 @@
-"""A checkpoint in memory that answers queries in batches."""
+"""Models in memory that answer queries in batches, and the settings of backend `checkpoint`."""
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Annotated, Any
+
+from PIL import Image
+from pydantic import Field
 
 from schemas import BadImageError
+from schemas.yaml_config import ConfigModel
 from warehouse.storage import first_line
 
+from ...engine.batching import Batcher
+from ...engine.call_context import report_usage
 from ...roles import UnusableAnswerError
 from ..model_files import device_and_dtype
+from ..providers.structured import CompletionResult
 from .decoding import Sampling, SeededSampler, decode
-from .encoding import AgentQuery, Encoder, Prompt
+from .encoding import AgentQuery, Encoder, Prompt, PromptLayout, resize_to_pixels
 from .manifest import CheckpointError, read_manifest
-from .pixels import resize_to_pixels
-from .settings import CheckpointSettings
+
+BatchTokens = Annotated[
+    int,
+    Field(
+        ge=1,
+        description="Tokens of a batch at most, prompts and longest answers together: it bounds "
+        "the memory for keys and values (150 kB a token for Qwen3-VL-8B)",
+    ),
+]
 
 # As many as a process needs at once: a planner and a critic.
 _CACHED_MODELS = 2
+_REFERENCE = "`promoted`, `name@version` of the table `checkpoints`, or a checkpoint's folder"
 
 
-@dataclass(frozen=True)
-class Completion:
-    """An answer; `is_complete` is false where it was cut off at the token limit."""
+class CheckpointSettings(ConfigModel):
+    """Planner and critic from Hugging Face checkpoints, in this process."""
 
-    text: str
-    input_tokens: int
-    output_tokens: int
-    is_complete: bool
-
-
-class BatchLimits(Protocol):
-    """How many queries are answered together."""
-
-    @property
-    def batch(self) -> int:
-        """The most queries of a batch."""
-
-    @property
-    def batch_tokens(self) -> int:
-        """The most tokens of a batch, prompts and longest answers together."""
+    planner: str | None = Field("promoted", description=f"The planner: {_REFERENCE}")
+    critic: str | None = Field("promoted", description=f"The critic: {_REFERENCE}")
+    device: str = Field(
+        "auto", description="cpu, cuda, cuda:1, ...; auto: cuda where there is one (in bfloat16)"
+    )
+    batch: int = Field(64, ge=1, description="The most questions answered at once")
+    batch_tokens: BatchTokens = 131_072
+    gather_seconds: float = Field(
+        0.005, ge=0, description="How long the first question of a batch waits for others"
+    )
 
 
 @dataclass(frozen=True)
@@ -65,128 +73,158 @@ class LoadedModel:
         return int(self.model.config.text_config.max_position_embeddings)
 
 
-class CheckpointModel:
-    """Answers queries with one model, from any thread. See `load_checkpoint_model`.
+class BatchedModel:
+    """Answers queries with one model in batches, from any thread; loads it for the first query.
 
     Args:
+        batch: the most queries of a batch.
+        batch_tokens: the most tokens of a batch, prompts and longest answers together.
+        gather_seconds: how long the first query of a batch waits for others.
         sampling: how answers are sampled; None: greedily.
     """
 
     def __init__(
-        self, loaded: LoadedModel, limits: BatchLimits, sampling: Sampling | None = None
+        self,
+        load: Callable[[], LoadedModel],
+        batch: int,
+        batch_tokens: int,
+        gather_seconds: float,
+        sampling: Sampling | None = None,
     ) -> None:
-        self._loaded, self._limits, self._sampling = loaded, limits, sampling
+        self._load, self._sampling = load, sampling
+        self._batch, self._batch_tokens = batch, batch_tokens
+        self._batcher = Batcher(self.attempt, batch, gather_seconds)
 
-    def answer(self, queries: Sequence[AgentQuery]) -> list[str]:
-        """The texts of all answers, in order.
+    @cached_property
+    def loaded(self) -> LoadedModel:
+        return self._load()
+
+    async def complete(self, query: AgentQuery) -> CompletionResult:
+        """The answer to a query.
 
         Raises:
             BadImageError: an image cannot be decoded.
-            UnusableAnswerError: a query is longer than the model can read.
+            UnusableAnswerError: the query is longer than the model can read.
         """
-        completions = []
-        for completion in self.attempt(queries):
-            if isinstance(completion, Exception):
-                raise completion
-            completions.append(completion.text)
-        return completions
+        completion = await self._batcher.submit(query)
+        report_usage(
+            input_tokens=completion.input_tokens,
+            output_tokens=completion.output_tokens,
+            cost_usd=0.0,
+        )
+        return completion
 
     def attempt(
         self, queries: Sequence[AgentQuery], is_cancelled: Callable[[], bool] = lambda: False
-    ) -> list[Completion | Exception]:
+    ) -> list[CompletionResult | Exception]:
         """The answer to each query, or the error that it alone causes.
 
         Args:
             is_cancelled: checked before every token; true ends all answers where they are.
         """
-        with self._loaded.lock:
-            encoded = [self._encode(query) for query in queries]
-            prompts = {i: prompt for i, prompt in enumerate(encoded) if isinstance(prompt, Prompt)}
-            completions: dict[int, Completion | Exception] = {}
-            for batch in _batches(prompts, self._limits):
-                completions |= self._complete({i: prompts[i] for i in batch}, is_cancelled)
-        errors = {i: error for i, error in enumerate(encoded) if isinstance(error, Exception)}
-        return [(completions | errors)[i] for i in range(len(queries))]
+        with self.loaded.lock:
+            results: dict[int, CompletionResult | Exception] = {}
+            prompts: dict[int, Prompt] = {}
+            for number, query in enumerate(queries):
+                try:
+                    prompts[number] = self._encode(query)
+                except (BadImageError, UnusableAnswerError) as error:
+                    results[number] = error
+            for batch in self._batches(prompts):
+                completions = self._complete([prompts[i] for i in batch], is_cancelled)
+                results |= zip(batch, completions, strict=True)
+        return [results[number] for number in range(len(queries))]
 
-    def _encode(self, query: AgentQuery) -> Prompt | Exception:
-        try:
-            prompt = self._loaded.encoder.encode(query)
-        except BadImageError as error:
-            return error
-        if prompt.max_length > self._loaded.max_length:
-            return UnusableAnswerError(
-                f"a question of {len(prompt.tokens)} tokens and an answer of {prompt.limit} are "
-                f"more than the {self._loaded.max_length} that {self._loaded.identity} can handle"
+    def _encode(self, query: AgentQuery) -> Prompt:
+        prompt = self.loaded.encoder.encode(query)
+        if prompt.max_length > self.loaded.max_length:
+            raise UnusableAnswerError(
+                f"a question of {len(prompt.tokens)} tokens and an answer of "
+                f"{query.max_new_tokens} are more than the {self.loaded.max_length} that "
+                f"{self.loaded.identity} can handle"
             )
         return prompt
 
+    def _batches(self, prompts: Mapping[int, Prompt]) -> Iterator[list[int]]:
+        """Numbers of prompts that are answered together: of similar length, for little padding."""
+        batch: list[int] = []
+        for number in sorted(prompts, key=lambda number: prompts[number].max_length):
+            tokens = prompts[number].max_length * (len(batch) + 1)  # the newest is the longest
+            if batch and (len(batch) == self._batch or tokens > self._batch_tokens):
+                yield batch
+                batch = []
+            batch.append(number)
+        if batch:
+            yield batch
+
     def _complete(
-        self, prompts: Mapping[int, Prompt], is_cancelled: Callable[[], bool]
-    ) -> dict[int, Completion]:
-        model, encoder, stops = self._loaded.model, self._loaded.encoder, self._loaded.stops
-        batch = encoder.pad(list(prompts.values()), model.device)
-        sampler = None
+        self, prompts: Sequence[Prompt], is_cancelled: Callable[[], bool]
+    ) -> Iterator[CompletionResult]:
+        model, encoder, stops = self.loaded.model, self.loaded.encoder, self.loaded.stops
+        limits, sampler = [prompt.query.max_new_tokens for prompt in prompts], None
         if self._sampling:
-            max_tokens = max(batch.limits)
-            sampler = SeededSampler(self._sampling, batch.seeds, max_tokens, model.device)
-        answers = decode(
-            model, batch.inputs, batch.limits, stops, sampler, is_cancelled=is_cancelled
-        )
-        return {
-            number: _completion(encoder, prompt, [t for t in tokens if t not in stops])
-            for (number, prompt), tokens in zip(prompts.items(), answers, strict=True)
-        }
+            seeds = [prompt.query.seed for prompt in prompts]
+            sampler = SeededSampler(self._sampling, seeds, max(limits), model.device)
+        inputs = encoder.pad(prompts, model.device)
+        answers = decode(model, inputs, limits, stops, sampler, is_cancelled=is_cancelled)
+        for prompt, limit, answer in zip(prompts, limits, answers, strict=True):
+            tokens = [token for token in answer if token not in stops]
+            yield CompletionResult(
+                encoder.decode(tokens),
+                is_complete=len(tokens) < limit,
+                input_tokens=len(prompt.tokens),
+                output_tokens=len(tokens),
+            )
 
 
-def load_checkpoint_model(
-    folder: Path, settings: CheckpointSettings | None = None
-) -> CheckpointModel:
-    """The model in a checkpoint's folder; a process caches the last two.
+class CheckpointModel(BatchedModel):
+    """The model in a checkpoint's folder; a process caches the weights of the last two.
 
     Raises:
-        CheckpointError: the folder is no checkpoint, or transformers cannot load it.
+        CheckpointError: the folder is no checkpoint; for a query: transformers cannot load it.
     """
-    settings = settings or CheckpointSettings()
-    manifest = read_manifest(folder)
-    return CheckpointModel(_load(folder.absolute(), manifest.identity, settings.device), settings)
+
+    def __init__(self, folder: Path, settings: CheckpointSettings | None = None) -> None:
+        settings = settings or CheckpointSettings()
+        self.manifest = read_manifest(folder)
+        load = partial(_load, folder.absolute(), self.manifest.identity, settings.device)
+        super().__init__(load, settings.batch, settings.batch_tokens, settings.gather_seconds)
 
 
 @lru_cache(maxsize=_CACHED_MODELS)
 def _load(folder: Path, identity: str, device: str) -> LoadedModel:
     device, dtype = device_and_dtype(device)
-    from transformers import AutoImageProcessor, AutoModelForImageTextToText, AutoTokenizer
-    from transformers.utils.logging import disable_progress_bar
-
-    disable_progress_bar()
     manifest = read_manifest(folder)
+    resize = partial(
+        resize_to_pixels, least=manifest.image_min_pixels, most=manifest.image_max_pixels
+    )
     try:
-        tokenizer = AutoTokenizer.from_pretrained(folder)
-        image_processor = AutoImageProcessor.from_pretrained(folder)
-        model: Any = AutoModelForImageTextToText.from_pretrained(folder, dtype=dtype)
-        model.to(device).eval()
+        encoder = load_encoder(folder, None, resize, PromptLayout())
+        return LoadedModel(identity, encoder, load_weights(folder, dtype=dtype).to(device).eval())
     except Exception as error:  # transformers, safetensors and torch raise errors of all kinds
         raise CheckpointError(
             f"checkpoint {folder} cannot be loaded: {first_line(error)}"
         ) from error
-    resize = partial(
-        resize_to_pixels, least=manifest.image_min_pixels, most=manifest.image_max_pixels
-    )
-    return LoadedModel(identity, Encoder(tokenizer, image_processor, resize), model)
 
 
-def _batches(prompts: Mapping[int, Prompt], limits: BatchLimits) -> Iterator[list[int]]:
-    """Numbers of prompts that are answered together: of similar length, for little padding."""
-    batch: list[int] = []
-    for number in sorted(prompts, key=lambda number: prompts[number].max_length):
-        tokens = prompts[number].max_length * (len(batch) + 1)  # the newest is the longest
-        if batch and (len(batch) == limits.batch or tokens > limits.batch_tokens):
-            yield batch
-            batch = []
-        batch.append(number)
-    if batch:
-        yield batch
+def load_weights(model: str | Path, **options: Any) -> Any:
+    """A vision-language model of transformers, by Hugging Face id or folder."""
+    from transformers import AutoModelForImageTextToText
+    from transformers.utils.logging import disable_progress_bar
+
+    disable_progress_bar()
+    return AutoModelForImageTextToText.from_pretrained(model, **options)
 
 
-def _completion(encoder: Encoder, prompt: Prompt, tokens: Sequence[int]) -> Completion:
-    is_complete = len(tokens) < prompt.limit
-    return Completion(encoder.decode(tokens), len(prompt.tokens), len(tokens), is_complete)
+def load_encoder(
+    model: str | Path,
+    revision: str | None,
+    resize: Callable[[Image.Image], Image.Image],
+    layout: PromptLayout,
+) -> Encoder:
+    """The encoder of a model, by Hugging Face id or folder."""
+    from transformers import AutoImageProcessor, AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(model, revision=revision)
+    image_processor = AutoImageProcessor.from_pretrained(model, revision=revision)
+    return Encoder(tokenizer, image_processor, resize, layout)

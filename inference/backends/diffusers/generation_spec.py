@@ -7,8 +7,7 @@ from typing import Any
 from warehouse import EncodedImage
 
 from ...roles import UnusableAnswerError
-from .registry import GeneratorModel
-from .settings import SamplingParams
+from .registry import GeneratorModel, SamplingParams
 
 
 @dataclass(frozen=True)
@@ -40,6 +39,7 @@ class GenerationSpec:
         return (*self.params.model_dump().values(), sizes, self.mask is None)
 
 
+@dataclass(frozen=True)
 class PipelineArguments:
     """Validates specs for one model, and makes the arguments of its pipeline.
 
@@ -47,8 +47,9 @@ class PipelineArguments:
         parameters: the names of the pipeline's parameters.
     """
 
-    def __init__(self, name: str, model: GeneratorModel, parameters: frozenset[str]) -> None:
-        self._name, self._model, self._parameters = name, model, parameters
+    name: str
+    model: GeneratorModel
+    parameters: frozenset[str]
 
     def check(self, spec: GenerationSpec) -> None:
         """Reject what cannot be generated as requested.
@@ -58,11 +59,11 @@ class PipelineArguments:
             BadImageError: an image cannot be decoded.
         """
         if reason := self._unsupported(spec) or self._ignored(spec.params):
-            raise UnusableAnswerError(f"{self._name} {reason}")
+            raise UnusableAnswerError(f"{self.name} {reason}")
 
     def can_batch(self, spec: GenerationSpec) -> bool:
         """Whether the pipeline accepts it in a batch with others of its `batch_key`."""
-        together = self._model.together
+        together = self.model.together
         return together == "pictures" or (together == "texts" and not spec.images)
 
     def arguments(self, specs: Sequence[GenerationSpec]) -> dict[str, Any]:
@@ -78,7 +79,7 @@ class PipelineArguments:
         return {name: value for name, value in arguments.items() if value is not None}
 
     def _unsupported(self, spec: GenerationSpec) -> str | None:
-        can, images, mask = self._model.can, spec.images, spec.mask
+        can, images, mask = self.model.can, spec.images, spec.mask
         if mask is not None and "mask" not in can:
             return "takes no mask; leave it out, or name another generator"
         if not images and (mask is not None or "text" not in can):
@@ -94,8 +95,8 @@ class PipelineArguments:
     def _ignored(self, params: SamplingParams) -> str | None:
         if not (params.negative_prompt or "").strip():
             return None
-        names = self._parameters
-        is_distilled = self._model.guided_by != "true_cfg_scale" and "true_cfg_scale" in names
+        names = self.parameters
+        is_distilled = self.model.guided_by != "true_cfg_scale" and "true_cfg_scale" in names
         if is_distilled or "negative_prompt" not in names:
             return "takes no negative prompt; leave it out"
         if not _uses_negative_prompt(params):
@@ -103,18 +104,18 @@ class PipelineArguments:
         return None
 
     def _guidance(self, params: SamplingParams, count: int) -> dict[str, Any]:
-        arguments: dict[str, Any] = {self._model.guided_by: params.guidance}
-        is_used = "negative_prompt" in self._parameters and _uses_negative_prompt(params)
+        arguments: dict[str, Any] = {self.model.guided_by: params.guidance}
+        is_used = "negative_prompt" in self.parameters and _uses_negative_prompt(params)
         if is_used and params.negative_prompt is not None:
             arguments["negative_prompt"] = [params.negative_prompt] * count
         return arguments
 
     def _size(self, spec: GenerationSpec) -> dict[str, int]:
-        if spec.size is None or "height" not in self._parameters:
+        if spec.size is None or "height" not in self.parameters:
             return {}
         width, height = spec.size
         arguments = {"width": width, "height": height}
-        if "max_area" in self._parameters:  # Kontext scales any size to this many pixels
+        if "max_area" in self.parameters:  # Kontext scales any size to this many pixels
             arguments["max_area"] = width * height
         return arguments
 
@@ -122,7 +123,7 @@ class PipelineArguments:
         first = specs[0]
         if not first.images:
             return {}
-        if "references" in self._model.can:
+        if "references" in self.model.can:
             return {"image": [image.image for image in first.images]}
         arguments = {"image": _unwrap_single([spec.images[-1].image for spec in specs])}
         if first.mask is not None:

@@ -2,15 +2,13 @@
 
 import json
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from ...engine.hashing import stable_hash
 from ...roles import BackendError
-from ..model_files import cached_file, has_gpu, is_installed, weights_revision
-from .registry import GeneratorModel, Registry, load_registry
-from .settings import DiffusersSettings, SamplingParams
+from ..model_files import cached_file, missing_here, weights_revision
+from .registry import DiffusersSettings, GeneratorModel, Registry, SamplingParams, load_registry
 
 _INDEX = "model_index.json"
 # The parts that hold nearly all of a pipeline's weights, in every class of the registry.
@@ -72,7 +70,7 @@ def _find_model(reference: str, registry: Registry) -> tuple[str, GeneratorModel
 
 def _local_model(folder: Path, registry: Registry) -> GeneratorModel:
     """The model in a pipeline's folder, with the abilities of its class."""
-    pipeline = pipeline_of(folder)
+    pipeline = _pipeline_of(folder)
     similar = registry.of_pipeline(pipeline)
     if similar is None:
         raise BackendError(
@@ -82,7 +80,7 @@ def _local_model(folder: Path, registry: Registry) -> GeneratorModel:
     return similar.model_copy(update={"model": str(folder), "revision": None, "gated": False})
 
 
-def pipeline_of(folder: Path) -> str:
+def _pipeline_of(folder: Path) -> str:
     """The class that a saved pipeline names.
 
     Raises:
@@ -102,41 +100,23 @@ def missing_requirements(model: GeneratorModel, on_gpu: bool = True) -> list[str
     Args:
         on_gpu: whether it is to run on a GPU; on a CPU these models take very long.
     """
-    if model.backend == "gemini":
-        return list(_missing_for_gemini())
     if model.backend == "images":
         return ["needs a server of its own"]
-    return list(_missing_for_diffusers(model, on_gpu))
-
-
-def _missing_for_diffusers(model: GeneratorModel, on_gpu: bool) -> Iterator[str]:
+    if model.backend == "gemini":
+        no_key = [] if os.environ.get(_GEMINI_KEY) else [f"no key {_GEMINI_KEY}"]
+        return [*missing_here(["google-genai"], on_gpu=False), *no_key]
     packages = ["diffusers", *(["peft"] if model.lora else [])]
-    yield from (f"no package {name}" for name in packages if not is_installed(name))
-    if on_gpu and not has_gpu():
-        yield "no GPU"
-    if not _has_weights(model) or not _has_lora(model):
-        gated = ", gated" if model.gated else ""
-        yield f"weights not downloaded{gated}"
+    missing = list(missing_here(packages, on_gpu))
+    if not _is_downloaded(model):
+        missing.append(f"weights not downloaded{', gated' if model.gated else ''}")
+    return missing
 
 
-def _missing_for_gemini() -> Iterator[str]:
-    if not is_installed("google-genai"):
-        yield "no package google-genai"
-    if not os.environ.get(_GEMINI_KEY):
-        yield f"no key {_GEMINI_KEY}"
-
-
-def _has_weights(model: GeneratorModel) -> bool:
-    """Whether each part has some weights; a single missing file of several is not noticed."""
-    index = cached_file(model.model, model.revision, _INDEX)
-    if index is None:
+def _is_downloaded(model: GeneratorModel) -> bool:
+    """Whether LoRA and parts have some weights; a single missing file of several is not noticed."""
+    lora, index = model.lora, cached_file(model.model, model.revision, _INDEX)
+    if index is None or (lora and not cached_file(lora.model, lora.revision, lora.file)):
         return False
     names = json.loads(index.read_text("utf-8"))
     parts = [index.parent / part for part in _PARTS if part in names]
     return all(any(part.glob("*.safetensors")) for part in parts)
-
-
-def _has_lora(model: GeneratorModel) -> bool:
-    """Whether its LoRA is here, if it has one."""
-    lora = model.lora
-    return lora is None or cached_file(lora.model, lora.revision, lora.file) is not None

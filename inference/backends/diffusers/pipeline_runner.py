@@ -1,10 +1,9 @@
-"""A pipeline in memory that generates images in batches."""
+"""The generator of the `diffusers` backend: a pipeline in memory that draws batches of images."""
 
 import threading
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
+from importlib.util import find_spec
 from inspect import signature
 from typing import Any
 
@@ -14,41 +13,42 @@ from schemas import BadImageError
 from warehouse import EncodedImage
 from warehouse.storage import first_line
 
+from ...engine.batching import Batcher
+from ...engine.call_context import report_usage
 from ...roles import BackendError, RetryableError, UnusableAnswerError
 from ..model_files import device_and_dtype
 from .generation_spec import GenerationSpec, PipelineArguments
-from .model_selection import SelectedModel
-from .registry import GeneratorModel, LoRA
+from .model_selection import SelectedModel, select_model
+from .registry import DiffusersSettings, GeneratorModel
 
 DrawResult = EncodedImage | Exception
+
+_CANVAS_SIZE = (1024, 1024)
 
 
 class ImageExceedsMemory(BackendError):  # noqa: N818 - reads better
     """A single image needs more memory than there is."""
 
 
-@dataclass(frozen=True)
-class LoadedPipeline:
-    """A pipeline in memory; `lock` lets one thread at a time use it."""
-
-    pipeline: Any
-    lock: threading.Lock = field(default_factory=threading.Lock)
-
-
 class PipelineRunner:
-    """Generates images with one pipeline, from any thread. See `load_pipeline_runner`.
+    """Generates images with one pipeline, from any thread; a process caches the last weights.
 
     Args:
-        max_batch: the most images at once; lowered when memory does not suffice.
+        device: auto, cpu, cuda or cuda:N.
+        batch: the most images at once; lowered when memory does not suffice.
+
+    Raises:
+        BackendError: the weights are unavailable, or cannot be loaded.
     """
 
-    def __init__(
-        self, name: str, model: GeneratorModel, loaded: LoadedPipeline, max_batch: int
-    ) -> None:
-        self._name, self._pipeline, self._max_batch = name, loaded.pipeline, max_batch
-        self._parameters = frozenset(signature(loaded.pipeline.__call__).parameters)
+    def __init__(self, selected: SelectedModel, device: str, batch: int) -> None:
+        name, model = selected.name, selected.model
+        self._pipeline, self._lock = _load(
+            model.model_dump_json(), selected.identity, device, selected.dtype
+        )
+        self._parameters = frozenset(signature(self._pipeline.__call__).parameters)
         self._arguments = PipelineArguments(name, model, self._parameters)
-        self._lock = loaded.lock
+        self._name, self._max_batch = name, batch
 
     def draw(
         self, specs: Sequence[GenerationSpec], is_cancelled: Callable[[], bool] = lambda: False
@@ -63,27 +63,26 @@ class PipelineRunner:
             groups: dict[object, list[int]] = {}
             for number, spec in enumerate(specs):
                 try:
-                    groups.setdefault(self._group_key(number, spec), []).append(number)
+                    self._arguments.check(spec)
+                    batch_key = spec.batch_key()
                 except (UnusableAnswerError, BadImageError) as error:
                     results[number] = error
+                    continue
+                key = batch_key if self._arguments.can_batch(spec) else number
+                groups.setdefault(key, []).append(number)
             for group in groups.values():
                 images = self._draw_group([specs[number] for number in group], is_cancelled)
                 results |= zip(group, images, strict=True)
         return [results[number] for number in range(len(specs))]
 
-    def _group_key(self, number: int, spec: GenerationSpec) -> object:
-        """Equal for specs that one call of the pipeline can draw; raises for invalid ones."""
-        self._arguments.check(spec)
-        batch_key = spec.batch_key()
-        return batch_key if self._arguments.can_batch(spec) else number
-
     def _draw_group(
         self, specs: Sequence[GenerationSpec], is_cancelled: Callable[[], bool]
     ) -> Iterator[DrawResult]:
-        queue = deque(specs)
-        while queue:  # the batch size may fall meanwhile
-            batch = [queue.popleft() for _ in range(min(self._max_batch, len(queue)))]
+        start = 0
+        while start < len(specs):  # the batch size may fall meanwhile
+            batch = specs[start : start + self._max_batch]
             yield from self._draw_batch(batch, is_cancelled)
+            start += len(batch)
 
     def _draw_batch(
         self, specs: Sequence[GenerationSpec], is_cancelled: Callable[[], bool]
@@ -119,7 +118,10 @@ class PipelineRunner:
             yield EncodedImage.of(_resize(image, spec.size))
 
     def _translate_error(self, error: Exception, spec: GenerationSpec) -> Exception:
-        if _is_out_of_memory(error):
+        import torch
+
+        on_cpu = "DefaultCPUAllocator" in str(error)  # torch has no type for it
+        if on_cpu or isinstance(error, torch.OutOfMemoryError | MemoryError):
             return ImageExceedsMemory(
                 f"{self._name}: an image of {spec.params.size or 'the size that it chooses'} does "
                 f"not fit into the memory of {self._pipeline.device} beside the weights; draw "
@@ -128,32 +130,79 @@ class PipelineRunner:
         return UnusableAnswerError(f"{self._name} cannot draw this: {first_line(error)}")
 
 
-def load_pipeline_runner(selected: SelectedModel, device: str, batch: int) -> PipelineRunner:
-    """The runner of a model; a process caches the weights of the last one.
+class DiffusersGenerator:
+    """Generates images in this process; see `Generator` in `inference/roles.py`.
 
-    Args:
-        device: auto, cpu, cuda or cuda:N.
-        batch: the most images at once.
+    The weights are loaded for the first image.
 
     Raises:
-        BackendError: the weights are unavailable, or cannot be loaded.
+        BackendError: the settings name no model for diffusers, or it is not installed.
     """
-    model = selected.model
-    loaded = _load(model.model_dump_json(), selected.identity, device, selected.dtype)
-    return PipelineRunner(selected.name, model, loaded, batch)
+
+    backend = "diffusers"
+
+    def __init__(self, settings: DiffusersSettings) -> None:
+        self._selected, self._settings = select_model(settings), settings
+        if self._selected.model.can == ("mask",):
+            raise BackendError(
+                f"{self._selected.name} only repaints what a mask shows, and the loop has no "
+                "masks; name another model in `diffusers.model`"
+            )
+        if find_spec("diffusers") is None:
+            raise BackendError("backend diffusers needs the package diffusers: run `make setup`")
+        self._batcher: Batcher[GenerationSpec, EncodedImage] = Batcher(
+            lambda specs, is_cancelled: self._runner.draw(specs, is_cancelled),
+            settings.batch,
+            settings.gather_seconds,
+        )
+
+    @cached_property
+    def model(self) -> str:
+        return self._selected.identity
+
+    @property
+    def max_reference_images(self) -> int | None:
+        """See `max_reference_images` in `inference/roles.py`."""
+        return self._selected.model.max_reference_images
+
+    async def generate(
+        self, prompt: str, images: Sequence[EncodedImage], seed: int
+    ) -> EncodedImage:
+        inputs = tuple(images) or self._canvas
+        spec = GenerationSpec(prompt, seed, self._selected.params, inputs)
+        image = await self._batcher.submit(spec)
+        report_usage(cost_usd=0.0)
+        return image
+
+    @property
+    def _canvas(self) -> tuple[EncodedImage, ...]:
+        """The initial image of a model that only edits."""
+        can = self._selected.model.can
+        if "text" in can or "edit" not in can or self._settings.canvas is None:
+            return ()
+        return (EncodedImage.white(self._selected.params.pixels or _CANVAS_SIZE),)
+
+    @cached_property
+    def _runner(self) -> PipelineRunner:
+        return PipelineRunner(self._selected, self._settings.device, self._settings.batch)
 
 
 @lru_cache(maxsize=1)
-def _load(model_json: str, identity: str, device: str, dtype_name: str) -> LoadedPipeline:
+def _load(
+    model_json: str, identity: str, device: str, dtype_name: str
+) -> tuple[Any, threading.Lock]:
+    """A pipeline, and the lock that lets one thread at a time use it."""
     _load.cache_clear()  # free the weights of the last model first
     _free_memory()
     model = GeneratorModel.model_validate_json(model_json)
     device, dtype = device_and_dtype(device, dtype_name)
     try:
-        return LoadedPipeline(_pipeline(model, dtype).to(device))
+        return _pipeline(model, dtype).to(device), threading.Lock()
     except Exception as error:  # diffusers, safetensors and the hub raise errors of all kinds
+        licence = f"; accept the licence of {model.model} on Hugging Face and set HF_TOKEN"
         raise BackendError(
-            f"generator {identity} cannot be loaded on {device}: {first_line(error)}{_hint(model)}"
+            f"generator {identity} cannot be loaded on {device}: {first_line(error)}"
+            f"{licence if model.gated else ''}"
         ) from error
 
 
@@ -166,21 +215,11 @@ def _pipeline(model: GeneratorModel, dtype: Any) -> Any:
         model.model, revision=model.revision, dtype=dtype, use_safetensors=True
     )
     pipeline.set_progress_bar_config(disable=True)
-    if model.lora is not None:
-        _add_lora(pipeline, model.lora)
+    if lora := model.lora:
+        pipeline.load_lora_weights(lora.model, revision=lora.revision, weight_name=lora.file)
+        scheduler = pipeline.scheduler
+        pipeline.scheduler = scheduler.from_config(scheduler.config, **lora.scheduler)
     return pipeline
-
-
-def _add_lora(pipeline: Any, lora: LoRA) -> None:
-    pipeline.load_lora_weights(lora.model, revision=lora.revision, weight_name=lora.file)
-    scheduler = pipeline.scheduler
-    pipeline.scheduler = scheduler.from_config(scheduler.config, **lora.scheduler)
-
-
-def _hint(model: GeneratorModel) -> str:
-    if not model.gated:
-        return ""
-    return f"; accept the licence of {model.model} on Hugging Face and set HF_TOKEN"
 
 
 def _interrupter(is_cancelled: Callable[[], bool]) -> Callable[..., dict[str, Any]]:
@@ -200,15 +239,7 @@ def _resize(image: Image.Image, size: tuple[int, int] | None) -> Image.Image:
     return image.resize(size, Image.Resampling.LANCZOS)
 
 
-def _is_out_of_memory(error: Exception) -> bool:
-    import torch
-
-    on_cpu = "DefaultCPUAllocator" in str(error)  # torch has no type for it
-    return on_cpu or isinstance(error, torch.OutOfMemoryError | MemoryError)
-
-
 def _free_memory() -> None:
     import torch
 
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
+    torch.cuda.empty_cache()

@@ -1,4 +1,4 @@
-"""The registry of generators: their weights, abilities, defaults and backends."""
+"""The registry of generators, and the profile settings of the `diffusers` backend."""
 
 import re
 from functools import cache
@@ -10,12 +10,68 @@ from pydantic import Field, model_validator
 from schemas.yaml_config import ConfigModel, load_document
 
 from ...roles import BackendError
-from .settings import SamplingParams
+from ..model_files import Device, DType
 
 REGISTRY_FILE = Path(__file__).with_name("registry.yaml")
 
 Ability = Literal["text", "edit", "references", "mask"]
 _COMMIT = re.compile(r"[0-9a-f]{40}")
+
+
+class SamplingParams(ConfigModel):
+    """Sampling parameters, with the same names for every pipeline; null: a default applies."""
+
+    steps: int | None = Field(None, ge=1, description="Denoising steps; null: the model's own")
+    guidance: float | None = Field(
+        None, ge=0, description="How closely the prompt is followed; null: the model's own"
+    )
+    negative_prompt: str | None = Field(
+        None, description="What not to draw; null: the model's own, or none"
+    )
+    size: str | None = Field(
+        None,
+        pattern=r"^[1-9]\d*x[1-9]\d*$",
+        description="Width x height in pixels, as in 1024x1024; null: the model's own",
+    )
+
+    @property
+    def pixels(self) -> tuple[int, int] | None:
+        """Width and height."""
+        if self.size is None:
+            return None
+        width, height = self.size.split("x")
+        return int(width), int(height)
+
+    def over(self, defaults: "SamplingParams") -> "SamplingParams":
+        """These parameters, with the defaults where they are null."""
+        values = self.model_dump(include={*SamplingParams.model_fields}, exclude_none=True)
+        return defaults.model_copy(update=values)
+
+
+class DiffusersSettings(SamplingParams):
+    """A generator in this process. A batch is filled only if `limits.generator` is as large."""
+
+    model: str = Field(
+        "flux2-klein-9b",
+        description="A name that `interleave generator list` shows, or the folder of a pipeline",
+    )
+    revision: str | None = Field(
+        None, description="Another commit, tag or branch of it; null: the registry's"
+    )
+    registry: Path | None = Field(None, description="A YAML file with more models; null: none")
+    device: Device = "auto"
+    dtype: DType = "auto"
+    batch: int = Field(
+        4, ge=1, description="Images drawn at once, at most; halved where memory does not suffice"
+    )
+    gather_seconds: float = Field(
+        0.05, ge=0, description="How long the first request of a batch waits for others"
+    )
+    canvas: Literal["white"] | None = Field(
+        "white",
+        description="Initial image for a model that only edits; null: it rejects prompts without "
+        "an image",
+    )
 
 
 class Weights(ConfigModel):

@@ -1,18 +1,20 @@
-"""The weights of EditScore: a vision-language model, with the adapter merged into it."""
+"""Profile settings of the `editscore` backend, and its weights: a model, with an adapter merged."""
 
 import sys
 from collections.abc import Iterator
 from functools import lru_cache, partial
+from pathlib import Path
 from typing import Any
 
+from pydantic import Field
+
+from schemas.yaml_config import ConfigModel
 from warehouse.storage import first_line
 
 from ...roles import BackendError
-from ..checkpoint.encoding import Encoder, PromptLayout
-from ..checkpoint.model import LoadedModel
-from ..checkpoint.pixels import resize_to_pixels
-from ..model_files import cached_file, device_and_dtype, has_gpu, is_installed
-from .settings import EditScoreSettings
+from ..checkpoint.encoding import PromptLayout, resize_to_pixels
+from ..checkpoint.model import BatchTokens, LoadedModel, load_encoder, load_weights
+from ..model_files import Device, DType, cached_file, device_and_dtype, missing_here
 
 # Images come before the text; the variant on Qwen2.5-VL was trained with numbered images.
 _LAYOUTS = {
@@ -25,24 +27,61 @@ _LAYOUTS = {
 # The model's own image processor chooses the size; only sizes that it rejects are changed.
 _ANY_SIZE = partial(resize_to_pixels, least=1, most=sys.maxsize)
 _MODEL_FILES = ("model.safetensors", "model.safetensors.index.json")
-_ADAPTER_FILES = ("adapter_model.safetensors",)
+_ADAPTER_FILE = "adapter_model.safetensors"
+
+
+class EditScoreSettings(ConfigModel):
+    """An open edit-reward model in this process; the defaults of sampling are its authors'."""
+
+    model: str = Field(
+        "Qwen/Qwen3-VL-8B-Instruct",
+        description="Qwen3-VL or Qwen2.5-VL: a Hugging Face id, or a folder",
+    )
+    revision: str | None = Field(None, description="Commit, tag or branch of it; null: the newest")
+    adapter: str | None = Field(
+        "EditScore/EditScore-Qwen3-VL-8B-Instruct",
+        description="Its low-rank weights, likewise; null: they are merged into the model",
+    )
+    adapter_revision: str | None = Field(None, description="Commit, tag or branch of them")
+    prompts: Path | None = Field(
+        None,
+        description="Folder with the prompts it was trained on: `semantics.txt`, in which "
+        "`<instruction>` stands for the step's goal, and `quality.txt`; null: our own prompts",
+    )
+    score_range: float = Field(25, gt=0, description="Its highest rating")
+    samples: int = Field(
+        4, ge=1, description="Answers to each prompt, of which the mean counts (authors: 1 or 4)"
+    )
+    temperature: float = Field(0.7, gt=0, description="Of an answer's sampling")
+    top_p: float = Field(
+        0.9, gt=0, le=1, description="Share of the probability that is sampled from"
+    )
+    top_k: int = Field(20, ge=1, description="Tokens that are sampled from, at most")
+    seed: int = Field(42, description="Of the first sample; the next ones follow it")
+    max_new_tokens: int = Field(512, ge=1, description="Tokens of an answer at most")
+    device: Device = "auto"
+    dtype: DType = "auto"
+    batch: int = Field(
+        32,
+        ge=1,
+        description="Prompts answered at once, at most; an attempt has two per sample, and "
+        "`limits.agents` attempts are under way",
+    )
+    batch_tokens: BatchTokens = 131_072
+    gather_seconds: float = Field(
+        0.02, ge=0, description="How long the first prompt of a batch waits for others"
+    )
 
 
 def missing_requirements(settings: EditScoreSettings) -> Iterator[str]:
     """Why it cannot be used on this machine, in a few words each; nothing: it can."""
-    packages = ["transformers", *(["peft"] if settings.adapter else [])]
-    yield from (f"no package {name}" for name in packages if not is_installed(name))
-    if settings.device != "cpu" and not has_gpu():
-        yield "no GPU"
-    if not _has_any(settings.model, settings.revision, _MODEL_FILES):
-        yield f"{settings.model} not downloaded"
-    adapter = settings.adapter
-    if adapter and not _has_any(adapter, settings.adapter_revision, _ADAPTER_FILES):
+    model, adapter = settings.model, settings.adapter
+    packages = ["transformers", *(["peft"] if adapter else [])]
+    yield from missing_here(packages, on_gpu=settings.device != "cpu")
+    if not any(cached_file(model, settings.revision, file) for file in _MODEL_FILES):
+        yield f"{model} not downloaded"
+    if adapter and not cached_file(adapter, settings.adapter_revision, _ADAPTER_FILE):
         yield f"{adapter} not downloaded"
-
-
-def _has_any(model: str, revision: str | None, files: tuple[str, ...]) -> bool:
-    return any(cached_file(model, revision, file) for file in files)
 
 
 def load(settings: EditScoreSettings, identity: str) -> LoadedModel:
@@ -51,29 +90,20 @@ def load(settings: EditScoreSettings, identity: str) -> LoadedModel:
     Raises:
         BackendError: the weights are unavailable, or cannot be loaded.
     """
-    source = settings.model_dump(
+    weights = settings.model_dump(
         include={"model", "revision", "adapter", "adapter_revision", "device", "dtype"}
     )
-    return _load(identity, **source)
+    return _load(identity, EditScoreSettings(**weights))
 
 
 @lru_cache(maxsize=1)
-def _load(
-    identity: str,
-    model: str,
-    revision: str | None,
-    adapter: str | None,
-    adapter_revision: str | None,
-    device: str,
-    dtype: str,
-) -> LoadedModel:
-    device, torch_dtype = device_and_dtype(device, dtype)
+def _load(identity: str, settings: EditScoreSettings) -> LoadedModel:
+    device, dtype = device_and_dtype(settings.device, settings.dtype)
     try:
-        loaded = _load_model(model, revision, torch_dtype)
-        if adapter is not None:
-            loaded = _merge_adapter(loaded, adapter, adapter_revision)
-        encoder = _encoder(model, revision, loaded.config.model_type)
-        return LoadedModel(identity, encoder, loaded.to(device).eval())
+        model = _load_model(settings, dtype)
+        layout = _LAYOUTS[model.config.model_type]
+        encoder = load_encoder(settings.model, settings.revision, _ANY_SIZE, layout)
+        return LoadedModel(identity, encoder, model.to(device).eval())
     except BackendError:
         raise
     except Exception as error:  # transformers, peft, safetensors and the hub raise all kinds
@@ -82,19 +112,22 @@ def _load(
         ) from error
 
 
-def _load_model(model: str, revision: str | None, dtype: Any) -> Any:
-    from transformers import AutoConfig, AutoModelForImageTextToText
+def _load_model(settings: EditScoreSettings, dtype: Any) -> Any:
+    from transformers import AutoConfig
     from transformers.utils.logging import disable_progress_bar
 
     disable_progress_bar()
-    model_type = AutoConfig.from_pretrained(model, revision=revision).model_type
+    source = {"revision": settings.revision}
+    model_type = AutoConfig.from_pretrained(settings.model, **source).model_type
     if model_type not in _LAYOUTS:
         raise BackendError(
-            f"editscore.model {model} is a {model_type}; EditScore is for {' and '.join(_LAYOUTS)}"
+            f"editscore.model {settings.model} is a {model_type}; EditScore is for "
+            f"{' and '.join(_LAYOUTS)}"
         )
-    return AutoModelForImageTextToText.from_pretrained(
-        model, revision=revision, dtype=dtype, use_safetensors=True
-    )
+    model = load_weights(settings.model, **source, dtype=dtype, use_safetensors=True)
+    if settings.adapter is None:
+        return model
+    return _merge_adapter(model, settings.adapter, settings.adapter_revision)
 
 
 def _merge_adapter(model: Any, adapter: str, revision: str | None) -> Any:
@@ -114,11 +147,3 @@ def _merge_adapter(model: Any, adapter: str, revision: str | None) -> Any:
             f"do not match or are missing, such as {unmatched[0]}"
         )
     return tuned.merge_and_unload()
-
-
-def _encoder(model: str, revision: str | None, model_type: str) -> Encoder:
-    from transformers import AutoImageProcessor, AutoTokenizer
-
-    tokenizer = AutoTokenizer.from_pretrained(model, revision=revision)
-    image_processor = AutoImageProcessor.from_pretrained(model, revision=revision)
-    return Encoder(tokenizer, image_processor, _ANY_SIZE, _LAYOUTS[model_type])

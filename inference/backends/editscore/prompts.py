@@ -1,17 +1,26 @@
-"""The two prompts of EditScore: from a folder that the settings name, or our own."""
+"""The two prompts of EditScore, from a folder or our own, and their answers as grades."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 
-from ...agent_prompts import IMAGE, escape_tags, render
-from ...agent_prompts.templates import version_of
-from ...roles import BackendError
-from .settings import EditScoreSettings
+from pydantic import ConfigDict
+
+from ...agent_prompts.templates import IMAGE, escape_tags, render, version_of
+from ...roles import BackendError, UnusableAnswerError
+from ..providers.structured import (
+    AnswerFormatError,
+    CompletionResult,
+    StructuredAnswer,
+    parse_answer,
+)
+from .loading import EditScoreSettings
 
 SEMANTICS, QUALITY = "semantics", "quality"
 _OWN_PROMPTS = {SEMANTICS: "editscore-semantics", QUALITY: "editscore-quality"}
 _GOAL = "<instruction>"
+_MAX_GRADE = 10
 
 
 @dataclass(frozen=True)
@@ -74,3 +83,44 @@ def _read_texts(folder: Path) -> Iterator[tuple[str, str]]:
                 f"{path} cannot be read: put the {name} prompt there, or set `editscore.prompts` "
                 "to null"
             ) from error
+
+
+class _RatingAnswer(StructuredAnswer):
+    model_config = ConfigDict(extra="ignore")
+
+    reasoning: str = ""
+    score: tuple[float, float]
+
+
+def mean_ratings(
+    prompt: str, completions: Sequence[CompletionResult], score_range: float
+) -> tuple[float, float]:
+    """The two ratings of a prompt as grades from 0 to 10: the means over the valid answers.
+
+    Args:
+        prompt: its name, for the error.
+        score_range: the highest rating.
+
+    Raises:
+        UnusableAnswerError: no answer is valid.
+    """
+    ratings, errors = [], []
+    for completion in completions:
+        try:
+            ratings.append(_parse(completion, score_range))
+        except AnswerFormatError as error:
+            errors.append(error)
+    if not ratings:
+        raise UnusableAnswerError(
+            f"none of {len(errors)} answers about {prompt} can be read; the first: {errors[0]}"
+        )
+    return fmean(first for first, _ in ratings), fmean(second for _, second in ratings)
+
+
+def _parse(completion: CompletionResult, score_range: float) -> tuple[float, float]:
+    """Raises `AnswerFormatError`."""
+    score = parse_answer(completion, _RatingAnswer).score
+    if not all(0 <= rating <= score_range for rating in score):  # also false for NaN
+        raise AnswerFormatError(f"score: {list(score)} is not within 0 and {score_range:g}")
+    first, second = (rating * _MAX_GRADE / score_range for rating in score)
+    return first, second

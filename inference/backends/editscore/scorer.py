@@ -8,18 +8,15 @@ from PIL import Image
 
 from warehouse import EncodedImage
 
-from ...engine.batching import Batcher
 from ...engine.hashing import stable_hash
-from ...engine.usage import report_usage
 from ...roles import Score
 from ..checkpoint.decoding import Sampling
 from ..checkpoint.encoding import AgentQuery
-from ..checkpoint.model import CheckpointModel, Completion
+from ..checkpoint.model import BatchedModel
 from ..model_files import weights_revision
-from .loading import load
-from .parsing import mean_ratings
-from .prompts import prompt_texts
-from .settings import EditScoreSettings
+from ..providers.structured import CompletionResult
+from .loading import EditScoreSettings, load
+from .prompts import mean_ratings, prompt_texts
 
 _REVISION = 1  # raise when the same answers give other grades
 # Settings that grades depend on, besides weights and prompts.
@@ -48,10 +45,12 @@ class EditScoreScorer:
 
     def __init__(self, settings: EditScoreSettings) -> None:
         self._settings, self._prompts = settings, prompt_texts(settings)
-        self._batcher: Batcher[AgentQuery, Completion] = Batcher(
-            lambda queries, is_cancelled: self._model.attempt(queries, is_cancelled),
+        self._batched = BatchedModel(
+            lambda: load(settings, self.model),
             settings.batch,
+            settings.batch_tokens,
             settings.gather_seconds,
+            Sampling(settings.temperature, settings.top_p, settings.top_k),
         )
 
     @cached_property
@@ -88,24 +87,12 @@ class EditScoreScorer:
             *mean_ratings("quality", quality, score_range),
         )
 
-    async def _sample(self, text: str, images: tuple[EncodedImage, ...]) -> list[Completion]:
+    async def _sample(self, text: str, images: tuple[EncodedImage, ...]) -> list[CompletionResult]:
         """All samples of the answer to one prompt."""
         settings = self._settings
         seeds = range(settings.seed, settings.seed + settings.samples)
         queries = [AgentQuery(text, images, settings.max_new_tokens, seed) for seed in seeds]
-        completions = await asyncio.gather(*map(self._batcher.submit, queries))
-        report_usage(
-            input_tokens=sum(completion.input_tokens for completion in completions),
-            output_tokens=sum(completion.output_tokens for completion in completions),
-            cost_usd=0.0,
-        )
-        return completions
-
-    @cached_property
-    def _model(self) -> CheckpointModel:
-        settings = self._settings
-        sampling = Sampling(settings.temperature, settings.top_p, settings.top_k)
-        return CheckpointModel(load(settings, self.model), settings, sampling)
+        return await asyncio.gather(*map(self._batched.complete, queries))
 
 
 def _with_equal_sizes(

@@ -1,28 +1,45 @@
-"""Planner, critic, scorer and expander at a provider: a request, a structured answer, one retry."""
+"""Planner, critic, scorer, expander and generator at a provider."""
 
 import asyncio
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from PIL import Image
 
+from schemas import BadImageError
 from warehouse import EncodedImage
 
-from ...agent_prompts import IMAGE, critic_prompt, expander_prompt, planner_turn, scorer_prompt
-from ...agent_prompts.parsing import parse_plan, parse_verdict
-from ...engine.usage import report_usage
-from ...roles import Plan, PlanRequest, Score, UnusableAnswerError, Verdict
-from ...vocabulary_protocol import BankRequest, Proposals
-from ..checkpoint.pixels import resize_to_pixels
-from .chat import ChatTurn, CompletionClient, CompletionRequest, CompletionResult
-from .settings import AgentModel
+from ...agent_prompts.formatting import parse_plan, parse_verdict
+from ...agent_prompts.templates import (
+    IMAGE,
+    critic_prompt,
+    expander_prompt,
+    planner_turn,
+    scorer_prompt,
+)
+from ...engine.call_context import report_usage
+from ...roles import (
+    BankRequest,
+    Plan,
+    PlanRequest,
+    Proposals,
+    RetryableError,
+    Score,
+    UnusableAnswerError,
+    Verdict,
+)
+from ..checkpoint.encoding import resize_to_pixels
+from ..diffusers.registry import load_registry
+from .chat import ChatTurn, CompletionClient, CompletionRequest
+from .settings import AgentModel, RemoteGeneratorModel
 from .structured import (
     AnswerFormatError,
-    AnswerType,
+    CompletionResult,
     ExpansionAnswer,
     PlanAnswer,
     ScoreAnswer,
+    StructuredAnswer,
     VerdictAnswer,
     parse_answer,
 )
@@ -40,48 +57,53 @@ _CORRECTION = "That cannot be read: {error}. Answer again, with the JSON object 
 class RemoteAgent:
     """A model of a provider that plays a role."""
 
-    def __init__(self, backend: str, client: CompletionClient[Any], settings: AgentModel) -> None:
+    def __init__(self, backend: str, client: CompletionClient, settings: AgentModel) -> None:
         self.backend, self.model = backend, settings.identity
         self._client, self._settings = client, settings
         self.uses_batch_api = settings.batch
 
-    @property
-    def _uses_tags(self) -> bool:
-        return self._settings.form == "tags"
+    async def _ask(
+        self,
+        text: str,
+        images: Sequence[EncodedImage],
+        answer_type: type[StructuredAnswer],
+        parse_tags: Callable[[str], Any] | None = None,
+    ) -> Any:
+        """The value that the model answers, as an object or in the format of trained agents.
 
-    async def _complete_text(self, text: str, images: Sequence[EncodedImage]) -> str:
-        """The answer in the format of trained agents."""
-        return (await self._client.complete(await self._request(text, images))).text
-
-    async def _complete_json(
-        self, text: str, images: Sequence[EncodedImage], answer_type: type[AnswerType]
-    ) -> AnswerType:
-        """The answer as an object; an unreadable one is requested once more."""
-        request = await self._request(text, images, answer_type)
+        An unreadable object is requested once more.
+        """
+        if self._settings.form == "tags" and parse_tags:
+            request = await self._request(text, images)
+            return parse_tags((await self._client.complete(request)).text)
+        request = await self._request(text, images, answer_type.model_json_schema())
         result = await self._client.complete(request)
         try:
-            return _parse(result, answer_type)
+            return parse_answer(result, answer_type).value()
         except AnswerFormatError as error:
             report_usage(retries=1)
             second = await self._client.complete(_correction_request(request, result, error))
         try:
-            return _parse(second, answer_type)
+            return parse_answer(second, answer_type).value()
         except AnswerFormatError as error:
             raise UnusableAnswerError(
                 f"{self._settings.model} gave no usable answer in two attempts: {error}"
             ) from None
 
     async def _request(
-        self, text: str, images: Sequence[EncodedImage], answer_type: type[AnswerType] | None = None
+        self, text: str, images: Sequence[EncodedImage], schema: dict[str, Any] | None = None
     ) -> CompletionRequest:
         settings = self._settings
         resized = [await asyncio.to_thread(_resize, image, settings) for image in images]
-        schema = answer_type.model_json_schema() if answer_type else None
-        parts = _interleave(text, resized, keep_blanks=self._uses_tags)
+        parts = _interleave(text, resized, keep_blanks=settings.form == "tags")
+        system = None
+        if schema:
+            label = "" if settings.form == "schema" else f" {_SCHEMA_LABEL}{json.dumps(schema)}"
+            system = f"{_JSON_INSTRUCTIONS}{label}"
         return CompletionRequest(
             settings.model,
             (ChatTurn("user", tuple(parts)),),
-            system=_system_message(settings, schema),
+            system=system,
             schema=schema if settings.form == "schema" else None,
             max_tokens=settings.max_tokens,
             temperature=settings.temperature,
@@ -94,12 +116,9 @@ class RemotePlanner(RemoteAgent):
     """Plans requests; see `Planner` in `inference/roles.py`."""
 
     async def plan(self, request: PlanRequest) -> Plan:
-        text_name = self._settings.prompt("planner_text")
-        interleaved_name = self._settings.prompt("planner_interleaved")
-        text = planner_turn(request, text_name, interleaved_name).text
-        if self._uses_tags:
-            return parse_plan(await self._complete_text(text, request.images))
-        return (await self._complete_json(text, request.images, PlanAnswer)).plan()
+        names = map(self._settings.prompt, ("planner_text", "planner_interleaved"))
+        text = planner_turn(request, *names).text
+        return await self._ask(text, request.images, PlanAnswer, parse_plan)
 
 
 class RemoteCritic(RemoteAgent):
@@ -110,9 +129,7 @@ class RemoteCritic(RemoteAgent):
     ) -> Verdict:
         text = critic_prompt(instruction, prompt, self._settings.prompt("critic")).text
         images = (before or EncodedImage.white(after.image.size), after)
-        if self._uses_tags:
-            return parse_verdict(await self._complete_text(text, images))
-        return (await self._complete_json(text, images, VerdictAnswer)).verdict()
+        return await self._ask(text, images, VerdictAnswer, parse_verdict)
 
 
 class RemoteScorer(RemoteAgent):
@@ -123,23 +140,62 @@ class RemoteScorer(RemoteAgent):
     ) -> Score:
         text = scorer_prompt(instruction, self._settings.prompt("scorer")).text
         images = (before or EncodedImage.white(after.image.size), after)
-        return (await self._complete_json(text, images, ScoreAnswer)).score()
+        return await self._ask(text, images, ScoreAnswer)
 
 
 class RemoteExpander(RemoteAgent):
-    """Proposes terms for vocabulary banks; see `Expander` in `inference/vocabulary_protocol.py`."""
+    """Proposes terms for vocabulary banks; see `Expander` in `inference/roles.py`."""
 
     async def expand(self, request: BankRequest) -> Proposals:
         text = expander_prompt(request, self._settings.prompt("expander")).text
-        return (await self._complete_json(text, (), ExpansionAnswer)).proposals()
+        return await self._ask(text, (), ExpansionAnswer)
 
 
-def _system_message(settings: AgentModel, schema: dict[str, Any] | None) -> str | None:
-    if schema is None:
+class RemoteGenerator:
+    """Generates images; every given image is a reference, the last one is edited.
+
+    The number of references is known for models of the registry; others get all images.
+
+    Hosted models promise no determinism: the seed is sent where the API takes one, and another
+    seed is simply another attempt.
+    """
+
+    def __init__(
+        self, backend: str, client: CompletionClient, settings: RemoteGeneratorModel
+    ) -> None:
+        self.backend, self.model = backend, settings.identity
+        self._client, self._settings = client, settings
+        registered = load_registry().of_model(settings.model)
+        self.max_reference_images = registered.max_reference_images if registered else None
+
+    async def generate(
+        self, prompt: str, images: Sequence[EncodedImage], seed: int
+    ) -> EncodedImage:
+        request = CompletionRequest(
+            self._settings.model,
+            (ChatTurn("user", (*images, prompt)),),
+            max_tokens=self._settings.max_tokens,
+            seed=seed,
+            returns_image=True,
+            options=self._settings.request_options(),
+        )
+        result = await self._client.complete(request)
+        problem = await asyncio.to_thread(self._problem, result)
+        if problem:
+            raise RetryableError(f"{self._settings.model} {problem}")
+        return result.images[-1]
+
+    def _problem(self, result: CompletionResult) -> str | None:
+        """What is wrong with an answer: no image, a broken one, one of another size."""
+        if not result.images:
+            return f"answered without an image: {result.text[:80]}"
+        try:
+            size = "{}x{}".format(*result.images[-1].image.size)
+        except BadImageError as error:
+            return f"answered with a broken image: {error}"
+        if self._settings.size not in (None, size):
+            return f"generated {size} instead of {self._settings.size}"
         return None
-    if settings.form == "schema":
-        return _JSON_INSTRUCTIONS
-    return f"{_JSON_INSTRUCTIONS} {_SCHEMA_LABEL}{json.dumps(schema)}"
 
 
 def _interleave(
@@ -158,12 +214,6 @@ def _interleave(
             yield image
 
 
-def _parse(result: CompletionResult, answer_type: type[AnswerType]) -> AnswerType:
-    if not result.is_complete:
-        raise AnswerFormatError(f"it was cut off after {result.output_tokens} tokens")
-    return parse_answer(result.text, answer_type)
-
-
 def _correction_request(
     request: CompletionRequest, result: CompletionResult, error: AnswerFormatError
 ) -> CompletionRequest:
@@ -178,17 +228,10 @@ def _resize(encoded: EncodedImage, settings: AgentModel) -> EncodedImage:
     """The image in the size that the settings ask for."""
     if settings.image_pixels is None and settings.longest_side is None:
         return encoded
-    image = encoded.image
+    image, longest_side = encoded.image, settings.longest_side
     if settings.image_pixels:
         image = resize_to_pixels(image, *settings.image_pixels)
-    if settings.longest_side:
-        image = _limit_side(image, settings.longest_side)
+    if longest_side and max(image.size) > longest_side:
+        image = image.copy()
+        image.thumbnail((longest_side, longest_side), Image.Resampling.LANCZOS)
     return encoded if image is encoded.image else EncodedImage.of(image)
-
-
-def _limit_side(image: Image.Image, longest_side: int) -> Image.Image:
-    if max(image.size) <= longest_side:
-        return image
-    small = image.copy()
-    small.thumbnail((longest_side, longest_side), Image.Resampling.LANCZOS)
-    return small

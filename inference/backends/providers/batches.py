@@ -8,52 +8,48 @@ first endpoint.
 """
 
 import asyncio
-from collections.abc import AsyncIterable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterable, Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Protocol
 from uuid import uuid4
 from weakref import WeakKeyDictionary
 
 from warehouse.sqlite_file import SqliteFile
 
-from ...engine.pausable_timeout import pause_timeout
+from ...engine.call_context import pause_timeout
 from ...roles import RetryableError
-from .chat import CompletionRequest, CompletionResult
+from .chat import Adapter, CompletionRequest
 from .endpoints import Endpoints
+from .structured import CompletionResult
 
-Client = TypeVar("Client")
-AdapterClient = TypeVar("AdapterClient", contravariant=True)
-Batch = TypeVar("Batch")
 BatchResult = CompletionResult | Exception
+_GetId = Callable[[], Awaitable[str]]
 
 _MAX_SEARCHED = 500
 
-_MIGRATIONS = (
-    """
-    CREATE TABLE IF NOT EXISTS batches (name TEXT PRIMARY KEY, id TEXT);
-    CREATE TABLE IF NOT EXISTS questions (digest TEXT PRIMARY KEY, name TEXT NOT NULL);
-    """,
+_CREATE_TABLES = (
+    "CREATE TABLE IF NOT EXISTS batches (name TEXT PRIMARY KEY, id TEXT)",
+    "CREATE TABLE IF NOT EXISTS questions (digest TEXT PRIMARY KEY, name TEXT NOT NULL)",
 )
 
 
-class BatchAdapter(Protocol[AdapterClient]):
-    """A provider's batch API. Its errors are those of `Adapter`."""
+class BatchAdapter(Adapter, Protocol):
+    """The SDK of a provider with a batch API."""
 
     max_batch_bytes: int
 
     async def submit(
-        self, client: AdapterClient, name: str, requests: Mapping[str, CompletionRequest]
+        self, client: Any, name: str, requests: Mapping[str, CompletionRequest]
     ) -> str:
         """Submit requests of one model, by digest; the provider's id of the batch."""
 
-    async def find(self, client: AdapterClient, name: str) -> str | None:
+    async def find(self, client: Any, name: str) -> str | None:
         """The id of the batch of a name; None: the provider never received it."""
 
-    async def results(
-        self, client: AdapterClient, batch_id: str
-    ) -> Mapping[str, BatchResult] | None:
+    async def results(self, client: Any, batch_id: str) -> Mapping[str, BatchResult] | None:
         """Result or error of each request, by digest; None: the batch is not done yet."""
 
 
@@ -61,7 +57,7 @@ class BatchStore:
     """Submitted batches and their requests, in an SQLite file."""
 
     def __init__(self, path: Path) -> None:
-        self._file = SqliteFile(path, _MIGRATIONS)
+        self._file = SqliteFile(path, [_CREATE_TABLES])
 
     def add(self, name: str, digests: Sequence[str]) -> None:
         """Store a batch that is about to be submitted."""
@@ -92,15 +88,19 @@ class BatchStore:
 
 @dataclass
 class _PendingRequests:
-    """Requests of one event loop: those awaited, those not submitted yet, and running batches."""
+    """Requests of one event loop: those awaited, those not submitted yet, and running batches.
+
+    `digests`: a running batch's name -> those of its requests that are awaited.
+    """
 
     futures: dict[str, asyncio.Future[CompletionResult]] = field(default_factory=dict)
     unsubmitted: dict[str, CompletionRequest] = field(default_factory=dict)
+    digests: dict[str, list[str]] = field(default_factory=dict)
     tasks: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     timer: asyncio.TimerHandle | None = None
 
 
-class BatchClient(Generic[Client]):
+class BatchClient:
     """Client of a provider's batch API.
 
     Args:
@@ -110,17 +110,16 @@ class BatchClient(Generic[Client]):
 
     def __init__(
         self,
-        adapter: BatchAdapter[Client],
-        endpoints: Endpoints[Client],
+        adapter: BatchAdapter,
+        endpoints: Endpoints,
         store: BatchStore,
         gather_seconds: float,
         poll_seconds: float,
     ) -> None:
-        self._adapter, self._endpoints, self._store = adapter, endpoints, store
+        self._adapter, self._endpoints, self.store = adapter, endpoints, store
         self._gather_seconds, self._poll_seconds = gather_seconds, poll_seconds
-        self._pending: WeakKeyDictionary[asyncio.AbstractEventLoop, _PendingRequests] = (
-            WeakKeyDictionary()
-        )
+        self._pending: WeakKeyDictionary[asyncio.AbstractEventLoop, _PendingRequests]
+        self._pending = WeakKeyDictionary()
 
     async def complete(self, request: CompletionRequest) -> CompletionResult:
         """The answer, whenever it comes; the wait does not count as the call's time.
@@ -139,10 +138,12 @@ class BatchClient(Generic[Client]):
             return await asyncio.shield(pending.futures[digest])
 
     def _enqueue(self, pending: _PendingRequests, digest: str, request: CompletionRequest) -> None:
-        if batch := self._store.batch_of(digest):
+        if batch := self.store.batch_of(digest):
             name, batch_id = batch
-            if name not in pending.tasks:
-                self._start(pending, name, self._resume(pending, name, batch_id))
+            if name in pending.digests:
+                pending.digests[name].append(digest)
+            else:
+                self._start(pending, name, [digest], partial(self._find, name, batch_id))
             return
         pending.unsubmitted[digest] = request
         if pending.timer:
@@ -153,82 +154,54 @@ class BatchClient(Generic[Client]):
     def _submit_all(self, pending: _PendingRequests) -> None:
         unsubmitted, pending.unsubmitted = pending.unsubmitted, {}
         for requests in _split_into_batches(unsubmitted, self._adapter.max_batch_bytes):
-            name = f"interleave-{uuid4().hex}"
-            self._store.add(name, list(requests))
-            self._start(pending, name, self._submit(pending, name, requests))
+            name, digests = f"interleave-{uuid4().hex}", list(requests)
+            self.store.add(name, digests)
+            submit = partial(self._adapter.submit, name=name, requests=requests)
+            self._start(pending, name, digests, partial(self._endpoints.call, submit))
+
+    async def _find(self, name: str, batch_id: str | None) -> str:
+        """The id of a batch of an earlier run."""
+        batch_id = batch_id or await self._endpoints.call(partial(self._adapter.find, name=name))
+        if batch_id is None:
+            raise RetryableError("the run was killed before its batch was submitted")
+        return batch_id
 
     def _start(
-        self, pending: _PendingRequests, name: str, work: Coroutine[None, None, None]
+        self, pending: _PendingRequests, name: str, digests: list[str], get_id: _GetId
     ) -> None:
-        pending.tasks[name] = asyncio.get_running_loop().create_task(work)
+        pending.digests[name] = digests
+        pending.tasks[name] = asyncio.create_task(self._run(pending, name, get_id))
 
-    async def _submit(
-        self, pending: _PendingRequests, name: str, requests: dict[str, CompletionRequest]
-    ) -> None:
+    async def _run(self, pending: _PendingRequests, name: str, get_id: _GetId) -> None:
+        """Resolve the awaited requests of a batch; later ones look it up again."""
+        results: Mapping[str, BatchResult] = {}
+        missing: Exception = RetryableError("the provider's batch has no answer to it")
         try:
-            submit = partial(self._adapter.submit, name=name, requests=requests)
-            batch_id = await self._endpoints.call(submit)
-            self._store.set_id(name, batch_id)
+            batch_id = await get_id()
+            self.store.set_id(name, batch_id)
             results = await self._wait_for_results(batch_id)
         except Exception as error:
-            results = dict.fromkeys(requests, error)
-        self._deliver(pending, name, list(requests), results)
-
-    async def _resume(self, pending: _PendingRequests, name: str, batch_id: str | None) -> None:
-        """Wait for a batch of an earlier run."""
-        results: Mapping[str, BatchResult]
-        try:
-            if batch_id is None:
-                batch_id = await self._endpoints.call(partial(self._adapter.find, name=name))
-            if batch_id is None:
-                raise RetryableError("the run was killed before its batch was submitted")
-            self._store.set_id(name, batch_id)
-            results = await self._wait_for_results(batch_id)
-            digests = self._awaited_digests(pending, name)
-        except Exception as error:
-            digests = self._awaited_digests(pending, name)
-            results = dict.fromkeys(digests, error)
-        self._deliver(pending, name, digests, results)
-
-    def _awaited_digests(self, pending: _PendingRequests, name: str) -> list[str]:
-        """The requests of a batch that are awaited by now."""
-        batches = ((digest, self._store.batch_of(digest)) for digest in pending.futures)
-        return [digest for digest, batch in batches if batch and batch[0] == name]
-
-    async def _wait_for_results(self, batch_id: str) -> Mapping[str, BatchResult]:
-        """Poll until the batch is done, also through outages of the provider."""
-        while True:
-            try:
-                poll = partial(self._adapter.results, batch_id=batch_id)
-                results = await self._endpoints.call(poll)
-            except RetryableError:
-                results = None
-            if results is not None:
-                return results
-            await asyncio.sleep(self._poll_seconds)
-
-    def _deliver(
-        self,
-        pending: _PendingRequests,
-        name: str,
-        digests: Sequence[str],
-        results: Mapping[str, BatchResult],
-    ) -> None:
-        """Resolve the awaited requests; later ones look the batch up again."""
-        pending.tasks.pop(name, None)
-        missing = RetryableError("the provider's batch has no answer to it")
-        for digest in digests:
+            missing = error
+        del pending.tasks[name]
+        for digest in pending.digests.pop(name):
             future, result = pending.futures.pop(digest), results.get(digest, missing)
             if isinstance(result, Exception):
-                self._store.remove(digest)
+                self.store.remove(digest)
                 future.set_exception(result)
             else:
                 future.set_result(result)
 
+    async def _wait_for_results(self, batch_id: str) -> Mapping[str, BatchResult]:
+        """Poll until the batch is done, also through outages of the provider."""
+        while True:
+            with suppress(RetryableError):
+                poll = partial(self._adapter.results, batch_id=batch_id)
+                if (results := await self._endpoints.call(poll)) is not None:
+                    return results
+            await asyncio.sleep(self._poll_seconds)
 
-async def find_batch(
-    batches: AsyncIterable[Batch], is_wanted: Callable[[Batch], bool]
-) -> Batch | None:
+
+async def find_batch(batches: AsyncIterable[Any], is_wanted: Callable[[Any], bool]) -> Any:
     """The first wanted batch among those of a key, newest first; None: there is none of late."""
     number = 0
     async for batch in batches:
@@ -236,7 +209,7 @@ async def find_batch(
             return batch
         number += 1
         if number >= _MAX_SEARCHED:
-            return None
+            break
     return None
 
 

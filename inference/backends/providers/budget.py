@@ -17,25 +17,22 @@ from uuid import uuid4
 
 from warehouse.sqlite_file import SqliteFile
 
-from ...engine.pausable_timeout import pause_timeout
+from ...engine.call_context import pause_timeout
 from ...roles import BackendError
 
 _POLL_SECONDS = 0.1
-_MIGRATIONS = (
-    """
-    CREATE TABLE IF NOT EXISTS spent (id INTEGER PRIMARY KEY, usd REAL NOT NULL);
-    CREATE TABLE IF NOT EXISTS reserved
-        (name TEXT PRIMARY KEY, usd REAL NOT NULL, until REAL NOT NULL);
-    INSERT OR IGNORE INTO spent VALUES (1, 0);
-    """,
+_CREATE_TABLES = (
+    "CREATE TABLE IF NOT EXISTS spent (id INTEGER PRIMARY KEY, usd REAL NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS reserved "
+    "(name TEXT PRIMARY KEY, usd REAL NOT NULL, until REAL NOT NULL)",
+    "INSERT OR IGNORE INTO spent VALUES (1, 0)",
 )
 
 
 @dataclass
 class Reservation:
-    """A call's maximum cost in USD; set `cost` to the actual one (0 for a failed call)."""
+    """A call under way; set `cost` to what it cost in USD (0 for a failed call)."""
 
-    max_cost: float
     cost: float = 0.0
 
 
@@ -49,7 +46,7 @@ class Budget:
     """
 
     def __init__(self, path: Path, usd: float, max_call_seconds: float) -> None:
-        self._file, self.usd = SqliteFile(path, _MIGRATIONS), usd
+        self._file, self.usd = SqliteFile(path, [_CREATE_TABLES]), usd
         self._max_call_seconds = max_call_seconds
 
     def spent(self) -> float:
@@ -74,16 +71,18 @@ class Budget:
         async with pause_timeout():
             while not self._try_reserve(name, max_cost, until):
                 await asyncio.sleep(_POLL_SECONDS)
-        reservation = Reservation(max_cost)
+        reservation = Reservation()
         try:
             yield reservation
         finally:
-            self._record_cost(name, reservation.cost)
+            with self._file.transaction() as connection:
+                connection.execute("DELETE FROM reserved WHERE name = ?", (name,))
+                connection.execute("UPDATE spent SET usd = usd + ?", (reservation.cost,))
 
     def _try_reserve(self, name: str, max_cost: float, until: float) -> bool:
         """False: the rest of the budget is reserved by calls under way."""
         with self._file.transaction() as connection:
-            self._expire_reservations(connection)
+            _expire_reservations(connection)
             connection.execute("DELETE FROM reserved WHERE name = ?", (name,))
             spent, reserved = _sum(connection, "spent"), _sum(connection, "reserved")
             if spent + max_cost > self.usd:
@@ -97,19 +96,14 @@ class Budget:
             connection.execute("INSERT INTO reserved VALUES (?, ?, ?)", (name, max_cost, until))
             return True
 
-    def _record_cost(self, name: str, cost: float) -> None:
-        with self._file.transaction() as connection:
-            connection.execute("DELETE FROM reserved WHERE name = ?", (name,))
-            connection.execute("UPDATE spent SET usd = usd + ?", (cost,))
 
-    def _expire_reservations(self, connection: sqlite3.Connection) -> None:
-        now = (time.time(),)
-        connection.execute(
-            "UPDATE spent SET usd = usd + "
-            "(SELECT coalesce(sum(usd), 0) FROM reserved WHERE until < ?)",
-            now,
-        )
-        connection.execute("DELETE FROM reserved WHERE until < ?", now)
+def _expire_reservations(connection: sqlite3.Connection) -> None:
+    now = (time.time(),)
+    connection.execute(
+        "UPDATE spent SET usd = usd + (SELECT coalesce(sum(usd), 0) FROM reserved WHERE until < ?)",
+        now,
+    )
+    connection.execute("DELETE FROM reserved WHERE until < ?", now)
 
 
 def _sum(connection: sqlite3.Connection, table: str) -> float:

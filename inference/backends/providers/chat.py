@@ -1,22 +1,21 @@
-"""Completions of hosted models: the request and result that adapters translate, and the client."""
+"""Completions of hosted models: the request that adapters translate, and the client."""
 
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Any, Generic, Literal, Protocol, TypeVar
+from typing import Any, Literal, Protocol
 
 from pydantic import JsonValue
 
 from warehouse import EncodedImage
 
+from ...engine.call_context import report_usage
 from ...engine.hashing import stable_hash
-from ...engine.usage import report_usage
 from ...roles import UnusableAnswerError
 from .budget import Budget, Reservation
 from .endpoints import Endpoints
 from .settings import EndpointSettings, Price
-
-Client = TypeVar("Client")
+from .structured import CompletionResult
 
 # Upper bounds of what a call may cost: actual numbers are lower.
 _MIN_CHARACTERS_PER_TOKEN = 2
@@ -78,60 +77,44 @@ class CompletionRequest:
     @property
     def size_bytes(self) -> int:
         """About what it takes on the wire; images are sent as base64."""
-        sizes = (len(image.data) * 4 // 3 for image in self._images)
-        return sum(sizes) + self._text_length
+        return sum(len(image.data) * 4 // 3 for image in self.images) + self._text_length
 
+    @property
     def max_input_tokens(self) -> int:
         """An upper bound of its input tokens."""
         text_tokens = self._text_length // _MIN_CHARACTERS_PER_TOKEN
-        return text_tokens + len(self._images) * _MAX_TOKENS_PER_IMAGE
+        return text_tokens + len(self.images) * _MAX_TOKENS_PER_IMAGE
 
     @property
-    def _parts(self) -> list[str | EncodedImage]:
-        return [part for turn in self.turns for part in turn.parts]
+    def images(self) -> list[EncodedImage]:
+        parts = (part for turn in self.turns for part in turn.parts)
+        return [part for part in parts if isinstance(part, EncodedImage)]
 
     @property
-    def _images(self) -> list[EncodedImage]:
-        return [part for part in self._parts if isinstance(part, EncodedImage)]
+    def texts(self) -> list[str]:
+        return [part for turn in self.turns for part in turn.parts if isinstance(part, str)]
 
     @property
     def _text_length(self) -> int:
-        texts = [part for part in self._parts if isinstance(part, str)]
-        return sum(map(len, (*texts, self.system or "", str(self.schema or ""))))
+        return sum(map(len, (*self.texts, self.system or "", str(self.schema or ""))))
 
 
 def _hashed_part(part: str | EncodedImage) -> str:
     return part if isinstance(part, str) else f"picture {part.sha256}"
 
 
-@dataclass(frozen=True)
-class CompletionResult:
-    """An answer. One with a `refusal` is paid for like any other.
-
-    `is_complete` is false where it was cut off at `max_tokens`.
-    """
-
-    text: str
-    is_complete: bool = True
-    refusal: str | None = None
-    images: tuple[EncodedImage, ...] = ()
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cached_tokens: int = 0
-
-
-class Adapter(Protocol[Client]):
-    """A provider's SDK.
+class Adapter(Protocol):
+    """A provider's SDK, with clients of its own type.
 
     Its errors become `RetryableError`, `ThrottledError`, `EndpointUnusableError` or
     `UnusableAnswerError`.
     """
 
-    def connect(self, endpoint: EndpointSettings) -> Client: ...
+    def connect(self, endpoint: EndpointSettings) -> Any: ...
 
-    async def close(self, client: Client) -> None: ...
+    async def close(self, client: Any) -> None: ...
 
-    async def complete(self, client: Client, request: CompletionRequest) -> CompletionResult: ...
+    async def complete(self, client: Any, request: CompletionRequest) -> CompletionResult: ...
 
 
 class BatchApi(Protocol):
@@ -140,25 +123,21 @@ class BatchApi(Protocol):
     async def complete(self, request: CompletionRequest) -> CompletionResult: ...
 
 
-class CompletionClient(Generic[Client]):
+@dataclass(frozen=True)
+class CompletionClient:
     """Sends requests to a provider's models, within the budget; reports tokens and cost.
 
     Args:
         prices: by model; the cost of a model that is not in it is unknown.
         budget: None: no limit.
-        batches: the batch API; None: all requests are sent at once.
+        batches: None: there is no batch API.
     """
 
-    def __init__(
-        self,
-        adapter: Adapter[Client],
-        endpoints: Endpoints[Client],
-        prices: dict[str, Price],
-        budget: Budget | None = None,
-        batches: BatchApi | None = None,
-    ) -> None:
-        self._adapter, self._endpoints = adapter, endpoints
-        self._prices, self._budget, self._batches = prices, budget, batches
+    adapter: Adapter
+    endpoints: Endpoints
+    prices: dict[str, Price]
+    budget: Budget | None
+    batches: BatchApi | None
 
     async def complete(self, request: CompletionRequest) -> CompletionResult:
         """The answer to a request. After a refusal, which may be random, it is sent once more.
@@ -176,39 +155,31 @@ class CompletionClient(Generic[Client]):
         return result
 
     async def _complete_once(self, request: CompletionRequest) -> CompletionResult:
-        price = self._prices.get(request.model)
-        async with self._reserve(request, price or Price()) as reservation:
+        price = self.prices.get(request.model, Price())
+        share = price.batch if request.uses_batch_api else 1.0
+        async with self._reserve(request, price, share) as reservation:
             result = await self._send(request)
-            cost = reservation.cost = _cost(request, result, price or Price())
+            tokens = result.input_tokens, result.output_tokens, result.cached_tokens
+            reservation.cost = price.cost(*tokens, images=len(result.images)) * share
         report_usage(
             input_tokens=result.input_tokens,
             output_tokens=result.output_tokens,
-            cost_usd=None if price is None else cost,
+            cost_usd=reservation.cost if request.model in self.prices else None,
         )
         return result
 
     async def _send(self, request: CompletionRequest) -> CompletionResult:
-        if request.uses_batch_api and self._batches:
-            return await self._batches.complete(request)
-        return await self._endpoints.call(partial(self._adapter.complete, request=request))
+        if request.uses_batch_api and self.batches:
+            return await self.batches.complete(request)
+        return await self.endpoints.call(partial(self.adapter.complete, request=request))
 
     def _reserve(
-        self, request: CompletionRequest, price: Price
+        self, request: CompletionRequest, price: Price, share: float
     ) -> AbstractAsyncContextManager[Reservation]:
-        tokens, images = request.max_input_tokens(), int(request.returns_image)
-        cost = price.cost(tokens, request.max_tokens, images=images)
-        max_cost = cost * _price_share(request, price)
-        if self._budget is None:
-            return nullcontext(Reservation(max_cost))
+        if self.budget is None:
+            return nullcontext(Reservation())
+        tokens, images = request.max_input_tokens, int(request.returns_image)
+        max_cost = price.cost(tokens, request.max_tokens, images=images) * share
         if request.uses_batch_api:
-            return self._budget.reserve(max_cost, request.digest, _MAX_BATCH_SECONDS)
-        return self._budget.reserve(max_cost)
-
-
-def _cost(request: CompletionRequest, result: CompletionResult, price: Price) -> float:
-    tokens = result.input_tokens, result.output_tokens, result.cached_tokens
-    return price.cost(*tokens, images=len(result.images)) * _price_share(request, price)
-
-
-def _price_share(request: CompletionRequest, price: Price) -> float:
-    return price.batch if request.uses_batch_api else 1.0
+            return self.budget.reserve(max_cost, request.digest, _MAX_BATCH_SECONDS)
+        return self.budget.reserve(max_cost)

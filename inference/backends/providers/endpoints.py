@@ -10,21 +10,20 @@ reopens with one trial call. One that rejects its key gets no more calls.
 import asyncio
 import random
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from time import monotonic
-from typing import Generic, TypeVar
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
-from ...engine.pausable_timeout import pause_timeout
-from ...engine.usage import report_usage
+from ...engine.call_context import pause_timeout, report_usage
 from ...roles import BackendError, RetryableError
 from .errors import EndpointUnusableError, ThrottledError
 from .settings import EndpointSettings
 
-Client = TypeVar("Client")
 Result = TypeVar("Result")
+Send = Callable[[Any], Awaitable[Result]]
 
 _DEFAULT_BACKOFF_SECONDS = 2.0  # after a 429 that names no time
 _MAX_BACKOFF_SECONDS = 120.0
@@ -42,11 +41,11 @@ _BackoffUntil = dict[str, float]
 
 
 @dataclass
-class EndpointState(Generic[Client]):
+class EndpointState:
     """An endpoint's client and its recent behaviour. Times are of `time.monotonic`."""
 
     name: str
-    client: Client
+    client: Any
     max_limit: int
     limit: float
     active_calls: int = 0
@@ -69,11 +68,31 @@ class EndpointState(Generic[Client]):
         """When a call may be sent to it."""
         return max(self.closed_until, backoff_until.get(self.name, 0.0))
 
-    def record_success(self) -> None:
+    async def send(self, send: Send[Result], backoff_until: _BackoffUntil) -> Result:
+        """Send one request; its outcome is recorded."""
+        started_at = monotonic()
+        try:
+            result = await send(self.client)
+        except ThrottledError as error:
+            until = backoff_until[self.name] = monotonic() + _backoff_seconds(error.retry_after)
+            self._record_throttle(started_at, until)
+            raise
+        except (RetryableError, ConnectionError, TimeoutError) as error:
+            self._record_failure(started_at)
+            if isinstance(error, EndpointUnusableError):
+                self.unusable_reason = str(error)
+            raise
+        except Exception:
+            self._record_success()  # an error about this request alone
+            raise
+        self._record_success()
+        return result
+
+    def _record_success(self) -> None:
         self.failures = self.closures = self.throttles = 0
         self.limit = min(self.max_limit, self.limit + _LIMIT_INCREASE)
 
-    def record_throttle(self, started_at: float, until: float) -> None:
+    def _record_throttle(self, started_at: float, until: float) -> None:
         """Lower the limit, unless this call started before it was lowered."""
         self.throttles += 1
         if started_at >= self.limit_lowered_at:
@@ -82,7 +101,7 @@ class EndpointState(Generic[Client]):
         if self.throttles >= max(_CLOSING_THROTTLES, self.active_calls):
             self.closed_until = max(self.closed_until, until)
 
-    def record_failure(self, started_at: float) -> None:
+    def _record_failure(self, started_at: float) -> None:
         """After some failures in a row: close, each time twice as long; then allow one trial call.
 
         Failures of calls that were under way when it closed are not counted.
@@ -98,33 +117,37 @@ class EndpointState(Generic[Client]):
 
 
 @dataclass
-class EndpointPool(Generic[Client]):
+class EndpointPool:
     """The endpoints of one event loop, and the calls that wait for a slot."""
 
-    endpoints: list[EndpointState[Client]]
+    endpoints: list[EndpointState]
     waiters: deque[asyncio.Future[None]] = field(default_factory=deque)
     closer: AsyncGenerator[None, None] | None = None
 
-    async def acquire(self, backoff_until: _BackoffUntil) -> EndpointState[Client]:
+    async def acquire(self, backoff_until: _BackoffUntil) -> EndpointState:
         """Wait for a slot of the endpoint with the most free ones.
 
         Raises:
             BackendError: every endpoint is unusable.
         """
         while True:
-            self._check_any_usable()
+            reasons = [
+                f"{e.name}: {e.unusable_reason}" for e in self.endpoints if e.unusable_reason
+            ]
+            if len(reasons) == len(self.endpoints):
+                raise BackendError("; ".join(reasons))
             if endpoint := self._least_busy(backoff_until):
                 endpoint.active_calls += 1
                 return endpoint
             await self._wait_for_change(backoff_until)
 
-    def release(self, endpoint: EndpointState[Client]) -> None:
+    def release(self, endpoint: EndpointState) -> None:
         """A call has ended: wake as many waiters as there are free slots now."""
         endpoint.active_calls -= 1
         for _ in range(max(1, int(endpoint.limit) - endpoint.active_calls)):
             self._wake_one()
 
-    def _least_busy(self, backoff_until: _BackoffUntil) -> EndpointState[Client] | None:
+    def _least_busy(self, backoff_until: _BackoffUntil) -> EndpointState | None:
         now = monotonic()
         candidates = (e for e in self.endpoints if e.opens_at(backoff_until) <= now)
         free = [endpoint for endpoint in candidates if endpoint.free_share > 0]
@@ -160,13 +183,8 @@ class EndpointPool(Generic[Client]):
         waits = [endpoint.opens_at(backoff_until) - now for endpoint in usable]
         return min((wait for wait in waits if wait > 0), default=None)
 
-    def _check_any_usable(self) -> None:
-        reasons = [f"{e.name}: {e.unusable_reason}" for e in self.endpoints if e.unusable_reason]
-        if len(reasons) == len(self.endpoints):
-            raise BackendError("; ".join(reasons))
 
-
-class Endpoints(Generic[Client]):
+class Endpoints:
     """The endpoints of one provider, with one client each.
 
     Args:
@@ -177,46 +195,40 @@ class Endpoints(Generic[Client]):
     def __init__(
         self,
         settings: Sequence[EndpointSettings],
-        connect: Callable[[EndpointSettings], Client],
-        close: Callable[[Client], Awaitable[None]],
+        connect: Callable[[EndpointSettings], Any],
+        close: Callable[[Any], Awaitable[None]],
     ) -> None:
         self._settings, self._connect, self._close = settings, connect, close
-        self._pools: WeakKeyDictionary[asyncio.AbstractEventLoop, EndpointPool[Client]] = (
-            WeakKeyDictionary()
-        )
+        self._pools: WeakKeyDictionary[asyncio.AbstractEventLoop, EndpointPool]
+        self._pools = WeakKeyDictionary()
 
-    async def call(self, send: Callable[[Client], Awaitable[Result]]) -> Result:
+    async def call(self, send: Send[Result]) -> Result:
         """Send a request to one of the endpoints; after a 429 again, later or to another.
 
         Raises:
             RetryableError: it failed in a way that may pass.
             BackendError: every endpoint is unusable.
         """
+        pool, throttles = await self._current_pool(), 0
         backoff_until: _BackoffUntil = {}
-        throttles = 0
         while True:
-            async with self._slot(backoff_until) as endpoint:
-                try:
-                    return await _send(endpoint, send, backoff_until)
-                except ThrottledError:
-                    throttles += 1
-                    if throttles >= _MAX_THROTTLES:
-                        raise
-                except EndpointUnusableError as error:
-                    endpoint.unusable_reason = str(error)
+            endpoint: EndpointState | None = None
+            try:
+                async with pause_timeout():
+                    endpoint = await pool.acquire(backoff_until)
+                return await endpoint.send(send, backoff_until)
+            except ThrottledError:
+                throttles += 1
+                if throttles >= _MAX_THROTTLES:
+                    raise
+            except EndpointUnusableError:
+                pass
+            finally:
+                if endpoint:
+                    pool.release(endpoint)
             report_usage(retries=1)
 
-    @asynccontextmanager
-    async def _slot(self, backoff_until: _BackoffUntil) -> AsyncIterator[EndpointState[Client]]:
-        pool = await self._current_pool()
-        async with pause_timeout():
-            endpoint = await pool.acquire(backoff_until)
-        try:
-            yield endpoint
-        finally:
-            pool.release(endpoint)
-
-    async def _current_pool(self) -> EndpointPool[Client]:
+    async def _current_pool(self) -> EndpointPool:
         """The pool of the running event loop: clients live on one, and assets run one each."""
         loop = asyncio.get_running_loop()
         if loop not in self._pools:
@@ -226,7 +238,7 @@ class Endpoints(Generic[Client]):
         return self._pools[loop]
 
     async def _close_with_loop(
-        self, pool: EndpointPool[Client], loop: asyncio.AbstractEventLoop
+        self, pool: EndpointPool, loop: asyncio.AbstractEventLoop
     ) -> AsyncGenerator[None, None]:
         """Never resumed: an event loop that ends closes its generators, this one the clients."""
         try:
@@ -236,40 +248,13 @@ class Endpoints(Generic[Client]):
             for endpoint in pool.endpoints:
                 await self._close(endpoint.client)
 
-    def _open(self, settings: EndpointSettings) -> EndpointState[Client]:
-        limit = settings.concurrency
-        return EndpointState(_name(settings), self._connect(settings), limit, float(limit))
-
-
-async def _send(
-    endpoint: EndpointState[Client],
-    send: Callable[[Client], Awaitable[Result]],
-    backoff_until: _BackoffUntil,
-) -> Result:
-    """One request; its outcome is recorded in the endpoint's state."""
-    started_at = monotonic()
-    try:
-        result = await send(endpoint.client)
-    except ThrottledError as error:
-        until = monotonic() + _backoff_seconds(error.retry_after)
-        backoff_until[endpoint.name] = until
-        endpoint.record_throttle(started_at, until)
-        raise
-    except (RetryableError, ConnectionError, TimeoutError):
-        endpoint.record_failure(started_at)
-        raise
-    except Exception:
-        endpoint.record_success()  # an error about this request alone
-        raise
-    endpoint.record_success()
-    return result
+    def _open(self, settings: EndpointSettings) -> EndpointState:
+        known = [part for part in (settings.url, settings.key) if part]
+        name, limit = " with ".join(known) or "the provider", settings.concurrency
+        return EndpointState(name, self._connect(settings), limit, float(limit))
 
 
 def _backoff_seconds(retry_after: float | None) -> float:
     """Seconds to avoid an endpoint, with jitter so that not all calls return at once."""
     seconds = _DEFAULT_BACKOFF_SECONDS if retry_after is None else retry_after
     return min(seconds, _MAX_BACKOFF_SECONDS) * random.uniform(1.0, 1.1)
-
-
-def _name(settings: EndpointSettings) -> str:
-    return " with ".join(part for part in (settings.url, settings.key) if part) or "the provider"

@@ -12,12 +12,6 @@ from ...agent_prompts.templates import version_of
 from ...engine.hashing import stable_hash
 from ...roles import BackendError
 
-_DEFAULT_PROMPTS = {
-    "planner_text": "planner-text",
-    "planner_interleaved": "planner-interleaved",
-    "critic": "critic",
-    "scorer": "scorer",
-}
 _MILLION = 1_000_000
 _ENDPOINTS = "Where calls go; each gets as many as it has free slots"
 
@@ -111,7 +105,12 @@ class RemoteGeneratorModel(RemoteModel):
 class AgentModel(RemoteModel):
     """A planner, critic or scorer."""
 
-    default_prompts: ClassVar[Mapping[str, str]] = _DEFAULT_PROMPTS
+    default_prompts: ClassVar[Mapping[str, str]] = {
+        "planner_text": "planner-text",
+        "planner_interleaved": "planner-interleaved",
+        "critic": "critic",
+        "scorer": "scorer",
+    }
 
     form: Literal["schema", "json", "tags"] = Field(
         "schema",

@@ -1,4 +1,4 @@
-"""JSON answers: their schemas, and how they are parsed.
+"""Completions of models, and JSON answers in them: their schemas, and how they are parsed.
 
 Reasoning is the first field, so that a model reasons before it decides. Malformed JSON is
 repaired; values are never guessed. Class names and descriptions are part of the schemas that are
@@ -6,33 +6,51 @@ sent: they, and docstrings of the answers, enter what a model is asked.
 """
 
 import json
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from schemas.errors import first_problem
+from warehouse import EncodedImage
 
-from ...roles import Plan, PlanStep, Score, Verdict
-from ...vocabulary_protocol import Proposals, ProposedTerm
+from ...roles import Plan, PlanStep, Proposals, ProposedTerm, Score, Verdict
+
+
+@dataclass(frozen=True)
+class CompletionResult:
+    """An answer. One with a `refusal` is paid for like any other.
+
+    `is_complete` is false where it was cut off at `max_tokens`.
+    """
+
+    text: str
+    is_complete: bool = True
+    refusal: str | None = None
+    images: tuple[EncodedImage, ...] = ()
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
 
 
 class AnswerFormatError(Exception):
     """An answer that violates its schema; the message is also sent to the model."""
 
 
-class StructuredAnswer(BaseModel):
-    """No field is optional: providers enforce schemas strictly only when all are required."""
-
+class _Item(BaseModel):
     model_config = ConfigDict(extra="forbid")
+
+
+class StructuredAnswer(_Item):
+    """No field is optional: providers enforce schemas strictly only when all are required."""
 
     reasoning: str = Field(description="Your thoughts, before you decide")
 
+    def value(self) -> Any:
+        """What it says, in the types of `inference/roles.py`."""
+
 
 AnswerType = TypeVar("AnswerType", bound=StructuredAnswer)
-
-
-class _Item(BaseModel):
-    model_config = ConfigDict(extra="forbid")
 
 
 class StepAnswer(_Item):
@@ -46,7 +64,7 @@ class StepAnswer(_Item):
 class PlanAnswer(StructuredAnswer):
     execution_plan: list[StepAnswer]
 
-    def plan(self) -> Plan:
+    def value(self) -> Plan:
         steps = tuple(PlanStep(**step.model_dump()) for step in self.execution_plan)
         return Plan(steps, self.reasoning)
 
@@ -55,7 +73,7 @@ class VerdictAnswer(StructuredAnswer):
     previous_step_success: bool
     refine_prompt: str
 
-    def verdict(self) -> Verdict:
+    def value(self) -> Verdict:
         accepted = self.previous_step_success
         return Verdict(accepted, "" if accepted else self.refine_prompt.strip(), self.reasoning)
 
@@ -66,7 +84,7 @@ class ScoreAnswer(StructuredAnswer):
     naturalness: float = Field(ge=0, le=10)
     artifacts: float = Field(ge=0, le=10)
 
-    def score(self) -> Score:
+    def value(self) -> Score:
         return Score(**self.model_dump(exclude={"reasoning"}))
 
 
@@ -79,28 +97,27 @@ class TermAnswer(_Item):
 class ExpansionAnswer(StructuredAnswer):
     terms: list[TermAnswer]
 
-    def proposals(self) -> Proposals:
+    def value(self) -> Proposals:
         terms = tuple(ProposedTerm(**term.model_dump()) for term in self.terms)
         return Proposals(terms, self.reasoning)
 
 
-def parse_answer(text: str, answer_type: type[AnswerType]) -> AnswerType:
+def parse_answer(completion: CompletionResult, answer_type: type[AnswerType]) -> AnswerType:
     """The answer that a model wrote.
 
     Raises:
-        AnswerFormatError: it violates the schema, or is no JSON that can be repaired.
+        AnswerFormatError: it was cut off, violates the schema, or is no JSON that can be repaired.
     """
+    if not completion.is_complete:  # repaired JSON would end with a truncated value
+        raise AnswerFormatError(f"it was cut off after {completion.output_tokens} tokens")
     try:
-        return answer_type.model_validate(_load_json(text))
+        content = json.loads(completion.text)
+    except (ValueError, RecursionError):
+        content = _repair_json(completion.text)
+    try:
+        return answer_type.model_validate(content)
     except ValidationError as error:
         raise AnswerFormatError(first_problem(error, root="the answer")) from error
-
-
-def _load_json(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return _repair_json(text)
 
 
 def _repair_json(text: str) -> Any:

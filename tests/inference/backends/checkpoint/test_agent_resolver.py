@@ -5,10 +5,10 @@ import shutil
 
 import pytest
 
-from inference.backends.checkpoint.settings import CheckpointSettings
+from inference.backends.checkpoint.model import CheckpointSettings
 from inference.backends.factory import Backends, RoleBindings
 from inference.generation import agent_resolver
-from inference.generation.agent_resolver import PromotedAgentResolver
+from inference.generation.agent_resolver import AgentResolver
 from schemas import FoundryError
 from schemas.training import CHECKPOINTS
 from tests.helpers.checkpoint_rows import checkpoint_row
@@ -41,7 +41,7 @@ def both(publish):
 
 def make_resolver(home, agents="auto"):
     settings = CheckpointSettings(device="cpu")
-    return PromotedAgentResolver(Backends(roles=TEACHERS, checkpoint=settings), home, agents)
+    return AgentResolver(Backends(roles=TEACHERS, checkpoint=settings), home, agents)
 
 
 async def test_without_promoted_agents_the_profiles_own_are_used(home):

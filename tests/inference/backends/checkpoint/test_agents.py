@@ -5,8 +5,7 @@ import asyncio
 import pytest
 
 from inference.backends.checkpoint.agents import checkpoint_agents
-from inference.backends.checkpoint.model import load_checkpoint_model
-from inference.backends.checkpoint.settings import CheckpointSettings
+from inference.backends.checkpoint.model import CheckpointModel, CheckpointSettings
 from inference.roles import Critic, Planner, PlanRequest, UnusableAnswerError
 from inference.settings import Limits, LoopSettings
 from inference.shard import plan_shard, run_shard
@@ -16,6 +15,7 @@ from tests.inference.backends.checkpoint.tiny_agents import (
     PLANNED,
     critic_query,
     planner_query,
+    texts_of,
 )
 from tests.inference.scripted_world import SHARD, plan_rows_for, prompt_row, roles, tiny_image
 from warehouse import EncodedImage
@@ -56,7 +56,7 @@ async def test_a_missing_earlier_image_is_white_and_as_large(untrained, random_a
     critic, white = random_agents["critic"], EncodedImage.white(after.image.size)
     first = await critic.judge(None, after, "a cat", "")
     assert first == await critic.judge(white, after, "a cat", "")
-    texts = load_checkpoint_model(untrained).answer([critic_query("a cat", white, after)])
+    texts = texts_of(CheckpointModel(untrained), [critic_query("a cat", white, after)])
     assert not first.accepted and first.reasoning == texts[0].strip()
 
 
@@ -84,9 +84,9 @@ async def test_a_request_that_is_too_long_is_unusable(random_agents):
 def test_answers_do_not_depend_on_the_batch(untrained):
     queries = [critic_query(f"{n} cats " * n, tiny_image(n), tiny_image(n, n)) for n in range(1, 7)]
     queries += [planner_query("a long walk " * 9), planner_query("b")]
-    one = load_checkpoint_model(untrained, CheckpointSettings(batch=1)).answer(queries)
-    assert load_checkpoint_model(untrained, CheckpointSettings(batch=64)).answer(queries) == one
-    few = load_checkpoint_model(untrained, CheckpointSettings(batch_tokens=300)).answer(queries)
+    one = texts_of(CheckpointModel(untrained, CheckpointSettings(batch=1)), queries)
+    assert texts_of(CheckpointModel(untrained, CheckpointSettings(batch=64)), queries) == one
+    few = texts_of(CheckpointModel(untrained, CheckpointSettings(batch_tokens=300)), queries)
     assert few == one
 
 

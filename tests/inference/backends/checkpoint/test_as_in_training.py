@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from inference.agent_prompts import critic_answer, critic_prompt, planner_answer, planner_prompt
+from inference.agent_prompts.formatting import critic_answer, planner_answer
+from inference.agent_prompts.templates import critic_prompt, planner_prompt
 from inference.backends.checkpoint.encoding import AgentQuery
-from inference.backends.checkpoint.model import load_checkpoint_model
+from inference.backends.checkpoint.model import CheckpointModel
 from tests.inference.backends.checkpoint.tiny_agents import ACCEPTED, PLANNED
 from training import environments
 from warehouse import EncodedImage
@@ -68,11 +69,11 @@ def _save(folder, image):
 @pytest.mark.parametrize("number", range(len(SAMPLES)))
 def test_tokens_and_pixels_are_those_of_training(untrained, encoded_for_training, number):
     question, answer, images = SAMPLES[number]
-    encoder = load_checkpoint_model(untrained)._loaded.encoder
+    encoder = CheckpointModel(untrained).loaded.encoder
     prompt = encoder.encode(AgentQuery(question, images))
     expected = encoded_for_training[number]
     assert prompt.tokens == expected["prompt"]
-    end = encoder._tokenizer.encode(f"{answer}<|im_end|>\n", add_special_tokens=False)
+    end = encoder.tokenizer.encode(f"{answer}<|im_end|>\n", add_special_tokens=False)
     assert end == expected["answer"]
     if images:
         assert prompt.grids.tolist() == expected["image_grid_thw"]

@@ -6,19 +6,17 @@ import pytest
 import yaml
 from PIL import Image
 
-from inference.agent_prompts import critic_prompt, planner_turn
+from inference.agent_prompts.templates import critic_prompt, planner_turn
 from inference.backends.checkpoint.encoding import AgentQuery
-from inference.backends.checkpoint.model import load_checkpoint_model
-from inference.backends.openai.chat import chat_arguments
+from inference.backends.checkpoint.model import CheckpointModel
+from inference.backends.openai import chat_arguments
 from inference.backends.providers.agents import RemoteCritic, RemotePlanner
-from inference.backends.providers.chat import CompletionResult
 from inference.backends.providers.settings import OpenAISettings
+from inference.backends.providers.structured import CompletionResult
 from inference.roles import PlanRequest
 from tests.inference.backends.checkpoint.tiny_agents import BOTH, PROMPTS
 from tests.inference.scripted_world import tiny_image
-from training.serving.command import TEMPLATE, ServerSettings
-from training.serving.models import ServableAgent
-from training.serving.profile import profile_lines
+from training.serving.agents import TEMPLATE, ServableAgent, ServerSettings, profile_lines
 from warehouse import EncodedImage
 
 PLAN = '<think></think><answer>{"execution_plan": [{"step_number": 1}]}</answer>'
@@ -35,7 +33,7 @@ class RecordingClient:
 
 @pytest.fixture(scope="module")
 def encoder(packaged_folder):
-    return load_checkpoint_model(packaged_folder)._loaded.encoder
+    return CheckpointModel(packaged_folder).loaded.encoder
 
 
 @pytest.fixture(scope="module")
@@ -55,14 +53,14 @@ def text_at_endpoint(encoder, request):
     """The endpoint's text, by the chat template of the server."""
     messages = chat_arguments(request)["messages"]
     template = TEMPLATE.read_text()
-    return encoder._tokenizer.apply_chat_template(
+    return encoder.tokenizer.apply_chat_template(
         messages, chat_template=template, add_generation_prompt=True, tokenize=False
     )
 
 
 def local_text(encoder, query):
     """Our own text, with one token per image: the endpoint counts its patches itself."""
-    text = encoder._tokenizer.decode(encoder.encode(query).tokens)
+    text = encoder.tokenizer.decode(encoder.encode(query).tokens)
     return re.sub(r"(<\|image_pad\|>)+", "<|image_pad|>", text)
 
 
@@ -93,7 +91,7 @@ async def test_a_critic_gets_the_same_pixels(encoder, lines, client, size):
     (turn,) = client.request.turns
     sent = tuple(part for part in turn.parts if isinstance(part, EncodedImage))
     here = encoder.encode(AgentQuery("<image><image>", (EncodedImage.white(size), after)))
-    there = encoder._image_processor(images=[part.image for part in sent], return_tensors="pt")
+    there = encoder.image_processor(images=[part.image for part in sent], return_tensors="pt")
     assert here.pixels.tolist() == there["pixel_values"].tolist()
 
 

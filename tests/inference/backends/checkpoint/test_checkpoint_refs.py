@@ -2,10 +2,8 @@
 
 import pytest
 
-from inference.backends.checkpoint.checkpoint_refs import resolve
-from inference.backends.checkpoint.manifest import CheckpointError, read_manifest
-from inference.backends.checkpoint.model import load_checkpoint_model
-from inference.backends.checkpoint.settings import CheckpointSettings
+from inference.backends.checkpoint.manifest import CheckpointError, read_manifest, resolve
+from inference.backends.checkpoint.model import CheckpointModel, CheckpointSettings
 from inference.backends.factory import Backends, RoleBindings
 from inference.roles import qualified_name
 from schemas.training import CHECKPOINTS
@@ -100,5 +98,5 @@ def test_an_invalid_checkpoint_is_one_line(home, tmp_path):
 def test_missing_weights_are_one_line(home):
     folder = register(home, "critic_rl_checkpoint")
     with pytest.raises(CheckpointError, match="cannot be loaded") as caught:
-        load_checkpoint_model(folder)
+        _ = CheckpointModel(folder).loaded
     assert "\n" not in str(caught.value)

@@ -3,7 +3,7 @@
 import pytest
 
 from inference.backends.checkpoint.decoding import decode
-from inference.backends.checkpoint.model import load_checkpoint_model
+from inference.backends.checkpoint.model import CheckpointModel
 from tests.inference.backends.checkpoint.tiny_agents import critic_query, planner_query
 from tests.inference.scripted_world import tiny_image
 
@@ -12,7 +12,7 @@ NEW = 24
 
 @pytest.fixture(scope="module")
 def loaded(packaged_folder):
-    return load_checkpoint_model(packaged_folder)._loaded
+    return CheckpointModel(packaged_folder).loaded
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +25,7 @@ def queries():
 
 def inputs_of(loaded, queries):
     encoded = [loaded.encoder.encode(query) for query in queries]
-    return loaded.encoder.pad(encoded, "cpu").inputs
+    return loaded.encoder.pad(encoded, "cpu")
 
 
 def decode_all(loaded, queries, limits=None, **options):

@@ -3,9 +3,8 @@
 import pytest
 from PIL import Image
 
-from inference.backends.checkpoint.encoding import AgentQuery
-from inference.backends.checkpoint.model import load_checkpoint_model
-from inference.backends.checkpoint.pixels import resize_to_pixels
+from inference.backends.checkpoint.encoding import AgentQuery, resize_to_pixels
+from inference.backends.checkpoint.model import CheckpointModel
 from schemas import BadImageError
 from tests.inference.backends.checkpoint.tiny_agents import critic_query
 from tests.inference.scripted_world import tiny_image
@@ -14,11 +13,11 @@ from warehouse import EncodedImage
 
 @pytest.fixture(scope="module")
 def encoder(untrained):
-    return load_checkpoint_model(untrained)._loaded.encoder
+    return CheckpointModel(untrained).loaded.encoder
 
 
 def text_of(encoder, prompt):
-    return encoder._tokenizer.decode(prompt.tokens)
+    return encoder.tokenizer.decode(prompt.tokens)
 
 
 def test_a_turn_is_chatml_with_a_pad_per_visual_token(encoder):
@@ -32,7 +31,7 @@ def test_a_turn_is_chatml_with_a_pad_per_visual_token(encoder):
 
 def test_special_tokens_in_a_text_are_text(encoder):
     prompt = encoder.encode(AgentQuery("a <|im_end|> b <|image_pad|>"))
-    ids = encoder._tokenizer.convert_tokens_to_ids(["<|im_end|>", "<|image_pad|>"])
+    ids = encoder.tokenizer.convert_tokens_to_ids(["<|im_end|>", "<|image_pad|>"])
     assert prompt.tokens.count(ids[0]) == 1  # the end of the turn
     assert ids[1] not in prompt.tokens
 

@@ -14,15 +14,15 @@ import pytest
 import yaml
 from PIL import Image
 
-from inference.agent_prompts import critic_answer
+from inference.agent_prompts.formatting import critic_answer
 from inference.backends.checkpoint.agents import checkpoint_agents
 from inference.backends.checkpoint.manifest import MANIFEST_FILE
-from inference.backends.checkpoint.settings import CheckpointSettings
+from inference.backends.checkpoint.model import CheckpointSettings
 from inference.backends.factory import Backends
-from inference.backends.openai.chat import OpenAIChat
+from inference.backends.openai import OpenAIAdapter
 from inference.backends.providers.chat import ChatTurn, CompletionRequest
 from inference.backends.providers.settings import EndpointSettings
-from inference.engine.usage import Usage, collect_usage
+from inference.engine.call_context import Usage, collect_usage
 from inference.roles import Verdict
 from tests.helpers.ports import free_port
 from tests.inference.backends.checkpoint.tiny_agents import BOTH, critic_query, overfit
@@ -124,7 +124,7 @@ def test_answers_follow_a_schema(served):
     request = CompletionRequest(model, (turn,), schema=ANSWER, max_tokens=60, temperature=0)
 
     async def complete():
-        adapter = OpenAIChat(timeout_seconds=600)
+        adapter = OpenAIAdapter(timeout_seconds=600)
         client = adapter.connect(served.endpoint)
         try:
             return await adapter.complete(client, request)

@@ -2,10 +2,11 @@
 
 from pathlib import Path
 
-from inference.agent_prompts import critic_answer, critic_prompt, planner_answer, planner_prompt
+from inference.agent_prompts.formatting import critic_answer, planner_answer
+from inference.agent_prompts.templates import critic_prompt, planner_prompt
 from inference.backends.checkpoint.encoding import AgentQuery
 from inference.backends.checkpoint.manifest import Manifest
-from inference.backends.checkpoint.model import load_checkpoint_model
+from inference.backends.checkpoint.model import BatchedModel, CheckpointModel
 from inference.roles import Plan, PlanStep, Verdict
 from warehouse import EncodedImage
 
@@ -36,6 +37,11 @@ def planner_query(request: str, limit: int = 60) -> AgentQuery:
     return AgentQuery(planner_prompt(request, "planner-brief").text, (), limit)
 
 
+def texts_of(model: BatchedModel, queries: list[AgentQuery]) -> list[str]:
+    """The texts of all answers, in order."""
+    return [completion.text for completion in model.attempt(queries)]
+
+
 def fixed_answers() -> list[Sample]:
     """One verdict on every image, and one plan for every request."""
     whites = (EncodedImage.white((96, 96)), EncodedImage.white((96, 96)))
@@ -51,7 +57,7 @@ def overfit(folder: Path, samples: list[Sample], steps: int = 60) -> None:
     """Train the checkpoint until it gives these answers to these queries."""
     import torch
 
-    loaded = load_checkpoint_model(folder)._loaded
+    loaded = CheckpointModel(folder).loaded
     encoder, model = loaded.encoder, loaded.model
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
     model.train()
@@ -70,8 +76,8 @@ def _loss(encoder, model, query, answer):
     import torch
 
     prompt = encoder.encode(query)
-    answer_tokens = encoder._tokenizer.encode(f"{answer}<|im_end|>", add_special_tokens=False)
+    answer_tokens = encoder.tokenizer.encode(f"{answer}<|im_end|>", add_special_tokens=False)
     sample = replace(prompt, tokens=[*prompt.tokens, *answer_tokens])
-    batch = encoder.pad([sample], model.device)
+    inputs = encoder.pad([sample], model.device)
     labels = torch.tensor([[-100] * len(prompt.tokens) + answer_tokens])
-    return model(**batch.inputs, labels=labels).loss
+    return model(**inputs, labels=labels).loss

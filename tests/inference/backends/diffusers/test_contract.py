@@ -8,9 +8,8 @@ from PIL import Image
 
 from inference.backends.diffusers.generation_spec import GenerationSpec
 from inference.backends.diffusers.model_selection import SelectedModel
-from inference.backends.diffusers.pipeline_runner import load_pipeline_runner
-from inference.backends.diffusers.registry import load_registry
-from inference.backends.diffusers.settings import SamplingParams
+from inference.backends.diffusers.pipeline_runner import PipelineRunner
+from inference.backends.diffusers.registry import SamplingParams, load_registry
 from inference.roles import UnusableAnswerError
 from schemas import BadImageError
 from tests.inference.backends.diffusers import tiny
@@ -32,7 +31,7 @@ class ModelUnderTest:
         self.model = MODELS[name].model_copy(update=changes)
         self.params = QUICK.over(self.model.defaults)
         selected = SelectedModel(name, self.model, self.params, "float32")
-        self.runner = load_pipeline_runner(selected, "cpu", 4)
+        self.runner = PipelineRunner(selected, "cpu", 4)
 
     def spec(self, prompt="a red cat", seed=1, images=None, **more):
         """From text where the model can, else from an image, with a mask if it needs one."""

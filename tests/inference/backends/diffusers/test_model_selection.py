@@ -5,7 +5,7 @@ import os
 import pytest
 
 from inference.backends.diffusers.model_selection import select_model
-from inference.backends.diffusers.settings import DiffusersSettings
+from inference.backends.diffusers.registry import DiffusersSettings
 from inference.roles import BackendError
 
 

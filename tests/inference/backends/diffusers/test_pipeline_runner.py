@@ -7,8 +7,8 @@ from safetensors.torch import save_file
 
 from inference.backends.diffusers.generation_spec import GenerationSpec
 from inference.backends.diffusers.model_selection import select_model
-from inference.backends.diffusers.pipeline_runner import ImageExceedsMemory, load_pipeline_runner
-from inference.backends.diffusers.settings import DiffusersSettings, SamplingParams
+from inference.backends.diffusers.pipeline_runner import ImageExceedsMemory, PipelineRunner
+from inference.backends.diffusers.registry import DiffusersSettings, SamplingParams
 from inference.roles import BackendError, RetryableError
 from warehouse import EncodedImage
 
@@ -58,7 +58,7 @@ def specs(selected, count):
 
 
 def test_a_batch_too_large_for_the_memory_is_halved_permanently(selected):
-    runner = load_pipeline_runner(selected, "cpu", 4)
+    runner = PipelineRunner(selected, "cpu", 4)
     limited = runner._pipeline = LimitedPipeline(runner._pipeline, max_batch=2)
     assert all(isinstance(image, EncodedImage) for image in runner.draw(specs(selected, 5)))
     assert limited.batches == [4, 2, 2, 1]
@@ -67,7 +67,7 @@ def test_a_batch_too_large_for_the_memory_is_halved_permanently(selected):
 
 
 def test_an_image_that_exceeds_memory_does_not_affect_others(selected):
-    runner = load_pipeline_runner(selected, "cpu", 4)
+    runner = PipelineRunner(selected, "cpu", 4)
     # More than any address space.
     huge = SamplingParams(size="100000000x100000000").over(selected.params)
     image, error = runner.draw(
@@ -82,7 +82,7 @@ def test_an_image_that_exceeds_memory_does_not_affect_others(selected):
 
 
 def test_a_cancelled_image_is_not_finished(selected):
-    runner, checks = load_pipeline_runner(selected, "cpu", 4), []
+    runner, checks = PipelineRunner(selected, "cpu", 4), []
 
     def is_cancelled():
         checks.append(None)
@@ -100,7 +100,7 @@ def test_a_repainted_image_keeps_its_size(pipelines):
     size = (100, 70)
     image, mask = EncodedImage.white(size), EncodedImage.of(Image.new("L", size, 255))
     spec = GenerationSpec("a cat", 1, selected.params, (image,), mask)
-    (result,) = load_pipeline_runner(selected, "cpu", 1).draw([spec])
+    (result,) = PipelineRunner(selected, "cpu", 1).draw([spec])
     assert result.image.size == size
 
 
@@ -115,21 +115,18 @@ def test_a_lora_and_its_scheduler_are_applied(pipelines, tmp_path):
     registry.write_text(ADAPTED.format(model=folder, folder=tmp_path))
     adapted = select_model(DiffusersSettings(model="tiny-lightning", registry=registry))
     assert adapted.identity != base.identity
-    runner = load_pipeline_runner(adapted, "cpu", 1)
+    runner = PipelineRunner(adapted, "cpu", 1)
     assert runner._pipeline.scheduler.config.shift == 3.0
-    runner._pipeline.scheduler = load_pipeline_runner(base, "cpu", 1)._pipeline.scheduler
+    runner._pipeline.scheduler = PipelineRunner(base, "cpu", 1)._pipeline.scheduler
     spec = GenerationSpec("a cat", 1, adapted.params)
-    runners = (runner, load_pipeline_runner(base, "cpu", 1))
+    runners = (runner, PipelineRunner(base, "cpu", 1))
     by_lora, by_model = (each.draw([spec])[0] for each in runners)
     assert isinstance(by_lora, EncodedImage) and isinstance(by_model, EncodedImage)
     assert by_lora != by_model
 
 
 def test_the_weights_of_the_last_model_are_cached(selected):
-    first, again = (
-        load_pipeline_runner(selected, "cpu", 4),
-        load_pipeline_runner(selected, "cpu", 1),
-    )
+    first, again = (PipelineRunner(selected, "cpu", 4), PipelineRunner(selected, "cpu", 1))
     assert first._pipeline is again._pipeline
 
 
@@ -138,5 +135,5 @@ def test_a_failed_load_is_one_line(tmp_path):
         '{"_class_name": "FluxPipeline", "vae": ["diffusers", "AutoencoderKL"]}'
     )
     with pytest.raises(BackendError, match="cannot be loaded on cpu: ") as caught:
-        load_pipeline_runner(select(tmp_path), "cpu", 1)
+        PipelineRunner(select(tmp_path), "cpu", 1)
     assert "\n" not in str(caught.value)

@@ -5,9 +5,11 @@ import json
 import pytest
 
 from inference.backends.checkpoint.encoding import AgentQuery
+from inference.backends.checkpoint.model import BatchedModel
 from inference.backends.editscore.loading import load
 from inference.roles import BackendError
 from tests.helpers.tiny_editscore import settings, tiny_adapter, tiny_model
+from tests.inference.backends.checkpoint.tiny_agents import texts_of
 from tests.inference.scripted_world import tiny_image
 
 QUERY = AgentQuery("<image><image>Is it done?", (tiny_image(1), tiny_image(2)))
@@ -17,10 +19,10 @@ def logits(model, loaded):
     """Of the answer's first token: 1 x vocabulary."""
     import torch
 
-    batch = loaded.encoder.pad([loaded.encoder.encode(QUERY)], "cpu")
+    inputs = loaded.encoder.pad([loaded.encoder.encode(QUERY)], "cpu")
     model.eval()
     with torch.inference_mode():
-        return model(**batch.inputs).logits[:, -1]
+        return model(**inputs).logits[:, -1]
 
 
 def load_model(model, **more):
@@ -70,14 +72,12 @@ def test_images_are_numbered_on_qwen2_5_vl(qwen2_5):
 
 
 def test_batches_on_qwen2_5_vl_are_as_single_queries(qwen2_5):
-    from inference.backends.checkpoint.model import CheckpointModel
-
-    loaded, limits = load_model(qwen2_5), settings(qwen2_5)
+    loaded = load_model(qwen2_5)
     queries = [QUERY, AgentQuery("<image>" + "clean? " * 9, (tiny_image(3),)), QUERY]
     queries = [AgentQuery(query.text, query.images, 10) for query in queries]
-    model = CheckpointModel(loaded, limits)
-    texts = model.answer(queries)
-    assert texts == [model.answer([query])[0] for query in queries]
+    model = BatchedModel(lambda: loaded, batch=32, batch_tokens=131_072, gather_seconds=0)
+    texts = texts_of(model, queries)
+    assert texts == [texts_of(model, [query])[0] for query in queries]
     assert texts[0] == generate(loaded, queries[0])
 
 
@@ -86,7 +86,7 @@ def generate(loaded, query):
     import torch
     from transformers import GenerationConfig
 
-    inputs = loaded.encoder.pad([loaded.encoder.encode(query)], "cpu").inputs
+    inputs = loaded.encoder.pad([loaded.encoder.encode(query)], "cpu")
     greedy = GenerationConfig(max_new_tokens=query.max_new_tokens, do_sample=False)
     greedy.eos_token_id = loaded.stops
     loaded.model.model.rope_deltas = None

@@ -2,13 +2,13 @@
 
 import pytest
 
-from inference.backends.checkpoint.model import Completion
-from inference.backends.editscore.parsing import mean_ratings
+from inference.backends.editscore.prompts import mean_ratings
+from inference.backends.providers.structured import CompletionResult
 from inference.roles import UnusableAnswerError
 
 
 def completion(text, is_complete=True):
-    return Completion(text, 1, 1, is_complete)
+    return CompletionResult(text, is_complete)
 
 
 def grades(*texts, score_range=25):

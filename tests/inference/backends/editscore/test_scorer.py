@@ -6,8 +6,8 @@ import os
 import pytest
 
 from inference.backends.checkpoint.encoding import AgentQuery
+from inference.backends.editscore.loading import EditScoreSettings
 from inference.backends.editscore.scorer import EditScoreScorer
-from inference.backends.editscore.settings import EditScoreSettings
 from inference.roles import BackendError, Score, Scorer, UnusableAnswerError
 from inference.settings import Limits, LoopSettings
 from inference.shard import run_shard, score_shard
@@ -65,11 +65,11 @@ async def test_answers_do_not_depend_on_the_batch(model):
         for n in (1, 2)
         for seed in (42, 43, 44)
     ]
-    one = EditScoreScorer(settings(model, batch=1, **options))._model.attempt(
-        queries, lambda: False
+    small, large = (
+        EditScoreScorer(settings(model, **batch, **options))._batched
+        for batch in ({"batch": 1}, {})
     )
-    many = EditScoreScorer(settings(model, **options))._model.attempt(queries, lambda: False)
-    again = EditScoreScorer(settings(model, **options))._model.attempt(queries[::-1], lambda: False)
+    one, many, again = small.attempt(queries), large.attempt(queries), large.attempt(queries[::-1])
     assert [answer.text for answer in many] == [answer.text for answer in one]
     assert [answer.text for answer in again] == [answer.text for answer in one][::-1]
     assert len({answer.text for answer in one}) == len(queries)  # every seed gives another one

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from inference.engine.usage import Usage, collect_usage
+from inference.engine.call_context import Usage, collect_usage
 from inference.roles import BackendError, PlanRequest, RetryableError, UnusableAnswerError
 from tests.inference.backends.providers.api_formats import gemini_parts
 from tests.inference.backends.providers.faulty_provider import FaultSchedule, provider

@@ -76,7 +76,7 @@ def kill_while_waiting(prompts, roles, home, server):
 
 def remove_id(roles):
     """As if it had been killed before it stored the id that the provider returned."""
-    store = roles.planner._client._batches._store
+    store = roles.planner._client.batches.store
     with store._file.transaction() as connection:
         assert connection.execute("UPDATE batches SET id = NULL").rowcount == 1
 

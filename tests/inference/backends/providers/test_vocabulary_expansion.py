@@ -14,7 +14,7 @@ import yaml
 from assets.core.foundry import FoundryResource
 from assets.prompts.assets import EXPANSION, PROMPT_BANK, load_expanded_packs, load_packs
 from assets.prompts.bank import generate_bank
-from assets.prompts.expansion.expand import expand_packs
+from assets.prompts.expansion import expand_packs
 from assets.prompts.metadata import expansion_warning
 from dagster_project.instance import open_instance
 from dagster_project.run import run_lineage
@@ -159,7 +159,7 @@ KILLED = """
 import asyncio, sys
 from assets.core.foundry import FoundryResource
 from assets.prompts.assets import load_packs
-from assets.prompts.expansion.expand import expand_packs
+from assets.prompts.expansion import expand_packs
 from inference.engine.progress import NullProgress
 built = FoundryResource(profile=sys.argv[1], root=sys.argv[2])
 settings = built.settings.prompts.expansion

@@ -1,1 +1,0 @@
-"""Planner, critic, scorer and generator at Google, through google-genai."""

@@ -1,1 +1,0 @@
-"""Planner, critic and scorer at OpenAI, or at any endpoint with its chat completions API."""
