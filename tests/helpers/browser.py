@@ -10,7 +10,7 @@ import sys
 import textwrap
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -30,6 +30,10 @@ FLAGS = [
     "--disable-sync",
 ]
 TIMEOUT_SECONDS = 180  # for anything on a busy machine
+_STATE = """{
+  assetNodes { assetKey { path } assetMaterializations { partition } }
+  runsOrError { ... on Runs { results { runId status } } }
+}"""
 TINY_PROFILE = """
     name: tiny
     description: Two shards of a few prompts, small pictures
@@ -79,6 +83,31 @@ def query_graphql(url: str, query: str) -> dict:
     request = urllib.request.Request(f"{url}/graphql", body, {"Content-Type": "application/json"})
     with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as response:
         return json.load(response)["data"]
+
+
+Partitions = dict[str, list[str | None]]  # of the materializations of every asset, by its name
+
+
+def materialized_partitions(url: str) -> tuple[Partitions, set[str]]:
+    """The partitions of every asset's materializations, and the states of all runs."""
+    state = query_graphql(url, _STATE)
+    partitions = {
+        node["assetKey"]["path"][0]: [m["partition"] for m in node["assetMaterializations"]]
+        for node in state["assetNodes"]
+    }
+    return partitions, {run["status"] for run in state["runsOrError"]["results"]}
+
+
+def wait_for_runs(url: str, done: Callable[[Partitions], bool]) -> Partitions:
+    """Wait for materializations, and until all runs have succeeded."""
+    deadline = time.monotonic() + 2 * TIMEOUT_SECONDS
+    while time.monotonic() < deadline:
+        partitions, runs = materialized_partitions(url)
+        assert not runs & {"FAILURE", "CANCELED"}, f"a run failed; so far: {partitions}"
+        if done(partitions) and runs == {"SUCCESS"}:
+            return partitions
+        time.sleep(1)
+    raise AssertionError(f"not materialized in time: {partitions}")
 
 
 @contextmanager

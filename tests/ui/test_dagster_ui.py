@@ -8,8 +8,10 @@ from tests.helpers.browser import (
     TIMEOUT_SECONDS,
     chromium,
     lineage_path,
+    materialized_partitions,
     node_in_lineage,
     tiny_ui,
+    wait_for_runs,
 )
 
 pytestmark = [
@@ -66,3 +68,19 @@ def test_clicking_materialize_makes_the_prompts_and_shows_what_they_are(ui, page
     picture = page.get_by_role("dialog").locator("img").first
     expect(picture).to_be_visible()
     assert picture.evaluate("image => image.complete && image.naturalWidth") > 500
+
+
+def test_the_schedule_is_switched_on_and_its_tick_runs_the_next_shard(ui, page):
+    shards = materialized_partitions(ui)[0]["scores"]
+    shard = f"sketchbook-{len(set(shards)):04d}"
+    page.goto(f"{ui}/locations/interleave/schedules/grow_bank")
+    switch = page.get_by_role("checkbox")
+    switch.locator("xpath=..").click()
+    expect(switch).to_be_checked()
+
+    page.get_by_role("button", name="Preview tick result").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_role("button", name="Continue").click()
+    expect(dialog.get_by_text("1 run requests")).to_be_visible()
+    dialog.get_by_role("button", name="Launch all").click()
+    wait_for_runs(ui, lambda partitions: partitions["scores"].count(shard) > shards.count(shard))

@@ -13,7 +13,7 @@ import pytest
 from inference.backends.diffusers.model_selection import select_model
 from inference.backends.diffusers.registry import DiffusersSettings
 from inference.backends.factory import Backends
-from inference.images_server.models import Pipeline
+from inference.images_server.models import servable_pipeline
 from inference.images_server.ray_replicas import deploy
 from inference.images_server.settings import ImagesServerSettings
 from inference.roles import UnusableAnswerError
@@ -53,7 +53,7 @@ def klein(tmp_path_factory):
 
 def model_of(folder):
     chosen = DiffusersSettings(model=str(folder), steps=2, size="64x64", dtype="float32")
-    return Pipeline(select_model(chosen))
+    return servable_pipeline(select_model(chosen))
 
 
 def settings_of(cluster, **more):
@@ -82,6 +82,7 @@ def generate(server, **fields):
     return images_of(server.client().images.generate(prompt="a red cat", extra_body=more, **fields))
 
 
+@pytest.mark.long
 def test_model_that_cannot_be_loaded_is_not_ready_with_a_reason(cluster, tmp_path):
     (tmp_path / "model_index.json").write_text(
         '{"_class_name": "FluxPipeline", "vae": ["diffusers", "AutoencoderKL"]}'
@@ -204,6 +205,7 @@ def test_our_images_backend_uses_it(server):
         asyncio.run(generator(negative_prompt="rain").generate("a red cat", (), 1))
 
 
+@pytest.mark.long
 def test_dead_replica_is_replaced_while_the_other_continues(server):
     generate(server, n=CAPACITY)
     before = replicas_of(metrics(server))

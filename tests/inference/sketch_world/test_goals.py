@@ -50,7 +50,7 @@ def test_the_teachers_plans_meet_their_goals():
     plans_meet_goals(100)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_all_of_the_teachers_plans_meet_their_goals():
     plans_meet_goals(3000)
 
