@@ -160,11 +160,7 @@ def _gone(path: Path) -> bool:
 
 
 def dagster_yaml(cluster: ClusterSettings) -> str:
-    """The instance's configuration.
-
-    Raises:
-        FoundryError: a package is missing, or the Postgres that the profile names.
-    """
+    """The instance's configuration; FoundryError: a package or its Postgres is missing."""
     monitoring = {
         "enabled": True,
         "free_slots_after_run_end_seconds": 30,

@@ -1,8 +1,7 @@
 """`interleave run`: bring the lineage up to date in this process.
 
 Every stage (`stages.py`) is a Dagster run in the instance that the UI shows, and every shard one of
-its own. A node is reused when the run that last made it succeeded, its fingerprint (code, settings,
-inputs) is unchanged, and what it wrote is still there.
+its own. Nodes that are up to date are reused.
 """
 
 from collections.abc import Callable, Sequence

@@ -15,17 +15,6 @@ Role = Literal[LoopRole, "expander"]
 TrajectoryStatus = Literal["complete", "exhausted", "stopped", "quarantined"]
 OnExhausted = Literal["last", "best", "stop"]
 
-GRADES = (
-    "edit_success",
-    "over_edit",
-    "naturalness",
-    "artifacts",
-    "semantics",
-    "quality",
-    "overall",
-)
-"""Grade columns of `scores` and `member_scores`, each 0-10."""
-
 _ATTEMPT_KEY = ("trajectory_id", "step_number", "iteration")
 TO_TRAJECTORY = ForeignKey(("trajectory_id",), "trajectories", ("trajectory_id",))
 TO_ATTEMPT = ForeignKey(_ATTEMPT_KEY, "attempts", _ATTEMPT_KEY)
@@ -110,6 +99,10 @@ class ScoreRow(_AttemptScore):
     quality: float = Field(description="min(naturalness, artifacts)")
     overall: float = Field(description="sqrt(semantics * quality)")
     scorer: str = Field(description="Backend and model that scored")
+
+
+GRADES = tuple(name for name, info in ScoreRow.model_fields.items() if info.annotation is float)
+"""Grade columns of `scores` and `member_scores`, each 0-10."""
 
 
 class MemberScoreRow(_AttemptScore):

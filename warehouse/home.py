@@ -87,11 +87,7 @@ class Home:
 
 
 def _lease_seconds() -> float:
-    """How long a shard waits for a worker that died ($INTERLEAVE_LEASE_SECONDS), by default 60.
-
-    Raises:
-        StorageError: it is not a positive number.
-    """
+    """How long a shard waits for a worker that died ($INTERLEAVE_LEASE_SECONDS), by default 60."""
     text = os.environ.get("INTERLEAVE_LEASE_SECONDS") or "60"
     with suppress(ValueError):
         if 0 < (seconds := float(text)) < float("inf"):

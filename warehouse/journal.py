@@ -102,11 +102,7 @@ class Journal:
 
 
 def parse_record(line: bytes, file: object, number: int) -> dict[str, Any]:
-    """The record of line `number` of a file.
-
-    Raises:
-        StorageError: it is not a JSON object.
-    """
+    """The record of line `number` of a file; StorageError: it is not a JSON object."""
     try:
         record = orjson.loads(line)
     except orjson.JSONDecodeError as error:

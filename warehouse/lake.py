@@ -132,12 +132,7 @@ class Lake:
         return count
 
     def check(self, table: Table) -> None:
-        """Check that every partition can be read.
-
-        Raises:
-            SchemaMismatchError: one has a schema version that cannot be read.
-            StorageError: one is damaged.
-        """
+        """Check that every partition can be read; raises what `read` does."""
         for name in self.partitions(table):
             with suppress(FileNotFoundError):
                 self._open_checked(table, name)

@@ -31,12 +31,7 @@ _MERGE_ABOVE = 32  # segments
 
 
 class ObjectJournal:
-    """A `Journal` in a folder of an object store.
-
-    Args:
-        storage: the folder, with conditional writes.
-        lease_seconds: how long after the death of its writer another worker may write.
-    """
+    """A `Journal` in a folder (with conditional writes) of an object store; see `Lease`."""
 
     def __init__(self, storage: Storage, lease_seconds: float) -> None:
         self.path = storage.url()
@@ -48,11 +43,7 @@ class ObjectJournal:
         self._pending_lock, self._store_lock = threading.Lock(), threading.RLock()
 
     def append(self, record: dict[str, Any]) -> None:
-        """Add one record; it is stored when this returns.
-
-        Raises:
-            StorageError: another worker writes this journal, or the store cannot be written.
-        """
+        """As `Journal.append`: the record is stored when this returns."""
         line = orjson.dumps(record, option=orjson.OPT_SERIALIZE_NUMPY) + b"\n"
         stored: Future[None] = Future()
         with self._pending_lock:
@@ -67,11 +58,7 @@ class ObjectJournal:
         await asyncio.to_thread(self.append, record)
 
     def records(self) -> Iterator[dict[str, Any]]:
-        """The records, oldest first; none if there is no journal.
-
-        Raises:
-            StorageError: a line is not a JSON object; the message names segment and line.
-        """
+        """As `Journal.records`; of a line that is none the message names segment and line."""
         names = self._names()
         for name, data in zip(names, self._storage.read_all(names), strict=True):
             for number, line in enumerate(data.splitlines(), start=1):

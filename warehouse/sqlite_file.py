@@ -8,7 +8,7 @@ from pathlib import Path
 
 from schemas import StorageError
 
-Migration = str | Callable[[sqlite3.Connection], object]
+Migration = tuple[str, ...] | Callable[[sqlite3.Connection], object]
 
 _BUSY_SECONDS = 30
 _DAMAGED = ("SQLITE_CORRUPT", "SQLITE_NOTADB")
@@ -18,7 +18,7 @@ class SqliteFile:
     """A SQLite file, created by its first use; every use is one transaction.
 
     Args:
-        migrations: SQL scripts or functions; number N brings a file from `user_version` N to
+        migrations: SQL statements or functions; number N brings a file from `user_version` N to
             N + 1. Files without a version are those of version 0, so the first one must accept
             both an empty file and the tables that it creates.
         fast_commits: write-ahead log, and one connection until `close`: a commit does not wait for
@@ -79,7 +79,7 @@ class SqliteFile:
                     if callable(migration):
                         migration(connection)
                         continue
-                    for statement in _statements(migration):
+                    for statement in migration:
                         connection.execute(statement)
                 connection.execute(f"PRAGMA user_version = {newest}")
         if (version := _version(connection)) > newest:
@@ -98,16 +98,6 @@ def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 def _version(connection: sqlite3.Connection) -> int:
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
-
-
-def _statements(script: str) -> Iterator[str]:
-    """The script's statements; `executescript` would commit the transaction first."""
-    statement = ""
-    for part in script.strip().removesuffix(";").split(";"):
-        statement += f"{part};"
-        if sqlite3.complete_statement(statement):
-            yield statement
-            statement = ""
 
 
 @contextmanager

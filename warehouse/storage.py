@@ -60,9 +60,6 @@ def storage_errors(action: str, where: object) -> Iterator[None]:
     Args:
         action: `read`, `written`, ..., for the message. A missing file that was to be `read` is
             left to the caller: `FileNotFoundError` passes.
-
-    Raises:
-        StorageError: the block raised an error.
     """
     try:
         yield

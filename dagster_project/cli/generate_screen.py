@@ -37,6 +37,7 @@ from inference.loop import check_conditioning
 from inference.roles import PlanStep
 from schemas import FoundryError
 from warehouse import Home
+from warehouse.result_formats import count_noun
 
 CANCELLED = 130  # exit status after SIGINT, as in shells
 
@@ -98,10 +99,10 @@ async def _generate(
 
 
 def _summary(state: GenerationState) -> str:
-    images, attempts = len(state.images), sum(len(step.attempts) for step in state.steps)
+    attempts = sum(len(step.attempts) for step in state.steps)
     if not attempts:
         return "An answer in text"
-    return f"{images} {'picture' if images == 1 else 'pictures'} from {attempts} attempts"
+    return f"{count_noun(len(state.images), 'picture')} from {attempts} attempts"
 
 
 @contextmanager
@@ -130,8 +131,7 @@ class GenerationScreen:
         """Show the next event."""
         match event:
             case PlanReady(plan=plan):
-                count = len(plan.steps)
-                self.print(f"{count} {'step' if count == 1 else 'steps'} planned")
+                self.print(f"{count_noun(len(plan.steps), 'step')} planned")
             case StepStarted(step=step):
                 self._update(step, "drawing attempt 1")
             case ImageGenerated(step=step, iteration=iteration):

@@ -20,7 +20,8 @@ from .request_parsing import RequestEcho
 # In the order of the fields of `StoredResponse`.
 _COLUMNS = "owner, request, status, events, key, body, resumable"
 # Version 1, which stored the Response as it was sent.
-_CREATE_TABLE = """
+_CREATE_TABLE = (
+    """
     CREATE TABLE IF NOT EXISTS responses (
         id TEXT PRIMARY KEY,
         owner TEXT NOT NULL,
@@ -33,10 +34,11 @@ _CREATE_TABLE = """
         body TEXT,
         resumable INTEGER NOT NULL,
         settled INTEGER NOT NULL
-    );
-    CREATE INDEX IF NOT EXISTS newest ON responses (owner, created_at);
-    CREATE UNIQUE INDEX IF NOT EXISTS keyed ON responses (owner, key) WHERE key IS NOT NULL;
-"""
+    )
+    """,
+    "CREATE INDEX IF NOT EXISTS newest ON responses (owner, created_at)",
+    "CREATE UNIQUE INDEX IF NOT EXISTS keyed ON responses (owner, key) WHERE key IS NOT NULL",
+)
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,11 @@ from warehouse.atomic import atomic_path, atomic_write
 from warehouse.file_lock import exclusive_lock
 from warehouse.sqlite_file import SqliteFile
 
-CREATE = "CREATE TABLE IF NOT EXISTS words (word TEXT); INSERT INTO words VALUES ('a;b');"
-ADD_LENGTH = """
-ALTER TABLE words ADD COLUMN length INTEGER;
-UPDATE words SET length = length(word);
-"""
+CREATE = ("CREATE TABLE IF NOT EXISTS words (word TEXT)", "INSERT INTO words VALUES ('a;b')")
+ADD_LENGTH = (
+    "ALTER TABLE words ADD COLUMN length INTEGER",
+    "UPDATE words SET length = length(word)",
+)
 
 
 def fail(draft) -> None:
@@ -114,7 +114,7 @@ def test_migrations_run_once_and_accept_files_without_a_version(tmp_path):
 def test_a_failed_migration_changes_nothing(tmp_path):
     path = tmp_path / "words.sqlite"
     with pytest.raises(StorageError, match="no such table: missing"):
-        words(SqliteFile(path, [CREATE, "DELETE FROM words; DELETE FROM missing;"]))
+        words(SqliteFile(path, [CREATE, ("DELETE FROM words", "DELETE FROM missing")]))
     assert words(SqliteFile(path, [CREATE])) == ["a;b"]
 
 
