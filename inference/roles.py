@@ -110,6 +110,19 @@ class Proposals:
     reasoning: str = ""
 
 
+@dataclass(frozen=True)
+class PlanGrade:
+    """Grades of a plan.
+
+    Attributes:
+        valid: its form is right: step numbers, numbers of images and texts, readable prompts.
+        correct: carried out without mistakes, it leads to what was asked for.
+    """
+
+    valid: bool | None
+    correct: bool | None
+
+
 class Backend(Protocol):
     """Every backend names itself and its model; both enter request hashes and the call ledger."""
 
@@ -186,6 +199,24 @@ class Expander(Backend, Protocol):
         Raises:
             UnusableAnswerError: the model's answer has no terms in it.
         """
+
+
+class Grader(Protocol):
+    """Says whether a plan and a final image are what a request asks for.
+
+    Evaluation and promotion know graders only by it. None is a grade that it cannot give: such a
+    metric is then missing, not 0. A plan of None is an answer in which no plan could be read.
+    """
+
+    name: str
+
+    async def grade_plan(self, request: PlanRequest, plan: Plan | None) -> PlanGrade: ...
+
+    async def grade_outcome(
+        self, request: PlanRequest, plan: Plan | None, final: EncodedImage | None
+    ) -> bool | None:
+        """Whether the last accepted image is right; `final` is None where none was accepted."""
+        ...
 
 
 class UnusableAnswerError(Exception):

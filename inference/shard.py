@@ -2,6 +2,7 @@
 
 Each runs on one event loop, makes its calls through the shard's journal, and can be killed at any
 time and run again: finished calls are found, the others made, the rows come out the same.
+It raises FoundryError when too many prompts were quarantined, or the lake cannot be written.
 """
 
 import asyncio
@@ -9,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Awaitable, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, TypeVar
 
 from schemas import BadImageError, FoundryError, Row
@@ -66,22 +68,18 @@ async def plan_shard(
     limits: Limits,
     progress: Progress | None = None,
 ) -> ShardResult:
-    """Have a plan written for every prompt of one shard.
-
-    Raises:
-        FoundryError: too many prompts were quarantined, or the lake cannot be written.
-    """
+    """Have a plan written for every prompt of one shard."""
     if not prompts:
         return ShardResult()
     shard = prompts[0].shard
     with ModelCalls(home, "plans", shard, roles, limits) as calls:
         workers = len(prompts) if uses_batch_api(roles.planner) else limits.in_flight
         pool = WorkerPool(shard, workers, limits.failure_share, progress)
-        results = await pool.map(
+        plans, quarantine = await pool.map(
             lambda prompt: _or_quarantine("plans", prompt, _plan(calls, settings, prompt)), prompts
         )
-        plans, quarantine = _split(results)
-        return ShardResult(plans=plans, calls=calls.ledger(), quarantine=quarantine)
+        rows = list(chain.from_iterable(plans))
+        return ShardResult(plans=rows, calls=calls.ledger(), quarantine=quarantine)
 
 
 async def run_shard(
@@ -97,9 +95,6 @@ async def run_shard(
     """Run the planner-critic loop over every prompt of a shard.
 
     A prompt without a plan becomes a quarantined trajectory. `plans` has one plan per prompt.
-
-    Raises:
-        FoundryError: too many prompts were quarantined, or the lake cannot be written.
     """
     plan_of = _group(plans, "prompt_id")
     recorders = [
@@ -108,19 +103,19 @@ async def run_shard(
     ]
     with ModelCalls(home, "trajectories", shard, roles, limits) as calls:
         pool = WorkerPool(shard, limits.in_flight, limits.failure_share, progress)
-        failures = await pool.map(
+        _, quarantine = await pool.map(
             lambda run: _or_quarantine("trajectories", run[0], _run(calls, *run)),
             list(zip(prompts, recorders, strict=True)),
             size=lambda run: len(run[1].plan),
         )
+        reasons = {row.prompt_id: row.reason for row in quarantine}
         return ShardResult(
-            calls=calls.ledger(),
-            quarantine=[failure for failure in failures if failure],
             trajectories=[
-                recorder.trajectory(failure.reason if failure else None)
-                for recorder, failure in zip(recorders, failures, strict=True)
+                each.trajectory(reasons.get(each.prompt.prompt_id)) for each in recorders
             ],
             attempts=[row for recorder in recorders for row in recorder.attempts()],
+            calls=calls.ledger(),
+            quarantine=quarantine,
         )
 
 
@@ -137,26 +132,22 @@ async def score_shard(
     """Score every attempt of a shard against its step's plan prompt.
 
     Scores that `on_exhausted: best` asked for are taken from the loop's journal.
-
-    Raises:
-        FoundryError: too many prompts were quarantined, or the lake cannot be written.
     """
     goals = _goals(trajectories, plans)
-    chains = list(_group(attempts, "trajectory_id").values())
+    attempted = list(_group(attempts, "trajectory_id").values())
     with ModelCalls(home, "scores", shard, roles, limits, fallback_journal="trajectories") as calls:
-        workers = len(chains) if uses_batch_api(roles.scorer) else limits.in_flight
+        workers = len(attempted) if uses_batch_api(roles.scorer) else limits.in_flight
         pool = WorkerPool(shard, workers, limits.failure_share, progress)
-        results = await pool.map(
-            lambda chain: _or_quarantine("scores", chain[0], _score_all(calls, goals, chain)),
-            chains,
+        scores, quarantine = await pool.map(
+            lambda rows: _or_quarantine("scores", rows[0], _score_all(calls, goals, rows)),
+            attempted,
             size=len,
         )
-        scored, quarantine = _split(results)
         return ShardResult(
+            scores=[score for score, _ in chain.from_iterable(scores)],
+            members=[row for _, members in chain.from_iterable(scores) for row in members],
             calls=calls.ledger(),
             quarantine=quarantine,
-            scores=[score for score, _ in scored],
-            members=[member for _, members in scored for member in members],
         )
 
 
@@ -177,18 +168,6 @@ async def _or_quarantine(
         return QuarantineRow(
             prompt_id=prompt.prompt_id, shard=prompt.shard, stage=stage, reason=reason
         )
-
-
-def _split(results: Iterable[list[T] | QuarantineRow]) -> tuple[list[T], list[QuarantineRow]]:
-    """All rows of the prompts that were not quarantined, and the quarantine of the others."""
-    rows: list[T] = []
-    quarantine: list[QuarantineRow] = []
-    for result in results:
-        if isinstance(result, QuarantineRow):
-            quarantine.append(result)
-        else:
-            rows += result
-    return rows, quarantine
 
 
 async def _plan(calls: ModelCalls, settings: LoopSettings, prompt: PromptRow) -> list[PlanRow]:

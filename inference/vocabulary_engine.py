@@ -59,7 +59,7 @@ async def expand_banks(
     with ExpanderCalls(home, ASSET, pack, expander, limits) as calls:
         workers = len(requests) if uses_batch_api(expander) else limits.agents
         pool = WorkerPool(pack, workers, _ALL_MAY_FAIL, progress)
-        banks = await pool.map(lambda request: _expand(calls, request, required), requests)
+        banks, _ = await pool.map(lambda request: _expand(calls, request, required), requests)
         return Expansion(banks, calls.ledger())
 
 

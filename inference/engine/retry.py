@@ -24,8 +24,7 @@ from ..roles import (
     Verdict,
 )
 from ..settings import Limits
-from .pausable_timeout import PausableTimeout
-from .usage import Usage, collect_usage
+from .call_context import PausableTimeout, Usage, collect_usage
 
 T = TypeVar("T")
 
@@ -46,7 +45,7 @@ class CallFailedError(Exception):
 
 
 @dataclass
-class CallOutcome(Generic[T]):
+class CallOutcome(Usage, Generic[T]):
     """An answer or a final error, and what the tries took.
 
     `seconds` is the time with the model over all tries, without waiting for a slot.
@@ -55,7 +54,6 @@ class CallOutcome(Generic[T]):
     started_at: datetime = field(default_factory=lambda: datetime.now(UTC))
     tries: int = 0
     seconds: float = 0.0
-    usage: Usage = field(default_factory=Usage)
     answer: T | None = None
     error: Exception | None = None
 
@@ -89,7 +87,7 @@ class RetryingCaller:
         """
         outcome: CallOutcome[T] = CallOutcome()
         retrying = self._retrying.copy()  # tenacity stores a call's state on the object
-        with collect_usage(outcome.usage):
+        with collect_usage(outcome):
             try:
                 outcome.answer = await retrying(self._try, role, send, outcome, unlimited)
             except BackendError:

@@ -36,34 +36,33 @@ class WorkerPool:
 
     async def map(
         self,
-        work: Callable[[Item], Awaitable[Result]],
+        work: Callable[[Item], Awaitable[Result | QuarantineRow]],
         items: Sequence[Item],
         size: Callable[[Item], int] = lambda item: 1,
-    ) -> list[Result]:
-        """Results in the order of `items`; the largest items begin first.
-
-        Args:
-            work: a `QuarantineRow` as its result says that the item was quarantined.
+    ) -> tuple[list[Result], list[QuarantineRow]]:
+        """Results, and the other items' quarantine, in the order of `items`; largest begin first.
 
         Raises:
             FoundryError: too many prompts were quarantined, or the lake cannot be written.
             BackendError: a backend takes no more calls; those under way were finished.
         """
         self._total = len(items)
-        results: dict[int, Result] = {}
+        results: dict[int, Result | QuarantineRow] = {}
         queue = iter(sorted(enumerate(items), key=lambda entry: -size(entry[1])))
         self._report()
         workers = range(min(self._workers, len(items)))
         await gather_or_cancel(*(self._run_worker(queue, work, results) for _ in workers))
         if self._backend_error:
             raise self._backend_error
-        return [results[number] for number in range(len(items))]
+        ordered = [results[number] for number in range(len(items))]
+        quarantined = [each for each in ordered if isinstance(each, QuarantineRow)]
+        return [each for each in ordered if not isinstance(each, QuarantineRow)], quarantined
 
     async def _run_worker(
         self,
         queue: Iterator[tuple[int, Item]],
-        work: Callable[[Item], Awaitable[Result]],
-        results: dict[int, Result],
+        work: Callable[[Item], Awaitable[Result | QuarantineRow]],
+        results: dict[int, Result | QuarantineRow],
     ) -> None:
         for number, item in queue:
             try:

@@ -1,4 +1,7 @@
-"""Interleaved sequences as files: an HTML page, Markdown, and a ZIP of both with the images."""
+"""Interleaved sequences as files: an HTML page, Markdown, and a ZIP of both with the images.
+
+All raise BadImageError if an input image cannot be decoded.
+"""
 
 import io
 import re
@@ -24,11 +27,7 @@ _ZIP_DATE = (1980, 1, 1, 0, 0, 0)
 
 
 def render_html(trajectories: Sequence[TrajectoryView]) -> str:
-    """One or several sequences as a self-contained HTML page; every text in it is escaped.
-
-    Raises:
-        BadImageError: an input image cannot be decoded.
-    """
+    """One or several sequences as a self-contained HTML page; every text in it is escaped."""
     return _template().render(trajectories=trajectories)
 
 
@@ -48,11 +47,7 @@ def generation_markdown(generation: GenerationState, image_folder: str = "pictur
 
 
 def generation_images(generation: GenerationState) -> dict[str, EncodedImage]:
-    """Every image of the Markdown, as PNG, by file name.
-
-    Raises:
-        BadImageError: an input image cannot be decoded.
-    """
+    """Every image of the Markdown, as PNG, by file name."""
     view = generation_view(generation)
     images = {_input_name(number): image for number, image in enumerate(view.input_images, 1)}
     for step in view.steps:
@@ -62,11 +57,7 @@ def generation_images(generation: GenerationState) -> dict[str, EncodedImage]:
 
 
 def generation_zip(generation: GenerationState) -> bytes:
-    """`story.html`, `story.md` and `pictures/*.png` in one ZIP.
-
-    Raises:
-        BadImageError: an input image cannot be decoded.
-    """
+    """`story.html`, `story.md` and `pictures/*.png` in one ZIP."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         html, markdown = generation_html(generation), generation_markdown(generation)

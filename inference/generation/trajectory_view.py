@@ -33,11 +33,6 @@ class AttemptView:
     overall: float | None = None
     number: int = 1
 
-    @property
-    def rejected(self) -> bool:
-        """Whether the critic rejected it and it was not used."""
-        return not self.accepted and not self.chosen
-
 
 @dataclass(frozen=True)
 class StepView:
@@ -57,7 +52,7 @@ class StepView:
     @property
     def rejected(self) -> tuple[AttemptView, ...]:
         """Attempts that the critic rejected and that were not used."""
-        return tuple(attempt for attempt in self.attempts if attempt.rejected)
+        return tuple(attempt for attempt in self.unused if not attempt.accepted)
 
     @property
     def unused(self) -> tuple[AttemptView, ...]:
@@ -88,11 +83,6 @@ class TrajectoryView:
     def images(self) -> list[EncodedImage]:
         """The chosen images, in order."""
         return [step.chosen.image for step in self.steps if step.chosen]
-
-    @property
-    def rejections(self) -> int:
-        """Number of rejected attempts."""
-        return sum(len(step.rejected) for step in self.steps)
 
 
 def generation_view(state: GenerationState) -> TrajectoryView:

@@ -5,7 +5,8 @@ import os
 import socket
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from operator import itemgetter
 from pathlib import Path
 from time import perf_counter
@@ -21,7 +22,6 @@ from ..roles import RetryableError, UnusableAnswerError
 from ..sketch_world import generator as sketch_generator
 from ..sketch_world.settings import SketchSettings
 
-SKETCH = "sketch"
 _SIDE = 96  # sides of sketches are multiples of it
 
 # A model in memory. The function that it is given says whether all images were cancelled.
@@ -29,42 +29,30 @@ DrawBatch = Callable[[Sequence[GenerationSpec], Callable[[], bool]], Sequence[Dr
 
 
 @dataclass(frozen=True)
-class Pipeline:
+class ServableImageModel:
+    """A model that a replica can load; it is sent to the replica's process.
+
+    Attributes:
+        params: those that requests leave out.
+        load: given device and batch size; raises BackendError if the model cannot be loaded.
+    """
+
+    name: str
+    params: SamplingParams
+    load: Callable[[str, int], DrawBatch]
+
+
+def servable_pipeline(selected: SelectedModel) -> ServableImageModel:
     """A pipeline of diffusers."""
-
-    selected: SelectedModel
-
-    @property
-    def name(self) -> str:
-        return self.selected.name
-
-    @property
-    def params(self) -> SamplingParams:
-        return self.selected.params
-
-    def load(self, device: str, batch: int) -> DrawBatch:
-        """Load it into memory.
-
-        Raises:
-            BackendError: it is unavailable, or cannot be loaded.
-        """
-        return PipelineRunner(self.selected, device, batch).draw
+    return ServableImageModel(selected.name, selected.params, partial(_load_pipeline, selected))
 
 
-@dataclass(frozen=True)
-class Sketch:
-    """The sketch world: no weights, no GPU, neither steps nor guidance."""
-
-    name: str = SKETCH
-    params: SamplingParams = field(default_factory=lambda: SamplingParams(size="192x192"))
-
-    def load(self, device: str, batch: int) -> DrawBatch:
-        return _draw_sketches
+def _load_pipeline(selected: SelectedModel, device: str, batch: int) -> DrawBatch:
+    return PipelineRunner(selected, device, batch).draw
 
 
-# A model that a replica can load; it is sent to the replica's process. `params` has the parameters
-# that requests leave out.
-ServableImageModel = Pipeline | Sketch
+def _load_sketch(device: str, batch: int) -> DrawBatch:
+    return _draw_sketches
 
 
 def _draw_sketches(
@@ -85,16 +73,20 @@ def _draw_sketch(spec: GenerationSpec, is_cancelled: Callable[[], bool]) -> Draw
 
 def _side(spec: GenerationSpec) -> int:
     if spec.mask is not None:
-        raise UnusableAnswerError(f"{SKETCH} takes no mask; leave it out")
+        raise UnusableAnswerError("sketch takes no mask; leave it out")
     if (spec.params.negative_prompt or "").strip():
-        raise UnusableAnswerError(f"{SKETCH} takes no negative prompt; leave it out")
+        raise UnusableAnswerError("sketch takes no negative prompt; leave it out")
     width, height = spec.params.pixels or (2 * _SIDE, 2 * _SIDE)
     if width != height or width % _SIDE:
         raise UnusableAnswerError(
-            f"{SKETCH} draws squares whose side is a multiple of {_SIDE} pixels, such as 192x192, "
+            f"sketch draws squares whose side is a multiple of {_SIDE} pixels, such as 192x192, "
             f"not {width}x{height}"
         )
     return width
+
+
+# The sketch world: no weights, no GPU, neither steps nor guidance.
+SKETCH = ServableImageModel("sketch", SamplingParams(size="192x192"), _load_sketch)
 
 
 def find_servable(reference: str, registry: Path | None) -> ServableImageModel:
@@ -108,9 +100,9 @@ def find_servable(reference: str, registry: Path | None) -> ServableImageModel:
         BackendError: there is none, or it is not for diffusers.
         DocumentError: the registry cannot be read.
     """
-    if reference == SKETCH:
-        return Sketch()
-    return Pipeline(select_model(DiffusersSettings(model=reference, registry=registry)))
+    if reference == SKETCH.name:
+        return SKETCH
+    return servable_pipeline(select_model(DiffusersSettings(model=reference, registry=registry)))
 
 
 @dataclass(frozen=True)

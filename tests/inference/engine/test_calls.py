@@ -4,10 +4,9 @@ import asyncio
 
 import pytest
 
+from inference.engine.call_context import pause_timeout, report_usage
 from inference.engine.calls import CallSite, ModelCalls
-from inference.engine.pausable_timeout import pause_timeout
 from inference.engine.retry import CallFailedError
-from inference.engine.usage import report_usage
 from inference.roles import RetryableError, UnusableAnswerError
 from inference.settings import Limits
 from schemas import FoundryError

@@ -9,7 +9,7 @@ import openai
 import pytest
 from PIL import Image
 
-from inference.images_server.models import Sketch
+from inference.images_server.models import SKETCH
 from inference.images_server.ray_replicas import Readiness, ReplicaLostError
 from inference.sketch_world import generator as sketch_generator
 from inference.sketch_world.settings import SketchSettings
@@ -29,9 +29,7 @@ DRAW, EDIT = "/v1/images/generations", "/v1/images/edits"
 
 @pytest.fixture(scope="module")
 def server():
-    with served(
-        Sketch(), LocalReplica(Sketch()), allowed={"bytes": 200_000, "pixels": 500_000}
-    ) as it:
+    with served(SKETCH, LocalReplica(SKETCH), allowed={"bytes": 200_000, "pixels": 500_000}) as it:
         yield it
 
 
@@ -39,7 +37,7 @@ class BlockedReplica(LocalReplica):
     """Draws once `resume` is set, and counts calls and cancellations."""
 
     def __init__(self):
-        super().__init__(Sketch())
+        super().__init__(SKETCH)
         self.resume, self.started, self.cancelled = threading.Event(), 0, 0
 
     async def draw(self, spec):
@@ -54,7 +52,7 @@ class BlockedReplica(LocalReplica):
 
 class FailingReplica(LocalReplica):
     def __init__(self, error, readiness=None):
-        super().__init__(Sketch())
+        super().__init__(SKETCH)
         self._error, self._readiness = error, readiness or Readiness(1, 1)
 
     async def draw(self, spec):
@@ -193,7 +191,7 @@ def test_models_and_unknown_names(server):
 
 
 def test_only_health_needs_no_key():
-    with served(Sketch(), LocalReplica(Sketch()), key="open sesame") as server:
+    with served(SKETCH, LocalReplica(SKETCH), key="open sesame") as server:
         assert server.client(key="open sesame").images.generate(prompt=MEADOW).data
         for header in ("Bearer", "Bearer open", "Bearer open sesamé", "open sesame"):
             headers = {"Authorization": header.encode()}
@@ -206,7 +204,7 @@ def test_only_health_needs_no_key():
 
 def test_full_queue_sends_retry_after():
     replica = BlockedReplica()
-    with served(Sketch(), replica, batch=1, queue=1) as server:
+    with served(SKETCH, replica, batch=1, queue=1) as server:
         waiting = [threading.Thread(target=draw, args=(server,)) for _ in range(2)]
         for thread in waiting:
             thread.start()
@@ -229,7 +227,7 @@ def draw(server):
 
 def test_disconnect_cancels_and_frees_the_queue():
     replica = BlockedReplica()
-    with served(Sketch(), replica, batch=1, queue=0) as server:
+    with served(SKETCH, replica, batch=1, queue=0) as server:
         with pytest.raises(httpx.ReadTimeout):
             httpx.post(
                 server.url + DRAW, json={"prompt": MEADOW}, timeout=httpx.Timeout(60, read=1)
@@ -242,14 +240,14 @@ def test_disconnect_cancels_and_frees_the_queue():
 
 def test_timeout_is_a_504():
     replica = BlockedReplica()
-    with served(Sketch(), replica, allowed={"seconds": 0.2}) as server:
+    with served(SKETCH, replica, allowed={"seconds": 0.2}) as server:
         assert error_of(draw(server), 504)["code"] == "timeout"
         replica.resume.set()
 
 
 def test_not_ready_without_replicas():
     dead = FailingReplica(ReplicaLostError("gone"), Readiness(0, 2, "the weights are not there"))
-    with served(Sketch(), dead) as server:
+    with served(SKETCH, dead) as server:
         until(lambda: "weights" in server.get("/ready").text)
         ready = server.get("/ready")
         reason = "0 of 2 replicas are running: the weights are not there"
@@ -267,7 +265,7 @@ def test_not_ready_without_replicas():
     ],
 )
 def test_internal_errors_have_no_details(error, status, message):
-    with served(Sketch(), FailingReplica(error)) as server:
+    with served(SKETCH, FailingReplica(error)) as server:
         error = error_of(draw(server), status)
         assert message in error["message"] and "secret" not in error["message"]
         assert error["type"] == "server_error"

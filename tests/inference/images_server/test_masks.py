@@ -9,7 +9,7 @@ from inference.backends.diffusers.generation_spec import GenerationSpec
 from inference.backends.diffusers.model_selection import select_model
 from inference.backends.diffusers.pipeline_runner import PipelineRunner
 from inference.backends.diffusers.registry import DiffusersSettings
-from inference.images_server.models import Pipeline
+from inference.images_server.models import servable_pipeline
 from tests.inference.backends.diffusers import tiny
 from tests.inference.images_server.served_images import LocalReplica, images_of, served
 from warehouse import EncodedImage
@@ -42,7 +42,7 @@ def test_transparent_or_white_area_is_repainted(tmp_path):
     image, mask = EncodedImage.white(SIZE), white_on_the_left()
     spec = GenerationSpec("a cat", 1, choice.params, (image,), mask)
     expected = PipelineRunner(choice, "cpu", 1).draw([spec])
-    model = Pipeline(choice)
+    model = servable_pipeline(choice)
     with served(model, LocalReplica(model)) as server:
         for sent in (transparent_on_the_left(), mask.data):
             answer = server.client().images.edit(

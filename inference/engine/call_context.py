@@ -1,14 +1,60 @@
-"""The slot and the timeout of one try of a call.
+"""What a backend reports about the call that it is in: tokens and cost, and waiting.
 
 While a try waits for something other than the model, its timeout is paused and its slot is free
 for another call.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from time import perf_counter
+
+
+@dataclass
+class Usage:
+    """Totals of one call, failed tries included; None: the backend reported nothing."""
+
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cost_usd: float | None = None
+    retries: int = 0
+
+
+_usage: ContextVar[Usage | None] = ContextVar("usage", default=None)
+
+
+def report_usage(
+    *,
+    input_tokens: int | None = None,
+    output_tokens: int | None = None,
+    cost_usd: float | None = None,
+    retries: int = 0,
+) -> None:
+    """Add to the ledger row of the current call; outside `collect_usage` it does nothing.
+
+    Args:
+        retries: requests that the backend itself repeated.
+    """
+    usage = _usage.get()
+    if usage is None:
+        return
+    usage.retries += retries
+    amounts = {"input_tokens": input_tokens, "output_tokens": output_tokens, "cost_usd": cost_usd}
+    for name, amount in amounts.items():
+        if amount is not None:
+            setattr(usage, name, (getattr(usage, name) or 0) + amount)
+
+
+@contextmanager
+def collect_usage(usage: Usage) -> Iterator[None]:
+    """Collect in `usage` what is reported within the block."""
+    token = _usage.set(usage)
+    try:
+        yield
+    finally:
+        _usage.reset(token)
 
 
 class PausableTimeout:
