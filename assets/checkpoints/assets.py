@@ -1,70 +1,93 @@
 """The assets from data sets to checkpoints: base model, planner SFT, critic SFT, critic GRPO."""
 
 import asyncio
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Sequence
+from itertools import accumulate
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from schemas.training import CHECKPOINTS, ROLLOUTS, RolloutRow
+from schemas.training import CHECKPOINTS, ROLLOUTS, CheckpointRow, RolloutRow
 from training.grpo.driver import ROLLOUTS as ROLLOUT_JOURNAL
+from training.launch.jobs import TrainingProgress
 from training.registry import CheckpointRegistry
-from training.rewards.rollouts import rollouts_table
+from training.rewards.rollouts import rollout_rows
 
 from ..core.foundry import FoundryResource
-from ..core.node import Node, node
-from . import recipes
-from .metadata import checkpoint_metadata, rollout_samples
-from .recipes import Recipe
-from .training import ensure_checkpoint
+from ..core.metadata import image_metadata, table_metadata
+from ..core.node import node
+from ..core.plotting import ACCENT, GOOD, OTHER, figure_png, new_figure
+from .recipes import LINEAGE, Recipe
+from .training import TrainingRecord, ensure_checkpoint
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_ROLLOUT_COLUMNS = ("step", "status", "truth", "verdict", "refined_prompt", "reward", "response")
+_MAX_ROLLOUTS = 6
+_COLOURS = {"loss": OTHER, "reward": GOOD}
+_SMOOTHING = 0.9  # weight of earlier points in the running mean
 
 
-def _checkpoint_node(recipe_of: Callable[[FoundryResource], Recipe], **fields: Any) -> Node:
-    """A node whose content is its recipe's version, if that checkpoint is complete."""
+def _checkpoint(name: str, **fields: Any) -> dg.AssetsDefinition:
+    """The asset of a checkpoint, whose content is its recipe's version if that is complete."""
+    tables = fields.get("tables", (CHECKPOINTS,))
 
     def output_hashes(foundry: FoundryResource) -> list[str | None]:
-        recipe, lake = recipe_of(foundry), foundry.home.lake
+        recipe, lake = LINEAGE[name](foundry), foundry.home.lake
         complete = CheckpointRegistry(foundry.home).is_complete(recipe.name, recipe.version)
-        has_rollouts = ROLLOUTS in fields.get("tables", ())
-        rollouts = [lake.content_hash(ROLLOUTS, recipe.version)] if has_rollouts else []
+        rollouts = [lake.content_hash(ROLLOUTS, recipe.version)] if ROLLOUTS in tables else []
         return [recipe.version if complete else None, *rollouts]
 
     shared = {
+        "name": name,
         "group": "checkpoints",
-        "tables": (CHECKPOINTS,),
+        "tables": tables,
         "kinds": frozenset({"pytorch", "huggingface"}),
         "pool": "gpu_train",
-        "inputs": lambda foundry, _instance: recipe_of(foundry).version,
+        "inputs": lambda foundry, _instance: LINEAGE[name](foundry).version,
         "output_hashes": output_hashes,
     }
-    return node(**shared | fields)
+    declared = node(**shared | fields)
+
+    @dg.asset(**declared.asset_args())
+    def checkpoint(
+        context: dg.AssetExecutionContext, foundry: FoundryResource
+    ) -> dg.MaterializeResult:
+        recipe = LINEAGE[name](foundry)
+        row, record = asyncio.run(ensure_checkpoint(context, foundry, recipe))
+        counts, metadata = {"checkpoints": 1}, _checkpoint_metadata(row, record)
+        if ROLLOUTS in tables:
+            rollouts = _store_rollouts(foundry, recipe)
+            counts["rollouts"] = len(rollouts)
+            metadata["samples"] = _rollout_samples(rollouts)
+        return declared.describe(context, foundry, counts, metadata)
+
+    return checkpoint
 
 
-BASE_MODEL = _checkpoint_node(
-    recipes.base_model,
-    name="base_model",
+base_model = _checkpoint(
+    "base_model",
     description="The model that planner and critic start from: packaged, pretrained here to "
     "describe images, or downloaded.",
     sections=("training.base_model",),
 )
-PLANNER_SFT_CHECKPOINT = _checkpoint_node(
-    recipes.planner_sft,
-    name="planner_sft_checkpoint",
+planner_sft_checkpoint = _checkpoint(
+    "planner_sft_checkpoint",
     description="The planner: the base model fine-tuned on plans with LLaMA-Factory.",
     deps=("base_model", "planner_sft", "exports"),
     sections=("training.planner_sft",),
 )
-CRITIC_SFT_CHECKPOINT = _checkpoint_node(
-    recipes.critic_sft,
-    name="critic_sft_checkpoint",
+critic_sft_checkpoint = _checkpoint(
+    "critic_sft_checkpoint",
     description="The critic before GRPO: the base model fine-tuned on verdicts and rewritten "
     "prompts with LLaMA-Factory.",
     deps=("base_model", "critic_sft", "exports"),
     sections=("training.critic_sft",),
 )
-CRITIC_RL_CHECKPOINT = _checkpoint_node(
-    recipes.critic_rl,
-    name="critic_rl_checkpoint",
+critic_rl_checkpoint = _checkpoint(
+    "critic_rl_checkpoint",
     description="The critic: trained with verl's GRPO, rewarded by what its verdicts and rewritten "
     "prompts lead to (paper, section 3.4).",
     tables=(CHECKPOINTS, ROLLOUTS),
@@ -73,39 +96,57 @@ CRITIC_RL_CHECKPOINT = _checkpoint_node(
 )
 
 
-def _checkpoint_asset(
-    declared: Node, recipe_of: Callable[[FoundryResource], Recipe]
-) -> dg.AssetsDefinition:
-    @dg.asset(**declared.asset_args())
-    def checkpoint(
-        context: dg.AssetExecutionContext, foundry: FoundryResource
-    ) -> dg.MaterializeResult:
-        stored = asyncio.run(ensure_checkpoint(context, foundry, recipe_of(foundry)))
-        return declared.describe(context, foundry, {"checkpoints": 1}, checkpoint_metadata(stored))
-
-    return checkpoint
-
-
-base_model = _checkpoint_asset(BASE_MODEL, recipes.base_model)
-planner_sft_checkpoint = _checkpoint_asset(PLANNER_SFT_CHECKPOINT, recipes.planner_sft)
-critic_sft_checkpoint = _checkpoint_asset(CRITIC_SFT_CHECKPOINT, recipes.critic_sft)
-
-
-@dg.asset(**CRITIC_RL_CHECKPOINT.asset_args())
-def critic_rl_checkpoint(
-    context: dg.AssetExecutionContext, foundry: FoundryResource
-) -> dg.MaterializeResult:
-    recipe = recipes.critic_rl(foundry)
-    stored = asyncio.run(ensure_checkpoint(context, foundry, recipe))
-    rows = _store_rollouts(foundry, recipe)
-    metadata = checkpoint_metadata(stored) | {"samples": rollout_samples(rows)}
-    counts = {"checkpoints": 1, "rollouts": len(rows)}
-    return CRITIC_RL_CHECKPOINT.describe(context, foundry, counts, metadata)
-
-
 def _store_rollouts(foundry: FoundryResource, recipe: Recipe) -> list[RolloutRow]:
     """Write a training's rollouts from its journal to the lake; returns those stored."""
     folder = CheckpointRegistry(foundry.home).job_folder(recipe.name, recipe.version)
     if (folder / ROLLOUT_JOURNAL).exists():
-        foundry.home.lake.write(ROLLOUTS, rollouts_table(folder / ROLLOUT_JOURNAL), recipe.version)
+        foundry.home.lake.write(ROLLOUTS, rollout_rows(folder / ROLLOUT_JOURNAL), recipe.version)
     return foundry.rows(ROLLOUTS, recipe.version)
+
+
+def _rollout_samples(rows: Sequence[RolloutRow]) -> dg.MetadataValue:
+    """The last sampled answers with their rewards."""
+    last = rows[-_MAX_ROLLOUTS:]
+    return table_metadata([{c: getattr(row, c) for c in _ROLLOUT_COLUMNS} for row in last])
+
+
+def _checkpoint_metadata(row: CheckpointRow, record: TrainingRecord) -> dict[str, Any]:
+    """Versions, folder, model card, curves and final metrics."""
+    curves = _training_curves(record.curves)
+    return {
+        "version": row.version,
+        "status": row.status,
+        "checkpoint": dg.MetadataValue.path(row.uri),
+        "parent": row.parent or "none",
+        "data_set_version": row.dataset_version or "none",
+        "data_set_rows": record.dataset_rows,
+        "card": dg.MetadataValue.md(Path(row.uri, "README.md").read_text("utf-8")),
+        **({"curves": image_metadata(curves, "Loss and reward by step")} if curves else {}),
+        **{f"metrics/{name}": value for name, value in record.metrics.items()},
+    }
+
+
+def _training_curves(curves: Sequence[TrainingProgress]) -> bytes | None:
+    """Loss and reward by step, as a PNG; None when neither was reported."""
+    known = [name for name in _COLOURS if any(getattr(point, name) is not None for point in curves)]
+    if not known:
+        return None
+    headline = f"{' and '.join(known).capitalize()} during training"
+    with new_figure(1.2 + 2.2 * len(known), headline, rows=len(known)) as (figure, axes):
+        panels = list(axes) if len(known) > 1 else [axes]
+        for panel, name in zip(panels, known, strict=True):
+            _curve(panel, curves, name)
+        panels[-1].set_xlabel("step")
+        return figure_png(figure)
+
+
+def _curve(axes: "Axes", curves: Sequence[TrainingProgress], name: str) -> None:
+    points = [(p.step, getattr(p, name)) for p in curves if getattr(p, name) is not None]
+    steps, values = zip(*points, strict=True)
+    means = list(accumulate(values, lambda m, value: _SMOOTHING * m + (1 - _SMOOTHING) * value))
+    axes.plot(steps, values, "-", color=_COLOURS[name], alpha=0.35, linewidth=1)
+    axes.plot(steps, means, "-", color=_COLOURS[name], label="running mean")
+    axes.plot(steps[-1:], values[-1:], "o", color=ACCENT, label=f"last: {values[-1]:.4g}")
+    axes.set_ylabel(name)
+    axes.grid(axis="y")
+    axes.legend(loc="best")

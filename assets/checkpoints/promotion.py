@@ -6,8 +6,10 @@ end of the difference's interval is below zero. It stays a candidate when it fal
 `training.promote_at_least`, or when a metric of its role is missing.
 """
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import Literal
@@ -65,59 +67,44 @@ def decide(
         theirs: values of the promoted system on the same items; empty where it is the same one.
         minimum: metric -> required mean.
     """
-
-    def unchanged(why: str, gaps: dict[str, Interval] | None = None) -> PromotionDecision:
-        return PromotionDecision(name, version, "kept", why, gaps or {})
-
-    metrics = METRICS[name]
+    decision, metrics = partial(PromotionDecision, name, version), METRICS[name]
     if version == in_use:
-        return unchanged("in use already")
+        return decision("kept", "in use already")
     if rejected:
-        return unchanged("rejected before; `interleave promote` overrules")
+        return decision("kept", "rejected before; `interleave promote` overrules")
     if missing := [metric for metric in metrics if not ours.get(metric)]:
-        return unchanged(f"not evaluated: no values of {', '.join(missing)}")
-    if shortfalls := _shortfalls(metrics, ours, minimum):
-        return unchanged(f"not good enough yet: {', '.join(shortfalls)}")
-    if in_use is None:
-        return PromotionDecision(name, version, "promoted", "the first of its name")
-    gaps = _differences(metrics, ours, theirs)
-    if worse := [f"{metric} {gap}" for metric, gap in gaps.items() if gap.high < 0]:
-        why = f"worse than {in_use}: {', '.join(worse)}"
-        return PromotionDecision(name, version, "rejected", why, gaps)
-    if missing := [metric for metric in metrics if metric not in gaps]:
-        return unchanged(
-            f"cannot be compared with {in_use}: no values of {', '.join(missing)}", gaps
-        )
-    return PromotionDecision(name, version, "promoted", f"not worse than {in_use}", gaps)
-
-
-def _shortfalls(metrics: Sequence[str], values: Values, minimum: Mapping[str, float]) -> list[str]:
-    means = {metric: fmean(values[metric].values()) for metric in metrics}
-    return [
+        return decision("kept", f"not evaluated: no values of {', '.join(missing)}")
+    means = {metric: fmean(ours[metric].values()) for metric in metrics}
+    if short := [
         f"{metric} {mean:.2f}, required is {minimum[metric]:g}"
         for metric, mean in means.items()
         if mean < minimum.get(metric, 0.0)
-    ]
-
-
-def _differences(metrics: Sequence[str], ours: Values, theirs: Values) -> dict[str, Interval]:
-    """Mean difference per metric over the items that both systems have a value of."""
-    return {
+    ]:
+        return decision("kept", f"not good enough yet: {', '.join(short)}")
+    if in_use is None:
+        return decision("promoted", "the first of its name")
+    gaps = {
         metric: paired_difference(ours[metric], theirs[metric])
         for metric in metrics
-        if ours.get(metric, {}).keys() & theirs.get(metric, {}).keys()
+        if ours[metric].keys() & theirs.get(metric, {}).keys()
     }
+    if worse := [f"{metric} {gap}" for metric, gap in gaps.items() if gap.high < 0]:
+        return decision("rejected", f"worse than {in_use}: {', '.join(worse)}", gaps)
+    if missing := [metric for metric in metrics if metric not in gaps]:
+        why = f"cannot be compared with {in_use}: no values of {', '.join(missing)}"
+        return decision("kept", why, gaps)
+    return decision("promoted", f"not worse than {in_use}", gaps)
 
 
 def values_of(
     rows: Sequence[EvaluationRow], benchmark: str, variant: str, checkpoint: str
-) -> dict[str, dict[str, float]]:
+) -> Values:
     """A variant's values on a benchmark, of rows whose planner or critic is `name@version`."""
-    values: dict[str, dict[str, float]] = {}
+    values: dict[str, dict[str, float]] = defaultdict(dict)
     for row in rows:
         is_agent = row.planner.endswith(checkpoint) or row.critic.endswith(checkpoint)
         if is_agent and (row.benchmark, row.variant) == (benchmark, variant):
-            values.setdefault(row.metric, {})[row.item_id] = row.value
+            values[row.metric][row.item_id] = row.value
     return values
 
 
@@ -154,9 +141,12 @@ def promotion(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg
     registry = CheckpointRegistry(foundry.home)
     newest = (recipes.planner_sft(foundry), recipes.critic_rl(foundry))
     decisions = [_decide(foundry, registry, recipe) for recipe in newest]
-    for decision in decisions:
-        _apply(registry, decision)
-        context.log.info(f"{decision.name} {decision.version}: {decision.outcome}, {decision.why}")
+    for made in decisions:
+        if made.outcome == "promoted":
+            registry.promote(made.name, made.version, made.why)
+        if made.outcome == "rejected":
+            registry.reject(made.name, made.version, made.why)
+        context.log.info(f"{made.name} {made.version}: {made.outcome}, {made.why}")
     metadata = {"decisions": table_metadata([_cells(decision) for decision in decisions])}
     result = PROMOTION.describe(context, foundry, {}, metadata)
     return result._replace(check_results=[_check(decisions)])
@@ -165,26 +155,14 @@ def promotion(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg
 def _decide(
     foundry: FoundryResource, registry: CheckpointRegistry, recipe: Recipe
 ) -> PromotionDecision:
-    rows, name = foundry.rows(EVALUATIONS), recipe.name
+    name, version, promoted = recipe.name, recipe.version, registry.promoted(recipe.name)
+    rows, in_use = foundry.rows(EVALUATIONS), promoted.version if promoted else None
     benchmark = benchmark_name(Path(foundry.settings.pack).resolve().name, "heldout")
-    in_use = registry.promoted(name)
-    theirs = values_of(rows, benchmark, PROMOTED, f"{name}@{in_use.version}") if in_use else {}
-    return decide(
-        name,
-        recipe.version,
-        in_use.version if in_use else None,
-        registry.find(name, recipe.version).status == "rejected",
-        values_of(rows, benchmark, CANDIDATE, f"{name}@{recipe.version}"),
-        theirs,
-        foundry.training.promote_at_least,
-    )
-
-
-def _apply(registry: CheckpointRegistry, decision: PromotionDecision) -> None:
-    if decision.outcome == "promoted":
-        registry.promote(decision.name, decision.version, decision.why)
-    if decision.outcome == "rejected":
-        registry.reject(decision.name, decision.version, decision.why)
+    rejected = registry.find(name, version).status == "rejected"
+    ours = values_of(rows, benchmark, CANDIDATE, f"{name}@{version}")
+    theirs = values_of(rows, benchmark, PROMOTED, f"{name}@{in_use}") if in_use else {}
+    minimum = foundry.training.promote_at_least
+    return decide(name, version, in_use, rejected, ours, theirs, minimum)
 
 
 def _cells(decision: PromotionDecision) -> dict[str, str]:

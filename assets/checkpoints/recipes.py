@@ -11,25 +11,26 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Literal
 
+from inference.backends.factory import Backends
 from inference.engine.hashing import content_digest
 from schemas import FoundryError, Table
 from schemas.curation import CRITIC_RL, CRITIC_SFT, PLANNER_SFT
 from schemas.yaml_config import ConfigModel
 from training.base_model.driver import base_model_job, packaged_model
 from training.base_model.settings import BaseModelSettings
-from training.grpo.driver import RewardRoles, grpo_job
-from training.grpo.settings import GrpoSettings
+from training.grpo.driver import GrpoJob, grpo_job
+from training.grpo.recipe import GrpoSettings
 from training.launch.jobs import TrainerJob
-from training.sft.driver import sft_job
-from training.sft.recipe import recipe_content
-from training.sft.settings import SftSettings
+from training.sft.driver import SftJob, sft_job
+from training.sft.recipe import SftSettings, recipe_content
+from warehouse import Home
 
 from ..core.foundry import FoundryResource
-from ..curation.exports.folder import published_tables
+from ..curation.exports.folder import read_card
 
 Role = Literal["base", "planner", "critic", "both"]
-# (version, folder to work in, folder of the parent)
-JobMaker = Callable[[str, Path, Path | None], TrainerJob]
+# (version, folder to work in, folder of the parent: None without one)
+JobMaker = Callable[[str, Path, Any], TrainerJob]
 _FORMAT = 1  # incremented when a change of code makes other weights from the same recipe
 _DOWNLOADED_FILES = ["*.json", "*.safetensors", "*.jinja", "*.txt", "*.model"]
 
@@ -49,7 +50,7 @@ class DataSet:
     @property
     def outdated(self) -> list[str]:
         """Tables that have changed since the export was written."""
-        exported = published_tables(self.folder)
+        exported = read_card(self.folder).get("tables") or {}
         return [name for name, content in self.tables.items() if exported.get(name) != content]
 
     def require(self) -> None:
@@ -101,40 +102,42 @@ class Recipe:
         return content_digest(origin)[:12]
 
 
+RecipeOf = Callable[[FoundryResource], Recipe]
+
+
 def base_model(foundry: FoundryResource) -> Recipe:
     """The base model: packaged, pretrained here, or from Hugging Face, as `source` says."""
     settings = foundry.training.base_model
-
-    def job(_version: str, folder: Path, _parent: Path | None) -> TrainerJob:
-        return base_model_job("base_model", folder, settings)
-
     packaged = packaged_model() if settings.source == "packaged" else None
     if packaged:
-        inputs = _file_hashes(packaged)
-        default = BaseModelSettings()
+        inputs, default = _file_hashes(packaged), BaseModelSettings()
         return Recipe("base_model", "base", default, weights=lambda: packaged, inputs=inputs)
     if settings.source == "huggingface":
         return Recipe("base_model", "base", settings, weights=lambda: _hub_model(settings))
+
+    def job(_version: str, folder: Path, _parent: None) -> TrainerJob:
+        return base_model_job("base_model", folder, settings)
+
     return Recipe("base_model", "base", settings, job)
 
 
 def planner_sft(foundry: FoundryResource) -> Recipe:
     """The planner, fine-tuned on plans."""
-    data = exported_data(foundry, "llamafactory", PLANNER_SFT)
+    data = exported_data(foundry.home, "llamafactory", PLANNER_SFT)
     settings = foundry.training.planner_sft
     return sft("planner_sft_checkpoint", "planner", base_model(foundry), data, settings)
 
 
 def critic_sft(foundry: FoundryResource) -> Recipe:
     """The critic, fine-tuned on verdicts and rewritten prompts."""
-    data = exported_data(foundry, "llamafactory", CRITIC_SFT)
+    data = exported_data(foundry.home, "llamafactory", CRITIC_SFT)
     settings = foundry.training.critic_sft
     return sft("critic_sft_checkpoint", "critic", base_model(foundry), data, settings)
 
 
 def critic_rl(foundry: FoundryResource) -> Recipe:
     """The fine-tuned critic after GRPO."""
-    data = exported_data(foundry, "verl", CRITIC_RL)
+    data = exported_data(foundry.home, "verl", CRITIC_RL)
     settings = foundry.training.critic_rl
     return grpo(foundry, "critic_rl_checkpoint", critic_sft(foundry), data, settings)
 
@@ -142,9 +145,10 @@ def critic_rl(foundry: FoundryResource) -> Recipe:
 def sft(name: str, role: Role, parent: Recipe, data: DataSet, settings: SftSettings) -> Recipe:
     """Supervised fine-tuning of `parent` on the tables of an export for LLaMA-Factory."""
 
-    def job(_version: str, folder: Path, model: Path | None) -> TrainerJob:
-        assert model is not None
-        return sft_job(name, folder, model, data.folder, list(data.tables), settings)
+    def job(_version: str, folder: Path, model: Path) -> TrainerJob:
+        tables = list(data.tables)
+        payload = SftJob(parent=model, data=data.folder, datasets=tables, settings=settings)
+        return sft_job(name, folder, payload)
 
     inputs = recipe_content(settings)
     return Recipe(name, role, settings, job, parent=parent, data=data, inputs=inputs)
@@ -154,22 +158,19 @@ def grpo(
     foundry: FoundryResource, name: str, parent: Recipe, data: DataSet, settings: GrpoSettings
 ) -> Recipe:
     """GRPO of the critic `parent` on an export for verl."""
-    fields = {field: getattr(foundry.settings, field) for field in RewardRoles.model_fields}
-    roles = RewardRoles(**fields)
-    root = foundry.home.root
+    roles = Backends(**{f: getattr(foundry.settings, f) for f in Backends.model_fields})
+    shared = {"data": data.folder, "settings": settings, "root": foundry.home.root, "roles": roles}
 
-    def job(version: str, folder: Path, model: Path | None) -> TrainerJob:
-        assert model is not None
-        return grpo_job(name, folder, model, data.folder, settings, root, roles, version)
+    def job(version: str, folder: Path, model: Path) -> TrainerJob:
+        return grpo_job(name, folder, GrpoJob(parent=model, version=version, **shared))
 
     return Recipe(name, "critic", settings, job, parent=parent, data=data)
 
 
-def exported_data(foundry: FoundryResource, form: str, *tables: Table) -> DataSet:
+def exported_data(home: Home, form: str, *tables: Table) -> DataSet:
     """Tables of the lake and their export in format `form`."""
-    lake = foundry.home.lake
-    contents = {table.name: lake.content_hash(table) for table in tables}
-    return DataSet(foundry.home.exports / form, contents, sum(lake.rows(t) for t in tables))
+    contents = {table.name: home.lake.content_hash(table) for table in tables}
+    return DataSet(home.exports / form, contents, sum(home.lake.rows(t) for t in tables))
 
 
 def _hub_model(settings: BaseModelSettings) -> Path:
@@ -188,10 +189,6 @@ def _hub_model(settings: BaseModelSettings) -> Path:
             f"training.base_model: {model} is no folder here, so it is an id: set `revision` to "
             "the commit that is meant"
         )
-    return _download(model, revision)
-
-
-def _download(model: str, revision: str) -> Path:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
@@ -209,3 +206,12 @@ def _file_hashes(folder: Path) -> Mapping[str, str]:
     """sha256 of a model's files; its card does not influence what is trained from it."""
     files = sorted(path for path in folder.iterdir() if path.suffix != ".md")
     return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+# The checkpoints that the lineage makes, by name.
+LINEAGE: dict[str, RecipeOf] = {
+    "base_model": base_model,
+    "planner_sft_checkpoint": planner_sft,
+    "critic_sft_checkpoint": critic_sft,
+    "critic_rl_checkpoint": critic_rl,
+}

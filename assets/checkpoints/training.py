@@ -1,73 +1,109 @@
-"""Checkpoints of recipes: trained once, resumed after a kill, never trained twice."""
+"""Checkpoints of recipes: trained once, resumed after a kill, never trained twice.
 
-from dataclasses import dataclass
+A checkpoint is a folder in Hugging Face format with record and model card, complete or not there at
+all. Weights are hard links into the trainer's folder, or symbolic links into a download, so that
+they take no space.
+"""
+
+import os
+import shutil
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
 import orjson
+import yaml
+from pydantic import Field
 
 from inference.agent_prompts.templates import version_of
-from inference.backends.checkpoint.manifest import Manifest
+from inference.backends.checkpoint.manifest import MANIFEST_FILE, Manifest
 from inference.engine.hashing import content_digest
 from schemas import FoundryError
 from schemas.training import CheckpointRow
-from training.launch import create_launcher
+from schemas.yaml_config import ConfigModel
+from training.launch.jobs import TrainingProgress
+from training.launch.launcher import run_job
 from training.registry import RECORD, CheckpointRegistry, is_complete_folder
+from warehouse.atomic import atomic_path
 
 from ..core.foundry import FoundryResource
+from ..core.metadata import markdown_section
 from ..core.progress import progress_factory
-from .publish import CheckpointPackage, TrainingRecord, model_card, publish
 from .recipes import Recipe
 
+_MODEL_FILES = (
+    "config.json",
+    "generation_config.json",
+    "*.safetensors",
+    "*.safetensors.index.json",
+    "*tokenizer*",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.json",
+    "merges.txt",
+    "*processor_config.json",
+    "chat_template*",
+)
+_CARD = Path(__file__).with_name("card.md")
+_ROLES = {
+    "base": "The model that planner and critic start from.",
+    "planner": "Turns a request into the steps of an interleaved sequence of images and text.",
+    "critic": "Compares an image with the one before it, accepts it or rewrites its prompt.",
+    "both": "One agent that plans interleaved sequences and judges their images.",
+}
 
-@dataclass(frozen=True)
-class StoredCheckpoint:
-    """A registered checkpoint and its folder."""
 
-    row: CheckpointRow
-    folder: Path
-    record: TrainingRecord
+class TrainingRecord(ConfigModel):
+    """Result of a training, stored in the checkpoint's folder to restore its row from."""
+
+    parent: str | None = Field(description="name/version of the parent")
+    dataset_version: str | None = Field(description="Content hash of the training rows")
+    dataset_rows: int = Field(description="Number of training rows")
+    config_hash: str = Field(description="Hash of the trainer's configuration")
+    metrics: dict[str, float] = Field(description="Final metrics")
+    curves: list[TrainingProgress] = Field(description="Progress, a point per report")
+    created_at: datetime = Field(description="When training ended")
+    files: list[str] = Field([], description="Files of the folder")
 
 
 async def ensure_checkpoint(
     context: dg.AssetExecutionContext, foundry: FoundryResource, recipe: Recipe
-) -> StoredCheckpoint:
+) -> tuple[CheckpointRow, TrainingRecord]:
     """The checkpoint of a recipe; trained now unless it exists.
 
     A killed training is resumed in the same folder.
 
     Raises:
-        FoundryError: parent or data are missing, or training failed (with the path of its log).
+        FoundryError: parent or data are missing, training failed (with the path of its log), there
+            is no model in Hugging Face format, or the folder cannot be written.
     """
     registry = CheckpointRegistry(foundry.home)
     folder = registry.folder(recipe.name, recipe.version)
     if is_complete_folder(folder):
         context.log.info(f"{recipe.name} {recipe.version} exists already: {folder}")
     else:
-        publish(folder, await _train(context, foundry, recipe))
+        manifest = _manifest(foundry, recipe)
+        _publish(folder, recipe, manifest, *await _train(context, foundry, recipe, manifest))
     record = TrainingRecord.model_validate_json((folder / RECORD).read_bytes())
-    return StoredCheckpoint(registry.register(_row(recipe, folder, record)), folder, record)
+    return registry.register(_row(recipe, folder, record)), record
 
 
 async def _train(
-    context: dg.AssetExecutionContext, foundry: FoundryResource, recipe: Recipe
-) -> CheckpointPackage:
-    manifest = _manifest(foundry, recipe)
+    context: dg.AssetExecutionContext, foundry: FoundryResource, recipe: Recipe, manifest: Manifest
+) -> tuple[Path, TrainingRecord]:
+    """Folder of the model, and the record of its training."""
     if recipe.job is None:
         assert recipe.weights is not None
-        record = _record(recipe, manifest.model_dump(exclude_unset=True), {}, [])
-        card = model_card(recipe, record)
-        return CheckpointPackage(recipe.weights(), manifest, card, record, owned=False)
+        return recipe.weights(), _record(recipe, manifest.model_dump(exclude_unset=True), {}, [])
     if recipe.data:
         recipe.data.require()
     folder = CheckpointRegistry(foundry.home).job_folder(recipe.name, recipe.version)
     job = recipe.job(recipe.version, folder, _parent_folder(foundry, recipe))
-    launcher = create_launcher(foundry.training.launcher)
-    outcome = await launcher.run(context, job, progress_factory()(recipe.name))
-    record = _record(recipe, job.payload, outcome.metrics, outcome.curves)
-    return CheckpointPackage(outcome.model, manifest, model_card(recipe, record), record)
+    progress = progress_factory()(recipe.name)
+    outcome = await run_job(context, job, foundry.training.launcher, progress)
+    return outcome.model, _record(recipe, job.payload, outcome.metrics, outcome.curves)
 
 
 def _parent_folder(foundry: FoundryResource, recipe: Recipe) -> Path | None:
@@ -98,17 +134,15 @@ def _record(
 
 
 def _row(recipe: Recipe, folder: Path, record: TrainingRecord) -> CheckpointRow:
+    copied = record.model_dump(include={"parent", "dataset_version", "config_hash", "created_at"})
     metrics = {**record.metrics, "dataset_rows": record.dataset_rows}
     return CheckpointRow(
         name=recipe.name,
         version=recipe.version,
-        parent=record.parent,
-        dataset_version=record.dataset_version,
-        config_hash=record.config_hash,
         metrics=orjson.dumps(metrics).decode(),
         status="candidate",
         uri=str(folder),
-        created_at=record.created_at,
+        **copied,
     )
 
 
@@ -125,4 +159,58 @@ def _manifest(foundry: FoundryResource, recipe: Recipe) -> Manifest:
         },
         image_max_pixels=answers.image_max_pixels,
         max_new_tokens={"planner": answers.planner_tokens, "critic": answers.critic_tokens},
+    )
+
+
+def _publish(
+    folder: Path, recipe: Recipe, manifest: Manifest, model: Path, record: TrainingRecord
+) -> None:
+    found = {path for pattern in _MODEL_FILES for path in model.glob(pattern)}
+    files = sorted(path for path in found if path.is_file())
+    if not any(path.suffix == ".safetensors" for path in files):
+        raise FoundryError(f"{model} holds no model in Hugging Face format (.safetensors)")
+    try:
+        with atomic_path(folder) as draft:
+            draft.mkdir()
+            for path in files:
+                _link(path, draft / path.name, owned=recipe.job is not None)
+            (draft / "README.md").write_text(_model_card(recipe, record), "utf-8")
+            content = manifest.model_dump_json(indent=2, exclude_unset=True)
+            (draft / MANIFEST_FILE).write_text(content, "utf-8")
+            names = sorted(path.name for path in draft.iterdir())
+            record = record.model_copy(update={"files": names})
+            (draft / RECORD).write_text(record.model_dump_json(indent=1), "utf-8")
+    except OSError as error:
+        raise FoundryError(f"{folder} cannot be written: {error.strerror or error}") from error
+
+
+def _link(source: Path, target: Path, owned: bool) -> None:
+    """Hard link an owned file, or copy it where that is impossible; symlink any other."""
+    if not owned:
+        target.symlink_to(source.absolute())
+        return
+    with suppress(OSError):
+        os.link(source, target)
+        return
+    shutil.copyfile(source, target)
+
+
+def _model_card(recipe: Recipe, record: TrainingRecord) -> str:
+    """Markdown with the front matter that Hugging Face reads."""
+    origin = {
+        "parent": record.parent or "none",
+        "data set": ", ".join(recipe.data.tables) if recipe.data else "none",
+        "data set version": record.dataset_version or "none",
+        "rows": record.dataset_rows,
+        "configuration": record.config_hash,
+    }
+    metrics = {name: f"{value:.6g}" for name, value in record.metrics.items()}
+    return _CARD.read_text("utf-8").format(
+        name=recipe.name,
+        version=recipe.version,
+        role=_ROLES[recipe.role],
+        date=f"{record.created_at:%Y-%m-%d}",
+        origin=markdown_section("Made from", "what", "value", origin),
+        metrics=markdown_section("Metrics of training", "metric", "value", metrics),
+        settings=yaml.safe_dump(recipe.settings.model_dump(mode="json"), sort_keys=False),
     )

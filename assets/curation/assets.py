@@ -1,9 +1,9 @@
 """Training sets made from scores: steps, critic and planner sets, sequences, and exports."""
 
-from dataclasses import asdict
 from typing import Any
 
 import dagster as dg
+import numpy as np
 
 from inference.agent_prompts.templates import version_of
 from schemas.curation import CRITIC_RL, CRITIC_SFT, PLANNER_SFT, SEQUENCES, STEPS
@@ -13,7 +13,7 @@ from ..core.foundry import FoundryResource
 from ..core.metadata import image_metadata, table_metadata
 from ..core.node import Node, node
 from .critic_sets import CriticReport, build_critic_rl, build_critic_sft
-from .exports.folder import published_fingerprint
+from .exports.folder import read_card
 from .exports.publisher import FORMAT_VERSION, export_all
 from .planner_sets import build_planner_sft
 from .sequences import build_sequences
@@ -33,24 +33,23 @@ def _agent_prompts(foundry: FoundryResource, _instance: dg.DagsterInstance) -> l
 def _export_inputs(foundry: FoundryResource, instance: dg.DagsterInstance) -> list[object]:
     """Fingerprints of the export folders, so that a deleted one is written again."""
     formats, exports = foundry.settings.curation.exports.formats, foundry.home.exports
-    fingerprints = {name: published_fingerprint(exports / name) for name in formats}
+    fingerprints = {name: read_card(exports / name).get("fingerprint") for name in formats}
     return [_agent_prompts(foundry, instance), fingerprints]
 
 
 def _set_node(**options: Any) -> Node:
-    defaults = {"group": "data_sets", "sections": ("curation",), "automatic": True}
-    return node(**defaults | {"inputs": _agent_prompts} | options)
+    shared = {"group": "data_sets", "sections": ("curation",), "automatic": True}
+    return node(**shared | {"inputs": _agent_prompts} | options)
 
 
-STEP_SET = node(
+STEP_SET = _set_node(
     name="steps",
     group="curation",
     description="Chains of attempts, filtered by named rules, truncated at their best attempt and "
     "split into SFT and RL by the variance of their scores (paper, section 3.2).",
     tables=(STEPS,),
     deps=("prompts", "trajectories", "scores"),
-    sections=("curation",),
-    automatic=True,
+    inputs=None,
     kinds=frozenset({"duckdb", "parquet"}),
 )
 CRITIC_SFT_SET = _set_node(
@@ -127,36 +126,39 @@ def sequences(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg
 @dg.asset(**EXPORT_SET.asset_args())
 def exports(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg.MaterializeResult:
     metadata: dict[str, Any] = {}
-    for export in export_all(foundry.home, foundry.settings.curation):
-        metadata[export.name] = dg.MetadataValue.path(str(export.path))
-        metadata[f"{export.name}/card"] = dg.MetadataValue.md(export.card.markdown())
+    for card in export_all(foundry.home, foundry.settings.curation):
+        metadata[card.name] = dg.MetadataValue.path(str(foundry.home.exports / card.name))
+        metadata[f"{card.name}/card"] = dg.MetadataValue.md(card.markdown())
     return EXPORT_SET.describe(context, foundry, {}, metadata)
 
 
 def _steps_metadata(report: StepsReport) -> dict[str, Any]:
-    by_prompt, by_step = report.prompt_variance, report.variance
+    theta, kept = report.theta, sum(report.splits.values())
+    scores = figures.score_by_iteration(report.scores)
     return {
-        "theta": report.theta,
-        "kept": report.retained,
+        "theta": theta,
+        "kept": kept,
         "dropped": report.dropped,
-        "sft_steps": report.sft,
-        "rl_steps": report.rl,
+        "sft_steps": report.splits.get("sft", 0),
+        "rl_steps": report.splits.get("rl", 0),
         "variance": image_metadata(
-            figures.variance_histogram(by_prompt.edges, by_prompt.counts, report.theta, "prompts"),
+            _variance_plot(report.prompt_variance, theta, "prompts"),
             "Variance of scores, with theta",
         ),
         "step_variance": image_metadata(
-            figures.variance_histogram(by_step.edges, by_step.counts, report.theta),
+            _variance_plot(report.variance, theta, "steps"),
             "Variance of the scores of every kept step, with theta",
         ),
         "filter": image_metadata(
-            figures.filter_counts(report.retained, report.dropped), "Steps kept and dropped"
+            figures.filter_counts(kept, report.dropped), "Steps kept and dropped"
         ),
-        "score_by_iteration": image_metadata(
-            figures.score_by_iteration([asdict(row) for row in report.scores]),
-            "Overall score by iteration",
-        ),
+        "score_by_iteration": image_metadata(scores, "Overall score by iteration"),
     }
+
+
+def _variance_plot(values: np.ndarray, theta: float | None, what: str) -> bytes:
+    counts, edges = np.histogram(values, bins=40)
+    return figures.variance_histogram(edges.tolist(), counts.tolist(), theta, what)
 
 
 def _critic_metadata(report: CriticReport) -> dict[str, Any]:
@@ -164,7 +166,7 @@ def _critic_metadata(report: CriticReport) -> dict[str, Any]:
         "left_out": report.dropped,
         "agent_prompt": report.agent_prompt_version,
         "balance": image_metadata(
-            figures.balance_by_iteration([asdict(row) for row in report.balance]),
+            figures.balance_by_iteration(report.balance),
             "Verdicts by iteration, before and after balancing",
         ),
     }

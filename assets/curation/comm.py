@@ -16,9 +16,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
-from inference.agent_prompts import IMAGE, escape_tags, planner_answer, planner_prompt
+from inference.agent_prompts.formatting import planner_answer
+from inference.agent_prompts.templates import IMAGE, RenderedPrompt, escape_tags, planner_prompt
 from inference.roles import Plan, PlanStep
 from schemas import BadImageError, FoundryError
 from schemas.curation import ChatMessageRow, PlannerSftRow
@@ -36,17 +37,13 @@ class CommImport:
     quarantined: list[tuple[str, str]] = field(default_factory=list)
 
 
-class _Content(BaseModel):
-    model_config = ConfigDict(extra="ignore", strict=True)
-
+class _Content(BaseModel, strict=True):
     type: str
     content: str | None = None
     image_path: str | None = None
 
 
-class _Document(BaseModel):
-    model_config = ConfigDict(extra="ignore", strict=True)
-
+class _Document(BaseModel, strict=True):
     data_id: str | int
     title: str | None = None
     step_info: list[list[_Content]] = Field(min_length=1)
@@ -78,6 +75,15 @@ def import_comm(home: Home, settings: CommSettings, agent_prompt: str) -> CommIm
         except (_UnusableDocumentError, BadImageError) as error:
             imported.quarantined.append((name, str(error)))
     return imported
+
+
+def planner_row(prompt: RenderedPrompt, plan: Plan, **columns: Any) -> PlannerSftRow:
+    """A sample whose answer is `plan`; `columns` are the others of the row."""
+    messages = [
+        ChatMessageRow(role="user", content=prompt.text),
+        ChatMessageRow(role="assistant", content=planner_answer(plan)),
+    ]
+    return PlannerSftRow(messages=messages, agent_prompt_version=prompt.version, **columns)
 
 
 def _read_documents(path: Path) -> Iterator[Any]:
@@ -148,19 +154,10 @@ def _row(
         PlanStep(number, f"Step {number}", None, None, text) for number, text in enumerate(texts, 1)
     )
     prompt = planner_prompt(_request(document.title, step_images), agent_prompt)
-    return PlannerSftRow(
-        row_id=name,
-        source="comm",
-        prompt_id=None,
-        plan_id=None,
-        trajectory_id=None,
-        cut=0,
-        messages=[
-            ChatMessageRow(role="user", content=prompt.text),
-            ChatMessageRow(role="assistant", content=planner_answer(Plan(steps))),
-        ],
-        images=[home.images.put(image) for step in step_images for image in step],
-        agent_prompt_version=prompt.version,
+    origin = dict.fromkeys(("prompt_id", "plan_id", "trajectory_id"))
+    stored = [home.images.put(image) for step in step_images for image in step]
+    return planner_row(
+        prompt, Plan(steps), row_id=name, source="comm", cut=0, images=stored, **origin
     )
 
 

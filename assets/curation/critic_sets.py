@@ -10,25 +10,22 @@ which learns no reasoning from them, uses the verdict of the scores.
 """
 
 from dataclasses import dataclass
-from functools import partial
 
 import duckdb
 import pyarrow as pa
 
-from inference.agent_prompts import critic_answer, critic_prompt
-from inference.agent_prompts.templates import version_of
+from inference.agent_prompts.formatting import critic_answer
+from inference.agent_prompts.templates import critic_prompt, version_of
 from inference.roles import Verdict
 from schemas import Table
 from schemas.curation import CRITIC_RL, CRITIC_SFT
 from warehouse import EncodedImage, Home
 
-from .balance import KEY, IterationBalance, balance
+from .balance import KEY, balance
 from .duckdb_session import (
     add_text_function,
     count_reasons,
-    count_rows,
     duckdb_session,
-    query_table,
     shard_groups,
     shard_in,
     stream_groups,
@@ -36,15 +33,28 @@ from .duckdb_session import (
 from .settings import BalanceSettings, CriticSettings, CurationSettings, VerdictSettings
 
 _FALLBACK_CANVAS = (192, 192)
+_CONTRADICTED = "WHEN contradicted THEN 'contradicted_verdict'"
+# SQL for the columns of a set that the other does not have.
+_SFT_COLUMNS = """
+    [{'role': 'user', 'content': critic_prompt(goal, rewritten)},
+     {'role': 'assistant',
+      'content': critic_answer(accepted, refined_prompt, reasoning)}] AS messages,
+    [before, image] AS images
+"""
+_RL_COLUMNS = """
+    goal AS origin_prompt, rewritten AS rewritten_prompt, before AS origin_image,
+    image AS edited_image,
+    {'success': accepted, 'semantics': semantics, 'quality': quality} AS evaluation,
+    [{'role': 'user', 'content': critic_prompt(goal, rewritten)}] AS messages
+"""
 
 
 @dataclass(frozen=True)
 class CriticReport:
-    """A critic set: its rows, attempts dropped by reason, and verdicts by iteration."""
+    """Attempts of a critic set dropped by reason, and its verdicts by iteration (see `balance`)."""
 
-    rows: int
     dropped: dict[str, int]
-    balance: list[IterationBalance]
+    balance: list[dict[str, int]]
     agent_prompt_version: str
 
 
@@ -52,65 +62,41 @@ def build_critic_sft(
     home: Home, settings: CurationSettings
 ) -> tuple[pa.RecordBatchReader, CriticReport]:
     """Rows of `critic_sft`, computed while they are read, and a report."""
-    columns = """
-        [{'role': 'user', 'content': critic_prompt(goal, rewritten)},
-         {'role': 'assistant',
-          'content': critic_answer(accepted, refined_prompt, reasoning)}] AS messages,
-        [before, image] AS images
-    """
-    critic = settings.critic
-    connection = duckdb_session(home)
-    _create_candidates(
-        connection, "sft", "accepted", _sft_drop_reason(critic.verdicts), critic.verdicts
-    )
-    return _build(home, connection, CRITIC_SFT, columns, critic, critic.balance_sft)
+    critic, connection = settings.critic, duckdb_session(home)
+    cases = ["WHEN NOT accepted AND NOT has_rewrite THEN 'no_rewrite'"]
+    if critic.verdicts.sft == "drop":
+        cases.insert(0, _CONTRADICTED)
+    if not critic.verdicts.unproven_rewrites:
+        cases.append("WHEN NOT accepted AND is_best THEN 'unproven_rewrite'")
+    _create_candidates(connection, "sft", "accepted", cases, critic.verdicts)
+    return _build(home, connection, CRITIC_SFT, _SFT_COLUMNS, critic, critic.balance_sft)
 
 
 def build_critic_rl(
     home: Home, settings: CurationSettings
 ) -> tuple[pa.RecordBatchReader, CriticReport]:
     """Rows of `critic_rl`, computed while they are read, and a report."""
-    columns = """
-        goal AS origin_prompt, rewritten AS rewritten_prompt, before AS origin_image,
-        image AS edited_image,
-        {'success': accepted, 'semantics': semantics, 'quality': quality} AS evaluation,
-        [{'role': 'user', 'content': critic_prompt(goal, rewritten)}] AS messages
-    """
-    critic = settings.critic
-    connection = duckdb_session(home)
+    critic, connection = settings.critic, duckdb_session(home)
     verdict = "accepted <> contradicted" if critic.verdicts.rl == "scores" else "accepted"
-    _create_candidates(connection, "rl", verdict, _rl_drop_reason(critic.verdicts), critic.verdicts)
-    return _build(home, connection, CRITIC_RL, columns, critic, critic.balance_rl)
-
-
-def white_canvas(home: Home, size: int | None = None) -> str:
-    """Store the white image that precedes a trajectory's first image, and return its sha256.
-
-    Args:
-        size: pixels on a side; None: as large as one of the images generated without a source.
-    """
-    shape = (size, size) if size else _first_image_size(home)
-    return home.images.put(EncodedImage.white(shape))
-
-
-def _first_image_size(home: Home) -> tuple[int, int]:
-    sql = "SELECT min(image) FROM attempts WHERE source_image IS NULL"
-    ((image,),) = duckdb_session(home).execute(sql).fetchall()
-    return home.images.get(image).image.size if image else _FALLBACK_CANVAS
+    cases = [_CONTRADICTED] if critic.verdicts.rl == "drop" else []
+    _create_candidates(connection, "rl", verdict, cases, critic.verdicts)
+    return _build(home, connection, CRITIC_RL, _RL_COLUMNS, critic, critic.balance_rl)
 
 
 def _create_candidates(
     connection: duckdb.DuckDBPyConnection,
     split: str,
     verdict: str,
-    drop_reason: str,
+    drop_cases: list[str],
     settings: VerdictSettings,
 ) -> None:
     """Table `judged`: attempts up to the best of the split's steps; `candidates`: those to use.
 
     Args:
-        verdict, drop_reason: SQL over `accepted, contradicted, has_rewrite, is_best`.
+        verdict: SQL over `accepted, contradicted, has_rewrite, is_best`.
+        drop_cases: likewise, the cases of `reason`.
     """
+    reason = f"CASE {' '.join(drop_cases)} END" if drop_cases else "CAST(NULL AS VARCHAR)"
     connection.execute(
         f"""
         CREATE TEMP TABLE judged AS
@@ -126,29 +112,13 @@ def _create_candidates(
                         ELSE overall > {settings.reject_at_most} END AS contradicted
             FROM attempted JOIN scores USING ({KEY})
         )
-        SELECT * REPLACE ({verdict} AS accepted), {drop_reason} AS reason FROM scored
+        SELECT * REPLACE ({verdict} AS accepted), {reason} AS reason FROM scored;
+
+        CREATE TEMP TABLE candidates AS
+        SELECT * EXCLUDE (reason, has_rewrite, is_best, contradicted)
+        FROM judged WHERE reason IS NULL
         """
     )
-    connection.execute(
-        """CREATE TEMP TABLE candidates AS
-        SELECT * EXCLUDE (reason, has_rewrite, is_best, contradicted)
-        FROM judged WHERE reason IS NULL"""
-    )
-
-
-def _sft_drop_reason(settings: VerdictSettings) -> str:
-    cases = ["WHEN NOT accepted AND NOT has_rewrite THEN 'no_rewrite'"]
-    if settings.sft == "drop":
-        cases.insert(0, "WHEN contradicted THEN 'contradicted_verdict'")
-    if not settings.unproven_rewrites:
-        cases.append("WHEN NOT accepted AND is_best THEN 'unproven_rewrite'")
-    return f"CASE {' '.join(cases)} END"
-
-
-def _rl_drop_reason(settings: VerdictSettings) -> str:
-    if settings.rl == "drop":
-        return "CASE WHEN contradicted THEN 'contradicted_verdict' END"
-    return "CAST(NULL AS VARCHAR)"
 
 
 def _build(
@@ -162,18 +132,15 @@ def _build(
     """Balance the candidates into table `selection`, and stream its rows."""
     balanced = balance(connection, "candidates", "selection", balance_settings)
     version = version_of(settings.agent_prompt)
-    report = CriticReport(
-        rows=count_rows(connection, "selection"),
-        dropped=count_reasons(connection, "judged"),
-        balance=balanced,
-        agent_prompt_version=version,
-    )
+    report = CriticReport(count_reasons(connection, "judged"), balanced, version)
     _add_prompt_functions(connection, settings.agent_prompt)
-    canvas = white_canvas(home, settings.canvas_size)
+    canvas = _white_canvas(home, connection, settings.canvas_size)
     columns = f"{columns}, '{version}' AS agent_prompt_version"
-    groups = shard_groups(connection, "selection")
-    rows = partial(_rows_of_shards, columns=columns, canvas=canvas)
-    return stream_groups(table, connection, groups, rows), report
+
+    def rows_of(shards: list[str]) -> pa.Table:
+        return connection.sql(_rows_sql(shards, columns, canvas)).to_arrow_table()
+
+    return stream_groups(table, shard_groups(connection, "selection"), rows_of), report
 
 
 def _add_prompt_functions(connection: duckdb.DuckDBPyConnection, template: str) -> None:
@@ -189,13 +156,23 @@ def _add_prompt_functions(connection: duckdb.DuckDBPyConnection, template: str) 
     add_text_function(connection, "critic_answer", answer, "BOOLEAN", "VARCHAR", "VARCHAR")
 
 
-def _rows_of_shards(
-    connection: duckdb.DuckDBPyConnection, shards: list[str], columns: str, canvas: str
-) -> pa.Table:
+def _white_canvas(home: Home, connection: duckdb.DuckDBPyConnection, size: int | None) -> str:
+    """Store the white image that precedes a trajectory's first image, and return its sha256.
+
+    Args:
+        size: pixels on a side; None: as large as one of the images generated without a source.
+    """
+    shape = (size, size) if size else _FALLBACK_CANVAS
+    if size is None:
+        sql = "SELECT min(image) FROM attempts WHERE source_image IS NULL"
+        ((first,),) = connection.execute(sql).fetchall()
+        shape = home.images.get(first).image.size if first else shape
+    return home.images.put(EncodedImage.white(shape))
+
+
+def _rows_sql(shards: list[str], columns: str, canvas: str) -> str:
     """The selected rows of some shards, with their texts and images."""
-    return query_table(
-        connection,
-        f"""
+    return f"""
         WITH goals AS (
             SELECT trajectory_id, step_number, plans.prompt AS goal
             FROM trajectories JOIN plans USING (plan_id)
@@ -212,5 +189,4 @@ def _rows_of_shards(
         FROM selection JOIN texts USING ({KEY})
         WHERE {shard_in(shards)}
         ORDER BY shard, {KEY}, copy_number
-        """,
-    )
+    """

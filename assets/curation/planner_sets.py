@@ -5,26 +5,20 @@ on what the generator made of it. Only prompts of split `train` are used.
 """
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import chain
 
 import duckdb
 import pyarrow as pa
 
-from inference.agent_prompts import (
-    IMAGE,
-    escape_tags,
-    insert_image_tags,
-    planner_answer,
-    planner_prompt,
-)
+from inference.agent_prompts.templates import IMAGE, escape_tags, insert_image_tags, planner_prompt
 from inference.roles import Plan, PlanStep
-from schemas.curation import PLANNER_SFT, ChatMessageRow, PlannerSftRow
+from schemas.curation import PLANNER_SFT, PlannerSftRow
 from warehouse import Home
 
-from .comm import import_comm
-from .duckdb_session import duckdb_session, query_batches, shard_groups, shard_in
+from .comm import import_comm, planner_row
+from .duckdb_session import duckdb_session, query_rows, shard_groups, shard_in
 from .settings import CurationSettings, PlannerSettings
 
 
@@ -33,7 +27,7 @@ class PlannerReport:
     """Rows by source, and imported documents that were quarantined, as (id, reason)."""
 
     rows: dict[str, int]
-    quarantined: list[tuple[str, str]] = field(default_factory=list)
+    quarantined: list[tuple[str, str]]
 
 
 @dataclass(frozen=True)
@@ -58,28 +52,19 @@ class _PlannedRequest:
 
 def build_planner_sft(home: Home, settings: CurationSettings) -> tuple[pa.Table, PlannerReport]:
     """The `planner_sft` table (sources plan, continuation, comm, in this order), and a report."""
-    planner = settings.planner
-    connection = duckdb_session(home)
+    planner, connection = settings.planner, duckdb_session(home)
     groups = shard_groups(connection, "plans")
-    plans = [_table(_plan_rows(connection, shards, planner)) for shards in groups]
-    continuations = [
-        _table(_continuation_rows(connection, shards, planner))
-        for shards in groups
-        if planner.continuations
-    ]
+    continued = groups if planner.continuations else []
     imported = import_comm(home, planner.comm, planner.interleaved_prompt)
-    comm = _table(imported.rows)
-    counts = {
-        "plan": sum(part.num_rows for part in plans),
-        "continuation": sum(part.num_rows for part in continuations),
-        "comm": comm.num_rows,
+    rows = {
+        "plan": [_plan_rows(connection, shards, planner) for shards in groups],
+        "continuation": [_continuation_rows(connection, shards, planner) for shards in continued],
+        "comm": [iter(imported.rows)],
     }
-    table = pa.concat_tables([*plans, *continuations, comm])
+    tables = {source: [*map(PLANNER_SFT.to_arrow, parts)] for source, parts in rows.items()}
+    counts = {source: sum(part.num_rows for part in parts) for source, parts in tables.items()}
+    table = pa.concat_tables(chain.from_iterable(tables.values()))
     return table, PlannerReport(counts, imported.quarantined)
-
-
-def _table(rows: Iterable[PlannerSftRow]) -> pa.Table:
-    return PLANNER_SFT.to_arrow(rows)
 
 
 def _plan_rows(
@@ -101,31 +86,28 @@ def _continuation_rows(
     for planned in _planned_requests(connection, _trajectories_sql(shards)):
         last = min(_usable_steps(planned), len(planned.steps) - 1)
         if last > 0:
-            cut = 1 + _hash_choice(f"{settings.seed}/{planned.trajectory_id}", last)
+            key = f"{settings.seed}/{planned.trajectory_id}".encode()
+            cut = 1 + int.from_bytes(hashlib.sha256(key).digest()[:8]) % last
             rest = Plan(planned.steps[cut:])
             request = _request_so_far(planned, cut)
             yield _row(planned, "continuation", cut, request, settings.interleaved_prompt, rest)
 
 
 def _row(
-    planned: _PlannedRequest, source: Any, cut: int, request: str, template: str, plan: Plan
+    planned: _PlannedRequest, source: str, cut: int, request: str, template: str, plan: Plan
 ) -> PlannerSftRow:
-    prompt = planner_prompt(request, template, steps_given=cut)
     before = planned.steps[:cut]
     images = [planned.images[step.step_number] for step in before if step.prompt is not None]
-    return PlannerSftRow(
+    return planner_row(
+        planner_prompt(request, template, steps_given=cut),
+        plan,
         row_id=f"{planned.trajectory_id or planned.plan_id}/{source}",
         source=source,
         prompt_id=planned.prompt_id,
         plan_id=planned.plan_id,
         trajectory_id=planned.trajectory_id,
         cut=cut,
-        messages=[
-            ChatMessageRow(role="user", content=prompt.text),
-            ChatMessageRow(role="assistant", content=planner_answer(plan)),
-        ],
         images=[*planned.input_images, *images],
-        agent_prompt_version=prompt.version,
     )
 
 
@@ -147,11 +129,6 @@ def _usable_steps(planned: _PlannedRequest) -> int:
         if step.prompt is not None and step.step_number not in planned.images:
             return index
     return min(planned.completed_steps, len(planned.steps))
-
-
-def _hash_choice(key: str, choices: int) -> int:
-    """A number in [0, choices) that depends on the key alone."""
-    return int.from_bytes(hashlib.sha256(key.encode()).digest()[:8]) % choices
 
 
 def _plans_sql(shards: list[str]) -> str:
@@ -183,16 +160,7 @@ def _trajectories_sql(shards: list[str]) -> str:
 
 
 def _planned_requests(connection: duckdb.DuckDBPyConnection, sql: str) -> Iterator[_PlannedRequest]:
-    for batch in query_batches(connection, sql, 2_000):
-        for record in batch.to_pylist():
-            yield _PlannedRequest(
-                prompt_id=record["prompt_id"],
-                plan_id=record["plan_id"],
-                request=record["request"],
-                input_images=record["input_images"],
-                reasoning=record["reasoning"],
-                steps=tuple(PlanStep(**step) for step in record["steps"]),
-                trajectory_id=record.get("trajectory_id"),
-                images={each["number"]: each["image"] for each in record.get("images", [])},
-                completed_steps=record.get("completed_steps", 0),
-            )
+    for record in query_rows(connection, sql):
+        record["steps"] = tuple(PlanStep(**step) for step in record["steps"])
+        record["images"] = {each["number"]: each["image"] for each in record.get("images", [])}
+        yield _PlannedRequest(**record)

@@ -10,13 +10,12 @@ One `<image>` stands for one image.
 """
 
 from dataclasses import dataclass
-from functools import partial
 
 import duckdb
 import pyarrow as pa
 
-from inference.agent_prompts import escape_tags, insert_image_tags
 from inference.agent_prompts.formatting import verdict_json
+from inference.agent_prompts.templates import escape_tags, insert_image_tags
 from inference.roles import Verdict
 from schemas.curation import SEQUENCES
 from warehouse import Home
@@ -24,9 +23,7 @@ from warehouse import Home
 from .duckdb_session import (
     add_text_function,
     count_reasons,
-    count_rows,
     duckdb_session,
-    query_table,
     shard_groups,
     shard_in,
     stream_groups,
@@ -56,19 +53,20 @@ def build_sequences(
     home: Home, settings: CurationSettings
 ) -> tuple[pa.RecordBatchReader, SequencesReport]:
     """Rows of `sequences`, computed while they are read, and a report."""
-    connection = duckdb_session(home)
+    connection, forms = duckdb_session(home), settings.sequences.forms
     _create_candidates(connection, settings.sequences)
     add_text_function(connection, "escape_tags", escape_tags, "VARCHAR")
     add_text_function(connection, "insert_image_tags", insert_image_tags, "VARCHAR", "BIGINT")
     add_text_function(connection, "critic_tag", _critic_tag, "BOOLEAN", "VARCHAR", "VARCHAR")
-    forms = settings.sequences.forms
-    report = SequencesReport(
-        rows=dict.fromkeys(forms, count_rows(connection, "selection")),
-        dropped=count_reasons(connection, "candidates"),
-    )
+    dropped = count_reasons(connection, "candidates")
+    report = SequencesReport(dict.fromkeys(forms, len(connection.table("selection"))), dropped)
+
+    def rows_of(shards: list[str]) -> pa.Table:
+        queries = (_sequences_sql(shards, form, *_FORMS[form]) for form in forms)
+        return pa.concat_tables([connection.sql(sql).to_arrow_table() for sql in queries])
+
     groups = shard_groups(connection, "selection", rows=8_000)
-    rows = partial(_rows_of_shards, forms=forms)
-    return stream_groups(SEQUENCES, connection, groups, rows), report
+    return stream_groups(SEQUENCES, groups, rows_of), report
 
 
 def _critic_tag(accepted: bool, refined: str, reasoning: str) -> str:
@@ -99,19 +97,10 @@ def _create_candidates(connection: duckdb.DuckDBPyConnection, settings: Sequence
                     THEN 'missing_picture'
                     WHEN image_steps = 0 THEN 'text_only' END AS reason
         FROM trajectories JOIN prompts USING (prompt_id)
-        LEFT JOIN planned USING (plan_id) LEFT JOIN generated USING (trajectory_id)
+        LEFT JOIN planned USING (plan_id) LEFT JOIN generated USING (trajectory_id);
+
+        CREATE TEMP TABLE selection AS SELECT * FROM candidates WHERE reason IS NULL
         """
-    )
-    connection.execute(
-        "CREATE TEMP TABLE selection AS SELECT * FROM candidates WHERE reason IS NULL"
-    )
-
-
-def _rows_of_shards(
-    connection: duckdb.DuckDBPyConnection, shards: list[str], forms: tuple[str, ...]
-) -> pa.Table:
-    return pa.concat_tables(
-        [query_table(connection, _sequences_sql(shards, form, *_FORMS[form])) for form in forms]
     )
 
 

@@ -4,13 +4,14 @@ The paper (section 3.2) names the rules but gives no numbers; the defaults are t
 """
 
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from schemas.yaml_config import ConfigModel
 
 Rule = Literal["negative_trend", "degradation", "persistent_low_quality"]
+Score = Annotated[float, Field(ge=0, le=10)]
 
 
 class FilterSettings(ConfigModel):
@@ -25,11 +26,8 @@ class FilterSettings(ConfigModel):
         description="negative_trend: least-squares slope of the overall scores, per iteration, "
         "below which a chain counts as falling",
     )
-    stable_high: float = Field(
-        8.0,
-        ge=0,
-        le=10,
-        description="negative_trend: a chain whose every attempt scores at least this is kept",
+    stable_high: Score = Field(
+        8.0, description="negative_trend: a chain whose every attempt scores at least this is kept"
     )
     max_degradation: float = Field(
         0.0,
@@ -37,11 +35,8 @@ class FilterSettings(ConfigModel):
         description="degradation: how far the best retry may stay below the first attempt; 0 is "
         "EditThinker's rule, keep if max(S_t>1) >= S_1",
     )
-    low_quality: float = Field(
-        5.0,
-        ge=0,
-        le=10,
-        description="persistent_low_quality: a chain whose best score is below this is dropped",
+    low_quality: Score = Field(
+        5.0, description="persistent_low_quality: a chain whose best score is below this is dropped"
     )
 
 
@@ -67,13 +62,11 @@ class SplitSettings(ConfigModel):
 class VerdictSettings(ConfigModel):
     """When the teacher critic's verdict and the scores contradict each other."""
 
-    accept_at_least: float = Field(
-        6.0, ge=0, le=10, description="An accepted image scores at least this overall"
+    accept_at_least: Score = Field(
+        6.0, description="An accepted image scores at least this overall"
     )
-    reject_at_most: float = Field(
+    reject_at_most: Score = Field(
         9.5,
-        ge=0,
-        le=10,
         description="A rejected image scores at most this overall: one flaw in a good image costs "
         "a point or two, so only a nearly perfect score contradicts a rejection",
     )

@@ -9,7 +9,6 @@ maximum) variance of the prompt's remaining steps is compared with theta. Held-o
 neither. A theta chosen by ratio changes as the bank grows, and prompts near it change sides.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import duckdb
@@ -19,10 +18,8 @@ import pyarrow as pa
 from schemas.curation import STEPS
 from warehouse import Home
 
-from .duckdb_session import duckdb_session, query_counts, query_table
+from .duckdb_session import duckdb_session
 from .settings import CurationSettings, FilterSettings, SplitSettings
-
-UNSCORED = "unscored"
 
 _CHAINS = """
 CREATE TEMP TABLE chains AS
@@ -50,52 +47,32 @@ FROM peaked
 """
 
 
-@dataclass(frozen=True)
-class Histogram:
-    """`counts[i]` values lie from `edges[i]` to `edges[i + 1]`."""
-
-    edges: list[float]
-    counts: list[int]
-
-    @classmethod
-    def of(cls, values: Sequence[float] | np.ndarray, bins: int = 40) -> "Histogram":
-        counts, edges = np.histogram(np.asarray(values, dtype=float), bins=bins)
-        return cls(edges.tolist(), counts.tolist())
-
-
-@dataclass(frozen=True)
-class IterationScores:
-    """Overall scores (0-10) of all attempts of one iteration."""
-
-    iteration: int
-    attempts: int
-    mean: float
-    lower_quartile: float
-    median: float
-    upper_quartile: float
+_SCORES = """
+SELECT iteration, count(*) AS attempts, avg(overall) AS mean,
+       quantile_cont(overall, 0.25) AS lower_quartile, quantile_cont(overall, 0.5) AS median,
+       quantile_cont(overall, 0.75) AS upper_quartile
+FROM scores GROUP BY iteration ORDER BY iteration
+"""
 
 
 @dataclass(frozen=True)
 class StepsReport:
-    """Outcome of filter and split, in steps.
+    """Outcome of filter and split.
 
     Attributes:
-        retained, dropped: of all prompts; `dropped` by reason.
-        sft, rl, unassigned: retained steps by split.
+        dropped: steps by reason.
+        splits: the other steps by split; `none` are of held-out prompts, or left out.
         variance: of the retained steps of train prompts.
         prompt_variance: of the train prompts, which are compared with theta.
+        scores: overall scores (0-10) of all attempts, a row per iteration.
     """
 
-    steps: int
-    retained: int
     dropped: dict[str, int]
+    splits: dict[str, int]
     theta: float | None
-    sft: int
-    rl: int
-    unassigned: int
-    variance: Histogram
-    prompt_variance: Histogram
-    scores: list[IterationScores]
+    variance: np.ndarray
+    prompt_variance: np.ndarray
+    scores: list[dict[str, float]]
 
 
 def build_steps(home: Home, settings: CurationSettings) -> tuple[pa.Table, StepsReport]:
@@ -108,16 +85,14 @@ def build_steps(home: Home, settings: CurationSettings) -> tuple[pa.Table, Steps
     connection.execute(_split_sql(settings.split), {"theta": theta})
     columns = ", ".join(STEPS.columns)
     order = "ORDER BY shard, trajectory_id, step_number"
-    table = query_table(connection, f"SELECT {columns} FROM split_steps {order}")
+    table = connection.sql(f"SELECT {columns} FROM split_steps {order}").to_arrow_table()
     return table.cast(STEPS.arrow_schema), _report(connection, theta)
 
 
-def theta_of(steps: pa.Table, settings: SplitSettings) -> float | None:
-    """The theta that a `steps` table was split at; None: no step went to SFT."""
+def theta_of(connection: duckdb.DuckDBPyConnection, settings: SplitSettings) -> float | None:
+    """The theta that the table `steps` was split at; None: no step went to SFT."""
     if settings.theta is not None:
         return settings.theta
-    connection = duckdb.connect()
-    connection.register("steps", steps)
     ((theta,),) = connection.execute(
         f"""
         SELECT round(max(variance), 9) FROM (
@@ -127,7 +102,7 @@ def theta_of(steps: pa.Table, settings: SplitSettings) -> float | None:
         )
         """
     ).fetchall()
-    return None if theta is None else float(theta)
+    return theta
 
 
 def _filter_sql(settings: FilterSettings) -> str:
@@ -139,11 +114,10 @@ def _filter_sql(settings: FilterSettings) -> str:
         "persistent_low_quality": f"best_overall < {settings.low_quality}",
     }
     cases = "".join(f" WHEN {conditions[rule]} THEN '{rule}'" for rule in settings.rules)
-    reason = f"CASE WHEN scored < iterations THEN '{UNSCORED}'{cases} END"
+    reason = f"CASE WHEN scored < iterations THEN 'unscored'{cases} END"
     return f"""
         CREATE TEMP TABLE filtered AS
-        SELECT *, drop_reason IS NULL AS kept
-        FROM (SELECT *, {reason} AS drop_reason FROM chains)
+        SELECT *, {reason} AS drop_reason, drop_reason IS NULL AS kept FROM chains
     """
 
 
@@ -163,7 +137,6 @@ def _theta(connection: duckdb.DuckDBPyConnection, settings: SplitSettings) -> fl
     """The theta of the settings, or the prompt variance that brings SFT:RL nearest to the ratio."""
     if settings.theta is not None:
         return settings.theta
-    sft_share = settings.ratio / (1 + settings.ratio)
     rows = connection.execute(
         """
         WITH levels AS (
@@ -175,9 +148,9 @@ def _theta(connection: duckdb.DuckDBPyConnection, settings: SplitSettings) -> fl
         SELECT prompt_variance FROM cumulative
         ORDER BY abs(steps / (SELECT sum(steps) FROM train_prompts) - ?), prompt_variance LIMIT 1
         """,
-        [sft_share],
+        [settings.ratio / (1 + settings.ratio)],
     ).fetchall()
-    return float(rows[0][0]) if rows else None
+    return rows[0][0] if rows else None
 
 
 def _split_sql(settings: SplitSettings) -> str:
@@ -196,37 +169,18 @@ def _split_sql(settings: SplitSettings) -> str:
 
 
 def _report(connection: duckdb.DuckDBPyConnection, theta: float | None) -> StepsReport:
-    dropped = query_counts(
-        connection,
-        "SELECT drop_reason, count(*) FROM split_steps WHERE NOT kept GROUP BY 1 ORDER BY 1",
-    )
-    splits = query_counts(
-        connection, "SELECT coalesce(split, ''), count(*) FROM split_steps WHERE kept GROUP BY 1"
-    )
-    train_steps = "FROM split_steps SEMI JOIN train_prompts USING (prompt_id) WHERE kept"
-    step_variance = query_table(connection, f"SELECT variance {train_steps}").column(0)
-    prompt_variance = query_table(connection, "SELECT prompt_variance FROM train_prompts").column(0)
-    retained = sum(splits.values())
+    dropped = "SELECT drop_reason, count(*) FROM split_steps WHERE NOT kept GROUP BY 1 ORDER BY 1"
+    splits = "SELECT coalesce(split, 'none'), count(*) FROM split_steps WHERE kept GROUP BY 1"
+    train_steps = "split_steps SEMI JOIN train_prompts USING (prompt_id)"
     return StepsReport(
-        steps=retained + sum(dropped.values()),
-        retained=retained,
-        dropped=dropped,
+        dropped=dict(connection.execute(dropped).fetchall()),
+        splits=dict(connection.execute(splits).fetchall()),
         theta=theta,
-        sft=splits.get("sft", 0),
-        rl=splits.get("rl", 0),
-        unassigned=splits.get("", 0),
-        variance=Histogram.of(step_variance.to_numpy()),
-        prompt_variance=Histogram.of(prompt_variance.to_numpy()),
-        scores=_scores_by_iteration(connection),
+        variance=_column(connection, f"SELECT variance FROM {train_steps} WHERE kept"),
+        prompt_variance=_column(connection, "SELECT prompt_variance FROM train_prompts"),
+        scores=connection.sql(_SCORES).to_arrow_table().to_pylist(),
     )
 
 
-def _scores_by_iteration(connection: duckdb.DuckDBPyConnection) -> list[IterationScores]:
-    rows = connection.execute(
-        """
-        SELECT iteration, count(*), avg(overall), quantile_cont(overall, 0.25),
-               quantile_cont(overall, 0.5), quantile_cont(overall, 0.75)
-        FROM scores GROUP BY iteration ORDER BY iteration
-        """
-    ).fetchall()
-    return [IterationScores(*row) for row in rows]
+def _column(connection: duckdb.DuckDBPyConnection, sql: str) -> np.ndarray:
+    return connection.sql(sql).to_arrow_table().column(0).to_numpy()

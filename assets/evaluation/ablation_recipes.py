@@ -1,38 +1,24 @@
 """Recipes of the ablation's own checkpoints, which differ from the profile's in one thing each."""
 
-from collections.abc import Callable
 from functools import cached_property, partial
 from pathlib import Path
 
 from schemas.curation import CRITIC_RL, CRITIC_SFT, PLANNER_SFT, STEPS
 from schemas.prompts import PROMPTS
 from schemas.trajectories import ATTEMPTS, PLANS, SCORES, TRAJECTORIES
-from training.rewards.settings import Part
-from training.sft.settings import SftSettings
+from training.rewards.reward import Part
 from warehouse import Home, ImageStore
 
 from ..checkpoints import recipes
-from ..checkpoints.recipes import DataSet, Recipe
+from ..checkpoints.recipes import DataSet, Recipe, RecipeOf
 from ..core.foundry import FoundryResource
 from ..curation.critic_sets import build_critic_sft
 from ..curation.exports.publisher import export_all
 from ..curation.settings import CurationSettings
 from ..curation.steps import build_steps
 from . import variants
-from .agents import Versions
 
-RecipeOf = Callable[[FoundryResource], Recipe]
 _SOURCES = (PROMPTS, PLANS, TRAJECTORIES, ATTEMPTS, SCORES)
-
-
-def versions(foundry: FoundryResource) -> Versions:
-    """The version of every checkpoint that the profile makes now, computed when it is needed."""
-
-    def version(recipe_of: RecipeOf) -> str:
-        return recipe_of(foundry).version
-
-    recipes_of = _LINEAGE_RECIPES | ABLATION_RECIPES
-    return {name: partial(version, recipe_of) for name, recipe_of in recipes_of.items()}
 
 
 def unfiltered_critic_data(home: Home, settings: CurationSettings) -> DataSet:
@@ -43,17 +29,20 @@ def unfiltered_critic_data(home: Home, settings: CurationSettings) -> DataSet:
     Raises:
         FoundryError: the export cannot be written.
     """
-    overlay = OverlayHome(home.local / "ablation" / "unfiltered", home)
-    unfiltered = _without_filter(settings)
+    overlay = _OverlayHome(home.local / "ablation" / "unfiltered", home)
     _copy_sources(home, overlay)
+    parts = {
+        "filter": settings.filter.model_copy(update={"rules": ()}),
+        "exports": settings.exports.model_copy(update={"formats": ("llamafactory",)}),
+    }
+    unfiltered = settings.model_copy(update=parts)
     overlay.lake.write(STEPS, build_steps(overlay, unfiltered)[0])
     overlay.lake.write(CRITIC_SFT, build_critic_sft(overlay, unfiltered)[0])
     export_all(overlay, unfiltered)
-    contents = {CRITIC_SFT.name: overlay.lake.content_hash(CRITIC_SFT)}
-    return DataSet(overlay.exports / "llamafactory", contents, overlay.lake.rows(CRITIC_SFT))
+    return recipes.exported_data(overlay, "llamafactory", CRITIC_SFT)
 
 
-class OverlayHome(Home):
+class _OverlayHome(Home):
     """A home with a lake and exports of its own that reads the images of another home."""
 
     def __init__(self, root: Path, main: Home) -> None:
@@ -63,15 +52,6 @@ class OverlayHome(Home):
     @cached_property
     def images(self) -> ImageStore:
         return self._main.images
-
-
-def _without_filter(settings: CurationSettings) -> CurationSettings:
-    return settings.model_copy(
-        update={
-            "filter": settings.filter.model_copy(update={"rules": ()}),
-            "exports": settings.exports.model_copy(update={"formats": ("llamafactory",)}),
-        }
-    )
 
 
 def _copy_sources(home: Home, overlay: Home) -> None:
@@ -88,14 +68,17 @@ def _rl_without(part: Part, name: str, foundry: FoundryResource) -> Recipe:
     settings = foundry.training.critic_rl
     reward = settings.reward.model_copy(update={"without": (part,)})
     settings = settings.model_copy(update={"reward": reward})
-    data = recipes.exported_data(foundry, "verl", CRITIC_RL)
+    data = recipes.exported_data(foundry.home, "verl", CRITIC_RL)
     return recipes.grpo(foundry, name, recipes.critic_sft(foundry), data, settings)
 
 
 def _one_agent(foundry: FoundryResource) -> Recipe:
-    """One model for planner and critic, trained on both data sets for the steps of both."""
-    data = recipes.exported_data(foundry, "llamafactory", CRITIC_SFT, PLANNER_SFT)
-    settings = _joint_settings(foundry.training.critic_sft, foundry.training.planner_sft)
+    """One model for planner and critic: the critic's settings, but the data and steps of both."""
+    data = recipes.exported_data(foundry.home, "llamafactory", CRITIC_SFT, PLANNER_SFT)
+    settings = foundry.training.critic_sft
+    limits = (settings.max_steps, foundry.training.planner_sft.max_steps)
+    max_steps = None if None in limits else sum(limit or 0 for limit in limits)
+    settings = settings.model_copy(update={"max_steps": max_steps})
     return recipes.sft(variants.ONE_AGENT, "both", recipes.base_model(foundry), data, settings)
 
 
@@ -106,19 +89,6 @@ def _unfiltered(foundry: FoundryResource) -> Recipe:
     return recipes.sft(variants.UNFILTERED, "critic", base, data, settings)
 
 
-def _joint_settings(critic: SftSettings, planner: SftSettings) -> SftSettings:
-    """The critic's settings, with the steps of both where they are limited."""
-    limits = critic.max_steps, planner.max_steps
-    max_steps = None if None in limits else sum(limit or 0 for limit in limits)
-    return critic.model_copy(update={"max_steps": max_steps})
-
-
-_LINEAGE_RECIPES: dict[str, RecipeOf] = {
-    variants.BASE: recipes.base_model,
-    variants.PLANNER: recipes.planner_sft,
-    variants.CRITIC_SFT: recipes.critic_sft,
-    variants.CRITIC_RL: recipes.critic_rl,
-}
 # Checkpoints that only the ablation needs.
 ABLATION_RECIPES: dict[str, RecipeOf] = {
     variants.NO_STEP: partial(_rl_without, "step", variants.NO_STEP),

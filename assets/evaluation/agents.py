@@ -4,23 +4,18 @@ A reference is a checkpoint's name (the version that the profile makes of it now
 `name@version`; None is no agent.
 """
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from inference.backends.checkpoint.agents import (
-    BatchedCheckpoint,
-    CheckpointCritic,
-    CheckpointPlanner,
-)
+from inference.backends.checkpoint.agents import CheckpointCritic, CheckpointPlanner
+from inference.backends.checkpoint.model import CheckpointModel
 from inference.roles import Critic, Plan, Planner, PlanRequest, PlanStep, Verdict
 from training.registry import CheckpointRegistry
 from warehouse import EncodedImage
 
+from ..checkpoints.recipes import LINEAGE
 from ..core.foundry import FoundryResource
-
-# Name of a checkpoint -> the version that a profile makes of it now.
-Versions = Mapping[str, Callable[[], str]]
+from .ablation_recipes import ABLATION_RECIPES
 
 
 class PassthroughPlanner:
@@ -51,8 +46,7 @@ class AgentFactory:
     """
 
     foundry: FoundryResource
-    versions: Versions
-    _models: dict[Path, BatchedCheckpoint] = field(default_factory=dict)
+    _models: dict[Path, CheckpointModel] = field(default_factory=dict)
 
     def planner(self, reference: str | None) -> Planner:
         return CheckpointPlanner(self._model(reference)) if reference else PassthroughPlanner()
@@ -60,12 +54,12 @@ class AgentFactory:
     def critic(self, reference: str | None) -> Critic:
         return CheckpointCritic(self._model(reference)) if reference else AcceptAllCritic()
 
-    def _model(self, reference: str) -> BatchedCheckpoint:
+    def _model(self, reference: str) -> CheckpointModel:
         name, _, version = reference.partition("@")
-        version = version or self.versions[name]()
+        version = version or (LINEAGE | ABLATION_RECIPES)[name](self.foundry).version
         registry = CheckpointRegistry(self.foundry.home)
         registry.find(name, version)
         folder = registry.folder(name, version)
         if folder not in self._models:
-            self._models[folder] = BatchedCheckpoint(folder, self.foundry.settings.checkpoint)
+            self._models[folder] = CheckpointModel(folder, self.foundry.settings.checkpoint)
         return self._models[folder]

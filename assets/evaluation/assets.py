@@ -1,7 +1,6 @@
 """The assets `evaluation` and `ablation`: variants of the system on held-out requests."""
 
 import asyncio
-from collections.abc import Iterator
 
 import dagster as dg
 
@@ -16,12 +15,11 @@ from ..core.foundry import FoundryResource
 from ..core.metadata import image_metadata, table_metadata
 from ..core.node import node
 from ..core.progress import progress_of
-from .ablation_recipes import ABLATION_RECIPES, versions
-from .agents import AgentFactory
-from .graders import grader_of
+from .ablation_recipes import ABLATION_RECIPES
 from .paper import describe_order, side_by_side
 from .plots import beside_paper_plot
-from .runner import compare, comparison_metadata, store_comparison, summaries
+from .runner import compare, comparison_metadata, grader_of, store_comparison
+from .summary import Summary
 from .variants import BASE, CRITIC_RL, CRITIC_SFT, PLANNER, PROMOTED, VARIANTS, Variant
 
 
@@ -90,25 +88,21 @@ ABLATION = node(
 
 @dg.asset(**EVALUATION.asset_args())
 def evaluation(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg.MaterializeResult:
-    agents = AgentFactory(foundry, versions(foundry))
-    variants = _evaluation_variants(foundry)
-    comparison = compare(foundry, agents, variants, progress_of(context))
+    comparison = compare(foundry, _evaluation_variants(foundry), progress_of(context))
     row_counts = store_comparison(foundry, comparison)
-    metadata = comparison_metadata(foundry, comparison, comparison.all_rows)
+    metadata = comparison_metadata(foundry, comparison, comparison.rows)
     return EVALUATION.describe(context, foundry, row_counts, metadata)
 
 
 @dg.asset(**ABLATION.asset_args())
 def ablation(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg.MaterializeResult:
-    variants = ablation_variants(foundry)
-    asyncio.run(_train(context, foundry, list(_recipes(foundry, variants))))
-    agents = AgentFactory(foundry, versions(foundry))
-    comparison = compare(foundry, agents, variants, progress_of(context))
+    variants, settings = ablation_variants(foundry), foundry.settings.evaluation
+    asyncio.run(_train(context, foundry, variants))
+    comparison = compare(foundry, variants, progress_of(context))
     row_counts = store_comparison(foundry, comparison)
-    evaluated = foundry.settings.evaluation.variants
-    stored = [row for variant in evaluated for row in foundry.rows(EVALUATIONS, variant)]
-    rows = comparison.all_rows + stored
-    heldout = summaries(foundry, comparison, rows)[0]
+    stored = (row for name in settings.variants for row in foundry.rows(EVALUATIONS, name))
+    rows = [*comparison.rows, *stored]
+    heldout = Summary.of(rows, comparison.benchmarks[0].name, settings)
     metadata = {
         "table_5": table_metadata(side_by_side(heldout)),
         "order": dg.MetadataValue.md(describe_order(heldout)),
@@ -118,22 +112,20 @@ def ablation(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg.
     return ABLATION.describe(context, foundry, row_counts, metadata)
 
 
-def _recipes(foundry: FoundryResource, variants: list[Variant]) -> Iterator[Recipe]:
-    """Recipes of the variants' checkpoints that only the ablation needs, in table 5's order."""
-    references = {name for variant in variants for name in (variant.planner, variant.critic)}
-    return (
-        recipe_of(foundry) for name, recipe_of in ABLATION_RECIPES.items() if name in references
-    )
-
-
 async def _train(
-    context: dg.AssetExecutionContext, foundry: FoundryResource, recipes: list[Recipe]
+    context: dg.AssetExecutionContext, foundry: FoundryResource, variants: list[Variant]
 ) -> None:
-    """Train the checkpoints; different roles concurrently where `training.side_by_side`."""
+    """Train the variants' checkpoints that only the ablation needs, in table 5's order.
+
+    Those of different roles are trained concurrently where `training.side_by_side`.
+    """
+    references = {name for variant in variants for name in (variant.planner, variant.critic)}
     sequences: dict[str, list[Recipe]] = {}
-    for recipe in recipes:
-        key = recipe.role if foundry.training.side_by_side else "all"
-        sequences.setdefault(key, []).append(recipe)
+    for name, recipe_of in ABLATION_RECIPES.items():
+        if name in references:
+            recipe = recipe_of(foundry)
+            key = recipe.role if foundry.training.side_by_side else "all"
+            sequences.setdefault(key, []).append(recipe)
 
     async def train_in_turn(sequence: list[Recipe]) -> None:
         for recipe in sequence:

@@ -1,8 +1,8 @@
 """Checks of an evaluation, which block promotion."""
 
 from collections.abc import Callable
-from functools import partial
 
+import dagster as dg
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -10,9 +10,10 @@ from schemas.prompts import PROMPTS
 from schemas.training import EVALUATIONS
 from schemas.trajectories import ATTEMPTS
 
-from ..core.checks import Rule, blocking_checks
+from ..core.checks import blocking_checks
 from ..core.foundry import FoundryResource
 from ..core.integrity import Violations
+from ..core.node import Node
 from .assets import ABLATION, EVALUATION, ablation_variants
 
 _BINARY_METRICS = (
@@ -23,30 +24,37 @@ _BINARY_METRICS = (
     "final_success",
 )
 
-# Names of the variants that an asset evaluates.
-VariantNames = Callable[[FoundryResource], list[str]]
 
+def _evaluation_checks(
+    declared: Node, names: Callable[[FoundryResource], list[str]]
+) -> dg.AssetChecksDefinition:
+    """The checks of an asset that evaluates the variants `names`."""
 
-def _unmeasured_variants(names: VariantNames, foundry: FoundryResource, _: object) -> Violations:
-    lake = foundry.home.lake
-    if not _held_out_prompts(foundry):
-        return []
-    return [{"variant": name} for name in names(foundry) if not lake.rows(EVALUATIONS, name)]
+    def unmeasured_variants(foundry: FoundryResource, _: object) -> Violations:
+        if not _held_out_prompts(foundry):
+            return []
+        lake = foundry.home.lake
+        return [{"variant": name} for name in names(foundry) if not lake.rows(EVALUATIONS, name)]
 
+    def impossible_values(foundry: FoundryResource, _: object) -> Violations:
+        rows = foundry.home.lake.read(EVALUATIONS, names(foundry)).to_pylist()
+        return [row for row in rows if not _in_range(row["metric"], row["value"])]
 
-def _impossible_values(names: VariantNames, foundry: FoundryResource, _: object) -> Violations:
-    rows = foundry.home.lake.read(EVALUATIONS, names(foundry))
-    return [row for row in rows.to_pylist() if not _in_range(row["metric"], row["value"])]
+    def training_items(foundry: FoundryResource, _: object) -> Violations:
+        lake, prompts = foundry.home.lake, _held_out_prompts(foundry)
+        held_out = pc.field("prompt_id").isin(pa.array(sorted(prompts), pa.string()))
+        attempts = lake.read(ATTEMPTS, columns=["trajectory_id"], where=held_out)
+        # An item is a prompt or an attempt, whose id begins with its trajectory's.
+        allowed = prompts | set(attempts["trajectory_id"].to_pylist())
+        items = lake.read(EVALUATIONS, names(foundry), ["variant", "item_id"]).to_pylist()
+        return [row for row in items if row["item_id"].split("/")[0] not in allowed]
 
-
-def _training_items(names: VariantNames, foundry: FoundryResource, _: object) -> Violations:
-    lake, prompts = foundry.home.lake, _held_out_prompts(foundry)
-    held_out = pc.field("prompt_id").isin(pa.array(sorted(prompts), pa.string()))
-    attempts = lake.read(ATTEMPTS, columns=["trajectory_id", "prompt_id"]).filter(held_out)
-    # An item is a prompt or an attempt, whose id begins with its trajectory's.
-    allowed = prompts | set(attempts["trajectory_id"].to_pylist())
-    items = lake.read(EVALUATIONS, names(foundry), ["variant", "item_id"]).to_pylist()
-    return [row for row in items if row["item_id"].split("/")[0] not in allowed]
+    rules = {
+        "variants_measured": ("Every variant has values", unmeasured_variants),
+        "values_possible": ("Values are in the range of their metric", impossible_values),
+        "held_out_only": ("No item belongs to a prompt of split train", training_items),
+    }
+    return blocking_checks(declared, rules)
 
 
 def _held_out_prompts(foundry: FoundryResource) -> set[str]:
@@ -63,23 +71,9 @@ def _in_range(metric: str, value: float) -> bool:
     return abs(value) <= 10 if metric == "refined_gain" else value >= 0
 
 
-def _rules(names: VariantNames) -> dict[str, tuple[str, Rule]]:
-    return {
-        "variants_measured": ("Every variant has values", partial(_unmeasured_variants, names)),
-        "values_possible": (
-            "Values are in the range of their metric",
-            partial(_impossible_values, names),
-        ),
-        "held_out_only": (
-            "No item belongs to a prompt of split train",
-            partial(_training_items, names),
-        ),
-    }
-
-
-evaluation_checks = blocking_checks(
-    EVALUATION, _rules(lambda foundry: list(foundry.settings.evaluation.variants))
+evaluation_checks = _evaluation_checks(
+    EVALUATION, lambda foundry: list(foundry.settings.evaluation.variants)
 )
-ablation_checks = blocking_checks(
-    ABLATION, _rules(lambda foundry: [variant.name for variant in ablation_variants(foundry)])
+ablation_checks = _evaluation_checks(
+    ABLATION, lambda foundry: [variant.name for variant in ablation_variants(foundry)]
 )

@@ -2,22 +2,32 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
-import pyarrow as pa
 import pyarrow.compute as pc
 
+from inference.engine.calls import CallSite
 from inference.engine.hashing import stable_hash
 from schemas.prompts import PROMPTS, PromptRow, Split
-from schemas.trajectories import ATTEMPTS, PLANS, SCORES, TRAJECTORIES
+from schemas.trajectories import TRAJECTORIES
 from training.rewards.reward import Grades
 from warehouse import Home
 
+from ..curation.duckdb_session import duckdb_session
 from .settings import EvaluationSettings, ItemSettings
 
 T = TypeVar("T")
 HELD_OUT: tuple[Split, ...] = ("heldout", "heldout_category")
-_ATTEMPT = ("trajectory_id", "step_number", "iteration")
+_ATTEMPTS = """
+    SELECT concat_ws('/', trajectory_id, step_number, iteration) AS item_id,
+           attempts.prompt_id, step_number, iteration, plans.prompt AS goal,
+           CASE WHEN iteration = 0 THEN '' ELSE attempts.prompt END AS rewritten,
+           source_image AS source, image, semantics, quality
+    FROM attempts JOIN scores USING (trajectory_id, step_number, iteration)
+    JOIN trajectories USING (trajectory_id) JOIN plans USING (plan_id, step_number)
+    JOIN prompts ON prompts.prompt_id = attempts.prompt_id
+    WHERE pack = ? AND split = ? AND plans.prompt <> ''
+"""
 
 
 @dataclass(frozen=True)
@@ -42,6 +52,10 @@ class AttemptItem:
     image: str
     grades: Grades
     truth: bool
+
+    @property
+    def site(self) -> CallSite:
+        return CallSite(self.prompt_id, self.step_number, self.iteration)
 
 
 @dataclass(frozen=True)
@@ -73,71 +87,26 @@ def _benchmark(
     home: Home, pack: str, split: Split, settings: EvaluationSettings, accept_at_least: float
 ) -> Benchmark:
     limits: ItemSettings = getattr(settings, split)
-    prompts = _prompts(home, pack, split)
+    shards = sorted(home.lake.partitions(TRAJECTORIES))  # requests of others were not run
+    where = (pc.field("pack") == pack) & (pc.field("split") == split)
+    prompts = [PromptRow(**row) for row in home.lake.read(PROMPTS, shards, where=where).to_pylist()]
     requests = _sample(prompts, limits.stories, settings.seed, lambda row: row.prompt_id)
-    attempts = _attempts(home, {row.prompt_id for row in prompts}, accept_at_least)
-    balanced = [
-        item
-        for truth in (True, False)
-        for item in _sample(
-            (a for a in attempts if a.truth is truth),
-            limits.verdicts,
-            settings.seed,
-            lambda item: item.item_id,
-        )
-    ]
+    attempts = _attempts(home, pack, split, accept_at_least)
+    balanced = []
+    for truth in (True, False):
+        matching = (item for item in attempts if item.truth is truth)
+        balanced += _sample(matching, limits.verdicts, settings.seed, lambda item: item.item_id)
     return Benchmark(benchmark_name(pack, split), tuple(requests), tuple(balanced))
 
 
-def _prompts(home: Home, pack: str, split: Split) -> list[PromptRow]:
-    """Requests of the split in shards that have trajectories."""
-    shards = sorted(home.lake.partitions(TRAJECTORIES))
-    where = (pc.field("pack") == pack) & (pc.field("split") == split)
-    records = home.lake.read(PROMPTS, shards, where=where).to_pylist()
-    return [PromptRow.model_validate(record) for record in records]
-
-
-def _attempts(home: Home, prompt_ids: set[str], accept_at_least: float) -> list[AttemptItem]:
-    lake = home.lake
-    where = pc.field("prompt_id").isin(pa.array(sorted(prompt_ids), pa.string()))
-    plan_ids = {
-        row["trajectory_id"]: row["plan_id"]
-        for row in lake.read(TRAJECTORIES, where=where).to_pylist()
-    }
-    goals = {
-        (row["plan_id"], row["step_number"]): row["prompt"]
-        for row in lake.read(PLANS, where=where).to_pylist()
-    }
-    scores = {_key(row): row for row in lake.read(SCORES, where=where).to_pylist()}
+def _attempts(home: Home, pack: str, split: Split, accept_at_least: float) -> list[AttemptItem]:
     items = []
-    for row in lake.read(ATTEMPTS, where=where).to_pylist():
-        goal = goals.get((plan_ids.get(row["trajectory_id"]), row["step_number"]))
-        score = scores.get(_key(row))
-        if goal and score:
-            items.append(_item(row, score, goal, accept_at_least))
+    rows = duckdb_session(home).sql(_ATTEMPTS, params=[pack, split]).to_arrow_table()
+    for row in rows.to_pylist():
+        grades = Grades(row.pop("semantics"), row.pop("quality"))
+        truth = min(grades.overall, grades.quality) >= accept_at_least
+        items.append(AttemptItem(**row, grades=grades, truth=truth))
     return items
-
-
-def _item(
-    row: dict[str, Any], score: dict[str, Any], goal: str, accept_at_least: float
-) -> AttemptItem:
-    grades = Grades(score["semantics"], score["quality"])
-    return AttemptItem(
-        item_id="/".join(map(str, _key(row))),
-        prompt_id=row["prompt_id"],
-        step_number=row["step_number"],
-        iteration=row["iteration"],
-        goal=goal,
-        rewritten=row["prompt"] if row["iteration"] else "",
-        source=row["source_image"],
-        image=row["image"],
-        grades=grades,
-        truth=min(grades.overall, grades.quality) >= accept_at_least,
-    )
-
-
-def _key(row: dict[str, Any]) -> tuple[Any, ...]:
-    return tuple(row[column] for column in _ATTEMPT)
 
 
 def _sample(items: Iterable[T], count: int, seed: int, key: Callable[[T], str]) -> list[T]:

@@ -105,7 +105,7 @@ def _row(summary: Summary, name: str) -> dict[str, object]:
     calls = summary.mean(name, "generator_calls")
     return {
         "variant": name,
-        "final pictures right, here": str(ours) if ours else "–",
+        "final pictures right, here": f"{ours}" if ours else "–",
         "generator calls per request, here": f"{calls.mean:.2f}" if calls else "–",
         "row of the paper": paper.title,
         "UEval, pictures": paper.image,

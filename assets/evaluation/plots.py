@@ -8,18 +8,7 @@ from inference.generation.trajectory_view import AttemptView, StepView, Trajecto
 from schemas.prompts import PromptRow
 from warehouse import ImageStore
 
-from ..core.plotting import (
-    ACCENT,
-    BAD,
-    GOOD,
-    INK,
-    OTHER,
-    PALE,
-    figure_png,
-    new_figure,
-    set_headline,
-    small_png,
-)
+from ..core.plotting import ACCENT, BAD, GOOD, INK, OTHER, PALE, figure_png, new_figure, small_png
 from ..trajectories.contact_sheet import contact_sheet
 from .paper import MEASURE, TABLE_5
 from .summary import Interval, Summary
@@ -47,8 +36,7 @@ _SUCCESS_CAPTIONS = {None: "not graded", 0.0: "not as asked for", 1.0: "as asked
 def interval_plot(summary: Summary, title: str) -> bytes:
     """Means with their intervals, a row per variant and a panel per group of metrics."""
     names = summary.variants
-    with new_figure(1.9 + 0.34 * len(names), columns=len(_PANELS)) as (figure, panels):
-        set_headline(figure, title)
+    with new_figure(1.9 + 0.34 * len(names), title, columns=len(_PANELS)) as (figure, panels):
         for axes, (heading, metrics) in zip(panels, _PANELS, strict=True):
             axes.set_title(heading, fontsize=10)
             for index, (metric, colour) in enumerate(metrics):
@@ -63,8 +51,8 @@ def interval_plot(summary: Summary, title: str) -> bytes:
 def beside_paper_plot(summary: Summary) -> bytes:
     """Final images that are right, here, and UEval's image score in table 5."""
     names = [name for name in TABLE_5 if name in summary.variants]
-    with new_figure(1.9 + 0.34 * len(names), columns=2) as (figure, (ours, theirs)):
-        set_headline(figure, "What each part contributes")
+    figures = new_figure(1.9 + 0.34 * len(names), "What each part contributes", columns=2)
+    with figures as (figure, (ours, theirs)):
         ours.set_title("Final pictures right, here", fontsize=10)
         _dots(ours, [summary.mean(name, MEASURE) for name in names], 0.0, OTHER)
         ours.set_xlim(-0.03, 1.03)
@@ -103,9 +91,6 @@ def _request_view(
         request=request.text,
         category=request.category,
         subcategory=request.subcategory,
-        status="complete",
-        reasoning="",
-        input_images=(),
         steps=tuple(views),
     )
 

@@ -2,50 +2,52 @@
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 
 import dagster as dg
 
 from inference.engine.progress import Progress
-from inference.roles import Roles
+from inference.roles import Grader
+from inference.sketch_world.grader import SketchGrader
 from schemas.training import EVALUATIONS, EvaluationRow
 from schemas.trajectories import MODEL_CALLS, ModelCallRow
 
 from ..core.foundry import FoundryResource
 from ..core.metadata import image_metadata, table_metadata
+from ..core.profile import Profile
+from ..prompts.pack_loader import load_pack
 from .agents import AgentFactory
-from .graders import describe_grader, grader_of
 from .items import Benchmark, load_benchmarks
-from .measure import ASSET, BenchmarkResult, EvaluationContext, evaluate_variant
+from .measure import ASSET, EvaluationContext, evaluate_variant
 from .plots import final_images_sheet, interval_plot
 from .summary import Summary, differences_table, means_table
 from .variants import Variant
 
+# World of a pack (`reader` in its taxonomy.yaml) -> its grader.
+_GRADERS: dict[str | None, type[Grader]] = {"sketch": SketchGrader}
+_GRADED_METRICS = ("plan_valid", "plan_correct", "final_success")
+
 
 @dataclass(frozen=True)
 class VariantComparison:
-    """Variants by name, each evaluated on every benchmark: `parts[variant][benchmark]`."""
+    """Variants, each evaluated on every benchmark.
 
-    benchmarks: tuple[Benchmark, ...]
-    parts: dict[str, dict[str, BenchmarkResult]]
+    Attributes:
+        finals: benchmark -> variant -> request -> sha256 of its last image.
+        calls: every call in the journals once, by id.
+    """
 
-    def rows(self, variant: str) -> list[EvaluationRow]:
-        return [row for part in self.parts[variant].values() for row in part.rows]
-
-    @property
-    def all_rows(self) -> list[EvaluationRow]:
-        return [row for variant in self.parts for row in self.rows(variant)]
-
-    @property
-    def calls(self) -> list[ModelCallRow]:
-        """Every call in the journals once: each variant's list has those of earlier ones, too."""
-        lists = (part.calls for parts in self.parts.values() for part in parts.values())
-        return list({call.call_id: call for calls in lists for call in calls}.values())
+    benchmarks: list[Benchmark]
+    variants: list[str]
+    rows: list[EvaluationRow] = field(default_factory=list)
+    finals: dict[str, dict[str, dict[str, str]]] = field(default_factory=dict)
+    calls: dict[str, ModelCallRow] = field(default_factory=dict)
 
 
 def compare(
-    foundry: FoundryResource, agents: AgentFactory, variants: Sequence[Variant], progress: Progress
+    foundry: FoundryResource, variants: Sequence[Variant], progress: Progress
 ) -> VariantComparison:
     """Evaluate variants one after the other on all benchmarks of the lake.
 
@@ -53,34 +55,33 @@ def compare(
         FoundryError: a checkpoint is missing, or a model gave no answer; finished calls are
             journaled.
     """
-    settings = foundry.settings.evaluation
-    accept_at_least = foundry.settings.curation.critic.verdicts.accept_at_least
-    pack = Path(foundry.settings.pack).resolve().name  # a profile names a pack, or its folder
+    profile, settings = foundry.settings, foundry.settings.evaluation
+    pack = Path(profile.pack).resolve().name  # a profile names a pack, or its folder
+    accept_at_least = profile.curation.critic.verdicts.accept_at_least
     benchmarks = load_benchmarks(foundry.home, pack, settings, accept_at_least)
-    context = _evaluation_context(foundry)
-    parts = {}
+    comparison = VariantComparison(benchmarks, [variant.name for variant in variants])
+    loop = profile.loop.model_copy(update={"seed": settings.seed})
+    context = EvaluationContext(foundry.home, grader_of(profile), loop, profile.limits, settings)
+    agents = AgentFactory(foundry)
     for variant in variants:
         planner, critic = agents.planner(variant.planner), agents.critic(variant.critic)
-        roles = Roles(planner, context.generator, critic, context.scorer)
+        roles = replace(foundry.roles, planner=planner, critic=critic)
         resolved, named = variant.with_t_max(settings.t_max), _Named(progress, variant.name)
-        parts[variant.name] = {
-            benchmark.name: asyncio.run(
-                evaluate_variant(context, resolved, roles, benchmark, named)
-            )
-            for benchmark in benchmarks
-        }
-    return VariantComparison(tuple(benchmarks), parts)
+        for benchmark in benchmarks:
+            result = asyncio.run(evaluate_variant(context, resolved, roles, benchmark, named))
+            comparison.rows.extend(result.rows)
+            comparison.finals.setdefault(benchmark.name, {})[variant.name] = result.finals
+            comparison.calls.update((call.call_id, call) for call in result.calls)
+    return comparison
 
 
 def store_comparison(foundry: FoundryResource, comparison: VariantComparison) -> dict[str, int]:
     """Write rows, a partition per variant, and the ledger of calls; returns rows by table."""
-    lake = foundry.home.lake
-    rows = [
-        lake.write(EVALUATIONS, comparison.rows(variant), variant).rows
-        for variant in comparison.parts
-    ]
-    calls = lake.write(MODEL_CALLS, comparison.calls, ASSET).rows
-    return {EVALUATIONS.name: sum(rows), MODEL_CALLS.name: calls}
+    lake, rows = foundry.home.lake, comparison.rows
+    for variant in comparison.variants:
+        lake.write(EVALUATIONS, [row for row in rows if row.variant == variant], variant)
+    lake.write(MODEL_CALLS, list(comparison.calls.values()), ASSET)
+    return {EVALUATIONS.name: len(rows), MODEL_CALLS.name: len(comparison.calls)}
 
 
 def comparison_metadata(
@@ -90,41 +91,38 @@ def comparison_metadata(
     metadata: dict[str, dg.MetadataValue] = {
         "grader": dg.MetadataValue.text(describe_grader(foundry.settings))
     }
-    by_benchmark = zip(comparison.benchmarks, summaries(foundry, comparison, rows), strict=True)
-    for benchmark, summary in by_benchmark:
+    for benchmark in comparison.benchmarks:
         name = benchmark.name
+        summary = Summary.of(rows, name, foundry.settings.evaluation)
         if summary.variants:
             metadata[f"{name}/means"] = table_metadata(means_table(summary))
             metadata[f"{name}/differences"] = table_metadata(differences_table(summary))
             plot = interval_plot(summary, name)
             metadata[f"{name}/plot"] = image_metadata(plot, f"Means of {name}")
         if benchmark.requests:
-            sheet = _final_images(foundry, comparison, benchmark, summary)
+            finals = comparison.finals.get(name, {})
+            success = {v: summary.values.get(v, {}).get("final_success", {}) for v in finals}
+            sheet = final_images_sheet(foundry.home.images, benchmark.requests, finals, success)
             metadata[f"{name}/final_images"] = image_metadata(sheet, "Final images of a sample")
     return metadata
 
 
-def summaries(
-    foundry: FoundryResource, comparison: VariantComparison, rows: Sequence[EvaluationRow]
-) -> list[Summary]:
-    """A summary per benchmark, in their order: the held-out requests come first."""
-    settings = foundry.settings.evaluation
-    return [Summary.of(rows, benchmark.name, settings) for benchmark in comparison.benchmarks]
+def grader_of(profile: Profile) -> Grader | None:
+    """The grader of the world that the profile's pack is written for; None where there is none."""
+    grader = _GRADERS.get(_world_of(profile.pack))
+    return grader() if grader else None
 
 
-def _evaluation_context(foundry: FoundryResource) -> EvaluationContext:
-    """The profile's generator, scorer, grader and limits, with the evaluation's seed."""
-    profile, settings = foundry.settings, foundry.settings.evaluation
-    return EvaluationContext(
-        home=foundry.home,
-        generator=foundry.roles.generator,
-        scorer=foundry.roles.scorer,
-        grader=grader_of(profile),
-        loop=profile.loop.model_copy(update={"seed": settings.seed}),
-        limits=profile.limits,
-        in_flight=settings.in_flight,
-        redraws=settings.redraws,
-    )
+def describe_grader(profile: Profile) -> str:
+    """One line for an evaluation's metadata: who graded, or which metrics are missing."""
+    if grader := grader_of(profile):
+        return grader.name
+    return f"none for pack {profile.pack}, so these are missing: {', '.join(_GRADED_METRICS)}"
+
+
+@cache
+def _world_of(pack: str) -> str | None:
+    return load_pack(pack).taxonomy.reader
 
 
 @dataclass(frozen=True)
@@ -136,11 +134,3 @@ class _Named:
 
     def update(self, done: int, total: int, note: str = "") -> None:
         self.progress.update(done, total, f"{self.name} {note}".strip())
-
-
-def _final_images(
-    foundry: FoundryResource, comparison: VariantComparison, benchmark: Benchmark, summary: Summary
-) -> bytes:
-    finals = {name: parts[benchmark.name].finals for name, parts in comparison.parts.items()}
-    success = {name: summary.values.get(name, {}).get("final_success", {}) for name in finals}
-    return final_images_sheet(foundry.home.images, benchmark.requests, finals, success)

@@ -52,8 +52,8 @@ class Interval:
     high: float
     count: int
 
-    def __str__(self) -> str:
-        return f"{self.mean:.3f} [{self.low:.3f}, {self.high:.3f}]"
+    def __format__(self, sign: str) -> str:
+        return f"{self.mean:{sign}.3f} [{self.low:{sign}.3f}, {self.high:{sign}.3f}]"
 
 
 def mean_interval(
@@ -73,11 +73,7 @@ def mean_interval(
 
 
 def paired_difference(
-    ours: Mapping[str, float],
-    theirs: Mapping[str, float],
-    seed: int = 0,
-    resamples: int = 2000,
-    confidence: float = 0.95,
+    ours: Mapping[str, float], theirs: Mapping[str, float], **bootstrap: Any
 ) -> Interval:
     """How much higher `ours` is than `theirs`, over the items that both have.
 
@@ -85,13 +81,13 @@ def paired_difference(
 
     Args:
         ours, theirs: item -> value.
+        bootstrap: see `mean_interval`.
 
     Raises:
         ValueError: they have no item in common.
     """
     common = sorted(ours.keys() & theirs.keys())
-    gaps = [ours[item] - theirs[item] for item in common]
-    return mean_interval(gaps, seed, resamples, confidence)
+    return mean_interval([ours[item] - theirs[item] for item in common], **bootstrap)
 
 
 @dataclass(frozen=True)
@@ -155,10 +151,7 @@ def differences_table(summary: Summary) -> list[dict[str, object]]:
 
 
 def _cell(interval: Interval | None, sign: str = "") -> str:
-    if interval is None:
-        return "–"
-    mean, low, high = (f"{x:{sign}.3f}" for x in (interval.mean, interval.low, interval.high))
-    return f"{mean} [{low}, {high}]"
+    return "–" if interval is None else format(interval, sign)
 
 
 def _resampled_means(data: np.ndarray, seed: int, resamples: int) -> np.ndarray:

@@ -1,30 +1,38 @@
 """The asset `generations`: users' requests from a file or a query, run batch by batch."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import dagster as dg
 
-from inference.backends.checkpoint.checkpoint_refs import promoted
+from inference.backends.checkpoint.manifest import promoted
+from inference.generation.trajectory_view import TrajectoryView
 from inference.roles import qualified_name
 from schemas import FoundryError, Row
 from schemas.generations import GENERATIONS, GenerationRow
-from schemas.trajectories import MODEL_CALLS, QUARANTINE
+from schemas.trajectories import ATTEMPTS, MODEL_CALLS, QUARANTINE
+from warehouse import ImageStore
 from warehouse.lake import REQUESTS
 
+from ..core import figures
 from ..core.foundry import FoundryResource
-from ..core.metadata import model_call_costs, table_metadata
+from ..core.metadata import image_metadata, model_call_costs, table_metadata
 from ..core.node import Partitions, node
+from ..core.plotting import small_png
 from ..core.progress import progress_of
-from .batch_runner import BatchResults, Rows, run_batch
+from ..trajectories.contact_sheet import contact_sheet
+from ..trajectories.trajectory_views import step_views
+from .batch_runner import BatchResults, Rows, request_of, run_batch, steps_of
 from .batches import batch_names, batch_origin, read_batch
 from .dataset import write_dataset
-from .metadata import batch_metadata
 from .settings import GenerationsSettings
 
 # Columns that differ between runs of the same journaled request.
 _RUN_COLUMNS = ("seconds", "started_at", "wasted_draws")
+_SHEET_ROWS = 6
 
 
 def settings_of(foundry: FoundryResource) -> GenerationsSettings:
@@ -74,47 +82,77 @@ def generations(
     name, settings = context.partition_key, settings_of(foundry)
     fingerprint = GENERATION_SET.fingerprint(foundry, context.instance, name)
     batch = read_batch(settings, foundry.home, foundry.settings.loop, name)
-    rows = asyncio.run(run_batch(foundry, settings, batch, progress_of(context)))
-    tables = _store_trajectories(foundry, name, rows)
-    metadata = _export(foundry, settings, name, rows)
+    results = asyncio.run(run_batch(foundry, settings, batch, progress_of(context)))
+    requests = _store_trajectories(foundry, name, results)
+    folder = foundry.home.exports / "generations" / settings.name
+    write_dataset(foundry.home.images, folder, name, results.requests)
+    tables = {GENERATIONS: requests, QUARANTINE: results.quarantine}
+    metadata = _batch_metadata(foundry.home.images, results, folder)
     return GENERATION_SET.record(context, foundry, tables, metadata, fingerprint)
 
 
-def _store_trajectories(foundry: FoundryResource, batch: str, rows: Rows) -> Rows:
-    """Write plans, attempts etc. of the batch; returns the asset's own rows, still to be stored."""
+def _store_trajectories(
+    foundry: FoundryResource, batch: str, results: BatchResults
+) -> list[GenerationRow]:
+    """Write plans, attempts etc. of the batch; returns its requests, still to be stored."""
     partition = f"{REQUESTS}{batch}"
-    for table in rows.keys() - {GENERATIONS, QUARANTINE}:
-        foundry.home.lake.write(table, _in_shard(rows[table], partition), partition)
+    for table in {table for rows in results.requests for table in rows} - {GENERATIONS}:
+        foundry.home.lake.write(table, _in_shard(results.rows(table), partition), partition)
     earlier = {row.generation_id: row for row in foundry.rows(GENERATIONS, batch)}
-    requests = [_keep_run_columns(row, earlier) for row in _in_shard(rows[GENERATIONS], batch)]
-    return {GENERATIONS: requests, QUARANTINE: rows[QUARANTINE]}
+    requests = _in_shard(results.rows(GENERATIONS), batch)
+    return [_keep_run_columns(row, earlier.get(row.generation_id)) for row in requests]
 
 
 def _in_shard(rows: Iterable[Row], partition: str) -> list[Any]:
     return [row.model_copy(update={"shard": partition}) for row in rows]
 
 
-def _keep_run_columns(row: GenerationRow, earlier: dict[str, GenerationRow]) -> GenerationRow:
+def _keep_run_columns(row: GenerationRow, earlier: GenerationRow | None) -> GenerationRow:
     """The earlier row where only its run differs: this run has only read the journal."""
-    before = earlier.get(row.generation_id)
-    if before is None:
+    if earlier is None:
         return row
-    run_columns = {name: getattr(before, name) for name in _RUN_COLUMNS}
-    return before if row.model_copy(update=run_columns) == before else row
+    run_columns = {name: getattr(earlier, name) for name in _RUN_COLUMNS}
+    return earlier if row.model_copy(update=run_columns) == earlier else row
 
 
-def _export(
-    foundry: FoundryResource, settings: GenerationsSettings, batch: str, rows: Rows
-) -> dict[str, Any]:
-    """Write the batch into the dataset; returns metadata."""
-    images, results = foundry.home.images, BatchResults.of(rows)
-    folder = foundry.home.exports / "generations" / settings.name
-    write_dataset(images, folder, batch, results)
-    agents = {name for row in results.requests for name in (row.planner, row.critic) if name}
+def _batch_metadata(images: ImageStore, results: BatchResults, folder: Path) -> dict[str, Any]:
+    """Statuses, a contact sheet of some trajectories, costs, agents, and quarantined rows.
+
+    Raises:
+        BadImageError: an image is missing or damaged.
+    """
+    requests: list[GenerationRow] = results.rows(GENERATIONS)
+    statuses: Counter[str] = Counter(row.status for row in requests)
+    best = sorted(results.requests, key=_sheet_order)[:_SHEET_ROWS]
+    views = [_trajectory_view(images, rows) for rows in best]
+    sheet = small_png(contact_sheet(views, image_size=128), colours=255)
+    agents = {name for row in requests for name in (row.planner, row.critic) if name}
     return {
-        **batch_metadata(images, results),
-        **model_call_costs(rows[MODEL_CALLS]),
+        "statuses": image_metadata(
+            figures.status_counts(statuses, "requests"), "Requests by status"
+        ),
+        "stories": image_metadata(sheet, "Some generations of this batch"),
+        **model_call_costs(results.rows(MODEL_CALLS)),
         "dataset": dg.MetadataValue.path(str(folder)),
         "agents": ", ".join(sorted(agents)),
-        "quarantine": table_metadata([row.model_dump() for row in rows[QUARANTINE][:20]]),
+        "quarantine": table_metadata([row.model_dump() for row in results.quarantine[:20]]),
     }
+
+
+def _sheet_order(rows: Rows) -> tuple[bool, ...]:
+    """Complete ones with images first, those with rejected attempts before the others."""
+    request = request_of(rows)
+    no_rejections = request.attempts == len(request.images)
+    return request.status != "complete", not request.images, no_rejections
+
+
+def _trajectory_view(images: ImageStore, rows: Rows) -> TrajectoryView:
+    request, steps = request_of(rows), steps_of(rows)
+    return TrajectoryView(
+        trajectory_id=request.trajectory_id,
+        request=request.text,
+        category=request.request_key or "request",
+        subcategory=request.status,
+        reasoning=steps[0].reasoning if steps else "",
+        steps=step_views(images, steps, rows[ATTEMPTS], {}),
+    )

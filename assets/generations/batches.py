@@ -2,11 +2,11 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import orjson
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, Field, ValidationError, field_validator
 
 from inference.engine.hashing import stable_hash
 from inference.generation.files import file_version, read_image
@@ -20,7 +20,6 @@ from warehouse import EncodedImage, Home
 from .settings import GenerationsSettings
 from .source import SourceRow, read_source
 
-STAGE = "generations"
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
@@ -31,6 +30,9 @@ class Batch:
     name: str
     requests: list[GenerationRequest] = field(default_factory=list)
     quarantine: list[QuarantineRow] = field(default_factory=list)
+
+    def quarantined(self, row_id: str, reason: str) -> QuarantineRow:
+        return QuarantineRow(prompt_id=row_id, shard=self.name, stage="generations", reason=reason)
 
 
 def batch_names(settings: GenerationsSettings, home: Home) -> list[str]:
@@ -43,17 +45,17 @@ def batch_names(settings: GenerationsSettings, home: Home) -> list[str]:
     return [f"{settings.name}-{number:04d}" for number in range(count)]
 
 
-def batch_origin(settings: GenerationsSettings, home: Home, name: str) -> list[object]:
+def batch_origin(settings: GenerationsSettings, home: Home, name: str) -> list[list[Any]]:
     """Cells of a batch's rows, and the versions of the image files that they name, as JSON data.
 
     Raises:
         FoundryError: the source cannot be read, or there is no such batch.
     """
-    parser = _RowParser(settings, home, LoopSettings())
-    return [
-        [row.problem, {column: str(cell) for column, cell in row.cells.items()}, *parser.files(row)]
-        for row in _batch_rows(settings, home, name)
-    ]
+    origin = []
+    for row in _batch_rows(settings, home, name):
+        cells = {column: str(cell) for column, cell in row.cells.items()}
+        origin.append([row.problem, cells, *_file_versions(settings, row)])
+    return origin
 
 
 def read_batch(
@@ -67,25 +69,21 @@ def read_batch(
     Raises:
         FoundryError: the source cannot be read, there is no such batch, or no row of it is valid.
     """
-    batch, parser = Batch(name), _RowParser(settings, home, defaults)
+    batch, source = Batch(name), settings.requests or "query"
     for row in _batch_rows(settings, home, name):
         try:
-            batch.requests.append(parser.request(row))
+            batch.requests.append(_parse_row(settings, home, defaults, row))
         except FoundryError as error:
             row_id = f"{settings.name}/row-{row.number}"
-            reason = f"{parser.source}: row {row.number}: {error}"
-            batch.quarantine.append(
-                QuarantineRow(prompt_id=row_id, shard=name, stage=STAGE, reason=reason)
-            )
+            reason = f"{source}: row {row.number}: {error}"
+            batch.quarantine.append(batch.quarantined(row_id, reason))
     if not batch.requests:
         raise FoundryError(f"batch {name} has no valid row; {batch.quarantine[0].reason}")
     return batch
 
 
-class _Cells(BaseModel):
+class _Cells(BaseModel, extra="allow", coerce_numbers_to_str=True):
     """Columns of a row; further ones are options of the loop."""
-
-    model_config = ConfigDict(extra="allow", coerce_numbers_to_str=True)
 
     text: str
     id: str | None = None
@@ -102,71 +100,62 @@ class _Cells(BaseModel):
             return orjson.loads(value)
         return [name.strip() for name in value.split(";") if name.strip()]
 
-    @classmethod
-    def of(cls, row: SourceRow) -> "_Cells":
-        """Raises `FoundryError` naming the first invalid column."""
-        try:
-            return cls.model_validate(row.cells)
-        except ValidationError as error:
-            raise FoundryError(first_problem(error)) from error
+
+def _parse_row(
+    settings: GenerationsSettings, home: Home, defaults: LoopSettings, row: SourceRow
+) -> GenerationRequest:
+    """The request of a row.
+
+    Raises:
+        FoundryError: a cell is invalid; names the column.
+    """
+    if row.problem:
+        raise FoundryError(row.problem)
+    try:
+        cells = _Cells.model_validate(row.cells)
+    except ValidationError as error:
+        raise FoundryError(first_problem(error)) from error
+    check_text(cells.text, len(cells.images))
+    options = override_options(defaults, cells.model_extra or {})
+    images = tuple(_image(settings, home, name) for name in cells.images)
+    content = [cells.id, cells.text, [image.sha256 for image in images]]
+    return GenerationRequest(
+        cells.text,
+        images,
+        options,
+        cells.critic,
+        channel="asset",
+        generation_id=stable_hash(
+            "generation", settings.name, content, options.model_dump(), cells.critic
+        ),
+        key=cells.id,
+    )
 
 
-@dataclass(frozen=True)
-class _RowParser:
-    settings: GenerationsSettings
-    home: Home
-    defaults: LoopSettings
+def _file_versions(settings: GenerationsSettings, row: SourceRow) -> list[str | None]:
+    """Versions of a row's images that are files."""
+    try:
+        names = _Cells.model_validate(row.cells).images
+    except ValidationError:
+        return []
+    return [file_version(_location(settings, n)) for n in names if not _SHA256.fullmatch(n)]
 
-    @property
-    def source(self) -> str:
-        return self.settings.requests or "query"
 
-    def request(self, row: SourceRow) -> GenerationRequest:
-        """The request of a row.
+def _image(settings: GenerationsSettings, home: Home, name: str) -> EncodedImage:
+    try:
+        if _SHA256.fullmatch(name):
+            return home.images.get(name)
+        return read_image(_location(settings, name))
+    except FoundryError as error:
+        raise FoundryError(f"images: {error}") from error
 
-        Raises:
-            FoundryError: a cell is invalid; names the column.
-        """
-        if row.problem:
-            raise FoundryError(row.problem)
-        cells = _Cells.of(row)
-        check_text(cells.text, len(cells.images))
-        options = override_options(self.defaults, cells.model_extra or {})
-        images = tuple(map(self._image, cells.images))
-        content = [cells.id, cells.text, [image.sha256 for image in images]]
-        return GenerationRequest(
-            cells.text,
-            images,
-            options,
-            cells.critic,
-            channel="asset",
-            generation_id=stable_hash(
-                "generation", self.settings.name, content, options.model_dump(), cells.critic
-            ),
-            key=cells.id,
-        )
 
-    def files(self, row: SourceRow) -> list[str | None]:
-        """Versions of a row's images that are files."""
-        try:
-            names = _Cells.of(row).images
-        except FoundryError:
-            return []
-        return [file_version(self._location(name)) for name in names if not _SHA256.fullmatch(name)]
-
-    def _image(self, name: str) -> EncodedImage:
-        try:
-            if _SHA256.fullmatch(name):
-                return self.home.images.get(name)
-            return read_image(self._location(name))
-        except FoundryError as error:
-            raise FoundryError(f"images: {error}") from error
-
-    def _location(self, name: str) -> str:
-        """Path or URL of an image; relative names are relative to the requests' file."""
-        folder, slash, _ = self.source.rpartition("/")
-        absolute = "://" in name or name.startswith("/") or self.settings.requests is None
-        return name if absolute else f"{folder}{slash}{name}"
+def _location(settings: GenerationsSettings, name: str) -> str:
+    """Path or URL of an image; relative names are relative to the requests' file."""
+    if settings.requests is None or "://" in name or name.startswith("/"):
+        return name
+    folder, slash, _ = settings.requests.rpartition("/")
+    return f"{folder}{slash}{name}"
 
 
 def _batch_rows(settings: GenerationsSettings, home: Home, name: str) -> list[SourceRow]:
@@ -181,20 +170,14 @@ def _batch_rows(settings: GenerationsSettings, home: Home, name: str) -> list[So
 
 def _mark_duplicates(rows: Sequence[SourceRow]) -> list[SourceRow]:
     """Rows with the id of an earlier one, or without id and with equal cells, get a problem."""
-    first: dict[str, int] = {}
+    first: dict[object, int] = {}
     marked = []
     for row in rows:
-        original = first.setdefault(_identity(row), row.number)
+        cells = {column: str(cell) for column, cell in row.cells.items()}
+        content = cells.get("id") or tuple(sorted(cells.items()))
+        original = first.setdefault(row.number if row.problem else content, row.number)
         if original != row.number:
-            what = "id: given twice, first" if "id" in row.cells else "same cells as"
-            row = SourceRow(row.number, row.cells, row.problem or f"{what} in row {original}")
+            what = "id: given twice, first" if "id" in cells else "same cells as"
+            row = replace(row, problem=f"{what} in row {original}")
         marked.append(row)
     return marked
-
-
-def _identity(row: SourceRow) -> str:
-    if row.problem:
-        return f"row {row.number}"
-    row_id = row.cells.get("id")
-    content = sorted((column, str(cell)) for column, cell in row.cells.items())
-    return stable_hash("row", content if row_id is None else str(row_id))

@@ -1,76 +1,78 @@
-"""Writes the exports of a home, each with its card, and skips unchanged ones."""
+"""Writes the exports of a home, each with a card, and skips unchanged ones.
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from pathlib import Path
+A card says what an export contains and where it comes from, for people (Markdown) and tools (JSON).
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from typing import Any
 
+import duckdb
 import orjson
 
 from inference.engine.hashing import content_digest
-from schemas import Table
+from schemas import FoundryError, Table
 from warehouse import Home
+from warehouse.atomic import atomic_path
 
-from .. import cards
-from ..cards import Card
-from ..settings import CurationSettings, ExportSettings
-from . import huggingface, llamafactory, reference, verl
-from .folder import CARD, ExportFolder, publish
+from ...core.metadata import markdown_section
+from ..duckdb_session import duckdb_session
+from ..settings import CurationSettings
+from ..steps import theta_of
+from .folder import CARD, ExportFolder, read_card
+from .formats import FORMATS
 
 FORMAT_VERSION = 2  # incremented when an exporter writes the same rows differently
 
+# Tables and columns that name the packs and models that the rows came from.
+_SOURCES = {
+    "packs": ("prompts", "pack"),
+    "planners": ("plans", "planner"),
+    "generators": ("attempts", "generator"),
+    "critics": ("attempts", "critic"),
+    "scorers": ("scores", "scorer"),
+}
+_PROMPT_SPLITS = "SELECT 'prompts: ' || split, count(*) FROM prompts GROUP BY 1 ORDER BY 1"
+_STEP_SPLITS = """
+    SELECT 'steps: ' || coalesce(split, drop_reason, 'unused'), count(*)
+    FROM steps GROUP BY 1 ORDER BY 1
+"""
+
 
 @dataclass(frozen=True)
-class PublishedExport:
-    """A published export. `changed`: False if it was up to date already."""
+class Card:
+    """Content and origin of an export. `fingerprint` is a hash of everything it depends on."""
 
     name: str
-    path: Path
-    changed: bool
-    card: Card
-
-
-@dataclass(frozen=True)
-class _Format:
     title: str
     use: str
-    tables: tuple[Table, ...]
-    write: Callable[[ExportFolder, ExportSettings], dict[str, int]]
-    front_matter: Callable[[Mapping[str, int]], str] = lambda counts: ""
+    fingerprint: str
+    counts: dict[str, int]
+    splits: dict[str, int]
+    sources: dict[str, list[str]]
+    thresholds: dict[str, Any]
+    tables: dict[str, str | None]
+    files: dict[str, str]
+
+    def json(self) -> bytes:
+        return orjson.dumps(asdict(self), option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS)
+
+    def markdown(self) -> str:
+        sources = {what: ", ".join(names) for what, names in self.sources.items()}
+        parts = [
+            f"# {self.title}\n\n{self.use}\n",
+            markdown_section("Rows", "what", "rows", self.counts),
+            markdown_section("Prompts and steps by split", "split", "count", self.splits),
+            markdown_section("Sources", "what", "names", sources),
+            markdown_section("Thresholds", "setting", "value", self.thresholds),
+            markdown_section("Content hashes of the tables", "table", "sha256", self.tables),
+            markdown_section("Hashes of the files", "file", "sha256", self.files),
+        ]
+        return "\n".join(parts)
 
 
-_FORMATS = {
-    "llamafactory": _Format(
-        "Interleave data for LLaMA-Factory",
-        "Set `dataset_dir` to this folder and `dataset` to a name of `dataset_info.json`.",
-        llamafactory.TABLES,
-        lambda folder, _: llamafactory.write(folder),
-    ),
-    "verl": _Format(
-        "Critic RL prompts for verl",
-        "Set `data.train_files` to `critic_rl.parquet`. Where `images` holds paths, start verl in "
-        "this folder.",
-        verl.TABLES,
-        verl.write,
-    ),
-    "reference": _Format(
-        "Critic RL prompts in the reference's format",
-        "Start the trainer in this folder: paths in `critic_rl.jsonl` are relative to it.",
-        reference.TABLES,
-        lambda folder, _: reference.write(folder),
-    ),
-    "huggingface": _Format(
-        "Interleave data as Hugging Face datasets",
-        "`datasets.load_dataset(this_folder, 'critic_sft', split='train')`",
-        huggingface.TABLES,
-        huggingface.write,
-        huggingface.front_matter,
-    ),
-}
-
-
-def export_all(home: Home, settings: CurationSettings) -> list[PublishedExport]:
-    """Write the exports named in the settings.
+def export_all(home: Home, settings: CurationSettings) -> list[Card]:
+    """Write the exports named in the settings to `home.exports`, each to the folder of its name.
 
     Raises:
         PlaceholderError: a row's placeholders and images differ.
@@ -80,31 +82,66 @@ def export_all(home: Home, settings: CurationSettings) -> list[PublishedExport]:
     return [_export(home, settings, name) for name in settings.exports.formats]
 
 
-def _export(home: Home, settings: CurationSettings, name: str) -> PublishedExport:
-    form, path = _FORMATS[name], home.exports / name
-    origin: dict[str, Any] = {
-        "sources": cards.sources(home) | {"agent prompts": cards.agent_prompts(home, form.tables)},
-        "splits": cards.splits(home),
-        "thresholds": cards.thresholds(home, settings),
-        "tables": {table.name: home.lake.content_hash(table) for table in form.tables},
-    }
+def _export(home: Home, settings: CurationSettings, name: str) -> Card:
+    path, origin = home.exports / name, _origin(home, settings, FORMATS[name].tables)
     parts = [FORMAT_VERSION, name, origin, settings.exports.model_dump(mode="json")]
     fingerprint = content_digest(parts)
+    if read_card(path).get("fingerprint") != fingerprint:
+        try:
+            with atomic_path(path) as draft:
+                draft.mkdir()
+                _write(ExportFolder(home, draft), settings, name, fingerprint, origin)
+        except OSError as error:
+            raise FoundryError(f"{path} cannot be written: {error.strerror or error}") from error
+    return Card(**read_card(path))
 
-    def write(target: Path) -> None:
-        folder = ExportFolder(home, target)
-        counts = form.write(folder, settings.exports)
-        card = Card(
-            name=name,
-            title=form.title,
-            use=form.use,
-            fingerprint=fingerprint,
-            counts=counts,
-            files=folder.hashes(),
-            **origin,
-        )
-        (target / CARD).write_bytes(card.json())
-        (target / "README.md").write_text(form.front_matter(counts) + card.markdown(), "utf-8")
 
-    changed = publish(path, fingerprint, write)
-    return PublishedExport(name, path, changed, Card(**orjson.loads((path / CARD).read_bytes())))
+def _write(
+    folder: ExportFolder,
+    settings: CurationSettings,
+    name: str,
+    fingerprint: str,
+    origin: dict[str, Any],
+) -> None:
+    form = FORMATS[name]
+    counts, files = form.write(folder, settings.exports), folder.hashes()
+    card = Card(name, form.title, form.use, fingerprint, counts, files=files, **origin)
+    (folder.path / CARD).write_bytes(card.json())
+    (folder.path / "README.md").write_text(form.front_matter(counts) + card.markdown(), "utf-8")
+
+
+def _origin(home: Home, settings: CurationSettings, tables: tuple[Table, ...]) -> dict[str, Any]:
+    """Sources, splits, thresholds (with the resulting theta) and content hashes of an export."""
+    connection = duckdb_session(home)
+    sources = {what: sorted(_distinct(connection, *at)) for what, at in _SOURCES.items()}
+    prompts = {
+        version
+        for table in tables
+        if "agent_prompt_version" in table.columns
+        for version in _distinct(connection, table.name, "agent_prompt_version")
+    }
+    theta = theta_of(connection, settings.split)
+    values = settings.model_dump(mode="json", exclude={"exports": True, "planner": {"comm"}})
+    splits = (connection.execute(sql).fetchall() for sql in (_PROMPT_SPLITS, _STEP_SPLITS))
+    return {
+        "sources": sources | {"agent prompts": sorted(prompts)},
+        "splits": dict(row for rows in splits for row in rows),
+        "thresholds": {"theta": theta, **_flatten(values)},
+        "tables": {table.name: home.lake.content_hash(table) for table in tables},
+    }
+
+
+def _distinct(connection: duckdb.DuckDBPyConnection, table: str, column: str) -> set[str]:
+    rows = connection.execute(f"SELECT DISTINCT {column} FROM {table}").fetchall()
+    return {str(row[0]) for row in rows}
+
+
+def _flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Settings by their dotted name."""
+    flat: dict[str, Any] = {}
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            flat |= _flatten(value, f"{prefix}{name}.")
+        else:
+            flat[f"{prefix}{name}"] = value
+    return flat

@@ -34,7 +34,7 @@ def balanced(counts: dict[int, tuple[int, int]], **options):
 
 
 def after(report) -> dict[int, tuple[int, int]]:
-    return {row.iteration: (row.accepted_after, row.rejected_after) for row in report}
+    return {row["iteration"]: (row["accepted_after"], row["rejected_after"]) for row in report}
 
 
 def unbalanced(rows, **options) -> list[int]:

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assets.curation.duckdb_session import add_text_function
-from inference.agent_prompts import critic_answer
+from inference.agent_prompts.formatting import critic_answer
 from inference.roles import Verdict
 
 # NUL and surrogates are not storable text.

@@ -12,7 +12,7 @@ from PIL import Image
 
 from assets.curation.critic_sets import build_critic_rl, build_critic_sft
 from assets.curation.exports.folder import PlaceholderError
-from assets.curation.exports.publisher import PublishedExport, export_all
+from assets.curation.exports.publisher import export_all
 from assets.curation.planner_sets import build_planner_sft
 from assets.curation.sequences import build_sequences
 from assets.curation.settings import CurationSettings
@@ -63,15 +63,20 @@ def home(curated_folder, tmp_path) -> Home:
     return Home(tmp_path / "home")
 
 
-def export(home: Home, name: str, **exports) -> PublishedExport:
-    (result,) = export_all(home, settings(formats=(name,), **exports))
-    return result
+def export(home: Home, name: str, **exports) -> Path:
+    (card,) = export_all(home, settings(formats=(name,), **exports))
+    assert card.name == name
+    return home.exports / name
 
 
-def move(result: PublishedExport, tmp_path: Path) -> Path:
+def counts_of(path: Path) -> dict[str, int]:
+    return json.loads((path / "card.json").read_text())["counts"]
+
+
+def move(path: Path, tmp_path: Path) -> Path:
     """Copy the export to another folder and delete the home: the copy must be complete."""
     target = tmp_path / "copy"
-    shutil.copytree(result.path, target)
+    shutil.copytree(path, target)
     shutil.rmtree(tmp_path / "home")
     return target
 
@@ -94,16 +99,16 @@ def test_llamafactory_finds_messages_and_images(home, tmp_path):
 
 def test_llamafactory_gets_rows_with_images_first(home):
     # It fails at an image that follows 1,000 rows without one.
-    result = export(home, "llamafactory")
-    rows = json.loads((result.path / "planner_sft.json").read_text())
+    path = export(home, "llamafactory")
+    rows = json.loads((path / "planner_sft.json").read_text())
     has_images = [bool(row["images"]) for row in rows]
     assert set(has_images) == {True, False}
     assert has_images == sorted(has_images, reverse=True)
 
 
 def test_llamafactory_images_hash_to_their_names(home):
-    result = export(home, "llamafactory")
-    images = list((result.path / "images").rglob("*.png"))
+    path = export(home, "llamafactory")
+    images = list((path / "images").rglob("*.png"))
     assert images
     for path in images:
         assert hashlib.sha256(path.read_bytes()).hexdigest() == path.stem
@@ -113,13 +118,13 @@ def test_verl_rows_embed_their_images(home, tmp_path, monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     import datasets
 
-    result = export(home, "verl")
-    file, cache = move(result, tmp_path) / "critic_rl.parquet", tmp_path / "cache"
+    folder = move(export(home, "verl"), tmp_path)
+    file, cache = folder / "critic_rl.parquet", tmp_path / "cache"
     # As verl opens it.
     rows = list(
         datasets.load_dataset("parquet", data_files=str(file), cache_dir=str(cache))["train"]
     )
-    assert len(rows) == result.card.counts["critic_rl.parquet"] == 12
+    assert len(rows) == counts_of(folder)["critic_rl.parquet"] == 12
     row = rows[0]
     assert {"prompt", "images", "data_source", "reward_model", "extra_info"} <= set(row)
     assert row["prompt"][0]["content"].count("<image>") == len(row["images"]) == 2
@@ -162,9 +167,8 @@ def test_hugging_face_loads_offline_with_decoded_images(home, tmp_path, monkeypa
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     import datasets
 
-    result = export(home, "huggingface", rows_per_file=5)
-    folder = move(result, tmp_path)
-    for name, count in result.card.counts.items():
+    folder = move(export(home, "huggingface", rows_per_file=5), tmp_path)
+    for name, count in counts_of(folder).items():
         data = datasets.load_dataset(
             str(folder), name, split="train", cache_dir=str(tmp_path / "cache")
         )
@@ -178,11 +182,12 @@ def test_hugging_face_loads_offline_with_decoded_images(home, tmp_path, monkeypa
 
 
 def test_empty_home_exports_empty_sets(tmp_path):
-    exports = {e.name: e for e in export_all(Home(tmp_path / "empty"), CurationSettings())}
-    assert json.loads((exports["llamafactory"].path / "critic_sft.json").read_text()) == []
-    assert (exports["reference"].path / "critic_rl.jsonl").read_text() == ""
-    assert pq.read_table(exports["verl"].path / "critic_rl.parquet").num_rows == 0
-    assert "configs: []" in (exports["huggingface"].path / "README.md").read_text()
+    exports = Home(tmp_path / "empty").exports
+    export_all(Home(tmp_path / "empty"), CurationSettings())
+    assert json.loads((exports / "llamafactory" / "critic_sft.json").read_text()) == []
+    assert (exports / "reference" / "critic_rl.jsonl").read_text() == ""
+    assert pq.read_table(exports / "verl" / "critic_rl.parquet").num_rows == 0
+    assert "configs: []" in (exports / "huggingface" / "README.md").read_text()
 
 
 def test_unchanged_content_is_not_exported_again(home):
@@ -190,10 +195,9 @@ def test_unchanged_content_is_not_exported_again(home):
     first = export_all(home, options)
     stamps = {path: path.stat().st_mtime_ns for path in home.exports.rglob("*")}
     again = export_all(home, options)
-    assert [e.changed for e in first] == [True] * 4
-    assert [e.changed for e in again] == [False] * 4
+    assert len(first) == 4
     assert stamps == {path: path.stat().st_mtime_ns for path in home.exports.rglob("*")}
-    assert [e.card for e in first] == [e.card for e in again]
+    assert first == again
 
 
 def test_changed_content_replaces_the_whole_export(home):
@@ -201,15 +205,15 @@ def test_changed_content_replaces_the_whole_export(home):
     export_all(home, options)
     (home.exports / "reference" / "stray.txt").write_text("left over")
     home.lake.write(CRITIC_RL, home.lake.read(CRITIC_RL).slice(0, 3))
-    (result,) = export_all(home, options)
-    assert result.changed and result.card.counts == {"critic_rl.jsonl": 3}
-    assert not (result.path / "stray.txt").exists()
+    (card,) = export_all(home, options)
+    assert card.counts == {"critic_rl.jsonl": 3}
+    assert not (home.exports / "reference" / "stray.txt").exists()
     assert [path.name for path in home.exports.iterdir()] == ["reference"]
 
 
 def test_card_has_content_and_origin(home):
-    result = export(home, "llamafactory")
-    card = json.loads((result.path / "card.json").read_text())
+    path = export(home, "llamafactory")
+    card = json.loads((path / "card.json").read_text())
     assert card["splits"]["prompts: heldout"] == 1
     assert card["splits"]["steps: sft"] == card["splits"]["steps: rl"] == 8
     assert card["sources"]["generators"] == ["pen"]
@@ -218,8 +222,8 @@ def test_card_has_content_and_origin(home):
     assert card["thresholds"]["filter.low_quality"] == 5
     assert card["tables"]["critic_sft"] == home.lake.content_hash(CRITIC_SFT)
     for name, digest in card["files"].items():
-        assert hashlib.sha256((result.path / name).read_bytes()).hexdigest() == digest
-    markdown = (result.path / "README.md").read_text()
+        assert hashlib.sha256((path / name).read_bytes()).hexdigest() == digest
+    markdown = (path / "README.md").read_text()
     assert "| critic_sft.json | 8 |" in markdown
     assert str(home.local) not in markdown
 
@@ -251,6 +255,6 @@ def test_missing_image_is_an_error(home):
 
 def test_remote_home_is_exported(tmp_path, monkeypatch):
     monkeypatch.setenv("INTERLEAVE_LOCAL", str(tmp_path / "local"))
-    result = export(curate(Home(f"memory://curation-{tmp_path.name}")), "reference")
-    assert result.path == tmp_path / "local" / "exports" / "reference"
-    assert len((result.path / "critic_rl.jsonl").read_text().splitlines()) == 12
+    path = export(curate(Home(f"memory://curation-{tmp_path.name}")), "reference")
+    assert path == tmp_path / "local" / "exports" / "reference"
+    assert len((path / "critic_rl.jsonl").read_text().splitlines()) == 12

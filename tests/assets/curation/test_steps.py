@@ -2,6 +2,7 @@
 
 import pytest
 
+from assets.curation.duckdb_session import duckdb_session
 from assets.curation.settings import CurationSettings, FilterSettings
 from assets.curation.steps import build_steps, theta_of
 from schemas import Row
@@ -81,15 +82,16 @@ def test_theta_is_chosen_for_two_sft_steps_to_one_rl_step(world):
     table, report = build_steps(world.write(), CurationSettings())
     splits = {row["prompt_id"]: row["split"] for row in records(table)}
     assert splits == dict.fromkeys(("s0", "s1", "s2", "s3"), "sft") | {"s4": "rl", "s5": "rl"}
-    assert (report.sft, report.rl, report.theta) == (4, 2, 2.25)  # (3 / 2) squared
-    assert theta_of(table, CurationSettings().split) == 2.25
+    assert (report.splits, report.theta) == ({"sft": 4, "rl": 2}, 2.25)  # (3 / 2) squared
+    world.home.lake.write(STEPS, table)
+    assert theta_of(duckdb_session(world.home), CurationSettings().split) == 2.25
 
 
 def test_theta_can_be_set(world):
     for number, rise in enumerate([0, 1, 2]):
         world.add(f"s{number}", chain(9 - rise, 9))
     _, report = build_steps(world.write(), CurationSettings(split={"theta": 0.5}))
-    assert (report.sft, report.rl) == (2, 1)
+    assert report.splits == {"sft": 2, "rl": 1}
 
 
 def test_all_steps_of_a_prompt_go_to_the_same_split(world):
@@ -107,7 +109,7 @@ def test_steps_across_theta_can_be_left_out_instead(world):
     settings = CurationSettings(split={"theta": 2, "off_side": "leave_out"})
     table, report = build_steps(world.write(), settings)
     assert [row["split"] for row in records(table)] == [None, "rl", "rl"]
-    assert report.unassigned == 1
+    assert report.splits == {"none": 1, "rl": 2}
 
 
 def test_held_out_prompts_have_no_split_and_do_not_change_theta(world):
@@ -121,20 +123,21 @@ def test_held_out_prompts_have_no_split_and_do_not_change_theta(world):
         ("unseen", True, None),
     ]
     assert report.theta == 0
-    assert sum(report.prompt_variance.counts) == 1
+    assert len(report.prompt_variance) == 1
 
 
 def test_report_counts_steps_by_outcome(world):
     world.add("a", chain(9), chain(3, 9), chain(1))
     world.add("b", chain(9, 3))
     _, report = build_steps(world.write(), CurationSettings())
-    assert (report.steps, report.retained) == (4, 2)
+    assert report.splits == {"sft": 2}
     assert report.dropped == {"negative_trend": 1, "persistent_low_quality": 1}
-    assert [(s.iteration, s.attempts, s.mean) for s in report.scores] == [(0, 4, 5.5), (1, 2, 6.0)]
-    assert sum(report.variance.counts) == 2
+    scores = [(row["iteration"], row["attempts"], row["mean"]) for row in report.scores]
+    assert scores == [(0, 4, 5.5), (1, 2, 6.0)]
+    assert len(report.variance) == 2
 
 
 def test_an_empty_lake_gives_empty_steps(world):
     table, report = build_steps(world.home, CurationSettings())
     assert table.num_rows == 0 and table.schema.names == STEPS.arrow_schema.names
-    assert (report.steps, report.theta) == (0, None)
+    assert (report.splits, report.dropped, report.theta) == ({}, {}, None)

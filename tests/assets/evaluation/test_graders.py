@@ -5,10 +5,9 @@ import asyncio
 import pytest
 
 from assets.core.profile import load_profile
-from assets.evaluation.graders import describe_grader, grader_of
+from assets.evaluation.runner import describe_grader, grader_of
 from inference.backends.sketch.agents import SketchPlanner
-from inference.grading import PlanGrade
-from inference.roles import Plan, PlanRequest
+from inference.roles import Plan, PlanGrade, PlanRequest
 from inference.sketch_world.grader import SketchGrader
 from tests.assets.prompts.tiny_pack import tiny_pack
 

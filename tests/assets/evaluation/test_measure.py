@@ -13,8 +13,7 @@ from assets.evaluation.settings import EvaluationSettings
 from assets.evaluation.summary import Summary
 from assets.evaluation.variants import Variant
 from inference.engine.progress import NullProgress
-from inference.grading import PlanGrade
-from inference.roles import UnusableAnswerError, Verdict
+from inference.roles import PlanGrade, UnusableAnswerError, Verdict
 from inference.settings import Limits, LoopSettings
 from inference.sketch_world.grader import SketchGrader
 from schemas import FoundryError
@@ -41,16 +40,8 @@ def evaluate(
     home: Home, variant: Variant, roles=None, redraws: int = 1, grader=EXACT
 ) -> BenchmarkResult:
     roles = roles or ROLES[variant.name]
-    context = EvaluationContext(
-        home=home,
-        generator=roles.generator,
-        scorer=roles.scorer,
-        grader=grader,
-        loop=LoopSettings(),
-        limits=Limits(tries=1),
-        in_flight=8,
-        redraws=redraws,
-    )
+    settings = EvaluationSettings(in_flight=8, redraws=redraws)
+    context = EvaluationContext(home, grader, LoopSettings(), Limits(tries=1), settings)
     return asyncio.run(evaluate_variant(context, variant, roles, heldout(home), NullProgress()))
 
 

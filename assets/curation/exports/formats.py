@@ -1,0 +1,247 @@
+"""Formats of exports: LLaMA-Factory, verl, the reference's JSON lines, Hugging Face datasets."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import chain, islice
+from typing import Any
+
+import orjson
+import pyarrow as pa
+
+from schemas import Table
+from schemas.curation import CRITIC_RL, CRITIC_SFT, PLANNER_SFT, SEQUENCES
+from warehouse import Home
+
+from ..settings import ExportSettings
+from .folder import ExportFolder, embedded_image, images_of
+
+
+@dataclass(frozen=True)
+class Format:
+    """How tables become files of a folder; `write` returns rows by file or configuration."""
+
+    title: str
+    use: str
+    tables: tuple[Table, ...]
+    write: Callable[[ExportFolder, ExportSettings], dict[str, int]]
+    front_matter: Callable[[Mapping[str, int]], str] = lambda counts: ""
+
+
+_SHAREGPT = {
+    "formatting": "sharegpt",
+    "columns": {"messages": "messages", "images": "images"},
+    "tags": {
+        "role_tag": "role",
+        "content_tag": "content",
+        "user_tag": "user",
+        "assistant_tag": "assistant",
+    },
+}
+# The reference's reward recognises by this name that an image is to be generated, not edited.
+_WHITE = "data/interleave/white.png"
+
+_VERL_EXTRA = ("row_id", "origin_prompt", "rewritten_prompt", "origin_image", "edited_image")
+_IMAGE_COLUMNS = ("images", "origin_image", "edited_image")
+
+
+def _write_llamafactory(folder: ExportFolder, _settings: ExportSettings) -> dict[str, int]:
+    """Sharegpt JSON files and the `dataset_info.json` that declares them.
+
+    `dataset_dir` (and `media_dir`, which defaults to it) must be the folder; image paths are
+    relative to it.
+    """
+    parts = {
+        "planner_sft": (PLANNER_SFT, "true"),
+        "critic_sft": (CRITIC_SFT, "true"),
+        "sequences_easy": (SEQUENCES, "form = 'easy'"),
+        "sequences_reflection": (SEQUENCES, "form = 'reflection'"),
+    }
+    info = {name: {"file_name": f"{name}.json", **_SHAREGPT} for name in parts}
+    (folder.path / "dataset_info.json").write_bytes(orjson.dumps(info, option=orjson.OPT_INDENT_2))
+    return {
+        f"{name}.json": folder.json_list(f"{name}.json", _sharegpt_samples(folder, *part))
+        for name, part in parts.items()
+    }
+
+
+def _sharegpt_samples(folder: ExportFolder, table: Table, where: str) -> Iterator[dict[str, Any]]:
+    """Samples with images come first.
+
+    LLaMA-Factory infers the type of its images column from the first 1,000 rows (of each worker's
+    contiguous share) and fails at an image that follows 1,000 rows without one.
+    """
+    for condition in ("len(images) > 0", "len(images) = 0"):
+        for row in folder.rows(table, f"{where} AND {condition}"):
+            images = [folder.add_image(image) for image in row["images"]]
+            yield {"messages": row["messages"], "images": images}
+
+
+def _write_verl(folder: ExportFolder, settings: ExportSettings) -> dict[str, int]:
+    """A Parquet file in verl's columns.
+
+    With embedded images verl decodes the bytes in the file; with paths the file is small, and verl
+    must be started in the export's folder, because it opens paths as they are.
+    """
+    embedded = settings.verl_images == "embedded"
+    rows, schema = _verl_rows(folder, embedded), _verl_schema(embedded)
+    return {
+        "critic_rl.parquet": folder.parquet("critic_rl.parquet", rows, schema, compression="zstd")
+    }
+
+
+def _verl_schema(embedded: bool) -> pa.Schema:
+    text, number = pa.string(), pa.float64()
+    truth = pa.struct({"success": pa.bool_(), "semantics": number, "quality": number})
+    extra = {"index": pa.int64(), "split": text, **dict.fromkeys(_VERL_EXTRA, text)}
+    return pa.schema(
+        {
+            "data_source": text,
+            "prompt": pa.list_(pa.struct({"role": text, "content": text})),
+            "images": pa.list_(pa.struct({"bytes": pa.binary()} if embedded else {"image": text})),
+            "ability": text,
+            "reward_model": pa.struct({"style": text, "ground_truth": truth}),
+            "extra_info": pa.struct(extra),
+        }
+    )
+
+
+def _verl_rows(folder: ExportFolder, embedded: bool) -> Iterator[dict[str, Any]]:
+    def image(sha256: str) -> dict[str, Any]:
+        if embedded:
+            return {"bytes": folder.home.images.get(sha256).data}
+        return {"image": folder.add_image(sha256)}
+
+    for index, row in enumerate(folder.rows(CRITIC_RL)):
+        extra = {name: row[name] for name in _VERL_EXTRA}
+        yield {
+            "data_source": "interleave_critic",
+            "prompt": row["messages"],
+            "images": [image(sha256) for sha256 in images_of(row)],
+            "ability": "critic",
+            "reward_model": {"style": "rule", "ground_truth": row["evaluation"]},
+            "extra_info": {"index": index, "split": "train", **extra},
+        }
+
+
+def _write_reference(folder: ExportFolder, _settings: ExportSettings) -> dict[str, int]:
+    """JSON lines with exactly the keys that the reference's loader reads.
+
+    Their paths are relative to the folder, in which the trainer must be started.
+    """
+    rows = (
+        {
+            "origin_prompt": row["origin_prompt"],
+            "rewritten_prompt": row["rewritten_prompt"],
+            "origin_image_path": _source_path(folder, row["origin_image"]),
+            "edited_image_path": folder.add_image(row["edited_image"]),
+            "evaluation": row["evaluation"],
+        }
+        for row in folder.rows(CRITIC_RL)
+    )
+    return {"critic_rl.jsonl": folder.json_lines("critic_rl.jsonl", rows)}
+
+
+def _source_path(folder: ExportFolder, sha256: str) -> str:
+    if not _is_white(folder.home, sha256):
+        return folder.add_image(sha256)
+    target = folder.path / _WHITE
+    if not target.exists():
+        target.parent.mkdir(parents=True)
+        target.write_bytes(folder.home.images.get(sha256).data)
+    return _WHITE
+
+
+@lru_cache(maxsize=100_000)
+def _is_white(home: Home, sha256: str) -> bool:
+    return home.images.get(sha256).is_white
+
+
+def _write_huggingface(folder: ExportFolder, settings: ExportSettings) -> dict[str, int]:
+    """Parquet with embedded images, every table a configuration of its own.
+
+    `datasets` itself writes the schema metadata that it reads, so images and messages arrive as
+    features, offline and without code of this project.
+    """
+    tables = FORMATS["huggingface"].tables
+    return {table.name: _write_table(folder, table, settings.rows_per_file) for table in tables}
+
+
+def _write_table(folder: ExportFolder, table: Table, rows_per_file: int) -> int:
+    plain = [field for field in table.arrow_schema if field.name not in _IMAGE_COLUMNS]
+    schema = datasets_schema({**{field.name: field.type for field in plain}, "images": None})
+    data = f"data/{table.name}"
+    (folder.path / data).mkdir(parents=True)
+    rows = (_with_embedded_images(folder, row) for row in folder.rows(table))
+    return sum(
+        folder.parquet(f"{data}/train-{number:05d}.parquet", part, schema)
+        for number, part in enumerate(_split_rows(rows, rows_per_file))
+    )
+
+
+def _split_rows(rows: Iterator[dict[str, Any]], size: int) -> Iterator[Iterator[dict[str, Any]]]:
+    """Parts of `size` rows; at least one part, so that an empty table has a file."""
+    yield islice(rows, size)
+    for first in rows:
+        yield chain([first], islice(rows, size - 1))
+
+
+def _with_embedded_images(folder: ExportFolder, row: dict[str, Any]) -> dict[str, Any]:
+    plain = {name: value for name, value in row.items() if name not in _IMAGE_COLUMNS}
+    images = [embedded_image(folder.home.images, sha256) for sha256 in images_of(row)]
+    return {**plain, "images": images}
+
+
+def datasets_schema(fields: Mapping[str, pa.DataType | None]) -> pa.Schema:
+    """Arrow schema with the metadata of `datasets`.
+
+    Args:
+        fields: column -> type; None: a list of images.
+    """
+    from datasets import Features, Image, List
+
+    plain = [(name, kind) for name, kind in fields.items() if kind is not None]
+    features = Features.from_arrow_schema(pa.schema(plain))
+    return Features({name: features.get(name) or List(Image()) for name in fields}).arrow_schema
+
+
+def _configurations(counts: Mapping[str, int]) -> str:
+    """YAML at the head of README.md that lists the configurations for `load_dataset`.
+
+    Empty tables are left out, because `datasets` cannot open a split without rows.
+    """
+    lines = ["---", "license: apache-2.0", "configs:" if any(counts.values()) else "configs: []"]
+    for name in (name for name, count in counts.items() if count):
+        lines += [f"- config_name: {name}", "  data_files:", "  - split: train"]
+        lines += [f"    path: data/{name}/train-*.parquet"]
+    return "\n".join([*lines, "---", "", ""])
+
+
+FORMATS = {
+    "llamafactory": Format(
+        "Interleave data for LLaMA-Factory",
+        "Set `dataset_dir` to this folder and `dataset` to a name of `dataset_info.json`.",
+        (PLANNER_SFT, CRITIC_SFT, SEQUENCES),
+        _write_llamafactory,
+    ),
+    "verl": Format(
+        "Critic RL prompts for verl",
+        "Set `data.train_files` to `critic_rl.parquet`. Where `images` holds paths, start verl in "
+        "this folder.",
+        (CRITIC_RL,),
+        _write_verl,
+    ),
+    "reference": Format(
+        "Critic RL prompts in the reference's format",
+        "Start the trainer in this folder: paths in `critic_rl.jsonl` are relative to it.",
+        (CRITIC_RL,),
+        _write_reference,
+    ),
+    "huggingface": Format(
+        "Interleave data as Hugging Face datasets",
+        "`datasets.load_dataset(this_folder, 'critic_sft', split='train')`",
+        (CRITIC_SFT, CRITIC_RL, PLANNER_SFT, SEQUENCES),
+        _write_huggingface,
+        _configurations,
+    ),
+}
