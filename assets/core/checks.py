@@ -5,11 +5,12 @@ A check of a partitioned asset reads the partition of its run; outside one, the 
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
+from itertools import chain
 
 import dagster as dg
 
 from .foundry import FoundryResource
-from .integrity import Violations, dangling_references, duplicate_keys
+from .integrity import Violations, dangling_references, repeated_rows
 from .metadata import table_metadata
 from .node import Node
 
@@ -44,7 +45,11 @@ def blocking_checks(
         selected = {key.name for key in context.selected_asset_check_keys}
         for name, (_, rule) in all_rules.items():
             if name in selected:
-                yield _result(node, name, rule(foundry, partition))
+                violations = rule(foundry, partition)
+                metadata = {"broken": table_metadata(violations)} if violations else {}
+                yield dg.AssetCheckResult(
+                    passed=not violations, asset_key=node.name, check_name=name, metadata=metadata
+                )
 
     return checks
 
@@ -56,26 +61,11 @@ def schema_violations(nodes: Iterable[Node], foundry: FoundryResource) -> Violat
 
 
 def _duplicates(node: Node, foundry: FoundryResource, shard: str | None) -> Violations:
-    violations: Violations = []
-    for table in node.tables:
-        data = foundry.home.lake.read(table, [shard] if shard else None, columns=list(table.key))
-        violations += duplicate_keys(table, data)
-    return violations
+    partitions, lake = [shard] if shard else None, foundry.home.lake
+    keys = (lake.read(table, partitions, columns=list(table.key)) for table in node.tables)
+    return list(chain.from_iterable(map(repeated_rows, keys)))
 
 
 def _dangling(node: Node, foundry: FoundryResource, shard: str | None) -> Violations:
-    violations: Violations = []
     lake = foundry.home.lake
-    for table in node.tables:
-        columns = {c for reference in table.references for c in reference.columns}
-        if columns:
-            data = lake.read(table, [shard] if shard else None, columns=sorted(columns))
-            violations += dangling_references(table, data, lake, shard)
-    return violations
-
-
-def _result(node: Node, name: str, violations: Violations) -> dg.AssetCheckResult:
-    metadata = {"broken": table_metadata(violations)} if violations else {}
-    return dg.AssetCheckResult(
-        passed=not violations, asset_key=node.name, check_name=name, metadata=metadata
-    )
+    return [row for table in node.tables for row in dangling_references(table, lake, shard)]

@@ -1,22 +1,10 @@
 """Charts for asset metadata, as PNG bytes in the style of `plotting.py`."""
 
-import math
 from collections.abc import Mapping, Sequence
 from itertools import permutations
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from .plotting import (
-    ACCENT,
-    BAD,
-    GOOD,
-    INK,
-    OTHER,
-    PALE,
-    PAPER,
-    figure_png,
-    new_figure,
-    set_headline,
-)
+from .plotting import ACCENT, BAD, GOOD, INK, OTHER, PALE, PAPER, figure_png, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,16 +18,7 @@ STATUS_COLOURS = {
     "quarantined": BAD,
     "failed": BAD,
 }
-CATEGORY_COLOURS = (
-    "#4c78a8",
-    "#2a9d8f",
-    "#e9a23b",
-    "#d9634c",
-    "#8d6cab",
-    "#5b9bd5",
-    "#7a9e4f",
-    "#c77b9a",
-)
+CATEGORY_COLOURS = (OTHER, GOOD, ACCENT, BAD, "#8d6cab", "#5b9bd5", "#7a9e4f", "#c77b9a")
 
 
 def counts_by_category(counts: Mapping[str, Mapping[str, int]], what: str = "prompts") -> bytes:
@@ -49,12 +28,19 @@ def counts_by_category(counts: Mapping[str, Mapping[str, int]], what: str = "pro
         counts: category -> sub-category -> count.
         what: what is counted, for title and axis.
     """
-    with new_figure(_height(len(counts))) as (figure, axes):
+    headline = f"{what.capitalize()} by category and sub-category"
+    with new_figure(_height(len(counts)), headline) as (figure, axes):
         widest = max((sum(members.values()) for members in counts.values()), default=0)
         for row, members in enumerate(counts.values()):
-            _divided_bar(axes, row, members, CATEGORY_COLOURS[row % len(CATEGORY_COLOURS)], widest)
+            colour, total = CATEGORY_COLOURS[row % len(CATEGORY_COLOURS)], 0
+            for count in members.values():
+                axes.barh(row, count, 0.7, total, color=colour, edgecolor=PAPER, linewidth=0.9)
+                total += count
+            low, high = min(members.values(), default=0), max(members.values(), default=0)
+            each = f"{low:,}" if low == high else f"{low:,} to {high:,}"
+            note = f"{total:,}  ({len(members)} of {each})"
+            axes.text(total + widest * 0.012, row, note, va="center", fontsize=9)
         _name_rows(axes, list(counts), right_margin=0.4)
-        set_headline(figure, f"{what.capitalize()} by category and sub-category")
         axes.set_xlabel("in brackets: the sub-categories, and how many each has")
         return figure_png(figure)
 
@@ -76,10 +62,9 @@ def filter_counts(passed: int, dropped: Mapping[str, int]) -> bytes:
         dropped: name of the rule -> steps.
     """
     by_size = dict(sorted(dropped.items(), key=lambda item: -item[1]))
-    bars = {"kept": passed, **{reason.replace("_", " "): n for reason, n in by_size.items()}}
-    return _named_bars(
-        bars, [GOOD, *[BAD] * len(by_size)], "Steps kept, and dropped by rule", "steps"
-    )
+    colours = [GOOD, *[BAD] * len(by_size)]
+    bars = {"kept": passed, **by_size}
+    return _named_bars(bars, colours, "Steps kept, and dropped by rule", "steps")
 
 
 def variance_histogram(
@@ -91,14 +76,13 @@ def variance_histogram(
         edges: bin borders, one more than `counts`.
         theta: the dividing variance; None: no division.
     """
-    with new_figure(3.4) as (figure, axes):
+    with new_figure(3.4, f"Variance of a {what.removesuffix('s')}'s scores") as (figure, axes):
         axes.grid(axis="y")
         if theta is None:
             axes.stairs(counts, edges, fill=True, color=OTHER)
         else:
             _two_sided(axes, edges, counts, theta)
         _count_axis(axes, counts, what)
-        set_headline(figure, f"Variance of a {what.removesuffix('s')}'s scores")
         axes.set_xlabel("variance of the overall scores of the iterations")
         return figure_png(figure)
 
@@ -109,10 +93,24 @@ def balance_by_iteration(rows: Sequence[Mapping[str, int]]) -> bytes:
     Args:
         rows: `iteration`, `accepted_before`, `rejected_before`, `accepted_after`, `rejected_after`.
     """
+    iterations = _column(rows, "iteration")
+    label: dict[str, Any] = {
+        "fmt": "{:,.0f}",
+        "padding": 3,
+        "fontsize": 8,
+        "color": INK,
+        "rotation": 90,
+    }
     with new_figure(3.4, columns=2) as (figure, panels):
         for axes, when in zip(panels, ("before", "after"), strict=True):
-            _verdict_bars(axes, rows, when)
-            axes.set_title(f"Verdicts {when} balancing")
+            for shift, verdict, colour in ((-0.2, "accepted", GOOD), (0.2, "rejected", BAD)):
+                heights = _column(rows, f"{verdict}_{when}")
+                places = [iteration + shift for iteration in iterations]
+                bars = axes.bar(places, heights, 0.38, color=colour, label=verdict)
+                axes.bar_label(bars, **label)
+            axes.set(title=f"Verdicts {when} balancing", xticks=iterations, xlabel="iteration")
+            axes.margins(y=0.2)
+            axes.grid(axis="y")
         panels[0].set_ylabel("samples")
         panels[0].legend(loc="upper right")
         return figure_png(figure)
@@ -124,16 +122,14 @@ def score_by_iteration(rows: Sequence[Mapping[str, float]]) -> bytes:
     Args:
         rows: `iteration`, `attempts`, `mean`, `lower_quartile`, `median`, `upper_quartile`.
     """
-    with new_figure(4.2, rows=2, heights=(2.6, 1)) as (figure, (scores, attempts)):
-        set_headline(figure, "Overall score by iteration")
+    panels = new_figure(4.2, "Overall score by iteration", rows=2, heights=(2.6, 1))
+    with panels as (figure, (scores, attempts)):
         _score_lines(scores, rows)
-        bars = attempts.bar(_column(rows, "iteration"), _column(rows, "attempts"), 0.55)
-        for bar in bars:
-            bar.set_color(OTHER)
+        iterations, counts = _column(rows, "iteration"), _column(rows, "attempts")
+        bars = attempts.bar(iterations, counts, 0.55, color=OTHER, edgecolor=OTHER)
         attempts.bar_label(bars, fmt="{:,.0f}", padding=2, fontsize=9, color=INK)
         attempts.margins(y=0.35)
-        attempts.set(xlabel="iteration", ylabel="attempts")
-        attempts.set_yticks([])
+        attempts.set(xlabel="iteration", ylabel="attempts", yticks=[])
         return figure_png(figure)
 
 
@@ -145,47 +141,33 @@ def agreement_map(
     Args:
         correlations: two names -> their rank correlation, -1 to 1; None: unknown.
     """
+    import numpy as np
     from matplotlib.colors import LinearSegmentedColormap
 
     known = {frozenset(pair): value for pair, value in correlations.items()}
-    matrix = [[known.get(frozenset((row, column))) for column in names] for row in names]
     colours = LinearSegmentedColormap.from_list("agreement", [BAD, PAPER, GOOD])
-    with new_figure(1.6 + 0.7 * len(names)) as (figure, axes):
-        cells = [[math.nan if value is None else value for value in row] for row in matrix]
-        axes.imshow(cells, cmap=colours, vmin=-1, vmax=1)
+    headline = "Rank correlation of the scorers' overall scores"
+    with new_figure(1.6 + 0.7 * len(names), headline) as (figure, axes):
+        cells = [[known.get(frozenset((a, b))) for b in names] for a in names]
+        axes.imshow(np.array(cells, float), cmap=colours, vmin=-1, vmax=1)
         for row, column in permutations(range(len(names)), 2):
-            value = matrix[row][column]
+            value = cells[row][column]
             label = "unknown" if value is None else f"{value:.2f}"
             axes.text(column, row, label, ha="center", va="center")
         axes.set_xticks(range(len(names)), names)
         axes.set_yticks(range(len(names)), names)
         axes.tick_params(length=0)
         axes.set_xlabel("1: same order; 0: uncorrelated; -1: reverse order")
-        set_headline(figure, "Rank correlation of the scorers' overall scores")
         return figure_png(figure)
-
-
-def _divided_bar(
-    axes: "Axes", row: int, members: Mapping[str, int], colour: str, widest: int
-) -> None:
-    total = 0
-    for count in members.values():
-        axes.barh(row, count, 0.7, total, color=colour, edgecolor=PAPER, linewidth=0.9)
-        total += count
-    low, high = min(members.values(), default=0), max(members.values(), default=0)
-    each = f"{low:,}" if low == high else f"{low:,} to {high:,}"
-    note = f"{total:,}  ({len(members)} of {each})"
-    axes.text(total + widest * 0.012, row, note, va="center", fontsize=9)
 
 
 def _named_bars(counts: Mapping[str, int], colours: Sequence[str], title: str, what: str) -> bytes:
     total = sum(counts.values()) or 1
-    with new_figure(_height(len(counts))) as (figure, axes):
+    with new_figure(_height(len(counts)), title) as (figure, axes):
         bars = axes.barh(range(len(counts)), list(counts.values()), 0.65, color=colours)
         labels = [f"{n:,}  ({n / total:.1%})" for n in counts.values()]
         axes.bar_label(bars, labels, padding=4, fontsize=9.5, color=INK)
         _name_rows(axes, list(counts), right_margin=0.16)
-        set_headline(figure, title)
         axes.set_xlabel(what)
         return figure_png(figure)
 
@@ -223,18 +205,6 @@ def _count_axis(axes: "Axes", counts: Sequence[int], what: str) -> None:
     axes.yaxis.set_major_formatter("{x:,.0f}")
     axes.set_ylim(bottom=0)
     axes.set_ylabel(f"{what}, log scale" if steep else what)
-
-
-def _verdict_bars(axes: "Axes", rows: Sequence[Mapping[str, int]], when: str) -> None:
-    iterations = _column(rows, "iteration")
-    for shift, verdict, colour in ((-0.2, "accepted", GOOD), (0.2, "rejected", BAD)):
-        heights = _column(rows, f"{verdict}_{when}")
-        bars = axes.bar([i + shift for i in iterations], heights, 0.38, color=colour, label=verdict)
-        axes.bar_label(bars, fmt="{:,.0f}", padding=3, fontsize=8, color=INK, rotation=90)
-    axes.set_xticks(iterations)
-    axes.set_xlabel("iteration")
-    axes.margins(y=0.2)
-    axes.grid(axis="y")
 
 
 def _score_lines(axes: "Axes", rows: Sequence[Mapping[str, float]]) -> None:

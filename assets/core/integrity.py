@@ -17,32 +17,33 @@ Violations = list[dict[str, object]]
 MAX_ROWS = 5
 
 
-def duplicate_keys(table: Table, data: pa.Table) -> Violations:
-    """Keys of more than one row."""
-    key = ", ".join(table.key)
-    return _rows(
-        f"select {key}, count(*) as copies from data group by all having count(*) > 1", data=data
-    )
+def find_rows(query: str, **tables: pa.Table) -> Violations:
+    """Rows of a DuckDB query over the tables, ordered by all columns."""
+    connection = duckdb.connect()
+    for name, data in tables.items():
+        connection.register(name, data)
+    return connection.sql(f"{query} order by all limit {MAX_ROWS}").to_arrow_table().to_pylist()
 
 
-def dangling_references(table: Table, data: pa.Table, lake: Lake, shard: str | None) -> Violations:
+def repeated_rows(data: pa.Table) -> Violations:
+    """Rows that occur more than once."""
+    query = "select *, count(*) as copies from data group by all having count(*) > 1"
+    return find_rows(query, data=data)
+
+
+def dangling_references(table: Table, lake: Lake, shard: str | None) -> Violations:
     """References to rows that do not exist."""
     violations: Violations = []
     for reference in table.references:
-        parent = TABLES[reference.table]
-        partitions = [shard] if shard and parent.sharded else None
-        parents = lake.read(parent, partitions, columns=list(reference.target))
-        match = " and ".join(
-            f"child.{c} = parent.{t}"
-            for c, t in zip(reference.columns, reference.target, strict=True)
-        )
-        present = " and ".join(f"child.{c} is not null" for c in reference.columns)
-        columns = ", ".join(f"child.{c}" for c in reference.columns)
+        parent, columns = TABLES[reference.table], list(reference.columns)
+        partitions = [shard] if shard else None
+        data = lake.read(table, partitions, columns).drop_null()
+        parents = lake.read(parent, partitions if parent.sharded else None, reference.target)
         query = (
-            f"select distinct '{parent.name}' as missing_in, {columns} from data child "
-            f"anti join parents parent on {match} where {present}"
+            f"select distinct '{parent.name}' as missing_in, * from data "
+            f"anti join parents using ({', '.join(columns)})"
         )
-        violations += _rows(query, data=data, parents=parents)
+        violations += find_rows(query, data=data, parents=parents.rename_columns(columns))
     return violations
 
 
@@ -83,7 +84,7 @@ def mismatched_placeholders(data: pa.Table, images: str = "images") -> Violation
             from data)
         where image_count != placeholders
     """
-    return _rows(query, data=data)
+    return find_rows(query, data=data)
 
 
 def unbalanced_verdicts(
@@ -104,29 +105,7 @@ def unbalanced_verdicts(
             from data group by iteration)
         where abs(share - 0.5) > greatest({tolerance}, 0.5 / samples) and not {exempt}
     """
-    return _rows(query, data=data)
-
-
-def leaking_prompts(prompts: pa.Table) -> Violations:
-    """Held-out templates, sub-categories or term combinations that split `train` also has."""
-    query = """
-        with train as (select * from data where split = 'train')
-        select pack, 'template' as what, template_id as which from data
-            where split = 'heldout' and (pack, template_id) in (select pack, template_id from train)
-        union select pack, 'terms', array_to_string(terms, ', ') from data
-            where split = 'heldout' and len(terms) > 1
-            and (pack, list_sort(terms)) in (select pack, list_sort(terms) from train)
-        union select pack, 'subcategory', subcategory from data
-            where split = 'heldout_category'
-            and (pack, subcategory) in (select pack, subcategory from train)
-    """
-    return _rows(f"select * from ({query})", data=prompts)
-
-
-def repeated_texts(prompts: pa.Table) -> Violations:
-    """Texts of more than one prompt of a pack."""
-    query = "select pack, text, count(*) as copies from data group by all having count(*) > 1"
-    return _rows(query, data=prompts)
+    return find_rows(query, data=data)
 
 
 def shared_prompts(sets: Sequence[tuple[str, pa.Table]]) -> Violations:
@@ -140,11 +119,4 @@ def shared_prompts(sets: Sequence[tuple[str, pa.Table]]) -> Violations:
         f"select prompt_id, list(set_name order by set_name) as sets from ({union}) "
         "group by prompt_id having count(*) > 1"
     )
-    return _rows(query, **tables)
-
-
-def _rows(query: str, **tables: pa.Table) -> Violations:
-    connection = duckdb.connect()
-    for name, data in tables.items():
-        connection.register(name, data)
-    return connection.sql(f"{query} order by all limit {MAX_ROWS}").to_arrow_table().to_pylist()
+    return find_rows(query, **tables)

@@ -1,5 +1,9 @@
-"""What Dagster shows of a materialization: column schemas, tables, images, and what calls cost."""
+"""What Dagster shows of a materialization: column schemas, tables, images, and what calls cost.
 
+Dagster stores metadata in its database and renders Markdown: images are embedded there.
+"""
+
+import base64
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -7,8 +11,6 @@ import dagster as dg
 
 from schemas import Table
 from schemas.trajectories import ModelCallRow
-
-from .plotting import markdown_image
 
 
 def column_schema(table: Table) -> dg.TableSchema:
@@ -33,7 +35,8 @@ def table_metadata(rows: Sequence[Mapping[str, object]]) -> dg.MetadataValue:
     if not rows:
         return dg.MetadataValue.md("*no rows*")
     header = list(rows[0])
-    lines = [header, ["---"] * len(header), *([_cell(row[c]) for c in header] for row in rows)]
+    cells = [[str(row[c]).replace("|", "\\|").replace("\n", " ") for c in header] for row in rows]
+    lines = [header, ["---"] * len(header), *cells]
     return dg.MetadataValue.md("\n".join(f"| {' | '.join(line)} |" for line in lines))
 
 
@@ -45,27 +48,23 @@ def markdown_section(title: str, key: str, value: str, rows: Mapping[str, Any]) 
 
 
 def image_metadata(png: bytes, alt: str) -> dg.MetadataValue:
-    """An image embedded in the metadata."""
-    return dg.MetadataValue.md(markdown_image(png, alt))
+    """A Markdown image with its bytes as a data URL."""
+    alt = " ".join(alt.replace("[", "(").replace("]", ")").split())
+    return dg.MetadataValue.md(f"![{alt}](data:image/png;base64,{base64.b64encode(png).decode()})")
 
 
 def model_call_costs(calls: Sequence[ModelCallRow]) -> dict[str, Any]:
     """A row per role: number of calls, retries and errors, seconds and US dollars."""
-    roles = sorted({call.role for call in calls})
-    costs = [_role_costs(role, [call for call in calls if call.role == role]) for role in roles]
+    costs = [
+        {
+            "role": role,
+            "calls": len(own),
+            "retries": sum(call.retries for call in own),
+            "errors": sum(call.error is not None for call in own),
+            "seconds": round(sum(call.seconds for call in own), 2),
+            "cost_usd": round(sum(call.cost_usd or 0 for call in own), 4),
+        }
+        for role in sorted({call.role for call in calls})
+        if (own := [call for call in calls if call.role == role])
+    ]
     return {"model_calls": table_metadata(costs)}
-
-
-def _role_costs(role: str, calls: Sequence[ModelCallRow]) -> dict[str, object]:
-    return {
-        "role": role,
-        "calls": len(calls),
-        "retries": sum(call.retries for call in calls),
-        "errors": sum(call.error is not None for call in calls),
-        "seconds": round(sum(call.seconds for call in calls), 2),
-        "cost_usd": round(sum(call.cost_usd or 0 for call in calls), 4),
-    }
-
-
-def _cell(value: object) -> str:
-    return str(value).replace("|", "\\|").replace("\n", " ")

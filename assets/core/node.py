@@ -100,20 +100,25 @@ class Node:
 
     def asset_args(self) -> dict[str, Any]:
         """Arguments for `@dg.asset`."""
-        sharded = SHARDS if self.sharded else None
+        own, metadata = self.partitions and self.partitions.definition, dict[str, Any]()
+        if self.tables:
+            metadata = {
+                "dagster/column_schema": column_schema(self.tables[0]),
+                "dagster/table_name": self.tables[0].name,
+            }
         return {
             "name": self.name,
             "group_name": self.group,
             "description": self.description,
             "deps": list(self.deps),
-            "partitions_def": self.partitions.definition if self.partitions else sharded,
+            "partitions_def": SHARDS if self.sharded else own,
             "automation_condition": FOLLOW_UPSTREAM if self.automatic else None,
             "pool": self.pool,
             "kinds": set(self.kinds),
             "owners": OWNERS,
             "tags": {"interleave/stage": self.group},
             "code_version": self.code_version,
-            "metadata": self._definition_metadata(),
+            "metadata": metadata,
         }
 
     def fingerprint(
@@ -160,17 +165,21 @@ class Node:
         metadata: Mapping[str, Any],
         fingerprint: str | None = None,
     ) -> dg.MaterializeResult:
-        """Write the tables and describe the materialization to Dagster.
-
-        Args:
-            fingerprint: the one computed at the start, where inputs may change during the run.
-        """
-        partition = context.partition_key if self.is_partitioned else None
-        rows = {
-            table.name: foundry.home.lake.write(table, data, self._partition(table, partition)).rows
-            for table, data in tables.items()
-        }
+        """Write the tables and describe the materialization: `write`, `describe`."""
+        rows = self.write(context, foundry, tables)
         return self.describe(context, foundry, rows, metadata, fingerprint)
+
+    def write(
+        self,
+        context: dg.AssetExecutionContext,
+        foundry: FoundryResource,
+        tables: Mapping[Table, Any],
+    ) -> dict[str, int]:
+        """Write the tables, in the partition of the run; returns the rows of each by name."""
+        name = context.partition_key if self.is_partitioned else "all"
+        partitions = {t: f"{self.name}-{name}" if t in self.ledger else name for t in tables}
+        lake = foundry.home.lake
+        return {t.name: lake.write(t, rows, partitions[t]).rows for t, rows in tables.items()}
 
     def describe(
         self,
@@ -180,7 +189,11 @@ class Node:
         metadata: Mapping[str, Any],
         fingerprint: str | None = None,
     ) -> dg.MaterializeResult:
-        """The result of a materialization whose tables (name -> rows) are already written."""
+        """What Dagster stores of a materialization whose tables (name -> rows) are written.
+
+        Args:
+            fingerprint: the one computed at the start, where inputs may change during the run.
+        """
         partition = context.partition_key if self.is_partitioned else None
         counts = {f"rows/{name}": count for name, count in rows.items()}
         if self.tables:
@@ -192,33 +205,15 @@ class Node:
             tags={FINGERPRINT: fingerprint},
         )
 
-    def _partition(self, table: Table, partition: str | None) -> str:
-        name = partition or "all"
-        return f"{self.name}-{name}" if table in self.ledger else name
-
-    def _definition_metadata(self) -> dict[str, Any]:
-        if not self.tables:
-            return {}
-        return {
-            "dagster/column_schema": column_schema(self.tables[0]),
-            "dagster/table_name": self.tables[0].name,
-        }
-
     def _column_lineage(self) -> dict[str, Any]:
         """A column comes from the upstream columns of the same name."""
-        if not self.tables:
-            return {}
         upstream = {dep: NODES[dep].tables[0].columns for dep in self.deps if NODES[dep].tables}
-        columns = {
-            column: [
-                dg.TableColumnDep(dg.AssetKey(dep), column)
-                for dep, dep_columns in upstream.items()
-                if column in dep_columns
-            ]
-            for column in self.tables[0].columns
+        lineage = {
+            column: [dg.TableColumnDep(dg.AssetKey(dep), column) for dep in deps]
+            for column in (self.tables[0].columns if self.tables else ())
+            if (deps := [dep for dep, columns in upstream.items() if column in columns])
         }
-        known = {column: deps for column, deps in columns.items() if deps}
-        return {"dagster/column_lineage": dg.TableColumnLineage(known)} if known else {}
+        return {"dagster/column_lineage": dg.TableColumnLineage(lineage)} if lineage else {}
 
 
 NODES: dict[str, Node] = {}

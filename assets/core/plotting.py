@@ -1,10 +1,8 @@
 """The style of every plot: colours, axes, and PNG bytes small enough to embed in metadata.
 
-Dagster stores metadata in its database and renders Markdown; `markdown_image` embeds images there.
 matplotlib is imported when the first figure is made.
 """
 
-import base64
 import io
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -44,12 +42,6 @@ _STYLE = {
 }
 
 
-def markdown_image(png: bytes, alt: str) -> str:
-    """A Markdown image with its bytes as a data URL."""
-    alt = " ".join(alt.replace("[", "(").replace("]", ")").split())
-    return f"![{alt}](data:image/png;base64,{base64.b64encode(png).decode()})"
-
-
 def small_png(image: Image.Image, colours: int = 128) -> bytes:
     """A palette PNG, a third of the size; its colours are refined, so that rare ones survive."""
     buffer = io.BytesIO()
@@ -58,24 +50,29 @@ def small_png(image: Image.Image, colours: int = 128) -> bytes:
     return buffer.getvalue()
 
 
-def set_headline(figure: "Figure", text: str) -> None:
-    """A title at the figure's left edge, which leaves space for long ones."""
-    figure.suptitle(text, x=0.015, ha="left")
-
-
 @contextmanager
 def new_figure(
-    height: float, rows: int = 1, columns: int = 1, heights: Sequence[float] | None = None
+    height: float,
+    headline: str = "",
+    rows: int = 1,
+    columns: int = 1,
+    heights: Sequence[float] | None = None,
 ) -> Iterator[tuple["Figure", Any]]:
     """A new figure (without pyplot and its global state) in our style, `height` in inches.
 
     Yields the figure and its axes; an array of them when there is more than one.
+
+    Args:
+        headline: a title at the figure's left edge, which leaves space for long ones.
+        heights: relative heights of the rows.
     """
     import matplotlib
     from matplotlib.figure import Figure
 
     with matplotlib.rc_context(_STYLE):  # type: ignore[arg-type]
         figure = Figure(figsize=(_WIDTH_INCHES, height), dpi=_DPI, layout="constrained")
+        if headline:
+            figure.suptitle(headline, x=0.015, ha="left")
         axes = figure.subplots(rows, columns, sharex=rows > 1, height_ratios=heights)
         yield figure, axes
 

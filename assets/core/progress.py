@@ -45,10 +45,8 @@ def progress_factory() -> ProgressFactory:
 
 def progress_of(context: dg.AssetExecutionContext) -> Progress:
     """The progress listener of an asset's run, labelled with asset and partition."""
+    label = context.asset_key.to_user_string()
+    if context.has_partition_key:
+        label += f" {context.partition_key}"
     factory = _factory.get()
-    return factory(_label(context)) if factory else LogProgress(context.log.info, _label(context))
-
-
-def _label(context: dg.AssetExecutionContext) -> str:
-    partition = f" {context.partition_key}" if context.has_partition_key else ""
-    return f"{context.asset_key.to_user_string()}{partition}"
+    return factory(label) if factory else LogProgress(context.log.info, label)

@@ -23,19 +23,11 @@ from schemas.prompts import (
 from schemas.trajectories import MODEL_CALLS
 
 from ..core.foundry import SHARDS, FoundryResource
-from ..core.node import Node, node
+from ..core.node import node
 from ..core.progress import progress_of
-from . import bank, user_requests
-from .expansion.expand import expand_packs
-from .expansion.term_filter import add_accepted_terms
-from .metadata import (
-    bank_metadata,
-    expansion_metadata,
-    expansion_warning,
-    request_metadata,
-    row_sample,
-)
-from .pack import Pack, category_rows, template_rows, vocabulary_rows
+from . import bank, metadata, user_requests
+from .expansion import add_accepted_terms, expand_packs
+from .pack import Pack, pack_tables
 from .pack_loader import load_pack
 
 
@@ -83,10 +75,10 @@ def _pack_inputs(foundry: FoundryResource, instance: dg.DagsterInstance) -> obje
 
 
 def _prompt_inputs(foundry: FoundryResource, instance: dg.DagsterInstance) -> object:
-    requests = (
-        [user_requests.requests_digest(foundry.home)] if foundry.settings.prompts.requests else []
-    )
-    return [_pack_digests(foundry, instance), trajectory_shards(foundry, instance), *requests]
+    inputs = [_pack_digests(foundry, instance), trajectory_shards(foundry, instance)]
+    if foundry.settings.prompts.requests:
+        inputs.append(user_requests.requests_digest(foundry.home))
+    return inputs
 
 
 def _expansion_inputs(foundry: FoundryResource, instance: dg.DagsterInstance) -> object:
@@ -96,8 +88,9 @@ def _expansion_inputs(foundry: FoundryResource, instance: dg.DagsterInstance) ->
     return [_pack_digests(foundry, instance), worlds, expansion and expansion.model.identity]
 
 
-def _pack_node(name: str, table: Table, description: str, deps: tuple[str, ...] = ()) -> Node:
-    return node(
+def _pack_asset(name: str, table: Table, description: str, *deps: str) -> dg.AssetsDefinition:
+    """An asset with rows of every pack, and one for users' requests."""
+    declared = node(
         name=name,
         group="taxonomy",
         description=description,
@@ -107,9 +100,22 @@ def _pack_node(name: str, table: Table, description: str, deps: tuple[str, ...] 
         inputs=_pack_inputs,
         kinds=frozenset({"yaml", "parquet"}),
     )
+    of_requests = {CATEGORIES: user_requests.CATEGORY, TEMPLATES: user_requests.TEMPLATE}
+
+    @dg.asset(**declared.asset_args())
+    def pack_rows(
+        context: dg.AssetExecutionContext, foundry: FoundryResource
+    ) -> dg.MaterializeResult:
+        packs = load_expanded_packs(foundry) if EXPANSION_NAME in deps else load_packs(foundry)
+        rows = [row for pack in packs for row in pack_tables(pack)[table]]
+        if foundry.settings.prompts.requests and table in of_requests:
+            rows.append(of_requests[table])
+        return declared.record(context, foundry, {table: rows}, metadata.row_sample(rows))
+
+    return pack_rows
 
 
-TAXONOMY = _pack_node("taxonomy", CATEGORIES, "Categories and sub-categories of every pack.")
+taxonomy = _pack_asset("taxonomy", CATEGORIES, "Categories and sub-categories of every pack.")
 EXPANSION = node(
     name=EXPANSION_NAME,
     group="taxonomy",
@@ -121,10 +127,29 @@ EXPANSION = node(
     pool="agents",
     may_be_empty=True,
 )
-VOCABULARY_BANKS = _pack_node(
-    "vocabulary", VOCABULARY, "Terms of the vocabulary banks.", (EXPANSION_NAME,)
-)
-TEMPLATE_SET = _pack_node("templates", TEMPLATES, "Templates whose slots the banks fill.")
+
+
+@dg.asset(**EXPANSION.asset_args())
+def vocabulary_expansion(
+    context: dg.AssetExecutionContext, foundry: FoundryResource
+) -> dg.MaterializeResult:
+    settings = foundry.settings.prompts.expansion
+    if settings is None:
+        note = {"expansion": "the profile has no `prompts.expansion`"}
+        return EXPANSION.describe(context, foundry, {VOCABULARY_PROPOSALS.name: 0}, note)
+    packs, progress = load_packs(foundry), progress_of(context)
+    expanded = asyncio.run(expand_packs(foundry, packs, settings, progress))
+    if message := metadata.expansion_warning(expanded):
+        context.log.warning(message)
+    tables = {VOCABULARY_PROPOSALS: expanded.proposals, MODEL_CALLS: expanded.calls}
+    rows = EXPANSION.write(context, foundry, tables)
+    version = foundry.home.lake.content_hash(VOCABULARY_PROPOSALS)
+    details = metadata.expansion_metadata(expanded, version)
+    return EXPANSION.describe(context, foundry, rows, details)
+
+
+vocabulary = _pack_asset("vocabulary", VOCABULARY, "Terms of the vocabulary banks.", EXPANSION_NAME)
+templates = _pack_asset("templates", TEMPLATES, "Templates whose slots the banks fill.")
 PROMPT_BANK = node(
     name="prompts",
     group="prompts",
@@ -136,60 +161,18 @@ PROMPT_BANK = node(
 )
 
 
-@dg.asset(**TAXONOMY.asset_args())
-def taxonomy(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg.MaterializeResult:
-    rows = [row for pack in load_packs(foundry) for row in category_rows(pack)]
-    if foundry.settings.prompts.requests:
-        rows.append(user_requests.CATEGORY)
-    return TAXONOMY.record(context, foundry, {CATEGORIES: rows}, row_sample(rows))
-
-
-@dg.asset(**EXPANSION.asset_args())
-def vocabulary_expansion(
-    context: dg.AssetExecutionContext, foundry: FoundryResource
-) -> dg.MaterializeResult:
-    settings = foundry.settings.prompts.expansion
-    if settings is None:
-        note = {"expansion": "the profile has no `prompts.expansion`"}
-        return EXPANSION.describe(context, foundry, {VOCABULARY_PROPOSALS.name: 0}, note)
-    expanded = asyncio.run(
-        expand_packs(foundry, load_packs(foundry), settings, progress_of(context))
-    )
-    if message := expansion_warning(expanded):
-        context.log.warning(message)
-    tables = {VOCABULARY_PROPOSALS: expanded.proposals, MODEL_CALLS: expanded.calls}
-    result = EXPANSION.record(context, foundry, tables, {})
-    version = foundry.home.lake.content_hash(VOCABULARY_PROPOSALS, "all")
-    metadata = expansion_metadata(expanded, version)
-    return result._replace(metadata={**(result.metadata or {}), **metadata})
-
-
-@dg.asset(**VOCABULARY_BANKS.asset_args())
-def vocabulary(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg.MaterializeResult:
-    rows = [row for pack in load_expanded_packs(foundry) for row in vocabulary_rows(pack)]
-    return VOCABULARY_BANKS.record(context, foundry, {VOCABULARY: rows}, row_sample(rows))
-
-
-@dg.asset(**TEMPLATE_SET.asset_args())
-def templates(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg.MaterializeResult:
-    rows = [row for pack in load_packs(foundry) for row in template_rows(pack)]
-    if foundry.settings.prompts.requests:
-        rows.append(user_requests.TEMPLATE)
-    return TEMPLATE_SET.record(context, foundry, {TEMPLATES: rows}, row_sample(rows))
-
-
 @dg.asset(**PROMPT_BANK.asset_args())
 def prompts(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg.MaterializeResult:
     register_shards(foundry, context.instance, trajectory_shards(foundry, context.instance))
     fingerprint = PROMPT_BANK.fingerprint(foundry, context.instance, None)
-    rows, metadata = _pack_prompts(context, foundry)
+    rows, details = _pack_prompts(context, foundry)
     requests = user_requests.current_request_prompts(foundry, rows)
     user_requests.register_request_shards(foundry, context.instance, requests)
     rows += requests
     for shard, members in groupby(rows, key=lambda row: row.shard):
         foundry.home.lake.write(PROMPTS, members, shard)
-    metadata |= request_metadata(requests)
-    return PROMPT_BANK.describe(context, foundry, {PROMPTS.name: len(rows)}, metadata, fingerprint)
+    details |= metadata.request_metadata(requests)
+    return PROMPT_BANK.describe(context, foundry, {PROMPTS.name: len(rows)}, details, fingerprint)
 
 
 def _pack_prompts(
@@ -197,21 +180,16 @@ def _pack_prompts(
 ) -> tuple[list[PromptRow], dict[str, Any]]:
     """Prompts of all packs, and their metadata."""
     rows: list[PromptRow] = []
-    metadata: dict[str, Any] = {}
-    packs, settings = load_expanded_packs(foundry), foundry.settings.bank
+    details: dict[str, Any] = {}
+    packs, settings = load_expanded_packs(foundry), foundry.settings
     progress = progress_of(context)
     for done, pack in enumerate(packs):
         progress.update(done, len(packs), f"packs; now {pack.name}")
-        count = _shard_count(pack, foundry, context.instance) * settings.shard_size
-        built = bank.build_bank(pack, settings, count)
+        shards = settings.banks.get(pack.name, 0)
+        if pack.name == packs[0].name:
+            shards = max(shards, trajectory_shards(foundry, context.instance))
+        built = bank.build_bank(pack, settings.bank, shards * settings.bank.shard_size)
         rows += built.prompts
-        metadata |= bank_metadata(pack.name, built)
+        details |= metadata.bank_metadata(pack.name, built)
     progress.update(len(packs), len(packs), "packs")
-    return rows, metadata
-
-
-def _shard_count(pack: Pack, foundry: FoundryResource, instance: dg.DagsterInstance) -> int:
-    shards = foundry.settings.banks.get(pack.name, 0)
-    if load_pack(foundry.settings.pack).name == pack.name:
-        return max(shards, trajectory_shards(foundry, instance))
-    return shards
+    return rows, details

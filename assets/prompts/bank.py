@@ -21,8 +21,9 @@ import itertools
 import math
 from bisect import bisect
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import sha256
 from random import Random
 
@@ -31,9 +32,9 @@ from schemas.prompts import PromptRow, Split
 
 from .english import append_suffix
 from .near_duplicates import NearDuplicates
-from .pack import Pack, Suffix, Template
+from .pack import Pack, Suffix, TemplateSlot
 from .settings import BankSettings
-from .template_fills import FillSequence, TemplateFill, TermChoice, choices
+from .template_fills import TemplateFill, TermChoice, choices, fill_sequence
 
 Combination = tuple[str, ...]
 
@@ -57,25 +58,16 @@ def generate_bank(pack: Pack, settings: BankSettings, count: int) -> list[Prompt
 
 def build_bank(pack: Pack, settings: BankSettings, count: int) -> PromptBank:
     """`generate_bank`, with the number of near-duplicates."""
-    sequence = _PromptSequence(pack, settings)
-    prompts = list(itertools.islice(sequence, count))
-    if len(prompts) < count:
-        raise FoundryError(sequence.shortage(len(prompts), count))
-    return PromptBank(prompts, sequence.near_duplicates)
+    return _BankBuilder(pack, settings).build(count)
 
 
 def shard_name(pack: str, number: int) -> str:
     return f"{pack}-{number:04d}"
 
 
-def prompt_id(pack: str, text: str, images: list[str]) -> str:
-    """Id of a prompt: the pack and a hash of its text and the sha256 of its input images."""
-    digest = sha256("\n".join([text, *images]).encode()).hexdigest()
-    return f"{pack}-{digest[:12]}"
-
-
-def _seeded_random(*parts: object) -> Random:
-    return Random(sha256("/".join(map(str, parts)).encode()).digest())
+def prompt_id(pack: str, text: str) -> str:
+    """Id of a prompt without input images: the pack and a hash of its text."""
+    return f"{pack}-{sha256(text.encode()).hexdigest()[:12]}"
 
 
 def _fraction(*parts: object) -> float:
@@ -86,98 +78,94 @@ def _fraction(*parts: object) -> float:
 
 @dataclass
 class _TemplateRotation:
-    """Fills of the templates of a sub-category, which take turns in random order until they end."""
+    """The templates of a sub-category take turns in random order, each until it has no more fills.
 
-    sequences: list[FillSequence]
+    A turn ends with the first fill that is accepted.
+    """
+
+    sequences: list[Iterator[TemplateFill]]
     rng: Random
-    _round: list[FillSequence] = field(default_factory=list)
+    _round: list[Iterator[TemplateFill]] = field(default_factory=list)
 
-    def __iter__(self) -> Iterator[TemplateFill]:
+    def next_fill(self, accepts: Callable[[TemplateFill], bool]) -> TemplateFill | None:
+        """The fill of the next turn; None: there are no more."""
         while self.sequences:
-            if not self._round:
-                self._round = self.rng.sample(self.sequences, len(self.sequences))
-            sequence = self._round[-1]
-            fill = next(sequence, None)
-            if fill is None:
-                self.sequences.remove(sequence)
-                self._round.pop()
-            else:
-                yield fill
-
-    def next_template(self) -> None:
-        """End the turn of the template that gave the last fill."""
-        self._round.pop()
+            self._round = self._round or self.rng.sample(self.sequences, len(self.sequences))
+            sequence = self._round.pop()
+            if fill := next(filter(accepts, sequence), None):
+                return fill
+            self.sequences.remove(sequence)
+        return None
 
 
-class _PromptSequence(Iterator[PromptRow]):
-    """The sequence of prompts. Ends when a sub-category whose turn it is has no more."""
-
+class _BankBuilder:
     def __init__(self, pack: Pack, settings: BankSettings) -> None:
         self._pack, self._settings = pack, settings
-        self._order = _seeded_random(settings.seed, pack.name).sample(
-            list(pack.subcategories), len(pack.subcategories)
-        )
-        self._options: dict[tuple[str, tuple[str, ...]], list[TermChoice]] = {}
+        self._order = self._random().sample(list(pack.subcategories), len(pack.subcategories))
+        self._options: dict[tuple[str, Combination], list[TermChoice]] = {}
         self._rotations = {
             (sub, heldout): self._rotation(sub, heldout)
             for sub in self._order
             for heldout in (False, True)
         }
-        self._fills = {key: iter(rotation) for key, rotation in self._rotations.items()}
         self._reserves = any(template.heldout for template in pack.templates.values())
         self._split_of: dict[Combination, Split] = {}
         self._index = NearDuplicates(settings.near_duplicate, self._word_frequencies())
-        self._number = 0
-        self.near_duplicates = 0
-        self._exhausted = ""
+        self._near_duplicates = 0
 
-    def __next__(self) -> PromptRow:
-        round_number, position = divmod(self._number, len(self._order))
-        sub = self._order[position]
-        split, fill = self._next_fill(sub, self._split(sub, round_number, position))
-        row = self._row(sub, split, fill)
-        self._number += 1
-        return row
+    def build(self, count: int) -> PromptBank:
+        prompts: list[PromptRow] = []
+        for number in range(count):
+            round_number, position = divmod(number, len(self._order))
+            sub = self._order[position]
+            chosen = self._next_fill(sub, self._split(sub, round_number, position))
+            if chosen is None:
+                raise FoundryError(self._shortage(sub, number, count))
+            prompts.append(self._row(number, sub, *chosen))
+        return PromptBank(prompts, self._near_duplicates)
 
-    def shortage(self, available: int, wanted: int) -> str:
-        banks = ", ".join(self._pack.subcategories[self._exhausted].banks)
+    def _shortage(self, sub: str, available: int, wanted: int) -> str:
+        banks = ", ".join(self._pack.subcategories[sub].banks)
         return (
             f"pack {self._pack.name!r} gives {available} distinct prompts balanced over its "
-            f"sub-categories, {wanted} were asked: {self._exhausted!r} has no more; add terms to "
+            f"sub-categories, {wanted} were asked: {sub!r} has no more; add terms to "
             f"its banks ({banks}) or templates that serve it, or ask for fewer"
         )
 
+    def _random(self, *parts: object) -> Random:
+        seed = "/".join(map(str, (self._settings.seed, self._pack.name, *parts)))
+        return Random(sha256(seed.encode()).digest())
+
     def _rotation(self, sub: str, heldout: bool) -> _TemplateRotation:
-        rng = _seeded_random(self._settings.seed, self._pack.name, sub, heldout)
-        templates = {
-            template_id: template
+        rng = self._random(sub, heldout)
+        sequences = [
+            fill_sequence(
+                template_id,
+                template,
+                {slot.key: self._choices(slot, sub) for slot in template.slots},
+                rng,
+            )
             for template_id, template in self._pack.templates.items()
             if template.heldout == heldout and sub in self._pack.serves[template_id]
-        }
-        sequences = [
-            FillSequence(template_id, template, self._options_of(template, sub), rng)
-            for template_id, template in templates.items()
         ]
         return _TemplateRotation(sequences, rng)
 
-    def _options_of(self, template: Template, sub: str) -> dict[tuple[str, int], list[TermChoice]]:
+    def _choices(self, slot: TemplateSlot, sub: str) -> list[TermChoice]:
         banks = self._pack.subcategories[sub].banks
-        options = {}
-        for slot in template.slots:
-            key = (slot.source, tuple(banks))
-            if key not in self._options:
-                self._options[key] = choices(self._pack, slot, banks)
-            options[slot.key] = self._options[key]
-        return options
+        key = slot.source, tuple(banks)
+        if key not in self._options:
+            self._options[key] = choices(self._pack, slot, banks)
+        return self._options[key]
 
     def _word_frequencies(self) -> dict[str, float]:
         """Expected uses of a term's word if every template is used once per sub-category."""
+        slots = Counter(
+            (slot.source, tuple(self._pack.subcategories[sub].banks))
+            for template_id, template in self._pack.templates.items()
+            for sub in self._pack.serves[template_id]
+            for slot in template.slots
+        )
         frequencies: dict[str, float] = defaultdict(float)
-        slots: Counter[tuple[str, tuple[str, ...]]] = Counter()
-        for template_id, template in self._pack.templates.items():
-            for sub in self._pack.serves[template_id]:
-                banks = tuple(self._pack.subcategories[sub].banks)
-                slots.update((slot.source, banks) for slot in template.slots)
         for key, uses in slots.items():
             for choice in self._options[key]:
                 for word in choice.words:
@@ -189,44 +177,38 @@ class _PromptSequence(Iterator[PromptRow]):
         if self._pack.subcategories[sub].heldout:
             return "heldout_category"
         share, phase = self._settings.heldout_share, position / len(self._order)
-        due = math.floor((round_number + 1) * share + phase) > math.floor(
-            round_number * share + phase
-        )
-        return "heldout" if due else "train"
+        before, after = (math.floor(n * share + phase) for n in (round_number, round_number + 1))
+        return "heldout" if after > before else "train"
 
-    def _next_fill(self, sub: str, split: Split) -> tuple[Split, TemplateFill]:
+    def _next_fill(self, sub: str, split: Split) -> tuple[Split, TemplateFill] | None:
         """The next fill of a split, or of train where the held-out templates are used up."""
-        for candidate in dict.fromkeys((split, "train" if split == "heldout" else split)):
-            key = (sub, candidate == "heldout")
-            for fill in self._fills[key]:
-                if self._accepts(fill, candidate):
-                    self._rotations[key].next_template()
-                    return candidate, fill
-        self._exhausted = sub
-        raise StopIteration
+        candidates: list[Split] = ["heldout", "train"] if split == "heldout" else [split]
+        for candidate in candidates:
+            rotation = self._rotations[sub, candidate == "heldout"]
+            if fill := rotation.next_fill(partial(self._accepts, candidate)):
+                return candidate, fill
+        return None
 
-    def _accepts(self, fill: TemplateFill, split: Split) -> bool:
-        combination = tuple(sorted(fill.terms))
+    def _accepts(self, split: Split, fill: TemplateFill) -> bool:
+        combination, settings = tuple(sorted(fill.terms)), self._settings
         if self._split_of.get(combination, split) != split:
             return False
-        if split != "heldout_category" and self._is_reserved(combination) != (split == "heldout"):
+        # Only held-out prompts may use a reserved combination.
+        share = _fraction(settings.seed, *combination)
+        reserved = self._reserves and share < settings.heldout_terms
+        if split != "heldout_category" and reserved != (split == "heldout"):
             return False
         if not self._index.add(fill.content()):
-            self.near_duplicates += 1
+            self._near_duplicates += 1
             return False
         self._split_of[combination] = split
         return True
 
-    def _is_reserved(self, combination: Combination) -> bool:
-        """Whether only held-out prompts may use this combination of terms."""
-        share = _fraction(self._settings.seed, *combination)
-        return self._reserves and share < self._settings.heldout_terms
-
-    def _row(self, sub: str, split: Split, fill: TemplateFill) -> PromptRow:
+    def _row(self, number: int, sub: str, split: Split, fill: TemplateFill) -> PromptRow:
         suffix = self._suffix(fill)
         text = append_suffix(fill.text(), suffix.text)
         return PromptRow(
-            prompt_id=prompt_id(self._pack.name, text, []),
+            prompt_id=prompt_id(self._pack.name, text),
             pack=self._pack.name,
             category=self._pack.category_of[sub],
             subcategory=sub,
@@ -235,17 +217,15 @@ class _PromptSequence(Iterator[PromptRow]):
             terms=fill.terms,
             suffix=suffix.name,
             input_images=[],
-            shard=shard_name(self._pack.name, self._number // self._settings.shard_size),
+            shard=shard_name(self._pack.name, number // self._settings.shard_size),
             split=split,
         )
 
     def _suffix(self, fill: TemplateFill) -> Suffix:
-        if not fill.template.suffixes:
-            return Suffix()
         suffixes = [
             suffix
             for suffix in self._pack.taxonomy.suffixes
-            if suffix.only is None or fill.template_id in suffix.only
+            if fill.template.suffixes and (suffix.only is None or fill.template_id in suffix.only)
         ] or [Suffix()]
         bounds = list(itertools.accumulate(suffix.weight for suffix in suffixes))
         point = _fraction(self._settings.seed, fill.template_id, *fill.terms) * bounds[-1]

@@ -2,26 +2,42 @@
 
 from schemas.prompts import PROMPTS
 
-from ..core import integrity
 from ..core.checks import blocking_checks
 from ..core.foundry import FoundryResource
-from .assets import EXPANSION, PROMPT_BANK, TAXONOMY, TEMPLATE_SET, VOCABULARY_BANKS
+from ..core.integrity import Violations, find_rows, repeated_rows
+from ..core.node import NODES
+from .assets import EXPANSION, PROMPT_BANK
+
+_HELDOUT_IN_TRAINING = """
+    with train as (select * from data where split = 'train')
+    select * from (
+        select pack, 'template' as what, template_id as which from data
+            where split = 'heldout' and (pack, template_id) in (select pack, template_id from train)
+        union select pack, 'terms', array_to_string(terms, ', ') from data
+            where split = 'heldout' and len(terms) > 1
+            and (pack, list_sort(terms)) in (select pack, list_sort(terms) from train)
+        union select pack, 'subcategory', subcategory from data
+            where split = 'heldout_category'
+            and (pack, subcategory) in (select pack, subcategory from train)
+    )
+"""
 
 
-def _splits_disjoint(foundry: FoundryResource, _shard: str | None) -> integrity.Violations:
+def _splits_disjoint(foundry: FoundryResource, _shard: str | None) -> Violations:
     """A held-out template, sub-category or combination of terms must not occur in training."""
     columns = ["pack", "subcategory", "template_id", "terms", "split"]
-    return integrity.leaking_prompts(foundry.home.lake.read(PROMPTS, columns=columns))
+    prompts = foundry.home.lake.read(PROMPTS, columns=columns)
+    return find_rows(_HELDOUT_IN_TRAINING, data=prompts)
 
 
-def _texts_distinct(foundry: FoundryResource, _shard: str | None) -> integrity.Violations:
-    return integrity.repeated_texts(foundry.home.lake.read(PROMPTS, columns=["pack", "text"]))
+def _texts_distinct(foundry: FoundryResource, _shard: str | None) -> Violations:
+    return repeated_rows(foundry.home.lake.read(PROMPTS, columns=["pack", "text"]))
 
 
-taxonomy_checks = blocking_checks(TAXONOMY)
-vocabulary_expansion_checks = blocking_checks(EXPANSION)
-vocabulary_checks = blocking_checks(VOCABULARY_BANKS)
-templates_checks = blocking_checks(TEMPLATE_SET)
+pack_checks = [
+    blocking_checks(node)
+    for node in (NODES["taxonomy"], EXPANSION, NODES["vocabulary"], NODES["templates"])
+]
 prompts_checks = blocking_checks(
     PROMPT_BANK,
     {

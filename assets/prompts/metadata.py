@@ -13,7 +13,7 @@ from schemas.prompts import PromptRow, ProposalRow
 from ..core import figures
 from ..core.metadata import image_metadata, model_call_costs, table_metadata
 from .bank import PromptBank
-from .expansion.expand import ExpansionResult
+from .expansion import ExpansionResult
 from .user_requests import REQUESTS_PACK
 
 _MAX_TERMS = 60

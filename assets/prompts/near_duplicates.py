@@ -35,36 +35,29 @@ class NearDuplicates:
     """
 
     def __init__(self, threshold: float, frequencies: Mapping[str, float]) -> None:
-        self._threshold = threshold
-        self._frequencies = frequencies
+        self._threshold, self._frequencies = threshold, frequencies
         # (word, size of the subject) -> prompts
         self._index: dict[tuple[str, int], list[Content]] = defaultdict(list)
 
     def add(self, content: Content) -> bool:
         """Add a prompt unless it is a near-duplicate of an earlier one; whether it was added."""
-        prefix = self._prefix(content.subject)
-        if any(self._has_similar(content, word) for word in prefix):
+        subject, words = content
+        size = len(subject)
+        smallest = math.ceil(self._threshold * size - _ROUNDING)
+        largest = int(size / self._threshold + _ROUNDING)
+        ordered = sorted(subject, key=lambda word: (self._frequencies.get(word, math.inf), word))
+        prefix = ordered[: size - smallest + 1]
+        near = (
+            other
+            for word in prefix
+            for other_size in range(smallest, largest + 1)
+            for other in self._index.get((word, other_size), ())
+        )
+        if any(self._similar(subject, s) and self._similar(words, w) for s, w in near):
             return False
         for word in prefix:
-            self._index[word, len(content.subject)].append(content)
+            self._index[word, size].append(content)
         return True
-
-    def _prefix(self, words: Words) -> list[str]:
-        ordered = sorted(words, key=lambda word: (self._frequencies.get(word, math.inf), word))
-        return ordered[: len(words) - self._smallest_similar(len(words)) + 1]
-
-    def _smallest_similar(self, size: int) -> int:
-        """The size of the smallest set that can be similar to a set of `size`."""
-        return math.ceil(self._threshold * size - _ROUNDING)
-
-    def _has_similar(self, content: Content, word: str) -> bool:
-        subject, words = content
-        largest = int(len(subject) / self._threshold + _ROUNDING)
-        for size in range(self._smallest_similar(len(subject)), largest + 1):
-            for other in self._index.get((word, size), ()):
-                if self._similar(subject, other.subject) and self._similar(words, other.words):
-                    return True
-        return False
 
     def _similar(self, one: Words, other: Words) -> bool:
         shared = len(one & other)

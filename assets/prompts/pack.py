@@ -19,13 +19,22 @@ from pydantic import (
     model_validator,
 )
 
-from schemas.prompts import CategoryRow, TemplateRow, VocabularyRow
+from schemas import Row, Table
+from schemas.prompts import (
+    CATEGORIES,
+    TEMPLATES,
+    VOCABULARY,
+    CategoryRow,
+    TemplateRow,
+    VocabularyRow,
+)
 from schemas.yaml_config import ConfigModel
 
 Form = Literal["a", "the", "plural", "gerund", "third", "past"]
+SlotKey = tuple[str, int]
 _SLOT = re.compile(
-    r"\{(?:(?P<bank>[a-z][a-z0-9_-]*)\.)?(?P<kind>[a-z][a-z0-9_-]*)"
-    r"(?:#(?P<number>\d+))?(?::(?P<form>\w+))?\}"
+    r"\{(?:([a-z][a-z0-9_-]*)\.)?([a-z][a-z0-9_-]*)"  # bank and kind
+    r"(?:#(\d+))?(?::(\w+))?\}"  # number and form
 )
 
 
@@ -43,9 +52,13 @@ class TemplateSlot:
         return f"{self.bank}.{self.kind}" if self.bank else self.kind
 
     @property
-    def key(self) -> tuple[str, int]:
+    def key(self) -> SlotKey:
         """Slots of equal key hold the same term."""
         return self.source, self.number
+
+    def banks(self, others: list[str]) -> list[str]:
+        """Where its terms are from. `others`: the banks of its sub-category or term."""
+        return [self.bank] if self.bank else others
 
 
 @cache
@@ -58,20 +71,18 @@ def parse(text: str) -> tuple[str | TemplateSlot, ...]:
     pieces: list[str | TemplateSlot] = []
     end = 0
     for match in _SLOT.finditer(text):
-        pieces += [text[end : match.start()], _slot(match)]
+        bank, kind, number, form = match.groups()
+        if form is not None and form not in get_args(Form):
+            known = ", ".join(get_args(Form))
+            raise ValueError(f"{match[0]} has no form {form!r}; forms are {known}")
+        slot = TemplateSlot(bank, kind, int(number or 1), form)
+        pieces += [text[end : match.start()], slot]
         end = match.end()
     pieces.append(text[end:])
     for piece in pieces:
         if isinstance(piece, str) and ("{" in piece or "}" in piece):
             raise ValueError(f"{piece.strip()!r} has a brace that is no {{[bank.]kind[#n][:form]}}")
     return tuple(piece for piece in pieces if piece)
-
-
-def _slot(match: re.Match[str]) -> TemplateSlot:
-    bank, kind, number, form = match.group("bank", "kind", "number", "form")
-    if form is not None and form not in get_args(Form):
-        raise ValueError(f"{match[0]} has no form {form!r}; forms are {', '.join(get_args(Form))}")
-    return TemplateSlot(bank, kind, int(number or 1), form)
 
 
 def slots(text: str) -> list[TemplateSlot]:
@@ -254,15 +265,14 @@ class Pack:
         }
 
     def terms(self, slot: TemplateSlot, banks: list[str]) -> list[Term]:
-        """Terms that may fill a slot. `banks`: the banks of its sub-category or term."""
-        names = [slot.bank] if slot.bank else banks
-        return [term for bank in names for term in self.banks.get(bank, {}).get(slot.kind, [])]
+        """Terms that may fill a slot. `banks`: see `TemplateSlot.banks`."""
+        contents = (self.banks.get(bank, {}) for bank in slot.banks(banks))
+        return [term for content in contents for term in content.get(slot.kind, [])]
 
     def _serves(self, template: Template, sub: str) -> bool:
         names = {sub, self.category_of[sub]}
-        if template.only is not None and not names & set(template.only):
-            return False
-        return not names & set(template.but) and self.fits(template, sub)
+        wanted = template.only is None or names & set(template.only)
+        return bool(wanted) and not names & set(template.but) and self.fits(template, sub)
 
     def fits(self, template: Template, sub: str) -> bool:
         """Whether the sub-category's banks have terms for every slot of the template."""
@@ -270,38 +280,28 @@ class Pack:
         return all(self.terms(slot, banks) for slot in template.slots)
 
 
-def category_rows(pack: Pack) -> list[CategoryRow]:
-    return [
+def pack_tables(pack: Pack) -> dict[Table, list[Row]]:
+    """Rows of the taxonomy, the vocabulary and the templates."""
+    categories = [
         CategoryRow(
-            pack=pack.name,
-            category=pack.category_of[name],
-            subcategory=name,
-            title=sub.title,
-            description=sub.description,
-            banks=sub.banks,
-            heldout=sub.heldout,
+            pack=pack.name, category=pack.category_of[name], subcategory=name, **sub.model_dump()
         )
         for name, sub in pack.subcategories.items()
     ]
-
-
-def vocabulary_rows(pack: Pack) -> list[VocabularyRow]:
-    return [
+    vocabulary = [
         VocabularyRow(pack=pack.name, bank=bank, kind=kind, term=term.term)
         for bank, kinds in pack.banks.items()
         for kind, terms in kinds.items()
         for term in terms
     ]
-
-
-def template_rows(pack: Pack) -> list[TemplateRow]:
-    return [
+    templates = [
         TemplateRow(
             pack=pack.name,
-            template_id=template_id,
+            template_id=name,
             text=template.text,
-            subcategories=pack.serves[template_id],
+            subcategories=pack.serves[name],
             heldout=template.heldout,
         )
-        for template_id, template in pack.templates.items()
+        for name, template in pack.templates.items()
     ]
+    return {CATEGORIES: [*categories], VOCABULARY: [*vocabulary], TEMPLATES: [*templates]}

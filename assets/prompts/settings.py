@@ -1,10 +1,15 @@
 """Settings of the prompt bank and its expansion."""
 
+from typing import Annotated
+
 from pydantic import Field
 
 from inference.backends.factory import ExpanderBackend
 from inference.backends.providers.settings import ExpanderModel
 from schemas.yaml_config import ConfigModel
+
+Share = Annotated[float, Field(ge=0, lt=1)]
+Similarity = Annotated[float, Field(gt=0, le=1)]
 
 
 class BankSettings(ConfigModel):
@@ -12,23 +17,16 @@ class BankSettings(ConfigModel):
 
     seed: int = Field(0, ge=0, description="Another seed gives another selection and order")
     shard_size: int = Field(100, ge=1, description="Prompts in a shard (Dagster partition)")
-    heldout_share: float = Field(
+    heldout_share: Share = Field(
         0.05,
-        ge=0,
-        lt=1,
         description="Share of a sub-category's prompts of split heldout, as far as its held-out "
         "templates suffice; held-out sub-categories come on top",
     )
-    heldout_terms: float = Field(
-        0.15,
-        ge=0,
-        lt=1,
-        description="Share of all combinations of terms that is reserved for split heldout",
+    heldout_terms: Share = Field(
+        0.15, description="Share of all combinations of terms that is reserved for split heldout"
     )
-    near_duplicate: float = Field(
+    near_duplicate: Similarity = Field(
         0.8,
-        gt=0,
-        le=1,
         description="Jaccard similarity of content words, of the terms and of the whole text, "
         "from which a prompt is a near-duplicate of an earlier one; 1: only equal sets of words",
     )
@@ -42,10 +40,8 @@ class ExpansionSettings(ConfigModel):
     terms_per_bank: int = Field(
         20, ge=1, le=200, description="New terms asked for in a bank, over all of its kinds"
     )
-    near_duplicate: float = Field(
+    near_duplicate: Similarity = Field(
         0.7,
-        gt=0,
-        le=1,
         description="Jaccard similarity of base forms from which a proposal is a near-duplicate of "
         "a term of the pack",
     )

@@ -1,20 +1,20 @@
 """All ways to fill a template for a sub-category, in an order that looks random.
 
-A template with slots of n1, n2, ... choices has N = n1 * n2 * ... fills. A `FillSequence` visits
+A template with slots of n1, n2, ... choices has N = n1 * n2 * ... fills. `fill_sequence` visits
 them as k -> (a * k + b) mod N with a coprime to N: every fill exactly once, in constant memory.
 """
 
 import itertools
 import math
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cache, cached_property
 from random import Random
 
-from .english import apply_form, capitalize
+from .english import apply_form
 from .near_duplicates import Content
-from .pack import Pack, Template, TemplateSlot, Term, parse
+from .pack import Pack, SlotKey, Template, TemplateSlot, Term, parse
 
 # Function words say nothing about a prompt's subject. Numbers are among them, so that "in three
 # pictures" and "in four pictures" are the same prompt.
@@ -46,33 +46,27 @@ class TermChoice:
     """A term for a slot, with the terms of its own slots."""
 
     term: Term
-    inner: tuple[tuple[TemplateSlot, Term], ...] = ()
+    inner: "Choices" = field(default_factory=dict)
 
     @cached_property
     def names(self) -> tuple[str, ...]:
         """The texts of the terms, without inflection."""
-        return (self.term.term, *dict.fromkeys(term.term for _, term in self.inner))
+        return (self.term.term, *dict.fromkeys(c.term.term for c in self.inner.values()))
 
     @cached_property
     def words(self) -> frozenset[str]:
         """Content words in their base forms."""
-        inner = (content_words(term.term) for _, term in self.inner)
+        inner = (choice.words for choice in self.inner.values())
         return content_words(literal_text(self.term.term)).union(*inner)
 
     def text(self, form: str | None) -> str:
         explicit = getattr(self.term, form) if form else None
         if explicit is not None:
-            return self._fill(explicit)
-        return apply_form(self._fill(self.term.term), form, self.term.fixed)
+            return _render(explicit, self.inner)
+        return apply_form(_render(self.term.term, self.inner), form, self.term.fixed)
 
-    def _fill(self, text: str) -> str:
-        if not self.inner:
-            return text
-        by_key = {slot.key: term for slot, term in self.inner}
-        return "".join(
-            piece if isinstance(piece, str) else TermChoice(by_key[piece.key]).text(piece.form)
-            for piece in parse(text)
-        )
+
+Choices = Mapping[SlotKey, TermChoice]
 
 
 @dataclass(frozen=True)
@@ -81,20 +75,15 @@ class TemplateFill:
 
     template_id: str
     template: Template
-    choices: dict[tuple[str, int], TermChoice]
+    choices: Choices
 
     @property
     def terms(self) -> list[str]:
         return [name for choice in self.choices.values() for name in choice.names]
 
     def text(self) -> str:
-        pieces = parse(self.template.text)
-        return capitalize(
-            "".join(
-                piece if isinstance(piece, str) else self.choices[piece.key].text(piece.form)
-                for piece in pieces
-            )
-        )
+        text = _render(self.template.text, self.choices)
+        return text[:1].upper() + text[1:]
 
     def content(self) -> Content:
         """Content words of the template and its terms, for `NearDuplicates`."""
@@ -102,60 +91,52 @@ class TemplateFill:
         return Content(subject, subject | content_words(literal_text(self.template.text)))
 
 
+def _render(text: str, chosen: Choices) -> str:
+    return "".join(
+        piece if isinstance(piece, str) else chosen[piece.key].text(piece.form)
+        for piece in parse(text)
+    )
+
+
 def choices(pack: Pack, slot: TemplateSlot, banks: list[str]) -> list[TermChoice]:
     """Every choice for a slot; a term with slots of its own counts once per fill of those."""
     return [
         choice
-        for bank in ([slot.bank] if slot.bank else banks)
-        for term in pack.banks.get(bank, {}).get(slot.kind, [])
+        for bank in slot.banks(banks)
+        for term in pack.terms(slot, [bank])
         for choice in _choices_of_term(pack, term, bank)
     ]
 
 
 def _choices_of_term(pack: Pack, term: Term, bank: str) -> list[TermChoice]:
-    inner = list({slot.key: slot for slot in term.slots}.values())
-    options = [pack.terms(slot, [bank]) for slot in inner]
-    fills = [tuple(zip(inner, terms, strict=True)) for terms in itertools.product(*options)]
-    fills = [fill for fill in fills if _distinct([(slot.source, t.term) for slot, t in fill])]
-    return [TermChoice(term, fill) for fill in fills[:: math.ceil(len(fills) / _MAX_CHOICES)]]
+    inner = {slot.key: slot for slot in term.slots}
+    options = [[TermChoice(term) for term in pack.terms(slot, [bank])] for slot in inner.values()]
+    fills = [dict(zip(inner, fill, strict=True)) for fill in itertools.product(*options)]
+    fills = [fill for fill in fills if _distinct(fill)]
+    return [TermChoice(term, fill) for fill in fills[:: math.ceil(len(fills) / _MAX_CHOICES) or 1]]
 
 
-def _distinct(filled: Sequence[tuple[str, object]]) -> bool:
+def _distinct(chosen: Choices) -> bool:
     """Whether slots of one source but different numbers hold different terms."""
-    return len(set(filled)) == len(filled)
+    return len({(source, choice.names) for (source, _), choice in chosen.items()}) == len(chosen)
 
 
-class FillSequence(Iterator[TemplateFill]):
-    """Every fill of a template once, in an order set by `rng`."""
+def fill_sequence(
+    template_id: str, template: Template, options: Mapping[SlotKey, list[TermChoice]], rng: Random
+) -> Iterator[TemplateFill]:
+    """Every fill of a template once, in an order set by `rng`, which is used at once."""
+    total = math.prod(map(len, options.values()))
+    start, stride = rng.randrange(total), _coprime(total, rng)
+    fills = (_decode((start + number * stride) % total, options) for number in range(total))
+    return (TemplateFill(template_id, template, fill) for fill in fills if _distinct(fill))
 
-    def __init__(
-        self,
-        template_id: str,
-        template: Template,
-        options: dict[tuple[str, int], list[TermChoice]],
-        rng: Random,
-    ) -> None:
-        self._template_id, self._template, self._options = template_id, template, options
-        self._total = math.prod(len(choices) for choices in options.values())
-        self._start = rng.randrange(self._total)
-        self._stride = _coprime(self._total, rng)
-        self._visited = 0
 
-    def __next__(self) -> TemplateFill:
-        while self._visited < self._total:
-            index = (self._start + self._visited * self._stride) % self._total
-            self._visited += 1
-            chosen = self._decode(index)
-            if _distinct([(key[0], choice.names) for key, choice in chosen.items()]):
-                return TemplateFill(self._template_id, self._template, chosen)
-        raise StopIteration
-
-    def _decode(self, index: int) -> dict[tuple[str, int], TermChoice]:
-        chosen = {}
-        for key, choices in self._options.items():
-            index, digit = divmod(index, len(choices))
-            chosen[key] = choices[digit]
-        return chosen
+def _decode(index: int, options: Mapping[SlotKey, list[TermChoice]]) -> Choices:
+    chosen = {}
+    for key, candidates in options.items():
+        index, digit = divmod(index, len(candidates))
+        chosen[key] = candidates[digit]
+    return chosen
 
 
 def _coprime(total: int, rng: Random) -> int:

@@ -28,14 +28,9 @@ from .template_fills import content_words
 REQUESTS_PACK = "requests"
 """Pack, category, sub-category and template of users' requests."""
 
+_SUBCATEGORY = dict.fromkeys(("pack", "category", "subcategory"), REQUESTS_PACK)
 CATEGORY = CategoryRow(
-    pack=REQUESTS_PACK,
-    category=REQUESTS_PACK,
-    subcategory=REQUESTS_PACK,
-    title="Requests",
-    description="What users asked for",
-    banks=[],
-    heldout=False,
+    **_SUBCATEGORY, title="Requests", description="What users asked for", banks=[], heldout=False
 )
 TEMPLATE = TemplateRow(
     pack=REQUESTS_PACK,
@@ -79,10 +74,41 @@ def request_prompts(
     """
     if any(row.pack == REQUESTS_PACK for row in others):
         raise FoundryError(f"a pack is named '{REQUESTS_PACK}', as users' requests are: rename it")
-    index, wanted = _index([row.text for row in others], settings.near_duplicate), set(texts)
-    current = [row for row in earlier if row.text in wanted and _is_new(row.text, index)]
-    new = [text for text in texts if _is_new(text, index)]
+    words = Counter(word for row in others for word in content_words(row.text))
+    index = NearDuplicates(settings.near_duplicate, words)
+
+    def add(text: str) -> bool:
+        content = content_words(text)
+        return bool(content) and index.add(Content(content, content))
+
+    for row in others:
+        add(row.text)
+    wanted = set(texts)
+    current = [row for row in earlier if row.text in wanted and add(row.text)]
+    new = [text for text in texts if add(text)]
     return current + _assign_shards(new, current, settings.shard_size)
+
+
+def _assign_shards(
+    texts: Sequence[str], current: Sequence[PromptRow], size: int
+) -> list[PromptRow]:
+    """New prompts: they fill up the last shard, then shards after it."""
+    last = max((row.shard for row in current), default=shard_name(REQUESTS_PACK, 0))
+    first = int(last.rpartition("-")[2]) * size + sum(row.shard == last for row in current)
+    return [
+        PromptRow(
+            **_SUBCATEGORY,
+            prompt_id=prompt_id(REQUESTS_PACK, text),
+            template_id=REQUESTS_PACK,
+            text=text,
+            terms=[],
+            suffix=None,
+            input_images=[],
+            shard=shard_name(REQUESTS_PACK, number // size),
+            split="train",
+        )
+        for number, text in enumerate(texts, first)
+    ]
 
 
 def current_request_prompts(
@@ -128,47 +154,3 @@ def is_request_shard(shard: str) -> bool:
 
 def _shards(home: Home) -> list[str]:
     return [shard for shard in home.lake.partitions(PROMPTS) if is_request_shard(shard)]
-
-
-def _index(texts: Sequence[str], threshold: float) -> NearDuplicates:
-    words = Counter(word for text in texts for word in content_words(text))
-    index = NearDuplicates(threshold, {word: float(count) for word, count in words.items()})
-    for text in texts:
-        index.add(_content(text))
-    return index
-
-
-def _is_new(text: str, index: NearDuplicates) -> bool:
-    return bool(content_words(text)) and index.add(_content(text))
-
-
-def _content(text: str) -> Content:
-    return Content(content_words(text), content_words(text))
-
-
-def _assign_shards(
-    texts: Sequence[str], current: Sequence[PromptRow], size: int
-) -> list[PromptRow]:
-    """New prompts: they fill up the last shard, then shards after it."""
-    last = max((row.shard for row in current), default=shard_name(REQUESTS_PACK, 0))
-    first = int(last.rpartition("-")[2]) * size + sum(row.shard == last for row in current)
-    return [
-        _prompt(text, shard_name(REQUESTS_PACK, number // size))
-        for number, text in enumerate(texts, first)
-    ]
-
-
-def _prompt(text: str, shard: str) -> PromptRow:
-    return PromptRow(
-        prompt_id=prompt_id(REQUESTS_PACK, text, []),
-        pack=REQUESTS_PACK,
-        category=REQUESTS_PACK,
-        subcategory=REQUESTS_PACK,
-        template_id=REQUESTS_PACK,
-        text=text,
-        terms=[],
-        suffix=None,
-        input_images=[],
-        shard=shard,
-        split="train",
-    )

@@ -67,12 +67,10 @@ def agreement_metadata(rows: Sequence[MemberScoreRow]) -> dict[str, Any]:
     pairs = agreements(rows)
     refusals = Counter(row.member for row in rows if row.refusal is not None)
     names = sorted({row.member for row in rows})
+    plot = figures.agreement_map(names, {pair.members: pair.spearman for pair in pairs})
     return {
         "agreement": table_metadata([pair.table_row() for pair in pairs]),
-        "agreement_plot": image_metadata(
-            figures.agreement_map(names, {pair.members: pair.spearman for pair in pairs}),
-            "Rank correlation of the members' overall scores",
-        ),
+        "agreement_plot": image_metadata(plot, "Rank correlation of the members' overall scores"),
         "refusals": table_metadata([{"member": name, "refused": refusals[name]} for name in names]),
     }
 
@@ -80,22 +78,16 @@ def agreement_metadata(rows: Sequence[MemberScoreRow]) -> dict[str, Any]:
 def _compare(both: "pd.DataFrame") -> Agreement:
     """Compare two columns of overall scores, indexed by step and iteration."""
     one, other = both.columns
-    difference = (both[one] - both[other]).abs().mean()
+    steps = [step for _, step in both.sort_index().groupby(_STEP) if len(step) > 1]
+    same = [step[one].idxmax() == step[other].idxmax() for step in steps]
     return Agreement(
         members=(one, other),
         attempts=len(both),
         pearson=_number(both.corr("pearson").loc[one, other]),
         spearman=_number(both.corr("spearman").loc[one, other]),
-        mean_difference=_number(difference),
-        same_best=_same_best(both),
+        mean_difference=_number((both[one] - both[other]).abs().mean()),
+        same_best=sum(same) / len(same) if same else None,
     )
-
-
-def _same_best(both: "pd.DataFrame") -> float | None:
-    one, other = both.columns
-    steps = [step for _, step in both.sort_index().groupby(_STEP) if len(step) > 1]
-    same = [step[one].idxmax() == step[other].idxmax() for step in steps]
-    return sum(same) / len(same) if same else None
 
 
 def _number(value: Any) -> float | None:

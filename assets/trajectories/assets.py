@@ -25,10 +25,11 @@ from ..core import figures
 from ..core.foundry import FoundryResource
 from ..core.metadata import image_metadata, model_call_costs
 from ..core.node import node
+from ..core.plotting import small_png
 from ..core.progress import progress_of
 from .agreement import agreement_metadata
-from .gallery import contact_sheet_png
-from .trajectory_views import pick_showcase
+from .contact_sheet import contact_sheet
+from .trajectory_views import load_trajectories, pick_showcase
 
 _LEDGER = (MODEL_CALLS, QUARANTINE)
 
@@ -77,14 +78,11 @@ SCORE_SET = node(
 
 @dg.asset(**PLAN_SET.asset_args())
 def plans(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg.MaterializeResult:
+    settings, progress = foundry.settings, progress_of(context)
+    prompts = foundry.prompts_of(context.partition_key)
     planned = asyncio.run(
         engine.plan_shard(
-            foundry.prompts_of(context.partition_key),
-            foundry.roles,
-            foundry.home,
-            foundry.settings.loop,
-            foundry.settings.limits,
-            progress_of(context),
+            prompts, foundry.roles, foundry.home, settings.loop, settings.limits, progress
         )
     )
     tables = {PLANS: planned.plans, MODEL_CALLS: planned.calls, QUARANTINE: planned.quarantine}
@@ -95,17 +93,12 @@ def plans(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg.Mat
 def trajectories(
     context: dg.AssetExecutionContext, foundry: FoundryResource
 ) -> dg.MaterializeResult:
-    shard = context.partition_key
+    shard, home, settings = context.partition_key, foundry.home, foundry.settings
+    prompts, plans = foundry.prompts_of(shard), foundry.rows(PLANS, shard)
+    progress = progress_of(context)
     run = asyncio.run(
         engine.run_shard(
-            foundry.prompts_of(shard),
-            foundry.rows(PLANS, shard),
-            foundry.roles,
-            foundry.home,
-            shard,
-            foundry.settings.loop,
-            foundry.settings.limits,
-            progress_of(context),
+            prompts, plans, foundry.roles, home, shard, settings.loop, settings.limits, progress
         )
     )
     tables = {
@@ -114,34 +107,23 @@ def trajectories(
         MODEL_CALLS: run.calls,
         QUARANTINE: run.quarantine,
     }
-    result = TRAJECTORY_SET.record(context, foundry, tables, model_call_costs(run.calls))
-    images = _image_metadata(foundry, shard, Counter(t.status for t in run.trajectories))
-    return result._replace(metadata={**(result.metadata or {}), **images})
-
-
-def _image_metadata(foundry: FoundryResource, shard: str, statuses: Counter[str]) -> dict[str, Any]:
-    """A plot of the statuses, and a contact sheet of some trajectories of the shard."""
-    sheet = contact_sheet_png(foundry.home, pick_showcase(foundry.home, 6, shard))
-    return {
-        "status": image_metadata(figures.status_counts(statuses), "Trajectories by status"),
+    rows = TRAJECTORY_SET.write(context, foundry, tables)
+    statuses = figures.status_counts(Counter(row.status for row in run.trajectories))
+    views = load_trajectories(home, pick_showcase(home, 6, shard))
+    sheet = small_png(contact_sheet(views, image_size=128), colours=255)
+    images = {
+        "status": image_metadata(statuses, "Trajectories by status"),
         "stories": image_metadata(sheet, "Some trajectories of this shard"),
     }
+    return TRAJECTORY_SET.describe(context, foundry, rows, model_call_costs(run.calls) | images)
 
 
 @dg.asset(**SCORE_SET.asset_args())
 def scores(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg.MaterializeResult:
-    shard = context.partition_key
+    shard, home, limits = context.partition_key, foundry.home, foundry.settings.limits
+    rows = [foundry.rows(table, shard) for table in (ATTEMPTS, TRAJECTORIES, PLANS)]
     scored = asyncio.run(
-        engine.score_shard(
-            foundry.rows(ATTEMPTS, shard),
-            foundry.rows(TRAJECTORIES, shard),
-            foundry.rows(PLANS, shard),
-            foundry.roles,
-            foundry.home,
-            shard,
-            foundry.settings.limits,
-            progress_of(context),
-        )
+        engine.score_shard(*rows, foundry.roles, home, shard, limits, progress_of(context))
     )
     tables: dict[Table, Any] = {
         SCORES: scored.scores,
@@ -151,6 +133,6 @@ def scores(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg.Ma
     if scored.members:
         tables[MEMBER_SCORES] = scored.members
     else:
-        foundry.home.lake.delete(MEMBER_SCORES, shard)  # the scorer is no longer an ensemble
+        home.lake.delete(MEMBER_SCORES, shard)  # the scorer is no longer an ensemble
     metadata = model_call_costs(scored.calls) | agreement_metadata(scored.members)
     return SCORE_SET.record(context, foundry, tables, metadata)

@@ -1,46 +1,35 @@
 """Contact sheets: a row per trajectory with its images, captions and rejected attempts."""
 
+import io
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
 from PIL import Image, ImageDraw, ImageFont
 
+from inference.generation.html_export import render_html
 from inference.generation.trajectory_view import AttemptView, StepView, TrajectoryView
+from warehouse import Home
+from warehouse.atomic import atomic_write
 
 from ..core.plotting import BAD, INK, PALE, PAPER
+from .trajectory_views import load_trajectories, pick_showcase
 
+SHEET, PAGE = "contact_sheet.png", "story.html"
 _FRAME, _FAINT = "#d5dae3", "#f3f5f9"
+_MARGIN, _GAP, _CAPTION_LINES = 28, 14, 3
 
 
-@dataclass(frozen=True)
-class SheetLayout:
-    """Measures of a sheet, in pixels; images are squares of `image_size`."""
-
-    image_size: int = 160
-    columns: int = 6
-    margin: int = 28
-    gap: int = 14
-    caption_lines: int = 3
-
-    @property
-    def thumbnail_size(self) -> int:
-        """Side of a rejected attempt's image."""
-        return round(self.image_size * 0.3)
-
-    @cached_property
-    def line_height(self) -> int:
-        return round(self.image_size * 0.105)
-
-    @property
-    def width(self) -> int:
-        return 2 * self.margin + self.columns * self.image_size + (self.columns - 1) * self.gap
-
-    def font(self, size: float, weight: str = "") -> ImageFont.FreeTypeFont:
-        """DejaVu Sans at `size` times a caption's height."""
-        return _font(f"DejaVuSans{weight}", round(self.image_size * 0.075 * size))
+def write_showcase(home: Home, folder: Path) -> Path:
+    """Write a contact sheet and an HTML page of up to six trajectories; path of the page."""
+    trajectories = load_trajectories(home, pick_showcase(home, 6))
+    sheet = io.BytesIO()
+    contact_sheet(trajectories, image_size=192).save(sheet, "PNG", optimize=True)
+    atomic_write(folder / SHEET, sheet.getvalue())
+    atomic_write(folder / PAGE, render_html(trajectories))
+    return folder / PAGE
 
 
 def contact_sheet(
@@ -57,11 +46,12 @@ def contact_sheet(
         rejections: show rejected attempts as thumbnails with a red corner below their step.
     """
     most_steps = max((len(trajectory.steps) for trajectory in trajectories), default=1)
-    layout = SheetLayout(image_size, max(3, min(columns, most_steps)))
-    rows = [_trajectory_row(trajectory, layout, rejections) for trajectory in trajectories]
-    if rejections and any(trajectory.rejections for trajectory in trajectories):
-        rows.append(_legend(layout))
-    return _stack(rows, layout.width, layout.margin, 2 * layout.gap)
+    painter = _Painter(image_size, max(3, min(columns, most_steps)), rejections)
+    rows = [painter.trajectory(trajectory) for trajectory in trajectories]
+    steps = (step for trajectory in trajectories for step in trajectory.steps)
+    if rejections and any(step.rejected for step in steps):
+        rows.append(painter.legend())
+    return _stack(rows, painter.width, _MARGIN, 2 * _GAP)
 
 
 def _stack(parts: Sequence[Image.Image], width: int, margin: int = 0, gap: int = 0) -> Image.Image:
@@ -75,105 +65,114 @@ def _stack(parts: Sequence[Image.Image], width: int, margin: int = 0, gap: int =
     return stack
 
 
-def _trajectory_row(
-    trajectory: TrajectoryView, layout: SheetLayout, rejections: bool
-) -> Image.Image:
-    lines = [
-        _line(trajectory.steps[start : start + layout.columns], layout, rejections)
-        for start in range(0, len(trajectory.steps), layout.columns)
-    ]
-    return _stack([_heading(trajectory, layout), *lines], layout.width)
+@dataclass(frozen=True)
+class _Painter:
+    """Draws the parts of a sheet; images are squares of `size` pixels, `columns` in a line."""
 
+    size: int
+    columns: int
+    rejections: bool
 
-def _heading(trajectory: TrajectoryView, layout: SheetLayout) -> Image.Image:
-    label, title = layout.font(0.85, "-Bold"), layout.font(1.2, "-Bold")
-    lines = _wrap(trajectory.request, title, layout.width - 2 * layout.margin, 2)
-    step = round(layout.line_height * 1.35)
-    image = Image.new("RGB", (layout.width, step * (len(lines) + 1) + layout.gap // 2), PAPER)
-    draw = ImageDraw.Draw(image)
-    category = f"{trajectory.category}  ·  {trajectory.subcategory}".upper()
-    draw.text((layout.margin, 0), category, PALE, label)
-    for number, line in enumerate(lines, start=1):
-        draw.text((layout.margin, number * step - layout.line_height // 4), line, INK, title)
-    return image
+    @property
+    def width(self) -> int:
+        return 2 * _MARGIN + self.columns * self.size + (self.columns - 1) * _GAP
 
+    @property
+    def line_height(self) -> int:
+        return round(self.size * 0.105)
 
-def _line(steps: Sequence[StepView], layout: SheetLayout, rejections: bool) -> Image.Image:
-    """Up to `columns` steps side by side."""
-    strip = (
-        layout.thumbnail_size + layout.gap // 2
-        if rejections and any(s.rejected for s in steps)
-        else 0
-    )
-    caption_lines = max(len(_caption_lines(step, layout)) for step in steps)
-    height = layout.image_size + strip + layout.gap + layout.line_height * (caption_lines + 1)
-    image = Image.new("RGB", (layout.width, height), PAPER)
-    for column, step in enumerate(steps):
-        x = layout.margin + column * (layout.image_size + layout.gap)
-        _draw_step(image, step, x, layout)
-        if strip:
-            _draw_rejections(image, step, x, layout)
-        _draw_caption(image, step, x, layout.image_size + strip + layout.gap // 2, layout)
-    return image
+    @property
+    def thumbnail(self) -> int:
+        """Side of a rejected attempt's image."""
+        return round(self.size * 0.3)
 
+    def font(self, size: float, weight: str = "") -> ImageFont.FreeTypeFont:
+        """DejaVu Sans at `size` times a caption's height."""
+        return _font(f"DejaVuSans{weight}", round(self.size * 0.075 * size))
 
-def _draw_step(image: Image.Image, step: StepView, x: int, layout: SheetLayout) -> None:
-    """The chosen image, or a card with the caption of a step without one."""
-    side, draw = layout.image_size, ImageDraw.Draw(image)
-    frame = (x, 0, x + side - 1, side - 1)
-    if step.chosen:
-        image.paste(_fit_square(step.chosen, side), (x, 0))
-        draw.rectangle(frame, None, _FRAME)
-        return
-    draw.rectangle(frame, _FAINT, _FRAME)
-    font = layout.font(0.95)
-    for number, line in enumerate(_wrap(step.caption, font, side - 2 * layout.gap, 6)):
-        draw.text((x + layout.gap, layout.gap + number * layout.line_height), line, INK, font)
+    def trajectory(self, view: TrajectoryView) -> Image.Image:
+        starts = range(0, len(view.steps), self.columns)
+        lines = [self._line(view.steps[start : start + self.columns]) for start in starts]
+        return _stack([self._heading(view), *lines], self.width)
 
+    def legend(self) -> Image.Image:
+        side = round(self.line_height * 0.9)
+        image = self._canvas(self.line_height + 2)
+        draw = ImageDraw.Draw(image)
+        draw.rectangle((_MARGIN, 0, _MARGIN + side, side), _FAINT, _FRAME)
+        _draw_red_corner(draw, _MARGIN, 0, side + 1)
+        label = "drawn, rejected by the critic, and drawn again from a rewritten prompt"
+        draw.text((_MARGIN + side + 8, side / 2), label, PALE, self.font(0.9), anchor="lm")
+        return image
 
-def _draw_rejections(image: Image.Image, step: StepView, x: int, layout: SheetLayout) -> None:
-    side, y = layout.thumbnail_size, layout.image_size + layout.gap // 2
-    draw = ImageDraw.Draw(image)
-    capacity = layout.image_size // (side + 4)
-    for number, attempt in enumerate(step.rejected[:capacity]):
-        corner = x + number * (side + 4)
-        image.paste(_fit_square(attempt, side), (corner, y))
-        draw.rectangle((corner, y, corner + side - 1, y + side - 1), None, _FRAME)
-        _draw_red_corner(draw, corner, y, side)
-    if len(step.rejected) > capacity:
-        note = f"+{len(step.rejected) - capacity}"
-        draw.text((x + layout.image_size, y + side), note, PALE, layout.font(0.8), anchor="rd")
+    def _canvas(self, height: int) -> Image.Image:
+        return Image.new("RGB", (self.width, height), PAPER)
+
+    def _heading(self, view: TrajectoryView) -> Image.Image:
+        title, step = self.font(1.2, "-Bold"), round(self.line_height * 1.35)
+        lines = _wrap(view.request, title, self.width - 2 * _MARGIN, 2)
+        image = self._canvas(step * (len(lines) + 1) + _GAP // 2)
+        draw = ImageDraw.Draw(image)
+        category = f"{view.category}  ·  {view.subcategory}".upper()
+        draw.text((_MARGIN, 0), category, PALE, self.font(0.85, "-Bold"))
+        for number, line in enumerate(lines, start=1):
+            draw.text((_MARGIN, number * step - self.line_height // 4), line, INK, title)
+        return image
+
+    def _line(self, steps: Sequence[StepView]) -> Image.Image:
+        """Up to `columns` steps side by side."""
+        rejected = self.rejections and any(step.rejected for step in steps)
+        below = self.size + (self.thumbnail + _GAP // 2 if rejected else 0)
+        caption_lines = max(len(self._caption(step)) for step in steps)
+        image = self._canvas(below + _GAP + self.line_height * (caption_lines + 1))
+        for column, step in enumerate(steps):
+            x = _MARGIN + column * (self.size + _GAP)
+            self._draw_step(image, step, x)
+            if rejected:
+                self._draw_rejections(image, step, x)
+            self._draw_caption(image, step, x, below + _GAP // 2)
+        return image
+
+    def _draw_step(self, image: Image.Image, step: StepView, x: int) -> None:
+        """The chosen image, or a card with the caption of a step without one."""
+        frame, draw = (x, 0, x + self.size - 1, self.size - 1), ImageDraw.Draw(image)
+        if step.chosen:
+            image.paste(_fit_square(step.chosen, self.size), (x, 0))
+            draw.rectangle(frame, None, _FRAME)
+            return
+        draw.rectangle(frame, _FAINT, _FRAME)
+        font = self.font(0.95)
+        for number, line in enumerate(_wrap(step.caption, font, self.size - 2 * _GAP, 6)):
+            draw.text((x + _GAP, _GAP + number * self.line_height), line, INK, font)
+
+    def _draw_rejections(self, image: Image.Image, step: StepView, x: int) -> None:
+        side, y, draw = self.thumbnail, self.size + _GAP // 2, ImageDraw.Draw(image)
+        capacity = self.size // (side + 4)
+        for number, attempt in enumerate(step.rejected[:capacity]):
+            corner = x + number * (side + 4)
+            image.paste(_fit_square(attempt, side), (corner, y))
+            draw.rectangle((corner, y, corner + side - 1, y + side - 1), None, _FRAME)
+            _draw_red_corner(draw, corner, y, side)
+        if len(step.rejected) > capacity:
+            note = f"+{len(step.rejected) - capacity}"
+            draw.text((x + self.size, y + side), note, PALE, self.font(0.8), anchor="rd")
+
+    def _draw_caption(self, image: Image.Image, step: StepView, x: int, y: int) -> None:
+        bold, regular, draw = self.font(1, "-Bold"), self.font(0.95), ImageDraw.Draw(image)
+        title = _wrap(f"{step.number}. {step.name}", bold, self.size, 1)
+        draw.text((x, y), " ".join(title), INK, bold)
+        for number, line in enumerate(self._caption(step), start=1):
+            draw.text((x, y + number * self.line_height), line, INK, regular)
+
+    def _caption(self, step: StepView) -> list[str]:
+        """The caption below an image; without an image the card has it."""
+        caption = step.caption if step.chosen else ""
+        return _wrap(caption, self.font(0.95), self.size, _CAPTION_LINES)
 
 
 def _draw_red_corner(draw: ImageDraw.ImageDraw, x: int, y: int, side: int) -> None:
     right, reach = x + side - 1, round(side * 0.36)
     draw.polygon([(right - reach, y), (right, y), (right, y + reach)], BAD)
-
-
-def _draw_caption(image: Image.Image, step: StepView, x: int, y: int, layout: SheetLayout) -> None:
-    draw = ImageDraw.Draw(image)
-    bold, regular = layout.font(1, "-Bold"), layout.font(0.95)
-    title = _wrap(f"{step.number}. {step.name}", bold, layout.image_size, 1)
-    draw.text((x, y), " ".join(title), INK, bold)
-    for number, line in enumerate(_caption_lines(step, layout), start=1):
-        draw.text((x, y + number * layout.line_height), line, INK, regular)
-
-
-def _caption_lines(step: StepView, layout: SheetLayout) -> list[str]:
-    """The caption below an image; without an image the card has it."""
-    caption = step.caption if step.chosen else ""
-    return _wrap(caption, layout.font(0.95), layout.image_size, layout.caption_lines)
-
-
-def _legend(layout: SheetLayout) -> Image.Image:
-    side = round(layout.line_height * 0.9)
-    image = Image.new("RGB", (layout.width, layout.line_height + 2), PAPER)
-    draw = ImageDraw.Draw(image)
-    draw.rectangle((layout.margin, 0, layout.margin + side, side), _FAINT, _FRAME)
-    _draw_red_corner(draw, layout.margin, 0, side + 1)
-    label = "drawn, rejected by the critic, and drawn again from a rewritten prompt"
-    draw.text((layout.margin + side + 8, side / 2), label, PALE, layout.font(0.9), anchor="lm")
-    return image
 
 
 def _fit_square(attempt: AttemptView, side: int) -> Image.Image:
@@ -190,14 +189,12 @@ def _fit_square(attempt: AttemptView, side: int) -> Image.Image:
 
 def _wrap(text: str, font: ImageFont.FreeTypeFont, width: int, max_lines: int) -> list[str]:
     """Text as at most `max_lines` lines of `width` pixels, the last one cut with an ellipsis."""
-    lines, line = [], ""
+    lines: list[str] = []
     for word in text.split():
-        longer = f"{line} {word}".strip()
-        if line and font.getlength(longer) > width:
-            lines.append(line)
-            longer = word
-        line = longer
-    lines = [line for line in [*lines, line] if line]
+        if lines and font.getlength(f"{lines[-1]} {word}") <= width:
+            lines[-1] += f" {word}"
+        else:
+            lines.append(word)
     if len(lines) > max_lines:
         lines = [*lines[: max_lines - 1], f"{lines[max_lines - 1]}…"]
     return [_truncate(line, font, width) for line in lines]

@@ -7,7 +7,7 @@ assumptions are used, and marked as such.
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from inference.backends.providers.settings import (
     ImagesSettings,
@@ -16,7 +16,7 @@ from inference.backends.providers.settings import (
     RemoteModel,
 )
 from inference.engine.ensemble import Ensemble
-from inference.roles import Backend, qualified_name
+from inference.roles import qualified_name
 from schemas.prompts import VOCABULARY_PROPOSALS
 from schemas.trajectories import LOOP_ROLES, TRAJECTORIES, Role
 from training.environments import gpus as gpus_here
@@ -25,7 +25,7 @@ from warehouse.views import connect
 
 from ..core.foundry import FoundryResource
 from ..prompts.assets import load_packs
-from ..prompts.expansion.bank_requests import bank_requests
+from ..prompts.bank_requests import bank_requests
 from ..prompts.user_requests import is_request_shard, requests_without_trajectories
 
 _ATTEMPTS_PER_TRAJECTORY = 9.0  # six steps with an image, half of which take a second attempt
@@ -98,108 +98,104 @@ def estimate(foundry: FoundryResource, shards: int) -> Estimate:
     trajectories = missing * foundry.settings.bank.shard_size
     trajectories += requests_without_trajectories(foundry)
     attempts = trajectories * _attempts_per_trajectory(foundry.home)
-    roles = (*_expander_role(foundry), *_loop_roles(foundry, trajectories, round(attempts)))
-    return Estimate(trajectories, roles, attempts * _image_mb(foundry) / 1000)
+    measured = _measured_calls(foundry.home)
+    roles = [
+        _role_estimate(foundry, model, round(count), measured.get(model[:2], _ASSUMED[model.role]))
+        for model, count in _calls(foundry, trajectories, attempts)
+    ]
+    return Estimate(trajectories, tuple(roles), attempts * _image_mb(foundry) / 1000)
 
 
-def _loop_roles(
-    foundry: FoundryResource, trajectories: int, attempts: int
-) -> Iterator[RoleEstimate]:
-    for role, backend in _backends(foundry):
-        model = getattr(getattr(foundry.settings, backend.backend), role, None)
-        calls = trajectories if role == "planner" else attempts
-        yield _role_estimate(foundry, role, qualified_name(backend), model, calls)
+class _Model(NamedTuple):
+    """A model of a role, by its name in the lake. `settings`: those of the profile."""
+
+    role: Role
+    name: str
+    settings: object
 
 
-def _backends(foundry: FoundryResource) -> Iterator[tuple[Role, Backend]]:
-    """The backend of each role, and every member of an ensemble of scorers."""
-    for role in LOOP_ROLES:
-        backend = getattr(foundry.roles, role)
-        if isinstance(backend, Ensemble):
-            yield from ((role, member.scorer) for member in backend.members)
-        else:
-            yield role, backend
-
-
-def _expander_role(foundry: FoundryResource) -> Iterator[RoleEstimate]:
-    """One call per bank, unless there are proposals already."""
+def _calls(
+    foundry: FoundryResource, trajectories: int, attempts: float
+) -> Iterator[tuple[_Model, float]]:
+    """Every model, members of an ensemble of scorers included, and how often it is called."""
     expansion = foundry.settings.prompts.expansion
     if expansion and not foundry.home.lake.partitions(VOCABULARY_PROPOSALS):
         banks = sum(len(bank_requests(pack, 1)) for pack in load_packs(foundry))
         name = f"{expansion.backend}/{expansion.model.identity}"
-        yield _role_estimate(foundry, "expander", name, expansion.model, banks)
+        yield _Model("expander", name, expansion.model), banks
+    for role in LOOP_ROLES:
+        backend = getattr(foundry.roles, role)
+        members = backend.members if isinstance(backend, Ensemble) else ()
+        for one in [member.scorer for member in members] or [backend]:
+            settings = getattr(getattr(foundry.settings, one.backend), role, None)
+            count = trajectories if role == "planner" else attempts
+            yield _Model(role, qualified_name(one), settings), count
 
 
 def _role_estimate(
-    foundry: FoundryResource, role: Role, name: str, model: object, count: int
+    foundry: FoundryResource, model: _Model, count: int, call: _Call
 ) -> RoleEstimate:
-    """Estimate `count` calls. `model`: the model's settings in the profile."""
     limits = foundry.settings.limits
-    call = _measured_call(foundry.home, role, name) or _ASSUMED[role]
-    slots = limits.generator if role == "generator" else limits.agents
+    slots = limits.generator if model.role == "generator" else limits.agents
     hours = count * call.seconds / slots / _SECONDS_AN_HOUR
     return RoleEstimate(
-        role=role,
-        model=name,
+        role=model.role,
+        model=model.name,
         calls=count,
         input_tokens=round(count * call.input_tokens),
         output_tokens=round(count * call.output_tokens),
         hours=hours,
-        gpu_hours=hours * _gpus(foundry, name.partition("/")[0], model),
-        usd=_usd(foundry, model, role, count, call),
+        gpu_hours=hours * _gpus(foundry, model),
+        usd=_usd(foundry, model, count, call),
         measured=call.measured,
     )
 
 
-def _gpus(foundry: FoundryResource, backend: str, model: object) -> int:
+def _gpus(foundry: FoundryResource, model: _Model) -> int:
     """GPUs of our own machines that serve a model."""
-    settings = getattr(foundry.settings, backend, None)
-    if isinstance(model, RemoteModel) and isinstance(settings, ProviderSettings | ImagesSettings):
-        return sum(endpoint.gpus for endpoint in settings.endpoints_of(model))
-    device = getattr(settings, "device", "cpu")
+    backend = getattr(foundry.settings, model.name.partition("/")[0], None)
+    settings = model.settings
+    if isinstance(settings, RemoteModel) and isinstance(backend, ProviderSettings | ImagesSettings):
+        return sum(endpoint.gpus for endpoint in backend.endpoints_of(settings))
+    device = getattr(backend, "device", "cpu")
     return int(device != "cpu" and (device != "auto" or gpus_here() > 0))
 
 
-def _usd(
-    foundry: FoundryResource, model: object, role: Role, count: int, call: _Call
-) -> float | None:
+def _usd(foundry: FoundryResource, model: _Model, count: int, call: _Call) -> float | None:
     """USD of all calls; None: the provider's model has no price. Local models cost nothing."""
-    prices = foundry.settings.prices
-    price = prices.get(model.model) if isinstance(model, RemoteModel) else Price()
+    price: Price | None = Price()
+    if isinstance(model.settings, RemoteModel):
+        price = foundry.settings.prices.get(model.settings.model)
     if price is None:
         return None
-    images = int(role == "generator")
-    cost_per_call = price.cost(round(call.input_tokens), round(call.output_tokens), images=images)
-    return count * cost_per_call
+    images = int(model.role == "generator")
+    return count * price.cost(round(call.input_tokens), round(call.output_tokens), images=images)
 
 
-def _measured_call(home: Home, role: Role, model: str) -> _Call | None:
-    """The average of the calls that a model has answered in this home."""
-    ((inputs, outputs, seconds, count),) = _query(
-        home,
-        "SELECT avg(coalesce(input_tokens, 0)), avg(coalesce(output_tokens, 0)), avg(seconds), "
-        "count(*) FROM model_calls WHERE NOT cached AND error IS NULL AND role = ? "
-        "AND backend || '/' || model = ?",
-        role,
-        model,
-    )
-    return _Call(inputs, outputs, seconds, count) if count else None
+def _measured_calls(home: Home) -> dict[tuple[str, str], _Call]:
+    """The average of the calls that each model has answered in this home, by role and name."""
+    sql = """
+        select role, backend || '/' || model as name, avg(seconds) as seconds, count(*) as measured,
+            avg(coalesce(input_tokens, 0)) as input_tokens,
+            avg(coalesce(output_tokens, 0)) as output_tokens
+        from model_calls where not cached and error is null group by all
+    """
+    rows = _query(home, sql)
+    return {(row.pop("role"), row.pop("name")): _Call(**row) for row in rows}
 
 
 def _attempts_per_trajectory(home: Home) -> float:
-    sql = "SELECT count(*), count(DISTINCT prompt_id) FROM attempts"
-    ((attempts, prompts),) = _query(home, sql)
-    return attempts / prompts if prompts else _ATTEMPTS_PER_TRAJECTORY
+    sql = "select count(*) / nullif(count(distinct prompt_id), 0) as ratio from attempts"
+    return _query(home, sql)[0]["ratio"] or _ATTEMPTS_PER_TRAJECTORY
+
+
+def _query(home: Home, sql: str) -> list[dict[str, Any]]:
+    with closing(connect(home)) as connection:
+        return connection.sql(sql).to_arrow_table().to_pylist()
 
 
 def _image_mb(foundry: FoundryResource) -> float:
     """Megabytes of an image; all but the sketch world's are taken to be 1024 x 1024 pixels."""
     if foundry.settings.roles.generator != "sketch":
         return _IMAGE_MB
-    side = foundry.settings.sketch.picture_size
-    return side * side * 0.25e-6
-
-
-def _query(home: Home, sql: str, *values: str) -> list[tuple[Any, ...]]:
-    with closing(connect(home)) as connection:
-        return connection.execute(sql, list(values)).fetchall()
+    return foundry.settings.sketch.picture_size**2 * 0.25e-6

@@ -8,6 +8,7 @@ import pytest
 from PIL import Image, ImageColor
 
 from assets.core import figures, plotting
+from assets.core.metadata import image_metadata
 
 SCORES = [
     {
@@ -111,6 +112,6 @@ def test_a_chart_without_values_is_an_image(plot):
 
 def test_markdown_embeds_the_image_and_its_alt_text():
     png = CHARTS["status"]()
-    text = plotting.markdown_image(png, "status [of]\nall")
+    text = image_metadata(png, "status [of]\nall").value
     assert text.startswith("![status (of) all](data:image/png;base64,")
     assert base64.b64decode(text.split("base64,")[1].removesuffix(")")) == png

@@ -10,7 +10,7 @@ from assets.prompts.bank import build_bank, generate_bank
 from assets.prompts.english import append_suffix, apply_form
 from assets.prompts.metadata import bank_metadata
 from assets.prompts.near_duplicates import Content, NearDuplicates
-from assets.prompts.pack import category_rows, template_rows, vocabulary_rows
+from assets.prompts.pack import pack_tables
 from assets.prompts.pack_loader import load_pack
 from assets.prompts.settings import BankSettings
 from schemas import FoundryError
@@ -89,8 +89,9 @@ def test_nothing_held_out_leaks_into_training(prompts):
 
 
 def test_splits_follow_the_heldout_columns_of_the_tables(prompts, pack):
-    subcategories = {row.subcategory for row in category_rows(pack) if row.heldout}
-    templates = {row.template_id for row in template_rows(pack) if row.heldout}
+    tables = pack_tables(pack)
+    subcategories = {row.subcategory for row in tables[CATEGORIES] if row.heldout}
+    templates = {row.template_id for row in tables[TEMPLATES] if row.heldout}
     for prompt in prompts:
         assert (prompt.subcategory in subcategories) == (prompt.split == "heldout_category")
         assert (prompt.template_id in templates) == (prompt.split == "heldout")
@@ -133,17 +134,13 @@ def test_growing_does_not_change_existing_prompts(pack, prompts):
 
 
 def test_tables_of_the_pack_have_unique_keys(pack):
-    for table, rows in (
-        (CATEGORIES, category_rows(pack)),
-        (VOCABULARY, vocabulary_rows(pack)),
-        (TEMPLATES, template_rows(pack)),
-    ):
+    for table, rows in pack_tables(pack).items():
         keys = [tuple(getattr(row, column) for column in table.key) for row in rows]
         assert len(set(keys)) == len(keys) == table.to_arrow(rows).num_rows
 
 
 def test_terms_are_those_of_the_vocabulary(prompts, pack):
-    terms = {row.term for row in vocabulary_rows(pack)}
+    terms = {row.term for row in pack_tables(pack)[VOCABULARY]}
     assert {term for prompt in prompts for term in prompt.terms} <= terms
 
 
@@ -221,7 +218,7 @@ def test_no_word_twice_in_a_row(prompts):
 
 
 def test_every_verb_phrase_of_the_pack_has_a_gerund(pack):
-    for row in vocabulary_rows(pack):
+    for row in pack_tables(pack)[VOCABULARY]:
         if row.kind == "action" and "{" not in row.term:
             first = apply_form(row.term, "gerund").split()[0]
             assert first.endswith("ing"), row.term

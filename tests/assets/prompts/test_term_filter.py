@@ -3,14 +3,14 @@
 import pytest
 
 from assets.prompts.bank import generate_bank
-from assets.prompts.expansion.bank_requests import bank_requests, heldout_banks, uses
-from assets.prompts.expansion.term_filter import add_accepted_terms, filter_terms
-from assets.prompts.expansion.term_validation import TermFormat
+from assets.prompts.bank_requests import bank_requests, heldout_banks, open_kinds, uses
+from assets.prompts.expansion import add_accepted_terms, filter_terms
 from assets.prompts.pack_loader import load_pack
 from assets.prompts.settings import BankSettings
-from inference.agent_prompts import expander_prompt
+from assets.prompts.term_validation import TermFormat
+from inference.agent_prompts.templates import expander_prompt
+from inference.roles import ProposedTerm
 from inference.vocabulary_engine import ExpandedBank
-from inference.vocabulary_protocol import ProposedTerm
 from tests.assets.prompts.tiny_pack import tiny_pack
 
 
@@ -157,9 +157,9 @@ def test_hand_written_terms_have_the_form_required_of_new_ones(name):
     by_source = uses(pack)
     wrong = []
     for bank, kinds in pack.banks.items():
-        for kind, terms in kinds.items():
-            term_format = TermFormat(terms, by_source[bank, kind])
-            for term in (term for term in terms if not term.slots):
+        for kind in open_kinds(kinds):
+            term_format = TermFormat(kinds[kind], by_source[bank, kind])
+            for term in (term for term in kinds[kind] if not term.slots):
                 fault = term_format.fault(term.term, term.fixed)
                 if fault or term_format.normalize(term.term) != term.term:
                     wrong.append(term.term)

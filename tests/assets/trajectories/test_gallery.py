@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 from PIL import Image, ImageColor
 
-from assets.core.plotting import BAD
-from assets.trajectories.contact_sheet import contact_sheet
-from assets.trajectories.gallery import contact_sheet_png, write_showcase
+from assets.core.plotting import BAD, small_png
+from assets.trajectories.contact_sheet import contact_sheet, write_showcase
 from assets.trajectories.trajectory_views import load_trajectories, pick_showcase
 from inference.generation.html_export import render_html
 from schemas import BadImageError, FoundryError
@@ -117,7 +116,8 @@ def test_sheet_shows_an_image_once(lake):
 
 def test_sheets_for_metadata_are_small(lake):
     ids = [lake.add(str(n), REQUEST, growing_flower(), rejected={1: 1}) for n in range(4)]
-    assert len(contact_sheet_png(lake.write(), ids)) < 120_000
+    sheet = contact_sheet(load_trajectories(lake.write(), ids), image_size=128)
+    assert len(small_png(sheet, colours=255)) < 120_000
 
 
 def test_showcase_prefers_retried_trajectories_and_mixes_categories(lake):

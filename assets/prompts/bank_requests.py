@@ -3,9 +3,9 @@
 from collections import defaultdict
 from typing import NamedTuple
 
-from inference.vocabulary_protocol import BankRequest, TermKind, Topic
+from inference.roles import BankRequest, TermKind, Topic
 
-from ..pack import Bank, Pack, TemplateSlot
+from .pack import Bank, Pack, TemplateSlot
 
 Source = tuple[str, str]  # bank and kind
 
@@ -24,12 +24,14 @@ def bank_requests(pack: Pack, count: int) -> list[BankRequest]:
     Args:
         count: new terms wanted per bank.
     """
-    topics = _topics(pack)
+    users = _subcategories_by_bank(pack)
     requests = []
     for bank, content in pack.banks.items():
         kinds = tuple(TermKind(kind, tuple(terms)) for kind, terms in open_kinds(content).items())
-        if kinds and bank in topics:
-            requests.append(BankRequest(bank, topics[bank], kinds, count))
+        subs = [sub for name, sub in pack.subcategories.items() if name in users[bank]]
+        if kinds and subs:
+            topics = tuple(Topic(sub.title, sub.description) for sub in subs)
+            requests.append(BankRequest(bank, topics, kinds, count))
     return requests
 
 
@@ -45,37 +47,25 @@ def open_kinds(bank: Bank) -> dict[str, list[str]]:
 def uses(pack: Pack) -> dict[Source, set[Use]]:
     """Every use of every kind of every bank."""
     by_source: dict[Source, set[Use]] = defaultdict(set)
+
+    def add(sub: str, template_id: str, slot: TemplateSlot, banks: list[str]) -> None:
+        for bank in slot.banks(banks):
+            if terms := pack.terms(slot, [bank]):
+                by_source[bank, slot.kind].add(Use(sub, template_id, slot.form))
+                for inner in {inner for term in terms for inner in term.slots}:
+                    add(sub, template_id, inner, [bank])
+
     for template_id, subcategories in pack.serves.items():
         for sub in subcategories:
             for slot in pack.templates[template_id].slots:
-                for source in _sources(pack, slot, pack.subcategories[sub].banks):
-                    by_source[source].add(Use(sub, template_id, slot.form))
-                    for inner in _slots_of_terms(pack, source):
-                        for inner_source in _sources(pack, inner, [source[0]]):
-                            by_source[inner_source].add(Use(sub, template_id, inner.form))
+                add(sub, template_id, slot, pack.subcategories[sub].banks)
     return by_source
 
 
 def heldout_banks(pack: Pack) -> set[str]:
     """Banks that only held-out sub-categories draw from."""
-    subcategories = _subcategories_by_bank(pack)
-    return {
-        bank
-        for bank, names in subcategories.items()
-        if all(pack.subcategories[name].heldout for name in names)
-    }
-
-
-def _topics(pack: Pack) -> dict[str, tuple[Topic, ...]]:
-    """The sub-categories that draw from each bank, in the taxonomy's order."""
-    return {
-        bank: tuple(
-            Topic(sub.title, sub.description)
-            for name, sub in pack.subcategories.items()
-            if name in names
-        )
-        for bank, names in _subcategories_by_bank(pack).items()
-    }
+    heldout = {name for name, sub in pack.subcategories.items() if sub.heldout}
+    return {bank for bank, names in _subcategories_by_bank(pack).items() if names <= heldout}
 
 
 def _subcategories_by_bank(pack: Pack) -> dict[str, set[str]]:
@@ -83,13 +73,3 @@ def _subcategories_by_bank(pack: Pack) -> dict[str, set[str]]:
     for (bank, _), uses_of_kind in uses(pack).items():
         names[bank].update(use.subcategory for use in uses_of_kind)
     return names
-
-
-def _sources(pack: Pack, slot: TemplateSlot, banks: list[str]) -> list[Source]:
-    names = [slot.bank] if slot.bank else banks
-    return [(bank, slot.kind) for bank in names if slot.kind in pack.banks.get(bank, {})]
-
-
-def _slots_of_terms(pack: Pack, source: Source) -> set[TemplateSlot]:
-    bank, kind = source
-    return {slot for term in pack.banks[bank][kind] for slot in term.slots}

@@ -7,20 +7,20 @@ capital); other differences are reported. The world is `reader` in the pack's ta
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property, partial
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from random import Random
 
 from inference.sketch_world.request_parser import RequestText
-from inference.sketch_world.story_catalog import load_catalog
+from inference.sketch_world.story_catalog import choose_story, load_stories
 
-from ..pack import Pack, Term
-from ..template_fills import FillSequence, choices, content_words
 from .bank_requests import Source, Use
+from .pack import Pack, Term
+from .template_fills import choices, content_words, fill_sequence
 
 _MORE_CHARACTERS, _MORE_WORDS = 10, 1  # allowed beyond the longest term of the kind
-_ARTICLE = re.compile(r"(?:an?|the) ", re.IGNORECASE)
+_LETTERS = {chr(code) for code in range(0x250) if chr(code).isalpha()}
+_ARTICLE = re.compile(r"^(?:an?|the) ", re.IGNORECASE)
 _LIST_MARKER = re.compile(r"^(?:[-*\u2022] +|\d+[.)] *)")
 _QUOTES = "\"'\u201c\u201d\u2018`"
 _VERB_FORMS, _NOUN_FORMS = {"gerund", "third", "past"}, {"a", "plural"}
@@ -29,8 +29,6 @@ _PREPOSITIONS = {"of", "with", "without", "in", "on", "at", "for", "from", "to",
 _AFTER_THE_NOUN = _PREPOSITIONS | {"and", "who", "that"}
 _MAX_TEMPLATES = 3  # tried per sub-category
 _MAX_FILLS = 20  # tried per template, to find one with the term
-
-WorldValidator = Callable[[Source, Term, set[Use]], str | None]
 
 
 class TermFormat:
@@ -41,23 +39,30 @@ class TermFormat:
     """
 
     def __init__(self, terms: Sequence[Term], uses: set[Use]) -> None:
-        self._terms = [term for term in terms if not term.slots]
-        self._texts = [term.term for term in self._terms]
+        plain = [term for term in terms if not term.slots]
+        texts = [term.term for term in plain]
         self._forms = {use.form for use in uses}
+        self._all_fixed = all(term.fixed for term in plain)
+        self._articles = {bool(_ARTICLE.match(text)) for text in texts}
+        self._all_lower = all(text == text.lower() for text in texts)
+        self._all_upper = all(text == text.upper() for text in texts)
+        self._characters = _LETTERS.union(" -'", *texts)
+        self._max_characters = max(map(len, texts)) + _MORE_CHARACTERS
+        self._max_words = max(len(text.split()) for text in texts) + _MORE_WORDS
 
     def normalize(self, proposed: str) -> str:
         """The proposal as the bank would spell it."""
         text = unicodedata.normalize("NFKC", proposed).replace("\u2019", "'")
         text = _LIST_MARKER.sub("", " ".join(text.split())).strip(_QUOTES).rstrip(".,;:!?").strip()
-        if not any(map(_ARTICLE.match, self._texts)):
-            text = _ARTICLE.sub("", text, count=1) if _ARTICLE.match(text) else text
-        if self._capitals == "all":
-            return text.upper()
-        return text[:1].lower() + text[1:] if self._capitals == "none" else text
+        if True not in self._articles:
+            text = _ARTICLE.sub("", text)
+        if self._all_lower:
+            return text[:1].lower() + text[1:]
+        return text.upper() if self._all_upper else text
 
     def is_fixed(self, countable: bool) -> bool:
         """Whether a term of this kind takes no article and no plural."""
-        return not countable or all(term.fixed for term in self._terms)
+        return not countable or self._all_fixed
 
     def fault(self, term: str, fixed: bool) -> str | None:
         """How a normalized term differs from the kind's form; None: it does not."""
@@ -72,9 +77,9 @@ class TermFormat:
             yield f"is longer than {self._max_characters} characters"
         if len(term.split()) > self._max_words:
             yield f"has more than {self._max_words} words"
-        if self._capitals == "none" and term != term.lower():
+        if self._all_lower and term != term.lower():
             yield "has capitals, which no term of its kind has"
-        if all(map(_ARTICLE.match, self._texts)) and not _ARTICLE.match(term):
+        if False not in self._articles and not _ARTICLE.match(term):
             yield "has no article, as every term of its kind has"
         yield from self._inflection_faults(term, fixed)
 
@@ -83,26 +88,6 @@ class TermFormat:
             yield "does not begin with a verb in its base form, which templates inflect"
         if self._forms & _NOUN_FORMS and not fixed and _is_plural(_head_noun(term)):
             yield "is a plural; templates write article and plural themselves"
-
-    @cached_property
-    def _characters(self) -> set[str]:
-        """Letters, and all other characters of the kind's terms."""
-        letters = {chr(code) for code in range(0x250) if chr(code).isalpha()}
-        return letters.union(" -'", *self._texts)
-
-    @property
-    def _max_characters(self) -> int:
-        return max(map(len, self._texts)) + _MORE_CHARACTERS
-
-    @property
-    def _max_words(self) -> int:
-        return max(len(text.split()) for text in self._texts) + _MORE_WORDS
-
-    @cached_property
-    def _capitals(self) -> str:
-        if all(text == text.lower() for text in self._texts):
-            return "none"
-        return "all" if all(text == text.upper() for text in self._texts) else "some"
 
 
 def _head_noun(term: str) -> str:
@@ -131,17 +116,14 @@ def _is_base_verb(word: str) -> bool:
     return word in lemmas["VERB"] if "VERB" in lemmas else not lemmas
 
 
-def world_validator(pack: Pack) -> WorldValidator:
-    """A function that says why the pack's world cannot use a term of a source, or None."""
-    return partial(_sketch_fault, pack) if pack.taxonomy.reader == "sketch" else _no_fault
+def world_fault(pack: Pack, source: Source, term: Term, uses: set[Use]) -> str | None:
+    """Why the pack's world cannot use a term of a source; None: it can.
 
-
-def _no_fault(_source: Source, _term: Term, _uses: set[Use]) -> None:
-    return None
-
-
-def _sketch_fault(pack: Pack, source: Source, term: Term, uses: set[Use]) -> str | None:
-    """A term must name objects that its kind names, and requests with it must fit their story."""
+    In the sketch world, a term must name objects that its kind names, and requests with it must fit
+    their story.
+    """
+    if pack.taxonomy.reader != "sketch":
+        return None
     bank, kind = source
     siblings = [_names_in(other.term) for other in pack.banks[bank][kind] if not other.slots]
     names, known = _names_in(term.term), frozenset[str]().union(*siblings)
@@ -150,7 +132,7 @@ def _sketch_fault(pack: Pack, source: Source, term: Term, uses: set[Use]) -> str
     if all(siblings) and not names:
         return "names nothing that the sketch world knows"
     for text, story in _example_requests(pack, source, term, uses):
-        if load_catalog().choose(RequestText(text)) is not load_catalog().stories[story]:
+        if choose_story(RequestText(text)) is not load_stories()[story]:
             return f"the sketch world does not take {text!r} for {story}"
     return None
 
@@ -178,6 +160,6 @@ def _example_request(pack: Pack, sub: str, template_id: str, term: Term) -> str 
     options = {slot.key: choices(pack, slot, banks) for slot in template.slots}
     if not all(options.values()):  # needs two terms of the kind, which has only one
         return None
-    fills = FillSequence(template_id, template, options, Random(template_id))
+    fills = fill_sequence(template_id, template, options, Random(template_id))
     with_term = (fill for fill in islice(fills, _MAX_FILLS) if term.term in fill.terms)
     return next((fill.text() for fill in with_term), None)
