@@ -13,9 +13,9 @@ from PIL import Image
 
 from inference.roles import Score
 from schemas.curation import Evaluation
+from training.rewards.reward import RewardSettings
 from training.rewards.server import RewardAddress, serve_rewards
 from training.rewards.service import RewardRequest, RewardService, RowState
-from training.rewards.settings import RewardSettings
 from warehouse import EncodedImage, Home
 
 DRAW_SECONDS, SLOTS = 0.050, 4

@@ -16,11 +16,10 @@ from PIL import Image
 from inference.engine.progress import NullProgress
 from training.base_model.driver import packaged_model
 from training.environments import ensure_environment
-from training.launch import create_launcher
 from training.launch.jobs import LauncherSettings
-from training.sft.driver import sft_job
-from training.sft.recipe import environment, llamafactory_config, read_recipe
-from training.sft.settings import SftSettings
+from training.launch.launcher import run_job
+from training.sft.driver import SftJob, sft_job
+from training.sft.recipe import SftSettings, environment, llamafactory_config, read_recipe
 
 ROWS = 256
 SETTINGS = SftSettings(max_steps=120, batch=16)
@@ -101,11 +100,12 @@ def _trainer_seconds(folder: Path, data: Path) -> float:
 
 
 def _launcher_seconds(folder: Path, data: Path) -> float:
-    job = sft_job("bench", folder, _parent(), data, ["critic"], SETTINGS)
+    payload = SftJob(parent=_parent(), data=data, datasets=["critic"], settings=SETTINGS)
+    job = sft_job("bench", folder, payload)
 
     @dg.asset
     def trained(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
-        asyncio.run(create_launcher(LauncherSettings()).run(context, job, NullProgress()))
+        asyncio.run(run_job(context, job, LauncherSettings(), NullProgress()))
         return dg.MaterializeResult()
 
     with dg.DagsterInstance.ephemeral() as instance:

@@ -13,8 +13,7 @@ from typing import Literal
 
 import orjson
 
-from inference.backends.checkpoint.checkpoint_refs import checkpoint_rows, find_checkpoint
-from inference.backends.checkpoint.manifest import CheckpointError
+from inference.backends.checkpoint.manifest import CheckpointError, checkpoint_rows, find_checkpoint
 from schemas.training import CHECKPOINTS, CheckpointRow, CheckpointStatus
 from warehouse import Home
 from warehouse.storage import safe_name
@@ -33,35 +32,46 @@ class RegistryEvent:
     why: str
 
 
+@dataclass(frozen=True)
 class CheckpointRegistry:
     """The checkpoints of a home."""
 
-    def __init__(self, home: Home) -> None:
-        self.home = home
+    home: Home
 
-    def folder(self, name: str, version: str) -> Path:
+    def folder(self, name: str, version: str, area: str = "checkpoints") -> Path:
         """The folder of a checkpoint, which need not exist yet."""
-        return self._path("checkpoints", name, version)
+        parts = safe_name(name, "checkpoint"), safe_name(version, "version")
+        return self.home.local.absolute().joinpath(area, *parts)
 
     def job_folder(self, name: str, version: str) -> Path:
         """The working folder of a trainer: its own checkpoints and logs, from which it resumes."""
-        return self._path("training", name, version)
+        return self.folder(name, version, "training")
 
     def is_complete(self, name: str, version: str) -> bool:
         """Whether a version is registered and its folder complete."""
-        registered = self.home.lake.exists(CHECKPOINTS, partition_of(name, version))
+        registered = self.home.lake.exists(CHECKPOINTS, f"{name}-{version}")
         return registered and is_complete_folder(self.folder(name, version))
+
+    def usable_folder(self, name: str, version: str) -> Path:
+        """The folder of a registered version.
+
+        Raises:
+            CheckpointError: there is no such version, or its folder is incomplete.
+        """
+        self.find(name, version)
+        if not is_complete_folder(folder := self.folder(name, version)):
+            raise CheckpointError(
+                f"{name} {version}: {folder} is incomplete; run `interleave run --select {name}` "
+                "to make it again"
+            )
+        return folder
 
     def rows(self, name: str | None = None) -> list[CheckpointRow]:
         """All checkpoints, or those of a name, oldest first."""
         return checkpoint_rows(self.home, name)
 
     def find(self, name: str, version: str) -> CheckpointRow:
-        """A checkpoint.
-
-        Raises:
-            CheckpointError: there is none of this name and version.
-        """
+        """A checkpoint; raises `CheckpointError` where there is none."""
         return find_checkpoint(name, version, self.home)
 
     def register(self, row: CheckpointRow) -> CheckpointRow:
@@ -86,7 +96,7 @@ class CheckpointRegistry:
         Raises:
             CheckpointError: there is no such version, or its folder is incomplete.
         """
-        self._require_usable(name, version)
+        self.usable_folder(name, version)
         if _in_use(self.history(name))[-1:] != [version]:
             self._append_event(name, "promote", version, why)
         return self._update_statuses(name, version)
@@ -110,27 +120,14 @@ class CheckpointRegistry:
                 f"{name}: no version was promoted {now}, so there is none to roll back to; "
                 "`interleave checkpoints` lists what there is"
             )
-        self._require_usable(name, stack[-2])
+        self.usable_folder(name, stack[-2])
         self._append_event(name, "roll_back", stack[-1], why)
         return self._update_statuses(name, stack[-2])
 
-    def _require_usable(self, name: str, version: str) -> None:
-        self.find(name, version)
-        if not is_complete_folder(self.folder(name, version)):
-            raise CheckpointError(
-                f"{name} {version}: {self.folder(name, version)} is incomplete; run "
-                f"`interleave run --select {name}` to make it again"
-            )
-
     def _append_event(self, name: str, action: Action, version: str, why: str) -> None:
-        record = {
-            "action": action,
-            "version": version,
-            "at": datetime.now(UTC).isoformat(),
-            "why": why,
-        }
+        record = {"action": action, "version": version, "at": datetime.now(UTC).isoformat()}
         with self.home.journal("promotions", name) as journal:
-            journal.append(record)
+            journal.append({**record, "why": why})
 
     def _update_statuses(self, name: str, version: str) -> CheckpointRow:
         """Write the statuses of the history, `version` first so that one is always in use."""
@@ -142,17 +139,8 @@ class CheckpointRegistry:
         return self.find(name, version)
 
     def _write(self, row: CheckpointRow) -> CheckpointRow:
-        self.home.lake.write(CHECKPOINTS, [row], partition_of(row.name, row.version))
+        self.home.lake.write(CHECKPOINTS, [row], f"{row.name}-{row.version}")
         return row
-
-    def _path(self, area: str, name: str, version: str) -> Path:
-        parts = safe_name(name, "checkpoint"), safe_name(version, "version")
-        return self.home.local.absolute().joinpath(area, *parts)
-
-
-def partition_of(name: str, version: str) -> str:
-    """Partition of a checkpoint's row."""
-    return f"{name}-{version}"
 
 
 def is_complete_folder(folder: Path) -> bool:

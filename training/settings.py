@@ -5,9 +5,9 @@ from pydantic import Field, PositiveInt
 from schemas.yaml_config import ConfigModel
 
 from .base_model.settings import BaseModelSettings
-from .grpo.settings import GrpoSettings
+from .grpo.recipe import GrpoSettings
 from .launch.jobs import LauncherSettings
-from .sft.settings import SftSettings
+from .sft.recipe import SftSettings
 
 
 class AnswerSettings(ConfigModel):

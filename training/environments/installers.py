@@ -29,21 +29,22 @@ _PYTHON_VARIABLES = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
 
 
 def install(folder: Path, pins: Path, log: Path, announce: Callable[[str], object]) -> str:
-    """Make a virtual environment in `folder` with exactly the pinned packages.
-
-    Returns:
-        Name of the installer that succeeded.
+    """Make a virtual environment with exactly the pinned packages; returns the installer's name.
 
     Raises:
         FoundryError: both failed; names the log.
     """
     log.unlink(missing_ok=True)
-    uv = _find_uv()
-    if uv and _run_all(_uv_commands(uv, folder, pins), _uv_environment(), log):
-        return "uv"
+    uv, python = _find_uv(), str(folder / "bin" / "python")
+    if uv:
+        make = [uv, "venv", "--no-project", "--no-config", "--python", sys.executable, str(folder)]
+        if run_all([make, _uv_install(uv, python, str(pins))], _uv_environment(), log):
+            return "uv"
     announce("uv failed; trying pip" if uv else "uv is not installed; using pip")
     shutil.rmtree(folder, ignore_errors=True)
-    if _run_all(_pip_commands(folder, pins), clean_variables(), log):
+    make = [sys.executable, "-m", "venv", str(folder)]
+    fill = [python, "-m", "pip", "install", "--no-input", "--requirement", str(pins)]
+    if run_all([make, fill], clean_variables(), log):
         return "pip"
     from schemas import FoundryError
 
@@ -54,16 +55,12 @@ def install(folder: Path, pins: Path, log: Path, announce: Callable[[str], objec
 
 def main(pins: str) -> None:
     """Install pinned packages into the environment of this interpreter."""
-    uv = _find_uv()
-    if (
-        uv
-        and not subprocess.run(
-            _uv_install(uv, sys.executable, pins), env=_uv_environment(), stderr=subprocess.DEVNULL
-        ).returncode
-    ):
-        return
+    if uv := _find_uv():
+        command = _uv_install(uv, sys.executable, pins)
+        if not subprocess.call(command, env=_uv_environment(), stderr=subprocess.DEVNULL):
+            return
     pip = [sys.executable, "-m", "pip", "install", "-qq", "--no-input", "--requirement", pins]
-    sys.exit(subprocess.run([*pip, "--disable-pip-version-check"]).returncode)
+    sys.exit(subprocess.call([*pip, "--disable-pip-version-check"]))
 
 
 def clean_variables() -> dict[str, str]:
@@ -71,24 +68,31 @@ def clean_variables() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name not in _PYTHON_VARIABLES}
 
 
-def uv_variables(pip: Mapping[str, str]) -> dict[str, str]:
-    """uv's variables for some of pip's options, such as `{"find-links": "/a /b"}`."""
-    return {
-        variable: separator.join(pip[option].split())
-        for option, (variable, separator) in _UV_VARIABLES.items()
-        if pip.get(option, "").strip()
-    }
+def run_all(commands: Sequence[Sequence[str]], environment: Mapping[str, str], log: Path) -> bool:
+    """Run commands as far as they succeed, appending to a log; whether all did."""
+    with log.open("ab") as output:
+        return not any(
+            subprocess.call(
+                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment
+            )
+            for command in commands
+        )
 
 
-def pip_options(listing: str) -> dict[str, str]:
-    """The options in force, from the lines `section.option='value'` of `pip config list`."""
+def uv_variables(listing: str) -> dict[str, str]:
+    """uv's variables for pip's, from the lines `section.option='value'` of `pip config list`."""
     found: dict[str, dict[str, str]] = {section: {} for section in _SECTIONS}
     for line in listing.splitlines():
         name, _, value = line.partition("=")
         section, _, option = name.rpartition(".")
         if section in found:
             found[section][option] = str(ast.literal_eval(value))
-    return {option: value for section in _SECTIONS for option, value in found[section].items()}
+    pip = {option: value for section in _SECTIONS for option, value in found[section].items()}
+    return {
+        variable: separator.join(pip[option].split())
+        for option, (variable, separator) in _UV_VARIABLES.items()
+        if pip.get(option, "").strip()
+    }
 
 
 def _find_uv() -> str | None:
@@ -97,47 +101,17 @@ def _find_uv() -> str | None:
     return beside or shutil.which("uv")
 
 
-def _uv_commands(uv: str, folder: Path, pins: Path) -> list[list[str]]:
-    return [
-        [uv, "venv", "--no-project", "--no-config", "--python", sys.executable, str(folder)],
-        _uv_install(uv, str(folder / "bin" / "python"), str(pins)),
-    ]
-
-
 def _uv_install(uv: str, python: str, pins: str) -> list[str]:
     # An exact pin may be on any of several indexes, not only on the first that has the package.
     options = ["--python", python, "--index-strategy", "unsafe-best-match"]
     return [uv, "pip", "install", "--no-config", *options, "--requirement", pins]
 
 
-def _pip_commands(folder: Path, pins: Path) -> list[list[str]]:
-    python = str(folder / "bin" / "python")
-    return [
-        [sys.executable, "-m", "venv", str(folder)],
-        [python, "-m", "pip", "install", "--no-input", "--requirement", str(pins)],
-    ]
-
-
 def _uv_environment() -> dict[str, str]:
     """The user's settings for uv win over those for pip."""
-    return {**uv_variables(pip_options(_pip_config())), **clean_variables()}
-
-
-def _pip_config() -> str:
     command = [sys.executable, "-m", "pip", "config", "list"]
     done = subprocess.run(command, capture_output=True, text=True)
-    return done.stdout if done.returncode == 0 else ""
-
-
-def _run_all(commands: Sequence[Sequence[str]], environment: Mapping[str, str], log: Path) -> bool:
-    with log.open("ab") as output:
-        return all(
-            subprocess.run(
-                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment
-            ).returncode
-            == 0
-            for command in commands
-        )
+    return {**uv_variables("" if done.returncode else done.stdout), **clean_variables()}
 
 
 if __name__ == "__main__":

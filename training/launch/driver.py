@@ -9,57 +9,93 @@ def main() -> None:
 """
 
 import os
+import re
 import signal
 import subprocess
 import threading
 import traceback
 import uuid
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from functools import partial
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
-from types import FrameType
+from statistics import median
+from typing import Any
 
-from dagster_pipes import PipesEnvVarParamsLoader, open_dagster_pipes
+import orjson
+from dagster_pipes import PipesContext, PipesEnvVarParamsLoader, open_dagster_pipes
 
 from schemas import FoundryError
 
-from .failures import TrainingFailedError
 from .jobs import Message, TrainerJob, TrainingFailure, TrainingFinished, TrainingProgress
-from .processes import TRAINER_MARK, find_marked, terminate_processes
+from .supervisor import (
+    DRIVER_LOG,
+    PARENT_PIPE,
+    TRAINER_MARK,
+    exit_on_signal,
+    find_marked,
+    terminate_processes,
+)
 
-DRIVER_LOG = "driver.log"
-# Set by a launcher that holds the other end of standard input, which closes when it dies.
-PARENT_PIPE = "INTERLEAVE_TRAINING_LEASH"
 _GRACE_SECONDS = 5.0
 _POLL_SECONDS = 0.5
 _STDIN = 0
+_TAIL_BYTES = 200_000
+_SPEED_STEPS = 20  # newest steps whose median duration predicts the remaining time
+_MAX_REASON = 300  # characters
+_REMEDY = "use a smaller batch, shorter answers or smaller pictures"
+_OUT_OF_MEMORY = re.compile(r"out of memory|OutOfMemoryError|can't allocate memory|std::bad_alloc")
+# The last line of a Python traceback: an exception's dotted name, then what it says.
+_EXCEPTION = re.compile(r"^(?:\([^)]*\) *)?((?:\w+\.)*\w*(?:Error|Exception|Interrupt)\b.*)$", re.M)
+
+
+class TrainingFailedError(FoundryError):
+    """A trainer did not finish; gives the reason in one line and the path of its log."""
+
+    def __init__(self, reason: str, log: Path | None = None) -> None:
+        self.reason, self.log = reason, log
+        super().__init__(f"{reason} (log: {log})" if log else reason)
 
 
 @dataclass(frozen=True)
 class Driver:
-    """What a driver's main function works with.
-
-    Attributes:
-        log: writes a line to Dagster's log.
-        send: sends a message to the launcher.
-    """
+    """What a driver's main function works with; `pipes` is None where it was started by hand."""
 
     job: TrainerJob
-    log: Callable[[str], object]
-    send: Callable[[Message], object]
+    pipes: PipesContext | None
+
+    def log(self, line: str) -> None:
+        """Write a line to Dagster's log, or to standard output."""
+        if self.pipes:
+            self.pipes.log.info(line)
+        else:
+            print(line, flush=True)
+
+    def send(self, message: Message) -> None:
+        """Send a message to the launcher, or write it to standard output."""
+        if self.pipes:
+            content = message.model_dump(mode="json", exclude_none=True)
+            self.pipes.report_custom_message(content)
+        else:
+            print(message.model_dump_json(exclude_none=True), flush=True)
 
     def progress(self, progress: TrainingProgress) -> None:
         """Report a step. Call it for every step that is logged: they make the curves."""
         self.send(Message(kind="progress", progress=progress))
+
+    def finish(self, model: Path, metrics: dict[str, float]) -> None:
+        """Report the model; the last thing a driver does."""
+        finished = TrainingFinished(model=model, metrics=metrics)
+        self.send(Message(kind="finished", finished=finished))
 
     def run_trainer(
         self,
         command: Sequence[str],
         environment: Mapping[str, str],
         log: Path,
-        follow: Callable[[], object],
+        follow: Callable[[], object] = lambda: None,
     ) -> int:
         """Run a trainer to its end, in this process group; terminates all that it leaves running.
 
@@ -73,7 +109,6 @@ class Driver:
             Its exit code; negative: the signal that ended it.
         """
         mark = uuid.uuid4().hex
-        variables = {**os.environ, **environment, TRAINER_MARK: mark}
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("ab") as output:
             trainer = subprocess.Popen(
@@ -81,18 +116,47 @@ class Driver:
                 stdin=subprocess.DEVNULL,  # ours is the launcher's pipe
                 stdout=output,
                 stderr=output,
-                env=variables,
+                env={**os.environ, **environment, TRAINER_MARK: mark},
             )
             try:
-                return _follow_to_end(trainer, follow)
+                while trainer.poll() is None:
+                    follow()
+                    with suppress(subprocess.TimeoutExpired):
+                        trainer.wait(_POLL_SECONDS)  # returns at once when it ends
+                follow()
+                return trainer.returncode
             finally:
                 terminate_processes(lambda: find_marked(TRAINER_MARK, mark), _GRACE_SECONDS)
                 trainer.wait()
 
-    def finish(self, model: Path, metrics: Mapping[str, float]) -> None:
-        """Report the model; the last thing a driver does."""
-        finished = TrainingFinished(model=model, metrics=dict(metrics))
-        self.send(Message(kind="finished", finished=finished))
+
+@dataclass
+class LogFollower(ABC):
+    """Reads a growing log of one JSON object a line as progress."""
+
+    log: Path
+    offset: int = field(default=0, init=False)
+    step_seconds: list[float] = field(default_factory=list, init=False)
+
+    def new_points(self) -> Iterator[TrainingProgress]:
+        """The points logged since the last call; a half-written line is left for the next call."""
+        if not self.log.is_file():
+            return
+        with self.log.open("rb") as stream:
+            stream.seek(self.offset)
+            lines = [line for line in stream if line.endswith(b"\n")]
+        for line in lines:
+            self.offset += len(line)
+            if point := self._point(orjson.loads(line)):
+                yield point
+
+    def _seconds_left(self, steps: int) -> float:
+        """Time for more steps, predicted from the newest ones."""
+        return steps * median(self.step_seconds[-_SPEED_STEPS:])
+
+    @abstractmethod
+    def _point(self, record: dict[str, Any]) -> TrainingProgress | None:
+        """The point of a record; None where it is no step."""
 
 
 @contextmanager
@@ -106,30 +170,71 @@ def open_driver(argv: Sequence[str]) -> Iterator[Driver]:
     if os.environ.pop(PARENT_PIPE, None):
         threading.Thread(target=_terminate_at_end_of_stdin, daemon=True).start()
     job = TrainerJob.model_validate_json(Path(argv[-1]).read_text("utf-8"))
-    failed = False
-    with _open_driver_channel(job) as driver:
+    by_dagster = PipesEnvVarParamsLoader().is_dagster_pipes_process()
+    failed = None
+    with open_dagster_pipes() if by_dagster else nullcontext() as pipes:
+        driver = Driver(job, pipes)
         try:
             yield driver
         except Exception as error:
-            failed = True
-            driver.send(Message(kind="failed", failed=_failure(error, job.folder)))
+            failed = _failure(error, job.folder)
+            driver.send(Message(kind="failed", failed=failed))
     if failed:
         raise SystemExit(1)
 
 
-@contextmanager
-def _open_driver_channel(job: TrainerJob) -> Iterator[Driver]:
-    if not PipesEnvVarParamsLoader().is_dagster_pipes_process():
-        write = partial(print, flush=True)
-        yield Driver(job, write, lambda message: write(message.model_dump_json(exclude_none=True)))
-        return
-    with open_dagster_pipes() as pipes:
-        report = pipes.report_custom_message
-        yield Driver(
-            job,
-            pipes.log.info,
-            lambda message: report(message.model_dump(mode="json", exclude_none=True)),
-        )
+def exit_reason(code: int, log: Path, remedy: str = _REMEDY) -> str:
+    """One line about a process that ended with a code, from the code and the end of its log.
+
+    Args:
+        remedy: what to do where memory was short.
+    """
+    tail = log_tail(log, _TAIL_BYTES)
+    if _OUT_OF_MEMORY.search(tail):
+        return f"it ran out of memory: {remedy}"
+    if code in (-signal.SIGKILL, 128 + signal.SIGKILL):
+        return f"it was killed, most likely by the system for lack of memory: {remedy}"
+    if exceptions := _EXCEPTION.findall(tail):
+        line = " ".join(exceptions[-1].split())
+        return f"it ended with {line[:_MAX_REASON]}{'...' if len(line) > _MAX_REASON else ''}"
+    end = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+    return f"it ended with {end}"
+
+
+def log_tail(log: Path, size: int) -> str:
+    """The last `size` bytes of a log as text; empty where there is none."""
+    try:
+        with log.open("rb") as stream:
+            stream.seek(max(0, log.stat().st_size - size))
+            return stream.read().decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+def attempt_file(folder: Path, name: str, suffix: str) -> Path:
+    """A file of this attempt's own: `NAME-1SUFFIX`, `NAME-2SUFFIX` and so on."""
+    return folder / f"{name}-{len(list(folder.glob(f'{name}-*{suffix}'))) + 1}{suffix}"
+
+
+def complete_checkpoints(
+    folder: Path,
+    name: re.Pattern[str],
+    is_complete: Callable[[Path], bool],
+    log: Callable[[str], object],
+) -> dict[int, Path]:
+    """Complete checkpoints by step, ascending; half-written ones are moved away, with a log line.
+
+    Args:
+        name: of a checkpoint's folder; group 1 is the step.
+    """
+    entries = folder.iterdir() if folder.is_dir() else ()
+    matches = [(name.fullmatch(path.name), path) for path in entries]
+    checkpoints = dict(sorted((int(match[1]), path) for match, path in matches if match))
+    for step, path in list(checkpoints.items()):
+        if not is_complete(path):
+            del checkpoints[step]
+            log(f"a half-written checkpoint was moved to {path.rename(_free_name(path))}")
+    return checkpoints
 
 
 def _failure(error: Exception, folder: Path) -> TrainingFailure:
@@ -142,21 +247,6 @@ def _failure(error: Exception, folder: Path) -> TrainingFailure:
     return TrainingFailure(reason=" ".join(reason.split()), log=folder / DRIVER_LOG)
 
 
-def _follow_to_end(trainer: subprocess.Popen[bytes], follow: Callable[[], object]) -> int:
-    while trainer.poll() is None:
-        follow()
-        with suppress(subprocess.TimeoutExpired):
-            trainer.wait(_POLL_SECONDS)  # returns at once when it ends
-    follow()
-    return trainer.returncode
-
-
-def exit_on_signal(number: int, _frame: FrameType | None) -> None:
-    """A signal handler that ends this process as an exception would, cleaning up."""
-    signal.signal(number, signal.SIG_IGN)  # a second one must not interrupt the clean-up
-    raise SystemExit(128 + number)
-
-
 def _terminate_at_end_of_stdin() -> None:
     """Standard input ends when the launcher does, even when it is killed.
 
@@ -165,3 +255,9 @@ def _terminate_at_end_of_stdin() -> None:
     while os.read(_STDIN, 1024):
         pass
     os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _free_name(path: Path) -> Path:
+    """`NAME.broken`, `NAME.broken-2` and so on."""
+    names = (f"{path.name}.broken{f'-{number}' if number > 1 else ''}" for number in count(1))
+    return next(free for name in names if not (free := path.with_name(name)).exists())

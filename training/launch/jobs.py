@@ -1,14 +1,14 @@
 """The launcher's settings, what goes to a trainer's driver, and what comes back."""
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, PositiveFloat, model_validator
+from pydantic import AfterValidator, Field, PositiveFloat, model_validator
 
 from schemas.yaml_config import ConfigModel
 from warehouse.atomic import atomic_write
 
-JOB_FILE = "job.json"
+AbsolutePath = Annotated[Path, AfterValidator(Path.absolute)]
 
 
 class LauncherSettings(ConfigModel):
@@ -50,7 +50,7 @@ class TrainerJob(ConfigModel):
 
     def write(self) -> Path:
         """Write `job.json` (without the environment) to the folder, which is created."""
-        path = self.folder / JOB_FILE
+        path = self.folder / "job.json"
         atomic_write(path, self.model_dump_json(indent=2, exclude={"environment"}))
         return path
 

@@ -1,4 +1,7 @@
-"""Start a driver in a session of its own, and end all of its processes.
+"""Start a driver in a session of its own, and end all processes of a training.
+
+Ray's daemons start sessions of their own, so a signal to a group misses them. But every process
+inherits its parent's environment: a variable set on the first one marks all its descendants.
 
 The local launcher supervises drivers itself; on a cluster's node this module is the job's command,
 `python -m training.launch.supervisor MODULE JOB_FILE GRACE_SECONDS`.
@@ -8,14 +11,25 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import FrameType
 
 import psutil
 
-from .driver import DRIVER_LOG, PARENT_PIPE, exit_on_signal
-from .processes import JOB_MARK, find_marked, terminate_processes
+DRIVER_LOG = "driver.log"
+# Set by a launcher that holds the other end of standard input, which closes when it dies.
+PARENT_PIPE = "INTERLEAVE_TRAINING_LEASH"
+# Marks every process of a job; its value is the job's folder.
+JOB_MARK = "INTERLEAVE_TRAINING_JOB"
+# Marks every process of one trainer that a driver started; its value is unique.
+TRAINER_MARK = "INTERLEAVE_TRAINER"
+_KILL_SECONDS = 5.0
+_POLL_SECONDS = 0.05
+# Processes may start others while they are being killed.
+_KILL_ROUNDS = 3
 
 
 @contextmanager
@@ -48,17 +62,70 @@ def supervised_driver(
         driver.communicate()
 
 
+def find_marked(mark: str, value: str) -> list[psutil.Process]:
+    """Processes with a variable of that value, and their descendants; never this process."""
+    marked = []
+    for process in psutil.process_iter():
+        # Other users' processes cannot be read; finished ones are gone.
+        with suppress(psutil.Error, OSError):
+            if process.environ().get(mark) == value:
+                marked.append(process)
+    found = {process.pid: process for process in marked}
+    for process in marked:
+        with suppress(psutil.Error):
+            found |= {child.pid: child for child in process.children(recursive=True)}
+    found.pop(os.getpid(), None)
+    return list(found.values())
+
+
+def terminate_processes(find: Callable[[], list[psutil.Process]], grace: float) -> None:
+    """TERM what `find` returns, then KILL what is still alive after `grace` seconds.
+
+    An interruption while waiting goes straight to KILL.
+    """
+    known = find()
+    try:
+        _signal(known, psutil.Process.terminate, grace)
+    finally:
+        for _ in range(_KILL_ROUNDS):
+            # A child may have lost its mark and its parent: `known` still has it.
+            known = [process for process in {*known, *find()} if _is_alive(process)]
+            _signal(known, psutil.Process.kill, _KILL_SECONDS)
+
+
+def exit_on_signal(number: int, _frame: FrameType | None) -> None:
+    """A signal handler that ends this process as an exception would, cleaning up."""
+    signal.signal(number, signal.SIG_IGN)  # a second one must not interrupt the clean-up
+    raise SystemExit(128 + number)
+
+
 def _all_processes(session: int, folder: Path) -> list[psutil.Process]:
     """Everything in the driver's session, and everything marked as the job's."""
-    members = [process for process in psutil.process_iter() if _session_of(process) == session]
+    members = []
+    for process in psutil.process_iter():
+        with suppress(OSError):
+            if os.getsid(process.pid) == session:
+                members.append(process)
     return [*{*members, *find_marked(JOB_MARK, str(folder))}]
 
 
-def _session_of(process: psutil.Process) -> int | None:
-    try:
-        return os.getsid(process.pid)
-    except OSError:
-        return None
+def _signal(
+    processes: Iterable[psutil.Process], send: Callable[[psutil.Process], object], seconds: float
+) -> None:
+    """Send, and wait until none is alive. Does not reap: exit codes stay for their parents."""
+    for process in processes:
+        with suppress(psutil.Error):
+            send(process)
+    deadline = time.monotonic() + seconds
+    while any(_is_alive(process) for process in processes) and time.monotonic() < deadline:
+        time.sleep(_POLL_SECONDS)
+
+
+def _is_alive(process: psutil.Process) -> bool:
+    """A zombie is not: only its parent, or a container's init, can remove it."""
+    with suppress(psutil.Error):
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    return False
 
 
 def main(argv: list[str]) -> int:

@@ -1,4 +1,4 @@
-"""The rewards of a critic's answer (InterleaveThinker, section 3.4), as pure functions.
+"""A critic's answer and its reward (InterleaveThinker, section 3.4), as pure functions.
 
 Both published forms are one formula over differently scaled parts:
 
@@ -28,14 +28,71 @@ reward: the caller masks it, where the reference gives it a neutral one.
 """
 
 import math
+import re
+from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any, Literal
 
-from .answer_parsing import ParsedAnswer
-from .settings import Form, RewardSettings
+from pydantic import Field
+
+from inference.agent_prompts.formatting import REFINE_KEY, SUCCESS_KEY
+from inference.settings import Limits
+from schemas.yaml_config import ConfigModel
+
+Form = Literal["paper", "code"]
+Part = Literal["accuracy", "step"]
 
 _FORMAT_WEIGHT = 0.5
 _SEMANTICS_WEIGHT = 0.75  # of the code's step part: 0.6 of 0.6 + 0.2
 _MAX_GRADE = 10.0
+_AROUND_TAGS = re.compile(r"\s*([<>/])\s*")
+_ANSWER = re.compile(r"<answer>(.*?)(?:</answer>|\Z)", re.DOTALL)
+
+
+class RewardSettings(ConfigModel):
+    """The reward of an answer, and the load it puts on generator and scorer."""
+
+    form: Form = Field(
+        "paper",
+        description="paper: accuracy 0 or -1, step -1 to 1, a drawing for every rejection; code: "
+        "both 0 to 1, a drawing for every row whose picture is bad (as the reference's code)",
+    )
+    alpha: float = Field(
+        0.2, ge=0, le=1, description="Weight of accuracy against step in the content half"
+    )
+    without: tuple[Part, ...] = Field(
+        (), max_length=1, description="Ablation: a part that is left out; the other gets its weight"
+    )
+    seed: int = Field(0, ge=0, description="Seed of every drawing (reference: 0)")
+    concurrency: int = Field(4, ge=1, description="Drawings under way at once")
+    scorings: int = Field(8, ge=1, description="Scorings under way at once")
+    draw_timeout_seconds: float = Field(
+        70, gt=0, description="Time for one try to draw, and for one to score (reference: 70)"
+    )
+    tries: int = Field(2, ge=1, description="Tries of a drawing or scoring whose errors may pass")
+    backoff_seconds: float = Field(1.0, ge=0, description="Longest wait before the second try")
+    max_failed_share: float = Field(
+        0.2, ge=0, le=1, description="Training fails when more of its drawings than this failed"
+    )
+
+    @property
+    def limits(self) -> Limits:
+        """The same for `RetryingCaller`."""
+        return Limits(
+            generator=self.concurrency,
+            agents=self.scorings,
+            call_timeout_seconds=self.draw_timeout_seconds,
+            tries=self.tries,
+            backoff_seconds=self.backoff_seconds,
+        )
+
+
+@dataclass(frozen=True)
+class ParsedAnswer:
+    """A verdict and the next prompt; an empty prompt stands for the one before."""
+
+    verdict: bool
+    refined_prompt: str
 
 
 @dataclass(frozen=True)
@@ -57,6 +114,29 @@ class RewardParts:
     format: float
     accuracy: float | None = None
     step: float | None = None
+
+
+def parse_answer(text: str) -> ParsedAnswer | None:
+    """The answer in a turn of the critic; None where it is malformed.
+
+    As the reference parses it: white space around `<`, `>` and `/` is removed (also inside the
+    prompt), `<think>` may be missing, and JSON is repaired. `<answer>` must be there, the verdict
+    must be a boolean and the prompt a string.
+    """
+    import json_repair
+
+    content = _AROUND_TAGS.sub(r"\1", text).rpartition("</think>")[2]
+    answer: Any = None
+    if match := _ANSWER.search(content):
+        # Thousands of open brackets, or numbers without end, are an error.
+        with suppress(ValueError, RecursionError):
+            answer = json_repair.loads(match[1])
+    if not isinstance(answer, dict):
+        return None
+    verdict, refined = answer.get(SUCCESS_KEY), answer.get(REFINE_KEY)
+    if not isinstance(verdict, bool) or not isinstance(refined, str):
+        return None
+    return ParsedAnswer(verdict, refined.strip())
 
 
 def format_reward(answer: ParsedAnswer | None) -> float:
@@ -91,7 +171,9 @@ def step_reward(before: Grades, after: Grades, form: Form = "paper") -> float:
 
 def total_reward(parts: RewardParts, settings: RewardSettings) -> float:
     """The reward, 0 to 1 in both forms; of a malformed answer its format part alone."""
-    alpha = settings.accuracy_weight
+    # A part that is left out gives its weight to the other.
+    weights: dict[tuple[Part, ...], float] = {("step",): 1.0, ("accuracy",): 0.0}
+    alpha = weights.get(settings.without, settings.alpha)
     content = alpha * (parts.accuracy or 0.0) + (1 - alpha) * (parts.step or 0.0)
     return _FORMAT_WEIGHT * parts.format + (1 - _FORMAT_WEIGHT) * content
 

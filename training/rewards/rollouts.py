@@ -1,111 +1,107 @@
-"""Rewarded rollouts: lines of the journal, rows of the table, summaries of steps."""
+"""Rewarded rollouts: lines of the journal, rows of the table, figures, signs of a collapse.
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+GRPO can end in a policy that gives the same answer to every input: all answers of a group are
+equal, all advantages are zero, and training continues without learning, at an inconspicuous loss.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-import pyarrow as pa
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from schemas import FoundryError
-from schemas.training import ROLLOUTS, RolloutRow
+from schemas.training import RolloutRow
+from schemas.yaml_config import ConfigModel
 from warehouse import Journal
 
-
-@dataclass(frozen=True)
-class Rollout:
-    """A row of the table, and when its reward was requested and sent (seconds since the epoch).
-
-    `attempt` identifies the process: a step that a killed one had begun is sampled again by the
-    next.
-    """
-
-    row: RolloutRow
-    attempt: str
-    received_at: float
-    answered_at: float
-
-    def record(self) -> dict[str, Any]:
-        """The journal's line."""
-        times = {"received_at": self.received_at, "answered_at": self.answered_at}
-        return {"attempt": self.attempt, **times, "row": self.row.model_dump(mode="json")}
+LAST_STEPS = 5  # steps whose rollouts are examined
+_MIN_ROLLOUTS = 16  # of a kind; fewer show nothing
+_ALL = 0.98  # share that counts as "everything"
 
 
-@dataclass(frozen=True)
-class StepSummary:
-    """Figures of a training step; means are over the rollouts that have the part."""
+class Rollout(ConfigModel):
+    """A line of the journal; times are seconds since the epoch."""
 
-    rollouts: int
-    masked: int
-    malformed: int
-    accepted: float
-    reward: float
-    accuracy: float
-    step_reward: float
-    waiting_seconds: float
+    attempt: str = Field(
+        description="The process: a step that a killed one had begun is sampled again by the next"
+    )
+    received_at: float = Field(description="When its reward was requested")
+    answered_at: float = Field(description="When its reward was sent")
+    row: RolloutRow = Field(description="Its row of the table")
 
 
 def rollout_rows(journal: Path) -> list[RolloutRow]:
-    """Every rollout that training used, in the order of their rewards.
+    """Every rollout that training used, in the order of their rewards; none without a journal.
 
     Of a step that was sampled again after an interruption, only the last sample counts.
 
     Raises:
         FoundryError: a line has not the form of this version.
     """
-    rollouts = read_rollouts(journal)
+    rollouts = []
+    for number, record in enumerate(Journal(journal).records(), start=1):
+        try:
+            rollouts.append(Rollout.model_validate(record))
+        except ValidationError as error:
+            raise FoundryError(
+                f"{journal}:{number}: not a rollout of this version; move the file away, and the "
+                "run's training starts a new one"
+            ) from error
     last = {rollout.row.step: rollout.attempt for rollout in rollouts}
     return [rollout.row for rollout in rollouts if rollout.attempt == last[rollout.row.step]]
 
 
-def rollouts_table(journal: Path) -> pa.Table:
-    """`rollout_rows` with the schema of the table `rollouts`."""
-    return ROLLOUTS.to_arrow(rollout_rows(journal))
+def step_figures(rollouts: Sequence[Rollout], seconds: float) -> dict[str, float]:
+    """Figures of a step that took `seconds`, by name; none without rollouts.
 
-
-def read_rollouts(journal: Path) -> list[Rollout]:
-    """The lines of a journal; none where there is no file.
-
-    Raises:
-        FoundryError: a line has not the form of this version.
-    """
-    records = enumerate(Journal(journal).records(), start=1)
-    return [_rollout(record, f"{journal}:{number}") for number, record in records]
-
-
-def summarize(rollouts: Sequence[Rollout]) -> StepSummary:
-    """The figures of a step's rollouts."""
-    rows = [rollout.row for rollout in rollouts]
-    return StepSummary(
-        rollouts=len(rows),
-        masked=sum(row.status == "masked" for row in rows),
-        malformed=sum(row.status == "malformed" for row in rows),
-        accepted=_mean(row.verdict for row in rows),
-        reward=_mean(row.reward for row in rows),
-        accuracy=_mean(row.accuracy for row in rows),
-        step_reward=_mean(row.step_reward for row in rows),
-        waiting_seconds=waiting_seconds(rollouts),
-    )
-
-
-def waiting_seconds(rollouts: Sequence[Rollout]) -> float:
-    """Seconds that a step waited for rewards alone.
-
-    A rollout requests its reward when it has been generated; after the last request, no generation
-    overlaps with rewards.
+    Means are over the rollouts that have the part. A rollout requests its reward when it has been
+    generated: only after the last request, generation does not overlap with rewards.
     """
     if not rollouts:
-        return 0.0
+        return {}
+    rows = [rollout.row for rollout in rollouts]
     last_request = max(rollout.received_at for rollout in rollouts)
-    return max(rollout.answered_at for rollout in rollouts) - last_request
+    waiting = max(rollout.answered_at for rollout in rollouts) - last_request
+    return {
+        "reward": _mean(row.reward for row in rows),
+        "masked_share": sum(row.status == "masked" for row in rows) / len(rows),
+        "malformed_share": sum(row.status == "malformed" for row in rows) / len(rows),
+        "accepted_share": _mean(row.verdict for row in rows),
+        "accuracy": _mean(row.accuracy for row in rows),
+        "step_reward": _mean(row.step_reward for row in rows),
+        "reward_wait_share": waiting / seconds,
+    }
 
 
 def failed_share(rows: Iterable[RolloutRow]) -> float:
     """Share of the redrawn images that failed; 0 where none was requested."""
-    failed = [row.status == "masked" for row in rows if row.status == "masked" or row.image]
-    return fmean(failed) if failed else 0.0
+    return _mean(row.status == "masked" for row in rows if row.status == "masked" or row.image)
+
+
+def find_collapse(rows: Sequence[RolloutRow], previous_prompts: Mapping[str, str]) -> str | None:
+    """The kind of collapse that the rollouts of the last steps show; None: none.
+
+    Args:
+        previous_prompts: row_id -> prompt of the judged image, where known: repeating it is no
+            refinement either.
+    """
+    if _share([row.verdict is None for row in rows]) >= _ALL:
+        return "never answers in the form asked for"
+    if _always_says(True, rows):
+        return "accepts everything"
+    if _always_says(False, rows):
+        return "rejects everything"
+    rejecting = [row for row in rows if row.verdict is False]
+    if _share([_repeats(row, previous_prompts) for row in rejecting]) >= _ALL:
+        return "never refines"
+    return None
+
+
+def judged_prompts(rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Id of a row of `critic_rl` -> prompt of the image that it judges."""
+    return {row["row_id"]: row["rewritten_prompt"] or row["origin_prompt"] for row in rows}
 
 
 def _mean(values: Iterable[float | None]) -> float:
@@ -113,12 +109,16 @@ def _mean(values: Iterable[float | None]) -> float:
     return fmean(known) if known else 0.0
 
 
-def _rollout(record: dict[str, Any], where: str) -> Rollout:
-    try:
-        row = RolloutRow.model_validate(record["row"])
-        return Rollout(row, record["attempt"], record["received_at"], record["answered_at"])
-    except (KeyError, ValidationError) as error:
-        raise FoundryError(
-            f"{where}: not a rollout of this version; move the file away, and the run's training "
-            "starts a new one"
-        ) from error
+def _always_says(verdict: bool, rows: Sequence[RolloutRow]) -> bool:
+    """Whether it is the only verdict, also where it is wrong: all images of a step may be good."""
+    answers = [row for row in rows if row.verdict is not None]
+    wrong = [row.verdict == verdict for row in answers if row.truth != verdict]
+    return _share(wrong) >= _ALL and _share([row.verdict == verdict for row in answers]) >= _ALL
+
+
+def _repeats(row: RolloutRow, previous: Mapping[str, str]) -> bool:
+    return (row.refined_prompt or "").strip() in ("", previous.get(row.row_id, "").strip())
+
+
+def _share(flags: Sequence[bool]) -> float:
+    return sum(flags) / len(flags) if len(flags) >= _MIN_ROLLOUTS else 0.0

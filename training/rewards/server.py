@@ -45,8 +45,15 @@ class RewardAddress:
 @asynccontextmanager
 async def serve_rewards(service: RewardService) -> AsyncIterator[RewardAddress]:
     """Serve in the running event loop; on leaving, the service is closed."""
+
+    async def reward(request: Request) -> Response:
+        row = await service.reward(parse_json(await request.body(), RewardRequest))
+        return JSONResponse(row.model_dump(include=_RESPONSE_FIELDS))
+
     token = secrets.token_urlsafe(32)
-    app = _make_app(service, token)
+    app = Starlette(routes=[Route("/reward", reward, methods=["POST"])])
+    app.add_middleware(AuthMiddleware, keys=Keys([token]), max_bytes=_MAX_BYTES)
+    install_error_handlers(app)
     server = HTTPServer(app, _IDLE_SECONDS, _GRACE_SECONDS, handle_signals=False)
     with listening_socket(_HOST, 0) as listener:
         port = listener.getsockname()[1]
@@ -67,14 +74,3 @@ def serve_rewards_in_thread(service: RewardService) -> Iterator[RewardAddress]:
         portal.wrap_async_context_manager(serve_rewards(service)) as address,
     ):
         yield address
-
-
-def _make_app(service: RewardService, token: str) -> Starlette:
-    async def reward(request: Request) -> Response:
-        row = await service.reward(parse_json(await request.body(), RewardRequest))
-        return JSONResponse(row.model_dump(include=_RESPONSE_FIELDS))
-
-    app = Starlette(routes=[Route("/reward", reward, methods=["POST"])])
-    app.add_middleware(AuthMiddleware, keys=Keys([token]), max_bytes=_MAX_BYTES)
-    install_error_handlers(app)
-    return app

@@ -4,35 +4,43 @@ Each rollout has a request, an error handler and a line in the journal of its ow
 failure never affects another one.
 """
 
+import asyncio
 import time
 from collections import Counter
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from datetime import UTC, datetime
-from typing import NamedTuple
+from functools import partial
+from typing import NamedTuple, TypeVar
 
 from pydantic import Field
 
-from inference.engine.retry import summarize_error
-from inference.roles import Generator, Scorer
+from inference.engine.ensemble import score_with
+from inference.engine.retry import RetryingCaller, summarize_error
+from inference.roles import Generator, Score, Scorer
 from schemas.curation import Evaluation
 from schemas.training import RolloutRow, RolloutStatus
+from schemas.trajectories import Role
 from schemas.yaml_config import ConfigModel
-from warehouse import ImageStore, Journal
+from warehouse import EncodedImage, ImageStore, Journal
 
-from .answer_parsing import ParsedAnswer, parse_answer
-from .redraw_cache import RedrawCache, RedrawRequest, RedrawResult
 from .reward import (
     Grades,
+    ParsedAnswer,
     RewardParts,
+    RewardSettings,
     accuracy_reward,
     format_reward,
     needs_image,
     neutral_step_reward,
+    parse_answer,
     step_reward,
     total_reward,
 )
 from .rollouts import Rollout
-from .settings import RewardSettings
 
+T = TypeVar("T")
+_Redraw = tuple[str, Grades]  # sha256 of the new image, and its grades
 _STEPS_IN_MEMORY = 64  # the journal has all
 
 
@@ -59,12 +67,75 @@ class RewardRequest(ConfigModel):
 
 
 class _RolloutResult(NamedTuple):
-    """A rollout's status and the parts of its reward."""
+    """A rollout's status, the parts of its reward, and the sha256 of the redrawn image."""
 
     status: RolloutStatus
     parts: RewardParts
-    redraw: RedrawResult | None = None
+    image: str | None = None
     error: str | None = None
+
+
+class _RedrawCache:
+    """Draws rewritten prompts and grades the images: bounded, with a timeout, each request once.
+
+    Equal requests share one image, while it is being drawn and after. A failure is shared by those
+    that wait for it; later requests try again.
+    """
+
+    def __init__(
+        self, generator: Generator, scorer: Scorer, images: ImageStore, settings: RewardSettings
+    ) -> None:
+        self._generator, self._scorer, self._images = generator, scorer, images
+        self._seed = settings.seed
+        self._caller = RetryingCaller(settings.limits)
+        self._tasks: dict[tuple[str, str, str], asyncio.Task[_Redraw]] = {}
+
+    async def get(self, origin: str, goal: str, prompt: str) -> _Redraw:
+        """The image that `prompt` makes of `origin`, graded against the step's `goal`.
+
+        `origin` is the sha256 of an image; a white canvas means from scratch, as in the loop.
+        """
+        key = (origin, goal, prompt)
+        task = self._tasks.get(key)
+        if task is None:
+            task = self._tasks[key] = asyncio.create_task(self._draw_and_grade(*key))
+            task.add_done_callback(partial(self._forget_failure, key))
+        return await asyncio.shield(task)
+
+    async def close(self) -> None:
+        """Cancel the images that are being drawn."""
+        pending = [task for task in self._tasks.values() if not task.done()]
+        for task in pending:
+            task.cancel()
+        await asyncio.gather(*pending, return_exceptions=True)
+
+    async def _draw_and_grade(self, origin: str, goal: str, prompt: str) -> _Redraw:
+        before = await asyncio.to_thread(self._load_origin, origin)
+        draw = partial(self._generator.generate, prompt, (before,) if before else (), self._seed)
+        image = await self._call("generator", draw)
+        sha256 = await asyncio.to_thread(self._images.put, image)
+
+        async def grade(scorer: Scorer) -> Score:
+            return await self._call("scorer", partial(scorer.score, before, image, goal))
+
+        score = (await score_with(self._scorer, grade)).score
+        return sha256, Grades(score.semantics, score.quality)
+
+    async def _call(self, role: Role, function: Callable[[], Awaitable[T]]) -> T:
+        outcome = await self._caller.call(role, function)
+        if outcome.error is not None:
+            raise outcome.error
+        assert outcome.answer is not None  # RetryingCaller has checked it
+        return outcome.answer
+
+    def _load_origin(self, sha256: str) -> EncodedImage | None:
+        """The image before; None for the canvas that rows have where there was none."""
+        image = self._images.get(sha256)
+        return None if image.is_white else image
+
+    def _forget_failure(self, key: tuple[str, str, str], task: asyncio.Task[_Redraw]) -> None:
+        if task.cancelled() or task.exception():
+            del self._tasks[key]
 
 
 class RewardService:
@@ -86,71 +157,22 @@ class RewardService:
     ) -> None:
         self.settings = settings
         self._run, self._journal = run, journal
-        self._redraws = RedrawCache(generator, scorer, images, settings)
+        self._redraws = _RedrawCache(generator, scorer, images, settings)
         self._attempt = datetime.now(UTC).isoformat()
         self._samples: Counter[tuple[int, str]] = Counter()
         self._steps: dict[int, list[Rollout]] = {}
 
     async def reward(self, request: RewardRequest) -> RolloutRow:
-        """The rollout with its reward, after its line is in the journal.
-
-        Raises:
-            StorageError: the journal cannot be written.
-        """
-        sample = self._next_sample(request)
+        """The rollout with its reward, after its line is in the journal; `StorageError` if not."""
+        group = (request.step, request.row_id)
+        sample = self._samples[group]  # number in its group, in the order of arrival
+        self._samples[group] += 1
         received, start = time.time(), time.perf_counter()
         answer = parse_answer(request.response)
         result = await self._grade(answer, request.state)
         seconds = time.perf_counter() - start
-        row = self._row(request, sample, answer, result, seconds)
-        self._store(Rollout(row, self._attempt, received, received + seconds))
-        return row
-
-    def step(self, number: int) -> list[Rollout]:
-        """The rollouts of a recent step, in the order in which they were rewarded."""
-        return list(self._steps.get(number, ()))
-
-    def recent(self, steps: int) -> list[Rollout]:
-        """The rollouts of the newest steps."""
-        newest = sorted(self._steps)[-steps:]
-        return [rollout for number in newest for rollout in self._steps[number]]
-
-    async def close(self) -> None:
-        """Cancel pending drawings and close the journal."""
-        await self._redraws.close()
-        self._journal.close()
-
-    async def _grade(self, answer: ParsedAnswer | None, state: RowState) -> _RolloutResult:
-        form = self.settings.form
-        if answer is None:
-            return _RolloutResult("malformed", RewardParts(format_reward(answer)))
-        truth = state.evaluation.success
-        parts = RewardParts(format_reward(answer), accuracy_reward(answer.verdict, truth, form))
-        if "step" in self.settings.without:
-            return _RolloutResult("scored", parts)
-        if not needs_image(answer.verdict, truth, form):
-            return _scored(parts, neutral_step_reward(form))
-        # without a new prompt the previous one, as the reference does
-        prompt = answer.refined_prompt or state.rewritten_prompt or state.origin_prompt
-        try:
-            redraw = await self._redraws.get(
-                RedrawRequest(state.origin_image, state.origin_prompt, prompt)
-            )
-        except Exception as error:  # of generator, scorer or image store
-            return _RolloutResult("masked", RewardParts(parts.format), error=summarize_error(error))
-        return _scored(parts, step_reward(state.grades, redraw.grades, form), redraw)
-
-    def _row(
-        self,
-        request: RewardRequest,
-        sample: int,
-        answer: ParsedAnswer | None,
-        result: _RolloutResult,
-        seconds: float,
-    ) -> RolloutRow:
         parts = result.parts
-        masked = result.status == "masked"
-        return RolloutRow(
+        row = RolloutRow(
             rollout_id=f"{self._run}/{request.step}/{request.row_id}/{sample}",
             run=self._run,
             step=request.step,
@@ -160,27 +182,55 @@ class RewardService:
             verdict=answer.verdict if answer else None,
             refined_prompt=answer.refined_prompt if answer else None,
             truth=request.state.evaluation.success,
-            image=result.redraw.image if result.redraw else None,
+            image=result.image,
             format=parts.format,
             accuracy=parts.accuracy,
             step_reward=parts.step,
-            reward=None if masked else total_reward(parts, self.settings),
+            reward=None if result.status == "masked" else total_reward(parts, self.settings),
             seconds=seconds,
             error=result.error,
         )
+        self._store(row, received)
+        return row
 
-    def _next_sample(self, request: RewardRequest) -> int:
-        """Number of a rollout in its group, in the order of arrival."""
-        key = (request.step, request.row_id)
-        self._samples[key] += 1
-        return self._samples[key] - 1
+    def step(self, number: int) -> list[Rollout]:
+        """The rollouts of a recent step, in the order in which they were rewarded."""
+        return list(self._steps.get(number, ()))
 
-    def _store(self, rollout: Rollout) -> None:
-        self._journal.append(rollout.record())
-        self._steps.setdefault(rollout.row.step, []).append(rollout)
+    def recent_rows(self, steps: int) -> list[RolloutRow]:
+        """The rows of the newest steps."""
+        newest = sorted(self._steps)[-steps:]
+        return [rollout.row for number in newest for rollout in self._steps[number]]
+
+    async def close(self) -> None:
+        """Cancel pending drawings and close the journal."""
+        await self._redraws.close()
+        self._journal.close()
+
+    async def _grade(self, answer: ParsedAnswer | None, state: RowState) -> _RolloutResult:
+        form, truth = self.settings.form, state.evaluation.success
+        parts = RewardParts(format_reward(answer))
+        if answer is None:
+            return _RolloutResult("malformed", parts)
+        graded = replace(parts, accuracy=accuracy_reward(answer.verdict, truth, form))
+        if "step" in self.settings.without:
+            return _RolloutResult("scored", graded)
+        if not needs_image(answer.verdict, truth, form):
+            return _RolloutResult("scored", replace(graded, step=neutral_step_reward(form)))
+        # without a new prompt the previous one, as the reference does
+        prompt = answer.refined_prompt or state.rewritten_prompt or state.origin_prompt
+        try:
+            redraw = self._redraws.get(state.origin_image, state.origin_prompt, prompt)
+            image, grades = await redraw
+        except Exception as error:  # of generator, scorer or image store
+            return _RolloutResult("masked", parts, error=summarize_error(error))
+        step = step_reward(state.grades, grades, form)
+        return _RolloutResult("scored", replace(graded, step=step), image)
+
+    def _store(self, row: RolloutRow, received: float) -> None:
+        sent, attempt = received + row.seconds, self._attempt
+        rollout = Rollout(attempt=attempt, received_at=received, answered_at=sent, row=row)
+        self._journal.append(rollout.model_dump(mode="json"))
+        self._steps.setdefault(row.step, []).append(rollout)
         for old in sorted(self._steps)[:-_STEPS_IN_MEMORY]:
             del self._steps[old]
-
-
-def _scored(parts: RewardParts, step: float, redraw: RedrawResult | None = None) -> _RolloutResult:
-    return _RolloutResult("scored", RewardParts(parts.format, parts.accuracy, step), redraw)

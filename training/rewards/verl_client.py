@@ -32,9 +32,8 @@ async def compute_score(
 ) -> dict[str, float]:
     """The reward of one answer and its parts, as numbers; `masked` 1: leave it out of its group."""
     try:
-        return _numbers(
-            await _post_with_retries(_request(solution_str, ground_truth, extra_info or {}))
-        )
+        request = _request(solution_str, ground_truth, extra_info or {})
+        return _numbers(await _post_with_retries(request))
     except Exception as error:
         _LOG.warning("no reward, the rollout is masked: %s: %s", type(error).__name__, error)
         return _numbers({"status": "masked"})
@@ -54,14 +53,12 @@ def _request(
 
 
 async def _post_with_retries(request: dict[str, Any]) -> dict[str, Any]:
-    for retries in reversed(range(_TRIES)):
+    for _ in range(_TRIES - 1):
         try:
             return await _post(request)
         except aiohttp.ClientConnectorError:  # it did not arrive, so that no rollout counts twice
-            if not retries:
-                raise
             await asyncio.sleep(1)
-    raise AssertionError("unreachable: the last try returns or raises")
+    return await _post(request)
 
 
 async def _post(request: dict[str, Any]) -> dict[str, Any]:
@@ -80,15 +77,11 @@ async def _post(request: dict[str, Any]) -> dict[str, Any]:
 
 def _numbers(answer: dict[str, Any]) -> dict[str, float]:
     return {
-        "score": _number(answer.get("reward")),
+        "score": float(answer.get("reward") or 0),
         "masked": float(answer["status"] == "masked"),
         "malformed": float(answer["status"] == "malformed"),
-        "format_reward": _number(answer.get("format")),
-        "accuracy_reward": _number(answer.get("accuracy")),
-        "step_reward": _number(answer.get("step_reward")),
-        "reward_seconds": _number(answer.get("seconds")),
+        "format_reward": float(answer.get("format") or 0),
+        "accuracy_reward": float(answer.get("accuracy") or 0),
+        "step_reward": float(answer.get("step_reward") or 0),
+        "reward_seconds": float(answer.get("seconds") or 0),
     }
-
-
-def _number(value: float | None) -> float:
-    return 0.0 if value is None else float(value)

@@ -1,29 +1,19 @@
-"""Job and driver of a server: runs vLLM for as long as the process that started it.
+"""Driver of a server: runs vLLM for as long as the process that started it.
 
 `python -m training.serving.driver JOB.json`; its exit code is vLLM's.
 """
 
 import sys
 
-from pydantic import Field
-
-from schemas.yaml_config import ConfigModel
-
-from ..launch.driver import DRIVER_LOG, open_driver
-
-
-class ServerJob(ConfigModel):
-    """Payload of the driver."""
-
-    command: list[str] = Field(description="vLLM's command line")
-    variables: dict[str, str] = Field(description="Variables beside those of this process")
+from ..launch.driver import open_driver
+from ..launch.supervisor import DRIVER_LOG
 
 
 def main() -> None:
     with open_driver(sys.argv) as driver:
-        job = ServerJob.model_validate(driver.job.payload)
-        log = driver.job.folder / DRIVER_LOG
-        code = driver.run_trainer(job.command, job.variables, log, lambda: None)
+        # vLLM's command line, and its variables beside those of this process
+        command, variables = driver.job.payload["command"], driver.job.payload["variables"]
+        code = driver.run_trainer(command, variables, driver.job.folder / DRIVER_LOG)
         raise SystemExit(code if code >= 0 else 128 - code)
 
 

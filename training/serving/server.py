@@ -15,13 +15,11 @@ from warehouse import Home
 from warehouse.file_lock import exclusive_lock
 
 from ..environments import ensure_environment, gpus
-from ..launch.driver import DRIVER_LOG
-from ..launch.failures import exit_reason
+from ..launch.driver import exit_reason, log_tail
 from ..launch.jobs import TrainerJob
-from ..launch.supervisor import supervised_driver
+from ..launch.supervisor import DRIVER_LOG, supervised_driver
 from . import driver
-from .command import ServerSettings, vllm_command, vllm_variables
-from .models import ServableAgent
+from .agents import ServableAgent, ServerSettings, vllm_command, vllm_variables
 
 _GRACE_SECONDS = 15.0
 _POLL_SECONDS = 0.5
@@ -56,16 +54,15 @@ class VllmServer:
     process: subprocess.Popen[bytes]
 
     def wait(self) -> None:
-        """Wait until it ends.
-
-        Raises:
-            ServerFailedError: always; the reason in one line and its log.
-        """
+        """Wait until it ends; always raises `ServerFailedError`, with the reason and the log."""
         raise self.failure(self.process.wait())
 
     def failure(self, code: int) -> ServerFailedError:
         """The error for an exit code."""
-        reason = _exit_reason(code, self.log)
+        reason = exit_reason(code, self.log, _REMEDY)
+        if _ENGINE_FAILED in reason:
+            exceptions = _ENGINE_EXCEPTION.findall(self.log.read_text("utf-8", "replace"))
+            reason = f"its engine ended with {exceptions[0]}" if exceptions else reason
         return ServerFailedError(f"vLLM is not serving: {reason} (log: {self.log})")
 
 
@@ -88,43 +85,30 @@ def serve(
         ServerFailedError: the port is taken, there are fewer GPUs, or vLLM ended.
         FoundryError: its environment cannot be installed.
     """
-    _check_gpus(settings)
-    with _reserved_port(home.local / "serving" / str(settings.port), settings) as folder:
-        python = ensure_environment("agents", "gpu" if settings.gpus else "cpu", announce)
-        job = _job(python, folder, model, settings)
-        log = folder / DRIVER_LOG
-        log.unlink(missing_ok=True)
-        with supervised_driver(job.module, job.write(), {}, _GRACE_SECONDS) as process:
-            server = VllmServer(settings.url, log, process)
-            _wait_until_ready(server, settings, starting)
-            yield server
-
-
-def _job(python: Path, folder: Path, model: ServableAgent, settings: ServerSettings) -> TrainerJob:
-    command = vllm_command(python, model, settings)
-    payload = driver.ServerJob(command=command, variables=vllm_variables(model))
-    return TrainerJob(
-        name=model.name,
-        module=driver.__name__,
-        folder=folder,
-        payload=payload.model_dump(mode="json"),
-    )
-
-
-def _check_gpus(settings: ServerSettings) -> None:
     if settings.gpus > gpus():
         raise ServerFailedError(
             f"there are {gpus()} GPUs here, not {settings.gpus}; --gpus 0 serves on the CPU"
         )
+    with _reserved_port(home.local / "serving" / str(settings.port), settings) as folder:
+        python = ensure_environment("agents", "gpu" if settings.gpus else "cpu", announce)
+        command = vllm_command(python, model, settings)
+        payload = {"command": command, "variables": vllm_variables(model)}
+        job = TrainerJob(name=model.name, module=driver.__name__, folder=folder, payload=payload)
+        log = folder / DRIVER_LOG
+        log.unlink(missing_ok=True)
+        with supervised_driver(job.module, job.write(), {}, _GRACE_SECONDS) as process:
+            server = VllmServer(settings.url, log, process)
+            while not _is_ready(settings):
+                if (code := process.poll()) is not None:
+                    raise server.failure(code)
+                starting(newest_line(log))
+                time.sleep(_POLL_SECONDS)
+            yield server
 
 
 @contextmanager
 def _reserved_port(folder: Path, settings: ServerSettings) -> Iterator[Path]:
-    """The working folder of this port's only server.
-
-    Raises:
-        ServerFailedError: something listens there, or another server of ours is starting.
-    """
+    """The working folder of the port's only server: nothing listens there, none of ours starts."""
     folder.mkdir(parents=True, exist_ok=True)
     in_use = ServerFailedError(
         f"cannot listen on port {settings.port} of {settings.host}: it is in use, or not allowed; "
@@ -145,16 +129,6 @@ def _check_free(settings: ServerSettings) -> None:
         probe.bind((settings.host, settings.port))
 
 
-def _wait_until_ready(
-    server: VllmServer, settings: ServerSettings, starting: Callable[[str], object]
-) -> None:
-    while not _is_ready(settings):
-        if (code := server.process.poll()) is not None:
-            raise server.failure(code)
-        starting(newest_line(server.log))
-        time.sleep(_POLL_SECONDS)
-
-
 def _is_ready(settings: ServerSettings) -> bool:
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.host, settings.host)
     connection = http.client.HTTPConnection(host, settings.port, timeout=_HEALTH_TIMEOUT_SECONDS)
@@ -167,19 +141,7 @@ def _is_ready(settings: ServerSettings) -> bool:
         connection.close()
 
 
-def _exit_reason(code: int, log: Path) -> str:
-    reason = exit_reason(code, log, _REMEDY)
-    if _ENGINE_FAILED in reason:
-        exceptions = _ENGINE_EXCEPTION.findall(log.read_text("utf-8", "replace"))
-        return f"its engine ended with {exceptions[0]}" if exceptions else reason
-    return reason
-
-
 def newest_line(log: Path) -> str:
     """The last line of a log, without time and source; empty where there is none."""
-    if not log.is_file():
-        return ""
-    with log.open("rb") as stream:
-        stream.seek(max(0, log.stat().st_size - _TAIL_BYTES))
-        lines = re.split(r"[\r\n]+", stream.read().decode("utf-8", "replace").strip())
+    lines = re.split(r"[\r\n]+", log_tail(log, _TAIL_BYTES).strip())
     return _PREFIX.sub("", lines[-1]).strip()

@@ -7,7 +7,7 @@ checkpoint, and does nothing twice.
 import re
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +18,19 @@ from schemas.yaml_config import ConfigModel
 from warehouse.atomic import atomic_path, atomic_write
 
 from ..environments import ensure_environment
-from ..launch.driver import Driver, open_driver
-from ..launch.failures import TrainingFailedError, exit_reason
-from ..launch.jobs import TrainerJob
-from ..trainer_output import attempt_file
-from . import checkpoint_files
-from .progress import LOG, SftLogFollower, truncate_log
-from .recipe import CHECKPOINTS, CONFIG, environment, llamafactory_config, read_recipe
-from .settings import SftSettings
+from ..launch.driver import Driver, TrainingFailedError, attempt_file, exit_reason, open_driver
+from ..launch.jobs import AbsolutePath, TrainerJob
+from .llamafactory_files import (
+    LOG,
+    SftLogFollower,
+    copy_model,
+    is_final,
+    newest_checkpoint,
+    step_of,
+    truncate_log,
+)
+from .recipe import CHECKPOINTS, SftSettings, environment, llamafactory_config, read_recipe
 
-_MERGE = "merge.yaml"
 # What a process of torchrun raised; the processes around it only say that it ended.
 _RANK_EXCEPTION = re.compile(r"^\[rank\d+\]: ((?:\w+\.)*\w+(?:Error|Exception)\b.*)$", re.M)
 _MERGE_OPTIONS = ("template", "enable_thinking", "model_revision", "trust_remote_code")
@@ -36,47 +39,28 @@ _MERGE_OPTIONS = ("template", "enable_thinking", "model_revision", "trust_remote
 class SftJob(ConfigModel):
     """Payload of the driver."""
 
-    parent: str = Field(description="Folder of the model that is trained, or its id on the hub")
-    data: Path = Field(description="Folder of the export for LLaMA-Factory")
+    parent: AbsolutePath | str = Field(description="Model that is trained; str: its id on the hub")
+    data: AbsolutePath = Field(description="Folder of the export for LLaMA-Factory")
     datasets: list[str] = Field(min_length=1, description="Data sets of the export, by name")
     settings: SftSettings = Field(description="How")
 
 
-def sft_job(
-    name: str,
-    folder: Path,
-    parent: Path | str,
-    data: Path,
-    datasets: Sequence[str],
-    settings: SftSettings,
-) -> TrainerJob:
-    """Fine-tune `parent` on data sets of the export in `data`; `folder` is absolute.
-
-    Raises:
-        DocumentError: the recipe cannot be read.
-    """
-    model = str(parent.absolute()) if isinstance(parent, Path) else parent
-    if isinstance(settings.recipe, Path):
-        settings = settings.model_copy(update={"recipe": settings.recipe.absolute()})
-    payload = SftJob(parent=model, data=data.absolute(), datasets=list(datasets), settings=settings)
-    return TrainerJob(
-        name=name,
-        module=__name__,
-        folder=folder,
-        payload=payload.model_dump(mode="json"),
-        gpus=read_recipe(settings).gpus,
-    )
+def sft_job(name: str, folder: Path, job: SftJob) -> TrainerJob:
+    """A fine-tuning in `folder`, which is absolute."""
+    payload, recipe = job.model_dump(mode="json"), job.settings.recipe
+    if isinstance(recipe, Path):
+        payload["settings"]["recipe"] = str(recipe.absolute())
+    gpus = read_recipe(job.settings).gpus
+    return TrainerJob(name=name, module=__name__, folder=folder, payload=payload, gpus=gpus)
 
 
 class SftRun:
     """One training, in its job's folder."""
 
-    def __init__(self, driver: Driver, job: SftJob) -> None:
-        self._driver, self._job = driver, job
-        self._folder = driver.job.folder
-        self._checkpoints = self._folder / CHECKPOINTS
-        self._model = self._folder / "model"
-        self._recipe = read_recipe(job.settings)
+    def __init__(self, driver: Driver) -> None:
+        self._driver, self._folder = driver, driver.job.folder
+        self._job = SftJob.model_validate(driver.job.payload)
+        self._recipe = read_recipe(self._job.settings)
         # Of this attempt alone: the cause of a failure is read from its end.
         self._log = attempt_file(self._folder, "llamafactory", ".log")
 
@@ -86,65 +70,63 @@ class SftRun:
         Raises:
             TrainingFailedError: LLaMA-Factory ended with an error, or too early.
         """
-        newest = self._prepare_resume()
-        done = checkpoint_files.step_of(newest) if newest else 0
-        follower = self._follower(done)
-        if newest is None or not checkpoint_files.is_final(newest):
-            self._train(follower)
-            newest = self._prepare_resume()
-        if newest is None or not checkpoint_files.is_final(newest):
-            reason = "LLaMA-Factory ended before its last checkpoint"
-            raise TrainingFailedError(reason, self._log)
-        self._report(follower)
-        if not self._model.is_dir():
-            self._publish(newest)
-        steps = {"steps": checkpoint_files.step_of(newest)}
-        self._driver.finish(self._model, follower.final_metrics() | steps)
-
-    def _prepare_resume(self) -> Path | None:
-        newest, broken = checkpoint_files.prepare_resume(self._checkpoints)
-        for folder in broken:
-            self._driver.log(f"a half-written checkpoint was moved to {folder}")
-        return newest
-
-    def _follower(self, done: int) -> SftLogFollower:
-        """A follower of the log of all attempts, as far as their steps count."""
+        newest = self._newest_checkpoint()
+        done = step_of(newest) if newest else 0
         if done:
             self._driver.log(f"{done} steps are done already")
-        log = self._checkpoints / LOG
+        log = self._folder / CHECKPOINTS / LOG  # of all attempts, as far as their steps count
         truncate_log(log, done)
-        return SftLogFollower(log, self._recipe.batch, done)
+        follower = SftLogFollower(log, self._recipe.batch, done)
 
-    def _report(self, follower: SftLogFollower) -> None:
-        for point in follower.new_points():
-            self._driver.progress(point)
+        def follow() -> None:
+            for point in follower.new_points():
+                self._driver.progress(point)
 
-    def _train(self, follower: SftLogFollower) -> None:
+        if newest is None or not is_final(newest):
+            self._train(follow)
+            newest = self._newest_checkpoint()
+        if newest is None or not is_final(newest):
+            reason = "LLaMA-Factory ended before its last checkpoint"
+            raise TrainingFailedError(reason, self._log)
+        follow()
+        model = self._folder / "model"
+        if not model.is_dir():
+            self._publish(newest, model)
+        self._driver.finish(model, follower.final_metrics() | {"steps": step_of(newest)})
+
+    def _newest_checkpoint(self) -> Path | None:
+        return newest_checkpoint(self._folder / CHECKPOINTS, self._driver.log)
+
+    def _train(self, follow: Callable[[], object]) -> None:
         job = self._job
         config = llamafactory_config(job.settings, job.parent, job.data, job.datasets, self._folder)
-        self._run("train", CONFIG, config, follower)
+        self._run("train", "config.yaml", config, follow)
         shutil.rmtree(self._folder / "cache", ignore_errors=True)
 
-    def _publish(self, checkpoint: Path) -> None:
+    def _publish(self, checkpoint: Path, model: Path) -> None:
         """Write the last checkpoint as a model; adapters are merged into their parent."""
-        with atomic_path(self._model, self._model.with_suffix(".partial")) as draft:
+        with atomic_path(model, model.with_suffix(".partial")) as draft:
             if (checkpoint / "adapter_config.json").exists():
                 self._driver.log("merging the adapters into the model")
-                self._run("export", _MERGE, self._merge_config(checkpoint, draft), None)
+                self._run("export", "merge.yaml", self._merge_config(checkpoint, draft))
             else:
-                checkpoint_files.copy_model(checkpoint, draft)
+                copy_model(checkpoint, draft)
 
     def _merge_config(self, checkpoint: Path, target: Path) -> dict[str, Any]:
         options = self._recipe.options
         return {name: options[name] for name in _MERGE_OPTIONS if name in options} | {
-            "model_name_or_path": self._job.parent,
+            "model_name_or_path": str(self._job.parent),
             "adapter_name_or_path": str(checkpoint),
             "finetuning_type": "lora",
             "export_dir": str(target),
         }
 
     def _run(
-        self, command: str, name: str, config: dict[str, Any], follower: SftLogFollower | None
+        self,
+        command: str,
+        name: str,
+        config: dict[str, Any],
+        follow: Callable[[], object] = lambda: None,
     ) -> None:
         """One command of `llamafactory-cli` on a YAML file in the job's folder, where it runs."""
         python = ensure_environment("sft", "gpu" if self._recipe.gpus else "cpu", self._driver.log)
@@ -154,24 +136,19 @@ class SftRun:
             [str(python.parent / "llamafactory-cli"), command, name],
             environment(self._recipe, python, self._folder),
             self._log,
-            lambda: self._report(follower) if follower else None,
+            follow,
         )
         if code:
-            raise TrainingFailedError(_exit_reason(code, self._log), self._log)
-
-
-def _exit_reason(code: int, log: Path) -> str:
-    """One line about a failure; with several GPUs, the exception of one of their processes."""
-    reason = exit_reason(code, log)
-    exceptions = _RANK_EXCEPTION.findall(log.read_text("utf-8", "replace"))
-    if exceptions and "CalledProcessError" in reason:
-        return f"it ended with {' '.join(exceptions[-1].split())[:300]}"
-    return reason
+            reason = exit_reason(code, self._log)
+            exceptions = _RANK_EXCEPTION.findall(self._log.read_text("utf-8", "replace"))
+            if exceptions and "CalledProcessError" in reason:
+                reason = f"it ended with {' '.join(exceptions[-1].split())[:300]}"
+            raise TrainingFailedError(reason, self._log)
 
 
 def main() -> None:
     with open_driver(sys.argv) as driver:
-        SftRun(driver, SftJob.model_validate(driver.job.payload)).run()
+        SftRun(driver).run()
 
 
 if __name__ == "__main__":

@@ -1,29 +1,67 @@
-"""From a recipe and a profile's changes to it to the YAML that LLaMA-Factory reads."""
+"""Supervised fine-tuning: its settings, recipes, and the YAML that LLaMA-Factory reads."""
 
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field
 
 from schemas import FoundryError
 from schemas.yaml_config import ConfigModel, load_document
 
-from .settings import SftSettings
-
-RECIPES = Path(__file__).parent / "recipes"
+_RECIPES = Path(__file__).parent / "recipes"
 CONFIG = "config.yaml"
 CHECKPOINTS = "checkpoints"
-_OPTION_NAMES = {
-    "max_steps": "max_steps",
-    "learning_rate": "learning_rate",
-    "cutoff_len": "cutoff_len",
-    "image_max_pixels": "image_max_pixels",
-    "save_steps": "save_steps",
+_SAME_NAMES = ("max_steps", "learning_rate", "cutoff_len", "image_max_pixels", "save_steps")
+_OPTION_NAMES = {name: name for name in _SAME_NAMES} | {
     "epochs": "num_train_epochs",
     "revision": "model_revision",
 }
+
+
+class SftSettings(ConfigModel):
+    """A recipe, and changes to it; null: as the recipe says."""
+
+    recipe: Literal["sketch", "paper", "lora"] | Path = Field(
+        "sketch",
+        description="sketch: a tiny model on two CPU cores; paper: Qwen3-VL-8B on eight GPUs; "
+        "lora: the same with adapters on one GPU; or the path of a recipe of your own",
+    )
+    epochs: float | None = Field(None, gt=0, description="Passes over all rows")
+    max_steps: int | None = Field(
+        None, ge=1, description="Optimizer steps; where given, they count instead of epochs"
+    )
+    learning_rate: float | None = Field(None, gt=0, description="Peak learning rate")
+    batch: int | None = Field(None, ge=1, description="Samples per optimizer step, over all GPUs")
+    batch_per_device: int | None = Field(
+        None, ge=1, description="Samples that one device holds at once; the rest is accumulated"
+    )
+    gpus: int | None = Field(None, ge=0, description="GPUs; 0: trained on the CPU")
+    threads: int | None = Field(None, ge=1, description="CPU threads per process")
+    cutoff_len: int | None = Field(
+        None, ge=1, description="Longest row in tokens; the rest is cut off"
+    )
+    image_max_pixels: int | None = Field(
+        None, ge=1024, description="Larger images are shrunk to this"
+    )
+    save_steps: int | None = Field(
+        None, ge=1, description="Steps between checkpoints: what an interruption loses at most"
+    )
+    seed: int = Field(
+        42, ge=0, description="Seed of the order of the rows and of all other randomness"
+    )
+    revision: str | None = Field(None, description="Commit of a parent from the Hugging Face hub")
+    options: dict[str, Any] = Field(
+        default_factory=dict, description="Any other options of LLaMA-Factory, by its names"
+    )
+
+    @property
+    def recipe_path(self) -> Path:
+        """The recipe's file."""
+        if isinstance(self.recipe, Path):
+            return self.recipe
+        return _RECIPES / f"{self.recipe}.yaml"
 
 
 class SftRecipe(ConfigModel):
@@ -35,21 +73,6 @@ class SftRecipe(ConfigModel):
     batch_per_device: int = Field(ge=1, description="Samples that one device holds at once")
     options: dict[str, Any] = Field(description="Options of LLaMA-Factory, by its names")
 
-    @property
-    def accumulation(self) -> int:
-        """Forward passes of a device per optimizer step.
-
-        Raises:
-            FoundryError: the batch cannot be divided evenly.
-        """
-        per_pass = self.batch_per_device * max(1, self.gpus)
-        if self.batch % per_pass:
-            raise FoundryError(
-                f"a batch of {self.batch} is no multiple of {per_pass} (batch_per_device times "
-                "GPUs); change batch or batch_per_device"
-            )
-        return self.batch // per_pass
-
 
 def read_recipe(settings: SftSettings) -> SftRecipe:
     """The recipe of the settings, with their changes to it.
@@ -57,29 +80,22 @@ def read_recipe(settings: SftSettings) -> SftRecipe:
     Raises:
         DocumentError: the recipe's file cannot be read or is not of this form.
     """
-    path = _recipe_path(settings)
-    recipe = load_document(path, SftRecipe)
-    changes = {
-        name: value
-        for name in ("gpus", "threads", "batch", "batch_per_device")
-        if (value := getattr(settings, name)) is not None
-    }
+    recipe = load_document(settings.recipe_path, SftRecipe)
+    given = settings.model_dump(exclude_none=True)
+    changes = {name: given[name] for name in SftRecipe.model_fields if name in given}
     if settings.batch and not settings.batch_per_device:
         share = settings.batch // max(1, changes.get("gpus", recipe.gpus))
         changes["batch_per_device"] = max(1, min(recipe.batch_per_device, share))
-    options = recipe.options | _changed_options(settings)
+    changed = {option: given[name] for name, option in _OPTION_NAMES.items() if name in given}
+    options = recipe.options | changed | settings.options
     if isinstance(plan := options.get("deepspeed"), str):
-        options["deepspeed"] = str(path.parent / plan)
+        options["deepspeed"] = str(settings.recipe_path.parent / plan)
     return recipe.model_copy(update={**changes, "options": options})
 
 
 def recipe_content(settings: SftSettings) -> dict[str, Any]:
-    """The content of the recipe's file, without the settings' changes.
-
-    Raises:
-        DocumentError: the file cannot be read or is not of this form.
-    """
-    return load_document(_recipe_path(settings), SftRecipe).model_dump(mode="json")
+    """The content of the recipe's file, without the settings' changes."""
+    return load_document(settings.recipe_path, SftRecipe).model_dump(mode="json")
 
 
 def llamafactory_config(
@@ -91,8 +107,17 @@ def llamafactory_config(
         parent: folder of the model that is trained, or its id on the Hugging Face hub.
         data: folder of an export for LLaMA-Factory.
         folder: the training's working folder.
+
+    Raises:
+        FoundryError: the batch cannot be divided evenly.
     """
     recipe = read_recipe(settings)
+    per_pass = recipe.batch_per_device * max(1, recipe.gpus)
+    if recipe.batch % per_pass:
+        raise FoundryError(
+            f"a batch of {recipe.batch} is no multiple of {per_pass} (batch_per_device times "
+            "GPUs); change batch or batch_per_device"
+        )
     return {
         "model_name_or_path": str(parent),
         "dataset_dir": str(data),
@@ -100,7 +125,7 @@ def llamafactory_config(
         "dataset": ",".join(datasets),
         "output_dir": str(folder / CHECKPOINTS),
         "per_device_train_batch_size": recipe.batch_per_device,
-        "gradient_accumulation_steps": recipe.accumulation,
+        "gradient_accumulation_steps": recipe.batch // per_pass,
         "seed": settings.seed,
         **recipe.options,
         "bf16": recipe.options.get("bf16", _cpu_has_bfloat16() and not recipe.gpus),
@@ -124,19 +149,6 @@ def environment(recipe: SftRecipe, python: Path, folder: Path) -> dict[str, str]
 
 def _cpu_has_bfloat16() -> bool:
     """Whether this processor multiplies bfloat16 in hardware; others emulate it slowly."""
-    try:
-        flags = Path("/proc/cpuinfo").read_text("utf-8")
-    except OSError:
-        return False
+    described = Path("/proc/cpuinfo")
+    flags = described.read_text("utf-8") if described.is_file() else ""
     return "avx512_bf16" in flags or "amx_bf16" in flags
-
-
-def _recipe_path(settings: SftSettings) -> Path:
-    if isinstance(settings.recipe, Path):
-        return settings.recipe
-    return RECIPES / f"{settings.recipe}.yaml"
-
-
-def _changed_options(settings: SftSettings) -> dict[str, Any]:
-    values = {option: getattr(settings, name) for name, option in _OPTION_NAMES.items()}
-    return {name: value for name, value in values.items() if value is not None} | settings.options

@@ -6,7 +6,7 @@ import pytest
 
 from assets.checkpoints.recipes import DataSet, Recipe, sft
 from training.base_model.settings import BaseModelSettings
-from training.sft.settings import SftSettings
+from training.sft.recipe import SftSettings
 
 BASE = Recipe("base_model", "base", BaseModelSettings(), inputs={"weights": "abc"})
 CUSTOM_RECIPE = (

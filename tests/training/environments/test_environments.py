@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from schemas import FoundryError
-from training.environments import ensure_environment, environment_of, environments, installers
+from training import environments
+from training.environments import ensure_environment, environment_of, installers
 
 PACKAGE = "tiny_trainer"
 
@@ -105,7 +106,7 @@ def test_uv_uses_the_indexes_of_pip():
         ":env:.find-links='/wheels /more'\n"
         "list.format='columns'\n"
     )
-    assert installers.uv_variables(installers.pip_options(listing)) == {
+    assert installers.uv_variables(listing) == {
         "UV_INDEX": "file:///a/simple file:///b/simple",
         "UV_FIND_LINKS": "/wheels,/more",
     }

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from training.grpo.checkpoint_files import actor_folder, prepare_resume
+from training.grpo.verl_files import resume_step
 
 PARTS = ("model", "optim", "extra")
 
@@ -29,16 +29,16 @@ def tracker(root: Path) -> Path:
 
 
 def test_without_checkpoints_it_starts_at_zero(tmp_path):
-    assert prepare_resume(tmp_path / "checkpoints") == (0, [])
+    assert resume_step(tmp_path / "checkpoints", str) == 0
 
 
 def test_resumes_from_the_newest_complete_checkpoint(tmp_path):
     checkpoint(tmp_path, 2)
     checkpoint(tmp_path, 10)
     tracker(tmp_path).write_text("2")
-    assert prepare_resume(tmp_path) == (10, [])
+    lines = []
+    assert resume_step(tmp_path, lines.append) == 10 and not lines
     assert tracker(tmp_path).read_text() == "10"
-    assert actor_folder(tmp_path, 10) == tmp_path / "global_step_10" / "actor"
 
 
 @pytest.mark.parametrize("file", ["data.pt", "actor/optim_world_size_1_rank_0.pt"])
@@ -47,20 +47,24 @@ def test_a_half_written_checkpoint_is_moved_away(tmp_path, file, half):
     checkpoint(tmp_path, 4)
     broken = checkpoint(tmp_path, 6) / file
     broken.write_bytes(broken.read_bytes()[:60]) if half else broken.unlink()
-    assert prepare_resume(tmp_path) == (4, [tmp_path / "global_step_6.broken"])
+    lines = []
+    assert resume_step(tmp_path, lines.append) == 4
+    assert lines == [f"a half-written checkpoint was moved to {tmp_path}/global_step_6.broken"]
     assert not (tmp_path / "global_step_6").exists()
+    assert (tmp_path / "global_step_6.broken").is_dir()
     assert tracker(tmp_path).read_text() == "4"
-    assert prepare_resume(tmp_path) == (4, [])
+    assert resume_step(tmp_path, lines.append) == 4 and len(lines) == 1
 
 
 def test_broken_checkpoints_of_one_step_get_different_names(tmp_path):
     for name in ("global_step_3.broken", "global_step_3.broken-2"):
         (checkpoint(tmp_path, 3) / "data.pt").unlink()
-        assert prepare_resume(tmp_path) == (0, [tmp_path / name])
+        assert resume_step(tmp_path, str) == 0
+        assert (tmp_path / name).is_dir()
 
 
 def test_the_tracker_of_a_missing_checkpoint_is_removed(tmp_path):
     (checkpoint(tmp_path, 3) / "data.pt").unlink()
     tracker(tmp_path).write_text("")
-    prepare_resume(tmp_path)
+    resume_step(tmp_path, str)
     assert not tracker(tmp_path).exists()

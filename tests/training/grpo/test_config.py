@@ -7,12 +7,11 @@ import pytest
 
 from tests.training.trainer_parsers import parse_all
 from training.environments import ensure_environment
-from training.grpo.recipe import RunPaths, environment, overrides
-from training.grpo.settings import GrpoSettings
+from training.grpo.recipe import GrpoSettings, environment, overrides
 
 pytestmark = pytest.mark.slow
 PARSER = Path(__file__).parent / "parse_config.py"
-PATHS = RunPaths(*(Path(f"/a b/it's/{name}") for name in ("m", "d", "c", "h", "r")))
+PATHS = (Path("/models/m"), Path("/a b/it's"))
 # The sketch's recipe is run for real (`test_run.py`).
 PAPER = {
     "paper": GrpoSettings(recipe="paper"),
@@ -22,7 +21,7 @@ PAPER = {
 
 @pytest.fixture(scope="module")
 def parsed():
-    cases = {name: overrides(settings, PATHS, 7) for name, settings in PAPER.items()}
+    cases = {name: overrides(settings, *PATHS, 7) for name, settings in PAPER.items()}
     cases["misspelt"] = [*cases["paper"], "data.train_bacth_size=3"]
     variables = environment(PAPER["paper"]) | {"VERL_USE_EXTERNAL_MODULES": ""}
     return parse_all(ensure_environment("rl", "cpu"), PARSER, cases, os.environ | variables)
@@ -37,7 +36,7 @@ def test_verl_accepts_the_papers_recipe(name, parsed):
     assert understood["learning_rate"] == settings.learning_rate
     assert understood["reference"] is (settings.kl > 0)
     assert understood["rollout"] == "vllm"
-    assert understood["data"] == "/a b/it's/d"
+    assert understood["data"] == "/a b/it's/critic_rl.parquet"
 
 
 def test_verl_rejects_unknown_options(parsed):

@@ -7,8 +7,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from schemas import FoundryError
-from training.grpo.data import total_steps, write_rows
-from training.grpo.settings import GrpoSettings
+from training.grpo.recipe import GrpoSettings
+from training.grpo.verl_files import total_steps, write_rows
 
 
 def export(folder: Path, rows: int, images: list[dict]) -> Path:

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from training.grpo.progress import Curves, GrpoLogFollower
-from training.grpo.settings import GrpoSettings
-from training.launch.jobs import TrainingProgress
+from training.grpo.recipe import GrpoSettings
+from training.grpo.verl_files import GrpoLogFollower, points_up_to
+from warehouse import Journal
 
 
 def line(step: int, seconds: float = 8.0) -> str:
@@ -48,9 +48,8 @@ def test_a_point_has_speed_time_left_and_figures(follower, metrics):
 
 
 def test_curves_have_every_step_once_as_trained_last(tmp_path):
-    curves = Curves(tmp_path / "progress.jsonl")
+    curves = Journal(tmp_path / "progress.jsonl")
     for step, loss in ((1, 0.9), (2, 0.8), (3, 0.7), (2, 0.6)):  # killed after 3, resumed at 1
-        curves.add(TrainingProgress(step=step, total=5, loss=loss))
-    curves.close()
-    points = Curves(tmp_path / "progress.jsonl").up_to(2)
+        curves.append({"step": step, "total": 5, "loss": loss})
+    points = points_up_to(2, curves)
     assert [(point.step, point.loss) for point in points] == [(1, 0.9), (2, 0.6)]

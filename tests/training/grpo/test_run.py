@@ -12,9 +12,10 @@ import pytest
 from PIL import Image
 
 from assets.core.profile import load_profile
+from inference.backends.factory import Backends
 from training.base_model.architecture import build_untrained
-from training.grpo.driver import RewardRoles, grpo_job
-from training.grpo.settings import GrpoSettings
+from training.grpo.driver import GrpoJob, grpo_job
+from training.grpo.recipe import GrpoSettings
 from training.launch.jobs import Message, TrainerJob
 from warehouse import EncodedImage, Home
 
@@ -61,20 +62,19 @@ def export(folder: Path, home: Home) -> Path:
 
 def job(tmp_path: Path, steps: int) -> TrainerJob:
     profile = load_profile("sketch")
-    chosen = {name: getattr(profile, name) for name in RewardRoles.model_fields}
+    chosen = {name: getattr(profile, name) for name in Backends.model_fields}
     settings = GrpoSettings(
         batch=2, mini_batch=2, n=2, max_steps=steps, save_every=1, response_length=16, threads=1
     )
-    return grpo_job(
-        "critic_rl",
-        tmp_path / "job",
-        tmp_path / "parent",
-        tmp_path / "export",
-        settings,
-        str(tmp_path / "home"),
-        RewardRoles(**chosen),
-        "v1",
+    payload = GrpoJob(
+        parent=tmp_path / "parent",
+        data=tmp_path / "export",
+        settings=settings,
+        root=str(tmp_path / "home"),
+        roles=Backends(**chosen),
+        version="v1",
     )
+    return grpo_job("critic_rl", tmp_path / "job", payload)
 
 
 def drive(work: TrainerJob) -> list[Message]:

@@ -5,15 +5,14 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from training.grpo.recipe import RunPaths, environment, overrides, training_command
-from training.grpo.settings import GrpoSettings
+from training.grpo.recipe import GrpoSettings, environment, overrides
 
-PATHS = RunPaths(*(Path(f"/a b/it's/{name}") for name in ("m", "d", "c", "h", "r")))
+PATHS = (Path("/models/m"), Path("/a b/it's"))
 ACTOR = "actor_rollout_ref.actor"
 
 
 def options(settings: GrpoSettings) -> dict[str, str]:
-    return dict(line.split("=", 1) for line in overrides(settings, PATHS, steps=7))
+    return dict(line.split("=", 1) for line in overrides(settings, *PATHS, steps=7))
 
 
 def test_the_paper_profile_has_the_references_numbers():
@@ -61,12 +60,7 @@ def test_a_cpu_run_is_batched_and_skips_the_second_pass():
 
 
 def test_paths_are_quoted_for_hydra():
-    assert options(GrpoSettings())["data.train_files"] == r"'/a b/it\'s/d'"
-    assert training_command(Path("/p"), GrpoSettings(), PATHS, 7)[:3] == [
-        "/p",
-        "-m",
-        "verl.trainer.main_ppo",
-    ]
+    assert options(GrpoSettings())["data.train_files"] == r"'/a b/it\'s/critic_rl.parquet'"
 
 
 def test_updates_must_divide_a_step():

@@ -6,8 +6,8 @@ from typing import Any
 
 import dagster as dg
 
-from training.launch import create_launcher
 from training.launch.jobs import LauncherSettings, TrainerJob, TrainingOutcome
+from training.launch.launcher import run_job
 
 HERE = Path(__file__).parent
 THREE_STEPS = """
@@ -61,10 +61,10 @@ def launch_all(
 
     @dg.asset
     def trained(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
-        launcher = create_launcher(settings or LauncherSettings(log_seconds=0))
+        launcher = settings or LauncherSettings(log_seconds=0)
 
         async def run() -> None:
-            runs = [launcher.run(context, job, progress) for job in jobs]
+            runs = [run_job(context, job, launcher, progress) for job in jobs]
             outcomes.extend(await asyncio.gather(*runs))
 
         asyncio.run(run())

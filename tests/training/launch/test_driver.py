@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from tests.training.launch.launch_helpers import THREE_STEPS, toy_job
-from training.launch.failures import exit_reason
+from training.launch.driver import exit_reason
 from training.launch.jobs import LauncherSettings, TrainingProgress
 
 

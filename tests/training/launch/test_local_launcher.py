@@ -20,9 +20,9 @@ from tests.training.launch.launch_helpers import (
     launch_all,
     toy_job,
 )
-from training.launch.failures import TrainingFailedError
+from training.launch.driver import TrainingFailedError
 from training.launch.jobs import LauncherSettings
-from training.launch.processes import JOB_MARK, find_marked
+from training.launch.supervisor import JOB_MARK, find_marked
 
 HERE = Path(__file__).parent
 # Ignores TERM and has a child in a session of its own that does so, too.

@@ -16,9 +16,9 @@ import pytest
 from schemas import FoundryError
 from tests.helpers.ports import free_port
 from tests.training.launch.launch_helpers import THREE_STEPS, launch, toy_job
-from training.launch.failures import TrainingFailedError
+from training.launch.driver import TrainingFailedError
 from training.launch.jobs import LauncherSettings
-from training.launch.processes import JOB_MARK, find_marked, terminate_processes
+from training.launch.supervisor import JOB_MARK, find_marked, terminate_processes
 
 pytestmark = pytest.mark.slow
 CLUSTER_MARK = "INTERLEAVE_TEST_RAY"

@@ -3,8 +3,7 @@
 import json
 import sys
 
-from training.launch.driver import open_driver
-from training.launch.failures import TrainingFailedError, exit_reason
+from training.launch.driver import TrainingFailedError, exit_reason, open_driver
 from training.launch.jobs import TrainingProgress
 
 

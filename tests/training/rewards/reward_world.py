@@ -13,8 +13,8 @@ from inference.sketch_world import generator as sketch_generator
 from inference.sketch_world import scorer as sketch_scorer
 from inference.sketch_world.settings import MistakeRates, SketchSettings
 from schemas.curation import Evaluation
+from training.rewards.reward import RewardSettings
 from training.rewards.service import RewardRequest, RewardService, RowState
-from training.rewards.settings import RewardSettings
 from warehouse import EncodedImage, Home
 
 GOAL = "Paint a meadow with a green tree in the center."

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inference.agent_prompts import critic_answer
+from inference.agent_prompts.formatting import critic_answer
 from inference.roles import Verdict
-from training.rewards.answer_parsing import ParsedAnswer, parse_answer
+from training.rewards.reward import ParsedAnswer, parse_answer
 
 BODY = '{"previous_step_success": false, "refine_prompt": "a red cat"}'
 PARSED = ParsedAnswer(False, "a red cat")

@@ -3,7 +3,7 @@
 import pytest
 
 from schemas.training import RolloutRow
-from training.rewards.collapse import find_collapse
+from training.rewards.rollouts import find_collapse
 
 
 def rollout(verdict, truth, refined=None, row="row-1"):

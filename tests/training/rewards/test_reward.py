@@ -5,10 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from training.rewards.answer_parsing import ParsedAnswer
 from training.rewards.reward import (
     Grades,
+    ParsedAnswer,
     RewardParts,
+    RewardSettings,
     accuracy_reward,
     format_reward,
     needs_image,
@@ -16,7 +17,6 @@ from training.rewards.reward import (
     step_reward,
     total_reward,
 )
-from training.rewards.settings import RewardSettings
 
 FORMS = st.sampled_from(["paper", "code"])
 GRADES = st.builds(Grades, st.floats(0, 10), st.floats(0, 10))

@@ -1,7 +1,6 @@
 """The service with the sketch world, and with a faulty generator."""
 
 import asyncio
-from dataclasses import replace
 
 import pytest
 from PIL import Image
@@ -11,15 +10,8 @@ from inference.roles import Score
 from schemas import FoundryError
 from schemas.training import ROLLOUTS
 from tests.training.rewards.reward_world import EXACT, GOAL, QUICK, WRONG, answer
-from training.rewards.rollouts import (
-    failed_share,
-    read_rollouts,
-    rollout_rows,
-    rollouts_table,
-    summarize,
-    waiting_seconds,
-)
-from training.rewards.settings import RewardSettings
+from training.rewards.reward import RewardSettings
+from training.rewards.rollouts import failed_share, rollout_rows, step_figures
 from warehouse import EncodedImage
 
 CODE = RewardSettings(form="code", draw_timeout_seconds=5, tries=1)
@@ -167,7 +159,7 @@ async def test_every_rollout_is_in_the_journal_and_fits_the_table(world):
     for text in (answer(True), "?", answer(False, "refuse"), answer(False, EXACT)):
         await service.reward(world.request(text))
     await service.close()
-    table = rollouts_table(world.journal.path)
+    table = ROLLOUTS.to_arrow(rollout_rows(world.journal.path))
     assert table.schema.equals(ROLLOUTS.arrow_schema, check_metadata=True)
     assert table["status"].to_pylist() == ["scored", "malformed", "masked", "scored"]
     assert [r.row for r in service.step(1)] == rollout_rows(world.journal.path)
@@ -200,30 +192,28 @@ async def test_a_torn_line_is_ignored_and_a_foreign_one_is_named(world):
         rollout_rows(world.journal.path)
 
 
-async def test_a_step_summary(world):
+async def test_the_figures_of_a_step(world):
     service = world.service()
     texts = [answer(True), "?", answer(False, "refuse"), answer(False, EXACT)]
     await rewards(world, service, texts)
-    numbers = summarize(service.recent(1))
-    assert (numbers.rollouts, numbers.masked, numbers.malformed) == (4, 1, 1)
-    assert numbers.accepted == pytest.approx(1 / 3) and numbers.accuracy == -0.5
-    assert failed_share(rollout.row for rollout in service.recent(5)) == 0.5
+    figures = step_figures(service.step(1), 1.0)
+    assert (figures["masked_share"], figures["malformed_share"]) == (0.25, 0.25)
+    assert figures["accepted_share"] == pytest.approx(1 / 3) and figures["accuracy"] == -0.5
+    assert failed_share(service.recent_rows(5)) == 0.5
 
 
 async def test_waiting_counts_from_the_last_request(world):
     service = world.service()
     await service.reward(world.request(answer(True)))
     (one,) = service.step(1)
-    first = replace(one, received_at=0.0, answered_at=9.0)
-    last = replace(one, received_at=6.0, answered_at=6.5)
-    assert waiting_seconds([first, last]) == 3.0
-    assert waiting_seconds([]) == 0.0
+    first = one.model_copy(update={"received_at": 0.0, "answered_at": 9.0})
+    last = one.model_copy(update={"received_at": 6.0, "answered_at": 6.5})
+    assert step_figures([first, last], 6.0)["reward_wait_share"] == 0.5
 
 
 async def test_a_missing_journal_has_no_rollouts(tmp_path):
-    assert read_rollouts(tmp_path / "none.jsonl") == []
-    assert rollouts_table(tmp_path / "none.jsonl").num_rows == 0
-    assert summarize([]).rollouts == 0 and failed_share([]) == 0
+    assert rollout_rows(tmp_path / "none.jsonl") == []
+    assert step_figures([], 1.0) == {} and failed_share([]) == 0
 
 
 async def test_a_failed_ensemble_member_is_retried_alone(world):

@@ -6,9 +6,7 @@ import yaml
 from assets.core.profile import load_profile
 from inference.backends.checkpoint.manifest import Manifest
 from inference.backends.providers.agents import RemoteCritic, RemotePlanner
-from training.serving.command import ServerSettings
-from training.serving.models import ServableAgent
-from training.serving.profile import profile_lines
+from training.serving.agents import ServableAgent, ServerSettings, profile_lines
 
 REST = """\
 name: mine

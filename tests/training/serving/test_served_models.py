@@ -7,7 +7,7 @@ import pytest
 from inference.backends.checkpoint.manifest import MANIFEST_FILE, CheckpointError, Manifest
 from tests.helpers.checkpoint_rows import checkpoint_row
 from training.registry import RECORD, CheckpointRegistry
-from training.serving.models import find_model
+from training.serving.agents import find_model
 
 NAME = "critic_rl_checkpoint"
 

@@ -13,7 +13,7 @@ import pytest
 
 from tests.helpers.ports import free_port
 from tests.training.serving.toy_serving import serve_toy, toy_command, toy_python
-from training.launch.processes import JOB_MARK, find_marked
+from training.launch.supervisor import JOB_MARK, find_marked
 from training.serving import server
 from training.serving.server import ServerFailedError, newest_line
 
@@ -135,8 +135,8 @@ import sys, time
 sys.path.insert(0, {here!r})
 from tests.training.serving.toy_serving import use_toy, serve_toy
 from dagster_project.cli.agents import serve_in_terminal
-from training.serving.command import ServerSettings
-from training.serving.models import ServableAgent
+from training.serving.agents import ServerSettings
+from training.serving.agents import ServableAgent
 from warehouse import Home
 use_toy()
 model = ServableAgent("toy", "toy")

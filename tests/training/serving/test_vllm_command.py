@@ -8,8 +8,7 @@ import pytest
 
 from inference.backends.checkpoint.manifest import Manifest
 from tests.training.trainer_parsers import parse_all
-from training.serving.command import ServerSettings, vllm_command, vllm_variables
-from training.serving.models import ServableAgent
+from training.serving.agents import ServableAgent, ServerSettings, vllm_command, vllm_variables
 
 PARSER = Path(__file__).with_name("parse_flags.py")
 CRITIC = Manifest(

@@ -6,8 +6,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from training.serving import server
-from training.serving.command import ServerSettings
-from training.serving.models import ServableAgent
+from training.serving.agents import ServableAgent, ServerSettings
 from training.serving.server import VllmServer, serve
 from warehouse import Home
 

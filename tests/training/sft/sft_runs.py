@@ -10,8 +10,8 @@ from pathlib import Path
 
 from PIL import Image
 
-from training.sft.driver import sft_job
-from training.sft.settings import SftSettings
+from training.sft.driver import SftJob, sft_job
+from training.sft.recipe import SftSettings
 
 COLOURS = ("red", "green", "blue", "black")
 
@@ -66,7 +66,8 @@ class Training:
 
     def __init__(self, folder: Path, parent: Path, data: Path, how: SftSettings) -> None:
         self.folder = folder
-        self.job = sft_job("critic", folder, parent, data, ["critic_sft"], how)
+        payload = SftJob(parent=parent, data=data, datasets=["critic_sft"], settings=how)
+        self.job = sft_job("critic", folder, payload)
 
     @property
     def checkpoints(self) -> Path:

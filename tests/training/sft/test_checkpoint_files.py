@@ -5,7 +5,7 @@ import zipfile
 
 import pytest
 
-from training.sft import checkpoint_files
+from training.sft import llamafactory_files as files
 
 
 def safetensors(size=8):
@@ -43,13 +43,14 @@ def truncate(path):
 
 
 def test_resumes_from_the_newest_complete_checkpoint(checkpoints):
-    newest, broken = checkpoint_files.prepare_resume(checkpoints)
+    lines = []
+    newest = files.newest_checkpoint(checkpoints, lines.append)
     assert newest == checkpoints / "checkpoint-20"
-    assert not broken and checkpoint_files.is_final(newest)
+    assert not lines and files.is_final(newest)
 
 
 def test_without_checkpoints_nothing_is_resumed(tmp_path):
-    assert checkpoint_files.prepare_resume(tmp_path / "none") == (None, [])
+    assert files.newest_checkpoint(tmp_path / "none", str) is None
 
 
 @pytest.mark.parametrize(
@@ -71,30 +72,32 @@ def test_a_half_written_checkpoint_is_moved_away(checkpoints, name, damage):
         truncate(path)
     else:
         path.unlink()
-    newest, broken = checkpoint_files.prepare_resume(checkpoints)
+    lines = []
+    newest = files.newest_checkpoint(checkpoints, lines.append)
     assert newest == checkpoints / "checkpoint-10"
-    assert broken == [checkpoints / "checkpoint-20.broken"] and broken[0].is_dir()
-    assert not checkpoint_files.is_final(newest)
+    broken = checkpoints / "checkpoint-20.broken"
+    assert lines == [f"a half-written checkpoint was moved to {broken}"] and broken.is_dir()
+    assert not files.is_final(newest)
 
 
 def test_random_states_must_be_complete(checkpoints):
     truncate(checkpoints / "checkpoint-20" / "rng_state.pth")
-    assert not checkpoint_files.is_complete(checkpoints / "checkpoint-20")
+    assert not files.is_complete(checkpoints / "checkpoint-20")
 
 
 def test_a_partly_deleted_older_checkpoint_is_moved_away_too(checkpoints):
     (checkpoints / "checkpoint-10" / "config.json").unlink()
     (checkpoints / "checkpoint-10" / "model.safetensors").unlink()
-    newest, broken = checkpoint_files.prepare_resume(checkpoints)
-    assert newest == checkpoints / "checkpoint-20" and len(broken) == 1
+    newest = files.newest_checkpoint(checkpoints, str)
+    assert newest == checkpoints / "checkpoint-20"
+    assert (checkpoints / "checkpoint-10.broken").is_dir()
 
 
 def test_earlier_broken_checkpoints_are_not_overwritten(checkpoints):
     (checkpoints / "checkpoint-20.broken").mkdir()
     (checkpoints / "checkpoint-20" / "optimizer.pt").unlink()
-    assert checkpoint_files.prepare_resume(checkpoints)[1] == [
-        checkpoints / "checkpoint-20.broken-2"
-    ]
+    files.newest_checkpoint(checkpoints, str)
+    assert (checkpoints / "checkpoint-20.broken-2" / "config.json").is_file()
 
 
 def test_shards_that_the_index_names_must_be_there(checkpoints):
@@ -102,24 +105,24 @@ def test_shards_that_the_index_names_must_be_there(checkpoints):
     index = {"weight_map": {"a": "model-1.safetensors", "b": "model-2.safetensors"}}
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
     (folder / "model.safetensors").rename(folder / "model-1.safetensors")
-    assert not checkpoint_files.is_complete(folder)
+    assert not files.is_complete(folder)
     (folder / "model-2.safetensors").write_bytes(safetensors())
-    assert checkpoint_files.is_complete(folder)
+    assert files.is_complete(folder)
 
 
 def test_deepspeed_has_its_optimizer_in_a_folder(checkpoints):
     folder = checkpoints / "checkpoint-20"
     (folder / "optimizer.pt").unlink()
     (folder / "latest").write_text("global_step20")
-    assert not checkpoint_files.is_complete(folder)
+    assert not files.is_complete(folder)
     (folder / "global_step20").mkdir()
     archive(folder / "global_step20" / "zero_pp_rank_0_optim_states.pt")
-    assert checkpoint_files.is_complete(folder)
+    assert files.is_complete(folder)
     truncate(folder / "global_step20" / "zero_pp_rank_0_optim_states.pt")
-    assert not checkpoint_files.is_complete(folder)
+    assert not files.is_complete(folder)
 
 
 def test_a_copied_model_has_no_training_state(checkpoints, tmp_path):
-    checkpoint_files.copy_model(checkpoints / "checkpoint-20", tmp_path / "model")
+    files.copy_model(checkpoints / "checkpoint-20", tmp_path / "model")
     names = {path.name for path in (tmp_path / "model").iterdir()}
     assert names == {"model.safetensors", "config.json", "processor_config.json", "tokenizer.json"}

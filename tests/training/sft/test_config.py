@@ -8,8 +8,7 @@ import pytest
 from tests.training.sft.sft_runs import write_export
 from tests.training.trainer_parsers import parse_all
 from training.environments import ensure_environment
-from training.sft.recipe import llamafactory_config
-from training.sft.settings import SftSettings
+from training.sft.recipe import SftSettings, llamafactory_config
 
 pytestmark = pytest.mark.slow
 RECIPES = ("sketch", "paper", "lora")

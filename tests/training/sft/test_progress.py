@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from training.sft.progress import SftLogFollower, truncate_log
+from training.sft.llamafactory_files import SftLogFollower, truncate_log
 
 
 @pytest.fixture

@@ -5,9 +5,8 @@ from pathlib import Path
 import pytest
 
 from schemas import FoundryError
-from training.sft.driver import sft_job
-from training.sft.recipe import environment, llamafactory_config, read_recipe
-from training.sft.settings import SftSettings
+from training.sft.driver import SftJob, sft_job
+from training.sft.recipe import SftSettings, environment, llamafactory_config, read_recipe
 
 RECIPES = ("sketch", "paper", "lora")
 DATA, FOLDER = Path("/data/export"), Path("/somewhere/job")
@@ -86,8 +85,10 @@ def test_a_custom_recipe(tmp_path):
 
 
 def test_gpus_are_reserved_and_passed_to_torchrun():
-    job = sft_job("critic", FOLDER, "base", DATA, ["critic_sft"], SftSettings(recipe="paper"))
-    variables = environment(read_recipe(SftSettings(recipe="paper")), Path("/e/bin/python"), FOLDER)
+    settings = SftSettings(recipe="paper")
+    payload = SftJob(parent="base", data=DATA, datasets=["critic_sft"], settings=settings)
+    job = sft_job("critic", FOLDER, payload)
+    variables = environment(read_recipe(settings), Path("/e/bin/python"), FOLDER)
     assert job.gpus == 8
     assert (variables["FORCE_TORCHRUN"], variables["NPROC_PER_NODE"]) == ("1", "8")
     assert variables["PATH"].startswith("/e/bin:")

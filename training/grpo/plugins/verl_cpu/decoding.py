@@ -6,12 +6,14 @@ Requests with the same prompt and images share one forward pass over it.
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 # Loaded by its path: our packages are not importable in verl's environment.
 _DECODER = Path(__file__).parents[4] / "inference" / "backends" / "checkpoint" / "decoding.py"
@@ -19,8 +21,7 @@ _DECODER = Path(__file__).parents[4] / "inference" / "backends" / "checkpoint" /
 
 def _load_decode() -> Callable[..., list[list[int]]]:
     spec = spec_from_file_location("interleave_decoding", _DECODER)
-    if spec is None or spec.loader is None:
-        raise ImportError(f"{_DECODER} cannot be loaded")
+    assert spec and spec.loader
     module = sys.modules[spec.name] = module_from_spec(spec)
     spec.loader.exec_module(module)
     decode: Callable[..., list[list[int]]] = module.decode
@@ -63,13 +64,13 @@ class Vocabulary:
     banned: tuple[int, ...]
 
 
+@dataclass(frozen=True)
 class Decoder:
     """A model with the image processor of its prompts."""
 
-    def __init__(self, model: Any, image_processor: Any, vocabulary: Vocabulary) -> None:
-        self._model = model
-        self._image_processor = image_processor
-        self._vocabulary = vocabulary
+    model: Any
+    image_processor: Any
+    vocabulary: Vocabulary
 
     def decode(
         self, requests: Sequence[Request], seed: int, on_end: Callable[[int, DecodedAnswer], None]
@@ -77,18 +78,17 @@ class Decoder:
         """Answer every request; calls `on_end(i, answer)` as soon as answer `i` has ended."""
         prompts = list({request.key: request for request in requests}.values())
         numbers = {prompt.key: number for number, prompt in enumerate(prompts)}
-        sampler = _TemperatureSampler(
-            [request.temperature for request in requests], self._vocabulary.banned, seed
-        )
+        temperatures = [request.temperature for request in requests]
+        sampler = _TemperatureSampler(temperatures, self.vocabulary.banned, seed)
 
         def deliver(row: int, tokens: list[int]) -> None:
             on_end(row, DecodedAnswer(tokens, sampler.log_probs[row][: len(tokens)]))
 
         _decode(
-            self._model,
+            self.model,
             self._inputs(prompts),
             [request.max_tokens for request in requests],
-            list(self._vocabulary.ends),
+            list(self.vocabulary.ends),
             sampler,
             prompt_of_row=[numbers[request.key] for request in requests],
             on_end=deliver,
@@ -96,18 +96,14 @@ class Decoder:
 
     def _inputs(self, prompts: Sequence[Request]) -> dict[str, Tensor]:
         """Model inputs of some prompts, padded on the left to (prompts, longest)."""
-        longest = max(len(p.prompt) for p in prompts)
-        padding = [longest - len(p.prompt) for p in prompts]
-        pad = self._vocabulary.pad
-        ids = torch.tensor(
-            [[pad] * count + [*p.prompt] for count, p in zip(padding, prompts, strict=True)]
-        )
-        mask = torch.tensor([[0] * count + [1] * (longest - count) for count in padding])
-        inputs = {"input_ids": ids, "attention_mask": mask}
-        inputs["mm_token_type_ids"] = (ids == self._vocabulary.image).int()
+        pad = partial(pad_sequence, batch_first=True, padding_side="left")
+        tokens = [torch.tensor(p.prompt) for p in prompts]
+        ids = pad(tokens, padding_value=self.vocabulary.pad)
+        inputs = {"input_ids": ids, "attention_mask": pad(list(map(torch.ones_like, tokens)))}
+        inputs["mm_token_type_ids"] = (ids == self.vocabulary.image).int()
         images = [image for p in prompts for image in p.images]
         if images:
-            inputs |= self._image_processor(images=images, return_tensors="pt")
+            inputs |= self.image_processor(images=images, return_tensors="pt")
         return inputs
 
 

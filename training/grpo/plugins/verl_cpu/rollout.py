@@ -12,19 +12,18 @@ from typing import Any
 
 import ray
 import torch
+from torch import Tensor, nn
+from transformers import AttentionInterface, AttentionMaskInterface
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import sdpa_mask
 from verl.workers.rollout.base import BaseRollout
 from verl.workers.rollout.replica import RolloutReplica, TokenOutput
 
-from . import attention
 from .decoding import DecodedAnswer, Decoder, Request, Vocabulary
 
+_ATTENTION = "grouped_sdpa"
 _GATHER_SECONDS = 0.15  # seconds without a new request after which a batch is complete
-_VISION_TOKENS = (
-    "image_token_id",
-    "video_token_id",
-    "vision_start_token_id",
-    "vision_end_token_id",
-)
+_VISION_TOKENS = ("image", "video", "vision_start", "vision_end")
 PendingRequest = tuple[Request, "asyncio.Future[DecodedAnswer]"]
 
 
@@ -59,7 +58,12 @@ class BatchingServer:
             temperature=float(sampling_params.get("temperature", 1.0)),
             max_tokens=int(sampling_params.get("max_tokens") or self._response_length),
         )
-        answer = await self._enqueue(request)
+        future: asyncio.Future[DecodedAnswer] = asyncio.get_running_loop().create_future()
+        self._pending.append((request, future))
+        self._arrived.set()
+        if self._worker is None or self._worker.done():
+            self._worker = asyncio.create_task(self._serve())
+        answer = await future
         return TokenOutput(
             token_ids=answer.tokens,
             log_probs=answer.log_probs,
@@ -68,11 +72,7 @@ class BatchingServer:
         )
 
     async def load_weights(self, state: dict[str, Any], step: int | None) -> None:
-        """Replace the weights, between batches.
-
-        Raises:
-            RuntimeError: the trainer's weights are not those of this model.
-        """
+        """Replace the weights, between batches."""
         async with self._weights_lock:
             result = self._model.load_state_dict(state, strict=False)
             mismatched = [*result.missing_keys, *result.unexpected_keys]
@@ -88,22 +88,12 @@ class BatchingServer:
     abort_all_requests = resume_generation = ready
     start_profile = stop_profile = ready
 
-    async def _enqueue(self, request: Request) -> DecodedAnswer:
-        future: asyncio.Future[DecodedAnswer] = asyncio.get_running_loop().create_future()
-        self._pending.append((request, future))
-        self._arrived.set()
-        if self._worker is None or self._worker.done():
-            self._worker = asyncio.create_task(self._serve())
-        return await future
-
     async def _serve(self) -> None:
         """Answer batch after batch until none is pending."""
         while self._pending:
             await self._gather()
-            batch, self._pending = (
-                self._pending[: self._max_batch],
-                self._pending[self._max_batch :],
-            )
+            batch = self._pending[: self._max_batch]
+            del self._pending[: self._max_batch]
             async with self._weights_lock:
                 await self._answer(batch)
 
@@ -118,9 +108,7 @@ class BatchingServer:
 
     async def _answer(self, batch: list[PendingRequest]) -> None:
         """Decode in a thread; an error is that of every request without an answer."""
-        batch = sorted(
-            batch, key=lambda pending: pending[0].prompt
-        )  # the order of arrival is random
+        batch.sort(key=lambda pending: pending[0].prompt)  # the order of arrival is random
         loop = asyncio.get_running_loop()
         self._batches += 1
 
@@ -128,10 +116,9 @@ class BatchingServer:
             loop.call_soon_threadsafe(batch[index][1].set_result, answer)
 
         seed = self._seed + 1_000_003 * (self._step or 0) + self._batches
+        requests = [request for request, _ in batch]
         try:
-            await asyncio.to_thread(
-                self._decoder.decode, [request for request, _ in batch], seed, on_end
-            )
+            await asyncio.to_thread(self._decoder.decode, requests, seed, on_end)
         except Exception as error:
             for _, future in batch:
                 if not future.done():
@@ -142,11 +129,7 @@ class BatchedReplica(RolloutReplica):
     """Starts the server as an actor beside the workers."""
 
     async def launch_servers(self) -> None:
-        """Start it, and wait until its model is loaded.
-
-        Raises:
-            ValueError: the configuration has sampling parameters other than temperature.
-        """
+        """Start it, and wait until its model is loaded."""
         if self.config.top_p != 1.0 or self.config.top_k > 0:
             raise ValueError("the batched CPU rollout samples by temperature only: no top_p, top_k")
         name = _actor_name(self.replica_rank)
@@ -180,13 +163,41 @@ class BatchedAdapter(BaseRollout):
         await server.load_weights.remote(state, global_steps)
 
 
+def _grouped_sdpa(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    **options: Any,
+) -> tuple[Tensor, None]:
+    """Attention (batch, new tokens, heads, size) of a query (batch, heads, new tokens, size).
+
+    Where several query heads share a key head, transformers repeats the keys and values for the
+    CPU, which costs more than the attention itself. For one new token, the heads that share a key
+    are rows of one query instead: the cache is not copied.
+    """
+    batch, heads, new, size = query.shape
+    shared = key.shape[1]
+    if new != 1 or shared == heads:
+        return sdpa_attention_forward(module, query, key, value, attention_mask, **options)
+    out = nn.functional.scaled_dot_product_attention(
+        query.view(batch, shared, heads // shared, size),
+        key,
+        value,
+        attn_mask=attention_mask,
+        scale=options.get("scaling"),
+    )
+    return out.reshape(batch, 1, heads, size), None
+
+
 def _actor_name(rank: int) -> str:
     return f"batching_server_{rank}"
 
 
-def _full_tensor(weight: Any) -> torch.Tensor:
+def _full_tensor(weight: Any) -> Tensor:
     """A copy of a possibly sharded weight: the trainer keeps changing its own."""
-    full: torch.Tensor = weight.full_tensor() if hasattr(weight, "full_tensor") else weight
+    full: Tensor = weight.full_tensor() if hasattr(weight, "full_tensor") else weight
     return full.detach().cpu().clone()
 
 
@@ -195,19 +206,19 @@ def _load(path: str) -> tuple[Any, Decoder]:
     from transformers import AutoConfig, AutoProcessor
     from verl.utils.model import get_hf_auto_model_class
 
-    attention.register()
+    AttentionInterface.register(_ATTENTION, _grouped_sdpa)
+    AttentionMaskInterface.register(_ATTENTION, sdpa_mask)
     config = AutoConfig.from_pretrained(path)
     model = get_hf_auto_model_class(config).from_pretrained(
-        path, config=config, dtype=torch.float32, attn_implementation=attention.NAME
+        path, config=config, dtype=torch.float32, attn_implementation=_ATTENTION
     )
     processor = AutoProcessor.from_pretrained(path)
     tokenizer = processor.tokenizer
+    banned = [getattr(config, f"{name}_token_id", None) for name in _VISION_TOKENS]
     vocabulary = Vocabulary(
         image=config.image_token_id,
         pad=tokenizer.pad_token_id,
         ends=frozenset({tokenizer.eos_token_id}),
-        banned=tuple(
-            token for name in _VISION_TOKENS if (token := getattr(config, name, None)) is not None
-        ),
+        banned=tuple(token for token in banned if token is not None),
     )
     return model.eval(), Decoder(model, processor.image_processor, vocabulary)

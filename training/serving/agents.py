@@ -1,0 +1,218 @@
+"""Agents to serve: a checkpoint by its name, a folder, or a model of Hugging Face.
+
+From each follow the command line of `vllm serve`, and the lines of a profile that ask the server.
+"""
+
+import json
+import os
+import re
+import socket
+from contextlib import suppress
+from dataclasses import dataclass
+from math import isqrt
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import Field
+
+from inference.backends.checkpoint.manifest import (
+    MANIFEST_FILE,
+    AgentRole,
+    CheckpointError,
+    Manifest,
+    read_manifest,
+)
+from schemas.yaml_config import ConfigModel
+from warehouse import Home
+
+from ..registry import CheckpointRegistry
+
+TEMPLATE = Path(__file__).with_name("chat.jinja")
+# Default limit of the context length: memory grows with it.
+_LENGTH = 32_768
+_CRITIC_IMAGES, _PLANNER_IMAGES = 2, 16
+_CPU_CACHE_BYTES = 1024**3
+# Where white space between the parts is allowed, a model can fill its answer with it.
+_STRUCTURED = {"backend": "xgrammar", "disable_any_whitespace": True}
+_GPU_CONCURRENCY, _CPU_CONCURRENCY = 128, 16
+_HUB_ID = re.compile(r"[^/]*[^/.~][^/]*/[^/]+")  # owner/name, not ./name or ~/name
+_ANY_ADDRESS = ("0.0.0.0", "::", "")
+# vLLM reads the API key that it requires from this variable.
+_KEY_VARIABLE = "VLLM_API_KEY"
+_PROMPTS: dict[AgentRole, tuple[str, ...]] = {
+    "planner": ("planner_text", "planner_interleaved"),
+    "critic": ("critic",),
+}
+
+
+class ServerSettings(ConfigModel):
+    """Address and hardware of a server."""
+
+    host: str = Field("127.0.0.1", description="Address to listen on")
+    port: int = Field(8000, ge=1, le=65535, description="Port to listen on")
+    gpus: int = Field(0, ge=0, description="GPUs that share the model; 0: vLLM's CPU build")
+    max_length: int | None = Field(
+        None, ge=1, description="Tokens of a question and its answer; null: 32768, or what it can"
+    )
+    flags: tuple[str, ...] = Field((), description="More flags of `vllm serve`; they win over ours")
+
+    @property
+    def concurrency(self) -> int:
+        """Requests that are answered at the same time."""
+        return _GPU_CONCURRENCY if self.gpus else _CPU_CONCURRENCY
+
+    @property
+    def url(self) -> str:
+        """Base URL for clients."""
+        host = socket.gethostname() if self.host in _ANY_ADDRESS else self.host
+        return f"http://{f'[{host}]' if ':' in host else host}:{self.port}/v1"
+
+
+@dataclass(frozen=True)
+class ServableAgent:
+    """A model to serve.
+
+    Args:
+        name: the server's name for it.
+        source: folder, or id at Hugging Face.
+        revision: at Hugging Face; None: the newest.
+        manifest: how to prompt it; None where we did not train it.
+        context_length: positions in tokens; None: unknown.
+    """
+
+    name: str
+    source: str
+    revision: str | None = None
+    manifest: Manifest | None = None
+    context_length: int | None = None
+
+    @property
+    def is_local(self) -> bool:
+        return Path(self.source).is_dir()
+
+
+def find_model(reference: str, home: Home, version: str | None = None) -> ServableAgent:
+    """The model of a name that `interleave checkpoints` lists, of a folder, or of an id.
+
+    Args:
+        version: of a name; None: the promoted one, or else the newest. Of an id: its revision.
+
+    Raises:
+        CheckpointError: there is none, or its folder is incomplete.
+    """
+    registry = CheckpointRegistry(home)
+    known = {row.name for row in registry.rows()}
+    if reference in known:
+        if not version:
+            row = registry.promoted(reference) or registry.rows(reference)[-1]
+            version = row.version
+        return _in_folder(registry.usable_folder(reference, version))
+    folder = Path(reference).expanduser()
+    if folder.is_dir():
+        if version:
+            raise CheckpointError(f"{reference} is a folder, which has no versions")
+        return _in_folder(folder.absolute())
+    if _HUB_ID.fullmatch(reference):
+        return ServableAgent(reference, reference, version)
+    names = ", ".join(sorted(known)) or "none yet"
+    raise CheckpointError(
+        f"no checkpoint {reference} in {home.root}; there are: {names}. A folder or an id of "
+        "Hugging Face (owner/name) can be served as well"
+    )
+
+
+def vllm_command(python: Path, model: ServableAgent, settings: ServerSettings) -> list[str]:
+    """The command, for the interpreter of vLLM's environment."""
+    vllm = [str(python), "-m", "vllm.entrypoints.cli.main", "serve"]
+    flags = [*_service_flags(model, settings), *_hardware_flags(settings), *_prompt_flags(model)]
+    return [*vllm, model.source, *flags, *settings.flags]
+
+
+def vllm_variables(model: ServableAgent) -> dict[str, str]:
+    """Its environment variables: no usage statistics, and no download of a local model."""
+    offline = {"HF_HUB_OFFLINE": "1"} if model.is_local else {}
+    return {"VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1", **offline}
+
+
+def profile_lines(model: ServableAgent, settings: ServerSettings) -> str:
+    """YAML: the section `openai` of a profile, with every role of the model."""
+    manifest, roles = model.manifest, list(_PROMPTS)
+    if manifest:
+        roles = [role for role in roles if _has_role(manifest, role)]
+    key = {"key": _KEY_VARIABLE} if os.environ.get(_KEY_VARIABLE) else {}
+    endpoint = {"url": settings.url, **key, "concurrency": settings.concurrency}
+    agents = {  # an endpoint of its own for each, since YAML would refer to a shared one
+        role: {"model": model.name, "endpoints": [dict(endpoint)], **_prompting(role, manifest)}
+        for role in roles
+    }
+    return yaml.safe_dump({"openai": agents}, sort_keys=False, default_flow_style=None, width=100)
+
+
+def _in_folder(folder: Path) -> ServableAgent:
+    if not (folder / "config.json").is_file():
+        raise CheckpointError(f"{folder} is not a checkpoint: there is no config.json in it")
+    config = json.loads((folder / "config.json").read_text("utf-8"))
+    length = config.get("text_config", config).get("max_position_embeddings")
+    manifest = read_manifest(folder) if (folder / MANIFEST_FILE).is_file() else None
+    name = manifest.identity if manifest else folder.name
+    return ServableAgent(name, str(folder), manifest=manifest, context_length=length)
+
+
+def _service_flags(model: ServableAgent, settings: ServerSettings) -> list[str]:
+    length = settings.max_length or min(_LENGTH, model.context_length or _LENGTH)
+    revision = ["--revision", model.revision] if model.revision else []
+    return [
+        *("--served-model-name", model.name, *revision),
+        *("--host", settings.host, "--port", str(settings.port)),
+        *("--max-model-len", str(length), "--max-num-seqs", str(settings.concurrency)),
+        *("--limit-mm-per-prompt", json.dumps({"image": _image_limit(model), "video": 0})),
+        *("--structured-outputs-config", json.dumps(_STRUCTURED)),
+    ]
+
+
+def _hardware_flags(settings: ServerSettings) -> list[str]:
+    """The data types are those of the `checkpoint` backend."""
+    if settings.gpus:
+        return ["--dtype", "bfloat16", "--tensor-parallel-size", str(settings.gpus)]
+    cache = ["--kv-cache-memory-bytes", str(_CPU_CACHE_BYTES)]
+    return ["--dtype", "float32", "--enforce-eager", *cache]
+
+
+def _prompt_flags(model: ServableAgent) -> list[str]:
+    """A model of ours is prompted as it was trained, without the defaults of its family."""
+    if model.manifest is None:
+        return []
+    template = ["--chat-template", str(TEMPLATE), "--chat-template-content-format", "openai"]
+    return [*template, "--generation-config", "vllm"]
+
+
+def _image_limit(model: ServableAgent) -> int | dict[str, int]:
+    """How many images a request may have, and of what size, for which vLLM reserves memory."""
+    manifest = model.manifest
+    if manifest is None:
+        return _PLANNER_IMAGES
+    count = _CRITIC_IMAGES if manifest.role == "critic" else _PLANNER_IMAGES
+    side = isqrt(manifest.image_max_pixels)
+    return {"count": count, "width": side, "height": side}
+
+
+def _has_role(manifest: Manifest, role: AgentRole) -> bool:
+    with suppress(CheckpointError):
+        manifest.check_role(role)
+        return True
+    return False
+
+
+def _prompting(role: AgentRole, manifest: Manifest | None) -> dict[str, Any]:
+    """Prompts of a role: those of its training, or for foreign models JSON by our schemas."""
+    if manifest is None:
+        return {"form": "schema"}
+    prompts = manifest.agent_prompts.items()
+    return {
+        "form": "tags",
+        "temperature": 0,
+        "max_tokens": manifest.max_new_tokens[role],
+        "image_pixels": [manifest.image_min_pixels, manifest.image_max_pixels],
+        "agent_prompts": {str(name): prompt for name, prompt in prompts if name in _PROMPTS[role]},
+    }
