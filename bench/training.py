@@ -18,8 +18,8 @@ from training.base_model.driver import packaged_model
 from training.environments import ensure_environment
 from training.launch.jobs import LauncherSettings
 from training.launch.launcher import run_job
-from training.sft.driver import SftJob, sft_job
-from training.sft.recipe import SftSettings, environment, llamafactory_config, read_recipe
+from training.sft.driver import sft_job
+from training.sft.recipe import SftJob, SftSettings, environment, llamafactory_config, read_recipe
 
 ROWS = 256
 SETTINGS = SftSettings(max_steps=120, batch=16)
@@ -90,7 +90,7 @@ def _row(before: str, after: str) -> dict[str, object]:
 def _trainer_seconds(folder: Path, data: Path) -> float:
     folder.mkdir()
     python = ensure_environment("sft", "cpu")
-    config = llamafactory_config(SETTINGS, _parent(), data, ["critic"], folder)
+    config = llamafactory_config(_job(data), folder)
     (folder / "config.yaml").write_text(yaml.safe_dump(config), "utf-8")
     variables = {**os.environ, **environment(read_recipe(SETTINGS), python, folder)}
     command = [python.with_name("llamafactory-cli"), "train", folder / "config.yaml"]
@@ -100,8 +100,7 @@ def _trainer_seconds(folder: Path, data: Path) -> float:
 
 
 def _launcher_seconds(folder: Path, data: Path) -> float:
-    payload = SftJob(parent=_parent(), data=data, datasets=["critic"], settings=SETTINGS)
-    job = sft_job("bench", folder, payload)
+    job = sft_job("bench", folder, _job(data))
 
     @dg.asset
     def trained(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
@@ -114,7 +113,7 @@ def _launcher_seconds(folder: Path, data: Path) -> float:
         return time.perf_counter() - start
 
 
-def _parent() -> Path:
-    folder = packaged_model()
-    assert folder is not None
-    return folder
+def _job(data: Path) -> SftJob:
+    parent = packaged_model()
+    assert parent is not None
+    return SftJob(parent=parent, data=data, datasets=["critic"], settings=SETTINGS)

@@ -21,8 +21,8 @@ from training.base_model.settings import BaseModelSettings
 from training.grpo.driver import GrpoJob, grpo_job
 from training.grpo.recipe import GrpoSettings
 from training.launch.jobs import TrainerJob
-from training.sft.driver import SftJob, sft_job
-from training.sft.recipe import SftSettings, recipe_content
+from training.sft.driver import sft_job
+from training.sft.recipe import SftJob, SftSettings, recipe_content
 from warehouse import Home
 
 from ..core.foundry import FoundryResource

@@ -12,14 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from pydantic import Field
 
-from schemas.yaml_config import ConfigModel
 from warehouse.atomic import atomic_path, atomic_write
 
 from ..environments import ensure_environment
 from ..launch.driver import Driver, TrainingFailedError, attempt_file, exit_reason, open_driver
-from ..launch.jobs import AbsolutePath, TrainerJob
+from ..launch.jobs import TrainerJob
 from .llamafactory_files import (
     LOG,
     SftLogFollower,
@@ -29,20 +27,11 @@ from .llamafactory_files import (
     step_of,
     truncate_log,
 )
-from .recipe import CHECKPOINTS, SftSettings, environment, llamafactory_config, read_recipe
+from .recipe import CHECKPOINTS, SftJob, environment, llamafactory_config, read_recipe
 
 # What a process of torchrun raised; the processes around it only say that it ended.
 _RANK_EXCEPTION = re.compile(r"^\[rank\d+\]: ((?:\w+\.)*\w+(?:Error|Exception)\b.*)$", re.M)
 _MERGE_OPTIONS = ("template", "enable_thinking", "model_revision", "trust_remote_code")
-
-
-class SftJob(ConfigModel):
-    """Payload of the driver."""
-
-    parent: AbsolutePath | str = Field(description="Model that is trained; str: its id on the hub")
-    data: AbsolutePath = Field(description="Folder of the export for LLaMA-Factory")
-    datasets: list[str] = Field(min_length=1, description="Data sets of the export, by name")
-    settings: SftSettings = Field(description="How")
 
 
 def sft_job(name: str, folder: Path, job: SftJob) -> TrainerJob:
@@ -98,8 +87,7 @@ class SftRun:
         return newest_checkpoint(self._folder / CHECKPOINTS, self._driver.log)
 
     def _train(self, follow: Callable[[], object]) -> None:
-        job = self._job
-        config = llamafactory_config(job.settings, job.parent, job.data, job.datasets, self._folder)
+        config = llamafactory_config(self._job, self._folder)
         self._run("train", "config.yaml", config, follow)
         shutil.rmtree(self._folder / "cache", ignore_errors=True)
 

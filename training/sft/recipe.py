@@ -1,7 +1,6 @@
 """Supervised fine-tuning: its settings, recipes, and the YAML that LLaMA-Factory reads."""
 
 import os
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -9,6 +8,8 @@ from pydantic import Field
 
 from schemas import FoundryError
 from schemas.yaml_config import ConfigModel, load_document
+
+from ..launch.jobs import AbsolutePath
 
 _RECIPES = Path(__file__).parent / "recipes"
 CONFIG = "config.yaml"
@@ -64,6 +65,15 @@ class SftSettings(ConfigModel):
         return _RECIPES / f"{self.recipe}.yaml"
 
 
+class SftJob(ConfigModel):
+    """Payload of the driver."""
+
+    parent: AbsolutePath | str = Field(description="Model that is trained; str: its id on the hub")
+    data: AbsolutePath = Field(description="Folder of the export for LLaMA-Factory")
+    datasets: list[str] = Field(min_length=1, description="Data sets of the export, by name")
+    settings: SftSettings = Field(description="How")
+
+
 class SftRecipe(ConfigModel):
     """A file of `recipes/`."""
 
@@ -98,20 +108,13 @@ def recipe_content(settings: SftSettings) -> dict[str, Any]:
     return load_document(settings.recipe_path, SftRecipe).model_dump(mode="json")
 
 
-def llamafactory_config(
-    settings: SftSettings, parent: Path | str, data: Path, datasets: Sequence[str], folder: Path
-) -> dict[str, Any]:
-    """The configuration of LLaMA-Factory for one training.
-
-    Args:
-        parent: folder of the model that is trained, or its id on the Hugging Face hub.
-        data: folder of an export for LLaMA-Factory.
-        folder: the training's working folder.
+def llamafactory_config(job: SftJob, folder: Path) -> dict[str, Any]:
+    """The configuration of LLaMA-Factory for a training in `folder`.
 
     Raises:
         FoundryError: the batch cannot be divided evenly.
     """
-    recipe = read_recipe(settings)
+    recipe = read_recipe(job.settings)
     per_pass = recipe.batch_per_device * max(1, recipe.gpus)
     if recipe.batch % per_pass:
         raise FoundryError(
@@ -119,14 +122,14 @@ def llamafactory_config(
             "GPUs); change batch or batch_per_device"
         )
     return {
-        "model_name_or_path": str(parent),
-        "dataset_dir": str(data),
-        "media_dir": str(data),
-        "dataset": ",".join(datasets),
+        "model_name_or_path": str(job.parent),
+        "dataset_dir": str(job.data),
+        "media_dir": str(job.data),
+        "dataset": ",".join(job.datasets),
         "output_dir": str(folder / CHECKPOINTS),
         "per_device_train_batch_size": recipe.batch_per_device,
         "gradient_accumulation_steps": recipe.batch // per_pass,
-        "seed": settings.seed,
+        "seed": job.settings.seed,
         **recipe.options,
         "bf16": recipe.options.get("bf16", _cpu_has_bfloat16() and not recipe.gpus),
     }

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from PIL import Image
 
-from training.sft.driver import SftJob, sft_job
-from training.sft.recipe import SftSettings
+from training.sft.driver import sft_job
+from training.sft.recipe import SftJob, SftSettings
 
 COLOURS = ("red", "green", "blue", "black")
 

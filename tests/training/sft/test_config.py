@@ -8,7 +8,7 @@ import pytest
 from tests.training.sft.sft_runs import write_export
 from tests.training.trainer_parsers import parse_all
 from training.environments import ensure_environment
-from training.sft.recipe import SftSettings, llamafactory_config
+from training.sft.recipe import SftJob, SftSettings, llamafactory_config
 
 pytestmark = pytest.mark.slow
 RECIPES = ("sketch", "paper", "lora")
@@ -23,7 +23,13 @@ def configs(tmp_path_factory):
     settings["misspelt"] = SftSettings(options={"freeze_vision_towers": True})
     return {
         name: llamafactory_config(
-            each, "Qwen/Qwen3-VL-8B-Instruct", data, ["critic_sft"], folder / name
+            SftJob(
+                parent="Qwen/Qwen3-VL-8B-Instruct",
+                data=data,
+                datasets=["critic_sft"],
+                settings=each,
+            ),
+            folder / name,
         )
         for name, each in settings.items()
     }

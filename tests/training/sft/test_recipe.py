@@ -5,15 +5,19 @@ from pathlib import Path
 import pytest
 
 from schemas import FoundryError
-from training.sft.driver import SftJob, sft_job
-from training.sft.recipe import SftSettings, environment, llamafactory_config, read_recipe
+from training.sft.driver import sft_job
+from training.sft.recipe import SftJob, SftSettings, environment, llamafactory_config, read_recipe
 
 RECIPES = ("sketch", "paper", "lora")
 DATA, FOLDER = Path("/data/export"), Path("/somewhere/job")
 
 
 def config(**settings):
-    return llamafactory_config(SftSettings(**settings), "base", DATA, ["critic_sft"], FOLDER)
+    return llamafactory_config(job_of(SftSettings(**settings)), FOLDER)
+
+
+def job_of(settings):
+    return SftJob(parent="base", data=DATA, datasets=["critic_sft"], settings=settings)
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
@@ -86,8 +90,7 @@ def test_a_custom_recipe(tmp_path):
 
 def test_gpus_are_reserved_and_passed_to_torchrun():
     settings = SftSettings(recipe="paper")
-    payload = SftJob(parent="base", data=DATA, datasets=["critic_sft"], settings=settings)
-    job = sft_job("critic", FOLDER, payload)
+    job = sft_job("critic", FOLDER, job_of(settings))
     variables = environment(read_recipe(settings), Path("/e/bin/python"), FOLDER)
     assert job.gpus == 8
     assert (variables["FORCE_TORCHRUN"], variables["NPROC_PER_NODE"]) == ("1", "8")
