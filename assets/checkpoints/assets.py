@@ -16,7 +16,7 @@ from training.rewards.rollouts import rollout_rows
 
 from ..core.foundry import FoundryResource
 from ..core.metadata import image_metadata, table_metadata
-from ..core.node import node
+from ..core.node import Node
 from ..core.plotting import ACCENT, GOOD, OTHER, figure_png, new_figure
 from .recipes import LINEAGE, Recipe
 from .training import TrainingRecord, ensure_checkpoint
@@ -49,7 +49,7 @@ def _checkpoint(name: str, **fields: Any) -> dg.AssetsDefinition:
         "inputs": lambda foundry, _instance: LINEAGE[name](foundry).version,
         "output_hashes": output_hashes,
     }
-    declared = node(**shared | fields)
+    declared = Node(**shared | fields)
 
     @dg.asset(**declared.asset_args())
     def checkpoint(
@@ -132,7 +132,7 @@ def _training_curves(curves: Sequence[TrainingProgress]) -> bytes | None:
     if not known:
         return None
     headline = f"{' and '.join(known).capitalize()} during training"
-    with new_figure(1.2 + 2.2 * len(known), headline, rows=len(known)) as (figure, axes):
+    with new_figure(1.2 + 2.2 * len(known), headline, rows=[1] * len(known)) as (figure, axes):
         panels = list(axes) if len(known) > 1 else [axes]
         for panel, name in zip(panels, known, strict=True):
             _curve(panel, curves, name)

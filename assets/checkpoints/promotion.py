@@ -21,7 +21,7 @@ from training.registry import CheckpointRegistry
 
 from ..core.foundry import FoundryResource
 from ..core.metadata import table_metadata
-from ..core.node import node
+from ..core.node import Node
 from ..evaluation.items import benchmark_name
 from ..evaluation.summary import Interval, paired_difference
 from ..evaluation.variants import CRITIC_RL, PLANNER, PROMOTED
@@ -114,7 +114,7 @@ def _statuses(foundry: FoundryResource) -> list[str | None]:
     return [f"{row.name} {row.version} {row.status}" for row in rows if row.name in METRICS]
 
 
-PROMOTION = node(
+PROMOTION = Node(
     name="promotion",
     group="checkpoints",
     description="The newest planner and critic are promoted if they are good enough, and not "

@@ -11,7 +11,7 @@ from schemas.curation import CRITIC_RL, CRITIC_SFT, PLANNER_SFT, SEQUENCES, STEP
 from ..core import figures
 from ..core.foundry import FoundryResource
 from ..core.metadata import image_metadata, table_metadata
-from ..core.node import Node, node
+from ..core.node import Node
 from .critic_sets import CriticReport, build_critic_rl, build_critic_sft
 from .exports.folder import read_card
 from .exports.publisher import FORMAT_VERSION, export_all
@@ -38,8 +38,8 @@ def _export_inputs(foundry: FoundryResource, instance: dg.DagsterInstance) -> li
 
 
 def _set_node(**options: Any) -> Node:
-    shared = {"group": "data_sets", "sections": ("curation",), "automatic": True}
-    return node(**shared | {"inputs": _agent_prompts} | options)
+    shared: dict[str, Any] = {"group": "data_sets", "sections": ("curation",), "automatic": True}
+    return Node(**shared | {"inputs": _agent_prompts} | options)
 
 
 STEP_SET = _set_node(

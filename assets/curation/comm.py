@@ -11,8 +11,6 @@ quarantined with a reason; nothing is downloaded.
 """
 
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -27,14 +25,6 @@ from schemas.errors import first_problem
 from warehouse import EncodedImage, Home
 
 from .settings import CommSettings
-
-
-@dataclass(frozen=True)
-class CommImport:
-    """Rows, and quarantined documents as (id, reason)."""
-
-    rows: list[PlannerSftRow] = field(default_factory=list)
-    quarantined: list[tuple[str, str]] = field(default_factory=list)
 
 
 class _Content(BaseModel, strict=True):
@@ -53,28 +43,36 @@ class _UnusableDocumentError(Exception):
     """Why a document is quarantined."""
 
 
-def import_comm(home: Home, settings: CommSettings, agent_prompt: str) -> CommImport:
+def import_comm(
+    home: Home, settings: CommSettings, agent_prompt: str
+) -> tuple[list[PlannerSftRow], list[tuple[str, str]]]:
     """Import the documents of the settings' file, and put their images into the image store.
+
+    Returns:
+        Rows, and quarantined documents as (id, reason).
 
     Raises:
         FoundryError: the file cannot be read.
     """
-    imported = CommImport()
+    rows: list[PlannerSftRow] = []
+    quarantined: list[tuple[str, str]] = []
     if settings.path is None:
-        return imported
+        return rows, quarantined
     images = (settings.images or settings.path.parent).resolve()
     names: set[str] = set()
     for index, raw in enumerate(_read_documents(settings.path)):
-        name = f"comm:{_id_of(raw) or f'document {index}'}"
+        data_id = raw.get("data_id") if isinstance(raw, dict) else None
+        usable = data_id != "" and isinstance(data_id, str | int)
+        name = f"comm:{data_id}" if usable else f"comm:document {index}"
         try:
             if name in names:
                 raise _UnusableDocumentError("another document has the same data_id")
             names.add(name)
             document = _parse_document(raw, settings.max_steps)
-            imported.rows.append(_row(home, name, document, images, agent_prompt))
+            rows.append(_row(home, name, document, images, agent_prompt))
         except (_UnusableDocumentError, BadImageError) as error:
-            imported.quarantined.append((name, str(error)))
-    return imported
+            quarantined.append((name, str(error)))
+    return rows, quarantined
 
 
 def planner_row(prompt: RenderedPrompt, plan: Plan, **columns: Any) -> PlannerSftRow:
@@ -86,7 +84,7 @@ def planner_row(prompt: RenderedPrompt, plan: Plan, **columns: Any) -> PlannerSf
     return PlannerSftRow(messages=messages, agent_prompt_version=prompt.version, **columns)
 
 
-def _read_documents(path: Path) -> Iterator[Any]:
+def _read_documents(path: Path) -> list[Any]:
     try:
         if path.suffix in (".pt", ".pth"):
             documents = _load_torch(path)
@@ -98,7 +96,7 @@ def _read_documents(path: Path) -> Iterator[Any]:
         raise FoundryError(f"{path}: cannot be read as CoMM documents: {error}") from error
     if not isinstance(documents, list):
         raise FoundryError(f"{path}: is not a list of CoMM documents")
-    return iter(documents)
+    return documents
 
 
 def _load_torch(path: Path) -> Any:
@@ -120,11 +118,6 @@ def _parse_line(line: str) -> Any:
         return json.loads(line)
     except ValueError:
         return line
-
-
-def _id_of(raw: Any) -> str:
-    data_id = raw.get("data_id") if isinstance(raw, dict) else None
-    return str(data_id) if isinstance(data_id, str | int) else ""
 
 
 def _parse_document(raw: Any, max_steps: int) -> _Document:

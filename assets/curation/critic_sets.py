@@ -21,7 +21,6 @@ from schemas import Table
 from schemas.curation import CRITIC_RL, CRITIC_SFT
 from warehouse import EncodedImage, Home
 
-from .balance import KEY, balance
 from .duckdb_session import (
     add_text_function,
     count_reasons,
@@ -32,6 +31,7 @@ from .duckdb_session import (
 )
 from .settings import BalanceSettings, CriticSettings, CurationSettings, VerdictSettings
 
+_KEY = "trajectory_id, step_number, iteration"
 _FALLBACK_CANVAS = (192, 192)
 _CONTRADICTED = "WHEN contradicted THEN 'contradicted_verdict'"
 # SQL for the columns of a set that the other does not have.
@@ -46,6 +46,15 @@ _RL_COLUMNS = """
     image AS edited_image,
     {'success': accepted, 'semantics': semantics, 'quality': quality} AS evaluation,
     [{'role': 'user', 'content': critic_prompt(goal, rewritten)}] AS messages
+"""
+_VERDICTS = """
+    SELECT iteration, count(*) FILTER (NOT after AND accepted) AS accepted_before,
+           count(*) FILTER (NOT after AND NOT accepted) AS rejected_before,
+           count(*) FILTER (after AND accepted) AS accepted_after,
+           count(*) FILTER (after AND NOT accepted) AS rejected_after
+    FROM (SELECT iteration, accepted, false AS after FROM {source}
+          UNION ALL SELECT iteration, accepted, true FROM {target})
+    GROUP BY iteration ORDER BY iteration
 """
 
 
@@ -83,6 +92,47 @@ def build_critic_rl(
     return _build(home, connection, CRITIC_RL, _RL_COLUMNS, critic, critic.balance_rl)
 
 
+def balance(
+    connection: duckdb.DuckDBPyConnection, source: str, target: str, settings: BalanceSettings
+) -> list[dict[str, int]]:
+    """Resample table `source` (key columns, `accepted`, `shard`) into `target` with `copy_number`.
+
+    Every iteration gets as many True as False (paper, section 3.2); else a critic learns to accept
+    late attempts of a chain. Row copies are numbered from 0, and copy n + 1 of a row exists only if
+    every row of its iteration and verdict has copy n. The rows to repeat or leave out are chosen by
+    a hash of seed and row, so the result depends neither on threads nor on row order.
+
+    Returns:
+        Verdicts per `iteration`: `accepted_before`, `rejected_before`, `accepted_after`,
+        `rejected_after`.
+    """
+    copies = settings.max_copies if settings.mode == "up" else 1
+    wanted = f"least(greatest(yes, no), least(yes, no) * {copies})"
+    if settings.one_sided == "keep":
+        wanted = f"CASE WHEN least(yes, no) = 0 THEN greatest(yes, no) ELSE {wanted} END"
+    connection.execute(
+        f"""
+        CREATE TEMP TABLE {target} AS
+        WITH verdicts AS (
+            SELECT iteration, count(*) FILTER (accepted) AS yes,
+                   count(*) FILTER (NOT accepted) AS no
+            FROM {source} GROUP BY iteration
+        ),
+        ranked AS (
+            SELECT {source}.*, copy_number, row_number() OVER (
+                PARTITION BY iteration, accepted
+                ORDER BY copy_number, md5(concat_ws('/', {settings.seed}, {_KEY})), {_KEY}
+            ) AS rank
+            FROM {source}, (SELECT unnest(range({copies})) AS copy_number)
+        )
+        SELECT ranked.* EXCLUDE (rank) FROM ranked JOIN verdicts USING (iteration)
+        WHERE {"true" if settings.mode == "none" else f"rank <= {wanted}"}
+        """
+    )
+    verdicts = connection.sql(_VERDICTS.format(source=source, target=target))
+    return verdicts.to_arrow_table().to_pylist()
+
+
 def _create_candidates(
     connection: duckdb.DuckDBPyConnection,
     split: str,
@@ -101,7 +151,7 @@ def _create_candidates(
         f"""
         CREATE TEMP TABLE judged AS
         WITH attempted AS (
-            SELECT {KEY}, attempts.prompt_id, attempts.shard, accepted,
+            SELECT {_KEY}, attempts.prompt_id, attempts.shard, accepted,
                    trim(refined_prompt) <> '' AS has_rewrite, iteration = best_iteration AS is_best
             FROM attempts JOIN steps USING (trajectory_id, step_number)
             WHERE steps.split = '{split}' AND iteration <= best_iteration
@@ -110,7 +160,7 @@ def _create_candidates(
             SELECT attempted.*, semantics, quality,
                    CASE WHEN accepted THEN overall < {settings.accept_at_least}
                         ELSE overall > {settings.reject_at_most} END AS contradicted
-            FROM attempted JOIN scores USING ({KEY})
+            FROM attempted JOIN scores USING ({_KEY})
         )
         SELECT * REPLACE ({verdict} AS accepted), {reason} AS reason FROM scored;
 
@@ -179,14 +229,14 @@ def _rows_sql(shards: list[str], columns: str, canvas: str) -> str:
             WHERE {shard_in(shards, "trajectories.shard")} AND {shard_in(shards, "plans.shard")}
         ),
         texts AS (
-            SELECT {KEY}, goal, CASE WHEN iteration = 0 THEN '' ELSE prompt END AS rewritten,
+            SELECT {_KEY}, goal, CASE WHEN iteration = 0 THEN '' ELSE prompt END AS rewritten,
                    refined_prompt, reasoning, coalesce(source_image, '{canvas}') AS before, image
             FROM attempts JOIN goals USING (trajectory_id, step_number)
             WHERE {shard_in(shards)}
         )
-        SELECT concat_ws('/', {KEY}, copy_number) AS row_id, prompt_id, {KEY}, copy_number,
+        SELECT concat_ws('/', {_KEY}, copy_number) AS row_id, prompt_id, {_KEY}, copy_number,
                accepted, {columns}
-        FROM selection JOIN texts USING ({KEY})
+        FROM selection JOIN texts USING ({_KEY})
         WHERE {shard_in(shards)}
-        ORDER BY shard, {KEY}, copy_number
+        ORDER BY shard, {_KEY}, copy_number
     """

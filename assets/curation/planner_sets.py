@@ -55,16 +55,16 @@ def build_planner_sft(home: Home, settings: CurationSettings) -> tuple[pa.Table,
     planner, connection = settings.planner, duckdb_session(home)
     groups = shard_groups(connection, "plans")
     continued = groups if planner.continuations else []
-    imported = import_comm(home, planner.comm, planner.interleaved_prompt)
+    imported, quarantined = import_comm(home, planner.comm, planner.interleaved_prompt)
     rows = {
         "plan": [_plan_rows(connection, shards, planner) for shards in groups],
         "continuation": [_continuation_rows(connection, shards, planner) for shards in continued],
-        "comm": [iter(imported.rows)],
+        "comm": [iter(imported)],
     }
     tables = {source: [*map(PLANNER_SFT.to_arrow, parts)] for source, parts in rows.items()}
     counts = {source: sum(part.num_rows for part in parts) for source, parts in tables.items()}
     table = pa.concat_tables(chain.from_iterable(tables.values()))
-    return table, PlannerReport(counts, imported.quarantined)
+    return table, PlannerReport(counts, quarantined)
 
 
 def _plan_rows(

@@ -1,13 +1,12 @@
 """Recipes of the ablation's own checkpoints, which differ from the profile's in one thing each."""
 
-from functools import cached_property, partial
-from pathlib import Path
+from functools import partial
 
 from schemas.curation import CRITIC_RL, CRITIC_SFT, PLANNER_SFT, STEPS
 from schemas.prompts import PROMPTS
 from schemas.trajectories import ATTEMPTS, PLANS, SCORES, TRAJECTORIES
 from training.rewards.reward import Part
-from warehouse import Home, ImageStore
+from warehouse import Home
 
 from ..checkpoints import recipes
 from ..checkpoints.recipes import DataSet, Recipe, RecipeOf
@@ -29,7 +28,8 @@ def unfiltered_critic_data(home: Home, settings: CurationSettings) -> DataSet:
     Raises:
         FoundryError: the export cannot be written.
     """
-    overlay = _OverlayHome(home.local / "ablation" / "unfiltered", home)
+    overlay = Home(home.local / "ablation" / "unfiltered")
+    overlay.images = home.images  # only the lake and the exports are its own
     _copy_sources(home, overlay)
     parts = {
         "filter": settings.filter.model_copy(update={"rules": ()}),
@@ -40,18 +40,6 @@ def unfiltered_critic_data(home: Home, settings: CurationSettings) -> DataSet:
     overlay.lake.write(CRITIC_SFT, build_critic_sft(overlay, unfiltered)[0])
     export_all(overlay, unfiltered)
     return recipes.exported_data(overlay, "llamafactory", CRITIC_SFT)
-
-
-class _OverlayHome(Home):
-    """A home with a lake and exports of its own that reads the images of another home."""
-
-    def __init__(self, root: Path, main: Home) -> None:
-        super().__init__(root)
-        self._main = main
-
-    @cached_property
-    def images(self) -> ImageStore:
-        return self._main.images
 
 
 def _copy_sources(home: Home, overlay: Home) -> None:

@@ -13,7 +13,7 @@ from ..checkpoints.recipes import Recipe
 from ..checkpoints.training import ensure_checkpoint
 from ..core.foundry import FoundryResource
 from ..core.metadata import image_metadata, table_metadata
-from ..core.node import node
+from ..core.node import Node
 from ..core.progress import progress_of
 from .ablation_recipes import ABLATION_RECIPES
 from .paper import describe_order, side_by_side
@@ -58,7 +58,7 @@ def _ablation_hashes(foundry: FoundryResource) -> list[str | None]:
     return [lake.content_hash(EVALUATIONS, each.name) for each in ablation_variants(foundry)]
 
 
-EVALUATION = node(
+EVALUATION = Node(
     name="evaluation",
     group="evaluation",
     description="Variants of the system on held-out requests and attempts, item by item.",
@@ -70,7 +70,7 @@ EVALUATION = node(
     inputs=_generator_and_graders,
     output_hashes=_evaluation_hashes,
 )
-ABLATION = node(
+ABLATION = Node(
     name="ablation",
     group="evaluation",
     description="Every variant of the paper's table 5, with checkpoints of its own where it needs "

@@ -16,7 +16,7 @@ from inference.engine.worker_pool import WorkerPool
 from inference.events import ImageGenerated, StepAccepted, StepExhausted
 from inference.loop import Loop, PlannedRequest
 from inference.roles import Grader, Plan, PlanRequest, Roles, UnusableAnswerError, qualified_name
-from inference.settings import Limits, LoopSettings
+from inference.settings import LoopSettings
 from schemas import FoundryError
 from schemas.prompts import PromptRow
 from schemas.training import EvaluationRow
@@ -24,27 +24,11 @@ from schemas.trajectories import ModelCallRow
 from training.rewards.reward import Grades, neutral_step_reward, step_reward
 from warehouse import EncodedImage, Home
 
+from ..core.profile import Profile
 from .items import AttemptItem, Benchmark
-from .settings import EvaluationSettings
 from .variants import Variant
 
 ASSET = "evaluation"
-
-
-@dataclass(frozen=True)
-class EvaluationContext:
-    """What all variants share.
-
-    Attributes:
-        grader: None: metrics that need one are not measured.
-        loop: holds the seed of every draw and the maximum number of steps of a plan.
-    """
-
-    home: Home
-    grader: Grader | None
-    loop: LoopSettings
-    limits: Limits
-    settings: EvaluationSettings
 
 
 @dataclass(frozen=True)
@@ -66,7 +50,9 @@ class BenchmarkResult:
 
 
 async def evaluate_variant(
-    context: EvaluationContext,
+    home: Home,
+    profile: Profile,
+    grader: Grader | None,
     variant: Variant,
     roles: Roles,
     benchmark: Benchmark,
@@ -75,18 +61,21 @@ async def evaluate_variant(
     """Evaluate a variant, whose agents are in `roles`, on a benchmark.
 
     Plans are measured where it has a planner, verdicts and rewritten prompts where it has a
-    critic.
+    critic, and what a grader says where there is one.
 
     Raises:
         FoundryError: a model gave no answer; finished calls are journaled.
     """
-    limits = context.limits.model_copy(update={"agents": context.settings.in_flight})
-    loop = context.loop.model_copy(update={"t_max": variant.t_max, "on_exhausted": "last"})
+    settings = profile.evaluation
+    limits = profile.limits.model_copy(update={"agents": settings.in_flight})
+    changes = {"t_max": variant.t_max, "on_exhausted": "last", "seed": settings.seed}
+    loop = profile.loop.model_copy(update=changes)
     items: list[PromptRow | AttemptItem] = [*benchmark.requests]
     items += benchmark.attempts if variant.critic else ()
-    pool = WorkerPool(benchmark.name, context.settings.in_flight, 1.0, progress)
-    with ModelCalls(context.home, ASSET, benchmark.name, roles, limits) as calls:
-        measurement = _Measurement(context, calls, loop, variant.planner is not None)
+    pool = WorkerPool(benchmark.name, settings.in_flight, 1.0, progress)
+    with ModelCalls(home, ASSET, benchmark.name, roles, limits) as calls:
+        has_planner = variant.planner is not None
+        measurement = _Measurement(calls, loop, grader, has_planner, settings.redraws)
         try:
             results, _ = await pool.map(measurement.measure, items)
         except CallFailedError as error:
@@ -120,10 +109,11 @@ class _Measurement:
     only those that were rejected, in points of the overall score. Both are means over `redraws`.
     """
 
-    context: EvaluationContext
     calls: ModelCalls
     loop: LoopSettings
+    grader: Grader | None
     has_planner: bool
+    redraws: int
 
     async def measure(self, item: PromptRow | AttemptItem) -> ItemResult:
         if isinstance(item, PromptRow):
@@ -159,12 +149,11 @@ class _Measurement:
     ) -> dict[str, float | None]:
         """The grader's metrics; None where it cannot give one, none without a grader."""
         grades: dict[str, float | None] = {}
-        grader = self.context.grader
-        if grader and self.has_planner:
-            plan_grade = await grader.grade_plan(request, plan)
+        if self.grader and self.has_planner:
+            plan_grade = await self.grader.grade_plan(request, plan)
             grades = {"plan_valid": plan_grade.valid, "plan_correct": plan_grade.correct}
-        if grader:
-            grades["final_success"] = await grader.grade_outcome(request, plan, final)
+        if self.grader:
+            grades["final_success"] = await self.grader.grade_outcome(request, plan, final)
         return grades
 
     async def _measure_verdict(self, item: AttemptItem) -> ItemResult:
@@ -178,8 +167,7 @@ class _Measurement:
         values = {"verdict_accuracy_false": correct, "step_reward": neutral_step_reward()}
         if not verdict.accepted:
             prompt = verdict.refined_prompt.strip() or item.rewritten or item.goal
-            numbers = range(self.context.settings.redraws)
-            grades = [await self._redraw(item, before, prompt, n) for n in numbers]
+            grades = [await self._redraw(item, before, prompt, n) for n in range(self.redraws)]
             values["step_reward"] = fmean(step_reward(item.grades, each) for each in grades)
             values["refined_gain"] = fmean(each.overall - item.grades.overall for each in grades)
         return ItemResult(item.item_id, values)

@@ -20,7 +20,7 @@ from ..core.profile import Profile
 from ..prompts.pack_loader import load_pack
 from .agents import AgentFactory
 from .items import Benchmark, load_benchmarks
-from .measure import ASSET, EvaluationContext, evaluate_variant
+from .measure import ASSET, evaluate_variant
 from .plots import final_images_sheet, interval_plot
 from .summary import Summary, differences_table, means_table
 from .variants import Variant
@@ -60,15 +60,15 @@ def compare(
     accept_at_least = profile.curation.critic.verdicts.accept_at_least
     benchmarks = load_benchmarks(foundry.home, pack, settings, accept_at_least)
     comparison = VariantComparison(benchmarks, [variant.name for variant in variants])
-    loop = profile.loop.model_copy(update={"seed": settings.seed})
-    context = EvaluationContext(foundry.home, grader_of(profile), loop, profile.limits, settings)
-    agents = AgentFactory(foundry)
+    agents, grader = AgentFactory(foundry), grader_of(profile)
     for variant in variants:
         planner, critic = agents.planner(variant.planner), agents.critic(variant.critic)
         roles = replace(foundry.roles, planner=planner, critic=critic)
         resolved, named = variant.with_t_max(settings.t_max), _Named(progress, variant.name)
         for benchmark in benchmarks:
-            result = asyncio.run(evaluate_variant(context, resolved, roles, benchmark, named))
+            result = asyncio.run(
+                evaluate_variant(foundry.home, profile, grader, resolved, roles, benchmark, named)
+            )
             comparison.rows.extend(result.rows)
             comparison.finals.setdefault(benchmark.name, {})[variant.name] = result.finals
             comparison.calls.update((call.call_id, call) for call in result.calls)

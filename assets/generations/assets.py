@@ -20,7 +20,7 @@ from warehouse.lake import REQUESTS
 from ..core import figures
 from ..core.foundry import FoundryResource
 from ..core.metadata import image_metadata, model_call_costs, table_metadata
-from ..core.node import Partitions, node
+from ..core.node import Node, Partitions
 from ..core.plotting import small_png
 from ..core.progress import progress_of
 from ..trajectories.contact_sheet import contact_sheet
@@ -56,7 +56,7 @@ def _agents(foundry: FoundryResource, _instance: dg.DagsterInstance) -> list[str
     return [*names, promoted("planner", home), promoted("critic", home)]
 
 
-GENERATION_SET = node(
+GENERATION_SET = Node(
     name="generations",
     group="generations",
     description="Interleaved sequences for the requests of a file or a query, by the promoted "

@@ -11,7 +11,6 @@ from inference.engine.retry import summarize_error
 from inference.engine.worker_pool import WorkerPool
 from inference.events import TrajectoryFailed
 from inference.generation.agent_resolver import AgentResolver
-from inference.generation.generation_sink import BufferSink
 from inference.generation.requests import GenerationRequest
 from inference.generation.runner import GenerationRunner
 from inference.loop import check_conditioning
@@ -58,16 +57,16 @@ async def run_batch(
         FoundryError: more requests failed than `limits.failure_share` allows, there are no such
             agents, or the lake cannot be written.
     """
-    profile, home, sink = foundry.settings, foundry.home, BufferSink()
-    limits = profile.limits
+    profile, home, limits = foundry.settings, foundry.home, foundry.settings.limits
+    collected: list[Rows] = []
     pool = WorkerPool(batch.name, limits.in_flight, limits.failure_share, progress)
     async with (
         AgentResolver(profile, home, settings.agents) as resolver,
-        GenerationRunner(home, limits, sink) as runner,
+        GenerationRunner(home, limits, collected) as runner,
     ):
         _, quarantine = await pool.map(_BatchRun(runner, resolver, batch), batch.requests)
     order = {request.generation_id: number for number, request in enumerate(batch.requests)}
-    ran = sorted(sink.requests, key=lambda rows: order[request_of(rows).generation_id])
+    ran = sorted(collected, key=lambda rows: order[request_of(rows).generation_id])
     return BatchResults(ran, [*batch.quarantine, *quarantine])
 
 

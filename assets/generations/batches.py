@@ -1,25 +1,34 @@
-"""Batches of requests: rows of the source validated one by one, invalid ones quarantined."""
+"""Batches of requests: rows of a file or query validated one by one, invalid ones quarantined.
 
+Rows are numbered from 1, without the header and empty lines.
+"""
+
+import csv
+import io
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
 from pydantic import BaseModel, Field, ValidationError, field_validator
 
 from inference.engine.hashing import stable_hash
-from inference.generation.files import file_version, read_image
+from inference.generation.files import file_version, read_bytes, read_image
 from inference.generation.requests import GenerationRequest, check_text, override_options
 from inference.settings import LoopSettings
 from schemas import FoundryError
 from schemas.errors import first_problem
 from schemas.trajectories import QuarantineRow
 from warehouse import EncodedImage, Home
+from warehouse.sql import run_query
+from warehouse.storage import first_line
 
 from .settings import GenerationsSettings
-from .source import SourceRow, read_source
 
+_FORMATS = (".jsonl", ".ndjson", ".csv", ".parquet")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
@@ -35,13 +44,22 @@ class Batch:
         return QuarantineRow(prompt_id=row_id, shard=self.name, stage="generations", reason=reason)
 
 
+@dataclass(frozen=True)
+class _SourceRow:
+    """A row, or its problem; empty cells are left out."""
+
+    number: int
+    cells: dict[str, Any]
+    problem: str | None = None
+
+
 def batch_names(settings: GenerationsSettings, home: Home) -> list[str]:
     """The batches that the source's rows make.
 
     Raises:
         FoundryError: the source cannot be read.
     """
-    count = -(-len(read_source(settings, home)) // settings.batch_size)
+    count = -(-len(_read_source(settings, home)) // settings.batch_size)
     return [f"{settings.name}-{number:04d}" for number in range(count)]
 
 
@@ -102,13 +120,9 @@ class _Cells(BaseModel, extra="allow", coerce_numbers_to_str=True):
 
 
 def _parse_row(
-    settings: GenerationsSettings, home: Home, defaults: LoopSettings, row: SourceRow
+    settings: GenerationsSettings, home: Home, defaults: LoopSettings, row: _SourceRow
 ) -> GenerationRequest:
-    """The request of a row.
-
-    Raises:
-        FoundryError: a cell is invalid; names the column.
-    """
+    """Raises FoundryError that names the column of an invalid cell."""
     if row.problem:
         raise FoundryError(row.problem)
     try:
@@ -132,7 +146,7 @@ def _parse_row(
     )
 
 
-def _file_versions(settings: GenerationsSettings, row: SourceRow) -> list[str | None]:
+def _file_versions(settings: GenerationsSettings, row: _SourceRow) -> list[str | None]:
     """Versions of a row's images that are files."""
     try:
         names = _Cells.model_validate(row.cells).images
@@ -158,9 +172,9 @@ def _location(settings: GenerationsSettings, name: str) -> str:
     return f"{folder}{slash}{name}"
 
 
-def _batch_rows(settings: GenerationsSettings, home: Home, name: str) -> list[SourceRow]:
+def _batch_rows(settings: GenerationsSettings, home: Home, name: str) -> list[_SourceRow]:
     """The rows of a batch; duplicates of earlier rows have that as their problem."""
-    rows = _mark_duplicates(read_source(settings, home))
+    rows = _mark_duplicates(_read_source(settings, home))
     source, _, number = name.rpartition("-")
     start = int(number) * settings.batch_size if number.isdecimal() else len(rows)
     if source != settings.name or start >= len(rows):
@@ -168,7 +182,7 @@ def _batch_rows(settings: GenerationsSettings, home: Home, name: str) -> list[So
     return rows[start : start + settings.batch_size]
 
 
-def _mark_duplicates(rows: Sequence[SourceRow]) -> list[SourceRow]:
+def _mark_duplicates(rows: Sequence[_SourceRow]) -> list[_SourceRow]:
     """Rows with the id of an earlier one, or without id and with equal cells, get a problem."""
     first: dict[object, int] = {}
     marked = []
@@ -181,3 +195,50 @@ def _mark_duplicates(rows: Sequence[SourceRow]) -> list[SourceRow]:
             row = replace(row, problem=f"{what} in row {original}")
         marked.append(row)
     return marked
+
+
+def _read_source(settings: GenerationsSettings, home: Home) -> list[_SourceRow]:
+    if settings.requests is None:
+        rows = run_query(home, settings.query or "").to_pylist()
+    else:
+        rows = _read_file(settings.requests)
+    return [_row(number, cells) for number, cells in enumerate(rows, 1)]
+
+
+def _read_file(location: str) -> list[Any]:
+    """Its rows; those that cannot be parsed as the error."""
+    suffix = next((s for s in _FORMATS if location.lower().endswith(s)), None)
+    if suffix is None:
+        raise FoundryError(f"{location} is of no known format: requests are {', '.join(_FORMATS)}")
+    data = read_bytes(location)
+    try:
+        if suffix == ".parquet":
+            return pq.read_table(io.BytesIO(data)).to_pylist()
+        text = data.decode("utf-8-sig")
+        if suffix == ".csv":
+            return list(csv.DictReader(io.StringIO(text, newline=""), strict=True))
+        return [_parse_line(line) for line in text.splitlines() if line.strip()]
+    except pa.ArrowException as error:
+        raise FoundryError(f"{location} is not Parquet: {first_line(error)}") from error
+    except csv.Error as error:
+        raise FoundryError(f"{location} is not CSV: {error}") from error
+    except UnicodeDecodeError as error:
+        raise FoundryError(f"{location} is not UTF-8 text (byte {error.start})") from error
+
+
+def _parse_line(line: str) -> Any:
+    try:
+        return orjson.loads(line)
+    except orjson.JSONDecodeError as error:
+        return error
+
+
+def _row(number: int, cells: Any) -> _SourceRow:
+    if isinstance(cells, orjson.JSONDecodeError):
+        return _SourceRow(number, {}, f"is not JSON ({cells})")
+    if not isinstance(cells, dict):
+        return _SourceRow(number, {}, "is no JSON object")
+    if None in cells:  # the key under which `csv` puts surplus cells
+        return _SourceRow(number, {}, "has more cells than there are columns")
+    filled = {name.strip(): value for name, value in cells.items() if value not in (None, "")}
+    return _SourceRow(number, filled)

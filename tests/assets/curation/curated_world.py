@@ -23,8 +23,8 @@ Chain = list[tuple[float, bool]]
 TEXT_ONLY: Chain = []
 
 
-def encoded_image(number: int) -> EncodedImage:
-    return EncodedImage.of(Image.new("RGB", (16, 16), (number % 256, number // 256 % 256, 77)))
+def encoded_image(number: int, size: int = 16) -> EncodedImage:
+    return EncodedImage.of(Image.new("RGB", (size, size), (number % 256, number // 256 % 256, 77)))
 
 
 @dataclass
@@ -32,6 +32,7 @@ class World:
     """Collects rows; `write` puts them into the lake."""
 
     home: Home
+    image_size: int = 16
     rows: dict[str, list[Row]] = field(default_factory=dict)
     images: int = 0
 
@@ -47,13 +48,18 @@ class World:
         shard: str = "toy-0000",
         chosen: str = "last",
         completed_steps: int | None = None,
-    ) -> None:
-        """Add a prompt with its plan and trajectory; an empty chain is a text-only step."""
+        category: str = "art",
+        why_rejected: str = "looks wrong",
+    ) -> str:
+        """Add a prompt with its plan and trajectory, whose id is returned.
+
+        An empty chain is a text-only step.
+        """
         inputs = [self._put_image() for _ in range(input_images)]
         self._add(
             PROMPTS,
             PromptRow(
-                prompt_id=name, pack="toy", category="art", subcategory="toys", template_id="t",
+                prompt_id=name, pack="toy", category=category, subcategory="toys", template_id="t",
                 text=text or f"Tell {name}", terms=[], suffix=None, input_images=inputs,
                 shard=shard, split=split,
             ),
@@ -61,7 +67,8 @@ class World:
         before = inputs[-1] if inputs else None
         for number, chain in enumerate(chains, 1):
             self._plan_step(name, shard, number, bool(chain), caption)
-            before = self._attempts(name, shard, number, chain, before, chosen) or before
+            after = self._attempts(name, shard, number, chain, before, chosen, why_rejected)
+            before = after or before
         self._add(
             TRAJECTORIES,
             TrajectoryRow(
@@ -71,6 +78,7 @@ class World:
                 attempts=sum(map(len, chains)), error=None,
             ),
         )  # fmt: skip
+        return f"{name}-run"
 
     def write(self) -> Home:
         for table in (PROMPTS, PLANS, TRAJECTORIES, ATTEMPTS, SCORES):
@@ -94,8 +102,9 @@ class World:
         )  # fmt: skip
 
     def _attempts(
-        self, name: str, shard: str, number: int, chain: Chain, before: str | None, chosen: str
-    ) -> str | None:
+        self, name: str, shard: str, number: int, chain: Chain, before: str | None, chosen: str,
+        why_rejected: str,
+    ) -> str | None:  # fmt: skip
         after = None
         chosen_index = len(chain) - 1 if chosen == "last" else -1
         for iteration, (score, accepted) in enumerate(chain):
@@ -109,7 +118,7 @@ class World:
                     source_image=before, image=after, seed=iteration, accepted=accepted,
                     chosen=iteration == chosen_index,
                     refined_prompt="" if accepted else f"try {number}.{iteration + 1}",
-                    reasoning=f"looks {'right' if accepted else 'wrong'}", generator="pen",
+                    reasoning="looks right" if accepted else why_rejected, generator="pen",
                     critic="eye", generator_seconds=0.1, critic_seconds=0.1,
                 ),
             )  # fmt: skip
@@ -125,7 +134,7 @@ class World:
 
     def _put_image(self) -> str:
         self.images += 1
-        return self.home.images.put(encoded_image(self.images))
+        return self.home.images.put(encoded_image(self.images, self.image_size))
 
     def _add(self, table: Table, row: Row) -> None:
         self.rows.setdefault(table.name, []).append(row)

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assets.core.integrity import unbalanced_verdicts
-from assets.curation.balance import balance
+from assets.curation.critic_sets import balance
 from assets.curation.settings import BalanceSettings
 
 COUNTS = st.dictionaries(

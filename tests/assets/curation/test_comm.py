@@ -56,9 +56,9 @@ TEA = document(
 
 
 def test_document_becomes_a_request_for_the_text_of_its_images(world, folder):
-    imported = import_comm(world.home, write(folder, [TEA]), "planner-interleaved")
-    (row,) = imported.rows
-    assert imported.quarantined == []
+    rows, quarantined = import_comm(world.home, write(folder, [TEA]), "planner-interleaved")
+    (row,) = rows
+    assert quarantined == []
     assert (row.row_id, row.source, row.prompt_id) == ("comm:tea-1", "comm", None)
     assert '"tea"' in row.messages[0].content
     assert row.messages[0].content.count("<image>") == len(row.images) == 3
@@ -94,17 +94,17 @@ def test_document_becomes_a_request_for_the_text_of_its_images(world, folder):
     ],
 )
 def test_unusable_documents_are_quarantined_with_a_reason(world, folder, raw, reason):
-    imported = import_comm(world.home, write(folder, [TEA, raw]), "planner-interleaved")
-    assert [row.row_id for row in imported.rows] == ["comm:tea-1"]
-    ((_, message),) = imported.quarantined
+    rows, quarantined = import_comm(world.home, write(folder, [TEA, raw]), "planner-interleaved")
+    assert [row.row_id for row in rows] == ["comm:tea-1"]
+    ((_, message),) = quarantined
     assert reason in message and "\n" not in message
 
 
 def test_json_lines_with_a_broken_line(world, folder):
     path = folder / "documents.jsonl"
     path.write_text(json.dumps(TEA) + "\n{broken\n")
-    imported = import_comm(world.home, CommSettings(path=path), "planner-interleaved")
-    assert len(imported.rows) == len(imported.quarantined) == 1
+    rows, quarantined = import_comm(world.home, CommSettings(path=path), "planner-interleaved")
+    assert len(rows) == len(quarantined) == 1
 
 
 def test_file_without_a_list_of_documents_is_an_error(world, folder):
@@ -124,8 +124,8 @@ def test_torch_file_is_read_or_names_the_missing_package(world, folder):
             import_comm(world.home, CommSettings(path=path), "planner-interleaved")
         return
     torch.save([TEA], path)
-    imported = import_comm(world.home, CommSettings(path=path), "planner-interleaved")
-    assert [row.row_id for row in imported.rows] == ["comm:tea-1"]
+    rows, _ = import_comm(world.home, CommSettings(path=path), "planner-interleaved")
+    assert [row.row_id for row in rows] == ["comm:tea-1"]
 
 
 def test_imported_rows_join_the_planner_set(world, folder):

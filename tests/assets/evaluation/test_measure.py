@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from assets.core.profile import load_profile
 from assets.evaluation.agents import AcceptAllCritic, PassthroughPlanner
 from assets.evaluation.items import Benchmark, load_benchmarks
-from assets.evaluation.measure import BenchmarkResult, EvaluationContext, evaluate_variant
+from assets.evaluation.measure import BenchmarkResult, evaluate_variant
 from assets.evaluation.settings import EvaluationSettings
 from assets.evaluation.summary import Summary
 from assets.evaluation.variants import Variant
@@ -24,6 +25,7 @@ from warehouse import Home
 GENERATOR_ONLY = Variant("generator_only", None, None, 1)
 PLANNER_ONLY = Variant("planner_sft", "planner", None, 1)
 EXACT = SketchGrader()
+SKETCHBOOK = load_profile("sketch")
 FULL = Variant("full_sft", "planner", "critic", 5)
 ROLES = {
     "generator_only": replace(SKETCH_ROLES, planner=PassthroughPlanner(), critic=AcceptAllCritic()),
@@ -40,9 +42,14 @@ def evaluate(
     home: Home, variant: Variant, roles=None, redraws: int = 1, grader=EXACT
 ) -> BenchmarkResult:
     roles = roles or ROLES[variant.name]
-    settings = EvaluationSettings(in_flight=8, redraws=redraws)
-    context = EvaluationContext(home, grader, LoopSettings(), Limits(tries=1), settings)
-    return asyncio.run(evaluate_variant(context, variant, roles, heldout(home), NullProgress()))
+    settings = {
+        "loop": LoopSettings(),
+        "limits": Limits(tries=1),
+        "evaluation": EvaluationSettings(in_flight=8, redraws=redraws),
+    }
+    profile, items = SKETCHBOOK.model_copy(update=settings), heldout(home)
+    work = evaluate_variant(home, profile, grader, variant, roles, items, NullProgress())
+    return asyncio.run(work)
 
 
 def mean(result: BenchmarkResult, metric: str) -> float | None:
