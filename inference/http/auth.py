@@ -69,12 +69,9 @@ def load_keys(host: str, variable: str) -> Keys:
 
 def is_loopback(host: str) -> bool:
     """Whether only this machine can reach an address."""
-    if host == "localhost":
-        return True
-    try:
+    with suppress(ValueError):  # a name
         return ip_address(host).is_loopback
-    except ValueError:  # a name
-        return False
+    return host == "localhost"
 
 
 def is_health_path(path: str) -> bool:

@@ -40,8 +40,7 @@ class BodyReader:
             APIError: another content type, too slow, or too many bytes in all bodies.
             ClientDisconnect: the client disconnected.
         """
-        if not _content_type(request).startswith("application/json"):
-            raise bad_request("send JSON, as Content-Type: application/json")
+        _check_type(request, "application/json", "send JSON, as Content-Type: application/json")
         async with self._counted(request) as counted:
             return await counted.body()
 
@@ -53,8 +52,8 @@ class BodyReader:
         Raises:
             APIError, ClientDisconnect: as `read_json`, or it has too many parts.
         """
-        if not _content_type(request).startswith("multipart/form-data"):
-            raise bad_request("send the images as files, in multipart/form-data")
+        message = "send the images as files, in multipart/form-data"
+        _check_type(request, "multipart/form-data", message)
         fields, files = {}, []
         try:
             async with (
@@ -132,5 +131,6 @@ def check_image(data: bytes, param: str, max_pixels: int, decode: bool = True) -
         raise bad_request(message, param, "invalid_image") from None
 
 
-def _content_type(request: Request) -> str:
-    return request.headers.get("content-type", "").lower()
+def _check_type(request: Request, media_type: str, message: str) -> None:
+    if not request.headers.get("content-type", "").lower().startswith(media_type):
+        raise bad_request(message)

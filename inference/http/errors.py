@@ -14,8 +14,6 @@ from starlette.routing import Match, Route
 
 Model = TypeVar("Model", bound=BaseModel)
 
-_TYPES = {429: "rate_limit_error"}
-
 
 @dataclass(eq=False)
 class APIError(Exception):
@@ -42,9 +40,9 @@ class APIError(Exception):
     @property
     def error(self) -> dict[str, Any]:
         """The field `error` of the body, in OpenAI's shape."""
-        kind = _TYPES.get(self.status) or (
-            "server_error" if self.status >= 500 else "invalid_request_error"
-        )
+        kind = "server_error" if self.status >= 500 else "invalid_request_error"
+        if self.status == HTTPStatus.TOO_MANY_REQUESTS:
+            kind = "rate_limit_error"
         return {"message": self.message, "type": kind, "param": self.param, "code": self.code}
 
     def response(self) -> JSONResponse:

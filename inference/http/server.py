@@ -1,18 +1,22 @@
-"""A server on its port: the socket, signals that stop it, and connections that send nothing."""
+"""A server on its port: the socket, signals that stop it, clients that are idle or leave."""
 
+import asyncio
 import signal
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from time import monotonic
-from typing import Any
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 import uvicorn
+from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp
 
 from ..roles import BackendError
+
+Result = TypeVar("Result")
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _BACKLOG = 2048
@@ -95,6 +99,36 @@ def shutdown_signals() -> Iterator[None]:
     """SIGTERM ends the block as Ctrl-C does, and neither is an error."""
     with suppress(KeyboardInterrupt), _signals_handled_by(_interrupt):
         yield
+
+
+async def run_while_connected(
+    request: Request, work: Coroutine[Any, Any, Result], timeout: float | None = None
+) -> Result:
+    """The result of `work`, which is cancelled when the client disconnects or time is up.
+
+    Args:
+        request: one whose body has been read.
+        timeout: in seconds.
+
+    Raises:
+        ClientDisconnect: the client disconnected.
+        TimeoutError: it took too long.
+    """
+    working = asyncio.create_task(work)
+    disconnect = asyncio.create_task(_wait_disconnect(request))
+    try:
+        await asyncio.wait({working, disconnect}, timeout=timeout, return_when="FIRST_COMPLETED")
+        if working.done():
+            return working.result()
+        raise ClientDisconnect if disconnect.done() else TimeoutError
+    finally:
+        working.cancel()
+        disconnect.cancel()
+
+
+async def _wait_disconnect(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
 def install_signals() -> None:

@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from http import HTTPStatus
 from typing import Any
 
@@ -18,9 +19,9 @@ from warehouse.storage import first_line
 from ..backends.diffusers.generation_spec import GenerationSpec
 from ..engine.worker_pool import gather_or_cancel
 from ..http.admission import AdmissionQueue
-from ..http.disconnect import run_while_connected
 from ..http.errors import APIError, bad_request, internal_error
 from ..http.metrics import MetricsRegistry
+from ..http.server import run_while_connected
 from .models import DrawnImage, DrawRejected, ServableImageModel
 from .ray_replicas import Readiness, ReplicaLostError, ReplicaPool
 from .requests import ImageRequestReader, check_model
@@ -40,7 +41,7 @@ class ImagesServerMetrics(MetricsRegistry):
 
     def __init__(self) -> None:
         super().__init__("interleave_images")
-        self._requests = self.counter(
+        self.requests = self.counter(
             "requests",
             "Requests by endpoint and status; 499: the client disconnected",
             ("endpoint", "status"),
@@ -61,10 +62,6 @@ class ImagesServerMetrics(MetricsRegistry):
             "outside_seconds", "Time of a request outside the model: waiting, transfer, encoding"
         )
 
-    def count_response(self, endpoint: str, status: int) -> None:
-        """Count a request."""
-        self._requests.labels(endpoint, str(status)).inc()
-
     def record(self, images: Sequence[DrawnImage], seconds: float) -> None:
         """Count the images of a request that took so many seconds."""
         for image in images:
@@ -82,11 +79,7 @@ class ImagesServerMetrics(MetricsRegistry):
 
 
 class ImageHandlers:
-    """The endpoints of one model.
-
-    Args:
-        report: called whenever readiness changes.
-    """
+    """The endpoints of one model. `report` is called whenever readiness changes."""
 
     def __init__(
         self,
@@ -103,7 +96,6 @@ class ImageHandlers:
         self._queue = AdmissionQueue(
             replicas.wanted * settings.batch, settings.queue, unit="images"
         )
-        self._reader = ImageRequestReader(model, settings.allowed)
         self._metrics = ImagesServerMetrics()
 
     @asynccontextmanager
@@ -133,26 +125,22 @@ class ImageHandlers:
 
     def add_routes(self, app: FastAPI) -> None:
         """Add the images API, and the endpoints for operators, to an application."""
-        app.add_api_route("/v1/images/generations", self.generations, methods=["POST"])
-        app.add_api_route("/v1/images/edits", self.edits, methods=["POST"])
+        reader = ImageRequestReader(self._model, self._limits)
+        for name, read in (("generations", reader.read_generation), ("edits", reader.read_edit)):
+            respond = partial(self._respond, name, read)
+            app.add_api_route(f"/v1/images/{name}", respond, methods=["POST"])
         app.add_api_route("/v1/models", self.list_models)
         app.add_api_route("/v1/models/{name}", self.retrieve_model)
         app.add_api_route("/health", self.health)
         app.add_api_route("/ready", self.ready)
         app.add_api_route("/metrics", self.metrics)
 
-    async def generations(self, request: Request) -> Response:
-        return await self._respond("generations", request, self._reader.read_generation)
-
-    async def edits(self, request: Request) -> Response:
-        return await self._respond("edits", request, self._reader.read_edit)
-
     async def list_models(self) -> dict[str, Any]:
-        return {"object": "list", "data": [self._describe_model()]}
+        return {"object": "list", "data": [await self.retrieve_model(self._model.name)]}
 
     async def retrieve_model(self, name: str) -> dict[str, Any]:
         check_model(self._model, name)
-        return self._describe_model()
+        return {"id": name, "object": "model", "created": 0, "owned_by": "interleave-foundry"}
 
     async def health(self) -> dict[str, str]:
         return {"status": "alive"}
@@ -165,13 +153,9 @@ class ImageHandlers:
     async def metrics(self) -> Response:
         return self._metrics.response(self._queue.admitted, self._readiness)
 
-    def _describe_model(self) -> dict[str, Any]:
-        name = self._model.name
-        return {"id": name, "object": "model", "created": 0, "owned_by": "interleave-foundry"}
-
     def _check_ready(self) -> Readiness:
         state = self._readiness
-        if not state.ready:
+        if not state.running:
             raise APIError(
                 HTTPStatus.SERVICE_UNAVAILABLE,
                 f"{state.running} of {state.wanted} replicas are running: {state.reason}",
@@ -180,7 +164,7 @@ class ImageHandlers:
             )
         return state
 
-    async def _respond(self, endpoint: str, request: Request, read: _Read) -> Response:
+    async def _respond(self, endpoint: str, read: _Read, request: Request) -> Response:
         try:
             body = orjson.dumps(await self._generate(request, read))
             response = Response(body, media_type="application/json")
@@ -191,7 +175,7 @@ class ImageHandlers:
         except Exception:
             _log.exception("a request for images failed")
             response = internal_error().response()
-        self._metrics.count_response(endpoint, response.status_code)
+        self._metrics.requests.labels(endpoint, str(response.status_code)).inc()
         return response
 
     async def _generate(self, request: Request, read: _Read) -> dict[str, Any]:

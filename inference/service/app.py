@@ -23,11 +23,12 @@ from ..http.body_reader import BodyReader
 from ..http.errors import APIError, install_error_handlers
 from ..http.server import HTTPServer, listening_socket, shutdown_signals
 from ..settings import Limits, LoopSettings
-from .chat.serving import ChatServing
+from .chat import ChatRequest, ChatServing
 from .monitoring import RequestContextMiddleware, log_as_json
 from .openapi import add_openapi_route, describe_response
 from .request_manager import RequestManager
 from .request_parsing import MODELS, RequestParser, critic_of
+from .responses.protocol import ResponsesRequest
 from .responses.serving import ResponsesServing
 from .settings import ServiceSettings
 from .studio.router import studio_router
@@ -143,7 +144,7 @@ def make_app(manager: RequestManager, defaults: LoopSettings, keys: Keys) -> Fas
     _add_models_routes(app)
     _add_operations_routes(app, manager)
     app.include_router(studio_router(manager.home.images, manager.store))
-    add_openapi_route(app, keys.required)
+    add_openapi_route(app, [ResponsesRequest, ChatRequest], keys.required)
     return app
 
 
@@ -169,25 +170,21 @@ def _add_operations_routes(app: FastAPI, manager: RequestManager) -> None:
 
     @app.get("/ready", responses=describe_response("Ready"))
     async def ready() -> dict[str, Any]:
-        return {"ready": True, "versions": await _versions(manager)}
+        try:
+            if manager.queue.closed:
+                raise FoundryError("the service is being stopped")
+            async with asyncio.timeout(_READY_SECONDS):
+                await manager.resolver.check()
+                roles = await manager.resolver.resolve()
+        except (FoundryError, TimeoutError) as error:
+            reason = str(error) or f"the models did not answer within {_READY_SECONDS} seconds"
+            status = HTTPStatus.SERVICE_UNAVAILABLE
+            raise APIError(status, reason, "not_ready", retry_after=_RETRY_SECONDS) from None
+        return {"ready": True, "versions": roles.names}
 
     @app.get("/metrics", include_in_schema=False)
     async def metrics() -> Response:
         return manager.metrics.response(manager.queue)
-
-
-async def _versions(manager: RequestManager) -> dict[str, str]:
-    """Role -> backend, model and version, once all of them answer."""
-    try:
-        if manager.queue.closed:
-            raise FoundryError("the service is being stopped")
-        async with asyncio.timeout(_READY_SECONDS):
-            await manager.resolver.check()
-            return (await manager.resolver.resolve()).names
-    except (FoundryError, TimeoutError) as error:
-        reason = str(error) or f"the models did not answer within {_READY_SECONDS} seconds"
-        status = HTTPStatus.SERVICE_UNAVAILABLE
-        raise APIError(status, reason, "not_ready", retry_after=_RETRY_SECONDS) from None
 
 
 def _is_public(path: str) -> bool:

@@ -1,5 +1,6 @@
 """The OpenAPI document: our request models, and responses in the classes of OpenAI's client."""
 
+from collections.abc import Sequence
 from functools import cache
 from typing import Any, Literal
 
@@ -9,13 +10,12 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, create_model
 from pydantic.json_schema import models_json_schema
 
-from .chat.protocol import ChatRequest
-from .responses.protocol import GenerationModel, ResponsesRequest
+from .request_parsing import Json
+from .responses.protocol import GenerationModel
 
-Json = dict[str, Any]
+Models = Sequence[type[BaseModel]]
 
 _REF = "#/components/schemas/{model}"
-_TITLE = "Interleave Foundry"
 _DESCRIPTION = (
     "Stories in pictures and text. Speaks OpenAI's Responses and chat APIs; the field and the "
     "events `interleave` are its own."
@@ -71,16 +71,17 @@ class Ready(BaseModel):
     versions: dict[str, str]
 
 
-def add_openapi_route(app: FastAPI, has_keys: bool) -> None:
+def add_openapi_route(app: FastAPI, requests: Models, has_keys: bool) -> None:
     """Serve an application's document at /openapi.json.
 
     Args:
+        requests: the models that `describe_body` names.
         has_keys: API keys are required.
     """
 
     @cache
     def document() -> Json:
-        return _document(app, has_keys)
+        return _document(app, requests, has_keys)
 
     def openapi(request: Request) -> JSONResponse:  # in a thread: the classes take seconds
         return JSONResponse(document())
@@ -110,19 +111,19 @@ def _ref(name: str) -> Json:
     return {"$ref": _REF.format(model=name)}
 
 
-def _document(app: FastAPI, has_keys: bool) -> Json:
+def _document(app: FastAPI, requests: Models, has_keys: bool) -> Json:
     document = get_openapi(
-        title=_TITLE, version=app.version, description=_DESCRIPTION, routes=app.routes
+        title="Interleave Foundry", version=app.version, description=_DESCRIPTION, routes=app.routes
     )
     components = document.setdefault("components", {})
-    components.setdefault("schemas", {}).update(_schemas())
+    components.setdefault("schemas", {}).update(_schemas(requests))
     if has_keys:
         components["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
         document["security"] = [{"key": []}]
     return document
 
 
-def _schemas() -> Json:
+def _schemas(requests: Models) -> Json:
     from openai.types import Model
     from openai.types.chat import ChatCompletion
     from openai.types.responses import Response
@@ -131,7 +132,7 @@ def _schemas() -> Json:
     response = create_model("StoryResponse", __base__=Response, interleave=interleave)
     chat = create_model("StoryChat", __base__=ChatCompletion, interleave=interleave)
     answers = (response, chat, Model, ErrorBody, ModelList, Deleted, Alive, Ready)
-    models = [(model, "validation") for model in (ResponsesRequest, ChatRequest, *answers)]
+    models = [(model, "validation") for model in (*requests, *answers)]
     _, schema = models_json_schema(models, ref_template=_REF)  # type: ignore[arg-type]
     definitions: Json = schema["$defs"]
     return definitions

@@ -163,34 +163,33 @@ class RequestManager:
     ) -> GenerationRun:
         echo = RequestEcho.of(request, fields)
         run = GenerationRun(StoredResponse(owner, echo, key=request.key, body_hash=body_hash))
-        admission = ExitStack()
-        admission.enter_context(self.queue.admit(owner))
-        self._runs[run.stored.id] = run
-        try:
+        with ExitStack() as stack:
+            stack.callback(run.settled.set)
+            stack.enter_context(self.queue.admit(owner))
+            self._runs[run.stored.id] = run
+            stack.callback(self._runs.pop, run.stored.id)
             await asyncio.to_thread(self.store.begin, run.stored)
-        except BaseException:
-            self._remove(run, admission)
-            raise
-        task = asyncio.create_task(self._work(run, request, admission))
+            registration = stack.pop_all()
+        task = asyncio.create_task(self._work(run, request, registration))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return run
 
     async def _work(
-        self, run: GenerationRun, request: GenerationRequest, admission: ExitStack
+        self, run: GenerationRun, request: GenerationRequest, registration: ExitStack
     ) -> None:
         """From the queue to the store."""
-        try:
-            run.attach_task()
-            await self._wait_and_generate(run, request)
-        except asyncio.CancelledError:
-            self._note(run, run.termination or STOPPED)
-        finally:
-            settling = asyncio.create_task(self._settle(run))
-            while not settling.done():  # it is not cancelled with this task
-                with suppress(asyncio.CancelledError):
-                    await asyncio.shield(settling)
-            self._remove(run, admission)
+        with registration:
+            try:
+                run.attach_task()
+                await self._wait_and_generate(run, request)
+            except asyncio.CancelledError:
+                self._note(run, run.termination or STOPPED)
+            finally:
+                settling = asyncio.create_task(self._settle(run))
+                while not settling.done():  # it is not cancelled with this task
+                    with suppress(asyncio.CancelledError):
+                        await asyncio.shield(settling)
 
     async def _wait_and_generate(self, run: GenerationRun, request: GenerationRequest) -> None:
         seconds = self.settings.deadline_seconds
@@ -241,11 +240,6 @@ class RequestManager:
     def _store_events(self, run: GenerationRun) -> None:
         status, log = run.build_response().status, dump_events(run.events)
         self.store.settle(run.stored.id, status, log, run.is_resumable)
-
-    def _remove(self, run: GenerationRun, admission: ExitStack) -> None:
-        admission.close()
-        self._runs.pop(run.stored.id, None)
-        run.settled.set()
 
 
 def _interrupted_request(stored: StoredResponse, images: ImageStore) -> GenerationRequest:

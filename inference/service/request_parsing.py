@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from schemas.trajectories import OnExhausted
 from warehouse import EncodedImage
@@ -29,23 +29,19 @@ MODELS: dict[str, str | None] = {"interleave": None, "interleave-rl": "rl", "int
 DEFAULT_MODEL = "interleave"
 
 MAX_ITEMS = 1000
-MAX_SEED = 2**53
 
 Json = dict[str, Any]
+Seed = Annotated[int, Field(ge=-(2**53), le=2**53)]
 Role = Literal["system", "developer", "user", "assistant"]
 Metadata = dict[Annotated[str, Field(max_length=64)], Annotated[str, Field(max_length=512)]]
 
 
-class RequestPart(BaseModel):
+class RequestPart(BaseModel, extra="ignore", frozen=True, strict=True):
     """A part of a request's content; unknown fields are ignored."""
 
-    model_config = ConfigDict(extra="ignore", frozen=True, strict=True)
 
-
-class RequestOptions(BaseModel):
+class RequestOptions(BaseModel, extra="forbid", frozen=True, strict=True):
     """The field `interleave` of a request: loop settings that differ from the profile's."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     t_max: int | None = Field(None, ge=1, le=100, description="Attempts allowed per step")
     on_exhausted: OnExhausted | None = Field(
@@ -54,11 +50,8 @@ class RequestOptions(BaseModel):
     conditioning: Literal["last", "all"] | None = Field(
         None, description="Images that the generator gets: the last one, or all"
     )
-    seed: int | None = Field(
-        None,
-        ge=-MAX_SEED,
-        le=MAX_SEED,
-        description="Equal requests with equal seeds give equal results",
+    seed: Seed | None = Field(
+        None, description="Equal requests with equal seeds give equal results"
     )
     max_steps: int | None = Field(None, ge=1, le=10_000, description="Longer plans are an error")
     candidates: int | None = Field(
@@ -70,22 +63,6 @@ class RequestOptions(BaseModel):
     critic: Literal["rl", "sft"] | None = Field(
         None, description="Which checkpoint judges; `model` may also say it"
     )
-
-    def generation_options(
-        self, defaults: LoopSettings, limits: RequestLimits
-    ) -> GenerationOptions:
-        """The options of the request, with the profile's as defaults.
-
-        Raises:
-            APIError: an option exceeds a limit of the service.
-        """
-        changes: Json = self.model_dump(exclude_none=True, exclude={"critic"})
-        maxima = {"t_max": limits.t_max, "candidates": limits.candidates, "max_steps": limits.steps}
-        for name, maximum in maxima.items():
-            if changes.get(name, 0) > maximum:
-                param = f"interleave.{name}"
-                raise bad_request(f"{param}: at most {maximum} here", param)
-        return GenerationOptions(**(defaults.model_dump() | changes))
 
 
 @dataclass(frozen=True)
@@ -170,7 +147,7 @@ class RequestParser:
                 limit, or an image is unusable.
         """
         critic = critic_of(model)
-        generation_options = options.generation_options(self.defaults, self.limits)
+        loop_options = self._loop_options(options)
         content = _current_turn(turns)
         text = _compose_text(content, len(previous_images))
         if not any(isinstance(part, str) and part.strip() for part in content):
@@ -183,9 +160,17 @@ class RequestParser:
             )
         refs = [part for part in content if isinstance(part, ImageRef)]
         images = (*previous_images, *await self._load_images(refs))
-        return GenerationRequest(
-            text, images, generation_options, options.critic or critic, "service"
-        )
+        return GenerationRequest(text, images, loop_options, options.critic or critic, "service")
+
+    def _loop_options(self, options: RequestOptions) -> GenerationOptions:
+        changes = options.model_dump(exclude_none=True, exclude={"critic"})
+        limits = self.limits
+        maxima = {"t_max": limits.t_max, "candidates": limits.candidates, "max_steps": limits.steps}
+        for name, maximum in maxima.items():
+            if changes.get(name, 0) > maximum:
+                param = f"interleave.{name}"
+                raise bad_request(f"{param}: at most {maximum} here", param)
+        return GenerationOptions(**(self.defaults.model_dump() | changes))
 
     async def _load_images(self, refs: Sequence[ImageRef]) -> list[EncodedImage]:
         """The images, decoded once as a check."""

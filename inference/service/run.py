@@ -9,7 +9,7 @@ from time import monotonic
 
 from warehouse import ImageStore
 
-from ..events import Ending, ImageGenerated, RunEvent, RunTerminated, TrajectoryFailed, load_events
+from ..events import Ending, RunEvent, RunTerminated, TrajectoryFailed, load_events
 from ..http.errors import APIError
 from .response_store import StoredResponse
 from .responses.response_builder import ResponseBuilder
@@ -90,15 +90,8 @@ class GenerationRun:
             await self._new_event.wait()
 
     async def wait_ended(self) -> None:
-        """Return when it has ended.
-
-        Raises:
-            APIError: there is no sequence; see `failure`.
-        """
         async for _ in self.follow():
             pass
-        if failure := self.failure():
-            raise failure
 
     def failure(self) -> APIError | None:
         """Its ending as an error; None: there is a sequence, or it was cancelled."""
@@ -123,16 +116,6 @@ class GenerationRun:
         for event in self.events:
             builder.note(event)
         return builder
-
-    def load_images(self) -> None:
-        """Read the images of stored events, which are read when first used otherwise.
-
-        Raises:
-            BadImageError: one is missing or damaged.
-        """
-        for event in self.events:
-            if isinstance(event, ImageGenerated):
-                _ = event.image.data
 
     @contextmanager
     def followed(self) -> Iterator[None]:

@@ -2,7 +2,7 @@
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from http import HTTPStatus
@@ -13,11 +13,13 @@ from sse_starlette.sse import AppStatus
 from starlette.types import Message, Receive, Scope, Send
 
 from schemas import BadImageError
+from warehouse import EncodedImage
 
+from ..events import ImageGenerated
 from ..generation.requests import GenerationRequest
 from ..http.body_reader import BodyReader, parse_json
-from ..http.disconnect import run_while_connected
 from ..http.errors import APIError, Model, bad_request
+from ..http.server import run_while_connected
 from .request_manager import RequestManager
 from .request_parsing import Json, RequestParser
 from .run import GenerationRun
@@ -85,15 +87,18 @@ class GenerationServing:
         """
         with run.followed():
             await run_while_connected(request, run.wait_ended())
+        if failure := run.failure():
+            raise failure
 
     async def load_images(self, run: GenerationRun) -> None:
-        """Read all images of a stored generation.
+        """Read all images of a stored generation, which are read when first used otherwise.
 
         Raises:
             APIError: one is missing.
         """
+        images = [event.image for event in run.events if isinstance(event, ImageGenerated)]
         with missing_images_are_gone():
-            await asyncio.to_thread(run.load_images)
+            await asyncio.to_thread(read_images, images)
 
 
 class EventStream(EventSourceResponse):
@@ -126,6 +131,16 @@ class EventStream(EventSourceResponse):
             suppress(OSError, TimeoutError),
         ):  # the client has gone, or stalled
             await super().__call__(scope, receive, send_in_time)
+
+
+def read_images(images: Iterable[EncodedImage]) -> None:
+    """Read images of stored events.
+
+    Raises:
+        BadImageError: one is missing or damaged.
+    """
+    for image in images:
+        _ = image.data
 
 
 def owner_of(request: Request) -> str:

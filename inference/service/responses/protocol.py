@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
+from pydantic import BaseModel, Discriminator, Field, Tag
 
 from ..request_parsing import (
     MAX_ITEMS,
@@ -72,10 +72,8 @@ Item = Annotated[
 ]
 
 
-class ResponsesRequest(BaseModel):
+class ResponsesRequest(BaseModel, extra="forbid", frozen=True, strict=True):
     """A request for an interleaved sequence; unknown fields are an error."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     input: (
         Annotated[str, Field(min_length=1, max_length=_MAX_LENGTH)]

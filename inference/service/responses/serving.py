@@ -17,7 +17,7 @@ from ...http.errors import APIError, bad_request
 from ..openapi import describe_body, describe_response
 from ..request_parsing import DEFAULT_MODEL, Json, RequestOptions
 from ..run import GenerationRun
-from ..serving import JSON, GenerationServing, missing_images_are_gone, owner_of
+from ..serving import JSON, GenerationServing, missing_images_are_gone, owner_of, read_images
 from .protocol import ResponsesRequest
 from .streaming_events import ResponseEventEncoder
 
@@ -113,7 +113,7 @@ class ResponsesServing(GenerationServing):
             raise bad_request(f"{response_id} has not ended yet", param)
         images = builder.state.images[-1:]
         try:
-            await asyncio.to_thread(lambda: [image.data for image in images])
+            await asyncio.to_thread(read_images, images)
         except BadImageError:
             raise bad_request("the last image of that response is missing", param) from None
         return tuple(images)

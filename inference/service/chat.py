@@ -1,30 +1,138 @@
-"""The endpoint of the chat API: a generation as one message.
+"""The chat API, `/v1/chat/completions`: a generation as one message.
 
-Text is Markdown; images are data URIs in it.
+Text is Markdown; images are data URIs. A request has them in parts `image_url`, and in the Markdown
+of earlier answers (`![name](data:image/png;base64,...)`), which clients send back as they received
+them.
 """
 
 import re
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
+from typing import Annotated, Any, Literal
 
 import orjson
 from fastapi import FastAPI, Request, Response
+from pydantic import BaseModel, Field
 
-from ...events import RunEvent, StepAccepted, StepExhausted, StepStarted
-from ...generation.generation_state import StepState
-from ...generation.requests import GenerationRequest
-from ..openapi import describe_body, describe_response
-from ..request_parsing import DEFAULT_MODEL, Json, RequestEcho, RequestOptions
-from ..responses.response_builder import ResponseBuilder
-from ..run import GenerationRun
-from ..serving import JSON, GenerationServing
-from .protocol import ChatRequest
+from ..events import RunEvent, StepAccepted, StepExhausted, StepStarted
+from ..generation.generation_state import StepState
+from ..generation.requests import GenerationRequest
+from .openapi import describe_body, describe_response
+from .request_parsing import (
+    DEFAULT_MODEL,
+    MAX_ITEMS,
+    ContentPart,
+    ConversationTurn,
+    ImageRef,
+    Json,
+    Metadata,
+    RequestEcho,
+    RequestOptions,
+    RequestPart,
+    Role,
+    Seed,
+)
+from .responses.response_builder import ResponseBuilder
+from .run import GenerationRun
+from .serving import JSON, GenerationServing
 
+# Bounded, so that matching takes linear time.
+_MARKDOWN_IMAGE = re.compile(
+    r"!\[[^\]\n]{0,300}\]\((data:image/[a-z]{1,10};base64,[A-Za-z0-9+/=]+)\)"
+)
 _CHUNK = "chat.completion.chunk"
 _DONE = b"data: [DONE]\n\n"
 _NOT_IN_ALT_TEXT = re.compile(r"[\[\]()\\\n]")
 _MAX_TITLE_LENGTH = 200
 _USAGE_DETAILS = ("completion_tokens_details", "prompt_tokens_details")  # null in a stream
+
+
+class ImageAddress(RequestPart):
+    """An image: PNG, JPEG or WebP."""
+
+    url: str = Field(description="`data:image/png;base64,...`")
+
+
+class ChatText(RequestPart):
+    """Text."""
+
+    type: Literal["text"]
+    text: str
+
+
+class ChatImage(RequestPart):
+    """An image."""
+
+    type: Literal["image_url"]
+    image_url: ImageAddress
+
+
+class ChatRefusal(RequestPart):
+    """The refusal in an earlier answer."""
+
+    type: Literal["refusal"]
+    refusal: str
+
+
+ChatPart = Annotated[ChatText | ChatImage | ChatRefusal, Field(discriminator="type")]
+
+
+class ChatMessage(RequestPart):
+    """A message of the conversation."""
+
+    role: Role
+    content: str | Annotated[list[ChatPart], Field(max_length=MAX_ITEMS)] | None = None
+
+
+class StreamOptions(RequestPart):
+    """What a stream contains besides the message."""
+
+    include_usage: bool | None = None
+
+
+class ChatRequest(BaseModel, extra="forbid", frozen=True, strict=True):
+    """A request for the next message of a conversation."""
+
+    messages: list[ChatMessage] = Field(min_length=1, max_length=MAX_ITEMS)
+    model: str | None = None
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    metadata: Metadata | None = Field(None, max_length=16)
+    n: Literal[1] | None = None
+    seed: Seed | None = None
+    store: bool | None = None
+    interleave: RequestOptions | None = None
+
+    # Accepted, without effect.
+    frequency_penalty: float | None = None
+    logit_bias: dict[str, Any] | None = None
+    logprobs: bool | None = None
+    max_completion_tokens: int | None = None
+    max_tokens: int | None = None
+    modalities: list[str] | None = None
+    parallel_tool_calls: bool | None = None
+    presence_penalty: float | None = None
+    prompt_cache_key: str | None = None
+    reasoning_effort: str | None = None
+    response_format: dict[str, Any] | None = None
+    safety_identifier: str | None = None
+    service_tier: str | None = None
+    stop: str | list[str] | None = None
+    temperature: float | None = None
+    tool_choice: str | dict[str, Any] | None = None
+    tools: list[dict[str, Any]] | None = None
+    top_logprobs: int | None = None
+    top_p: float | None = None
+    user: str | None = None
+    verbosity: str | None = None
+
+    def turns(self) -> list[ConversationTurn]:
+        """The conversation, in order."""
+        messages = enumerate(self.messages)
+        return [
+            ConversationTurn(message.role, _content(message.content, f"messages.{n}.content"))
+            for n, message in messages
+        ]
 
 
 class ChatServing(GenerationServing):
@@ -83,8 +191,8 @@ async def _chunks(run: GenerationRun, with_usage: bool) -> AsyncIterator[bytes]:
     if failure := run.failure():
         yield _encode({"error": failure.error})
         return
-    finish = _chunk(request, {}, _finish_reason(builder))
-    yield _encode(finish | {"interleave": builder.interleave()})
+    end = _chunk(request, {}, _finish_reason(builder))
+    yield _encode(end | {"interleave": builder.interleave()})
     if with_usage:
         usage = _usage(builder)
         usage = usage and usage | dict.fromkeys(_USAGE_DETAILS)
@@ -148,3 +256,27 @@ def _usage(builder: ResponseBuilder) -> Json | None:
         "prompt_tokens": usage["input_tokens"],
         "total_tokens": usage["total_tokens"],
     }
+
+
+def _content(content: str | Sequence[ChatPart] | None, param: str) -> list[ContentPart]:
+    if isinstance(content, str):
+        return _split_images(content, param)
+    numbered = enumerate(content or ())
+    return [part for n, each in numbered for part in _parts(each, f"{param}.{n}")]
+
+
+def _parts(part: ChatPart, param: str) -> list[ContentPart]:
+    match part:
+        case ChatImage(image_url=address):
+            return [ImageRef(address.url, param)]
+        case ChatText(text=text):
+            return _split_images(text, param)
+        case ChatRefusal(refusal=refusal):
+            return [refusal]
+
+
+def _split_images(text: str, param: str) -> list[ContentPart]:
+    """The words and images of Markdown, in order."""
+    split = _MARKDOWN_IMAGE.split(text)  # every second part is a data URI
+    parts = [ImageRef(part, param) if odd % 2 else part for odd, part in enumerate(split)]
+    return [part for part in parts if part]
