@@ -122,12 +122,10 @@ def register_requests(
 )
 def retrain_when_grown(
     context: dg.SensorEvaluationContext, foundry: FoundryResource
-) -> dg.SensorResult:
+) -> list[dg.RunRequest] | dg.SkipReason:
     """A run per agent and version of its data, once the exports are up to date with the rows."""
     if foundry.settings.training is None:
-        return dg.SensorResult(
-            skip_reason=f"profile {foundry.settings.name} has no section training"
-        )
+        return dg.SkipReason(f"profile {foundry.settings.name} has no section training")
     planner = (recipes.planner_sft(foundry),)
     critic = (recipes.critic_sft(foundry), recipes.critic_rl(foundry))
     requests, reasons = [], []
@@ -140,9 +138,7 @@ def retrain_when_grown(
         else:
             version = "-".join(recipe.version for recipe in steps)
             requests.append(dg.RunRequest(job_name=job.name, run_key=f"{job.name}-{version}"))
-    if requests:
-        return dg.SensorResult(run_requests=requests)
-    return dg.SensorResult(skip_reason="; ".join(reasons))
+    return requests or dg.SkipReason("; ".join(reasons))
 
 
 def new_rows(foundry: FoundryResource, steps: tuple[Recipe, ...]) -> int:

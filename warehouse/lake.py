@@ -103,7 +103,7 @@ class Lake:
 
     def partitions(self, table: Table) -> list[str]:
         """Sorted names of the stored partitions, without those of users' requests."""
-        names = (path.split("/")[-2] for path in self.storage.find(table.name, _PART))
+        names = self.storage.find(table.name, _PART)
         return sorted(name for name in names if not name.startswith(("_", ".")))
 
     def exists(self, table: Table, partition: str) -> bool:

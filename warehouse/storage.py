@@ -167,16 +167,16 @@ class Storage:
         return None
 
     def find(self, folder: str, name: str) -> Iterator[str]:
-        """Paths of the files called `name` one folder below `folder`."""
+        """Names of the folders in `folder` that have a file called `name`."""
         with storage_errors("listed", self.url(folder)):
             if self.is_local:
                 # Lazily; the root is no part of the pattern, since its name may have brackets.
                 for path in Path(self.root, folder).glob(f"*/{name}"):
-                    yield f"{folder}/{path.parent.name}/{name}"
+                    yield path.parent.name
             else:
                 for url in self.fs.find(f"{self.root}/{folder}"):
                     if url.endswith(f"/{name}"):
-                        yield url.removeprefix(f"{self.root}/")
+                        yield url.split("/")[-2]
 
     def names(self) -> list[str]:
         """Names of the files in this folder, sorted."""
