@@ -22,11 +22,7 @@ from .roles import Plan, PlanStep, Verdict
 
 
 class LazyImage(EncodedImage):
-    """An image of a store whose bytes are read when they are first used.
-
-    Raises:
-        BadImageError: on first use: it is missing or damaged.
-    """
+    """An image of a store, read on first use: BadImageError if it is missing or damaged."""
 
     def __init__(self, images: ImageStore, sha256: str) -> None:
         self.__dict__.update(_images=images, sha256=sha256)  # the base class is frozen

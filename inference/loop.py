@@ -197,7 +197,8 @@ class Loop:
 
         Only where it delays no other one.
         """
-        if not self.draw_ahead or self.candidates > 1 or not self.calls.generator_is_idle():
+        is_idle = self.calls.caller.generator_is_idle()
+        if not self.draw_ahead or self.candidates > 1 or not is_idle:
             return
         for each in self.request.plan.steps:
             if each.step_number > step.step_number and each.prompt is not None:
@@ -243,11 +244,7 @@ class Loop:
 
 
 def check_conditioning(settings: LoopSettings, generator: Generator) -> None:
-    """Reject a generator that would ignore all but the last of its input images.
-
-    Raises:
-        BackendError: `conditioning` is `all`, and the generator takes one image.
-    """
+    """Raise BackendError if a generator would ignore all but the last of its input images."""
     if settings.conditioning == "all" and max_reference_images(generator) == 1:
         raise BackendError(
             "`loop.conditioning: all` needs a generator that takes several images, and "
@@ -257,11 +254,7 @@ def check_conditioning(settings: LoopSettings, generator: Generator) -> None:
 
 
 def check_plan(plan: Plan, max_steps: int) -> None:
-    """Reject a plan that the loop cannot run.
-
-    Raises:
-        UnusableAnswerError: no steps, too many, or numbers that do not rise.
-    """
+    """Raise UnusableAnswerError if a plan has no steps, too many, or numbers that do not rise."""
     numbers = [step.step_number for step in plan.steps]
     if not numbers:
         raise UnusableAnswerError("the plan has no steps")

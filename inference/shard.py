@@ -154,16 +154,12 @@ async def score_shard(
 async def _or_quarantine(
     stage: str, prompt: PromptRow | AttemptRow, work: Awaitable[T]
 ) -> T | QuarantineRow:
-    """The result of the work on one prompt, or why the prompt is quarantined.
-
-    Raises:
-        FoundryError: the lake cannot be written, which is not the prompt's fault.
-    """
+    """The result of the work on one prompt, or why the prompt is quarantined."""
     try:
         return await work
     except Exception as error:  # a bug that one prompt meets must not fail the others
         if isinstance(error, FoundryError) and not isinstance(error, BadImageError):
-            raise
+            raise  # such as a lake that cannot be written: not the prompt's fault
         reason = summarize_error(error)
         return QuarantineRow(
             prompt_id=prompt.prompt_id, shard=prompt.shard, stage=stage, reason=reason

@@ -62,9 +62,7 @@ class TrajectoryRecorder:
 
     Its id is a hash of the plan, all loop settings and the models that take part: the same inputs
     make the same trajectory. With a `run` the id is different for every run.
-
-    Args:
-        plan: rows of the plan; empty: there is none. Final once there is an attempt.
+    `plan` has the rows of the plan, none where there is no plan; final once there is an attempt.
     """
 
     prompt: PromptRef

@@ -30,24 +30,16 @@ class ExpandedBank:
     failure: str | None
 
 
-@dataclass(frozen=True)
-class Expansion:
-    """The terms proposed for the banks of a pack, and the calls made."""
-
-    banks: list[ExpandedBank]
-    calls: list[ModelCallRow]
-
-
 async def expand_banks(
     requests: Sequence[BankRequest],
     expander: Expander,
     home: Home,
     pack: str,
     limits: Limits,
-    required: bool = True,
-    progress: Progress | None = None,
-) -> Expansion:
-    """Ask for new terms of every bank of one pack.
+    required: bool,
+    progress: Progress,
+) -> tuple[list[ExpandedBank], list[ModelCallRow]]:
+    """Ask for new terms of every bank of one pack; the calls made are the second part.
 
     Args:
         required: a backend that takes no calls is an error; else only its banks fail.
@@ -60,7 +52,7 @@ async def expand_banks(
         workers = len(requests) if uses_batch_api(expander) else limits.agents
         pool = WorkerPool(pack, workers, _ALL_MAY_FAIL, progress)
         banks, _ = await pool.map(lambda request: _expand(calls, request, required), requests)
-        return Expansion(banks, calls.ledger())
+        return banks, calls.ledger()
 
 
 async def _expand(calls: ExpanderCalls, request: BankRequest, required: bool) -> ExpandedBank:

@@ -71,7 +71,9 @@ def parse_plan(text: str) -> Plan:
     """
     reasoning, answer, is_closed = _split(text)
     if answer is None:
-        raise UnusableAnswerError(f"no <answer> in the planner's text: {_excerpt(text)}")
+        ellipsis = "..." if len(text) > _EXCERPT_CHARACTERS else ""
+        excerpt = repr(text[:_EXCERPT_CHARACTERS] + ellipsis)
+        raise UnusableAnswerError(f"no <answer> in the planner's text: {excerpt}")
     if not is_closed:  # repaired, it would be a plan whose last steps are missing
         raise UnusableAnswerError(f"the planner's answer was cut off at character {len(text)}")
     try:
@@ -112,8 +114,3 @@ def _repair_json(text: str) -> Any:
         return json_repair.loads(text)
     except (ValueError, RecursionError):  # thousands of open brackets, numbers without end
         return None
-
-
-def _excerpt(text: str) -> str:
-    ellipsis = "..." if len(text) > _EXCERPT_CHARACTERS else ""
-    return repr(text[:_EXCERPT_CHARACTERS] + ellipsis)

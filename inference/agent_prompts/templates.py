@@ -27,6 +27,9 @@ _RESERVED_TAG = re.compile(
 # How the training rows of continued plans list the steps so far.
 _STEPS_SO_FAR = re.compile(r"^Steps so far:\n(?P<steps>.*)", re.MULTILINE | re.DOTALL)
 _STEP = re.compile(r"^\d+\. ", re.MULTILINE)
+_ENVIRONMENT = jinja2.Environment(
+    loader=jinja2.FileSystemLoader(FOLDER), undefined=jinja2.StrictUndefined, auto_reload=False
+)
 
 
 @dataclass(frozen=True)
@@ -92,17 +95,7 @@ def _load(name: str) -> tuple[jinja2.Template, str]:
     if version not in versions or requested not in ("", str(version)):
         known = ", ".join(sorted(f"{n}@{v}" for n, vs in _versions().items() for v in vs))
         raise FoundryError(f"no agent prompt '{name}'; there are: {known}")
-    return _environment().get_template(versions[version]), f"{base}@{version}"
-
-
-@cache
-def _environment() -> jinja2.Environment:
-    return jinja2.Environment(
-        loader=jinja2.FileSystemLoader(FOLDER),
-        undefined=jinja2.StrictUndefined,
-        autoescape=False,
-        auto_reload=False,
-    )
+    return _ENVIRONMENT.get_template(versions[version]), f"{base}@{version}"
 
 
 def critic_prompt(instruction: str, rewritten: str, name: str = "critic") -> RenderedPrompt:
@@ -139,12 +132,7 @@ def planner_turn(request: PlanRequest, text_name: str, interleaved_name: str) ->
 
     A request with images or earlier steps takes the template `interleaved_name`.
     """
-    steps_given = _count_steps(request.text)
+    listed = _STEPS_SO_FAR.search(request.text)
+    steps_given = len(_STEP.findall(listed["steps"])) if listed else 0
     name = interleaved_name if request.images or steps_given else text_name
     return planner_prompt(insert_image_tags(request.text, len(request.images)), name, steps_given)
-
-
-def _count_steps(text: str) -> int:
-    """Steps that a request lists as done already."""
-    listed = _STEPS_SO_FAR.search(text)
-    return len(_STEP.findall(listed["steps"])) if listed else 0

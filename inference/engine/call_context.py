@@ -6,7 +6,7 @@ for another call.
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
 from time import perf_counter
@@ -34,8 +34,7 @@ def report_usage(
 ) -> None:
     """Add to the ledger row of the current call; outside `collect_usage` it does nothing.
 
-    Args:
-        retries: requests that the backend itself repeated.
+    `retries`: requests that the backend itself repeated.
     """
     usage = _usage.get()
     if usage is None:
@@ -58,12 +57,9 @@ def collect_usage(usage: Usage) -> Iterator[None]:
 
 
 class PausableTimeout:
-    """Cancels a try that is with the model for longer than `limit` seconds.
+    """Holds one of `slots`, and cancels a try that is with the model for more than `limit` seconds.
 
     `seconds`: the time with the model so far, without pauses.
-
-    Args:
-        slots: of the calls that may run at once; the try takes one.
     """
 
     def __init__(self, limit: float, slots: asyncio.Semaphore) -> None:
@@ -127,12 +123,7 @@ class PausableTimeout:
 _current: ContextVar[PausableTimeout | None] = ContextVar("timeout", default=None)
 
 
-@asynccontextmanager
-async def pause_timeout() -> AsyncIterator[None]:
+def pause_timeout() -> AbstractAsyncContextManager[None]:
     """Pauses the current try's timeout while a backend waits for something but the model."""
     timeout = _current.get()
-    if timeout is None:  # outside `RetryingCaller`
-        yield
-        return
-    async with timeout.paused():
-        yield
+    return timeout.paused() if timeout else nullcontext()  # None: outside `RetryingCaller`

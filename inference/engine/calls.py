@@ -100,7 +100,6 @@ class JournaledCalls(Generic[R]):
     `CallFailedError` when no try succeeded; errors of lake and journal (a full disk) pass through.
 
     Args:
-        roles: the backends that are called.
         limits: or a caller that several journals share.
         fallback_journal: an asset whose journal of the same shard is read too, so that (say) a
             score that the loop asked for is not paid for twice.
@@ -118,7 +117,7 @@ class JournaledCalls(Generic[R]):
         self.roles = roles
         self._asset, self._shard = asset, shard
         self._images = home.images
-        self._caller = limits if isinstance(limits, RetryingCaller) else RetryingCaller(limits)
+        self.caller = limits if isinstance(limits, RetryingCaller) else RetryingCaller(limits)
         self._journal = home.journal(asset, shard)
         self._fallback = home.journal(fallback_journal, shard) if fallback_journal else None
         self._index = self._fallback_index = CallIndex()
@@ -162,7 +161,7 @@ class JournaledCalls(Generic[R]):
 
     async def _make(self, request: _Request[T]) -> CallResult[T]:
         unlimited = uses_batch_api(request.backend)
-        outcome = await self._caller.call(request.role, request.send, unlimited)
+        outcome = await self.caller.call(request.role, request.send, unlimited)
         line = await _finish_when_cancelled(self._store(request, outcome))
         if outcome.error:
             raise _error_of(line) from outcome.error
@@ -232,10 +231,6 @@ class JournaledCalls(Generic[R]):
 
 class ModelCalls(JournaledCalls[Roles]):
     """Calls of the four roles."""
-
-    def generator_is_idle(self) -> bool:
-        """Whether a generator call could begin at once without delaying another one."""
-        return self._caller.has_free_slot("generator")
 
     async def plan(self, site: CallSite, request: PlanRequest) -> CallResult[Plan]:
         planner = self.roles.planner

@@ -78,9 +78,7 @@ class RetryingCaller:
     ) -> CallOutcome[T]:
         """Try until there is an answer, an error that is not transient, or no try left.
 
-        Args:
-            send: makes the call.
-            unlimited: take no slot, for a call that waits in a batch.
+        With `unlimited` it takes no slot, for a call that waits in a batch.
 
         Raises:
             BackendError: no call of this backend can succeed.
@@ -99,7 +97,9 @@ class RetryingCaller:
     async def _try(
         self, role: Role, send: Callable[[], Awaitable[T]], outcome: CallOutcome[T], unlimited: bool
     ) -> T:
-        slots = self._unlimited_slots if unlimited else self._slots(role)
+        slots = self._generator_slots if role == "generator" else self._agent_slots
+        if unlimited:
+            slots = self._unlimited_slots
         timeout = PausableTimeout(self._timeout_seconds, slots)
         try:
             async with timeout.running():
@@ -109,12 +109,9 @@ class RetryingCaller:
             outcome.seconds += timeout.seconds
         return _check(role, answer)
 
-    def has_free_slot(self, role: Role) -> bool:
-        """Whether a call could begin at once."""
-        return not self._slots(role).locked()
-
-    def _slots(self, role: Role) -> asyncio.Semaphore:
-        return self._generator_slots if role == "generator" else self._agent_slots
+    def generator_is_idle(self) -> bool:
+        """Whether a generator call could begin at once without delaying another one."""
+        return not self._generator_slots.locked()
 
 
 def summarize_error(error: BaseException) -> str:

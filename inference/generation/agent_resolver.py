@@ -61,10 +61,7 @@ class AgentResolver:
             await self._poll_task
 
     async def resolve(self, critic: str | None = None) -> Roles:
-        """The roles that are current now, for a request that keeps them until it ends.
-
-        Args:
-            critic: see `GenerationRequest`.
+        """The roles that are current now, for a request (see its `critic`) that keeps them.
 
         Raises:
             FoundryError: there is no such critic, or a backend is unavailable.
@@ -89,20 +86,17 @@ class AgentResolver:
             raise BackendError(self._failure)
 
     async def _poll(self) -> None:
+        """Switch to newly promoted checkpoints once they are loaded."""
         while True:
             await asyncio.sleep(_POLL_SECONDS)
             try:
-                await self._update()
+                choice = await asyncio.to_thread(self._choose)
+                if choice != self._choice:
+                    self._current = await asyncio.to_thread(self._load, choice)
+                    self._choice = choice
+                    _log.info("new agents: %s", self._current.names)
             except FoundryError as error:
                 _log.warning("the agents in use are not replaced: %s", error)
-
-    async def _update(self) -> None:
-        """Switch to newly promoted checkpoints once they are loaded."""
-        choice = await asyncio.to_thread(self._choose)
-        if choice != self._choice:
-            self._current = await asyncio.to_thread(self._load, choice)
-            self._choice = choice
-            _log.info("new agents: %s", self._current.names)
 
     def _choose(self) -> _Choice:
         if self._agents == "profile":

@@ -88,19 +88,15 @@ def write_generation(generation: GenerationState, path: Path) -> None:
             case ".zip":
                 path.write_bytes(generation_zip(generation))
             case ".md":
-                _write_markdown(generation, path)
+                folder = path.with_name(f"{path.stem}-pictures")
+                folder.mkdir(exist_ok=True)
+                for name, image in generation_images(generation).items():
+                    (folder / name).write_bytes(image.data)
+                path.write_text(generation_markdown(generation, folder.name), "utf-8")
             case _:
                 path.write_text(generation_html(generation), "utf-8")
     except OSError as error:
         raise FoundryError(f"{path} cannot be written: {error.strerror or error}") from error
-
-
-def _write_markdown(generation: GenerationState, path: Path) -> None:
-    folder = path.with_name(f"{path.stem}-pictures")
-    folder.mkdir(exist_ok=True)
-    for name, image in generation_images(generation).items():
-        (folder / name).write_bytes(image.data)
-    path.write_text(generation_markdown(generation, folder.name), "utf-8")
 
 
 def _unused(path: Path) -> Path:

@@ -11,6 +11,7 @@ import secrets
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,6 +22,8 @@ from schemas.trajectories import ATTEMPTS, MODEL_CALLS, PLANS, TRAJECTORIES
 from warehouse import Home, Lake
 from warehouse.lake import REQUESTS
 from warehouse.storage import safe_name
+
+Rows = Mapping[Table, Sequence[Row]]
 
 TABLES = (GENERATIONS, PLANS, TRAJECTORIES, ATTEMPTS, MODEL_CALLS)
 """Tables with rows of requests."""
@@ -40,19 +43,15 @@ _log = logging.getLogger(__name__)
 
 
 class PendingPartition:
-    """A partition that still takes rows.
+    """A partition that still takes rows; its name is the hour and a random suffix, or its own.
 
-    Args:
-        name: of its own; None: the hour and a random suffix.
-
-    Attributes:
-        dirty: it has rows that are not in the lake yet.
+    `dirty`: it has rows that are not in the lake yet.
     """
 
     def __init__(self, name: str | None = None) -> None:
         self._hour = _hour()
         self.partition = REQUESTS + (name or f"{self._hour}-{secrets.token_hex(4)}")
-        self.rows: dict[Table, list[Row]] = defaultdict(list)
+        self.rows: dict[Table, list[Any]] = defaultdict(list)
         self.dirty = False
 
     @property
@@ -61,50 +60,25 @@ class PendingPartition:
         too_many = len(self.rows[GENERATIONS]) >= _REQUESTS_PER_PARTITION
         return too_many or self._hour != _hour()
 
-    def add(self, rows: Mapping[Table, Sequence[Row]]) -> None:
+    def add(self, rows: Rows) -> None:
         """Add the rows of a request."""
         for table, added in rows.items():
             self.rows[table] += [row.model_copy(update={"shard": self.partition}) for row in added]
         self.dirty = True
 
-    def erase(self, request: GenerationRow) -> None:
-        """Remove the content of a request."""
-        for table, column in _ERASABLE.items():
-            value = getattr(request, column)
-            self.rows[table] = [row for row in self.rows[table] if getattr(row, column) != value]
-        self.dirty = True
+    def erase(self, generation_id: str) -> bool:
+        """Remove the content of a request; whether it was here."""
+        found = [row for row in self.rows[GENERATIONS] if row.generation_id == generation_id]
+        for request in found:
+            for table, column in _ERASABLE.items():
+                value, rows = getattr(request, column), self.rows[table]
+                self.rows[table] = [row for row in rows if getattr(row, column) != value]
+            self.dirty = True
+        return bool(found)
 
 
-class BufferSink:
-    """Takes the rows of finished requests, and collects them for a caller that writes them."""
-
-    def __init__(self) -> None:
-        self.requests: list[Mapping[Table, Sequence[Row]]] = []
-
-    def add(self, rows: Mapping[Table, Sequence[Row]], replaceable_id: str | None = None) -> None:
-        """Take the rows of a request.
-
-        Args:
-            replaceable_id: the request's id if it may be resumed: its rows get a partition of
-                their own, which `discard` deletes.
-        """
-        self.requests.append(rows)
-
-    async def discard(self, generation_id: str) -> None:
-        """Delete the rows that a request's earlier, unfinished run added under its id."""
-
-    async def erase(self, generation_id: str) -> None:
-        """Delete the content of a request with the next `flush`; its calls stay."""
-
-    async def flush(self) -> None:
-        """Write everything that is buffered."""
-
-    async def flush_periodically(self) -> None:
-        """Flush every few seconds until cancelled."""
-
-
-class LakeSink(BufferSink):
-    """Writes rows to the lake; one per process.
+class LakeSink:
+    """Writes the rows of finished requests to the lake; one per process.
 
     All but `add` raise `StorageError` when the lake cannot be read or written; rows that could not
     be written are kept for the next flush.
@@ -114,16 +88,21 @@ class LakeSink(BufferSink):
         self._home, self._write_lock = home, asyncio.Lock()
         self._pending = [PendingPartition()]
 
-    def add(self, rows: Mapping[Table, Sequence[Row]], replaceable_id: str | None = None) -> None:
+    def add(self, rows: Rows, replaceable_id: str | None) -> None:
+        """Take the rows of a request, which the next `flush` writes.
+
+        Args:
+            replaceable_id: the request's id if it may be resumed: its rows get a partition of
+                their own, which `discard` deletes.
+        """
         if replaceable_id:
             self._pending.insert(0, PendingPartition(replaceable_id))
-            self._pending[0].add(rows)
-            return
-        if self._pending[-1].is_full:
+        elif self._pending[-1].is_full:
             self._pending.append(PendingPartition())
-        self._pending[-1].add(rows)
+        self._pending[0 if replaceable_id else -1].add(rows)
 
     async def discard(self, generation_id: str) -> None:
+        """Delete the rows that a request's earlier, unfinished run added under its id."""
         partition = REQUESTS + generation_id
         async with self._write_lock:
             self._pending = [each for each in self._pending if each.partition != partition]
@@ -131,14 +110,13 @@ class LakeSink(BufferSink):
                 await asyncio.to_thread(self._home.lake.delete, table, partition)
 
     async def erase(self, generation_id: str) -> None:
+        """Delete the content of a request with the next `flush`; its calls stay."""
         async with self._write_lock:
-            if pending := self._find_pending(generation_id):
-                partition, request = pending
-                partition.erase(request)
-            else:
+            if not any(partition.erase(generation_id) for partition in self._pending):
                 await asyncio.to_thread(_erase_from_lake, self._home, generation_id)
 
     async def flush(self) -> None:
+        """Write everything that is buffered."""
         async with self._write_lock:
             for partition in [each for each in self._pending if each.dirty]:
                 await self._write(partition)
@@ -146,19 +124,13 @@ class LakeSink(BufferSink):
             self._pending = unfinished + self._pending[-1:]
 
     async def flush_periodically(self) -> None:
+        """Flush every few seconds until cancelled."""
         while True:
             await asyncio.sleep(_FLUSH_SECONDS)
             try:
                 await self.flush()
             except StorageError as error:
                 _log.warning("rows of requests cannot be written yet: %s", error)
-
-    def _find_pending(self, generation_id: str) -> tuple[PendingPartition, GenerationRow] | None:
-        for partition in self._pending:
-            for row in partition.rows[GENERATIONS]:
-                if isinstance(row, GenerationRow) and row.generation_id == generation_id:
-                    return partition, row
-        return None
 
     async def _write(self, partition: PendingPartition) -> None:
         partition.dirty = False

@@ -37,11 +37,7 @@ def generation_html(generation: GenerationState) -> str:
 
 
 def generation_markdown(generation: GenerationState, image_folder: str = "pictures") -> str:
-    """The sequence as Markdown.
-
-    Args:
-        image_folder: where the images of `generation_images` are, relative to the Markdown file.
-    """
+    """The sequence as Markdown; `image_folder`: where it finds the `generation_images`."""
     folder = f"{quote(image_folder)}/" if image_folder else ""
     return "\n\n".join(_markdown(generation_view(generation), folder)) + "\n"
 

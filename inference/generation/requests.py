@@ -79,11 +79,7 @@ def override_options(defaults: LoopSettings, changes: Mapping[str, object]) -> G
 
 
 def check_text(text: str, images: int) -> None:
-    """Check that a request's text is not empty and has at most `images` placeholders.
-
-    Raises:
-        FoundryError: it is empty, or has more `<image>` than there are images.
-    """
+    """Raise FoundryError if a request's text is empty, or has more `<image>` than `images`."""
     if not text.strip():
         raise FoundryError("the request is empty: describe what you want to see")
     placeholders = len(_PLACEHOLDER.findall(text))

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from time import monotonic
 from typing import Any
 
-from schemas import BadImageError, FoundryError, Row, Table
+from schemas import BadImageError, FoundryError
 from schemas.generations import GENERATIONS, GenerationRow, GenerationStatus
 from schemas.trajectories import (
     ATTEMPTS,
@@ -30,10 +30,8 @@ from ..loop import Loop, PlannedRequest
 from ..roles import PlanRequest, Roles, UnusableAnswerError, qualified_name
 from ..settings import Limits
 from ..trajectory_recorder import TrajectoryRecorder, plan_rows
-from .generation_sink import BufferSink, LakeSink
+from .generation_sink import LakeSink, Rows
 from .requests import GenerationRequest
-
-Rows = dict[Table, Sequence[Row]]
 
 ASSET = "generations"
 BUG = TrajectoryFailed("internal error; the log has the details", refused=False)
@@ -44,15 +42,16 @@ _log = logging.getLogger(__name__)
 class GenerationRunner:
     """Runs many requests concurrently; their calls share one generator pool and one of agents.
 
-    A context manager: the rows of finished requests are in the lake when it ends.
+    A context manager: the rows of finished requests are in the lake when it ends. Its methods raise
+    StorageError when the lake cannot be read or written.
 
     Args:
-        sink: takes the rows; None: a `LakeSink`.
+        collected: takes the rows of each request instead, for a caller that writes them itself.
     """
 
-    def __init__(self, home: Home, limits: Limits, sink: BufferSink | None = None) -> None:
+    def __init__(self, home: Home, limits: Limits, collected: list[Rows] | None = None) -> None:
         self._home, self._caller = home, RetryingCaller(limits)
-        self._sink = sink or LakeSink(home)
+        self._sink, self._collected = LakeSink(home), collected
 
     async def __aenter__(self) -> "GenerationRunner":
         self._flush_task = asyncio.create_task(self._sink.flush_periodically())
@@ -77,7 +76,7 @@ class GenerationRunner:
         await asyncio.to_thread(calls.__enter__)  # reads the journal, which may be remote
         with ExitStack() as stack:
             stack.push(calls)
-            if calls.ledger():
+            if calls.ledger() and self._collected is None:
                 await self._sink.discard(request.generation_id)
             try:
                 async with aclosing(self._events(request, calls)) as events:
@@ -85,8 +84,11 @@ class GenerationRunner:
                         recorder.note(event)
                         yield event
             finally:
-                replaceable_id = request.generation_id if recorder.may_be_resumed else None
-                self._sink.add(recorder.rows(calls.ledger()), replaceable_id)
+                rows = recorder.rows(calls.ledger())
+                if self._collected is None:
+                    self._sink.add(rows, recorder.replaceable_id)
+                else:
+                    self._collected.append(rows)
 
     def record_interrupted(self, request: GenerationRequest, started_at: datetime) -> None:
         """Write the rows of a request whose process was killed."""
@@ -95,22 +97,15 @@ class GenerationRunner:
         self._sink.add(_interrupted_rows(request, started_at, calls), replaceable_id)
 
     async def erase(self, generation_id: str) -> None:
-        """Delete the content of a finished request; its calls stay in the ledger.
+        """Delete the content of a finished request, by the next `flush` at the latest.
 
-        Rows in the lake are deleted by the next `flush` at the latest.
-
-        Raises:
-            StorageError: the lake cannot be read or written.
+        Its calls stay in the ledger.
         """
         await self._sink.erase(generation_id)
         await asyncio.to_thread(self._home.journal(ASSET, generation_id).remove)
 
     async def flush(self) -> None:
-        """Write the rows of all finished requests to the lake.
-
-        Raises:
-            StorageError: the lake cannot be written; the rows are kept for the next flush.
-        """
+        """Write the rows of all finished requests to the lake."""
         await self._sink.flush()
 
     async def _events(
@@ -166,9 +161,10 @@ class _RowRecorder:
         self._trajectory.note(event)
 
     @property
-    def may_be_resumed(self) -> bool:
-        """Whether the client may send the same request again to have it finished."""
-        return self._request.key is not None and self._status in ("failed", "cancelled")
+    def replaceable_id(self) -> str | None:
+        """The request's id if the client may send it again to have it finished."""
+        resumable = self._request.key is not None and self._status in ("failed", "cancelled")
+        return self._request.generation_id if resumable else None
 
     def rows(self, calls: Sequence[ModelCallRow]) -> Rows:
         """Rows of every table, given the calls that were made."""

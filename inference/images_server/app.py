@@ -65,12 +65,7 @@ def make_app(
     keys: Keys | None = None,
     report: Callable[[Readiness], object] = lambda readiness: None,
 ) -> FastAPI:
-    """The server's application.
-
-    Args:
-        keys: accepted from callers; None: callers need no key.
-        report: called whenever readiness changes.
-    """
+    """The server's application, without `keys` for every caller; `report`: see `ImageHandlers`."""
     handlers = ImageHandlers(model, replicas, settings, report)
     # Pages of documentation would load scripts from elsewhere.
     app = FastAPI(lifespan=handlers.lifespan, openapi_url=None)
@@ -81,6 +76,6 @@ def make_app(
 
 
 def _describe(state: Readiness) -> str:
-    ready = "ready" if state.ready else "not ready"
+    ready = "ready" if state.running else "not ready"
     reason = f": {state.reason}" if state.reason else ""
     return f"{ready}, {state.running} of {state.wanted} replicas are running{reason}"

@@ -30,10 +30,6 @@ class Readiness:
     wanted: int
     reason: str | None = None
 
-    @property
-    def ready(self) -> bool:
-        return self.running > 0
-
 
 class ReplicaLostError(Exception):
     """The replica died while it was generating; another one may succeed."""

@@ -78,28 +78,24 @@ class ImageRequest(BaseModel):
 
 
 class ImageRequestReader:
-    """Reads and validates the requests for one model: as a spec per image, with rising seeds."""
+    """Reads and validates the requests for one model: as a spec per image, with rising seeds.
+
+    Raises:
+        APIError: a request cannot be read, is invalid, or exceeds a limit.
+        ClientDisconnect: the client disconnected.
+    """
 
     def __init__(self, model: ServableImageModel, limits: ImageLimits) -> None:
         self._model, self._limits = model, limits
         self._bodies = BodyReader(_BODIES_AT_ONCE * limits.bytes, _READ_SECONDS)
 
     async def read_generation(self, request: Request) -> list[GenerationSpec]:
-        """A JSON request.
-
-        Raises:
-            APIError: it cannot be read, is invalid, or exceeds a limit.
-            ClientDisconnect: the client disconnected.
-        """
+        """A JSON request."""
         body = await self._bodies.read_json(request)
         return self._specs(parse_json(body, ImageRequest))
 
     async def read_edit(self, request: Request) -> list[GenerationSpec]:
-        """A form with one or several files `image` or `image[]`, and perhaps a `mask`.
-
-        Raises:
-            APIError, ClientDisconnect: see `read_generation`.
-        """
+        """A form with one or several files `image` or `image[]`, and perhaps a `mask`."""
         fields, files = await self._bodies.read_form(request, _MAX_IMAGES + 1, _MAX_FIELDS)
         images, mask = [], None
         for name, data in files:
@@ -138,22 +134,14 @@ class ImageRequestReader:
 
 
 def check_model(model: ServableImageModel, name: str) -> None:
-    """Check that a request names the model that is served.
-
-    Raises:
-        APIError: it names another one.
-    """
+    """Raise APIError (404) if a request names another model than the served one."""
     if name != model.name:
         message = f"no model {name} here, only {model.name}"
         raise APIError(HTTPStatus.NOT_FOUND, message, "model_not_found", "model")
 
 
 def _to_white_mask(image: EncodedImage) -> EncodedImage:
-    """A mask that is white where to repaint; OpenAI's are transparent there.
-
-    Raises:
-        APIError: it cannot be decoded.
-    """
+    """A mask that is white where to repaint; OpenAI's are transparent there."""
     try:
         with Image.open(io.BytesIO(image.data), formats=UPLOAD_FORMATS) as mask:
             if not mask.has_transparency_data:
