@@ -2,7 +2,6 @@
 
 import re
 import time
-from collections import Counter
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
@@ -156,12 +155,10 @@ def _without_decimals(result: pa.Table) -> pa.Table:
 
 def _unique(names: Sequence[str]) -> list[str]:
     """Names with a number added to repeated ones, as JSON and pandas need them."""
-    counts: Counter[str] = Counter()
-    unique = []
-    for name in names:
-        unique.append(f"{name}_{counts[name]}" if counts[name] else name)
-        counts[name] += 1
-    return unique
+    earlier = [names[:index].count(name) for index, name in enumerate(names)]
+    return [
+        f"{name}_{count}" if count else name for name, count in zip(names, earlier, strict=True)
+    ]
 
 
 def _explain(error: duckdb.Error) -> str:
