@@ -123,34 +123,30 @@ class Loop:
     async def events(self) -> AsyncGenerator[Event, None]:
         """Run the plan."""
         check_plan(self.request.plan, self.settings.max_steps)
-        async with aclosing(self._ahead):
-            async for event in self._run():
-                yield event
-
-    async def _run(self) -> AsyncGenerator[Event, None]:
         images = list(self.request.images)
         status: TrajectoryStatus = "complete"
-        for step in self.request.plan.steps:
-            yield StepStarted(step)
-            if step.prompt is None:
-                yield TextEmitted(step, step.auxiliary_text or step.instruction or "")
-                continue
-            attempts = []
-            async for event in self._attempts(step, step.prompt, images):
-                yield event
-                if isinstance(event, AttemptJudged):
-                    attempts.append(event)
-            chosen = next((each for each in attempts if each.verdict.accepted), None)
-            if chosen:
-                yield StepAccepted(step, chosen)
-            else:
-                chosen = await self._choose_rejected(step.prompt, attempts)
-                status = "exhausted" if chosen else "stopped"
-                yield StepExhausted(step, chosen)
-            if chosen is None:
-                break
-            images.append(chosen.draw.image)
-        yield TrajectoryFinished(status, len(self._ahead.discarded))
+        async with aclosing(self._ahead):
+            for step in self.request.plan.steps:
+                yield StepStarted(step)
+                if step.prompt is None:
+                    yield TextEmitted(step, step.auxiliary_text or step.instruction or "")
+                    continue
+                attempts = []
+                async for event in self._attempts(step, step.prompt, images):
+                    yield event
+                    if isinstance(event, AttemptJudged):
+                        attempts.append(event)
+                chosen = next((each for each in attempts if each.verdict.accepted), None)
+                if chosen:
+                    yield StepAccepted(step, chosen)
+                else:
+                    chosen = await self._choose_rejected(step.prompt, attempts)
+                    status = "exhausted" if chosen else "stopped"
+                    yield StepExhausted(step, chosen)
+                if chosen is None:
+                    break
+                images.append(chosen.draw.image)
+            yield TrajectoryFinished(status, len(self._ahead.discarded))
 
     async def _attempts(
         self, step: PlanStep, goal: str, images: Sequence[EncodedImage]

@@ -18,7 +18,6 @@ from .roles import BackendError, BankRequest, Expander, ProposedTerm, uses_batch
 from .settings import Limits
 
 ASSET = "vocabulary_expansion"
-_ALL_MAY_FAIL = 1.0  # a bank without proposals stays as it is
 
 
 @dataclass(frozen=True)
@@ -50,7 +49,8 @@ async def expand_banks(
     """
     with ExpanderCalls(home, ASSET, pack, expander, limits) as calls:
         workers = len(requests) if uses_batch_api(expander) else limits.agents
-        pool = WorkerPool(pack, workers, _ALL_MAY_FAIL, progress)
+        # All may fail: a bank without proposals stays as it is.
+        pool = WorkerPool(pack, workers, 1.0, progress)
         banks, _ = await pool.map(lambda request: _expand(calls, request, required), requests)
         return banks, calls.ledger()
 
