@@ -46,21 +46,13 @@ def counts_by_category(counts: Mapping[str, Mapping[str, int]], what: str = "pro
 
 
 def status_counts(counts: Mapping[str, int], what: str = "trajectories") -> bytes:
-    """A bar per status; known statuses have their own colour.
-
-    Args:
-        counts: status -> count.
-    """
+    """A bar per status; known statuses have their own colour."""
     colours = [STATUS_COLOURS.get(status, OTHER) for status in counts]
     return _named_bars(counts, colours, f"{what.capitalize()} by status", what)
 
 
 def filter_counts(passed: int, dropped: Mapping[str, int]) -> bytes:
-    """Steps that passed the filter, and those that each of its rules dropped.
-
-    Args:
-        dropped: name of the rule -> steps.
-    """
+    """Steps that passed the filter, and those that each of its rules dropped."""
     by_size = dict(sorted(dropped.items(), key=lambda item: -item[1]))
     colours = [GOOD, *[BAD] * len(by_size)]
     bars = {"kept": passed, **by_size}
@@ -122,7 +114,7 @@ def score_by_iteration(rows: Sequence[Mapping[str, float]]) -> bytes:
     Args:
         rows: `iteration`, `attempts`, `mean`, `lower_quartile`, `median`, `upper_quartile`.
     """
-    panels = new_figure(4.2, "Overall score by iteration", rows=2, heights=(2.6, 1))
+    panels = new_figure(4.2, "Overall score by iteration", rows=(2.6, 1))
     with panels as (figure, (scores, attempts)):
         _score_lines(scores, rows)
         iterations, counts = _column(rows, "iteration"), _column(rows, "attempts")

@@ -48,9 +48,14 @@ class Partitions:
         return names
 
 
+NODES: dict[str, "Node"] = {}
+
+
 @dataclass(frozen=True)
 class Node:
     """An asset of the lineage: unpartitioned, `sharded`, or with `partitions` of its own.
+
+    Registers itself in `NODES` under its name.
 
     Attributes:
         tables: tables it writes; rows of the first are counted.
@@ -81,6 +86,9 @@ class Node:
     may_be_empty: bool = False
     partitions: Partitions | None = None
 
+    def __post_init__(self) -> None:
+        NODES[self.name] = self
+
     @property
     def is_partitioned(self) -> bool:
         return self.sharded or self.partitions is not None
@@ -100,7 +108,8 @@ class Node:
 
     def asset_args(self) -> dict[str, Any]:
         """Arguments for `@dg.asset`."""
-        own, metadata = self.partitions and self.partitions.definition, dict[str, Any]()
+        own = self.partitions and self.partitions.definition
+        metadata: dict[str, Any] = {}
         if self.tables:
             metadata = {
                 "dagster/column_schema": column_schema(self.tables[0]),
@@ -214,16 +223,6 @@ class Node:
             if (deps := [dep for dep, columns in upstream.items() if column in columns])
         }
         return {"dagster/column_lineage": dg.TableColumnLineage(lineage)} if lineage else {}
-
-
-NODES: dict[str, Node] = {}
-
-
-def node(**fields: Any) -> Node:
-    """Declare a node and register it under its name."""
-    declared = Node(**fields)
-    NODES[declared.name] = declared
-    return declared
 
 
 def lineage() -> list[Node]:

@@ -52,11 +52,7 @@ def small_png(image: Image.Image, colours: int = 128) -> bytes:
 
 @contextmanager
 def new_figure(
-    height: float,
-    headline: str = "",
-    rows: int = 1,
-    columns: int = 1,
-    heights: Sequence[float] | None = None,
+    height: float, headline: str = "", columns: int = 1, rows: Sequence[float] = (1,)
 ) -> Iterator[tuple["Figure", Any]]:
     """A new figure (without pyplot and its global state) in our style, `height` in inches.
 
@@ -64,7 +60,7 @@ def new_figure(
 
     Args:
         headline: a title at the figure's left edge, which leaves space for long ones.
-        heights: relative heights of the rows.
+        rows: their relative heights.
     """
     import matplotlib
     from matplotlib.figure import Figure
@@ -73,7 +69,7 @@ def new_figure(
         figure = Figure(figsize=(_WIDTH_INCHES, height), dpi=_DPI, layout="constrained")
         if headline:
             figure.suptitle(headline, x=0.015, ha="left")
-        axes = figure.subplots(rows, columns, sharex=rows > 1, height_ratios=heights)
+        axes = figure.subplots(len(rows), columns, sharex=len(rows) > 1, height_ratios=rows)
         yield figure, axes
 
 

@@ -23,7 +23,7 @@ from schemas.prompts import (
 from schemas.trajectories import MODEL_CALLS
 
 from ..core.foundry import SHARDS, FoundryResource
-from ..core.node import node
+from ..core.node import Node
 from ..core.progress import progress_of
 from . import bank, metadata, user_requests
 from .expansion import add_accepted_terms, expand_packs
@@ -90,7 +90,7 @@ def _expansion_inputs(foundry: FoundryResource, instance: dg.DagsterInstance) ->
 
 def _pack_asset(name: str, table: Table, description: str, *deps: str) -> dg.AssetsDefinition:
     """An asset with rows of every pack, and one for users' requests."""
-    declared = node(
+    declared = Node(
         name=name,
         group="taxonomy",
         description=description,
@@ -116,7 +116,7 @@ def _pack_asset(name: str, table: Table, description: str, *deps: str) -> dg.Ass
 
 
 taxonomy = _pack_asset("taxonomy", CATEGORIES, "Categories and sub-categories of every pack.")
-EXPANSION = node(
+EXPANSION = Node(
     name=EXPANSION_NAME,
     group="taxonomy",
     description="Terms that a model proposes for the vocabulary banks, accepted or rejected.",
@@ -150,7 +150,7 @@ def vocabulary_expansion(
 
 vocabulary = _pack_asset("vocabulary", VOCABULARY, "Terms of the vocabulary banks.", EXPANSION_NAME)
 templates = _pack_asset("templates", TEMPLATES, "Templates whose slots the banks fill.")
-PROMPT_BANK = node(
+PROMPT_BANK = Node(
     name="prompts",
     group="prompts",
     description="Distinct, balanced prompts in shards of about 100, with two held-out splits.",

@@ -13,21 +13,20 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from operator import itemgetter
+from typing import NamedTuple
 
 from inference.engine.progress import Progress
-from inference.roles import BackendError, qualified_name
+from inference.roles import BackendError, BankRequest, TermKind, Topic, qualified_name
 from inference.vocabulary_engine import ExpandedBank, expand_banks
 from schemas.prompts import ProposalRow
 from schemas.trajectories import ModelCallRow
 
 from ..core.foundry import FoundryResource
-from .bank_requests import Source, bank_requests, heldout_banks, open_kinds, uses
 from .near_duplicates import Words
-from .pack import Pack, Term
+from .pack import Bank, Pack, TemplateSlot, Term
 from .settings import ExpansionSettings
 from .template_fills import content_words, literal_text
-from .term_validation import TermFormat, world_fault
+from .term_validation import Source, TermFormat, Use, world_fault
 
 _WRONG_KIND = "is of a kind that the bank does not have, or whose terms are all grammar"
 
@@ -70,6 +69,63 @@ async def expand_packs(
     return result
 
 
+def bank_requests(pack: Pack, count: int) -> list[BankRequest]:
+    """A request for every bank that can grow: see `open_kinds`.
+
+    Args:
+        count: new terms wanted per bank.
+    """
+    users = _subcategories_by_bank(pack)
+    requests = []
+    for bank, content in pack.banks.items():
+        kinds = tuple(TermKind(kind, tuple(terms)) for kind, terms in open_kinds(content).items())
+        subs = [sub for name, sub in pack.subcategories.items() if name in users[bank]]
+        if kinds and subs:
+            topics = tuple(Topic(sub.title, sub.description) for sub in subs)
+            requests.append(BankRequest(bank, topics, kinds, count))
+    return requests
+
+
+def open_kinds(bank: Bank) -> dict[str, list[str]]:
+    """Kinds that have terms without slots, and those terms.
+
+    A kind whose every term has slots is grammar rather than vocabulary and is not expanded.
+    """
+    plain = {kind: [t.term for t in terms if not t.slots] for kind, terms in bank.items()}
+    return {kind: terms for kind, terms in plain.items() if terms}
+
+
+def uses(pack: Pack) -> dict[Source, set[Use]]:
+    """Every use of every kind of every bank."""
+    by_source: dict[Source, set[Use]] = defaultdict(set)
+
+    def add(sub: str, template_id: str, slot: TemplateSlot, banks: list[str]) -> None:
+        for bank in slot.banks(banks):
+            if terms := pack.terms(slot, [bank]):
+                by_source[bank, slot.kind].add(Use(sub, template_id, slot.form))
+                for inner in {inner for term in terms for inner in term.slots}:
+                    add(sub, template_id, inner, [bank])
+
+    for template_id, subcategories in pack.serves.items():
+        for sub in subcategories:
+            for slot in pack.templates[template_id].slots:
+                add(sub, template_id, slot, pack.subcategories[sub].banks)
+    return by_source
+
+
+def heldout_banks(pack: Pack) -> set[str]:
+    """Banks that only held-out sub-categories draw from."""
+    heldout = {name for name, sub in pack.subcategories.items() if sub.heldout}
+    return {bank for bank, names in _subcategories_by_bank(pack).items() if names <= heldout}
+
+
+def _subcategories_by_bank(pack: Pack) -> dict[str, set[str]]:
+    names: dict[str, set[str]] = defaultdict(set)
+    for (bank, _), uses_of_kind in uses(pack).items():
+        names[bank].update(use.subcategory for use in uses_of_kind)
+    return names
+
+
 def filter_terms(
     pack: Pack, banks: Sequence[ExpandedBank], count: int, near_duplicate: float, expander: str
 ) -> list[ProposalRow]:
@@ -77,7 +133,7 @@ def filter_terms(
 
     Args:
         count: terms asked for per bank; further proposals are rejected.
-        near_duplicate: see `_KnownTerms`.
+        near_duplicate: Jaccard similarity (0-1) from which two terms are the same.
         expander: name of the model that proposed them.
     """
     term_filter = _TermFilter(pack, count, near_duplicate, expander)
@@ -103,40 +159,12 @@ def add_accepted_terms(pack: Pack, rows: Sequence[ProposalRow]) -> Pack:
     return Pack(pack.name, pack.taxonomy, banks, pack.templates)
 
 
-class _KnownTerms:
-    """An index of terms by their words.
+class _KnownTerm(NamedTuple):
+    """A term of the pack, or one accepted earlier. `origin`: what a reason of rejection says."""
 
-    Args:
-        near_duplicate: Jaccard similarity (0-1) from which two terms are the same.
-    """
-
-    def __init__(self, near_duplicate: float) -> None:
-        self._threshold = near_duplicate
-        self._by_word: dict[str, list[tuple[Words, str]]] = defaultdict(list)
-
-    def add(self, term: str, origin: str) -> None:
-        """Add a term. `origin`: the term and where it is from, as a reason of rejection says it."""
-        words = _base_words(term)
-        for word in words:
-            self._by_word[word].append((words, origin))
-
-    def most_similar(self, term: str) -> str | None:
-        """Origin of the most similar term at or above the threshold, the first of equals."""
-        words = _base_words(term)
-        similar = [
-            (len(words & other) / len(words | other), origin)
-            for other, origin in self._sharing(words)
-        ]
-        similarity, origin = max(similar, key=itemgetter(0), default=(0.0, None))
-        return origin if similarity >= self._threshold else None
-
-    def contained_in(self, term: str) -> str | None:
-        """Origin of a term whose words all occur in this one."""
-        words = _base_words(term)
-        return next((origin for other, origin in self._sharing(words) if other <= words), None)
-
-    def _sharing(self, words: Words) -> Iterator[tuple[Words, str]]:
-        return (entry for word in sorted(words) for entry in self._by_word.get(word, ()))
+    words: Words
+    origin: str
+    heldout: bool
 
 
 def _base_words(term: str) -> Words:
@@ -158,8 +186,9 @@ class _TermFilter:
 
     def __init__(self, pack: Pack, count: int, near_duplicate: float, expander: str) -> None:
         self._pack, self._count, self._expander = pack, count, expander
+        self._near_duplicate = near_duplicate
         self._uses, self.heldout_banks = uses(pack), heldout_banks(pack)
-        self._known, self._heldout = _KnownTerms(near_duplicate), _KnownTerms(near_duplicate)
+        self._known: dict[str, list[_KnownTerm]] = defaultdict(list)  # by each of their words
         for bank, content in pack.banks.items():
             for kind, terms in content.items():
                 for term in terms:
@@ -200,15 +229,19 @@ class _TermFilter:
 
     def _fault(self, source: Source, term: str, fixed: bool) -> str | None:
         """Why a term that has the form of its kind is rejected."""
-        for_training = source[0] not in self.heldout_banks
-        if for_training and (known := self._heldout.contained_in(term)):
-            return f"is held out with {known}"
-        if known := self._known.most_similar(term):
-            return f"repeats {known}"
+        words = _base_words(term)
+        sharing = [known for word in sorted(words) for known in self._known.get(word, ())]
+        contained = (known for known in sharing if known.heldout and known.words <= words)
+        if source[0] not in self.heldout_banks and (known := next(contained, None)):
+            return f"is held out with {known.origin}"
+        similar = [len(words & known.words) / len(words | known.words) for known in sharing]
+        highest = max(similar, default=0.0)
+        if highest >= self._near_duplicate:
+            return f"repeats {sharing[similar.index(highest)].origin}"
         return world_fault(self._pack, source, Term(term=term, fixed=fixed), self._uses[source])
 
     def _add_known(self, bank: str, kind: str, term: str) -> None:
-        origin = f"`{term}` of {bank}.{kind}"
-        self._known.add(term, origin)
-        if bank in self.heldout_banks:
-            self._heldout.add(term, origin)
+        origin, heldout = f"`{term}` of {bank}.{kind}", bank in self.heldout_banks
+        known = _KnownTerm(_base_words(term), origin, heldout)
+        for word in known.words:
+            self._known[word].append(known)

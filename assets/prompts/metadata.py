@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from statistics import median
-from typing import Any, TypeVar
+from typing import Any
 
 import dagster as dg
 
@@ -18,8 +18,6 @@ from .user_requests import REQUESTS_PACK
 
 _MAX_TERMS = 60
 _MAX_CHARACTERS = 80
-
-Item = TypeVar("Item")
 
 
 def row_sample(rows: Sequence[Row]) -> dict[str, Any]:
@@ -101,5 +99,5 @@ def _term_table(rows: Sequence[ProposalRow], status: str, *columns: str) -> dg.M
     )
 
 
-def _evenly(items: Sequence[Item], count: int) -> Sequence[Item]:
+def _evenly(items: Sequence[Any], count: int) -> Sequence[Any]:
     return items[:: max(1, len(items) // count)][:count]

@@ -1,11 +1,10 @@
 """Finds near-duplicates among prompts as they come in, exactly and in about linear time.
 
-A prompt is two sets of words: its subject (the words of its terms) and all of its words. It is a
-near-duplicate of another when the Jaccard similarities of their subjects and of all their words
-are both at least a threshold t. Comparing the subjects as well keeps "split the word SUN into ..."
-and "split the word MOON into ..." apart, however long the rest that they share.
+A prompt is two sets of words: its subject (the words of its terms) and all of its words. Comparing
+the subjects as well keeps "split the word SUN into ..." and "split the word MOON into ..." apart,
+however long the rest that they share.
 
-With words in one fixed order, two sets of similarity >= t share a word among the first
+With words in one fixed order, two sets of Jaccard similarity >= t share a word among the first
 |x| - ceil(t|x|) + 1 of each (prefix filtering: Chaudhuri et al. 2006, Bayardo et al. 2007). Rare
 words come first in that order, so a prompt is compared with few others only.
 """
@@ -30,7 +29,7 @@ class NearDuplicates:
     """An index of prompts.
 
     Args:
-        threshold: Jaccard similarity (0-1) from which prompts are near-duplicates.
+        threshold: Jaccard similarity (0-1) of both sets from which prompts are near-duplicates.
         frequencies: expected uses of a word; unknown words count as the most frequent.
     """
 

@@ -10,11 +10,11 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from random import Random
+from typing import NamedTuple
 
 from inference.sketch_world.request_parser import RequestText
 from inference.sketch_world.story_catalog import choose_story, load_stories
 
-from .bank_requests import Source, Use
 from .pack import Pack, Term
 from .template_fills import choices, content_words, fill_sequence
 
@@ -29,6 +29,17 @@ _PREPOSITIONS = {"of", "with", "without", "in", "on", "at", "for", "from", "to",
 _AFTER_THE_NOUN = _PREPOSITIONS | {"and", "who", "that"}
 _MAX_TEMPLATES = 3  # tried per sub-category
 _MAX_FILLS = 20  # tried per template, to find one with the term
+
+
+Source = tuple[str, str]  # bank and kind
+
+
+class Use(NamedTuple):
+    """A slot that a term may fill, directly or within another term."""
+
+    subcategory: str
+    template_id: str
+    form: str | None
 
 
 class TermFormat:

@@ -24,7 +24,7 @@ from schemas.trajectories import (
 from ..core import figures
 from ..core.foundry import FoundryResource
 from ..core.metadata import image_metadata, model_call_costs
-from ..core.node import node
+from ..core.node import Node
 from ..core.plotting import small_png
 from ..core.progress import progress_of
 from .agreement import agreement_metadata
@@ -39,7 +39,7 @@ def _models(*roles: Role) -> Callable[[FoundryResource, dg.DagsterInstance], lis
     return lambda foundry, _: [qualified_name(getattr(foundry.roles, role)) for role in roles]
 
 
-PLAN_SET = node(
+PLAN_SET = Node(
     name="plans",
     group="trajectories",
     description="The planner's steps for every prompt of a shard.",
@@ -51,7 +51,7 @@ PLAN_SET = node(
     sharded=True,
     pool="agents",
 )
-TRAJECTORY_SET = node(
+TRAJECTORY_SET = Node(
     name="trajectories",
     group="trajectories",
     description="The planner-critic loop over a shard: every attempt, its image and its verdict.",
@@ -63,7 +63,7 @@ TRAJECTORY_SET = node(
     sharded=True,
     pool="generator",
 )
-SCORE_SET = node(
+SCORE_SET = Node(
     name="scores",
     group="trajectories",
     description="Semantics, quality and overall grade (0-10) of every attempt.",
@@ -121,9 +121,12 @@ def trajectories(
 @dg.asset(**SCORE_SET.asset_args())
 def scores(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg.MaterializeResult:
     shard, home, limits = context.partition_key, foundry.home, foundry.settings.limits
-    rows = [foundry.rows(table, shard) for table in (ATTEMPTS, TRAJECTORIES, PLANS)]
+    attempts, trajectories = foundry.rows(ATTEMPTS, shard), foundry.rows(TRAJECTORIES, shard)
+    plans, progress = foundry.rows(PLANS, shard), progress_of(context)
     scored = asyncio.run(
-        engine.score_shard(*rows, foundry.roles, home, shard, limits, progress_of(context))
+        engine.score_shard(
+            attempts, trajectories, plans, foundry.roles, home, shard, limits, progress
+        )
     )
     tables: dict[Table, Any] = {
         SCORES: scored.scores,

@@ -25,7 +25,7 @@ from warehouse.views import connect
 
 from ..core.foundry import FoundryResource
 from ..prompts.assets import load_packs
-from ..prompts.bank_requests import bank_requests
+from ..prompts.expansion import bank_requests
 from ..prompts.user_requests import is_request_shard, requests_without_trajectories
 
 _ATTEMPTS_PER_TRAJECTORY = 9.0  # six steps with an image, half of which take a second attempt
@@ -100,8 +100,8 @@ def estimate(foundry: FoundryResource, shards: int) -> Estimate:
     attempts = trajectories * _attempts_per_trajectory(foundry.home)
     measured = _measured_calls(foundry.home)
     roles = [
-        _role_estimate(foundry, model, round(count), measured.get(model[:2], _ASSUMED[model.role]))
-        for model, count in _calls(foundry, trajectories, attempts)
+        _role_estimate(foundry, model, measured.get((model.role, model.name), _ASSUMED[model.role]))
+        for model in _models(foundry, trajectories, round(attempts))
     ]
     return Estimate(trajectories, tuple(roles), attempts * _image_mb(foundry) / 1000)
 
@@ -112,30 +112,27 @@ class _Model(NamedTuple):
     role: Role
     name: str
     settings: object
+    calls: int
 
 
-def _calls(
-    foundry: FoundryResource, trajectories: int, attempts: float
-) -> Iterator[tuple[_Model, float]]:
-    """Every model, members of an ensemble of scorers included, and how often it is called."""
+def _models(foundry: FoundryResource, trajectories: int, attempts: int) -> Iterator[_Model]:
+    """Every model that is called, members of an ensemble of scorers included."""
     expansion = foundry.settings.prompts.expansion
     if expansion and not foundry.home.lake.partitions(VOCABULARY_PROPOSALS):
         banks = sum(len(bank_requests(pack, 1)) for pack in load_packs(foundry))
         name = f"{expansion.backend}/{expansion.model.identity}"
-        yield _Model("expander", name, expansion.model), banks
+        yield _Model("expander", name, expansion.model, banks)
     for role in LOOP_ROLES:
         backend = getattr(foundry.roles, role)
         members = backend.members if isinstance(backend, Ensemble) else ()
         for one in [member.scorer for member in members] or [backend]:
             settings = getattr(getattr(foundry.settings, one.backend), role, None)
-            count = trajectories if role == "planner" else attempts
-            yield _Model(role, qualified_name(one), settings), count
+            calls = trajectories if role == "planner" else attempts
+            yield _Model(role, qualified_name(one), settings, calls)
 
 
-def _role_estimate(
-    foundry: FoundryResource, model: _Model, count: int, call: _Call
-) -> RoleEstimate:
-    limits = foundry.settings.limits
+def _role_estimate(foundry: FoundryResource, model: _Model, call: _Call) -> RoleEstimate:
+    limits, count = foundry.settings.limits, model.calls
     slots = limits.generator if model.role == "generator" else limits.agents
     hours = count * call.seconds / slots / _SECONDS_AN_HOUR
     return RoleEstimate(
@@ -146,7 +143,7 @@ def _role_estimate(
         output_tokens=round(count * call.output_tokens),
         hours=hours,
         gpu_hours=hours * _gpus(foundry, model),
-        usd=_usd(foundry, model, count, call),
+        usd=_usd(foundry, model, call),
         measured=call.measured,
     )
 
@@ -161,7 +158,7 @@ def _gpus(foundry: FoundryResource, model: _Model) -> int:
     return int(device != "cpu" and (device != "auto" or gpus_here() > 0))
 
 
-def _usd(foundry: FoundryResource, model: _Model, count: int, call: _Call) -> float | None:
+def _usd(foundry: FoundryResource, model: _Model, call: _Call) -> float | None:
     """USD of all calls; None: the provider's model has no price. Local models cost nothing."""
     price: Price | None = Price()
     if isinstance(model.settings, RemoteModel):
@@ -169,7 +166,8 @@ def _usd(foundry: FoundryResource, model: _Model, count: int, call: _Call) -> fl
     if price is None:
         return None
     images = int(model.role == "generator")
-    return count * price.cost(round(call.input_tokens), round(call.output_tokens), images=images)
+    cost = price.cost(round(call.input_tokens), round(call.output_tokens), images=images)
+    return model.calls * cost
 
 
 def _measured_calls(home: Home) -> dict[tuple[str, str], _Call]:

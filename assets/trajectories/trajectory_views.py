@@ -1,7 +1,7 @@
 """Trajectories with all that is shown of them: read from the lake, and good examples picked."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from inference.generation.trajectory_view import AttemptView, StepView, TrajectoryView
 from schemas import FoundryError, Table
-from schemas.prompts import PROMPTS, PromptRow
+from schemas.prompts import PROMPTS
 from schemas.trajectories import (
     ATTEMPTS,
     PLANS,
@@ -17,14 +17,13 @@ from schemas.trajectories import (
     TRAJECTORIES,
     AttemptRow,
     PlanRow,
+    ScoreRow,
     TrajectoryRow,
 )
 from warehouse import Home, ImageStore
 from warehouse.sql import run_query
 from warehouse.storage import safe_name
 
-# (step, iteration) -> overall score
-Scores = Mapping[tuple[int, int], float]
 _COPIED_COLUMNS = {"prompt", "accepted", "chosen", "reasoning", "refined_prompt"}
 # Complete trajectories, preferably of three to seven steps with one to three rejected attempts,
 # best scores first; the first of every category comes before the second of any.
@@ -77,52 +76,36 @@ def load_trajectories(home: Home, trajectory_ids: Sequence[str]) -> list[Traject
     plans = _rows_by(home, PLANS, "plan_id", plan_ids, shards)
     attempts = _rows_by(home, ATTEMPTS, "trajectory_id", trajectory_ids, shards)
     scores = _rows_by(home, SCORES, "trajectory_id", trajectory_ids, shards)
-    return [
-        _view(
-            home.images,
-            row,
-            prompts[row.prompt_id][0],
-            sorted(plans[row.plan_id or ""], key=lambda step: step.step_number),
-            attempts[row.trajectory_id],
-            {(s.step_number, s.iteration): s.overall for s in scores[row.trajectory_id]},
+    views = []
+    for row in trajectories:
+        key, prompt = row.trajectory_id, prompts[row.prompt_id][0]
+        plan = sorted(plans[row.plan_id or ""], key=lambda step: step.step_number)
+        views.append(
+            TrajectoryView(
+                trajectory_id=key,
+                request=prompt.text,
+                category=_readable(prompt.category),
+                subcategory=_readable(prompt.subcategory),
+                reasoning=plan[0].reasoning if plan else "",
+                input_images=tuple(map(home.images.get, prompt.input_images)),
+                steps=step_views(home.images, plan[: row.steps], attempts[key], scores[key]),
+            )
         )
-        for row in trajectories
-    ]
-
-
-def _view(
-    images: ImageStore,
-    trajectory: TrajectoryRow,
-    prompt: PromptRow,
-    plan: Sequence[PlanRow],
-    attempts: Iterable[AttemptRow],
-    overall: Scores,
-) -> TrajectoryView:
-    category, subcategory = (
-        name.replace("_", " ").replace("-", " ") for name in (prompt.category, prompt.subcategory)
-    )
-    return TrajectoryView(
-        trajectory_id=trajectory.trajectory_id,
-        request=prompt.text,
-        category=category,
-        subcategory=subcategory,
-        reasoning=plan[0].reasoning if plan else "",
-        input_images=tuple(map(images.get, prompt.input_images)),
-        steps=step_views(images, plan[: trajectory.steps], attempts, overall),
-    )
+    return views
 
 
 def step_views(
-    images: ImageStore, plan: Sequence[PlanRow], attempts: Iterable[AttemptRow], overall: Scores
+    images: ImageStore,
+    plan: Sequence[PlanRow],
+    attempts: Iterable[AttemptRow],
+    scores: Iterable[ScoreRow] = (),
 ) -> tuple[StepView, ...]:
     """The steps of a plan with the attempts of one trajectory.
-
-    Args:
-        overall: scores of attempts (0-10), where there are any.
 
     Raises:
         BadImageError: an image is missing or damaged.
     """
+    overall = {(score.step_number, score.iteration): score.overall for score in scores}
     by_step: dict[int, list[AttemptView]] = defaultdict(list)
     for row in sorted(attempts, key=lambda row: row.iteration):
         attempt = AttemptView(
@@ -155,3 +138,7 @@ def _rows_by(
     for record in home.lake.read(table, partitions, where=where).to_pylist():
         rows[record[column]].append(table.row.model_validate(record))
     return rows
+
+
+def _readable(name: str) -> str:
+    return name.replace("_", " ").replace("-", " ")

@@ -3,8 +3,14 @@
 import pytest
 
 from assets.prompts.bank import generate_bank
-from assets.prompts.bank_requests import bank_requests, heldout_banks, open_kinds, uses
-from assets.prompts.expansion import add_accepted_terms, filter_terms
+from assets.prompts.expansion import (
+    add_accepted_terms,
+    bank_requests,
+    filter_terms,
+    heldout_banks,
+    open_kinds,
+    uses,
+)
 from assets.prompts.pack_loader import load_pack
 from assets.prompts.settings import BankSettings
 from assets.prompts.term_validation import TermFormat

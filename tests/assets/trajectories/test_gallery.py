@@ -13,40 +13,45 @@ from assets.trajectories.contact_sheet import contact_sheet, write_showcase
 from assets.trajectories.trajectory_views import load_trajectories, pick_showcase
 from inference.generation.html_export import render_html
 from schemas import BadImageError, FoundryError
-from tests.assets.trajectories.trajectory_rows import TrajectoryBuilder, growing_flower
+from schemas.trajectories import ATTEMPTS, SCORES, TRAJECTORIES
+from tests.assets.curation.curated_world import TEXT_ONLY, World
 from tests.helpers.html_page import HtmlPage
 
 REQUEST = "Show how a <i>flower</i> grows & blooms"
 
 
 @pytest.fixture
-def lake(home) -> TrajectoryBuilder:
-    return TrajectoryBuilder(home)
+def lake(home) -> World:
+    return World(home, image_size=96)
+
+
+def growing_flower(*rejected: int, overall: float = 9.0):
+    """Four steps, the n-th with `rejected[n - 1]` rejected attempts."""
+    counts = [*rejected, 0, 0, 0, 0][:4]
+    return [[*[(2.0, False)] * count, (overall, True)] for count in counts]
 
 
 def red_pixels(image: Image.Image) -> int:
     return int((np.asarray(image).astype(int) == ImageColor.getrgb(BAD)).all(axis=2).sum())
 
 
-def render_page(lake: TrajectoryBuilder, *ids: str) -> HtmlPage:
+def render_page(lake: World, *ids: str) -> HtmlPage:
     return HtmlPage(render_html(load_trajectories(lake.home, ids)))
 
 
 def test_page_shows_request_images_captions_and_rejections(lake):
-    trajectory_id = lake.add(
-        "a", REQUEST, growing_flower(), rejected={2: 1, 4: 2}, caption="It grows."
-    )
+    trajectory_id = lake.add("a", *growing_flower(0, 1, 0, 2), text=REQUEST, caption="It grows.")
     lake.write()
     page = render_page(lake, trajectory_id)
     assert REQUEST in page.text and page.text.count("It grows.") == 4
-    assert "The seed is missing from the pot." in page.text
-    assert "Draw scene 4 exactly as planned." in page.text
+    assert "looks wrong" in page.text
+    assert "try 4.2" in page.text
     assert "1 rejected attempt\n" in page.text and "2 rejected attempts" in page.text
     assert len(page.images) == 4 + 3 and all(image["alt"] for image in page.images)
 
 
 def test_page_is_one_file_with_embedded_images(lake, tmp_path):
-    lake.add("a", REQUEST, growing_flower())
+    lake.add("a", *growing_flower())
     path = write_showcase(lake.write(), tmp_path / "showcase")
     page = HtmlPage(path.read_text("utf-8"))
     assert page.links and all(link.startswith("data:image/png;base64,") for link in page.links)
@@ -59,7 +64,7 @@ def test_page_is_one_file_with_embedded_images(lake, tmp_path):
 def test_text_of_users_and_models_is_escaped(lake):
     hostile = "<script>alert('x')</script>"
     trajectory_id = lake.add(
-        "a", hostile, growing_flower(), rejected={1: 1}, caption=f'"{hostile}', reasoning=hostile
+        "a", *growing_flower(1), text=hostile, caption=f'"{hostile}', why_rejected=hostile
     )
     lake.write()
     page = render_page(lake, trajectory_id)
@@ -69,10 +74,10 @@ def test_text_of_users_and_models_is_escaped(lake):
 
 
 def test_step_without_an_image_shows_its_text(lake):
-    trajectory_id = lake.add("a", REQUEST, growing_flower()[:2], text_step="Water makes it grow.")
+    trajectory_id = lake.add("a", *growing_flower()[:2], TEXT_ONLY)
     lake.write()
     page = render_page(lake, trajectory_id)
-    assert "Water makes it grow." in page.text
+    assert "words 3" in page.text
     assert len(page.images) == 2 and page.tags.count("li") == 3
 
 
@@ -81,8 +86,8 @@ def test_page_without_trajectories_says_so():
 
 
 def test_contact_sheet_has_a_row_per_trajectory_and_a_red_corner_per_rejection(lake):
-    plain = lake.add("a", REQUEST, growing_flower())
-    rejected = lake.add("b", REQUEST, growing_flower(), rejected={2: 1})
+    plain = lake.add("a", *growing_flower())
+    rejected = lake.add("b", *growing_flower(0, 1))
     lake.write()
     trajectories = load_trajectories(lake.home, [plain, rejected])
     one, two = contact_sheet(trajectories[:1]), contact_sheet(trajectories)
@@ -92,7 +97,7 @@ def test_contact_sheet_has_a_row_per_trajectory_and_a_red_corner_per_rejection(l
 
 
 def test_long_trajectories_continue_on_the_next_line(lake):
-    long = lake.add("a", REQUEST, growing_flower() * 3)
+    long = lake.add("a", *growing_flower() * 3)
     lake.write()
     trajectories = load_trajectories(lake.home, [long])
     narrow, wide = contact_sheet(trajectories, columns=4), contact_sheet(trajectories)
@@ -100,40 +105,40 @@ def test_long_trajectories_continue_on_the_next_line(lake):
 
 
 def test_sheet_shows_an_image_once(lake):
-    trajectory_id = lake.add("a", REQUEST, growing_flower())
+    trajectory_id = lake.add("a", *growing_flower())
     lake.write()
     trajectory = load_trajectories(lake.home, [trajectory_id])[0]
     sheet = np.asarray(contact_sheet([trajectory], image_size=96)).astype(int)
     first = np.asarray(trajectory.steps[0].attempts[0].image.image).astype(int)
-    inner = first[2:-2, 2:-2]
+    inner = first[1:-1, 1:-1]
     matches = [
         top
         for top in range(sheet.shape[0] - 96)
-        if np.abs(sheet[top + 2 : top + 94, 30 : 30 + 92] - inner).max() == 0
+        if np.abs(sheet[top + 1 : top + 95, 29 : 29 + 94] - inner).max() == 0
     ]
     assert len(matches) == 1
 
 
 def test_sheets_for_metadata_are_small(lake):
-    ids = [lake.add(str(n), REQUEST, growing_flower(), rejected={1: 1}) for n in range(4)]
+    ids = [lake.add(str(n), *growing_flower(1)) for n in range(4)]
     sheet = contact_sheet(load_trajectories(lake.write(), ids), image_size=128)
     assert len(small_png(sheet, colours=255)) < 120_000
 
 
 def test_showcase_prefers_retried_trajectories_and_mixes_categories(lake):
-    lake.add("plain", REQUEST, growing_flower())
-    retried = lake.add("retried", REQUEST, growing_flower(), rejected={2: 1})
-    lake.add("poor", REQUEST, growing_flower(), rejected={2: 1}, overall=6.0)
-    other = lake.add("other", REQUEST, growing_flower(), category="animals")
-    lake.add("bad", REQUEST, growing_flower(), category="toys", status="quarantined")
+    lake.add("plain", *growing_flower())
+    retried = lake.add("retried", *growing_flower(0, 1))
+    lake.add("poor", *growing_flower(0, 1, overall=6.0))
+    other = lake.add("other", *growing_flower(), category="animals")
+    lake.add("bad", *growing_flower(), category="toys", status="quarantined")
     lake.write()
     assert pick_showcase(lake.home, 2) == [other, retried]
     assert len(pick_showcase(lake.home, 10)) == 4
 
 
 def test_showcase_needs_no_scores(lake):
-    trajectory_id = lake.add("a", REQUEST, growing_flower())
-    lake.scores.clear()
+    trajectory_id = lake.add("a", *growing_flower())
+    lake.rows[SCORES.name].clear()
     lake.write()
     assert pick_showcase(lake.home, 3) == [trajectory_id]
     assert "score" not in re.sub(r"Scores run.*", "", render_page(lake, trajectory_id).text)
@@ -141,16 +146,17 @@ def test_showcase_needs_no_scores(lake):
 
 def test_showcase_of_an_empty_lake_is_written(lake, tmp_path):
     folder = tmp_path / "stories"
-    write_showcase(lake.write(), folder)
+    lake.home.lake.write(TRAJECTORIES, [], "toy-0000")
+    write_showcase(lake.home, folder)
     assert sorted(p.name for p in folder.iterdir()) == ["contact_sheet.png", "story.html"]
 
 
 def test_missing_trajectories_and_images_are_named(lake):
-    trajectory_id = lake.add("a", REQUEST, growing_flower())
+    trajectory_id = lake.add("a", *growing_flower())
     lake.write()
     with pytest.raises(FoundryError, match="no trajectory 'missing'"):
         load_trajectories(lake.home, ["missing"])
-    image = lake.attempts[0].image
+    image = lake.rows[ATTEMPTS.name][0].image
     lake.home.images.storage.delete(lake.home.images.relative_path(image))
     with pytest.raises(BadImageError, match=image[:12]):
         load_trajectories(lake.home, [trajectory_id])
