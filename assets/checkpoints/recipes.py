@@ -174,11 +174,7 @@ def exported_data(home: Home, form: str, *tables: Table) -> DataSet:
 
 
 def _hub_model(settings: BaseModelSettings) -> Path:
-    """Folder of `model`: a local path as it is, an id downloaded at `revision` unless cached.
-
-    Raises:
-        FoundryError: no model or revision is set, or the download failed.
-    """
+    """Folder of `model`: a local path as it is, an id downloaded at `revision` unless cached."""
     model, revision = settings.model, settings.revision
     if not model:
         raise FoundryError("training.base_model: source is huggingface, so set `model` as well")

@@ -99,23 +99,19 @@ async def _train(
         return recipe.weights(), _record(recipe, manifest.model_dump(exclude_unset=True), {}, [])
     if recipe.data:
         recipe.data.require()
-    folder = CheckpointRegistry(foundry.home).job_folder(recipe.name, recipe.version)
-    job = recipe.job(recipe.version, folder, _parent_folder(foundry, recipe))
+    registry, parent, parent_folder = CheckpointRegistry(foundry.home), recipe.parent, None
+    if parent:
+        if not registry.is_complete(parent.name, parent.version):
+            raise FoundryError(
+                f"{recipe.name} starts from {parent.name} {parent.version}, which does not exist: "
+                f"materialize {parent.name}"
+            )
+        parent_folder = registry.folder(parent.name, parent.version)
+    job_folder = registry.job_folder(recipe.name, recipe.version)
+    job = recipe.job(recipe.version, job_folder, parent_folder)
     progress = progress_factory()(recipe.name)
     outcome = await run_job(context, job, foundry.training.launcher, progress)
     return outcome.model, _record(recipe, job.payload, outcome.metrics, outcome.curves)
-
-
-def _parent_folder(foundry: FoundryResource, recipe: Recipe) -> Path | None:
-    if recipe.parent is None:
-        return None
-    registry, parent = CheckpointRegistry(foundry.home), recipe.parent
-    if not registry.is_complete(parent.name, parent.version):
-        raise FoundryError(
-            f"{recipe.name} starts from {parent.name} {parent.version}, which does not exist: "
-            f"materialize {parent.name}"
-        )
-    return registry.folder(parent.name, parent.version)
 
 
 def _record(

@@ -110,16 +110,16 @@ def critic_rl(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg
 def planner_sft(
     context: dg.AssetExecutionContext, foundry: FoundryResource
 ) -> dg.MaterializeResult:
-    table, report = build_planner_sft(foundry.home, foundry.settings.curation)
-    quarantined = [{"document": name, "reason": reason} for name, reason in report.quarantined[:20]]
-    metadata = {"sources": report.rows, "set_aside": table_metadata(quarantined)}
+    table, counts, unusable = build_planner_sft(foundry.home, foundry.settings.curation)
+    quarantined = [{"document": name, "reason": reason} for name, reason in unusable[:20]]
+    metadata = {"sources": counts, "set_aside": table_metadata(quarantined)}
     return PLANNER_SFT_SET.record(context, foundry, {PLANNER_SFT: table}, metadata)
 
 
 @dg.asset(**SEQUENCE_SET.asset_args())
 def sequences(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg.MaterializeResult:
-    rows, report = build_sequences(foundry.home, foundry.settings.curation)
-    metadata = {"forms": report.rows, "left_out": report.dropped}
+    rows, counts, dropped = build_sequences(foundry.home, foundry.settings.curation)
+    metadata = {"forms": counts, "left_out": dropped}
     return SEQUENCE_SET.record(context, foundry, {SEQUENCES: rows}, metadata)
 
 

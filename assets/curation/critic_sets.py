@@ -9,6 +9,7 @@ scores low or a rejected one high. SFT drops such rows, because their reasoning 
 which learns no reasoning from them, uses the verdict of the scores.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import duckdb
@@ -33,7 +34,7 @@ from .settings import BalanceSettings, CriticSettings, CurationSettings, Verdict
 
 _KEY = "trajectory_id, step_number, iteration"
 _FALLBACK_CANVAS = (192, 192)
-_CONTRADICTED = "WHEN contradicted THEN 'contradicted_verdict'"
+_CONTRADICTED = {"contradicted_verdict": "contradicted"}
 # SQL for the columns of a set that the other does not have.
 _SFT_COLUMNS = """
     [{'role': 'user', 'content': critic_prompt(goal, rewritten)},
@@ -71,25 +72,22 @@ def build_critic_sft(
     home: Home, settings: CurationSettings
 ) -> tuple[pa.RecordBatchReader, CriticReport]:
     """Rows of `critic_sft`, computed while they are read, and a report."""
-    critic, connection = settings.critic, duckdb_session(home)
-    cases = ["WHEN NOT accepted AND NOT has_rewrite THEN 'no_rewrite'"]
-    if critic.verdicts.sft == "drop":
-        cases.insert(0, _CONTRADICTED)
-    if not critic.verdicts.unproven_rewrites:
-        cases.append("WHEN NOT accepted AND is_best THEN 'unproven_rewrite'")
-    _create_candidates(connection, "sft", "accepted", cases, critic.verdicts)
-    return _build(home, connection, CRITIC_SFT, _SFT_COLUMNS, critic, critic.balance_sft)
+    verdicts = settings.critic.verdicts
+    reasons = _CONTRADICTED if verdicts.sft == "drop" else {}
+    reasons = reasons | {"no_rewrite": "NOT accepted AND NOT has_rewrite"}
+    if not verdicts.unproven_rewrites:
+        reasons["unproven_rewrite"] = "NOT accepted AND is_best"
+    return _build(home, settings.critic, CRITIC_SFT, _SFT_COLUMNS, "accepted", reasons)
 
 
 def build_critic_rl(
     home: Home, settings: CurationSettings
 ) -> tuple[pa.RecordBatchReader, CriticReport]:
     """Rows of `critic_rl`, computed while they are read, and a report."""
-    critic, connection = settings.critic, duckdb_session(home)
-    verdict = "accepted <> contradicted" if critic.verdicts.rl == "scores" else "accepted"
-    cases = [_CONTRADICTED] if critic.verdicts.rl == "drop" else []
-    _create_candidates(connection, "rl", verdict, cases, critic.verdicts)
-    return _build(home, connection, CRITIC_RL, _RL_COLUMNS, critic, critic.balance_rl)
+    verdicts = settings.critic.verdicts
+    verdict = "accepted <> contradicted" if verdicts.rl == "scores" else "accepted"
+    reasons = _CONTRADICTED if verdicts.rl == "drop" else {}
+    return _build(home, settings.critic, CRITIC_RL, _RL_COLUMNS, verdict, reasons)
 
 
 def balance(
@@ -137,16 +135,12 @@ def _create_candidates(
     connection: duckdb.DuckDBPyConnection,
     split: str,
     verdict: str,
-    drop_cases: list[str],
+    reasons: Mapping[str, str],
     settings: VerdictSettings,
 ) -> None:
-    """Table `judged`: attempts up to the best of the split's steps; `candidates`: those to use.
-
-    Args:
-        verdict: SQL over `accepted, contradicted, has_rewrite, is_best`.
-        drop_cases: likewise, the cases of `reason`.
-    """
-    reason = f"CASE {' '.join(drop_cases)} END" if drop_cases else "CAST(NULL AS VARCHAR)"
+    """Table `judged`: attempts up to the best of the split's steps; `candidates`: those to use."""
+    cases = "".join(f" WHEN {condition} THEN '{name}'" for name, condition in reasons.items())
+    reason = f"CASE{cases} END" if cases else "CAST(NULL AS VARCHAR)"
     connection.execute(
         f"""
         CREATE TEMP TABLE judged AS
@@ -173,13 +167,21 @@ def _create_candidates(
 
 def _build(
     home: Home,
-    connection: duckdb.DuckDBPyConnection,
+    settings: CriticSettings,
     table: Table,
     columns: str,
-    settings: CriticSettings,
-    balance_settings: BalanceSettings,
+    verdict: str,
+    reasons: Mapping[str, str],
 ) -> tuple[pa.RecordBatchReader, CriticReport]:
-    """Balance the candidates into table `selection`, and stream its rows."""
+    """Balance the candidates into table `selection`, and stream its rows.
+
+    Args:
+        verdict: SQL over `accepted, contradicted, has_rewrite, is_best`.
+        reasons: likewise, when an attempt is dropped; the first one counts.
+    """
+    connection, side = duckdb_session(home), table.name.removeprefix("critic_")
+    _create_candidates(connection, side, verdict, reasons, settings.verdicts)
+    balance_settings = settings.balance_sft if table is CRITIC_SFT else settings.balance_rl
     balanced = balance(connection, "candidates", "selection", balance_settings)
     version = version_of(settings.agent_prompt)
     report = CriticReport(count_reasons(connection, "judged"), balanced, version)

@@ -23,14 +23,6 @@ from .settings import CurationSettings, PlannerSettings
 
 
 @dataclass(frozen=True)
-class PlannerReport:
-    """Rows by source, and imported documents that were quarantined, as (id, reason)."""
-
-    rows: dict[str, int]
-    quarantined: list[tuple[str, str]]
-
-
-@dataclass(frozen=True)
 class _PlannedRequest:
     """A plan with its request.
 
@@ -50,8 +42,14 @@ class _PlannedRequest:
     completed_steps: int = 0
 
 
-def build_planner_sft(home: Home, settings: CurationSettings) -> tuple[pa.Table, PlannerReport]:
-    """The `planner_sft` table (sources plan, continuation, comm, in this order), and a report."""
+def build_planner_sft(
+    home: Home, settings: CurationSettings
+) -> tuple[pa.Table, dict[str, int], list[tuple[str, str]]]:
+    """The `planner_sft` table: sources plan, continuation, comm, in this order.
+
+    Returns:
+        The table, its rows by source, and documents that were quarantined, as (id, reason).
+    """
     planner, connection = settings.planner, duckdb_session(home)
     groups = shard_groups(connection, "plans")
     continued = groups if planner.continuations else []
@@ -64,7 +62,7 @@ def build_planner_sft(home: Home, settings: CurationSettings) -> tuple[pa.Table,
     tables = {source: [*map(PLANNER_SFT.to_arrow, parts)] for source, parts in rows.items()}
     counts = {source: sum(part.num_rows for part in parts) for source, parts in tables.items()}
     table = pa.concat_tables(chain.from_iterable(tables.values()))
-    return table, PlannerReport(counts, quarantined)
+    return table, counts, quarantined
 
 
 def _plan_rows(

@@ -9,8 +9,6 @@ Every tag is closed; `<info>` is left out if a step has no text; text-only steps
 One `<image>` stands for one image.
 """
 
-from dataclasses import dataclass
-
 import duckdb
 import pyarrow as pa
 
@@ -41,32 +39,28 @@ _FORMS = {
 }
 
 
-@dataclass(frozen=True)
-class SequencesReport:
-    """Sequences by form, and dropped trajectories by reason."""
-
-    rows: dict[str, int]
-    dropped: dict[str, int]
-
-
 def build_sequences(
     home: Home, settings: CurationSettings
-) -> tuple[pa.RecordBatchReader, SequencesReport]:
-    """Rows of `sequences`, computed while they are read, and a report."""
+) -> tuple[pa.RecordBatchReader, dict[str, int], dict[str, int]]:
+    """Rows of `sequences`, computed while they are read.
+
+    Returns:
+        The rows, their number by form, and dropped trajectories by reason.
+    """
     connection, forms = duckdb_session(home), settings.sequences.forms
     _create_candidates(connection, settings.sequences)
     add_text_function(connection, "escape_tags", escape_tags, "VARCHAR")
     add_text_function(connection, "insert_image_tags", insert_image_tags, "VARCHAR", "BIGINT")
     add_text_function(connection, "critic_tag", _critic_tag, "BOOLEAN", "VARCHAR", "VARCHAR")
+    counts: dict[str, int] = dict.fromkeys(forms, len(connection.table("selection")))
     dropped = count_reasons(connection, "candidates")
-    report = SequencesReport(dict.fromkeys(forms, len(connection.table("selection"))), dropped)
 
     def rows_of(shards: list[str]) -> pa.Table:
         queries = (_sequences_sql(shards, form, *_FORMS[form]) for form in forms)
         return pa.concat_tables([connection.sql(sql).to_arrow_table() for sql in queries])
 
     groups = shard_groups(connection, "selection", rows=8_000)
-    return stream_groups(SEQUENCES, groups, rows_of), report
+    return stream_groups(SEQUENCES, groups, rows_of), counts, dropped
 
 
 def _critic_tag(accepted: bool, refined: str, reasoning: str) -> str:

@@ -139,11 +139,9 @@ def _theta(connection: duckdb.DuckDBPyConnection, settings: SplitSettings) -> fl
         return settings.theta
     rows = connection.execute(
         """
-        WITH levels AS (
-            SELECT prompt_variance, sum(steps) AS steps FROM train_prompts GROUP BY prompt_variance
-        ),
-        cumulative AS (
-            SELECT prompt_variance, sum(steps) OVER (ORDER BY prompt_variance) AS steps FROM levels
+        WITH cumulative AS (
+            SELECT prompt_variance, sum(sum(steps)) OVER (ORDER BY prompt_variance) AS steps
+            FROM train_prompts GROUP BY prompt_variance
         )
         SELECT prompt_variance FROM cumulative
         ORDER BY abs(steps / (SELECT sum(steps) FROM train_prompts) - ?), prompt_variance LIMIT 1
@@ -158,13 +156,10 @@ def _split_sql(settings: SplitSettings) -> str:
     condition = "true" if settings.off_side == "move" else "(variance <= $theta) = (side = 'sft')"
     return f"""
         CREATE TEMP TABLE split_steps AS
-        WITH prompt_sides AS (
-            SELECT prompt_id,
-                   CASE WHEN prompt_variance <= $theta THEN 'sft' ELSE 'rl' END AS side
-            FROM train_prompts
-        )
         SELECT filtered.*, CASE WHEN kept AND {condition} THEN side END AS split
-        FROM filtered LEFT JOIN prompt_sides USING (prompt_id)
+        FROM filtered LEFT JOIN (
+            SELECT prompt_id, if(prompt_variance <= $theta, 'sft', 'rl') AS side FROM train_prompts
+        ) USING (prompt_id)
     """
 
 

@@ -116,11 +116,7 @@ def _keep_run_columns(row: GenerationRow, earlier: GenerationRow | None) -> Gene
 
 
 def _batch_metadata(images: ImageStore, results: BatchResults, folder: Path) -> dict[str, Any]:
-    """Statuses, a contact sheet of some trajectories, costs, agents, and quarantined rows.
-
-    Raises:
-        BadImageError: an image is missing or damaged.
-    """
+    """Statuses, a contact sheet of some trajectories, costs, agents, and quarantined rows."""
     requests: list[GenerationRow] = results.rows(GENERATIONS)
     statuses: Counter[str] = Counter(row.status for row in requests)
     best = sorted(results.requests, key=_sheet_order)[:_SHEET_ROWS]
@@ -154,5 +150,5 @@ def _trajectory_view(images: ImageStore, rows: Rows) -> TrajectoryView:
         category=request.request_key or "request",
         subcategory=request.status,
         reasoning=steps[0].reasoning if steps else "",
-        steps=step_views(images, steps, rows[ATTEMPTS], {}),
+        steps=step_views(images, steps, rows[ATTEMPTS]),
     )

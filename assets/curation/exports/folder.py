@@ -29,10 +29,6 @@ _PLACEHOLDER = re.compile(re.escape(IMAGE), re.IGNORECASE)
 _BATCH = 256  # rows with embedded images in memory
 
 
-class PlaceholderError(FoundryError):
-    """A row whose text has another number of image placeholders than the row has images."""
-
-
 @dataclass
 class ExportFolder:
     """The folder that an exporter writes to."""
@@ -55,14 +51,14 @@ class ExportFolder:
         """Stored rows of a table that satisfy `where` (SQL).
 
         Raises:
-            PlaceholderError: a row has not one placeholder per image.
+            FoundryError: a row has not one placeholder per image.
         """
         sql = f"SELECT * FROM {table.name} WHERE {where}"
         for row in query_rows(duckdb_session(self.home), sql):
             texts = [message["content"] for message in row["messages"]]
             count, images = sum(len(_PLACEHOLDER.findall(text)) for text in texts), images_of(row)
             if count != len(images):
-                raise PlaceholderError(
+                raise FoundryError(
                     f"{table.name} row {row['row_id']} has {count} {IMAGE} placeholders for "
                     f"{len(images)} images; materialize {table.name} again"
                 )

@@ -75,39 +75,31 @@ def export_all(home: Home, settings: CurationSettings) -> list[Card]:
     """Write the exports named in the settings to `home.exports`, each to the folder of its name.
 
     Raises:
-        PlaceholderError: a row's placeholders and images differ.
         BadImageError: an image is missing or damaged.
-        FoundryError: the folder cannot be written.
+        FoundryError: a row's placeholders and images differ, or the folder cannot be written.
     """
     return [_export(home, settings, name) for name in settings.exports.formats]
 
 
 def _export(home: Home, settings: CurationSettings, name: str) -> Card:
-    path, origin = home.exports / name, _origin(home, settings, FORMATS[name].tables)
+    path, form = home.exports / name, FORMATS[name]
+    origin = _origin(home, settings, form.tables)
     parts = [FORMAT_VERSION, name, origin, settings.exports.model_dump(mode="json")]
     fingerprint = content_digest(parts)
-    if read_card(path).get("fingerprint") != fingerprint:
-        try:
-            with atomic_path(path) as draft:
-                draft.mkdir()
-                _write(ExportFolder(home, draft), settings, name, fingerprint, origin)
-        except OSError as error:
-            raise FoundryError(f"{path} cannot be written: {error.strerror or error}") from error
+    if read_card(path).get("fingerprint") == fingerprint:
+        return Card(**read_card(path))
+    try:
+        with atomic_path(path) as draft:
+            draft.mkdir()
+            folder = ExportFolder(home, draft)
+            counts, files = form.write(folder, settings.exports), folder.hashes()
+            card = Card(name, form.title, form.use, fingerprint, counts, files=files, **origin)
+            (draft / CARD).write_bytes(card.json())
+            readme = form.front_matter(counts) + card.markdown()
+            (draft / "README.md").write_text(readme, "utf-8")
+    except OSError as error:
+        raise FoundryError(f"{path} cannot be written: {error.strerror or error}") from error
     return Card(**read_card(path))
-
-
-def _write(
-    folder: ExportFolder,
-    settings: CurationSettings,
-    name: str,
-    fingerprint: str,
-    origin: dict[str, Any],
-) -> None:
-    form = FORMATS[name]
-    counts, files = form.write(folder, settings.exports), folder.hashes()
-    card = Card(name, form.title, form.use, fingerprint, counts, files=files, **origin)
-    (folder.path / CARD).write_bytes(card.json())
-    (folder.path / "README.md").write_text(form.front_matter(counts) + card.markdown(), "utf-8")
 
 
 def _origin(home: Home, settings: CurationSettings, tables: tuple[Table, ...]) -> dict[str, Any]:

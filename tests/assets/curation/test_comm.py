@@ -131,7 +131,8 @@ def test_torch_file_is_read_or_names_the_missing_package(world, folder):
 def test_imported_rows_join_the_planner_set(world, folder):
     world.add("s", [(9, True)], [(9, True)])
     comm = write(folder, [TEA, "bad"])
-    rows, report = build_planner_sft(world.write(), CurationSettings(planner={"comm": comm}))
+    settings = CurationSettings(planner={"comm": comm})
+    rows, counts, quarantined = build_planner_sft(world.write(), settings)
     assert rows["source"].to_pylist() == ["plan", "continuation", "comm"]
-    assert report.rows == {"plan": 1, "continuation": 1, "comm": 1}
-    assert [name for name, _ in report.quarantined] == ["comm:document 1"]
+    assert counts == {"plan": 1, "continuation": 1, "comm": 1}
+    assert [name for name, _ in quarantined] == ["comm:document 1"]

@@ -11,7 +11,6 @@ import pytest
 from PIL import Image
 
 from assets.curation.critic_sets import build_critic_rl, build_critic_sft
-from assets.curation.exports.folder import PlaceholderError
 from assets.curation.exports.publisher import export_all
 from assets.curation.planner_sets import build_planner_sft
 from assets.curation.sequences import build_sequences
@@ -234,7 +233,7 @@ def test_too_few_placeholders_are_an_error_and_publish_nothing(home):
     rows[0]["images"] = rows[0]["images"][:1]
     home.lake.write(CRITIC_SFT, [CRITIC_SFT.row.model_validate(row) for row in rows])
     message = "has 2 <image> placeholders for 1 images; materialize critic_sft again"
-    with pytest.raises(PlaceholderError, match=message):
+    with pytest.raises(FoundryError, match=message):
         export_all(home, options)
     assert list(home.exports.iterdir()) == []
 

@@ -10,10 +10,12 @@ GOOD = [(9.0, True)]
 RETRIED = [(3.0, False), (9.0, True)]
 
 
-def build(world: World, form: str, **sequences) -> tuple[list[dict], object]:
+def build(world: World, form: str, **sequences) -> tuple[list[dict], dict[str, int]]:
     options = CurationSettings(sequences={"forms": (form,), **sequences})
-    rows, report = build_sequences(world.write(), options)
-    return records(rows), report
+    reader, counts, dropped = build_sequences(world.write(), options)
+    rows = records(reader)
+    assert counts == {form: len(rows)}
+    return rows, dropped
 
 
 def test_easy_form_has_the_accepted_images(world):
@@ -71,10 +73,9 @@ def test_only_complete_trajectories_of_train_prompts_are_used(world):
     world.add("gap", GOOD, GOOD, chosen="none")
     world.add("text", TEXT_ONLY)
     world.add("exhausted", [(4, False)], status="exhausted")
-    rows, report = build(world, "easy")
+    rows, dropped = build(world, "easy")
     assert [row["prompt_id"] for row in rows] == ["good"]
-    assert report.rows == {"easy": 1}
-    assert report.dropped == {
+    assert dropped == {
         "exhausted": 1,
         "heldout": 1,
         "missing_picture": 1,
