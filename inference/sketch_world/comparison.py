@@ -1,6 +1,6 @@
 """What an instruction asks for against what an image shows; shared by critic and scorer."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 from warehouse import EncodedImage
@@ -97,10 +97,3 @@ def compare(before: EncodedImage | None, after: EncodedImage, instruction: str) 
     return Comparison(
         scene, result.scene, perception, result.exact_edits, edit_count, result.impossible
     )
-
-
-def overlook_defects(comparison: Comparison) -> Comparison:
-    """The same comparison for an image that shows exactly what is expected."""
-    perception = Perception(comparison.expected)
-    edit_count = max(1, comparison.edit_count)
-    return replace(comparison, perception=perception, edit_count=edit_count, impossible=0)

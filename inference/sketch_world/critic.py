@@ -11,7 +11,7 @@ import numpy as np
 from warehouse import EncodedImage
 
 from ..roles import Verdict
-from .comparison import Comparison, compare, overlook_defects
+from .comparison import Comparison, compare
 from .object_catalog import KINDS, PLACES
 from .perception import Perception
 from .prompt_parser import parse
@@ -150,8 +150,9 @@ def name_flaw(cell: int, flaws: Flaws | Perception) -> str:
 
 def _invert_verdict(comparison: Comparison, rng: np.random.Generator) -> Comparison:
     """A comparison with a misperception that leads to the opposite verdict."""
-    if not comparison.is_fulfilled:
-        return overlook_defects(comparison)
+    if not comparison.is_fulfilled:  # as if the image showed exactly what is expected
+        perception, edit_count = Perception(comparison.expected), max(1, comparison.edit_count)
+        return replace(comparison, perception=perception, edit_count=edit_count, impossible=0)
     scene = comparison.actual
     cells = [c for c in comparison.relevant_cells if c in scene.cells] or sorted(scene.cells)
     if not cells:

@@ -15,12 +15,8 @@ from .renderer import render
 from .scene import Scene, make_cells
 from .settings import SketchSettings
 
-_SCENE = Scene(
-    "meadow",
-    make_cells(
-        [(6, "house", "red"), (2, "sun", "yellow"), (4, "cat", "orange"), (8, "tree", "green")]
-    ),
-)
+_THINGS = [(6, "house", "red"), (2, "sun", "yellow"), (4, "cat", "orange"), (8, "tree", "green")]
+_SCENE = Scene("meadow", make_cells(_THINGS))
 
 
 @dataclass(frozen=True)

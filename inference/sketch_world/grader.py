@@ -5,6 +5,7 @@ its story with every choice of slot values that agrees with what it names. Where
 places open, only the things count. A request that matches no story requires the things it names.
 """
 
+from collections import Counter
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -18,7 +19,7 @@ from .outlines import Outline, fit_step_count, mentioned_things, outline_story, 
 from .perception import perceive_cached
 from .prompt_parser import parse
 from .request_parser import RequestText
-from .scene import Add, Scene
+from .scene import Add, Scene, Thing
 from .scene_edits import Choose, at_random, carry_out, first_option
 from .story_catalog import choose_story
 
@@ -56,18 +57,13 @@ class RequiredContents:
 
     def are_in(self, scene: Scene) -> bool:
         """Whether the scene has every thing, in its colour where one is named."""
-        if self.background not in (None, scene.background):
-            return False
-        unmatched = list(scene.cells.values())
-        for add in sorted(self.things, key=lambda add: add.colour is None):
-            matches = (
-                t for t in unmatched if t.kind == add.kind and add.colour in (None, t.colour)
-            )
-            match = next(matches, None)
-            if match is None:
-                return False
-            unmatched.remove(match)
-        return True
+        things = scene.cells.values()
+        coloured = Counter(Thing(add.kind, add.colour) for add in self.things if add.colour)
+        return (
+            self.background in (None, scene.background)
+            and coloured <= Counter(things)
+            and Counter(add.kind for add in self.things) <= Counter(thing.kind for thing in things)
+        )
 
 
 @dataclass(frozen=True)

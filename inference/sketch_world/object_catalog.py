@@ -18,15 +18,9 @@ COLOURS: dict[str, tuple[int, int, int]] = {
 
 # The 3x3 grid, row by row: index = 3 * row + column.
 PLACES: tuple[str, ...] = (
-    "top left",
-    "top center",
-    "top right",
-    "middle left",
-    "center",
-    "middle right",
-    "bottom left",
-    "bottom center",
-    "bottom right",
+    *("top left", "top center", "top right"),
+    *("middle left", "center", "middle right"),
+    *("bottom left", "bottom center", "bottom right"),
 )
 
 BACKGROUNDS: tuple[str, ...] = (

@@ -10,7 +10,6 @@ from .prompt_writer import creation, join_with_and, phrase_noun, with_article
 from .request_parser import Mention, RequestText
 from .scene import (
     Add,
-    Command,
     Create,
     Edit,
     GridPlace,
@@ -21,8 +20,9 @@ from .scene import (
     Scene,
     SetBackground,
     Target,
+    Thing,
 )
-from .scene_edits import carry_out
+from .scene_edits import scene_after
 from .seeded_random import KeyedRandom
 from .story_catalog import CatalogStory, Values, fill_text
 
@@ -115,12 +115,6 @@ def fit_step_count(steps: Sequence[OutlineStep], count: int) -> tuple[OutlineSte
     return tuple(fitted)
 
 
-def scene_after(edits: Sequence[Edit], before: Scene | None) -> Scene | None:
-    """The scene after the edits (first interpretations); None: one of them is impossible."""
-    result = carry_out(Command(tuple(edits)), before)
-    return None if result.impossible else result.scene
-
-
 def is_achievable(steps: Sequence[OutlineStep], scene: Scene | None) -> bool:
     """Whether every step is possible and changes the scene."""
     for step in steps:
@@ -196,28 +190,27 @@ def _merge(first: OutlineStep, second: OutlineStep, before: Scene | None) -> Out
 
 def edits_between(before: Scene, after: Scene) -> tuple[Edit, ...]:
     """Exact edits that turn one scene into another."""
-    old = {target.cell: target for target in before.exact_targets()}
+    old = {cell: Target(t.kind, t.colour, cell) for cell, t in before.cells.items()}
     removed = [target for cell, target in old.items() if cell not in after.cells]
     edits: list[Edit] = []
     if before.background != after.background:
         edits.append(SetBackground(after.background))
-    for new in after.exact_targets():
-        edits += _edit_into(new, old.get(new.cell), removed)
-    return (*edits, *map(Remove, removed))
+    for cell, new in sorted(after.cells.items()):
+        edits += _edit_into(new, cell, old.get(cell), removed)
+    return (*edits, *(Remove(target) for target in before.exact_targets() if target in removed))
 
 
-def _edit_into(new: Target, old: Target | None, removed: list[Target]) -> list[Edit]:
+def _edit_into(new: Thing, cell: int, old: Target | None, removed: list[Target]) -> list[Edit]:
     """The edit that makes a thing, by moving one of `removed` if it is the same."""
-    kind, colour, place = str(new.kind), str(new.colour), GridPlace(new.cell)
     if old is None:
-        same = next((t for t in removed if (t.kind, t.colour) == (kind, colour)), None)
+        same = next((t for t in removed if Thing(str(t.kind), str(t.colour)) == new), None)
         if same is None:
-            return [Add(kind, colour, place)]
+            return [Add(new.kind, new.colour, GridPlace(cell))]
         removed.remove(same)
-        return [Move(same, place)]
-    if old == new:
-        return []
-    return [Recolour(old, colour) if old.kind == kind else Replace(old, kind, colour)]
+        return [Move(same, GridPlace(cell))]
+    if old.kind != new.kind:
+        return [Replace(old, new.kind, new.colour)]
+    return [Recolour(old, new.colour)] if old.colour != new.colour else []
 
 
 def mentioned_things(text: RequestText) -> list[Add]:

@@ -96,30 +96,23 @@ def _match_cell(cell: Pixels, empty: Pixels, candidates: Sequence[int]) -> _Cell
     nothing = _compare(cell, empty, None)
     if nothing.difference < _MATCH_BELOW:
         return nothing
-    thing = _first_match(cell, empty, candidates) or _best_match(cell, empty)
+    thing = _best_match(cell, empty, candidates)
     return thing if thing.difference < _MAX_RATIO * nothing.difference else nothing
 
 
-def _best_match(cell: Pixels, empty: Pixels) -> _CellMatch:
-    """The thing most like the cell; crooked ones only if no upright one matches."""
+def _best_match(cell: Pixels, empty: Pixels, candidates: Sequence[int]) -> _CellMatch:
+    """A candidate that matches, else the thing most like the cell; crooked ones come last."""
     best = _CellMatch(None, 0.0, float("inf"), 1.0)
-    for tilt in (0.0, *TILTS):
-        for index in _nearest_things(cell, empty, tilt):
-            match = _compare_thing(cell, empty, index, tilt)
-            best = min(best, match, key=lambda match: match.difference)
-            if best.difference < _MATCH_BELOW:
-                return best
+    for tilt in (None, 0.0, *TILTS):
+        for index in candidates if tilt is None else _nearest_things(cell, empty, tilt):
+            thing = _things()[index]
+            paint, transmittance = _sprite_layers(thing, tilt or 0.0)
+            match = _compare(cell, paint + transmittance * empty, thing, tilt or 0.0)
+            if match.difference < _MATCH_BELOW:
+                return match
+            if tilt is not None and match.difference < best.difference:
+                best = match
     return best
-
-
-def _first_match(cell: Pixels, empty: Pixels, candidates: Sequence[int]) -> _CellMatch | None:
-    matches = (_compare_thing(cell, empty, index, 0.0) for index in candidates)
-    return next((match for match in matches if match.difference < _MATCH_BELOW), None)
-
-
-def _compare_thing(cell: Pixels, empty: Pixels, index: int, tilt: float) -> _CellMatch:
-    paint, transmittance = _sprite_layers(_things()[index], tilt)
-    return _compare(cell, paint + transmittance * empty, _things()[index], tilt)
 
 
 def _compare(cell: Pixels, expected: Pixels, thing: Thing | None, tilt: float = 0.0) -> _CellMatch:
@@ -135,18 +128,16 @@ def _first_candidates(cells: Pixels, empty: Pixels) -> np.ndarray:
     good enough for clean images, but not robust against scribbles.
     """
     paint, transmittance, both = _factors()
-    product = (cells * empty).sum(axis=-1).reshape(9, -1)
-    square = (empty * empty).sum(axis=-1).reshape(9, -1)
-    gaps = (paint * paint).sum(axis=1) - 2 * _products(cells.reshape(9, -1), paint)
-    gaps += 2 * _products(empty.reshape(9, -1), both)
-    squares = _products(square, transmittance * transmittance)
-    gaps += squares - 2 * _products(product, transmittance)
+    gaps = (paint * paint).sum(axis=1) - 2 * _products(cells, paint)
+    gaps += 2 * _products(empty, both)
+    squares = _products((empty * empty).sum(axis=-1), transmittance * transmittance)
+    gaps += squares - 2 * _products((cells * empty).sum(axis=-1), transmittance)
     return np.argsort(gaps, axis=1)[:, :_FIRST_CANDIDATES]
 
 
-def _products(rows: Pixels, others: Pixels) -> Pixels:
-    """Scalar products of all pairs of rows. `@` is slower here, because of its threads."""
-    return np.einsum("if,jf->ij", rows, others)
+def _products(cells: Pixels, things: Pixels) -> Pixels:
+    """Scalar products of all pairs. `@` is slower here, because of its threads."""
+    return np.einsum("if,jf->ij", cells.reshape(9, -1), things)
 
 
 @cache

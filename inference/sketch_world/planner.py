@@ -19,13 +19,12 @@ from .outlines import (
     outline_mentions,
     outline_story,
     remaining_outline,
-    scene_after,
 )
 from .perception import perceive_cached
-from .prompt_style import choose_style, write_prompt
-from .prompt_writer import join_with_and, phrase_noun, with_article
+from .prompt_writer import choose_style, join_with_and, phrase_noun, with_article, write_prompt
 from .request_parser import RequestText
 from .scene import Move, Scene
+from .scene_edits import scene_after
 from .seeded_random import KeyedRandom
 from .settings import hashed_name
 from .story_catalog import CatalogStory, choose_story

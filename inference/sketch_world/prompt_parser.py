@@ -32,10 +32,7 @@ _Noun = tuple[str, str | None]  # kind, colour
 
 _KEEP = object()
 _DIGIT_WORDS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
-_NUMBERS = {word: number for number, word in enumerate(_DIGIT_WORDS, 1)} | {
-    "several": 3,
-    "a few": 3,
-}
+_NUMBERS = {word: n for n, word in enumerate(_DIGIT_WORDS, 1)} | {"several": 3, "a few": 3}
 _SIDES = {"left": 3, "right": 5, "top": 1, "bottom": 7, "center": 4, "middle": 4}
 _ROWS = {"top": 0, "upper": 0, "middle": 1, "center": 1, "bottom": 2, "lower": 2}
 _COLUMNS = {"left": 0, "center": 1, "middle": 1, "right": 2}

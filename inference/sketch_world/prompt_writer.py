@@ -1,13 +1,22 @@
-"""Writes edits as prompts, which `prompt_parser.parse` reads back to the same edits."""
+"""Writes edits as prompts, which `prompt_parser.parse` reads back to the same edits.
+
+The same edit has many wordings: with or without the place, with or without the kind's default
+colour, with or without a keep clause. A generator's mistakes depend on that, so plans vary it,
+deterministically by the request.
+"""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import get_args
 
-from .object_catalog import PLACES
+from .object_catalog import KINDS, PLACES
+from .prompt_parser import parse
 from .scene import (
     ANYWHERE,
     Add,
     Command,
     Create,
+    Direction,
     Edit,
     GridPlace,
     Move,
@@ -18,10 +27,21 @@ from .scene import (
     SetBackground,
     Target,
 )
+from .scene_edits import interpretations, scene_after
+from .seeded_random import KeyedRandom
 
 KEEP_CLAUSE = "Keep everything else unchanged."
 
 _SURFACES = {"paper": "sheet of paper", "snow": "field of snow"}
+# Synonyms of a sentence's first word that parse to the same edit.
+_VERBS: dict[str, tuple[str, ...]] = {
+    "Draw": ("Draw", "Show", "Create", "Illustrate", "Paint"),
+    "Add": ("Add", "Put", "Place", "Draw", "Include"),
+    "Remove": ("Remove", "Take away", "Erase", "Delete"),
+    "Move": ("Move", "Bring", "Shift"),
+    "Turn": ("Turn", "Change", "Transform"),
+    "Paint": ("Paint", "Color", "Make", "Recolor"),
+}
 
 
 def phrase(command: Command) -> str:
@@ -103,3 +123,114 @@ def _relation(place: GridPlace) -> str:
     sideways = place.direction in ("left of", "right of")
     direction = f"to the {place.direction}" if sideways else place.direction
     return f"{direction} {_definite(place.anchor or Target())}"
+
+
+@dataclass(frozen=True)
+class PromptStyle:
+    """How explicit a prompt is."""
+
+    places: bool  # name the cells of new things
+    colours: bool  # name default colours, and those of targets
+    keep: bool  # ask to keep everything else unchanged
+    relations: bool  # prefer "above the cup" to "at the top left" if it is as exact
+    cells_known: bool = True  # earlier prompts named every cell: it may refer to things by cell
+
+
+def choose_style(keyed_random: KeyedRandom, step: int, *, first_open_step: int) -> PromptStyle:
+    """The style of a step (0-based); from `first_open_step` on, places are left open."""
+    purpose = f"manner {step}"
+    keep = step > 0 and keyed_random.bernoulli(0.35, f"{purpose} keep")
+    colours = keyed_random.bernoulli(0.5, f"{purpose} colours")
+    relations = keyed_random.bernoulli(0.35, f"{purpose} relations")
+    return PromptStyle(
+        step < first_open_step, colours, keep, relations, cells_known=step <= first_open_step
+    )
+
+
+def write_prompt(
+    edits: Sequence[Edit], before: Scene | None, style: PromptStyle, keyed_random: KeyedRandom
+) -> str:
+    """A prompt for edits; the first interpretation of each on `before` is the intended one."""
+    scene = before or Scene()
+    reduced: list[Edit] = []
+    for edit in edits:
+        reduced.append(_reduce(edit, scene, style))
+        after = scene_after([edit], scene)
+        if after is None:
+            raise ValueError(f"impossible here: {edit}")
+        scene = after
+    command = Command(tuple(reduced), style.keep)
+    return _vary_verbs(phrase(command), command.keep, keyed_random)
+
+
+def _reduce(edit: Edit, scene: Scene, style: PromptStyle) -> Edit:
+    """The edit without what the style omits."""
+    if isinstance(edit, Create):
+        return replace(edit, things=tuple(_reduce_add(add, style) for add in edit.things))
+    exact = interpretations(edit, scene)[0]
+    if isinstance(exact, Create | SetBackground):
+        return exact
+    if isinstance(exact, Add):
+        return _prefer_relation(_reduce_add(exact, style), exact, scene, style)
+    reduced = replace(exact, target=_reduce_target(exact.target, scene, style))
+    match reduced:
+        case Move():
+            return _prefer_relation(reduced, exact, scene, style)
+        case Replace(_, kind, colour):
+            return replace(reduced, colour=_reduce_colour(kind, colour, style))
+    return reduced
+
+
+def _reduce_add(add: Add, style: PromptStyle) -> Add:
+    place = add.place if style.places else ANYWHERE
+    return Add(add.kind, _reduce_colour(add.kind, add.colour, style), place)
+
+
+def _reduce_colour(kind: str, colour: str | None, style: PromptStyle) -> str | None:
+    default = KINDS[kind].default_colour
+    if style.colours:
+        return colour or default
+    return None if colour == default else colour
+
+
+def _reduce_target(target: Target, scene: Scene, style: PromptStyle) -> Target:
+    """The shortest name that only the target has; with its colour if the style names colours."""
+    if style.colours and style.keep and style.cells_known:
+        return target
+    by_kind, by_colour = Target(target.kind), Target(target.kind, target.colour)
+    options = [by_colour] if style.colours else [by_kind, by_colour]
+    return next((o for o in options if len(scene.find(o)) == 1), target)
+
+
+def _prefer_relation(reduced: Add | Move, exact: Edit, scene: Scene, style: PromptStyle) -> Edit:
+    """The edit with its place relative to another thing, if that is unambiguous."""
+    if not (style.relations and style.places):
+        return reduced
+    for place in _relations(scene, reduced):
+        relative = replace(reduced, place=place)
+        if interpretations(relative, scene) == [exact]:
+            return relative
+    return reduced
+
+
+def _relations(scene: Scene, edit: Add | Move) -> list[GridPlace]:
+    """Places relative to things whose kind is unique, other than the moved thing."""
+    moved = edit.target.kind if isinstance(edit, Move) else edit.kind
+    kinds = [thing.kind for thing in scene.cells.values()]
+    anchors = [Target(kind) for kind in kinds if kinds.count(kind) == 1 and kind != moved]
+    directions: tuple[Direction, ...] = get_args(Direction)
+    return [GridPlace(None, direction, a) for a in anchors for direction in directions]
+
+
+def _vary_verbs(text: str, keep: bool, keyed_random: KeyedRandom) -> str:
+    """The same prompt with other verbs."""
+    sentences = text.replace(KEEP_CLAUSE, "").strip().removesuffix(".").split(". ")
+    varied = " ".join(_vary_verb(sentence, keyed_random) for sentence in sentences)
+    return f"{varied} {KEEP_CLAUSE}" if keep else varied
+
+
+def _vary_verb(sentence: str, keyed_random: KeyedRandom) -> str:
+    """The sentence with another verb, unless that changes its meaning."""
+    verb, _, rest = sentence.partition(" ")
+    other = f"{keyed_random.pick(_VERBS.get(verb, (verb,)), sentence)} {rest}"
+    return f"{other if parse(other) == parse(sentence) else sentence}."

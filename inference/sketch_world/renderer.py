@@ -5,6 +5,7 @@ as well.
 """
 
 import math
+from collections import ChainMap
 from collections.abc import Collection
 from dataclasses import dataclass
 from functools import lru_cache
@@ -13,9 +14,11 @@ from PIL import Image, ImageDraw
 
 from schemas import FoundryError
 
-from . import drawings
+from .drawings import animals, backgrounds, garden, home, play, shapes, sky, village
+from .drawings.canvas import Canvas
+from .object_catalog import BACKGROUNDS, COLOURS, KINDS
 from .scene import Scene, Thing
-from .seeded_random import random_by
+from .seeded_random import pick, random_by
 
 # Smaller images are drawn at this size and averaged down, so that they show the same lines.
 SIZE = 192
@@ -24,8 +27,13 @@ TILTS = (-14.0, 14.0)  # degrees of a crooked thing
 _SQUEEZE = 0.8  # relative width of a crooked thing, so that a crooked ball shows, too
 
 _MARGIN = 0.04  # share of a cell's side that stays free of things and blemishes
-_upright_sprite = lru_cache(maxsize=4096)(drawings.sprite)
+_BORDER = 0.035  # what a drawing leaves free: with a sticker's rim and shadow, 4 % of the cell
 _INKS = ((38, 34, 58), (188, 44, 120), (24, 128, 132), (120, 66, 24))
+
+# A drawing is the function of the kind's or background's name in one of the modules.
+_THEMES = ChainMap(*map(vars, (shapes, village, garden, animals, sky, home, play)))
+DRAWINGS = {kind: _THEMES[kind.replace(" ", "_")] for kind in KINDS}
+BACKDROPS = {name: vars(backgrounds)[name.replace(" ", "_")] for name in BACKGROUNDS}
 
 
 @dataclass(frozen=True)
@@ -48,7 +56,8 @@ def render(scene: Scene, size: int = SIZE, flaws: Flaws | None = None) -> Image.
     flaws = flaws or Flaws()
     image = background(scene.background, size).copy()
     for cell, thing in sorted(scene.cells.items()):
-        tilt = _tilt(flaws.seed, cell) if cell in flaws.crooked else 0.0
+        is_crooked = cell in flaws.crooked
+        tilt = pick(random_by("tilt", flaws.seed, cell), TILTS) if is_crooked else 0.0
         sticker = sprite(thing, size // 3, tilt)
         image.paste(sticker, _corner(cell, size), sticker)
     for cell in sorted(flaws.blemished):
@@ -61,7 +70,9 @@ def render(scene: Scene, size: int = SIZE, flaws: Flaws | None = None) -> Image.
 def background(name: str, size: int) -> Image.Image:
     """An empty scene, RGB."""
     detail = max(1, -(-SIZE // size))
-    return drawings.backdrop(name, detail * size).reduce(detail)
+    canvas = Canvas(detail * size)
+    BACKDROPS[name](canvas)
+    return canvas.flat().convert("RGB").reduce(detail)
 
 
 @lru_cache(maxsize=4096)
@@ -70,6 +81,13 @@ def sprite(thing: Thing, side: int, tilt: float = 0.0) -> Image.Image:
     detail = max(1, -(-SIZE // (3 * side)))
     sticker = _upright_sprite(thing, detail * side)
     return (_make_crooked(sticker, tilt) if tilt else sticker).reduce(detail)
+
+
+@lru_cache(maxsize=4096)
+def _upright_sprite(thing: Thing, side: int) -> Image.Image:
+    canvas = Canvas(side, _BORDER)
+    DRAWINGS[thing.kind](canvas, COLOURS[thing.colour])
+    return canvas.sticker()
 
 
 def _make_crooked(sticker: Image.Image, tilt: float) -> Image.Image:
@@ -93,10 +111,6 @@ def _inverse_transform(tilt: float, centre: float) -> tuple[float, ...]:
     return tuple(v for a, b in rows for v in (a, b, centre - centre * (a + b)))
 
 
-def _tilt(seed: int, cell: int) -> float:
-    return TILTS[random_by("tilt", seed, cell).integers(2)]
-
-
 @lru_cache(maxsize=256)
 def _scribble(seed: int, cell: int, side: int) -> Image.Image:
     """A random pen stroke across the cell, RGBA, with a pale rim to be visible on dark things."""
@@ -105,7 +119,7 @@ def _scribble(seed: int, cell: int, side: int) -> Image.Image:
     image = Image.new("RGBA", (big, big), (0, 0, 0, 0))
     margin = (_MARGIN + 0.06) * big
     points = rng.uniform(margin, big - margin, size=(7, 2))
-    ink = _INKS[rng.integers(len(_INKS))]
+    ink = pick(rng, _INKS)
     line = [(float(x), float(y)) for x, y in points]
     pen = ImageDraw.Draw(image)
     pen.line(line, fill=(255, 255, 255, 255), width=round(0.075 * big), joint="curve")

@@ -26,6 +26,7 @@ _STEP_NOUN = r"(steps?|pictures?|images?|parts?|stages?|frames?|panels?|drawings
 _QUALIFIER = (
     r"(?:(?:most|important|simple|easy|short|clear|sequential|different|single|small|key) )*"
 )
+_SIZES = ("", "little", "small", "big")  # may be between a colour and its thing
 _STEP_NUMBER = re.compile(r"\bstep (\d+)\b")
 _STEP_COUNT = re.compile(
     rf"\b(\d+|two|three|four|five|six|seven|eight|nine) {_QUALIFIER}{_STEP_NOUN}\b"
@@ -51,11 +52,8 @@ class RequestText:
     @cached_property
     def mentions(self) -> tuple[Mention, ...]:
         """All names of the world, in the text's order; longer names win over shorter."""
-        mentions = (
-            Mention(*_lexicon()[match[0]], match.start(), match.end())
-            for match in _pattern().finditer(self._without_step_count)
-        )
-        return tuple(mentions)
+        matches = _pattern().finditer(self._without_step_count)
+        return tuple(Mention(*_lexicon()[match[0]], *match.span()) for match in matches)
 
     @cached_property
     def words(self) -> str:
@@ -75,11 +73,8 @@ class RequestText:
     def wants_words_only(self) -> bool:
         """Whether it asks for words about the input images, and for no image."""
         text = self.raw.lower()
-        if _DRAWING.search(text):
-            return False
-        return bool(
-            _EXPLANATION.search(text) or (_QUESTIONS.search(text) and not _VISUAL.search(text))
-        )
+        is_question = _QUESTIONS.search(text) and not _VISUAL.search(text)
+        return not _DRAWING.search(text) and bool(_EXPLANATION.search(text) or is_question)
 
     @cached_property
     def completed_steps(self) -> int:
@@ -102,33 +97,28 @@ class RequestText:
         text = re.sub(rf"<image>|\bstep \d+\b|{_BOOKS}", " ", self.raw.lower())
         return re.sub(r"[-_]", " ", text)
 
-    def colours_of(self, kind: str) -> list[str]:
-        """Colours right before a name of this kind: `red` in "a red flower"."""
-        return [colour.name for colour, noun in self._colour_pairs if noun.name == kind]
-
     def names_of(self, sort: str) -> list[str]:
         """All names of a sort, in the text's order."""
         return [mention.name for mention in self.mentions if mention.sort == sort]
 
+    def colours_of(self, kind: str) -> list[str]:
+        """Colours right before a name of this kind: `red` in "a red flower"."""
+        return [colour.name for colour, owner in self._owners.items() if owner == kind]
+
     def possible_colours(self, kind: str) -> list[str]:
         """Colours that may belong to a kind: all but those of other kinds."""
-        others = [colour for colour, noun in self._colour_pairs if noun.name != kind]
         colours = (mention for mention in self.mentions if mention.sort == "colour")
-        return [colour.name for colour in colours if colour not in others]
+        return [c.name for c in colours if self._owners.get(c, kind) == kind]
 
     @cached_property
-    def _colour_pairs(self) -> list[tuple[Mention, Mention]]:
-        """Colours and the things right after them."""
-        pairs = ((c, n) for c, n in pairwise(self.mentions) if c.sort == "colour")
-        return [(c, n) for c, n in pairs if n.sort == "thing" and self._are_adjacent(c, n)]
-
-    def _are_adjacent(self, colour: Mention, noun: Mention) -> bool:
-        return self._without_step_count[colour.end : noun.start].strip() in (
-            "",
-            "little",
-            "small",
-            "big",
-        )
+    def _owners(self) -> dict[Mention, str]:
+        """The kinds of colours that are right before a thing."""
+        return {
+            colour: noun.name
+            for colour, noun in pairwise(self.mentions)
+            if (colour.sort, noun.sort) == ("colour", "thing")
+            and self._without_step_count[colour.end : noun.start].strip() in _SIZES
+        }
 
 
 @cache

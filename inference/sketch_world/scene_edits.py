@@ -82,6 +82,12 @@ def carry_out(command: Command, before: Scene | None, choose: Choose = first_opt
     return EditResult(scene, tuple(exact_edits), impossible)
 
 
+def scene_after(edits: Sequence[Edit], before: Scene | None) -> Scene | None:
+    """The scene after the edits (first interpretations); None: one of them is impossible."""
+    result = carry_out(Command(tuple(edits)), before)
+    return None if result.impossible else result.scene
+
+
 def scene_similarity(a: Scene, b: Scene) -> float:
     """How many of the nine cells agree; the same kind in another colour counts half."""
     pairs = [(a.cells.get(cell), b.cells.get(cell)) for cell in range(9)]

@@ -34,21 +34,18 @@ def grade(
     Args:
         noise: standard deviation of normal noise, added to each grade; deterministic.
     """
-    exact = _grade_comparison(compare(before, after, instruction))
-    if not noise:
-        return exact
-    rng = random_by("scorer", before and before.sha256, after.sha256, instruction)
-    noisy = (value + rng.normal(0, noise) for value in vars(exact).values())
-    return Score(*(round(min(10.0, max(0.0, value)), 2) for value in noisy))
-
-
-def _grade_comparison(comparison: Comparison) -> Score:
-    return Score(
+    comparison = compare(before, after, instruction)
+    exact = Score(
         edit_success=_edit_success(comparison),
         over_edit=_over_edit(comparison),
         naturalness=_ten_minus(_FLAW_PENALTY * len(comparison.perception.crooked)),
         artifacts=_ten_minus(_FLAW_PENALTY * len(comparison.perception.blemished)),
     )
+    if not noise:
+        return exact
+    rng = random_by("scorer", before and before.sha256, after.sha256, instruction)
+    noisy = (value + rng.normal(0, noise) for value in vars(exact).values())
+    return Score(*(round(min(10.0, max(0.0, value)), 2) for value in noisy))
 
 
 def _edit_success(comparison: Comparison) -> float:
@@ -63,10 +60,10 @@ def _credits(comparison: Comparison) -> Iterator[float]:
     expected, actual = comparison.expected, comparison.actual
     if comparison.sets_background:
         yield float(comparison.background_matches)
+    misplaced = {actual.cells.get(cell) for cell in comparison.side_effects} - {None}
     for cell in comparison.relevant_cells:
-        credit = _credit(expected.cells.get(cell), actual.cells.get(cell))
-        is_misplaced = _is_misplaced(comparison, expected.cells.get(cell))
-        yield max(credit, _MISPLACED_CREDIT * is_misplaced)
+        thing = expected.cells.get(cell)
+        yield max(_credit(thing, actual.cells.get(cell)), _MISPLACED_CREDIT * (thing in misplaced))
 
 
 def _credit(expected: Thing | None, actual: Thing | None) -> float:
@@ -78,12 +75,6 @@ def _credit(expected: Thing | None, actual: Thing | None) -> float:
     if expected.kind == actual.kind:
         return 0.5
     return 0.25 if expected.colour == actual.colour else 0.1
-
-
-def _is_misplaced(comparison: Comparison, expected: Thing | None) -> bool:
-    """Whether the expected thing is in a cell that should not have changed."""
-    cells = comparison.actual.cells
-    return expected is not None and any(cells.get(c) == expected for c in comparison.side_effects)
 
 
 def _over_edit(comparison: Comparison) -> float:

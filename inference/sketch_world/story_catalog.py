@@ -154,12 +154,9 @@ class CatalogStory(ConfigModel):
 
     def _has_clash(self, values: Values) -> bool:
         """Whether two slots that must differ have the same value."""
-        every = [(slot.sort, values[name]) for name, slot in self.slots.items()]
-        return any(
-            every.count((slot.sort, values[name])) > 1
-            for name, slot in self.slots.items()
-            if not slot.of
-        )
+        independent = [(s.sort, values[n]) for n, s in self.slots.items() if not s.of]
+        every = [(s.sort, values[n]) for n, s in self.slots.items()]
+        return any(every.count(value) > 1 for value in independent)
 
     def _allowed_combination(self, values: Values, text: RequestText) -> Values:
         """The values; with `combinations`, the one that agrees most with request and values."""

@@ -75,6 +75,18 @@ def build_processor(sizes: Architecture, tokenizer: "Qwen2Tokenizer") -> "Qwen3V
 def _config(sizes: Architecture, tokenizer: "Qwen2Tokenizer") -> "Qwen3VLConfig":
     from transformers import Qwen3VLConfig
 
+    vision = {
+        "depth": sizes.vision_layers,
+        "hidden_size": sizes.vision_hidden,
+        "intermediate_size": 2 * sizes.vision_hidden,
+        "num_heads": sizes.vision_hidden // 32,
+        "patch_size": PATCH,
+        "spatial_merge_size": MERGE,
+        "temporal_patch_size": 2,
+        "out_hidden_size": sizes.hidden,
+        "num_position_embeddings": 36,
+        "deepstack_visual_indexes": [sizes.vision_layers - 1],
+    }
     return Qwen3VLConfig(
         tie_word_embeddings=True,
         image_token_id=_id(tokenizer, "<|image_pad|>"),
@@ -82,7 +94,7 @@ def _config(sizes: Architecture, tokenizer: "Qwen2Tokenizer") -> "Qwen3VLConfig"
         vision_start_token_id=_id(tokenizer, "<|vision_start|>"),
         vision_end_token_id=_id(tokenizer, "<|vision_end|>"),
         text_config=_text_config(sizes, tokenizer),
-        vision_config=_vision_config(sizes),
+        vision_config=vision,
     )
 
 
@@ -108,21 +120,6 @@ def _text_config(sizes: Architecture, tokenizer: "Qwen2Tokenizer") -> dict[str, 
             "mrope_section": [6, 5, 5],
             "mrope_interleaved": True,
         },
-    }
-
-
-def _vision_config(sizes: Architecture) -> dict[str, Any]:
-    return {
-        "depth": sizes.vision_layers,
-        "hidden_size": sizes.vision_hidden,
-        "intermediate_size": 2 * sizes.vision_hidden,
-        "num_heads": sizes.vision_hidden // 32,
-        "patch_size": PATCH,
-        "spatial_merge_size": MERGE,
-        "temporal_patch_size": 2,
-        "out_hidden_size": sizes.hidden,
-        "num_position_embeddings": 36,
-        "deepstack_visual_indexes": [sizes.vision_layers - 1],
     }
 
 

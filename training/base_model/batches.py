@@ -1,6 +1,6 @@
 """Samples as tensors, in Qwen's chat format."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,16 +29,15 @@ class Collator:
     def __call__(self, samples: Sequence[TrainingSample]) -> dict[str, Any]:
         """Model inputs: ids, mask, labels of shape (samples, length); patches of any images."""
         import torch
+        from torch.nn.utils.rnn import pad_sequence
+
+        def pad(rows: Iterable[list[int]], value: int) -> torch.Tensor:
+            return pad_sequence([torch.tensor(row) for row in rows], True, value)
 
         turns = [self._turns(sample) for sample in samples]
-        length = max(len(prompt) + len(answer) for prompt, answer in turns)
-        ids = torch.full((len(turns), length), self._pad)
-        mask, labels = torch.zeros_like(ids), torch.full_like(ids, _IGNORED)
-        for row, (prompt, answer) in enumerate(turns):
-            end = len(prompt) + len(answer)
-            ids[row, :end] = torch.tensor(prompt + answer)
-            mask[row, :end] = 1
-            labels[row, len(prompt) : end] = torch.tensor(self._labels(answer, samples[row]))
+        ids = pad((prompt + answer for prompt, answer in turns), self._pad)
+        mask = pad(([1] * len(prompt + answer) for prompt, answer in turns), 0)
+        labels = pad(map(self._labels, turns, samples), _IGNORED)
         inputs = {"input_ids": ids, "attention_mask": mask, "labels": labels}
         if images := [image for sample in samples for image in sample.images]:
             inputs |= {"mm_token_type_ids": (ids == self._image).long(), **pixels(images)}
@@ -48,10 +47,11 @@ class Collator:
         """Tokens of a sample."""
         return sum(map(len, self._turns(sample)))
 
-    def _labels(self, answer: list[int], sample: TrainingSample) -> list[int]:
-        if not sample.marks_only:
-            return answer
-        return [token if token in self._marks else _IGNORED for token in answer]
+    def _labels(self, turns: tuple[list[int], list[int]], sample: TrainingSample) -> list[int]:
+        prompt, answer = turns
+        if sample.marks_only:
+            answer = [token if token in self._marks else _IGNORED for token in answer]
+        return [_IGNORED] * len(prompt) + answer
 
     def _turns(self, sample: TrainingSample) -> tuple[list[int], list[int]]:
         """Token ids of the user's turn and of the answer."""

@@ -16,8 +16,7 @@ from inference.sketch_world.generator import (
     wrong_place,
 )
 from inference.sketch_world.object_catalog import BACKGROUNDS, KINDS
-from inference.sketch_world.prompt_style import PromptStyle, write_prompt
-from inference.sketch_world.prompt_writer import creation
+from inference.sketch_world.prompt_writer import PromptStyle, creation, write_prompt
 from inference.sketch_world.renderer import Flaws
 from inference.sketch_world.scene import (
     Add,

@@ -107,13 +107,6 @@ def _train_bpe(entries: int) -> tuple[dict[str, int], tuple[tuple[str, str], ...
     return bpe["vocab"], tuple((first, second) for first, second in bpe["merges"])
 
 
-def _request_words() -> Iterator[str]:
-    """Words of requests, repeated to be as frequent as the world's own words."""
-    for word in request_words():
-        yield f"{word.capitalize()} {word}"
-        yield f" {word}" * _REQUEST_WORD_COUNT
-
-
 def world_text() -> Iterator[str]:
     """Sentences of the world: its stories with filled slots, request words, texts of samples."""
     for story in load_stories().values():
@@ -123,6 +116,8 @@ def world_text() -> Iterator[str]:
         yield story.title
         yield from story.asks
     yield " ".join(COLOURS)
-    yield from _request_words()
+    for word in request_words():  # repeated, to be as frequent as the world's own words
+        yield f"{word.capitalize()} {word}"
+        yield f" {word}" * _REQUEST_WORD_COUNT
     for number in range(_SAMPLES):
         yield from sample_texts(number)

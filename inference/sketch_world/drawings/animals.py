@@ -113,8 +113,9 @@ def chick(c: Canvas, colour: RGB) -> None:
     if _ink_on(colour) == WHITE:
         _eyes(c, 0.045, (0.42, 0.35), (0.58, 0.35))
     else:
-        c.circles(INK, (0.42, 0.35, 0.035), (0.58, 0.35, 0.035))
-        c.circles(WHITE, (0.4305, 0.33775, 0.0126), (0.5905, 0.33775, 0.0126))
+        for x in (0.42, 0.58):
+            c.circle(x, 0.35, 0.035, INK)
+            c.circle(x + 0.035 * 0.3, 0.33775, 0.0126, WHITE)
     c.polygon([(0.44, 0.4), (0.56, 0.4), (0.5, 0.49)], _BEAK)
 
 

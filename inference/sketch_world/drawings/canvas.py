@@ -44,7 +44,7 @@ def mix(first: RGB, second: RGB, amount: float) -> RGB:
 
 def symmetric(*points: Point) -> list[Point]:
     """A closed outline from its right half, given from top to bottom."""
-    return [*points, *((1 - x, y) for x, y in reversed(points) if x != 0.5)]
+    return [*points, *((round(1 - x, 4), y) for x, y in reversed(points) if x != 0.5)]
 
 
 class Canvas:
@@ -80,13 +80,13 @@ class Canvas:
             self.circle(*circle, fill)
 
     def ellipse(self, x: float, y: float, rx: float, ry: float, fill: RGB) -> None:
-        self._draw.ellipse(self._box(x - rx, y - ry, x + rx, y + ry), fill=fill)
+        self._draw.ellipse(self._around(x, y, rx, ry), fill=fill)
 
     def rect(
         self, x0: float, y0: float, x1: float, y1: float, fill: RGB, radius: float = 0
     ) -> None:
-        box = self._box(x0, y0, x1, y1)
-        self._draw.rounded_rectangle(box, radius=radius * self._unit, fill=fill)
+        corners = self._scaled([(x0, y0), (x1, y1)])
+        self._draw.rounded_rectangle(corners, radius=radius * self._unit, fill=fill)
 
     def polygon(self, points: Sequence[Point], fill: RGB) -> None:
         self._draw.polygon(self._scaled(points), fill=fill)
@@ -119,12 +119,11 @@ class Canvas:
 
     def pie(self, x: float, y: float, radius: float, start: float, end: float, fill: RGB) -> None:
         """A sector; degrees run clockwise from the right."""
-        box = self._box(x - radius, y - radius, x + radius, y + radius)
-        self._draw.pieslice(box, start, end, fill=fill)
+        self._draw.pieslice(self._around(x, y, radius, radius), start, end, fill=fill)
 
     def cut(self, x: float, y: float, radius: float) -> None:
         """A round hole: transparent again."""
-        self._draw.ellipse(self._box(x - radius, y - radius, x + radius, y + radius), (0, 0, 0, 0))
+        self._draw.ellipse(self._around(x, y, radius, radius), (0, 0, 0, 0))
 
     def fade(self, top: RGB, bottom: RGB, y0: float = 0, y1: float = 1) -> None:
         """A vertical gradient over the full width between two heights."""
@@ -133,8 +132,8 @@ class Canvas:
             fill = mix(top, bottom, (y - first) / max(1, last - first - 1))
             self._draw.line((0, y, self._side, y), fill=fill)
 
-    def _box(self, *coordinates: float) -> tuple[float, ...]:
-        return tuple(self._origin + v * self._unit for v in coordinates)
+    def _around(self, x: float, y: float, rx: float, ry: float) -> list[Point]:
+        return self._scaled([(x - rx, y - ry), (x + rx, y + ry)])
 
     def _scaled(self, points: Sequence[Point]) -> list[Point]:
         return [(self._origin + x * self._unit, self._origin + y * self._unit) for x, y in points]

@@ -76,8 +76,8 @@ def gripper(c: Canvas, colour: RGB) -> None:
 def box(c: Canvas, colour: RGB) -> None:
     """An open cardboard box."""
     c.polygon([(0.2, 0.44), (0.32, 0.28), (0.68, 0.28), (0.8, 0.44)], shade(colour, 0.5))
-    flap = [(0.3, 0.44), (0.18, 0.28), (0.31, 0.2), (0.41, 0.36)]
-    c.twice(c.polygon, flap, tint(colour, 0.3))
+    c.polygon([(0.2, 0.44), (0.32, 0.28), (0.19, 0.2), (0.09, 0.36)], tint(colour, 0.3))
+    c.polygon([(0.8, 0.44), (0.68, 0.28), (0.81, 0.2), (0.91, 0.36)], tint(colour, 0.3))
     c.rect(0.2, 0.44, 0.8, 0.87, colour, 0.02)
     c.rect(0.45, 0.44, 0.55, 0.87, tint(colour, 0.35))
     c.rect(0.26, 0.72, 0.38, 0.8, shade(colour, 0.3), 0.01)

@@ -9,30 +9,26 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from inference.sketch_world import drawings
+from inference.sketch_world.drawings.canvas import Canvas
 from inference.sketch_world.object_catalog import BACKGROUNDS, COLOURS, KINDS
+from inference.sketch_world.renderer import BACKDROPS, DRAWINGS, background, sprite
 from inference.sketch_world.scene import Thing
 
 _CELL = 32
 
 
 @cache
-def sticker(kind: str, colour: str) -> Image.Image:
-    return drawings.sprite(Thing(kind, colour), _CELL)
-
-
-@cache
 def backdrop(name: str) -> Image.Image:
     """The middle cell of a background."""
-    image = drawings.backdrop(name, 3 * _CELL)
+    image = background(name, 3 * _CELL)
     return image.crop((_CELL, _CELL, 2 * _CELL, 2 * _CELL)).convert("RGBA")
 
 
-def cell(kind: str, colour: str, background: str = "paper") -> np.ndarray:
+def cell(kind: str, colour: str, surface: str = "paper") -> np.ndarray:
     """A thing in the middle cell of a background, as float pixels."""
-    image = backdrop(background).copy()
+    image = backdrop(surface).copy()
     if kind:
-        image.alpha_composite(sticker(kind, colour))
+        image.alpha_composite(sprite(Thing(kind, colour), _CELL))
     return np.asarray(image.convert("RGB"), dtype=float)
 
 
@@ -42,7 +38,7 @@ def difference(a: np.ndarray, b: np.ndarray) -> float:
 
 
 def test_every_drawing_has_its_name():
-    used = [*drawings.DRAWINGS.values(), *drawings.BACKDROPS.values()]
+    used = [*DRAWINGS.values(), *BACKDROPS.values()]
     assert len(set(used)) == len(KINDS) + len(BACKGROUNDS)
     for module in {sys.modules[drawing.__module__] for drawing in used if isfunction(drawing)}:
         functions = {f for f in vars(module).values() if isfunction(f)}
@@ -53,8 +49,8 @@ def test_every_drawing_has_its_name():
 @pytest.mark.parametrize("size", [32, 64, 100])
 @pytest.mark.parametrize("kind", KINDS)
 def test_things_keep_a_margin_of_four_percent(kind: str, size: int):
-    sprite = drawings.sprite(Thing(kind, KINDS[kind].default_colour), size)
-    left, top, right, bottom = sprite.getchannel("A").getbbox()
+    sticker = sprite(Thing(kind, KINDS[kind].default_colour), size)
+    left, top, right, bottom = sticker.getchannel("A").getbbox()
     margin = int(0.04 * size)
     assert min(left, top, size - right, size - bottom) >= margin
 
@@ -73,37 +69,38 @@ def test_kinds_of_a_colour_differ_visibly(colour: str):
         assert apart > 4, (first.name, second.name)
 
 
-@pytest.mark.parametrize("background", BACKGROUNDS)
-def test_things_are_readable_on_every_background(background: str):
-    empty = cell("", "", background)
+@pytest.mark.parametrize("surface", BACKGROUNDS)
+def test_things_are_readable_on_every_background(surface: str):
+    empty = cell("", "", surface)
     for kind in KINDS.values():
         for colour in kind.colours:
-            apart = np.abs(cell(kind.name, colour, background) - empty).max(axis=2)
+            apart = np.abs(cell(kind.name, colour, surface) - empty).max(axis=2)
             assert (apart > 30).mean() > 0.04, (kind.name, colour)
 
 
 def test_backgrounds_differ_visibly():
-    images = [np.asarray(drawings.backdrop(name, 96), dtype=float) for name in BACKGROUNDS]
+    images = [np.asarray(background(name, 96), dtype=float) for name in BACKGROUNDS]
     assert all(difference(a, b) > 5 for a, b in combinations(images, 2))
 
 
 def test_backgrounds_are_fully_opaque():
     for name in BACKGROUNDS:
-        canvas = drawings.Canvas(96)
-        drawings.BACKDROPS[name](canvas)
+        canvas = Canvas(96)
+        BACKDROPS[name](canvas)
         assert canvas.flat().getchannel("A").getextrema() == (255, 255), name
 
 
 def test_a_thing_shows_its_colour():
     for kind in KINDS.values():
         for colour in kind.colours:
-            pixels = np.asarray(sticker(kind.name, colour))
+            pixels = np.asarray(sprite(Thing(kind.name, colour), _CELL))
             near = np.abs(pixels[..., :3].astype(int) - COLOURS[colour]).max(axis=2) < 40
             assert (near & (pixels[..., 3] > 200)).sum() > 12, (kind.name, colour)
 
 
 def test_drawings_are_deterministic():
-    thing = Thing("cat", "orange")
-    first, second = drawings.sprite(thing, 64), drawings.sprite(thing, 64)
-    assert isinstance(first, Image.Image)
-    assert first.tobytes() == second.tobytes()
+    canvases = Canvas(64), Canvas(64)
+    for canvas in canvases:
+        DRAWINGS["cat"](canvas, COLOURS["orange"])
+    first, second = (canvas.sticker().tobytes() for canvas in canvases)
+    assert first == second

@@ -9,12 +9,12 @@ import pytest
 from inference.backends.sketch.agents import SketchPlanner
 from inference.roles import Plan, Planner, PlanRequest, UnusableAnswerError
 from inference.sketch_world.object_catalog import KINDS
-from inference.sketch_world.outlines import is_achievable, outline_story, scene_after
+from inference.sketch_world.outlines import is_achievable, outline_story
 from inference.sketch_world.prompt_parser import parse
 from inference.sketch_world.renderer import render
 from inference.sketch_world.request_parser import RequestText
 from inference.sketch_world.scene import Add, Create, Move, Scene, Thing
-from inference.sketch_world.scene_edits import at_random, carry_out
+from inference.sketch_world.scene_edits import at_random, carry_out, scene_after
 from inference.sketch_world.story_catalog import choose_story, load_stories
 from warehouse import EncodedImage
 

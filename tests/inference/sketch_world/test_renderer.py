@@ -1,8 +1,7 @@
 import numpy as np
 import pytest
 
-from inference.sketch_world.object_catalog import KINDS
-from inference.sketch_world.renderer import Flaws, render, sprite
+from inference.sketch_world.renderer import Flaws, render
 from inference.sketch_world.scene import Scene, Thing, make_cells
 from schemas import FoundryError
 
@@ -29,15 +28,6 @@ def test_a_thing_stays_in_its_cell():
     assert changed[64:128, 64:128].any()
     changed[66:126, 66:126] = False
     assert not changed.any()
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_every_kind_keeps_its_margin(kind):
-    for colour in KINDS[kind].colours[:2]:
-        alpha = np.asarray(sprite(Thing(kind, colour), 64))[..., 3].copy()
-        assert alpha.any()
-        alpha[2:-2, 2:-2] = 0
-        assert not alpha.any(), kind
 
 
 def test_flaws_show_only_where_they_are():
