@@ -31,7 +31,7 @@ from .request_parsing import MODELS, RequestParser, critic_of
 from .responses.protocol import ResponsesRequest
 from .responses.serving import ResponsesServing
 from .settings import ServiceSettings
-from .studio.router import studio_router
+from .studio.router import add_studio_routes
 
 KEYS = "INTERLEAVE_SERVICE_KEYS"
 
@@ -143,7 +143,7 @@ def make_app(manager: RequestManager, defaults: LoopSettings, keys: Keys) -> Fas
         serving(manager, parser, bodies).add_routes(app)
     _add_models_routes(app)
     _add_operations_routes(app, manager)
-    app.include_router(studio_router(manager.home.images, manager.store))
+    add_studio_routes(app, manager.home.images, manager.store)
     add_openapi_route(app, [ResponsesRequest, ChatRequest], keys.required)
     return app
 

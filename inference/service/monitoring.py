@@ -210,7 +210,9 @@ class RequestContextMiddleware:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
-        request_id, start, status = _request_id(Headers(scope=scope)), monotonic(), _CLIENT_CLOSED
+        client_id = Headers(scope=scope).get("x-request-id", "")
+        request_id = client_id if _REQUEST_ID.fullmatch(client_id) else f"req_{uuid4().hex}"
+        start, status = monotonic(), _CLIENT_CLOSED
         token = REQUEST_ID.set(request_id)
 
         async def send_with_id(message: Message) -> None:
@@ -244,9 +246,3 @@ class RequestContextMiddleware:
             retry_after=_RETRY_SECONDS,
         )
         await error.response()(scope, receive, send)
-
-
-def _request_id(headers: Headers) -> str:
-    """The client's own id if it is well-formed, else a new one."""
-    client_id = headers.get("x-request-id", "")
-    return client_id if _REQUEST_ID.fullmatch(client_id) else f"req_{uuid4().hex}"

@@ -6,7 +6,7 @@ settled; after a kill, rows that are not settled are those that were interrupted
 
 import sqlite3
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import orjson
@@ -70,9 +70,6 @@ class StoredResponse:
     def created_at(self) -> float:
         """Seconds since 1970."""
         return float(self.request.fields["created_at"])
-
-
-_FIELDS = [field.name for field in fields(StoredResponse)]
 
 
 class ResponseStore:
@@ -170,6 +167,6 @@ def _replace_responses_by_events(connection: sqlite3.Connection) -> None:
 
 
 def _from_row(row: Sequence[Any]) -> StoredResponse:
-    values = dict(zip(_FIELDS, row, strict=True))
-    request = RequestEcho(**orjson.loads(values["request"]))
-    return StoredResponse(**values | {"request": request, "resumable": bool(values["resumable"])})
+    owner, request, status, events, key, body_hash, resumable = row
+    echo = RequestEcho(**orjson.loads(request))
+    return StoredResponse(owner, echo, status, events, key, body_hash, bool(resumable))

@@ -74,10 +74,6 @@ class ResponseBuilder:
                 self.status, self.error = "refused" if refused else "failed", reason
         self.state.note(event)
 
-    @property
-    def has_ended(self) -> bool:
-        return self.status not in ("queued", "in_progress")
-
     def response(self, with_images: bool = False) -> Json:
         """The Response so far.
 
@@ -134,7 +130,7 @@ class ResponseBuilder:
 
     def image_item(self, step: StepState, with_image: bool = False) -> Json:
         """The output item of a step's image."""
-        if step.finished or self.has_ended:
+        if step.finished or self.state.ending:
             status = "completed" if step.chosen else "failed"
         else:
             status = "generating" if step.attempts else "in_progress"

@@ -109,7 +109,7 @@ class ResponsesServing(GenerationServing):
             message = f"there is no response {response_id}"
             raise bad_request(message, param, "previous_response_not_found")
         builder = run.build_response()
-        if not builder.has_ended:
+        if builder.state.ending is None:
             raise bad_request(f"{response_id} has not ended yet", param)
         images = builder.state.images[-1:]
         try:

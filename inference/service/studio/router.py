@@ -6,7 +6,7 @@ from http import HTTPStatus
 from pathlib import Path as FilePath
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import APIRouter, FastAPI, Path, Query, Request, Response
 from fastapi.responses import FileResponse
 from pydantic import AwareDatetime, BaseModel, Field
 
@@ -91,24 +91,18 @@ class StoredGeneration(_Generation):
     response: dict[str, Any] = Field(description="The Response, with its field `interleave`")
 
 
-def studio_router(images: ImageStore, store: ResponseStore) -> APIRouter:
-    """The studio's routes."""
-    router = APIRouter()
-    _add_static_routes(router)
-    router.include_router(_data_router(images, store))
-    return router
+def add_studio_routes(app: FastAPI, images: ImageStore, store: ResponseStore) -> None:
+    """The page and its files, which need no key, and the data of stories."""
 
-
-def _add_static_routes(router: APIRouter) -> None:
-    """The page and its files, which need no key."""
-
-    @router.get("/", include_in_schema=False)
+    @app.get("/", include_in_schema=False)
     async def page() -> Response:
         return _static_file("index.html")
 
-    @router.get("/studio/static/{name:path}", include_in_schema=False)
+    @app.get("/studio/static/{name:path}", include_in_schema=False)
     async def static_file(name: str) -> Response:
         return _static_file(name)
+
+    app.include_router(_data_router(images, store))
 
 
 def _static_file(name: str) -> Response:

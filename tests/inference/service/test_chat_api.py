@@ -26,6 +26,7 @@ def images_in(text):
 
 def test_a_message_is_markdown_with_images(client):
     completion = client.chat.completions.create(model="interleave", messages=[user(SNOWMAN)])
+    type(completion).model_validate(completion.model_dump())
     choice = completion.choices[0]
     assert choice.finish_reason == "stop" and choice.message.role == "assistant"
     assert images_in(choice.message.content) == images_of(client.responses.create(input=SNOWMAN))
@@ -43,6 +44,8 @@ def test_a_stream_adds_up_to_the_message(client):
         stream_options={"include_usage": True},
     )
     chunks = list(stream)
+    for chunk in chunks:
+        type(chunk).model_validate(chunk.model_dump())
     content = "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
     assert content.strip() == completion.choices[0].message.content
     assert [chunk.choices[0].finish_reason for chunk in chunks if chunk.choices][-1] == "stop"
