@@ -5,13 +5,14 @@ generate_content with texts and images in and out, and its batch API with inline
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from warehouse import EncodedImage
 
 from ..roles import RetryableError, UnusableAnswerError
-from .providers.batches import BatchResult, find_batch
-from .providers.chat import ChatTurn, CompletionRequest
+from .providers.batches import find_batch
+from .providers.chat import BatchResult, ChatTurn, CompletionRequest
 from .providers.errors import EndpointUnusableError, error_from_status, parse_retry_after
 from .providers.settings import EndpointSettings
 from .providers.structured import CompletionResult
@@ -33,17 +34,12 @@ _DONE = {"JOB_STATE_SUCCEEDED", "JOB_STATE_PARTIALLY_SUCCEEDED", "JOB_STATE_EXPI
 _DIGEST = "digest"
 
 
+@dataclass(frozen=True)
 class GeminiAdapter:
-    """generate_content, at once or in batches; the SDK's own retries are off: ours are counted.
+    """generate_content, at once or in batches; the SDK's own retries are off: ours are counted."""
 
-    Args:
-        timeout_seconds: of one request.
-    """
-
+    timeout_seconds: float
     max_batch_bytes = 15_000_000  # a request may have 20 MB, and images grow by a third
-
-    def __init__(self, timeout_seconds: float) -> None:
-        self._timeout = timeout_seconds
 
     def connect(self, endpoint: EndpointSettings) -> "Client":
         import httpx2
@@ -52,10 +48,12 @@ class GeminiAdapter:
 
         options = HttpOptions(
             base_url=endpoint.url,
-            timeout=round(self._timeout * 1000),
+            timeout=round(self.timeout_seconds * 1000),
             # Without these, a lost connection is retried silently after 1-10 s.
             retry_options=HttpRetryOptions(attempts=1),
-            httpx_async_client=httpx2.AsyncClient(timeout=self._timeout),  # instead of aiohttp
+            httpx_async_client=httpx2.AsyncClient(
+                timeout=self.timeout_seconds
+            ),  # instead of aiohttp
         )
         return Client(api_key=endpoint.secret() or _NO_KEY, vertexai=False, http_options=options)
 
@@ -178,11 +176,7 @@ def _config(request: CompletionRequest) -> Any:
 
 
 def _parse_response(response: "GenerateContentResponse") -> CompletionResult:
-    """The result that a response holds.
-
-    Raises:
-        RetryableError: it has no candidates, or generation failed.
-    """
+    """Raises `RetryableError` if the response has no candidates, or generation failed."""
     candidate = response.candidates[0] if response.candidates else None
     feedback, usage = response.prompt_feedback, response.usage_metadata
     blocked = feedback.block_reason if feedback else None

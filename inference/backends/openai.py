@@ -8,13 +8,14 @@ import binascii
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from warehouse import EncodedImage
 
 from ..roles import RetryableError, UnusableAnswerError
-from .providers.batches import BatchResult, find_batch
-from .providers.chat import ChatTurn, CompletionRequest
+from .providers.batches import find_batch
+from .providers.chat import BatchResult, CompletionRequest
 from .providers.errors import EndpointUnusableError, error_from_status, parse_retry_after
 from .providers.settings import EndpointSettings
 from .providers.structured import CompletionResult
@@ -32,25 +33,20 @@ _DONE = {"completed", "expired", "cancelled"}  # the last two may have partial r
 _RETRYABLE_STATUSES = {None, 408, 409, 429, 500, 502, 503, 504}
 
 
+@dataclass(frozen=True)
 class OpenAIAdapter:
-    """Chat completions, at once or in batches, through package `openai`.
+    """Chat completions, at once or in batches; the SDK's own retries are off: ours are counted."""
 
-    Its own retries are off: ours are counted.
-
-    Args:
-        timeout_seconds: of one request.
-    """
-
+    timeout_seconds: float
     max_batch_bytes = 150_000_000
-
-    def __init__(self, timeout_seconds: float) -> None:
-        self._timeout = timeout_seconds
 
     def connect(self, endpoint: EndpointSettings) -> "AsyncOpenAI":
         from openai import AsyncOpenAI
 
         key = endpoint.secret() or _NO_KEY
-        return AsyncOpenAI(base_url=endpoint.url, api_key=key, timeout=self._timeout, max_retries=0)
+        return AsyncOpenAI(
+            base_url=endpoint.url, api_key=key, timeout=self.timeout_seconds, max_retries=0
+        )
 
     async def close(self, client: "AsyncOpenAI") -> None:
         await client.close()
@@ -143,7 +139,10 @@ def _status_error(error: "APIStatusError", key: str) -> Exception:
 
 def chat_arguments(request: CompletionRequest) -> dict[str, Any]:
     """Arguments of the client; `extra_body` has the fields that it does not know."""
-    messages = [_message(turn) for turn in request.turns]
+    messages: list[dict[str, Any]] = [
+        {"role": _SIDES[turn.side], "content": list(map(_part, turn.parts))}
+        for turn in request.turns
+    ]
     if request.system:
         messages.insert(0, {"role": "system", "content": request.system})
     arguments: dict[str, Any] = {
@@ -162,10 +161,6 @@ def chat_arguments(request: CompletionRequest) -> dict[str, Any]:
     return arguments
 
 
-def _message(turn: ChatTurn) -> dict[str, Any]:
-    return {"role": _SIDES[turn.side], "content": [_part(part) for part in turn.parts]}
-
-
 def _part(part: str | EncodedImage) -> dict[str, Any]:
     if isinstance(part, str):
         return {"type": "text", "text": part}
@@ -173,11 +168,7 @@ def _part(part: str | EncodedImage) -> dict[str, Any]:
 
 
 def _parse_completion(completion: "ChatCompletion") -> CompletionResult:
-    """The result that a completion holds.
-
-    Raises:
-        RetryableError: it has no choices.
-    """
+    """Raises `RetryableError` if the completion has no choices."""
     if not completion.choices:
         raise RetryableError("an answer without choices")
     choice, usage = completion.choices[0], completion.usage

@@ -146,20 +146,16 @@ class KVCache:
 
     def extend(self) -> None:
         """Make room for one more token, which `update` will write."""
+        from torch.nn.functional import pad
+
         if self._length == self._layers[0][0].shape[2]:
-            self._layers = [[_enlarge(stored) for stored in layer] for layer in self._layers]
+            room = (0, 0, 0, _GROWTH)
+            self._layers = [[pad(stored, room) for stored in layer] for layer in self._layers]
         self._length += 1
 
     def keep(self, rows: "torch.Tensor") -> None:
         """Continue with these rows (indices, possibly repeated)."""
         self._layers = [[stored[rows] for stored in layer] for layer in self._layers]
-
-
-def _enlarge(stored: "torch.Tensor") -> "torch.Tensor":
-    rows, heads, capacity, size = stored.shape
-    larger = stored.new_empty(rows, heads, capacity + _GROWTH, size)
-    larger[:, :, :capacity] = stored
-    return larger
 
 
 @dataclass

@@ -114,11 +114,7 @@ class Encoder:
         return str(self.tokenizer.decode(tokens, skip_special_tokens=True))
 
     def _tokens(self, text: str, counts: Sequence[int]) -> list[int]:
-        """Tokens of a turn.
-
-        Args:
-            counts: visual tokens of each image.
-        """
+        """Tokens of a turn, with so many visual tokens for each image."""
         first, *rest = (_escape_special_tokens(piece) for piece in text.split(IMAGE))
         if len(rest) != len(counts):
             raise ValueError(f"{len(rest)} image placeholders for {len(counts)} images")

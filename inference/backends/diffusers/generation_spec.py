@@ -68,14 +68,21 @@ class PipelineArguments:
 
     def arguments(self, specs: Sequence[GenerationSpec]) -> dict[str, Any]:
         """Arguments of the pipeline for specs of one `batch_key`, without seeds."""
-        first = specs[0]
-        arguments = {
+        first, params = specs[0], specs[0].params
+        arguments: dict[str, Any] = {
             "prompt": [spec.prompt for spec in specs],
-            "num_inference_steps": first.params.steps,
-            **self._guidance(first.params, len(specs)),
-            **self._size(first),
-            **self._images(specs),
+            "num_inference_steps": params.steps,
+            self.model.guided_by: params.guidance,
         }
+        if "negative_prompt" in self.parameters and _uses_negative_prompt(params):
+            negative = params.negative_prompt
+            arguments["negative_prompt"] = None if negative is None else [negative] * len(specs)
+        if first.size and "height" in self.parameters:
+            width, height = first.size
+            arguments |= {"width": width, "height": height}
+            if "max_area" in self.parameters:  # Kontext scales any size to this many pixels
+                arguments["max_area"] = width * height
+        arguments |= self._images(specs)
         return {name: value for name, value in arguments.items() if value is not None}
 
     def _unsupported(self, spec: GenerationSpec) -> str | None:
@@ -102,22 +109,6 @@ class PipelineArguments:
         if not _uses_negative_prompt(params):
             return f"ignores a negative prompt at guidance {params.guidance}; raise that above 1"
         return None
-
-    def _guidance(self, params: SamplingParams, count: int) -> dict[str, Any]:
-        arguments: dict[str, Any] = {self.model.guided_by: params.guidance}
-        is_used = "negative_prompt" in self.parameters and _uses_negative_prompt(params)
-        if is_used and params.negative_prompt is not None:
-            arguments["negative_prompt"] = [params.negative_prompt] * count
-        return arguments
-
-    def _size(self, spec: GenerationSpec) -> dict[str, int]:
-        if spec.size is None or "height" not in self.parameters:
-            return {}
-        width, height = spec.size
-        arguments = {"width": width, "height": height}
-        if "max_area" in self.parameters:  # Kontext scales any size to this many pixels
-            arguments["max_area"] = width * height
-        return arguments
 
     def _images(self, specs: Sequence[GenerationSpec]) -> dict[str, Any]:
         first = specs[0]

@@ -50,7 +50,12 @@ def select_model(settings: DiffusersSettings) -> SelectedModel:
         BackendError: there is none of that name, or it is not for diffusers.
         DocumentError: the registry cannot be read.
     """
-    name, model = _find_model(settings.model, load_registry(settings.registry))
+    name, registry = settings.model, load_registry(settings.registry)
+    folder = Path(name).expanduser()
+    if name not in registry.models and folder.is_dir():
+        name, model = folder.name, _local_model(folder, registry)
+    else:
+        model = registry.find(name)
     if model.backend != "diffusers":
         raise BackendError(
             f"{name} is not for backend diffusers but for {model.backend}: "
@@ -61,16 +66,14 @@ def select_model(settings: DiffusersSettings) -> SelectedModel:
     return SelectedModel(name, model, settings.over(model.defaults), settings.dtype)
 
 
-def _find_model(reference: str, registry: Registry) -> tuple[str, GeneratorModel]:
-    folder = Path(reference).expanduser()
-    if reference not in registry.models and folder.is_dir():
-        return folder.name, _local_model(folder, registry)
-    return reference, registry.find(reference)
-
-
 def _local_model(folder: Path, registry: Registry) -> GeneratorModel:
     """The model in a pipeline's folder, with the abilities of its class."""
-    pipeline = _pipeline_of(folder)
+    try:
+        pipeline = str(json.loads((folder / _INDEX).read_text("utf-8"))["_class_name"])
+    except (OSError, ValueError, KeyError, TypeError):
+        raise BackendError(
+            f"{folder} is no pipeline of diffusers: there is no {_INDEX} in it that names a class"
+        ) from None
     similar = registry.of_pipeline(pipeline)
     if similar is None:
         raise BackendError(
@@ -78,20 +81,6 @@ def _local_model(folder: Path, registry: Registry) -> GeneratorModel:
             "in `diffusers.registry`"
         )
     return similar.model_copy(update={"model": str(folder), "revision": None, "gated": False})
-
-
-def _pipeline_of(folder: Path) -> str:
-    """The class that a saved pipeline names.
-
-    Raises:
-        BackendError: the folder holds no pipeline.
-    """
-    try:
-        return str(json.loads((folder / _INDEX).read_text("utf-8"))["_class_name"])
-    except (OSError, ValueError, KeyError, TypeError):
-        raise BackendError(
-            f"{folder} is no pipeline of diffusers: there is no {_INDEX} in it that names a class"
-        ) from None
 
 
 def missing_requirements(model: GeneratorModel, on_gpu: bool = True) -> list[str]:

@@ -150,6 +150,7 @@ class DiffusersGenerator:
             )
         if find_spec("diffusers") is None:
             raise BackendError("backend diffusers needs the package diffusers: run `make setup`")
+        self.max_reference_images = self._selected.model.max_reference_images
         self._batcher: Batcher[GenerationSpec, EncodedImage] = Batcher(
             lambda specs, is_cancelled: self._runner.draw(specs, is_cancelled),
             settings.batch,
@@ -159,11 +160,6 @@ class DiffusersGenerator:
     @cached_property
     def model(self) -> str:
         return self._selected.identity
-
-    @property
-    def max_reference_images(self) -> int | None:
-        """See `max_reference_images` in `inference/roles.py`."""
-        return self._selected.model.max_reference_images
 
     async def generate(
         self, prompt: str, images: Sequence[EncodedImage], seed: int

@@ -203,8 +203,7 @@ def _interleave(
 ) -> Iterable[str | EncodedImage]:
     """Texts and images in the order of the placeholders, of which there is one per image.
 
-    Args:
-        keep_blanks: include texts of white space alone, which some providers reject.
+    Some providers reject texts of white space alone, which `keep_blanks` includes.
     """
     pieces = text.split(IMAGE)
     for piece, image in zip(pieces, [*images, None], strict=True):

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 from uuid import uuid4
 from weakref import WeakKeyDictionary
 
@@ -21,11 +21,11 @@ from warehouse.sqlite_file import SqliteFile
 
 from ...engine.call_context import pause_timeout
 from ...roles import RetryableError
-from .chat import Adapter, CompletionRequest
+from .chat import Adapter, BatchResult, CompletionRequest
 from .endpoints import Endpoints
+from .settings import EndpointSettings, ProviderSettings
 from .structured import CompletionResult
 
-BatchResult = CompletionResult | Exception
 _GetId = Callable[[], Awaitable[str]]
 
 _MAX_SEARCHED = 500
@@ -34,23 +34,6 @@ _CREATE_TABLES = (
     "CREATE TABLE IF NOT EXISTS batches (name TEXT PRIMARY KEY, id TEXT)",
     "CREATE TABLE IF NOT EXISTS questions (digest TEXT PRIMARY KEY, name TEXT NOT NULL)",
 )
-
-
-class BatchAdapter(Adapter, Protocol):
-    """The SDK of a provider with a batch API."""
-
-    max_batch_bytes: int
-
-    async def submit(
-        self, client: Any, name: str, requests: Mapping[str, CompletionRequest]
-    ) -> str:
-        """Submit requests of one model, by digest; the provider's id of the batch."""
-
-    async def find(self, client: Any, name: str) -> str | None:
-        """The id of the batch of a name; None: the provider never received it."""
-
-    async def results(self, client: Any, batch_id: str) -> Mapping[str, BatchResult] | None:
-        """Result or error of each request, by digest; None: the batch is not done yet."""
 
 
 class BatchStore:
@@ -101,23 +84,17 @@ class _PendingRequests:
 
 
 class BatchClient:
-    """Client of a provider's batch API.
-
-    Args:
-        gather_seconds: a batch is submitted when no request has come for so long.
-        poll_seconds: between two polls of a batch.
-    """
+    """Client of a provider's batch API; waits as long as `settings` say."""
 
     def __init__(
         self,
-        adapter: BatchAdapter,
-        endpoints: Endpoints,
+        adapter: Adapter,
+        endpoint: EndpointSettings,
         store: BatchStore,
-        gather_seconds: float,
-        poll_seconds: float,
+        settings: ProviderSettings,
     ) -> None:
-        self._adapter, self._endpoints, self.store = adapter, endpoints, store
-        self._gather_seconds, self._poll_seconds = gather_seconds, poll_seconds
+        self._adapter, self.store, self._settings = adapter, store, settings
+        self._endpoints = Endpoints([endpoint], adapter.connect, adapter.close)
         self._pending: WeakKeyDictionary[asyncio.AbstractEventLoop, _PendingRequests]
         self._pending = WeakKeyDictionary()
 
@@ -149,7 +126,7 @@ class BatchClient:
         if pending.timer:
             pending.timer.cancel()
         loop = asyncio.get_running_loop()
-        pending.timer = loop.call_later(self._gather_seconds, self._submit_all, pending)
+        pending.timer = loop.call_later(self._settings.gather_seconds, self._submit_all, pending)
 
     def _submit_all(self, pending: _PendingRequests) -> None:
         unsubmitted, pending.unsubmitted = pending.unsubmitted, {}
@@ -198,7 +175,7 @@ class BatchClient:
                 poll = partial(self._adapter.results, batch_id=batch_id)
                 if (results := await self._endpoints.call(poll)) is not None:
                     return results
-            await asyncio.sleep(self._poll_seconds)
+            await asyncio.sleep(self._settings.poll_seconds)
 
 
 async def find_batch(batches: AsyncIterable[Any], is_wanted: Callable[[Any], bool]) -> Any:

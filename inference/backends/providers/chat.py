@@ -1,5 +1,6 @@
 """Completions of hosted models: the request that adapters translate, and the client."""
 
+from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -21,6 +22,8 @@ from .structured import CompletionResult
 _MIN_CHARACTERS_PER_TOKEN = 2
 _MAX_TOKENS_PER_IMAGE = 3_000
 _MAX_BATCH_SECONDS = 26 * 3600.0
+
+BatchResult = CompletionResult | Exception
 
 
 @dataclass(frozen=True)
@@ -110,17 +113,24 @@ class Adapter(Protocol):
     `UnusableAnswerError`.
     """
 
+    max_batch_bytes: int
+
     def connect(self, endpoint: EndpointSettings) -> Any: ...
 
     async def close(self, client: Any) -> None: ...
 
     async def complete(self, client: Any, request: CompletionRequest) -> CompletionResult: ...
 
+    async def submit(
+        self, client: Any, name: str, requests: Mapping[str, CompletionRequest]
+    ) -> str:
+        """Submit requests of one model, by digest; the provider's id of the batch."""
 
-class BatchApi(Protocol):
-    """A provider's batch API; see `BatchClient`."""
+    async def find(self, client: Any, name: str) -> str | None:
+        """The id of the batch of a name; None: the provider never received it."""
 
-    async def complete(self, request: CompletionRequest) -> CompletionResult: ...
+    async def results(self, client: Any, batch_id: str) -> Mapping[str, BatchResult] | None:
+        """Result or error of each request, by digest; None: the batch is not done yet."""
 
 
 @dataclass(frozen=True)
@@ -130,14 +140,14 @@ class CompletionClient:
     Args:
         prices: by model; the cost of a model that is not in it is unknown.
         budget: None: no limit.
-        batches: None: there is no batch API.
+        batches: its `BatchClient`; None: there is no batch API.
     """
 
     adapter: Adapter
     endpoints: Endpoints
     prices: dict[str, Price]
     budget: Budget | None
-    batches: BatchApi | None
+    batches: Any
 
     async def complete(self, request: CompletionRequest) -> CompletionResult:
         """The answer to a request. After a refusal, which may be random, it is sent once more.

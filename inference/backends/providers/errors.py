@@ -12,11 +12,7 @@ _RETRYABLE_STATUSES = {408, 409, 425}
 
 
 class ThrottledError(RetryableError):
-    """The endpoint wants fewer calls (429).
-
-    Args:
-        retry_after: seconds to wait, as the endpoint says; None: it does not.
-    """
+    """The endpoint wants fewer calls (429); `retry_after`: for so many seconds, if it says so."""
 
     def __init__(self, message: str, retry_after: float | None = None) -> None:
         super().__init__(message)
@@ -41,11 +37,7 @@ def parse_retry_after(header: str | None, now: datetime | None = None) -> float 
 
 
 def error_from_status(status: int, text: str, retry_after: float | None) -> Exception:
-    """The error that an HTTP status stands for.
-
-    Args:
-        retry_after: seconds that a 429 names.
-    """
+    """The error that an HTTP status stands for; `retry_after`: seconds that a 429 names."""
     if status in _UNUSABLE_STATUSES:
         return EndpointUnusableError(text)
     if status == 429:

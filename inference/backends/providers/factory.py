@@ -58,22 +58,23 @@ def remote_agents(
     Raises:
         BackendError: no model for a role, no price of a model, or a missing key.
     """
-    checked = {
-        role: _check(provider, role, model, prices if budget else None)
-        for role, model in models.items()
-    }
+    known = prices if budget else None
+    checked = {role: _check(provider, role, model, known) for role, model in models.items()}
     adapter = _ADAPTERS[provider](settings.timeout_seconds)
+    store = BatchStore(home.local / "batches.sqlite")
     max_call_seconds = settings.timeout_seconds + _CALL_OVERHEAD_SECONDS
-    spending = home.local / "spending.sqlite"
-    shared_budget = Budget(spending, budget.usd, max_call_seconds) if budget else None
+    path = home.local / "spending.sqlite"
+    home_budget = Budget(path, budget.usd, max_call_seconds) if budget else None
 
     @cache
     def client(*endpoints: EndpointSettings) -> CompletionClient:
         for endpoint in endpoints:
             endpoint.secret()  # fail before the first call if a key is missing
-        batches = _batch_client(adapter, endpoints[0], settings, home)
-        all_endpoints = Endpoints(endpoints, adapter.connect, adapter.close)
-        return CompletionClient(adapter, all_endpoints, prices, shared_budget, batches)
+        batches = None
+        if isinstance(settings, ProviderSettings):
+            batches = BatchClient(adapter, endpoints[0], store, settings)
+        shared = Endpoints(endpoints, adapter.connect, adapter.close)
+        return CompletionClient(adapter, shared, prices, home_budget, batches)
 
     return {
         role: _AGENTS[role](provider, client(*settings.endpoints_of(model)), model)
@@ -96,16 +97,3 @@ def _check(
             "(0 where it is free)"
         )
     return model
-
-
-def _batch_client(
-    adapter: Any,
-    endpoint: EndpointSettings,
-    settings: ProviderSettings | ImagesSettings,
-    home: Home,
-) -> BatchClient | None:
-    if isinstance(settings, ImagesSettings):
-        return None
-    endpoints = Endpoints([endpoint], adapter.connect, adapter.close)
-    store = BatchStore(home.local / "batches.sqlite")
-    return BatchClient(adapter, endpoints, store, settings.gather_seconds, settings.poll_seconds)
