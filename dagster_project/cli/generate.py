@@ -10,7 +10,7 @@ from schemas.trajectories import OnExhausted
 from .options import HomeOption, ProfileOption, enable_interrupts
 
 TextArgument = Annotated[
-    str, typer.Argument(help="What to tell; `<image>` may stand for the given pictures.")
+    str, typer.Argument(help="What to show; `<image>` may stand for the given pictures.")
 ]
 ImageOption = Annotated[
     list[Path] | None,

@@ -35,9 +35,9 @@ def foundry(folder, name, **more):
 def run(foundry):
     with open_instance(foundry.home) as instance:
         outcome = run_lineage(foundry, instance, shards=1, select=STAGES)
-        told = instance.get_latest_materialization_event(dg.AssetKey("scores"))
+        event = instance.get_latest_materialization_event(dg.AssetKey("scores"))
     refresh_views(foundry.home)
-    return outcome, told.asset_materialization.metadata
+    return outcome, event.asset_materialization.metadata
 
 
 @pytest.fixture(scope="module")

@@ -37,10 +37,10 @@ REQUESTS = [
 
 def foundry_in(folder: Path) -> FoundryResource:
     """A profile with a file of requests, in batches of three."""
-    requests = folder / "wishes.jsonl"
+    requests = folder / "inbox.jsonl"
     write(requests, REQUESTS)
     content = yaml.safe_load(textwrap.dedent(TINY_PROFILE))
-    content["generations"] = {"requests": str(requests), "name": "wishes", "batch_size": 3}
+    content["generations"] = {"requests": str(requests), "name": "inbox", "batch_size": 3}
     path = folder / "answering.yaml"
     path.write_text(yaml.safe_dump(content))
     return FoundryResource(profile=str(path), root=str(folder / "lake"))
@@ -66,7 +66,7 @@ def answered_once(folder):
 @pytest.fixture
 def requests(folder):
     """The file of requests."""
-    return folder / "wishes.jsonl"
+    return folder / "inbox.jsonl"
 
 
 @pytest.fixture
@@ -103,17 +103,17 @@ def journals(foundry):
 
 
 def test_a_file_of_requests_is_answered_batch_by_batch(answered_once, answered, instance):
-    assert answered_once == ["generations[wishes-0000]", "generations[wishes-0001]"]
+    assert answered_once == ["generations[inbox-0000]", "generations[inbox-0001]"]
     rows = rows_of(answered)
     assert [(row["request_key"], row["status"], row["shard"]) for row in rows] == [
-        ("house", "complete", "wishes-0000"),
-        ("snow", "complete", "wishes-0000"),
-        ("", "complete", "wishes-0001"),
-        ("physics", "refused", "wishes-0001"),
+        ("house", "complete", "inbox-0000"),
+        ("snow", "complete", "inbox-0000"),
+        ("", "complete", "inbox-0001"),
+        ("physics", "refused", "inbox-0001"),
     ]
     assert {row["channel"] for row in rows} == {"asset"} and rows[0]["seed"] == 4
     quarantine = query("from quarantine where stage = 'generations'", answered.home)
-    assert quarantine.reason.str.contains("wishes.jsonl: row 2: t_max").tolist() == [True]
+    assert quarantine.reason.str.contains("inbox.jsonl: row 2: t_max").tolist() == [True]
     joined = query(
         "select count(*) n from generations join attempts using (trajectory_id)", answered.home
     )
@@ -127,7 +127,7 @@ def test_the_lineage_does_not_see_it(answered, instance):
 
 def test_the_dataset_is_one_that_others_can_load(answered, instance):
     datasets = pytest.importorskip("datasets")
-    folder = answered.home.exports / "generations" / "wishes"
+    folder = answered.home.exports / "generations" / "inbox"
     data = datasets.load_dataset(
         str(folder), split="train", cache_dir=str(answered.home.local / "cache")
     )
@@ -146,7 +146,7 @@ def test_a_run_shows_statuses_and_a_contact_sheet(answered, instance):
     assert "data:image/png" in metadata["statuses"].value
     assert "data:image/png" in metadata["stories"].value
     assert metadata["dagster/row_count"].value == 2
-    assert metadata["dataset"].value.endswith("exports/generations/wishes")
+    assert metadata["dataset"].value.endswith("exports/generations/inbox")
 
 
 def test_nothing_is_done_twice(answered, instance):
@@ -181,8 +181,8 @@ def test_a_file_that_grew_answers_only_the_new_rows(answered, instance, requests
     before = journals(answered)
     write(requests, [*REQUESTS, {"text": "A cat"}, {"text": "A dog"}])
     grown = answer(answered, instance)
-    assert grown.reused == ["generations[wishes-0000]"]
-    assert grown.materialized == ["generations[wishes-0001]", "generations[wishes-0002]"]
+    assert grown.reused == ["generations[inbox-0000]"]
+    assert grown.materialized == ["generations[inbox-0001]", "generations[inbox-0002]"]
     assert before.items() <= journals(answered).items()
     assert len(journals(answered)) == len(before) + 2
 
@@ -202,7 +202,7 @@ def test_a_lost_image_fails_its_check(answered, instance):
     result = dg.materialize(
         [*ASSETS, *CHECKS],
         selection=dg.AssetSelection.checks_for_assets("generations"),
-        tags={"dagster/partition": "wishes-0000"},
+        tags={"dagster/partition": "inbox-0000"},
         instance=instance,
         resources={"foundry": answered},
         run_config=QUIET,
@@ -224,22 +224,22 @@ def test_the_schedule_requests_unanswered_batches(foundry, instance, requests):
         with dg.build_schedule_context(instance=instance, resources=resources) as context:
             return list(automation.answer_requests(context))
 
-    assert [run.partition_key for run in requested()] == ["wishes-0000", "wishes-0001"]
+    assert [run.partition_key for run in requested()] == ["inbox-0000", "inbox-0001"]
     answer(foundry, instance)
     assert isinstance(requested()[0], dg.SkipReason)
     write(requests, [*REQUESTS, {"text": "A cat"}])
-    assert [run.partition_key for run in requested()] == ["wishes-0001"]
+    assert [run.partition_key for run in requested()] == ["inbox-0001"]
 
 
 def test_the_sensor_shows_batches_and_starts_nothing(foundry, instance):
     with dg.build_sensor_context(instance=instance, resources={"foundry": foundry}) as context:
         assert isinstance(automation.register_requests(context), dg.SkipReason)
     partitions = GENERATION_SET.partitions.definition.name
-    assert instance.get_dynamic_partitions(partitions) == ["wishes-0000", "wishes-0001"]
+    assert instance.get_dynamic_partitions(partitions) == ["inbox-0000", "inbox-0001"]
 
 
 def test_the_job_answers_a_batch(foundry, instance):
-    instance.add_dynamic_partitions("batches", ["wishes-0000"])
+    instance.add_dynamic_partitions("batches", ["inbox-0000"])
     here = dg.Definitions(
         ASSETS,
         jobs=[automation.generate_stories],
@@ -247,7 +247,9 @@ def test_the_job_answers_a_batch(foundry, instance):
         resources={"foundry": foundry},
     )
     job = here.resolve_job_def("generate_stories")
-    done = job.execute_in_process(instance=instance, partition_key="wishes-0000", run_config=QUIET)
+    done = job.execute_in_process(
+        instance=instance, partition_key="inbox-0000", run_config=QUIET
+    )
     assert done.success and len(rows_of(foundry)) == 2
 
 

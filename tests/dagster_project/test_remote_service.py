@@ -48,7 +48,9 @@ def elsewhere(profile_at):
         yield profile_at(server)
 
 
-def test_a_story_is_told_by_a_provider_into_a_bucket(elsewhere, bucket, tmp_path, monkeypatch):
+def test_a_provider_answers_a_request_into_a_bucket(
+    elsewhere, bucket, tmp_path, monkeypatch
+):
     monkeypatch.setenv("INTERLEAVE_LOCAL", str(tmp_path / "local"))
     with serving(bucket, "--profile", elsewhere) as (process, client):
         with client.responses.stream(model="interleave", input=SNOWMAN) as events:
@@ -60,10 +62,12 @@ def test_a_story_is_told_by_a_provider_into_a_bucket(elsewhere, bucket, tmp_path
     for picture in pictures:
         assert Image.open(io.BytesIO(base64.b64decode(picture))).size[0] > 90
 
-    told = query("select planner, generator, critic, status from generations", Home(bucket)).iloc[0]
-    assert told.status == "complete"
+    row = query(
+        "select planner, generator, critic, status from generations", Home(bucket)
+    ).iloc[0]
+    assert row.status == "complete"
     for role in ROLES[:3]:
-        assert told[role].startswith(f"gemini/{role}-1")
+        assert row[role].startswith(f"gemini/{role}-1")
     calls = query("select distinct role, backend from model_calls order by role", Home(bucket))
     assert calls.values.tolist() == [[role, "gemini"] for role in sorted(ROLES[:3])]
     with serving(bucket, "--profile", elsewhere) as (_, client):

@@ -1,4 +1,4 @@
-"""Worker processes tell their progress to the process that started them."""
+"""Worker processes report their progress to the process that started them."""
 
 from dataclasses import dataclass, field
 
