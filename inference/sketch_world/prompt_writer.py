@@ -152,15 +152,14 @@ def write_prompt(
 ) -> str:
     """A prompt for edits; the first interpretation of each on `before` is the intended one."""
     scene = before or Scene()
-    reduced: list[Edit] = []
+    sentences = []
     for edit in edits:
-        reduced.append(_reduce(edit, scene, style))
+        sentences.append(_vary_verb(_sentence(_reduce(edit, scene, style)), keyed_random))
         after = scene_after([edit], scene)
         if after is None:
             raise ValueError(f"impossible here: {edit}")
         scene = after
-    command = Command(tuple(reduced), style.keep)
-    return _vary_verbs(phrase(command), command.keep, keyed_random)
+    return " ".join([*sentences, KEEP_CLAUSE] if style.keep else sentences)
 
 
 def _reduce(edit: Edit, scene: Scene, style: PromptStyle) -> Edit:
@@ -220,13 +219,6 @@ def _relations(scene: Scene, edit: Add | Move) -> list[GridPlace]:
     anchors = [Target(kind) for kind in kinds if kinds.count(kind) == 1 and kind != moved]
     directions: tuple[Direction, ...] = get_args(Direction)
     return [GridPlace(None, direction, a) for a in anchors for direction in directions]
-
-
-def _vary_verbs(text: str, keep: bool, keyed_random: KeyedRandom) -> str:
-    """The same prompt with other verbs."""
-    sentences = text.replace(KEEP_CLAUSE, "").strip().removesuffix(".").split(". ")
-    varied = " ".join(_vary_verb(sentence, keyed_random) for sentence in sentences)
-    return f"{varied} {KEEP_CLAUSE}" if keep else varied
 
 
 def _vary_verb(sentence: str, keyed_random: KeyedRandom) -> str:

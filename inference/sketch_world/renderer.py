@@ -14,7 +14,7 @@ from PIL import Image, ImageDraw
 
 from schemas import FoundryError
 
-from .drawings import animals, backgrounds, garden, home, play, shapes, sky, village
+from .drawings import animals, backgrounds, garden, home, play, shapes, village
 from .drawings.canvas import Canvas
 from .object_catalog import BACKGROUNDS, COLOURS, KINDS
 from .scene import Scene, Thing
@@ -31,7 +31,7 @@ _BORDER = 0.035  # what a drawing leaves free: with a sticker's rim and shadow, 
 _INKS = ((38, 34, 58), (188, 44, 120), (24, 128, 132), (120, 66, 24))
 
 # A drawing is the function of the kind's or background's name in one of the modules.
-_THEMES = ChainMap(*map(vars, (shapes, village, garden, animals, sky, home, play)))
+_THEMES = ChainMap(*map(vars, (shapes, village, garden, animals, home, play)))
 DRAWINGS = {kind: _THEMES[kind.replace(" ", "_")] for kind in KINDS}
 BACKDROPS = {name: vars(backgrounds)[name.replace(" ", "_")] for name in BACKGROUNDS}
 

@@ -6,6 +6,7 @@ other roles sample from a seeded generator (`random_by`).
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
@@ -29,15 +30,15 @@ def pick(rng: np.random.Generator, options: Sequence[T]) -> T:
     return options[int(rng.integers(len(options)))]
 
 
+@dataclass(frozen=True)
 class KeyedRandom:
     """Samples that depend only on a text and a purpose."""
 
-    def __init__(self, text: str) -> None:
-        self._text = text
+    text: str
 
     def uniform(self, purpose: str) -> float:
         """A number in [0, 1)."""
-        digest = hashlib.sha256(f"{self._text}\0{purpose}".encode()).digest()
+        digest = hashlib.sha256(f"{self.text}\0{purpose}".encode()).digest()
         return int.from_bytes(digest[:7]) / 2**56
 
     def bernoulli(self, rate: float, purpose: str) -> bool:

@@ -171,10 +171,6 @@ class CatalogStory(ConfigModel):
         return max(self.combinations, key=agreement)
 
 
-class _CatalogFile(RootModel[dict[str, CatalogStory]]):
-    """stories/*.yaml: name to story."""
-
-
 @cache
 def load_stories() -> Mapping[str, CatalogStory]:
     """The stories that come with the sketch world, by name.
@@ -184,7 +180,7 @@ def load_stories() -> Mapping[str, CatalogStory]:
     """
     stories: dict[str, CatalogStory] = {}
     for path in sorted(_FOLDER.glob("*.yaml")):
-        stories |= load_document(path, _CatalogFile).root
+        stories |= load_document(path, RootModel[dict[str, CatalogStory]]).root
     return stories
 
 

@@ -58,37 +58,35 @@ class EditSample:
     """
 
     def __init__(self, seed: int, surprises: bool = False) -> None:
-        self._rng = random_by("stage", seed)
-        self._keyed_random = KeyedRandom(f"stage {seed}")
-        self.before = None if bernoulli(self._rng, _FROM_SCRATCH) else _scene(self._rng, 1)
-        self._edits = _edits(self.before, self._rng)
+        rng, self._seed = random_by("stage", seed), seed
+        self.before = None if bernoulli(rng, _FROM_SCRATCH) else _scene(rng, 1)
+        self._edits = _edits(self.before, rng)
         self.target = _carry_out_all(self._edits, self.before or Scene())
-        if surprises and bernoulli(self._rng, _SURPRISE):
-            self.after = _change(self.target, self._rng, _SURPRISE_CHANGE)
+        if surprises and bernoulli(rng, _SURPRISE):
+            self.after = _change(self.target, rng, _SURPRISE_CHANGE)
         else:
-            self.after = self._edit_result()
-        self.flaws = _flaws(self.after, self._rng)
+            self.after = self._edit_result(rng)
+        self.flaws = _flaws(self.after, rng)
 
     @cached_property
     def goal(self) -> str:
         """The edits in words: an unambiguous prompt."""
-        bernoulli = self._keyed_random.bernoulli
+        keyed_random = KeyedRandom(f"stage {self._seed}")
         style = PromptStyle(
             places=True,
-            colours=bernoulli(0.6, "colours"),
-            keep=self.before is not None and bernoulli(0.35, "keep"),
-            relations=bernoulli(0.3, "relations"),
+            colours=keyed_random.bernoulli(0.6, "colours"),
+            keep=self.before is not None and keyed_random.bernoulli(0.35, "keep"),
+            relations=keyed_random.bernoulli(0.3, "relations"),
         )
-        return write_prompt(self._edits, self.before, style, self._keyed_random)
+        return write_prompt(self._edits, self.before, style, keyed_random)
 
-    def _edit_result(self) -> Scene:
+    def _edit_result(self, rng: np.random.Generator) -> Scene:
         """The target, or a scene with a mistake."""
-        if not bernoulli(self._rng, _MISTAKE):
+        if not bernoulli(rng, _MISTAKE):
             return self.target
-        before = self.before or Scene()
-        if self.before and bernoulli(self._rng, 0.4):
-            return add_collateral_damage(before, self.target, self._rng)
-        return _with_a_mistake(self._edits, before, self._rng)
+        if self.before and bernoulli(rng, 0.4):
+            return add_collateral_damage(self.before, self.target, rng)
+        return _with_a_mistake(self._edits, self.before or Scene(), rng)
 
 
 class EditPair:
