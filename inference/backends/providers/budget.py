@@ -68,11 +68,11 @@ class Budget:
             BackendError: the rest of the budget is too small.
         """
         name, until = name or uuid4().hex, time.time() + (seconds or self._max_call_seconds)
-        async with pause_timeout():
-            while not self._try_reserve(name, max_cost, until):
-                await asyncio.sleep(_POLL_SECONDS)
         reservation = Reservation()
         try:
+            async with pause_timeout():
+                while not self._try_reserve(name, max_cost, until):
+                    await asyncio.sleep(_POLL_SECONDS)
             yield reservation
         finally:
             with self._file.transaction() as connection:

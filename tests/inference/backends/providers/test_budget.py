@@ -8,6 +8,7 @@ import pytest
 
 from inference.backends.providers.budget import Budget
 from inference.backends.providers.settings import Price
+from inference.engine.call_context import PausableTimeout
 from inference.roles import BackendError
 
 
@@ -57,6 +58,32 @@ def test_calls_wait_for_reservations_of_others(path):
 
     asyncio.run(ten())
     assert budget.spent() == pytest.approx(0.5)
+
+
+def test_a_call_that_is_cancelled_before_it_starts_frees_its_reservation(path):
+    budget = Budget(path, 1.0, 60)
+
+    async def main():
+        slots, ready = asyncio.Semaphore(1), asyncio.Event()
+
+        async def call():
+            async with PausableTimeout(60, slots).running():
+                await ready.wait()
+                await spend(budget, 1.0, 1.0)
+
+        task = asyncio.create_task(call())
+        await asyncio.sleep(0)
+        other = asyncio.create_task(slots.acquire())  # gets the slot that the reserving call frees
+        await asyncio.sleep(0)
+        ready.set()
+        await other
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        async with asyncio.timeout(5):
+            await spend(budget, 1.0, 0.1)
+
+    asyncio.run(main())
+    assert budget.spent() == pytest.approx(0.1)
 
 
 def test_reservations_of_a_killed_process_expire_as_spent(path):
