@@ -8,7 +8,7 @@ import dagster as dg
 import assets
 from assets.core.foundry import FoundryResource
 
-from . import automation
+from . import jobs, schedules, sensors
 
 ASSETS = cast("list[dg.AssetsDefinition]", dg.load_assets_from_package_module(assets))
 CHECKS = dg.load_asset_checks_from_package_module(assets)
@@ -20,18 +20,14 @@ defs = dg.Definitions(
     assets=ASSETS,
     asset_checks=CHECKS,
     jobs=[
-        automation.refresh_data,
-        automation.retrain_planner,
-        automation.retrain_critic,
-        automation.evaluate,
-        automation.generate_stories,
+        jobs.refresh_data,
+        jobs.retrain_planner,
+        jobs.retrain_critic,
+        jobs.evaluate,
+        jobs.generate_stories,
     ],
-    schedules=[automation.grow_bank, automation.answer_requests],
-    sensors=[
-        automation.follow_upstream,
-        automation.retrain_when_grown,
-        automation.register_requests,
-    ],
+    schedules=[schedules.grow_bank, schedules.answer_requests],
+    sensors=[sensors.follow_upstream, sensors.retrain_when_grown, sensors.register_requests],
     resources={"foundry": FOUNDRY},
     # Runs are parallel, one a shard; a process per step would take longer than most steps.
     executor=dg.in_process_executor,

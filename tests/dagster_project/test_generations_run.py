@@ -12,7 +12,7 @@ from PIL import Image
 
 from assets.core.foundry import FoundryResource
 from assets.generations.assets import GENERATION_SET
-from dagster_project import automation
+from dagster_project import jobs, schedules, sensors
 from dagster_project.definitions import ASSETS, CHECKS
 from dagster_project.instance import open_instance
 from dagster_project.run import QUIET, run_lineage
@@ -222,7 +222,7 @@ def test_the_schedule_requests_unanswered_batches(foundry, instance, requests):
     def requested():
         resources = {"foundry": foundry}
         with dg.build_schedule_context(instance=instance, resources=resources) as context:
-            return list(automation.answer_requests(context))
+            return list(schedules.answer_requests(context))
 
     assert [run.partition_key for run in requested()] == ["inbox-0000", "inbox-0001"]
     answer(foundry, instance)
@@ -233,7 +233,7 @@ def test_the_schedule_requests_unanswered_batches(foundry, instance, requests):
 
 def test_the_sensor_shows_batches_and_starts_nothing(foundry, instance):
     with dg.build_sensor_context(instance=instance, resources={"foundry": foundry}) as context:
-        assert isinstance(automation.register_requests(context), dg.SkipReason)
+        assert isinstance(sensors.register_requests(context), dg.SkipReason)
     partitions = GENERATION_SET.partitions.definition.name
     assert instance.get_dynamic_partitions(partitions) == ["inbox-0000", "inbox-0001"]
 
@@ -241,15 +241,10 @@ def test_the_sensor_shows_batches_and_starts_nothing(foundry, instance):
 def test_the_job_answers_a_batch(foundry, instance):
     instance.add_dynamic_partitions("batches", ["inbox-0000"])
     here = dg.Definitions(
-        ASSETS,
-        jobs=[automation.generate_stories],
-        asset_checks=CHECKS,
-        resources={"foundry": foundry},
+        ASSETS, jobs=[jobs.generate_stories], asset_checks=CHECKS, resources={"foundry": foundry}
     )
     job = here.resolve_job_def("generate_stories")
-    done = job.execute_in_process(
-        instance=instance, partition_key="inbox-0000", run_config=QUIET
-    )
+    done = job.execute_in_process(instance=instance, partition_key="inbox-0000", run_config=QUIET)
     assert done.success and len(rows_of(foundry)) == 2
 
 

@@ -48,9 +48,7 @@ def elsewhere(profile_at):
         yield profile_at(server)
 
 
-def test_a_provider_answers_a_request_into_a_bucket(
-    elsewhere, bucket, tmp_path, monkeypatch
-):
+def test_a_provider_answers_a_request_into_a_bucket(elsewhere, bucket, tmp_path, monkeypatch):
     monkeypatch.setenv("INTERLEAVE_LOCAL", str(tmp_path / "local"))
     with serving(bucket, "--profile", elsewhere) as (process, client):
         with client.responses.stream(model="interleave", input=SNOWMAN) as events:
@@ -62,9 +60,7 @@ def test_a_provider_answers_a_request_into_a_bucket(
     for picture in pictures:
         assert Image.open(io.BytesIO(base64.b64decode(picture))).size[0] > 90
 
-    row = query(
-        "select planner, generator, critic, status from generations", Home(bucket)
-    ).iloc[0]
+    row = query("select planner, generator, critic, status from generations", Home(bucket)).iloc[0]
     assert row.status == "complete"
     for role in ROLES[:3]:
         assert row[role].startswith(f"gemini/{role}-1")

@@ -7,7 +7,7 @@ import pytest
 
 from assets.core.foundry import SHARDS, FoundryResource
 from assets.core.node import NODES
-from dagster_project import automation
+from dagster_project import jobs, schedules
 from dagster_project.definitions import ASSETS, CHECKS, defs
 from dagster_project.instance import open_instance
 from dagster_project.run import QUIET, run_lineage
@@ -79,7 +79,7 @@ def test_the_schedule_grows_the_bank_by_a_new_shard(foundry, instance):
     for _preview_then_tick in range(2):
         resources = {"foundry": foundry}
         with dg.build_schedule_context(instance=instance, resources=resources) as context:
-            assert automation.grow_bank(context).partition_key == "sketchbook-0001"
+            assert schedules.grow_bank(context).partition_key == "sketchbook-0001"
     assert instance.get_dynamic_partitions(str(SHARDS.name)) == ["sketchbook-0001"]
 
 
@@ -94,7 +94,7 @@ def test_aggregates_follow_once_every_shard_is_there(foundry, instance):
 
 def _refresh(foundry, instance, shard):
     here = dg.Definitions(
-        ASSETS, jobs=[automation.refresh_data], asset_checks=CHECKS, resources={"foundry": foundry}
+        ASSETS, jobs=[jobs.refresh_data], asset_checks=CHECKS, resources={"foundry": foundry}
     )
     job = here.resolve_job_def("refresh_data")
     assert job.execute_in_process(instance=instance, partition_key=shard, run_config=QUIET).success

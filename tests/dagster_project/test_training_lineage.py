@@ -12,7 +12,7 @@ import pytest
 
 from assets.core.foundry import FoundryResource
 from assets.evaluation.variants import VARIANTS
-from dagster_project import automation
+from dagster_project import jobs, sensors
 from dagster_project.definitions import ASSETS, CHECKS
 from dagster_project.instance import open_instance
 from dagster_project.run import QUIET, run_lineage
@@ -120,10 +120,7 @@ def test_a_second_run_trains_nothing(trained, foundry, instance):
 def test_retraining_on_the_same_rows_is_evaluation_only(trained, foundry, instance):
     versions = [(row.name, row.version) for row in CheckpointRegistry(foundry.home).rows()]
     here = dg.Definitions(
-        ASSETS,
-        jobs=[automation.retrain_planner],
-        asset_checks=CHECKS,
-        resources={"foundry": foundry},
+        ASSETS, jobs=[jobs.retrain_planner], asset_checks=CHECKS, resources={"foundry": foundry}
     )
     job = here.resolve_job_def("retrain_planner")
     assert job.execute_in_process(instance=instance, run_config=QUIET).success
@@ -173,7 +170,7 @@ def test_versions_are_listed_put_in_use_and_taken_back_by_command(trained, found
 def test_new_rows_start_a_training_once_they_are_exported(trained, foundry, instance):
     def requested():
         with dg.build_sensor_context(instance=instance, resources={"foundry": foundry}) as context:
-            result = automation.retrain_when_grown.evaluate_tick(context)
+            result = sensors.retrain_when_grown.evaluate_tick(context)
         return [request.job_name for request in result.run_requests or []], result.skip_message
 
     assert requested() == ([], "retrain_planner: 0 new rows; retrain_critic: 0 new rows")

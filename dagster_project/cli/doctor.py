@@ -1,0 +1,12 @@
+"""`interleave doctor`: what a profile needs and does not find."""
+
+import typer
+
+from .options import HomeOption, ProfileOption
+
+
+def doctor(profile: ProfileOption = "sketch", home: HomeOption = ".interleave") -> None:
+    """Say what a profile needs and does not find here; exit status 1 if anything is missing."""
+    from ..doctor import report
+
+    raise typer.Exit(0 if report(profile, home) else 1)

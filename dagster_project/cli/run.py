@@ -1,0 +1,45 @@
+"""`interleave run`: bring the lineage up to date."""
+
+import os
+from typing import Annotated
+
+import typer
+
+from .options import HomeOption, ProfileOption, enable_interrupts
+
+
+def run(
+    profile: ProfileOption = "sketch",
+    home: HomeOption = ".interleave",
+    size: Annotated[
+        str,
+        typer.Option(
+            help="How many shards: a size of the profile; default: that of the lake, demo at first."
+        ),
+    ] = "",
+    select: Annotated[
+        str, typer.Option(help="Assets to bring up to date, comma-separated; default all.")
+    ] = "",
+    jobs: Annotated[
+        int, typer.Option(min=1, help="Shards processed at the same time.")
+    ] = os.cpu_count() or 1,
+    force: Annotated[
+        bool,
+        typer.Option("--force", help="Also what is up to date; finished model calls are reused."),
+    ] = False,
+    estimate: Annotated[
+        bool,
+        typer.Option(
+            "--estimate", help="Only say what the trajectories would take: calls, cost, ..."
+        ),
+    ] = False,
+) -> None:
+    """Bring the lineage up to date; what is already there is reused."""
+    from .run_screen import estimate_in_terminal, run_in_terminal
+
+    if estimate:
+        estimate_in_terminal(profile, home, size)
+        return
+    enable_interrupts()
+    names = [name.strip() for name in select.split(",") if name.strip()]
+    run_in_terminal(profile, home, size, names, jobs, force)

@@ -1,0 +1,29 @@
+"""`interleave sql`: a read-only query over the lake."""
+
+import shutil
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from .options import HomeOption
+
+OutputFormat = Literal["table", "csv", "json", "parquet"]
+
+
+def sql(
+    query: Annotated[str, typer.Argument(help="A DuckDB query over the tables of the lake.")],
+    home: HomeOption = ".interleave",
+    format: Annotated[OutputFormat, typer.Option(help="How to print the result.")] = "table",
+    out: Annotated[Path | None, typer.Option(help="Write to this file instead.")] = None,
+) -> None:
+    """Query the lake, read-only, whatever else is being written.
+
+    Example: `interleave sql "select status, count(*) from trajectories group by all"`
+    """
+    from warehouse import Home
+    from warehouse.sql import run_sql
+
+    width = shutil.get_terminal_size((120, 40)).columns
+    sys.stdout.buffer.write(run_sql(Home(home), query, format, out, width))

@@ -1,0 +1,39 @@
+"""Jobs: refresh the data, retrain and evaluate the agents, answer requests."""
+
+import dagster as dg
+
+from assets.generations.assets import GENERATION_SET
+
+_EVALUATION = ("evaluation", "promotion")
+
+refresh_data = dg.define_asset_job(
+    "refresh_data",
+    selection=dg.AssetSelection.groups("taxonomy", "prompts", "trajectories"),
+    description="Grow the bank by the chosen shard and make its trajectories; the training sets "
+    "follow by themselves once every shard and its blocking checks are there.",
+)
+retrain_planner = dg.define_asset_job(
+    "retrain_planner",
+    selection=dg.AssetSelection.assets("base_model", "planner_sft_checkpoint", *_EVALUATION),
+    description="Train the planner on its present samples, evaluate it, and put it in use unless "
+    "it is worse. What has been trained on the same rows is not trained again.",
+)
+retrain_critic = dg.define_asset_job(
+    "retrain_critic",
+    selection=dg.AssetSelection.assets(
+        "base_model", "critic_sft_checkpoint", "critic_rl_checkpoint", *_EVALUATION
+    ),
+    description="Train the critic on its present samples (SFT, then GRPO), evaluate it, and put it "
+    "in use unless it is worse. What has been trained on the same rows is not trained again.",
+)
+evaluate = dg.define_asset_job(
+    "evaluate",
+    selection=dg.AssetSelection.assets(*_EVALUATION),
+    description="Evaluate the newest checkpoints on held-out requests and put them in use unless "
+    "they are worse.",
+)
+generate_stories = dg.define_asset_job(
+    "generate_stories",
+    selection=dg.AssetSelection.assets(GENERATION_SET.name),
+    description="Answer a batch of requests. What is finished is not generated again.",
+)

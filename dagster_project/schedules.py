@@ -1,0 +1,55 @@
+"""Schedules, off until they are switched on: grow the prompt bank, answer requests."""
+
+from collections.abc import Iterator
+
+import dagster as dg
+
+from assets.core.foundry import SHARDS, FoundryResource
+from assets.generations.assets import GENERATION_SET
+from assets.prompts.assets import shard_names
+from assets.prompts.pack_loader import load_pack
+from assets.trajectories.assets import SCORE_SET
+
+from .jobs import generate_stories, refresh_data
+from .stages import is_up_to_date
+
+
+@dg.schedule(job=refresh_data, cron_schedule="0 3 * * *", execution_timezone="UTC")
+def grow_bank(context: dg.ScheduleEvaluationContext, foundry: FoundryResource) -> dg.RunRequest:
+    """Every night: the next shard of prompts, and everything downstream of it.
+
+    Next is the first shard without scores, so a preview or a failed night leaves no gap behind.
+    """
+    scored = context.instance.get_materialized_partitions(dg.AssetKey(SCORE_SET.name))
+    names = shard_names(load_pack(foundry.settings.pack).name, len(scored) + 1)
+    shard = next(name for name in names if name not in scored)
+    context.instance.add_dynamic_partitions(str(SHARDS.name), [shard])
+    return dg.RunRequest(partition_key=shard)
+
+
+@dg.schedule(
+    job=generate_stories,
+    cron_schedule="0 5 * * *",
+    execution_timezone="UTC",
+    default_status=dg.DefaultScheduleStatus.STOPPED,
+)
+def answer_requests(
+    context: dg.ScheduleEvaluationContext, foundry: FoundryResource
+) -> Iterator[dg.RunRequest | dg.SkipReason]:
+    """Every night: the batches that are new, have changed, or failed."""
+    names = register_batches(context.instance, foundry)
+    stale = [
+        name for name in names if not is_up_to_date(GENERATION_SET, foundry, context.instance, name)
+    ]
+    if not stale:
+        yield dg.SkipReason(f"{len(names)} batches, all answered")
+    for name in stale:
+        yield dg.RunRequest(partition_key=name)
+
+
+def register_batches(instance: dg.DagsterInstance, foundry: FoundryResource) -> list[str]:
+    """Add the batches of the profile's requests as partitions, if it has any; their names."""
+    batches = GENERATION_SET.partitions
+    if batches is None or not GENERATION_SET.in_profile(foundry.settings):
+        return []
+    return batches.register(foundry, instance)
