@@ -61,7 +61,9 @@ def _checkpoint(name: str, **fields: Any) -> dg.AssetsDefinition:
         if ROLLOUTS in tables:
             rollouts = _store_rollouts(foundry, recipe)
             counts["rollouts"] = len(rollouts)
-            metadata["samples"] = _rollout_samples(rollouts)
+            last = rollouts[-_MAX_ROLLOUTS:]
+            samples = [{c: getattr(row, c) for c in _ROLLOUT_COLUMNS} for row in last]
+            metadata["samples"] = table_metadata(samples)
         return declared.describe(context, foundry, counts, metadata)
 
     return checkpoint
@@ -99,19 +101,12 @@ critic_rl_checkpoint = _checkpoint(
 def _store_rollouts(foundry: FoundryResource, recipe: Recipe) -> list[RolloutRow]:
     """Write a training's rollouts from its journal to the lake; returns those stored."""
     folder = CheckpointRegistry(foundry.home).job_folder(recipe.name, recipe.version)
-    if (folder / ROLLOUT_JOURNAL).exists():
-        foundry.home.lake.write(ROLLOUTS, rollout_rows(folder / ROLLOUT_JOURNAL), recipe.version)
+    if (journal := folder / ROLLOUT_JOURNAL).exists():
+        foundry.home.lake.write(ROLLOUTS, rollout_rows(journal), recipe.version)
     return foundry.rows(ROLLOUTS, recipe.version)
 
 
-def _rollout_samples(rows: Sequence[RolloutRow]) -> dg.MetadataValue:
-    """The last sampled answers with their rewards."""
-    last = rows[-_MAX_ROLLOUTS:]
-    return table_metadata([{c: getattr(row, c) for c in _ROLLOUT_COLUMNS} for row in last])
-
-
 def _checkpoint_metadata(row: CheckpointRow, record: TrainingRecord) -> dict[str, Any]:
-    """Versions, folder, model card, curves and final metrics."""
     curves = _training_curves(record.curves)
     return {
         "version": row.version,

@@ -25,7 +25,7 @@ def _checkpoint_checks(asset: dg.AssetsDefinition) -> dg.AssetChecksDefinition:
         return [{"checkpoint": recipe.name, "version": recipe.version, "problem": "incomplete"}]
 
     description = "The checkpoint's row and all its files exist"
-    return blocking_checks(NODES[name], {"folder_whole": (description, rule)})
+    return blocking_checks(NODES[name], folder_whole=(description, rule))
 
 
 base_model_checks = _checkpoint_checks(base_model)

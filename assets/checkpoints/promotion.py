@@ -29,7 +29,6 @@ from . import recipes
 from .recipes import Recipe
 
 CANDIDATE = "full_rl"  # the variant of the newest checkpoints
-CHECK = "not_worse_than_promoted"
 METRICS = {
     PLANNER: ("plan_valid", "plan_correct", "final_success"),
     CRITIC_RL: ("verdict_accuracy_true", "verdict_accuracy_false", "step_reward", "final_success"),
@@ -63,8 +62,7 @@ def decide(
     Args:
         in_use: the promoted version, if there is one.
         rejected: it was rejected or rolled back before, which only `interleave promote` undoes.
-        ours: values of the system that the version is part of.
-        theirs: values of the promoted system on the same items; empty where it is the same one.
+        ours, theirs: values of the version's system, and of the promoted one (where it differs).
         minimum: metric -> required mean.
     """
     decision, metrics = partial(PromotionDecision, name, version), METRICS[name]
@@ -75,12 +73,9 @@ def decide(
     if missing := [metric for metric in metrics if not ours.get(metric)]:
         return decision("kept", f"not evaluated: no values of {', '.join(missing)}")
     means = {metric: fmean(ours[metric].values()) for metric in metrics}
-    if short := [
-        f"{metric} {mean:.2f}, required is {minimum[metric]:g}"
-        for metric, mean in means.items()
-        if mean < minimum.get(metric, 0.0)
-    ]:
-        return decision("kept", f"not good enough yet: {', '.join(short)}")
+    short = [metric for metric in metrics if means[metric] < minimum.get(metric, 0.0)]
+    if notes := [f"{m} {means[m]:.2f}, required is {minimum[m]:g}" for m in short]:
+        return decision("kept", f"not good enough yet: {', '.join(notes)}")
     if in_use is None:
         return decision("promoted", "the first of its name")
     gaps = {
@@ -109,7 +104,6 @@ def values_of(
 
 
 def _statuses(foundry: FoundryResource) -> list[str | None]:
-    """Name, version and status of every checkpoint that can be promoted."""
     rows = CheckpointRegistry(foundry.home).rows()
     return [f"{row.name} {row.version} {row.status}" for row in rows if row.name in METRICS]
 
@@ -126,17 +120,15 @@ PROMOTION = Node(
 )
 
 
-@dg.asset(
-    **PROMOTION.asset_args(),
-    check_specs=[
-        dg.AssetCheckSpec(
-            CHECK,
-            asset=PROMOTION.name,
-            blocking=True,
-            description="No version is significantly worse than the one in use on held-out items",
-        )
-    ],
+NOT_WORSE = dg.AssetCheckSpec(
+    "not_worse_than_promoted",
+    asset=PROMOTION.name,
+    blocking=True,
+    description="No version is significantly worse than the one in use on held-out items",
 )
+
+
+@dg.asset(**PROMOTION.asset_args(), check_specs=[NOT_WORSE])
 def promotion(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg.MaterializeResult:
     registry = CheckpointRegistry(foundry.home)
     newest = (recipes.planner_sft(foundry), recipes.critic_rl(foundry))
@@ -180,7 +172,7 @@ def _check(decisions: Sequence[PromotionDecision]) -> dg.AssetCheckResult:
     worse = [decision for decision in decisions if decision.outcome == "rejected"]
     return dg.AssetCheckResult(
         passed=not worse,
-        check_name=CHECK,
+        check_name=NOT_WORSE.name,
         metadata={"rejected": table_metadata([_cells(each) for each in worse])} if worse else {},
         description="; ".join(f"{d.name} {d.version} is {d.why}" for d in worse) or None,
     )

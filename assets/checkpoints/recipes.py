@@ -54,28 +54,22 @@ class DataSet:
         return [name for name, content in self.tables.items() if exported.get(name) != content]
 
     def require(self) -> None:
-        """Make sure that the export is up to date and has rows.
-
-        Raises:
-            FoundryError: it is not, or has none.
-        """
+        """Raises FoundryError unless the export is up to date and has rows."""
         if self.outdated:
+            newest = ", ".join(self.outdated)
             raise FoundryError(
-                f"{self.folder} does not hold the newest {', '.join(self.outdated)}: materialize "
-                "`exports`"
+                f"{self.folder} does not hold the newest {newest}: materialize `exports`"
             )
         if not self.rows:
-            raise FoundryError(
-                f"{', '.join(self.tables)}: no rows to train on; run more shards first"
-            )
+            tables = ", ".join(self.tables)
+            raise FoundryError(f"{tables}: no rows to train on; run more shards first")
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a checkpoint is made: by a trainer's `job`, or from existing weights (`weights`).
+    """How a checkpoint is made: by a trainer's `job`, or from existing `weights`.
 
-    `inputs` are what it follows from besides settings, parent and data: the content of existing
-    weights, the text of a trainer's recipe.
+    `inputs`: what else it follows from, the content of weights or the text of a trainer's recipe.
     """
 
     name: str
@@ -122,21 +116,18 @@ def base_model(foundry: FoundryResource) -> Recipe:
 
 
 def planner_sft(foundry: FoundryResource) -> Recipe:
-    """The planner, fine-tuned on plans."""
     data = exported_data(foundry.home, "llamafactory", PLANNER_SFT)
     settings = foundry.training.planner_sft
     return sft("planner_sft_checkpoint", "planner", base_model(foundry), data, settings)
 
 
 def critic_sft(foundry: FoundryResource) -> Recipe:
-    """The critic, fine-tuned on verdicts and rewritten prompts."""
     data = exported_data(foundry.home, "llamafactory", CRITIC_SFT)
     settings = foundry.training.critic_sft
     return sft("critic_sft_checkpoint", "critic", base_model(foundry), data, settings)
 
 
 def critic_rl(foundry: FoundryResource) -> Recipe:
-    """The fine-tuned critic after GRPO."""
     data = exported_data(foundry.home, "verl", CRITIC_RL)
     settings = foundry.training.critic_rl
     return grpo(foundry, "critic_rl_checkpoint", critic_sft(foundry), data, settings)
@@ -144,11 +135,10 @@ def critic_rl(foundry: FoundryResource) -> Recipe:
 
 def sft(name: str, role: Role, parent: Recipe, data: DataSet, settings: SftSettings) -> Recipe:
     """Supervised fine-tuning of `parent` on the tables of an export for LLaMA-Factory."""
+    shared = {"data": data.folder, "datasets": list(data.tables), "settings": settings}
 
     def job(_version: str, folder: Path, model: Path) -> TrainerJob:
-        tables = list(data.tables)
-        payload = SftJob(parent=model, data=data.folder, datasets=tables, settings=settings)
-        return sft_job(name, folder, payload)
+        return sft_job(name, folder, SftJob(parent=model, **shared))
 
     inputs = recipe_content(settings)
     return Recipe(name, role, settings, job, parent=parent, data=data, inputs=inputs)
@@ -176,25 +166,22 @@ def exported_data(home: Home, form: str, *tables: Table) -> DataSet:
 def _hub_model(settings: BaseModelSettings) -> Path:
     """Folder of `model`: a local path as it is, an id downloaded at `revision` unless cached."""
     model, revision = settings.model, settings.revision
+    section = "training.base_model"
     if not model:
-        raise FoundryError("training.base_model: source is huggingface, so set `model` as well")
+        raise FoundryError(f"{section}: source is huggingface, so set `model` as well")
     if Path(model).is_dir():
         return Path(model).absolute()
     if not revision:
-        raise FoundryError(
-            f"training.base_model: {model} is no folder here, so it is an id: set `revision` to "
-            "the commit that is meant"
-        )
+        hint = "set `revision` to the commit that is meant"
+        raise FoundryError(f"{section}: {model} is no folder here, so it is an id: {hint}")
     from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+    from huggingface_hub.errors import HFValidationError
 
     try:
         return Path(snapshot_download(model, revision=revision, allow_patterns=_DOWNLOADED_FILES))
-    except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
-        reason = str(error).strip().splitlines()[0]
-        raise FoundryError(
-            f"training.base_model: {model} at {revision} cannot be downloaded: {reason}"
-        ) from error
+    except (HFValidationError, OSError) as error:  # all others of the hub are OSErrors
+        problem = f"cannot be downloaded: {str(error).strip().splitlines()[0]}"
+        raise FoundryError(f"{section}: {model} at {revision} {problem}") from error
 
 
 @cache

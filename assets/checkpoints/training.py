@@ -1,8 +1,7 @@
 """Checkpoints of recipes: trained once, resumed after a kill, never trained twice.
 
 A checkpoint is a folder in Hugging Face format with record and model card, complete or not there at
-all. Weights are hard links into the trainer's folder, or symbolic links into a download, so that
-they take no space.
+all. Weights are hard links into the trainer's folder, or symbolic links into a download.
 """
 
 import os
@@ -71,13 +70,10 @@ class TrainingRecord(ConfigModel):
 async def ensure_checkpoint(
     context: dg.AssetExecutionContext, foundry: FoundryResource, recipe: Recipe
 ) -> tuple[CheckpointRow, TrainingRecord]:
-    """The checkpoint of a recipe; trained now unless it exists.
+    """The checkpoint of a recipe; trained now, or resumed in the same folder, unless it exists.
 
-    A killed training is resumed in the same folder.
-
-    Raises:
-        FoundryError: parent or data are missing, training failed (with the path of its log), there
-            is no model in Hugging Face format, or the folder cannot be written.
+    Raises FoundryError: parent or data are missing, training failed (with the path of its log),
+    there is no model in Hugging Face format, or the folder cannot be written.
     """
     registry = CheckpointRegistry(foundry.home)
     folder = registry.folder(recipe.name, recipe.version)
@@ -87,13 +83,20 @@ async def ensure_checkpoint(
         manifest = _manifest(foundry, recipe)
         _publish(folder, recipe, manifest, *await _train(context, foundry, recipe, manifest))
     record = TrainingRecord.model_validate_json((folder / RECORD).read_bytes())
-    return registry.register(_row(recipe, folder, record)), record
+    row = CheckpointRow(
+        name=recipe.name,
+        version=recipe.version,
+        metrics=orjson.dumps({**record.metrics, "dataset_rows": record.dataset_rows}).decode(),
+        status="candidate",
+        uri=str(folder),
+        **record.model_dump(include={"parent", "dataset_version", "config_hash", "created_at"}),
+    )
+    return registry.register(row), record
 
 
 async def _train(
     context: dg.AssetExecutionContext, foundry: FoundryResource, recipe: Recipe, manifest: Manifest
 ) -> tuple[Path, TrainingRecord]:
-    """Folder of the model, and the record of its training."""
     if recipe.job is None:
         assert recipe.weights is not None
         return recipe.weights(), _record(recipe, manifest.model_dump(exclude_unset=True), {}, [])
@@ -102,10 +105,9 @@ async def _train(
     registry, parent, parent_folder = CheckpointRegistry(foundry.home), recipe.parent, None
     if parent:
         if not registry.is_complete(parent.name, parent.version):
-            raise FoundryError(
-                f"{recipe.name} starts from {parent.name} {parent.version}, which does not exist: "
-                f"materialize {parent.name}"
-            )
+            missing = f"{parent.name} {parent.version}, which does not exist"
+            hint = f"materialize {parent.name}"
+            raise FoundryError(f"{recipe.name} starts from {missing}: {hint}")
         parent_folder = registry.folder(parent.name, parent.version)
     job_folder = registry.job_folder(recipe.name, recipe.version)
     job = recipe.job(recipe.version, job_folder, parent_folder)
@@ -126,19 +128,6 @@ def _record(
         metrics=metrics,
         curves=curves,
         created_at=datetime.now(UTC),
-    )
-
-
-def _row(recipe: Recipe, folder: Path, record: TrainingRecord) -> CheckpointRow:
-    copied = record.model_dump(include={"parent", "dataset_version", "config_hash", "created_at"})
-    metrics = {**record.metrics, "dataset_rows": record.dataset_rows}
-    return CheckpointRow(
-        name=recipe.name,
-        version=recipe.version,
-        metrics=orjson.dumps(metrics).decode(),
-        status="candidate",
-        uri=str(folder),
-        **copied,
     )
 
 

@@ -12,7 +12,7 @@ from ..core import figures
 from ..core.foundry import FoundryResource
 from ..core.metadata import image_metadata, table_metadata
 from ..core.node import Node
-from .critic_sets import CriticReport, build_critic_rl, build_critic_sft
+from .critic_sets import build_critic_rl, build_critic_sft
 from .exports.folder import read_card
 from .exports.publisher import FORMAT_VERSION, export_all
 from .planner_sets import build_planner_sft
@@ -96,14 +96,16 @@ def steps(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg.Mat
 
 @dg.asset(**CRITIC_SFT_SET.asset_args())
 def critic_sft(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg.MaterializeResult:
-    rows, report = build_critic_sft(foundry.home, foundry.settings.curation)
-    return CRITIC_SFT_SET.record(context, foundry, {CRITIC_SFT: rows}, _critic_metadata(report))
+    rows, dropped, verdicts = build_critic_sft(foundry.home, foundry.settings.curation)
+    metadata = _critic_metadata(foundry, dropped, verdicts)
+    return CRITIC_SFT_SET.record(context, foundry, {CRITIC_SFT: rows}, metadata)
 
 
 @dg.asset(**CRITIC_RL_SET.asset_args())
 def critic_rl(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg.MaterializeResult:
-    rows, report = build_critic_rl(foundry.home, foundry.settings.curation)
-    return CRITIC_RL_SET.record(context, foundry, {CRITIC_RL: rows}, _critic_metadata(report))
+    rows, dropped, verdicts = build_critic_rl(foundry.home, foundry.settings.curation)
+    metadata = _critic_metadata(foundry, dropped, verdicts)
+    return CRITIC_RL_SET.record(context, foundry, {CRITIC_RL: rows}, metadata)
 
 
 @dg.asset(**PLANNER_SFT_SET.asset_args())
@@ -134,6 +136,9 @@ def exports(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg.M
 
 def _steps_metadata(report: StepsReport) -> dict[str, Any]:
     theta, kept = report.theta, sum(report.splits.values())
+    by_prompt = _variance_plot(report.prompt_variance, theta, "prompts")
+    by_step = _variance_plot(report.variance, theta, "steps")
+    outcomes = figures.filter_counts(kept, report.dropped)
     scores = figures.score_by_iteration(report.scores)
     return {
         "theta": theta,
@@ -141,17 +146,11 @@ def _steps_metadata(report: StepsReport) -> dict[str, Any]:
         "dropped": report.dropped,
         "sft_steps": report.splits.get("sft", 0),
         "rl_steps": report.splits.get("rl", 0),
-        "variance": image_metadata(
-            _variance_plot(report.prompt_variance, theta, "prompts"),
-            "Variance of scores, with theta",
-        ),
+        "variance": image_metadata(by_prompt, "Variance of scores, with theta"),
         "step_variance": image_metadata(
-            _variance_plot(report.variance, theta, "steps"),
-            "Variance of the scores of every kept step, with theta",
+            by_step, "Variance of the scores of every kept step, with theta"
         ),
-        "filter": image_metadata(
-            figures.filter_counts(kept, report.dropped), "Steps kept and dropped"
-        ),
+        "filter": image_metadata(outcomes, "Steps kept and dropped"),
         "score_by_iteration": image_metadata(scores, "Overall score by iteration"),
     }
 
@@ -161,12 +160,12 @@ def _variance_plot(values: np.ndarray, theta: float | None, what: str) -> bytes:
     return figures.variance_histogram(edges.tolist(), counts.tolist(), theta, what)
 
 
-def _critic_metadata(report: CriticReport) -> dict[str, Any]:
+def _critic_metadata(
+    foundry: FoundryResource, dropped: dict[str, int], verdicts: list[dict[str, int]]
+) -> dict[str, Any]:
+    plot = figures.balance_by_iteration(verdicts)
     return {
-        "left_out": report.dropped,
-        "agent_prompt": report.agent_prompt_version,
-        "balance": image_metadata(
-            figures.balance_by_iteration(report.balance),
-            "Verdicts by iteration, before and after balancing",
-        ),
+        "left_out": dropped,
+        "agent_prompt": version_of(foundry.settings.curation.critic.agent_prompt),
+        "balance": image_metadata(plot, "Verdicts by iteration, before and after balancing"),
     }

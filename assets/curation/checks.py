@@ -1,5 +1,7 @@
 """Blocking checks of the training sets, which run before anything is trained on them."""
 
+from functools import partial
+
 import dagster as dg
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -30,31 +32,24 @@ def _prompt_sets(foundry: FoundryResource) -> dict[str, pa.Table]:
     return {"held-out": heldout, **sides}
 
 
-def _disjoint_splits(foundry: FoundryResource, _shard: str | None) -> integrity.Violations:
-    return integrity.shared_prompts(list(_prompt_sets(foundry).items()))
-
-
-def _only_training_prompts(table: Table, split: str | None) -> Rule:
+def _outside_training(
+    table: Table, split: str | None, foundry: FoundryResource, _shard: str | None
+) -> integrity.Violations:
     """A set holds prompts of the train split alone and, for critic sets, of its own side."""
-
-    def rule(foundry: FoundryResource, _shard: str | None) -> integrity.Violations:
-        rows = (table.name, foundry.home.lake.read(table, columns=["prompt_id"]))
-        excluded = {name: data for name, data in _prompt_sets(foundry).items() if name != split}
-        others = excluded.items() if split else [("held-out", excluded["held-out"])]
-        return [row for other in others for row in integrity.shared_prompts([rows, other])]
-
-    return rule
+    rows = (table.name, foundry.home.lake.read(table, columns=["prompt_id"]))
+    excluded = {name: data for name, data in _prompt_sets(foundry).items() if name != split}
+    others = excluded.items() if split else [("held-out", excluded["held-out"])]
+    return [row for other in others for row in integrity.shared_prompts([rows, other])]
 
 
-def _balanced(table: Table, side: str) -> Rule:
-    def rule(foundry: FoundryResource, _shard: str | None) -> integrity.Violations:
-        settings = getattr(foundry.settings.curation.critic, f"balance_{side}")
-        if settings.mode == "none":
-            return []
-        rows, one_sided = foundry.home.lake.read(table), settings.one_sided == "keep"
-        return integrity.unbalanced_verdicts(rows, _VERDICTS[side], settings.tolerance, one_sided)
-
-    return rule
+def _unbalanced(
+    table: Table, side: str, foundry: FoundryResource, _shard: str | None
+) -> integrity.Violations:
+    settings = getattr(foundry.settings.curation.critic, f"balance_{side}")
+    if settings.mode == "none":
+        return []
+    rows, one_sided = foundry.home.lake.read(table), settings.one_sided == "keep"
+    return integrity.unbalanced_verdicts(rows, _VERDICTS[side], settings.tolerance, one_sided)
 
 
 def _set_checks(declared: Node, split: str | None = None) -> dg.AssetChecksDefinition:
@@ -71,26 +66,27 @@ def _set_checks(declared: Node, split: str | None = None) -> dg.AssetChecksDefin
         return integrity.missing_images(foundry.home.images, integrity.distinct_strings(data))
 
     rules: dict[str, tuple[str, Rule]] = {
-        "splits_disjoint": (_TRAIN_ONLY, _only_training_prompts(table, split)),
+        "splits_disjoint": (_TRAIN_ONLY, partial(_outside_training, table, split)),
         "placeholders_match": ("As many <image> placeholders as images", placeholders),
         "images_present": ("Every image is in the store", missing),
     }
     if split:
         balanced = "As many True as False in every iteration, within the tolerance"
-        rules["verdicts_balanced"] = (balanced, _balanced(table, split))
-    return blocking_checks(declared, rules)
+        rules["verdicts_balanced"] = (balanced, partial(_unbalanced, table, split))
+    return blocking_checks(declared, **rules)
 
 
 steps_checks = blocking_checks(
     STEP_SET,
-    {
-        # the checks of a shard's run see only that shard
-        "shards_hold": (
-            "Keys and references hold over all shards",
-            lambda foundry, _: schema_violations((TRAJECTORY_SET, SCORE_SET), foundry),
-        ),
-        "splits_disjoint": (_TRAIN_ONLY, _disjoint_splits),
-    },
+    # the checks of a shard's run see only that shard
+    shards_hold=(
+        "Keys and references hold over all shards",
+        lambda foundry, _: schema_violations((TRAJECTORY_SET, SCORE_SET), foundry),
+    ),
+    splits_disjoint=(
+        _TRAIN_ONLY,
+        lambda foundry, _: integrity.shared_prompts(list(_prompt_sets(foundry).items())),
+    ),
 )
 critic_sft_checks = _set_checks(CRITIC_SFT_SET, "sft")
 critic_rl_checks = _set_checks(CRITIC_RL_SET, "rl")

@@ -6,8 +6,7 @@ A document is `{"data_id", "dataset_type", "title", "summary_info", "step_info"}
 list (`.pt`), which is read without executing what it pickles.
 
 CoMM has images and texts, but no prompts for a generator. So a document becomes a planner sample
-that asks for the text of every step of a given series of images. Documents that do not fit are
-quarantined with a reason; nothing is downloaded.
+that asks for the text of every step of a given series of images; nothing is downloaded.
 """
 
 import json
@@ -46,10 +45,7 @@ class _UnusableDocumentError(Exception):
 def import_comm(
     home: Home, settings: CommSettings, agent_prompt: str
 ) -> tuple[list[PlannerSftRow], list[tuple[str, str]]]:
-    """Import the documents of the settings' file, and put their images into the image store.
-
-    Returns:
-        Rows, and quarantined documents as (id, reason).
+    """Rows of the settings' file, and quarantined documents as (id, reason); stores the images.
 
     Raises:
         FoundryError: the file cannot be read.
@@ -68,8 +64,12 @@ def import_comm(
             if name in names:
                 raise _UnusableDocumentError("another document has the same data_id")
             names.add(name)
-            document = _parse_document(raw, settings.max_steps)
+            document = _Document.model_validate(raw)
+            if len(steps := document.step_info) > settings.max_steps:
+                raise _UnusableDocumentError(f"{len(steps)} steps, more than {settings.max_steps}")
             rows.append(_row(home, name, document, images, agent_prompt))
+        except ValidationError as error:
+            quarantined.append((name, first_problem(error)))
         except (_UnusableDocumentError, BadImageError) as error:
             quarantined.append((name, str(error)))
     return rows, quarantined
@@ -120,16 +120,6 @@ def _parse_line(line: str) -> Any:
         return line
 
 
-def _parse_document(raw: Any, max_steps: int) -> _Document:
-    try:
-        document = _Document.model_validate(raw)
-    except ValidationError as error:
-        raise _UnusableDocumentError(first_problem(error)) from error
-    if len(document.step_info) > max_steps:
-        raise _UnusableDocumentError(f"{len(document.step_info)} steps, more than {max_steps}")
-    return document
-
-
 def _row(
     home: Home, name: str, document: _Document, images: Path, agent_prompt: str
 ) -> PlannerSftRow:
@@ -140,12 +130,9 @@ def _row(
     texts = [_text_of(step) for step in document.step_info]
     if not any(step_images):
         raise _UnusableDocumentError("no images")
-    for number, text in enumerate(texts, 1):
-        if not text:
-            raise _UnusableDocumentError(f"step {number} has no text")
-    steps = tuple(
-        PlanStep(number, f"Step {number}", None, None, text) for number, text in enumerate(texts, 1)
-    )
+    if "" in texts:
+        raise _UnusableDocumentError(f"step {texts.index('') + 1} has no text")
+    steps = tuple(PlanStep(n, f"Step {n}", None, None, text) for n, text in enumerate(texts, 1))
     prompt = planner_prompt(_request(document.title, step_images), agent_prompt)
     origin = dict.fromkeys(("prompt_id", "plan_id", "trajectory_id"))
     stored = [home.images.put(image) for step in step_images for image in step]

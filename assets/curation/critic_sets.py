@@ -10,7 +10,6 @@ which learns no reasoning from them, uses the verdict of the scores.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import duckdb
 import pyarrow as pa
@@ -32,21 +31,22 @@ from .duckdb_session import (
 )
 from .settings import BalanceSettings, CriticSettings, CurationSettings, VerdictSettings
 
+# Rows, computed while they are read; dropped attempts by reason; verdicts (see `balance`).
+CriticSet = tuple[pa.RecordBatchReader, dict[str, int], list[dict[str, int]]]
 _KEY = "trajectory_id, step_number, iteration"
 _FALLBACK_CANVAS = (192, 192)
 _CONTRADICTED = {"contradicted_verdict": "contradicted"}
 # SQL for the columns of a set that the other does not have.
 _SFT_COLUMNS = """
-    [{'role': 'user', 'content': critic_prompt(goal, rewritten)},
-     {'role': 'assistant',
-      'content': critic_answer(accepted, refined_prompt, reasoning)}] AS messages,
+    [{'role': 'user', 'content': question(goal, rewritten)},
+     {'role': 'assistant', 'content': answer(accepted, refined_prompt, reasoning)}] AS messages,
     [before, image] AS images
 """
 _RL_COLUMNS = """
     goal AS origin_prompt, rewritten AS rewritten_prompt, before AS origin_image,
     image AS edited_image,
     {'success': accepted, 'semantics': semantics, 'quality': quality} AS evaluation,
-    [{'role': 'user', 'content': critic_prompt(goal, rewritten)}] AS messages
+    [{'role': 'user', 'content': question(goal, rewritten)}] AS messages
 """
 _VERDICTS = """
     SELECT iteration, count(*) FILTER (NOT after AND accepted) AS accepted_before,
@@ -59,19 +59,8 @@ _VERDICTS = """
 """
 
 
-@dataclass(frozen=True)
-class CriticReport:
-    """Attempts of a critic set dropped by reason, and its verdicts by iteration (see `balance`)."""
-
-    dropped: dict[str, int]
-    balance: list[dict[str, int]]
-    agent_prompt_version: str
-
-
-def build_critic_sft(
-    home: Home, settings: CurationSettings
-) -> tuple[pa.RecordBatchReader, CriticReport]:
-    """Rows of `critic_sft`, computed while they are read, and a report."""
+def build_critic_sft(home: Home, settings: CurationSettings) -> CriticSet:
+    """The set `critic_sft`."""
     verdicts = settings.critic.verdicts
     reasons = _CONTRADICTED if verdicts.sft == "drop" else {}
     reasons = reasons | {"no_rewrite": "NOT accepted AND NOT has_rewrite"}
@@ -80,13 +69,11 @@ def build_critic_sft(
     return _build(home, settings.critic, CRITIC_SFT, _SFT_COLUMNS, "accepted", reasons)
 
 
-def build_critic_rl(
-    home: Home, settings: CurationSettings
-) -> tuple[pa.RecordBatchReader, CriticReport]:
-    """Rows of `critic_rl`, computed while they are read, and a report."""
-    verdicts = settings.critic.verdicts
-    verdict = "accepted <> contradicted" if verdicts.rl == "scores" else "accepted"
-    reasons = _CONTRADICTED if verdicts.rl == "drop" else {}
+def build_critic_rl(home: Home, settings: CurationSettings) -> CriticSet:
+    """The set `critic_rl`."""
+    source = settings.critic.verdicts.rl
+    verdict = "accepted <> contradicted" if source == "scores" else "accepted"
+    reasons = _CONTRADICTED if source == "drop" else {}
     return _build(home, settings.critic, CRITIC_RL, _RL_COLUMNS, verdict, reasons)
 
 
@@ -99,10 +86,7 @@ def balance(
     late attempts of a chain. Row copies are numbered from 0, and copy n + 1 of a row exists only if
     every row of its iteration and verdict has copy n. The rows to repeat or leave out are chosen by
     a hash of seed and row, so the result depends neither on threads nor on row order.
-
-    Returns:
-        Verdicts per `iteration`: `accepted_before`, `rejected_before`, `accepted_after`,
-        `rejected_after`.
+    Returns verdicts per iteration before and after, the columns of `_VERDICTS`.
     """
     copies = settings.max_copies if settings.mode == "up" else 1
     wanted = f"least(greatest(yes, no), least(yes, no) * {copies})"
@@ -172,7 +156,7 @@ def _build(
     columns: str,
     verdict: str,
     reasons: Mapping[str, str],
-) -> tuple[pa.RecordBatchReader, CriticReport]:
+) -> CriticSet:
     """Balance the candidates into table `selection`, and stream its rows.
 
     Args:
@@ -181,38 +165,29 @@ def _build(
     """
     connection, side = duckdb_session(home), table.name.removeprefix("critic_")
     _create_candidates(connection, side, verdict, reasons, settings.verdicts)
-    balance_settings = settings.balance_sft if table is CRITIC_SFT else settings.balance_rl
-    balanced = balance(connection, "candidates", "selection", balance_settings)
-    version = version_of(settings.agent_prompt)
-    report = CriticReport(count_reasons(connection, "judged"), balanced, version)
-    _add_prompt_functions(connection, settings.agent_prompt)
+    verdicts = balance(connection, "candidates", "selection", getattr(settings, f"balance_{side}"))
     canvas = _white_canvas(home, connection, settings.canvas_size)
-    columns = f"{columns}, '{version}' AS agent_prompt_version"
+    columns = f"{columns}, '{version_of(settings.agent_prompt)}' AS agent_prompt_version"
 
-    def rows_of(shards: list[str]) -> pa.Table:
-        return connection.sql(_rows_sql(shards, columns, canvas)).to_arrow_table()
-
-    return stream_groups(table, shard_groups(connection, "selection"), rows_of), report
-
-
-def _add_prompt_functions(connection: duckdb.DuckDBPyConnection, template: str) -> None:
-    """Make `critic_prompt` and `critic_answer` of `inference.agent_prompts` callable from SQL."""
-
-    def prompt(goal: str, rewritten: str) -> str:
-        return critic_prompt(goal, rewritten, template).text
+    def question(goal: str, rewritten: str) -> str:
+        return critic_prompt(goal, rewritten, settings.agent_prompt).text
 
     def answer(accepted: bool, refined: str, reasoning: str) -> str:
         return critic_answer(Verdict(accepted, refined, reasoning))
 
-    add_text_function(connection, "critic_prompt", prompt, "VARCHAR", "VARCHAR")
-    add_text_function(connection, "critic_answer", answer, "BOOLEAN", "VARCHAR", "VARCHAR")
+    def rows_of(shards: list[str]) -> pa.Table:
+        return connection.sql(_rows_sql(shards, columns, canvas)).to_arrow_table()
+
+    add_text_function(connection, question)
+    add_text_function(connection, answer)
+    rows = stream_groups(table, shard_groups(connection, "selection"), rows_of)
+    return rows, count_reasons(connection, "judged"), verdicts
 
 
 def _white_canvas(home: Home, connection: duckdb.DuckDBPyConnection, size: int | None) -> str:
     """Store the white image that precedes a trajectory's first image, and return its sha256.
 
-    Args:
-        size: pixels on a side; None: as large as one of the images generated without a source.
+    Without a `size` (pixels), it is as large as an image that was generated without a source.
     """
     shape = (size, size) if size else _FALLBACK_CANVAS
     if size is None:
@@ -223,7 +198,6 @@ def _white_canvas(home: Home, connection: duckdb.DuckDBPyConnection, size: int |
 
 
 def _rows_sql(shards: list[str], columns: str, canvas: str) -> str:
-    """The selected rows of some shards, with their texts and images."""
     return f"""
         WITH goals AS (
             SELECT trajectory_id, step_number, plans.prompt AS goal

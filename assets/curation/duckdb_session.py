@@ -27,41 +27,37 @@ _BATCH_ROWS = 2_000
 def duckdb_session(home: Home) -> duckdb.DuckDBPyConnection:
     """An in-memory database with a view per table; it spills to the system's temporary folder."""
     connection = connect(home, read_only=False, requests=False)
-    connection.execute("SET enable_progress_bar = false")
-    connection.execute(f"SET memory_limit = '{_MEMORY_LIMIT}'")
     # DuckDB creates this folder when it spills, and removes it when it closes.
     spill = Path(tempfile.gettempdir(), f"interleave-duckdb-{secrets.token_hex(6)}")
-    connection.execute(f"SET temp_directory = '{spill}'")
+    connection.execute(
+        f"SET enable_progress_bar = false; SET memory_limit = '{_MEMORY_LIMIT}'; "
+        f"SET temp_directory = '{spill}'"
+    )
     return connection
 
 
-def add_text_function(
-    connection: duckdb.DuckDBPyConnection, name: str, function: Callable[..., str], *arguments: str
-) -> None:
+def add_text_function(connection: duckdb.DuckDBPyConnection, function: Callable[..., str]) -> None:
     """Make a Python function of one row callable from SQL; DuckDB calls it with Arrow batches.
 
-    Args:
-        arguments: their SQL types. If one of them is NULL, so is the result.
+    If an argument is NULL, so is the result.
     """
 
-    @wraps(function)  # DuckDB counts the parameters
+    @wraps(function)  # DuckDB derives the SQL types from the annotations
     def of_batch(*columns: pa.ChunkedArray) -> pa.Array:
         rows = zip(*(column.to_pylist() for column in columns), strict=True)
         return pa.array([None if None in row else function(*row) for row in rows], pa.string())
 
-    connection.create_function(name, of_batch, list(arguments), "VARCHAR", type=PythonUDFType.ARROW)
+    connection.create_function(function.__name__, of_batch, type=PythonUDFType.ARROW)
 
 
 def shard_groups(
     connection: duckdb.DuckDBPyConnection, table: str, rows: int = _GROUP_ROWS
 ) -> list[list[str]]:
     """Shards of a table in order, in groups of about `rows` rows."""
-    counts = connection.execute(
-        f"SELECT shard, count(*) FROM {table} GROUP BY shard ORDER BY shard"
-    ).fetchall()
+    sql = f"SELECT shard, count(*) FROM {table} GROUP BY shard ORDER BY shard"
     groups: list[list[str]] = []
     filled = rows
-    for shard, count in counts:
+    for shard, count in connection.execute(sql).fetchall():
         if filled >= rows:
             groups.append([])
             filled = 0
@@ -93,9 +89,7 @@ def stream_groups(
 ) -> pa.RecordBatchReader:
     """Rows of `table`, computed group by group while the reader is read."""
     schema = table.arrow_schema
-    batches = (
-        batch
-        for shards in groups
-        for batch in rows_of(shards).select(schema.names).cast(schema).to_batches()
+    tables = (rows_of(shards).select(schema.names).cast(schema) for shards in groups)
+    return pa.RecordBatchReader.from_batches(
+        schema, (batch for each in tables for batch in each.to_batches())
     )
-    return pa.RecordBatchReader.from_batches(schema, batches)

@@ -6,7 +6,7 @@ on what the generator made of it. Only prompts of split `train` are used.
 
 import hashlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain
 
 import duckdb
@@ -24,12 +24,7 @@ from .settings import CurationSettings, PlannerSettings
 
 @dataclass(frozen=True)
 class _PlannedRequest:
-    """A plan with its request.
-
-    Attributes:
-        images: step number -> chosen image of the trajectory.
-        completed_steps: leading steps that the trajectory carried out.
-    """
+    """A plan with its request, and what a trajectory made of it."""
 
     prompt_id: str
     plan_id: str
@@ -37,19 +32,15 @@ class _PlannedRequest:
     input_images: list[str]
     reasoning: str
     steps: tuple[PlanStep, ...]
+    images: Mapping[int, str]  # step number -> chosen image
     trajectory_id: str | None = None
-    images: Mapping[int, str] = field(default_factory=dict)
-    completed_steps: int = 0
+    completed_steps: int = 0  # leading ones
 
 
 def build_planner_sft(
     home: Home, settings: CurationSettings
 ) -> tuple[pa.Table, dict[str, int], list[tuple[str, str]]]:
-    """The `planner_sft` table: sources plan, continuation, comm, in this order.
-
-    Returns:
-        The table, its rows by source, and documents that were quarantined, as (id, reason).
-    """
+    """The `planner_sft` table, its rows by source, and quarantined documents as (id, reason)."""
     planner, connection = settings.planner, duckdb_session(home)
     groups = shard_groups(connection, "plans")
     continued = groups if planner.continuations else []
@@ -61,8 +52,7 @@ def build_planner_sft(
     }
     tables = {source: [*map(PLANNER_SFT.to_arrow, parts)] for source, parts in rows.items()}
     counts = {source: sum(part.num_rows for part in parts) for source, parts in tables.items()}
-    table = pa.concat_tables(chain.from_iterable(tables.values()))
-    return table, counts, quarantined
+    return pa.concat_tables(chain.from_iterable(tables.values())), counts, quarantined
 
 
 def _plan_rows(
@@ -86,8 +76,7 @@ def _continuation_rows(
         if last > 0:
             key = f"{settings.seed}/{planned.trajectory_id}".encode()
             cut = 1 + int.from_bytes(hashlib.sha256(key).digest()[:8]) % last
-            rest = Plan(planned.steps[cut:])
-            request = _request_so_far(planned, cut)
+            request, rest = _request_so_far(planned, cut), Plan(planned.steps[cut:])
             yield _row(planned, "continuation", cut, request, settings.interleaved_prompt, rest)
 
 
@@ -113,11 +102,9 @@ def _request_so_far(planned: _PlannedRequest, cut: int) -> str:
     """The request and the steps before the cut, each with its image if it has one."""
     lines = [insert_image_tags(planned.request, len(planned.input_images)), "", "Steps so far:"]
     for step in planned.steps[:cut]:
-        texts = [escape_tags(text) for text in (step.instruction, step.auxiliary_text) if text]
-        image = [IMAGE] if step.prompt is not None else []
-        lines.append(
-            " ".join([f"{step.step_number}. {escape_tags(step.step_name)}.", *texts, *image])
-        )
+        texts = [f"{step.step_name}.", step.instruction, step.auxiliary_text]
+        parts = [f"{step.step_number}.", *(escape_tags(text) for text in texts if text)]
+        lines.append(" ".join([*parts, IMAGE] if step.prompt is not None else parts))
     return "\n".join(lines)
 
 

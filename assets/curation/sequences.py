@@ -29,38 +29,31 @@ from .duckdb_session import (
 from .settings import CurationSettings, SequenceSettings
 
 _IMAGE = "<image><img_token></image>"
+_CRITIC = "_critic_tag(accepted, refined_prompt, reasoning)"
 # SQL: what is written for an attempt, and which attempts are written (none after the chosen one).
 _FORMS = {
     "easy": (f"'{_IMAGE}'", "chosen"),
-    "reflection": (
-        f"'{_IMAGE}' || critic_tag(accepted, refined_prompt, reasoning)",
-        "iteration <= final",
-    ),
+    "reflection": (f"'{_IMAGE}' || {_CRITIC}", "iteration <= final"),
 }
 
 
 def build_sequences(
     home: Home, settings: CurationSettings
 ) -> tuple[pa.RecordBatchReader, dict[str, int], dict[str, int]]:
-    """Rows of `sequences`, computed while they are read.
-
-    Returns:
-        The rows, their number by form, and dropped trajectories by reason.
-    """
+    """Rows (computed while they are read), their number by form, dropped trajectories by reason."""
     connection, forms = duckdb_session(home), settings.sequences.forms
     _create_candidates(connection, settings.sequences)
-    add_text_function(connection, "escape_tags", escape_tags, "VARCHAR")
-    add_text_function(connection, "insert_image_tags", insert_image_tags, "VARCHAR", "BIGINT")
-    add_text_function(connection, "critic_tag", _critic_tag, "BOOLEAN", "VARCHAR", "VARCHAR")
+    for function in (escape_tags, insert_image_tags, _critic_tag):
+        add_text_function(connection, function)
     counts: dict[str, int] = dict.fromkeys(forms, len(connection.table("selection")))
-    dropped = count_reasons(connection, "candidates")
 
     def rows_of(shards: list[str]) -> pa.Table:
         queries = (_sequences_sql(shards, form, *_FORMS[form]) for form in forms)
         return pa.concat_tables([connection.sql(sql).to_arrow_table() for sql in queries])
 
     groups = shard_groups(connection, "selection", rows=8_000)
-    return stream_groups(SEQUENCES, groups, rows_of), counts, dropped
+    rows = stream_groups(SEQUENCES, groups, rows_of)
+    return rows, counts, count_reasons(connection, "candidates")
 
 
 def _critic_tag(accepted: bool, refined: str, reasoning: str) -> str:
@@ -99,7 +92,6 @@ def _create_candidates(connection: duckdb.DuckDBPyConnection, settings: Sequence
 
 
 def _sequences_sql(shards: list[str], form: str, attempt_text: str, condition: str) -> str:
-    """SQL for the rows of some shards: attempts are joined to steps, steps to sequences."""
     return f"""
         WITH selected_attempts AS (
             SELECT *, max(iteration) FILTER (chosen)

@@ -45,8 +45,6 @@ SELECT trajectory_id, prompt_id, shard, step_number, iterations, scored, slope,
        round(list_aggregate(overall[:peak], 'var_pop'), 9) AS variance
 FROM peaked
 """
-
-
 _SCORES = """
 SELECT iteration, count(*) AS attempts, avg(overall) AS mean,
        quantile_cont(overall, 0.25) AS lower_quartile, quantile_cont(overall, 0.5) AS median,
@@ -57,21 +55,13 @@ FROM scores GROUP BY iteration ORDER BY iteration
 
 @dataclass(frozen=True)
 class StepsReport:
-    """Outcome of filter and split.
+    """Outcome of filter and split, in steps; `scores` are the columns of `_SCORES`."""
 
-    Attributes:
-        dropped: steps by reason.
-        splits: the other steps by split; `none` are of held-out prompts, or left out.
-        variance: of the retained steps of train prompts.
-        prompt_variance: of the train prompts, which are compared with theta.
-        scores: overall scores (0-10) of all attempts, a row per iteration.
-    """
-
-    dropped: dict[str, int]
-    splits: dict[str, int]
+    dropped: dict[str, int]  # by reason
+    splits: dict[str, int]  # the others; `none`: of held-out prompts, or left out
     theta: float | None
-    variance: np.ndarray
-    prompt_variance: np.ndarray
+    variance: np.ndarray  # of the retained steps of train prompts
+    prompt_variance: np.ndarray  # of the train prompts, which are compared with theta
     scores: list[dict[str, float]]
 
 
@@ -83,9 +73,8 @@ def build_steps(home: Home, settings: CurationSettings) -> tuple[pa.Table, Steps
     connection.execute(_prompt_variance_sql(settings.split))
     theta = _theta(connection, settings.split)
     connection.execute(_split_sql(settings.split), {"theta": theta})
-    columns = ", ".join(STEPS.columns)
-    order = "ORDER BY shard, trajectory_id, step_number"
-    table = connection.sql(f"SELECT {columns} FROM split_steps {order}").to_arrow_table()
+    columns, order = ", ".join(STEPS.columns), "shard, trajectory_id, step_number"
+    table = connection.sql(f"SELECT {columns} FROM split_steps ORDER BY {order}").to_arrow_table()
     return table.cast(STEPS.arrow_schema), _report(connection, theta)
 
 
@@ -107,18 +96,16 @@ def theta_of(connection: duckdb.DuckDBPyConnection, settings: SplitSettings) -> 
 
 def _filter_sql(settings: FilterSettings) -> str:
     """Table `filtered`: chains with the first rule that each breaks; all attempts need scores."""
+    falling = f"slope < {settings.min_slope} AND worst_overall < {settings.stable_high}"
     conditions = {
-        "negative_trend": f"slope < {settings.min_slope} "
-        f"AND worst_overall < {settings.stable_high}",
+        "negative_trend": falling,
         "degradation": f"best_retry < first_overall - {settings.max_degradation}",
         "persistent_low_quality": f"best_overall < {settings.low_quality}",
     }
     cases = "".join(f" WHEN {conditions[rule]} THEN '{rule}'" for rule in settings.rules)
     reason = f"CASE WHEN scored < iterations THEN 'unscored'{cases} END"
-    return f"""
-        CREATE TEMP TABLE filtered AS
-        SELECT *, {reason} AS drop_reason, drop_reason IS NULL AS kept FROM chains
-    """
+    columns = f"{reason} AS drop_reason, drop_reason IS NULL AS kept"
+    return f"CREATE TEMP TABLE filtered AS SELECT *, {columns} FROM chains"
 
 
 def _prompt_variance_sql(settings: SplitSettings) -> str:
@@ -152,7 +139,6 @@ def _theta(connection: duckdb.DuckDBPyConnection, settings: SplitSettings) -> fl
 
 
 def _split_sql(settings: SplitSettings) -> str:
-    """Table `split_steps`: filtered steps with their split."""
     condition = "true" if settings.off_side == "move" else "(variance <= $theta) = (side = 'sft')"
     return f"""
         CREATE TEMP TABLE split_steps AS
@@ -167,15 +153,13 @@ def _report(connection: duckdb.DuckDBPyConnection, theta: float | None) -> Steps
     dropped = "SELECT drop_reason, count(*) FROM split_steps WHERE NOT kept GROUP BY 1 ORDER BY 1"
     splits = "SELECT coalesce(split, 'none'), count(*) FROM split_steps WHERE kept GROUP BY 1"
     train_steps = "split_steps SEMI JOIN train_prompts USING (prompt_id)"
+    variance = connection.sql(f"SELECT variance FROM {train_steps} WHERE kept").fetchnumpy()
+    prompt_variance = connection.sql("SELECT prompt_variance FROM train_prompts").fetchnumpy()
     return StepsReport(
         dropped=dict(connection.execute(dropped).fetchall()),
         splits=dict(connection.execute(splits).fetchall()),
         theta=theta,
-        variance=_column(connection, f"SELECT variance FROM {train_steps} WHERE kept"),
-        prompt_variance=_column(connection, "SELECT prompt_variance FROM train_prompts"),
+        variance=variance["variance"],
+        prompt_variance=prompt_variance["prompt_variance"],
         scores=connection.sql(_SCORES).to_arrow_table().to_pylist(),
     )
-
-
-def _column(connection: duckdb.DuckDBPyConnection, sql: str) -> np.ndarray:
-    return connection.sql(sql).to_arrow_table().column(0).to_numpy()

@@ -23,10 +23,8 @@ _SOURCES = (PROMPTS, PLANS, TRAJECTORIES, ATTEMPTS, SCORES)
 def unfiltered_critic_data(home: Home, settings: CurationSettings) -> DataSet:
     """Critic SFT samples of all steps, also of those that the filter drops, for LLaMA-Factory.
 
-    Everything but the filter is as in the profile: verdicts, balance, agent prompts.
-
-    Raises:
-        FoundryError: the export cannot be written.
+    Everything but the filter is as in the profile: verdicts, balance, agent prompts. Raises
+    FoundryError where the export cannot be written.
     """
     overlay = Home(home.local / "ablation" / "unfiltered")
     overlay.images = home.images  # only the lake and the exports are its own
@@ -71,7 +69,6 @@ def _one_agent(foundry: FoundryResource) -> Recipe:
 
 
 def _unfiltered(foundry: FoundryResource) -> Recipe:
-    """The critic's SFT on unfiltered steps."""
     data = unfiltered_critic_data(foundry.home, foundry.settings.curation)
     base, settings = recipes.base_model(foundry), foundry.training.critic_sft
     return recipes.sft(variants.UNFILTERED, "critic", base, data, settings)

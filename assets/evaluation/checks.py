@@ -49,12 +49,12 @@ def _evaluation_checks(
         items = lake.read(EVALUATIONS, names(foundry), ["variant", "item_id"]).to_pylist()
         return [row for row in items if row["item_id"].split("/")[0] not in allowed]
 
-    rules = {
-        "variants_measured": ("Every variant has values", unmeasured_variants),
-        "values_possible": ("Values are in the range of their metric", impossible_values),
-        "held_out_only": ("No item belongs to a prompt of split train", training_items),
-    }
-    return blocking_checks(declared, rules)
+    return blocking_checks(
+        declared,
+        variants_measured=("Every variant has values", unmeasured_variants),
+        values_possible=("Values are in the range of their metric", impossible_values),
+        held_out_only=("No item belongs to a prompt of split train", training_items),
+    )
 
 
 def _held_out_prompts(foundry: FoundryResource) -> set[str]:

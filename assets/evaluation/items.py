@@ -32,26 +32,18 @@ _ATTEMPTS = """
 
 @dataclass(frozen=True)
 class AttemptItem:
-    """A stored attempt to judge.
-
-    Attributes:
-        goal: the plan's prompt of its step.
-        rewritten: the prompt that made the image; empty when it was the plan's own.
-        source, image: sha256 of the image before (None: text-to-image) and after.
-        grades: its stored scores, 0-10.
-        truth: the correct verdict, by its scores.
-    """
+    """A stored attempt to judge."""
 
     item_id: str
     prompt_id: str
     step_number: int
     iteration: int
-    goal: str
-    rewritten: str
-    source: str | None
-    image: str
-    grades: Grades
-    truth: bool
+    goal: str  # the plan's prompt of its step
+    rewritten: str  # the prompt that made the image; empty when it was the plan's own
+    source: str | None  # sha256 of the image before; None: text-to-image
+    image: str  # sha256
+    grades: Grades  # its stored scores, 0-10
+    truth: bool  # the correct verdict, by its scores
 
     @property
     def site(self) -> CallSite:
@@ -60,8 +52,6 @@ class AttemptItem:
 
 @dataclass(frozen=True)
 class Benchmark:
-    """Items of one held-out split."""
-
     name: str
     requests: tuple[PromptRow, ...]
     attempts: tuple[AttemptItem, ...]
@@ -77,8 +67,7 @@ def load_benchmarks(
 ) -> list[Benchmark]:
     """The benchmarks of a lake, in the order of `HELD_OUT`.
 
-    Args:
-        accept_at_least: overall score, and quality grade, from which on "true" is correct.
+    `accept_at_least`: overall score, and quality grade, from which on "true" is correct.
     """
     return [_benchmark(home, pack, split, settings, accept_at_least) for split in HELD_OUT]
 

@@ -14,7 +14,7 @@ from inference.engine.progress import Progress
 from inference.engine.retry import CallFailedError
 from inference.engine.worker_pool import WorkerPool
 from inference.events import ImageGenerated, StepAccepted, StepExhausted
-from inference.loop import Loop, PlannedRequest
+from inference.loop import Loop
 from inference.roles import Grader, Plan, PlanRequest, Roles, UnusableAnswerError, qualified_name
 from inference.settings import LoopSettings
 from schemas import FoundryError
@@ -33,20 +33,16 @@ ASSET = "evaluation"
 
 @dataclass(frozen=True)
 class ItemResult:
-    """Values of an item by metric, and the last accepted image (sha256) of a request."""
-
     item_id: str
-    values: dict[str, float]
-    final: str | None = None
+    values: dict[str, float]  # by metric
+    final: str | None = None  # sha256 of a request's last accepted image
 
 
 @dataclass(frozen=True)
 class BenchmarkResult:
-    """Rows for `evaluations`, the last image (sha256) by request, and all calls made."""
-
     rows: list[EvaluationRow]
-    finals: dict[str, str]
-    calls: list[ModelCallRow]
+    finals: dict[str, str]  # request -> sha256 of its last image
+    calls: list[ModelCallRow]  # all that were made
 
 
 async def evaluate_variant(
@@ -63,8 +59,7 @@ async def evaluate_variant(
     Plans are measured where it has a planner, verdicts and rewritten prompts where it has a
     critic, and what a grader says where there is one.
 
-    Raises:
-        FoundryError: a model gave no answer; finished calls are journaled.
+    Raises FoundryError where a model gave no answer; finished calls are journaled.
     """
     settings = profile.evaluation
     limits = profile.limits.model_copy(update={"agents": settings.in_flight})
@@ -79,19 +74,16 @@ async def evaluate_variant(
         try:
             results, _ = await pool.map(measurement.measure, items)
         except CallFailedError as error:
-            raise FoundryError(
-                f"evaluation: {error}; finished calls are stored, run again"
-            ) from error
+            hint = "finished calls are stored, run again"
+            raise FoundryError(f"evaluation: {error}; {hint}") from error
+        shared = {
+            "benchmark": benchmark.name,
+            "variant": variant.name,
+            "planner": qualified_name(roles.planner),
+            "critic": qualified_name(roles.critic),
+        }
         rows = [
-            EvaluationRow(
-                benchmark=benchmark.name,
-                variant=variant.name,
-                item_id=result.item_id,
-                metric=metric,
-                value=value,
-                planner=qualified_name(roles.planner),
-                critic=qualified_name(roles.critic),
-            )
+            EvaluationRow(item_id=result.item_id, metric=metric, value=value, **shared)
             for result in results
             for metric, value in result.values.items()
         ]
@@ -126,16 +118,17 @@ class _Measurement:
         plan, final, generator_calls = None, None, None
         with suppress(UnusableAnswerError):
             plan = (await self.calls.plan(CallSite(row.prompt_id), request)).answer
-            final, generator_calls = await self._run(PlannedRequest(row.prompt_id, plan, images))
+            loop = Loop(self.calls, self.loop, row.prompt_id, plan, images)
+            final, generator_calls = await self._run(loop)
         values = await self._grades(request, plan, final) | {"generator_calls": generator_calls}
         known = {metric: float(value) for metric, value in values.items() if value is not None}
         return ItemResult(row.prompt_id, known, final.sha256 if final else None)
 
-    async def _run(self, planned: PlannedRequest) -> tuple[EncodedImage | None, int]:
+    async def _run(self, loop: Loop) -> tuple[EncodedImage | None, int]:
         """The last accepted (or exhausted) step's image, and the number of generator calls."""
         final, generator_calls = None, 0
         try:
-            async with aclosing(Loop(planned, self.calls, self.loop).events()) as events:
+            async with aclosing(loop.events()) as events:
                 async for event in events:
                     generator_calls += isinstance(event, ImageGenerated)
                     if isinstance(event, StepAccepted | StepExhausted) and event.chosen:

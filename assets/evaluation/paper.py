@@ -15,11 +15,9 @@ MEASURE = "final_success"
 
 @dataclass(frozen=True)
 class PaperRow:
-    """A row of table 5: UEval's image score, and its average with the text score."""
-
     title: str
-    image: float
-    average: float
+    image: float  # UEval's image score
+    average: float  # of that and the text score
 
 
 # The average of "+ Planner SFT" is printed as 60.5; its two cells, and the equal row T_max = 1,
@@ -42,15 +40,14 @@ TABLE_5: dict[str, PaperRow] = {
 
 @dataclass(frozen=True)
 class Reversal:
-    """Two variants in the opposite order of the paper's; `gap`: `above` minus `below`, here."""
+    """Two variants in the opposite order of the paper's."""
 
     above: str
     below: str
-    gap: Interval
+    gap: Interval  # `above` minus `below`, here
 
     @property
     def significant(self) -> bool:
-        """Whether the interval of the difference excludes 0."""
         return self.gap.low > 0
 
     def __str__(self) -> str:
@@ -69,12 +66,9 @@ def side_by_side(summary: Summary) -> list[dict[str, object]]:
 
 def reversals(summary: Summary) -> list[Reversal]:
     """Every pair of variants whose order is the opposite of the paper's."""
-    found = []
-    for below, above in _ordered_pairs(summary):
-        gap = summary.difference(above, below, MEASURE)
-        if gap and gap.mean > 0:
-            found.append(Reversal(above, below, gap))
-    return found
+    pairs = _ordered_pairs(summary)
+    gaps = ((above, below, summary.difference(above, below, MEASURE)) for below, above in pairs)
+    return [Reversal(above, below, gap) for above, below, gap in gaps if gap and gap.mean > 0]
 
 
 def describe_order(summary: Summary) -> str:
@@ -101,8 +95,8 @@ def _ordered_pairs(summary: Summary) -> Iterator[tuple[str, str]]:
 
 
 def _row(summary: Summary, name: str) -> dict[str, object]:
-    ours, paper = summary.mean(name, MEASURE), TABLE_5[name]
-    calls = summary.mean(name, "generator_calls")
+    ours, calls = summary.mean(name, MEASURE), summary.mean(name, "generator_calls")
+    paper = TABLE_5[name]
     return {
         "variant": name,
         "final pictures right, here": f"{ours}" if ours else "–",

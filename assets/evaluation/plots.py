@@ -81,29 +81,19 @@ def final_images_sheet(
 def _request_view(
     images: ImageStore, request: PromptRow, finals: Finals, success: Success
 ) -> TrajectoryView:
+    """Variants as steps: the final image of each, or a caption where there is none."""
     item = request.prompt_id
-    views = (
-        _final_view(images, number, variant, finals[variant].get(item), success[variant].get(item))
-        for number, variant in enumerate(finals, 1)
-    )
+    steps = []
+    for number, variant in enumerate(finals, 1):
+        caption = "no picture"
+        attempts: tuple[AttemptView, ...] = ()
+        if sha256 := finals[variant].get(item):
+            caption = _SUCCESS_CAPTIONS[success[variant].get(item)]
+            attempts = (AttemptView(images.get(sha256), "", True, True, "", "", None),)
+        steps.append(StepView(number, variant.replace("_", " "), caption, attempts))
     return TrajectoryView(
-        trajectory_id=item,
-        request=request.text,
-        category=request.category,
-        subcategory=request.subcategory,
-        steps=tuple(views),
+        item, request.text, tuple(steps), category=request.category, subcategory=request.subcategory
     )
-
-
-def _final_view(
-    images: ImageStore, number: int, variant: str, sha256: str | None, success: float | None
-) -> StepView:
-    """A variant's final image as a step; a caption where there is none."""
-    name = variant.replace("_", " ")
-    if sha256 is None:
-        return StepView(number, name, "no picture", ())
-    attempt = AttemptView(images.get(sha256), "", True, True, "", "", None)
-    return StepView(number, name, _SUCCESS_CAPTIONS[success], (attempt,))
 
 
 def _dots(axes: "Axes", means: Sequence[Interval | None], shift: float, colour: str) -> None:

@@ -25,8 +25,6 @@ from .plots import final_images_sheet, interval_plot
 from .summary import Summary, differences_table, means_table
 from .variants import Variant
 
-# World of a pack (`reader` in its taxonomy.yaml) -> its grader.
-_GRADERS: dict[str | None, type[Grader]] = {"sketch": SketchGrader}
 _GRADED_METRICS = ("plan_valid", "plan_correct", "final_success")
 
 
@@ -34,9 +32,7 @@ _GRADED_METRICS = ("plan_valid", "plan_correct", "final_success")
 class VariantComparison:
     """Variants, each evaluated on every benchmark.
 
-    Attributes:
-        finals: benchmark -> variant -> request -> sha256 of its last image.
-        calls: every call in the journals once, by id.
+    `finals`: benchmark -> variant -> request -> sha256 of its last image; `calls`: by id.
     """
 
     benchmarks: list[Benchmark]
@@ -51,9 +47,8 @@ def compare(
 ) -> VariantComparison:
     """Evaluate variants one after the other on all benchmarks of the lake.
 
-    Raises:
-        FoundryError: a checkpoint is missing, or a model gave no answer; finished calls are
-            journaled.
+    Raises FoundryError where a checkpoint is missing, or a model gave no answer; finished calls
+    are journaled.
     """
     profile, settings = foundry.settings, foundry.settings.evaluation
     pack = Path(profile.pack).resolve().name  # a profile names a pack, or its folder
@@ -87,10 +82,8 @@ def store_comparison(foundry: FoundryResource, comparison: VariantComparison) ->
 def comparison_metadata(
     foundry: FoundryResource, comparison: VariantComparison, rows: Sequence[EvaluationRow]
 ) -> dict[str, dg.MetadataValue]:
-    """The grader, and tables, plots and images of every benchmark that has items."""
-    metadata: dict[str, dg.MetadataValue] = {
-        "grader": dg.MetadataValue.text(describe_grader(foundry.settings))
-    }
+    grader = dg.MetadataValue.text(describe_grader(foundry.settings))
+    metadata: dict[str, dg.MetadataValue] = {"grader": grader}
     for benchmark in comparison.benchmarks:
         name = benchmark.name
         summary = Summary.of(rows, name, foundry.settings.evaluation)
@@ -108,9 +101,8 @@ def comparison_metadata(
 
 
 def grader_of(profile: Profile) -> Grader | None:
-    """The grader of the world that the profile's pack is written for; None where there is none."""
-    grader = _GRADERS.get(_world_of(profile.pack))
-    return grader() if grader else None
+    """The grader of the pack's world (`reader` in its taxonomy.yaml); None where there is none."""
+    return SketchGrader() if _world_of(profile.pack) == "sketch" else None
 
 
 def describe_grader(profile: Profile) -> str:

@@ -59,15 +59,10 @@ class Interval:
 def mean_interval(
     values: Sequence[float], seed: int = 0, resamples: int = 2000, confidence: float = 0.95
 ) -> Interval:
-    """The mean of some values and its interval.
-
-    Raises:
-        ValueError: there are no values.
-    """
+    """The mean of some values and its interval; ValueError if there are none."""
     if not len(values):
         raise ValueError("no values, so there is no mean")
-    data = np.asarray(values, dtype=float)
-    tail = 50 * (1 - confidence)
+    data, tail = np.asarray(values, dtype=float), 50 * (1 - confidence)
     low, high = np.percentile(_resampled_means(data, seed, resamples), [tail, 100 - tail])
     return Interval(float(data.mean()), float(low), float(high), len(data))
 
@@ -75,16 +70,10 @@ def mean_interval(
 def paired_difference(
     ours: Mapping[str, float], theirs: Mapping[str, float], **bootstrap: Any
 ) -> Interval:
-    """How much higher `ours` is than `theirs`, over the items that both have.
+    """How much higher `ours` (item -> value) is than `theirs`, over the items that both have.
 
-    Pairing removes the variance between items, so that small differences show.
-
-    Args:
-        ours, theirs: item -> value.
-        bootstrap: see `mean_interval`.
-
-    Raises:
-        ValueError: they have no item in common.
+    Pairing removes the variance between items, so that small differences show. ValueError if they
+    have no item in common; `bootstrap`: see `mean_interval`.
     """
     common = sorted(ours.keys() & theirs.keys())
     return mean_interval([ours[item] - theirs[item] for item in common], **bootstrap)

@@ -5,37 +5,22 @@ from dataclasses import dataclass, replace
 from .settings import VariantName
 
 # Names of checkpoints.
-BASE, PLANNER, CRITIC_SFT, CRITIC_RL = (
-    "base_model",
-    "planner_sft_checkpoint",
-    "critic_sft_checkpoint",
-    "critic_rl_checkpoint",
-)
-NO_STEP, NO_ACCURACY, ONE_AGENT, UNFILTERED = (
-    "ablation_rl_no_step",
-    "ablation_rl_no_accuracy",
-    "ablation_one_agent",
-    "ablation_unfiltered",
-)
+BASE, PLANNER = "base_model", "planner_sft_checkpoint"
+CRITIC_SFT, CRITIC_RL = "critic_sft_checkpoint", "critic_rl_checkpoint"
+NO_STEP, NO_ACCURACY = "ablation_rl_no_step", "ablation_rl_no_accuracy"
+ONE_AGENT, UNFILTERED = "ablation_one_agent", "ablation_unfiltered"
 # The variant of the promoted checkpoints, with which new ones are compared.
 PROMOTED = "promoted"
 
 
 @dataclass(frozen=True)
 class Variant:
-    """Planner, critic and number of attempts of a system.
-
-    Attributes:
-        planner: reference of an agent (see `agents.py`); None: the request's own text is the
-            only prompt.
-        critic: likewise; None: every first image is accepted.
-        t_max: attempts per step; None: `evaluation.t_max`.
-    """
+    """Planner and critic of a system, as references of agents (see `agents.py`)."""
 
     name: str
-    planner: str | None
-    critic: str | None
-    t_max: int | None = None
+    planner: str | None  # None: the request's own text is the only prompt
+    critic: str | None  # None: every first image is accepted
+    t_max: int | None = None  # attempts per step; None: `evaluation.t_max`
 
     def with_t_max(self, default: int) -> "Variant":
         """This variant with `t_max` set: 1 without a critic."""

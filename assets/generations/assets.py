@@ -36,16 +36,10 @@ _SHEET_ROWS = 6
 
 
 def settings_of(foundry: FoundryResource) -> GenerationsSettings:
-    """Section `generations` of the profile.
-
-    Raises:
-        FoundryError: the profile has none.
-    """
+    """Section `generations` of the profile; FoundryError if it has none."""
     if foundry.settings.generations is None:
-        raise FoundryError(
-            f"profile {foundry.settings.name} has no section generations: add one that names a "
-            "file, such as `generations: {requests: requests.jsonl}`"
-        )
+        hint = "add one that names a file, such as `generations: {requests: requests.jsonl}`"
+        raise FoundryError(f"profile {foundry.settings.name} has no section generations: {hint}")
     return foundry.settings.generations
 
 
@@ -100,33 +94,28 @@ def _store_trajectories(
         foundry.home.lake.write(table, _in_shard(results.rows(table), partition), partition)
     earlier = {row.generation_id: row for row in foundry.rows(GENERATIONS, batch)}
     requests = _in_shard(results.rows(GENERATIONS), batch)
-    return [_keep_run_columns(row, earlier.get(row.generation_id)) for row in requests]
+    return [_keep_run_columns(row, earlier.get(row.generation_id, row)) for row in requests]
 
 
 def _in_shard(rows: Iterable[Row], partition: str) -> list[Any]:
     return [row.model_copy(update={"shard": partition}) for row in rows]
 
 
-def _keep_run_columns(row: GenerationRow, earlier: GenerationRow | None) -> GenerationRow:
+def _keep_run_columns(row: GenerationRow, earlier: GenerationRow) -> GenerationRow:
     """The earlier row where only its run differs: this run has only read the journal."""
-    if earlier is None:
-        return row
     run_columns = {name: getattr(earlier, name) for name in _RUN_COLUMNS}
     return earlier if row.model_copy(update=run_columns) == earlier else row
 
 
 def _batch_metadata(images: ImageStore, results: BatchResults, folder: Path) -> dict[str, Any]:
-    """Statuses, a contact sheet of some trajectories, costs, agents, and quarantined rows."""
     requests: list[GenerationRow] = results.rows(GENERATIONS)
-    statuses: Counter[str] = Counter(row.status for row in requests)
+    statuses = figures.status_counts(Counter(row.status for row in requests), "requests")
     best = sorted(results.requests, key=_sheet_order)[:_SHEET_ROWS]
     views = [_trajectory_view(images, rows) for rows in best]
     sheet = small_png(contact_sheet(views, image_size=128), colours=255)
     agents = {name for row in requests for name in (row.planner, row.critic) if name}
     return {
-        "statuses": image_metadata(
-            figures.status_counts(statuses, "requests"), "Requests by status"
-        ),
+        "statuses": image_metadata(statuses, "Requests by status"),
         "stories": image_metadata(sheet, "Some generations of this batch"),
         **model_call_costs(results.rows(MODEL_CALLS)),
         "dataset": dg.MetadataValue.path(str(folder)),

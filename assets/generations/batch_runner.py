@@ -23,8 +23,7 @@ from ..core.foundry import FoundryResource
 from .batches import Batch
 from .settings import GenerationsSettings
 
-# The rows of one request.
-Rows = Mapping[Table, Sequence[Any]]
+Rows = Mapping[Table, Sequence[Any]]  # of one request
 
 
 @dataclass(frozen=True)
@@ -35,7 +34,6 @@ class BatchResults:
     quarantine: list[QuarantineRow]
 
     def rows(self, table: Table) -> list[Any]:
-        """The rows of all requests."""
         return [row for rows in self.requests for row in rows[table]]
 
 
@@ -53,9 +51,8 @@ async def run_batch(
 ) -> BatchResults:
     """Run the requests of a batch; journaled calls are not made again.
 
-    Raises:
-        FoundryError: more requests failed than `limits.failure_share` allows, there are no such
-            agents, or the lake cannot be written.
+    Raises FoundryError: more requests failed than `limits.failure_share` allows, there are no such
+    agents, or the lake cannot be written.
     """
     profile, home, limits = foundry.settings, foundry.home, foundry.settings.limits
     collected: list[Rows] = []
@@ -82,7 +79,11 @@ class _BatchRun:
 
     async def __call__(self, request: GenerationRequest) -> QuarantineRow | None:
         try:
-            roles = await self._resolve(request)
+            async with self._lock:
+                if request.critic not in self._roles:
+                    self._roles[request.critic] = await self.resolver.resolve(request.critic)
+            roles = self._roles[request.critic]
+            check_conditioning(request.options, roles.generator)
         except FoundryError as error:
             return self.batch.quarantined(request.generation_id, summarize_error(error))
         last = None
@@ -92,11 +93,3 @@ class _BatchRun:
         if isinstance(last, TrajectoryFailed) and not last.refused:
             return self.batch.quarantined(request.generation_id, last.reason)
         return None
-
-    async def _resolve(self, request: GenerationRequest) -> Roles:
-        async with self._lock:
-            if request.critic not in self._roles:
-                self._roles[request.critic] = await self.resolver.resolve(request.critic)
-        resolved = self._roles[request.critic]
-        check_conditioning(request.options, resolved.generator)
-        return resolved

@@ -52,13 +52,13 @@ class _SourceRow:
     cells: dict[str, Any]
     problem: str | None = None
 
+    @property
+    def texts(self) -> dict[str, str]:
+        return {column: str(cell) for column, cell in self.cells.items()}
+
 
 def batch_names(settings: GenerationsSettings, home: Home) -> list[str]:
-    """The batches that the source's rows make.
-
-    Raises:
-        FoundryError: the source cannot be read.
-    """
+    """The batches that the source's rows make; FoundryError if it cannot be read."""
     count = -(-len(_read_source(settings, home)) // settings.batch_size)
     return [f"{settings.name}-{number:04d}" for number in range(count)]
 
@@ -66,26 +66,18 @@ def batch_names(settings: GenerationsSettings, home: Home) -> list[str]:
 def batch_origin(settings: GenerationsSettings, home: Home, name: str) -> list[list[Any]]:
     """Cells of a batch's rows, and the versions of the image files that they name, as JSON data.
 
-    Raises:
-        FoundryError: the source cannot be read, or there is no such batch.
+    Raises FoundryError: the source cannot be read, or there is no such batch.
     """
-    origin = []
-    for row in _batch_rows(settings, home, name):
-        cells = {column: str(cell) for column, cell in row.cells.items()}
-        origin.append([row.problem, cells, *_file_versions(settings, row)])
-    return origin
+    rows = _batch_rows(settings, home, name)
+    return [[row.problem, row.texts, *_file_versions(settings, row)] for row in rows]
 
 
 def read_batch(
     settings: GenerationsSettings, home: Home, defaults: LoopSettings, name: str
 ) -> Batch:
-    """Parse the rows of a batch.
+    """Parse the rows of a batch, which may set other options than the `defaults`.
 
-    Args:
-        defaults: loop settings of rows that do not set their own.
-
-    Raises:
-        FoundryError: the source cannot be read, there is no such batch, or no row of it is valid.
+    Raises FoundryError: the source cannot be read, there is no such batch, or no row is valid.
     """
     batch, source = Batch(name), settings.requests or "query"
     for row in _batch_rows(settings, home, name):
@@ -122,7 +114,6 @@ class _Cells(BaseModel, extra="allow", coerce_numbers_to_str=True):
 def _parse_row(
     settings: GenerationsSettings, home: Home, defaults: LoopSettings, row: _SourceRow
 ) -> GenerationRequest:
-    """Raises FoundryError that names the column of an invalid cell."""
     if row.problem:
         raise FoundryError(row.problem)
     try:
@@ -133,21 +124,13 @@ def _parse_row(
     options = override_options(defaults, cells.model_extra or {})
     images = tuple(_image(settings, home, name) for name in cells.images)
     content = [cells.id, cells.text, [image.sha256 for image in images]]
+    name = stable_hash("generation", settings.name, content, options.model_dump(), cells.critic)
     return GenerationRequest(
-        cells.text,
-        images,
-        options,
-        cells.critic,
-        channel="asset",
-        generation_id=stable_hash(
-            "generation", settings.name, content, options.model_dump(), cells.critic
-        ),
-        key=cells.id,
+        cells.text, images, options, cells.critic, channel="asset", generation_id=name, key=cells.id
     )
 
 
 def _file_versions(settings: GenerationsSettings, row: _SourceRow) -> list[str | None]:
-    """Versions of a row's images that are files."""
     try:
         names = _Cells.model_validate(row.cells).images
     except ValidationError:
@@ -187,11 +170,10 @@ def _mark_duplicates(rows: Sequence[_SourceRow]) -> list[_SourceRow]:
     first: dict[object, int] = {}
     marked = []
     for row in rows:
-        cells = {column: str(cell) for column, cell in row.cells.items()}
-        content = cells.get("id") or tuple(sorted(cells.items()))
+        content = row.texts.get("id") or tuple(sorted(row.texts.items()))
         original = first.setdefault(row.number if row.problem else content, row.number)
         if original != row.number:
-            what = "id: given twice, first" if "id" in cells else "same cells as"
+            what = "id: given twice, first" if "id" in row.cells else "same cells as"
             row = replace(row, problem=f"{what} in row {original}")
         marked.append(row)
     return marked

@@ -34,8 +34,6 @@ def _attempts_complete(foundry: FoundryResource, batch: str | None) -> Violation
 
 generations_checks = blocking_checks(
     GENERATION_SET,
-    {
-        "pictures_intact": ("Every image is in the store, as it was generated", _images_intact),
-        "attempts_there": ("Every request's attempts are in the lake", _attempts_complete),
-    },
+    pictures_intact=("Every image is in the store, as it was generated", _images_intact),
+    attempts_there=("Every request's attempts are in the lake", _attempts_complete),
 )

@@ -31,9 +31,7 @@ _NUMBERS = ("t_max", "seed", "candidates", "attempts")
 def write_dataset(images: ImageStore, folder: Path, batch: str, requests: Sequence[Rows]) -> None:
     """Replace a batch's file, row by row: the images of a batch need not fit in memory.
 
-    Raises:
-        BadImageError: an image is missing or damaged.
-        FoundryError: the folder cannot be written.
+    Raises FoundryError: an image is missing or damaged, or the folder cannot be written.
     """
     target, schema = folder / "data" / f"{batch}.parquet", _schema()
     temporary = folder / f".{batch}-{secrets.token_hex(4)}.tmp"  # not where readers look for data
@@ -65,17 +63,16 @@ def _row(images: ImageStore, rows: Rows) -> dict[str, Any]:
 
 
 def _schema() -> pa.Schema:
-    texts = pa.list_(pa.string())
-    return datasets_schema(
-        {
-            **dict.fromkeys(_TEXTS, pa.string()),
-            **dict.fromkeys(_NUMBERS, pa.int64()),
-            "id": pa.string(),
-            "request": pa.string(),
-            "given_images": None,
-            "names": texts,
-            "texts": texts,
-            "images": None,
-            "accepted": pa.list_(pa.bool_()),
-        }
-    )
+    text = pa.string()
+    fields = {
+        **dict.fromkeys(_TEXTS, text),
+        **dict.fromkeys(_NUMBERS, pa.int64()),
+        "id": text,
+        "request": text,
+        "given_images": None,
+        "names": pa.list_(text),
+        "texts": pa.list_(text),
+        "images": None,
+        "accepted": pa.list_(pa.bool_()),
+    }
+    return datasets_schema(fields)

@@ -40,24 +40,18 @@ class ExportFolder:
     def add_image(self, sha256: str) -> str:
         """Put an image below `images/`; its path relative to the folder, with `/`."""
         if sha256 not in self._images:
-            relative = f"images/{self.home.images.relative_path(sha256)}"
-            target = self.path / relative
+            self._images[sha256] = f"images/{self.home.images.relative_path(sha256)}"
+            target = self.path / self._images[sha256]
             target.parent.mkdir(parents=True, exist_ok=True)
             _link(self.home.images, sha256, target)
-            self._images[sha256] = relative
         return self._images[sha256]
 
     def rows(self, table: Table, where: str = "true") -> Iterator[dict[str, Any]]:
-        """Stored rows of a table that satisfy `where` (SQL).
-
-        Raises:
-            FoundryError: a row has not one placeholder per image.
-        """
+        """Stored rows that satisfy `where` (SQL); FoundryError: not one placeholder per image."""
         sql = f"SELECT * FROM {table.name} WHERE {where}"
         for row in query_rows(duckdb_session(self.home), sql):
-            texts = [message["content"] for message in row["messages"]]
-            count, images = sum(len(_PLACEHOLDER.findall(text)) for text in texts), images_of(row)
-            if count != len(images):
+            text, images = "\n".join(each["content"] for each in row["messages"]), images_of(row)
+            if (count := len(_PLACEHOLDER.findall(text))) != len(images):
                 raise FoundryError(
                     f"{table.name} row {row['row_id']} has {count} {IMAGE} placeholders for "
                     f"{len(images)} images; materialize {table.name} again"
@@ -106,11 +100,7 @@ class ExportFolder:
 
 
 def embedded_image(images: ImageStore, sha256: str) -> dict[str, Any]:
-    """An image as `datasets` stores it in Parquet.
-
-    Raises:
-        BadImageError: it is missing or damaged.
-    """
+    """An image as `datasets` stores it in Parquet; BadImageError if it is missing or damaged."""
     return {"bytes": images.get(sha256).data, "path": f"{sha256}.png"}
 
 

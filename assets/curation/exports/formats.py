@@ -31,12 +31,7 @@ class Format:
 _SHAREGPT = {
     "formatting": "sharegpt",
     "columns": {"messages": "messages", "images": "images"},
-    "tags": {
-        "role_tag": "role",
-        "content_tag": "content",
-        "user_tag": "user",
-        "assistant_tag": "assistant",
-    },
+    "tags": {f"{name}_tag": name for name in ("role", "content", "user", "assistant")},
 }
 # The reference's reward recognises by this name that an image is to be generated, not edited.
 _WHITE = "data/interleave/white.png"
@@ -48,8 +43,7 @@ _IMAGE_COLUMNS = ("images", "origin_image", "edited_image")
 def _write_llamafactory(folder: ExportFolder, _settings: ExportSettings) -> dict[str, int]:
     """Sharegpt JSON files and the `dataset_info.json` that declares them.
 
-    `dataset_dir` (and `media_dir`, which defaults to it) must be the folder; image paths are
-    relative to it.
+    Image paths are relative to the folder: to `media_dir`, which defaults to `dataset_dir`.
     """
     parts = {
         "planner_sft": (PLANNER_SFT, "true"),
@@ -83,27 +77,24 @@ def _write_verl(folder: ExportFolder, settings: ExportSettings) -> dict[str, int
     With embedded images verl decodes the bytes in the file; with paths the file is small, and verl
     must be started in the export's folder, because it opens paths as they are.
     """
-    embedded = settings.verl_images == "embedded"
+    name, embedded = "critic_rl.parquet", settings.verl_images == "embedded"
     rows, schema = _verl_rows(folder, embedded), _verl_schema(embedded)
-    return {
-        "critic_rl.parquet": folder.parquet("critic_rl.parquet", rows, schema, compression="zstd")
-    }
+    return {name: folder.parquet(name, rows, schema, compression="zstd")}
 
 
 def _verl_schema(embedded: bool) -> pa.Schema:
     text, number = pa.string(), pa.float64()
     truth = pa.struct({"success": pa.bool_(), "semantics": number, "quality": number})
     extra = {"index": pa.int64(), "split": text, **dict.fromkeys(_VERL_EXTRA, text)}
-    return pa.schema(
-        {
-            "data_source": text,
-            "prompt": pa.list_(pa.struct({"role": text, "content": text})),
-            "images": pa.list_(pa.struct({"bytes": pa.binary()} if embedded else {"image": text})),
-            "ability": text,
-            "reward_model": pa.struct({"style": text, "ground_truth": truth}),
-            "extra_info": pa.struct(extra),
-        }
-    )
+    fields = {
+        "data_source": text,
+        "prompt": pa.list_(pa.struct({"role": text, "content": text})),
+        "images": pa.list_(pa.struct({"bytes": pa.binary()} if embedded else {"image": text})),
+        "ability": text,
+        "reward_model": pa.struct({"style": text, "ground_truth": truth}),
+        "extra_info": pa.struct(extra),
+    }
+    return pa.schema(fields)
 
 
 def _verl_rows(folder: ExportFolder, embedded: bool) -> Iterator[dict[str, Any]]:
@@ -145,8 +136,7 @@ def _write_reference(folder: ExportFolder, _settings: ExportSettings) -> dict[st
 def _source_path(folder: ExportFolder, sha256: str) -> str:
     if not _is_white(folder.home, sha256):
         return folder.add_image(sha256)
-    target = folder.path / _WHITE
-    if not target.exists():
+    if not (target := folder.path / _WHITE).exists():
         target.parent.mkdir(parents=True)
         target.write_bytes(folder.home.images.get(sha256).data)
     return _WHITE
@@ -168,14 +158,18 @@ def _write_huggingface(folder: ExportFolder, settings: ExportSettings) -> dict[s
 
 
 def _write_table(folder: ExportFolder, table: Table, rows_per_file: int) -> int:
-    plain = [field for field in table.arrow_schema if field.name not in _IMAGE_COLUMNS]
-    schema = datasets_schema({**{field.name: field.type for field in plain}, "images": None})
-    data = f"data/{table.name}"
+    plain = {f.name: f.type for f in table.arrow_schema if f.name not in _IMAGE_COLUMNS}
+    schema, data = datasets_schema({**plain, "images": None}), f"data/{table.name}"
     (folder.path / data).mkdir(parents=True)
-    rows = (_with_embedded_images(folder, row) for row in folder.rows(table))
+
+    def embedded(row: dict[str, Any]) -> dict[str, Any]:
+        images = [embedded_image(folder.home.images, sha256) for sha256 in images_of(row)]
+        return {**{name: row[name] for name in plain}, "images": images}
+
+    parts = _split_rows(map(embedded, folder.rows(table)), rows_per_file)
     return sum(
         folder.parquet(f"{data}/train-{number:05d}.parquet", part, schema)
-        for number, part in enumerate(_split_rows(rows, rows_per_file))
+        for number, part in enumerate(parts)
     )
 
 
@@ -186,18 +180,8 @@ def _split_rows(rows: Iterator[dict[str, Any]], size: int) -> Iterator[Iterator[
         yield chain([first], islice(rows, size - 1))
 
 
-def _with_embedded_images(folder: ExportFolder, row: dict[str, Any]) -> dict[str, Any]:
-    plain = {name: value for name, value in row.items() if name not in _IMAGE_COLUMNS}
-    images = [embedded_image(folder.home.images, sha256) for sha256 in images_of(row)]
-    return {**plain, "images": images}
-
-
 def datasets_schema(fields: Mapping[str, pa.DataType | None]) -> pa.Schema:
-    """Arrow schema with the metadata of `datasets`.
-
-    Args:
-        fields: column -> type; None: a list of images.
-    """
+    """Arrow schema of columns (None: a list of images) with the metadata of `datasets`."""
     from datasets import Features, Image, List
 
     plain = [(name, kind) for name, kind in fields.items() if kind is not None]

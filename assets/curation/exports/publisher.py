@@ -32,10 +32,11 @@ _SOURCES = {
     "critics": ("attempts", "critic"),
     "scorers": ("scores", "scorer"),
 }
-_PROMPT_SPLITS = "SELECT 'prompts: ' || split, count(*) FROM prompts GROUP BY 1 ORDER BY 1"
-_STEP_SPLITS = """
-    SELECT 'steps: ' || coalesce(split, drop_reason, 'unused'), count(*)
-    FROM steps GROUP BY 1 ORDER BY 1
+_SPLITS = """
+    SELECT 'prompts: ' || split AS split, count(*) FROM prompts GROUP BY 1
+    UNION ALL
+    SELECT 'steps: ' || coalesce(split, drop_reason, 'unused'), count(*) FROM steps GROUP BY 1
+    ORDER BY 1
 """
 
 
@@ -54,9 +55,6 @@ class Card:
     tables: dict[str, str | None]
     files: dict[str, str]
 
-    def json(self) -> bytes:
-        return orjson.dumps(asdict(self), option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS)
-
     def markdown(self) -> str:
         sources = {what: ", ".join(names) for what, names in self.sources.items()}
         parts = [
@@ -74,9 +72,8 @@ class Card:
 def export_all(home: Home, settings: CurationSettings) -> list[Card]:
     """Write the exports named in the settings to `home.exports`, each to the folder of its name.
 
-    Raises:
-        BadImageError: an image is missing or damaged.
-        FoundryError: a row's placeholders and images differ, or the folder cannot be written.
+    Raises FoundryError where an image is missing or damaged (BadImageError), a row's placeholders
+    and images differ, or the folder cannot be written.
     """
     return [_export(home, settings, name) for name in settings.exports.formats]
 
@@ -86,15 +83,16 @@ def _export(home: Home, settings: CurationSettings, name: str) -> Card:
     origin = _origin(home, settings, form.tables)
     parts = [FORMAT_VERSION, name, origin, settings.exports.model_dump(mode="json")]
     fingerprint = content_digest(parts)
-    if read_card(path).get("fingerprint") == fingerprint:
-        return Card(**read_card(path))
+    if (stored := read_card(path)).get("fingerprint") == fingerprint:
+        return Card(**stored)
     try:
         with atomic_path(path) as draft:
             draft.mkdir()
             folder = ExportFolder(home, draft)
             counts, files = form.write(folder, settings.exports), folder.hashes()
             card = Card(name, form.title, form.use, fingerprint, counts, files=files, **origin)
-            (draft / CARD).write_bytes(card.json())
+            option = orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS
+            (draft / CARD).write_bytes(orjson.dumps(asdict(card), option=option))
             readme = form.front_matter(counts) + card.markdown()
             (draft / "README.md").write_text(readme, "utf-8")
     except OSError as error:
@@ -103,7 +101,6 @@ def _export(home: Home, settings: CurationSettings, name: str) -> Card:
 
 
 def _origin(home: Home, settings: CurationSettings, tables: tuple[Table, ...]) -> dict[str, Any]:
-    """Sources, splits, thresholds (with the resulting theta) and content hashes of an export."""
     connection = duckdb_session(home)
     sources = {what: sorted(_distinct(connection, *at)) for what, at in _SOURCES.items()}
     prompts = {
@@ -112,13 +109,11 @@ def _origin(home: Home, settings: CurationSettings, tables: tuple[Table, ...]) -
         if "agent_prompt_version" in table.columns
         for version in _distinct(connection, table.name, "agent_prompt_version")
     }
-    theta = theta_of(connection, settings.split)
     values = settings.model_dump(mode="json", exclude={"exports": True, "planner": {"comm"}})
-    splits = (connection.execute(sql).fetchall() for sql in (_PROMPT_SPLITS, _STEP_SPLITS))
     return {
         "sources": sources | {"agent prompts": sorted(prompts)},
-        "splits": dict(row for rows in splits for row in rows),
-        "thresholds": {"theta": theta, **_flatten(values)},
+        "splits": dict(connection.execute(_SPLITS).fetchall()),
+        "thresholds": {"theta": theta_of(connection, settings.split), **_flatten(values)},
         "tables": {table.name: home.lake.content_hash(table) for table in tables},
     }
 

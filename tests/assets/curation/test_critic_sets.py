@@ -27,16 +27,15 @@ def curate(world: World, options: CurationSettings) -> Home:
     return home
 
 
-def sft(world: World, options: CurationSettings | None = None) -> tuple[list[dict], object]:
+def sft(world: World, options: CurationSettings | None = None) -> tuple[list[dict], dict, list]:
     options = options or settings()
-    rows, report = build_critic_sft(curate(world, options), options)
-    return records(rows), report
+    rows, dropped, verdicts = build_critic_sft(curate(world, options), options)
+    return records(rows), dropped, verdicts
 
 
-def rl(world: World, options: CurationSettings | None = None) -> tuple[list[dict], object]:
+def rl(world: World, options: CurationSettings | None = None) -> list[dict]:
     options = options or settings(theta=0)
-    rows, report = build_critic_rl(curate(world, options), options)
-    return records(rows), report
+    return records(build_critic_rl(curate(world, options), options)[0])
 
 
 def answer(row: dict) -> dict:
@@ -45,7 +44,7 @@ def answer(row: dict) -> dict:
 
 def test_one_row_per_attempt_up_to_the_best(world):
     world.add("s", [(2, False), (4, False), (9, True)], [(9, True)])
-    rows, _ = sft(world)
+    rows, *_ = sft(world)
     assert [(r["step_number"], r["iteration"], r["accepted"]) for r in rows] == [
         (1, 0, False),
         (1, 1, False),
@@ -56,13 +55,13 @@ def test_one_row_per_attempt_up_to_the_best(world):
 
 def test_attempts_after_the_best_are_not_used(world):
     world.add("s", [(2, False), (9, False), (7.5, False), (7.5, False)])
-    rows, _ = sft(world, settings(verdicts={"sft": "critic", "unproven_rewrites": True}))
+    rows, *_ = sft(world, settings(verdicts={"sft": "critic", "unproven_rewrites": True}))
     assert [r["iteration"] for r in rows] == [0, 1]
 
 
 def test_row_has_the_prompt_that_made_the_image(world):
     world.add("s", [(2, False), (9, True)], [(9, True)])
-    rows, _ = sft(world)
+    rows, *_ = sft(world)
     attempts = world.rows["attempts"]
     prompts = [row["messages"][0]["content"] for row in rows]
     assert prompts[0] == critic_prompt("draw s 1", "").text  # iteration 0: the plan's own prompt
@@ -75,7 +74,7 @@ def test_row_has_the_prompt_that_made_the_image(world):
 
 def test_white_canvas_before_the_first_image_has_its_size(world):
     world.add("s", [(9, True)])
-    rows, _ = sft(world)
+    rows, *_ = sft(world)
     canvas = world.home.images.get(rows[0]["images"][0]).image
     assert canvas.size == (16, 16)
     assert canvas.getcolors() == [(256, (255, 255, 255))]
@@ -83,7 +82,7 @@ def test_white_canvas_before_the_first_image_has_its_size(world):
 
 def test_target_is_the_verdict_and_the_next_prompt(world):
     world.add("s", [(2, False), (9, True)])
-    rows, _ = sft(world)
+    rows, *_ = sft(world)
     assert answer(rows[0]) == {"previous_step_success": False, "refine_prompt": "try 1.1"}
     assert answer(rows[1]) == {"previous_step_success": True, "refine_prompt": ""}
     assert rows[0]["messages"][1]["content"].startswith("<think>looks wrong</think>")
@@ -91,29 +90,29 @@ def test_target_is_the_verdict_and_the_next_prompt(world):
 
 def test_contradicted_verdicts_are_dropped(world):
     world.add("s", [(5, True)], [(9.7, False), (9.8, True)])
-    rows, report = sft(world)
+    rows, dropped, _ = sft(world)
     assert [(r["step_number"], r["iteration"]) for r in rows] == [(2, 1)]
-    assert report.dropped == {"contradicted_verdict": 2}
+    assert dropped == {"contradicted_verdict": 2}
 
 
 def test_rewrite_without_a_better_attempt_is_dropped(world):
     world.add("s", [(5, False), (7, False), (6, False)])
-    rows, report = sft(world)
+    rows, dropped, _ = sft(world)
     assert [r["iteration"] for r in rows] == [0]
-    assert report.dropped == {"unproven_rewrite": 1}
+    assert dropped == {"unproven_rewrite": 1}
 
 
 def test_rejection_without_a_new_prompt_is_dropped(world):
     world.add("s", [(5, False), (9, True)])
     first = world.rows["attempts"][0]
     world.rows["attempts"][0] = first.model_copy(update={"refined_prompt": "  "})
-    _, report = sft(world)
-    assert report.dropped == {"no_rewrite": 1}
+    _, dropped, _ = sft(world)
+    assert dropped == {"no_rewrite": 1}
 
 
 def test_rl_rows_have_the_state_and_the_true_verdict(world):
     world.add("s", [(2, False), (9, True)])
-    rows, _ = rl(world)
+    rows = rl(world)
     attempts = world.rows["attempts"]
     assert [row["rewritten_prompt"] for row in rows] == ["", "try 1.1"]
     assert {row["origin_prompt"] for row in rows} == {"draw s 1"}
@@ -128,7 +127,7 @@ def test_rl_rows_have_the_state_and_the_true_verdict(world):
 )
 def test_rl_verdict_comes_from_scores_or_critic(world, source, verdicts):
     world.add("s", [(5.5, True), (9, True)])
-    rows, _ = rl(world, settings(theta=0, verdicts={"rl": source}))
+    rows = rl(world, settings(theta=0, verdicts={"rl": source}))
     assert [row["evaluation"]["success"] for row in rows] == verdicts
 
 
@@ -152,9 +151,9 @@ def test_verdicts_are_balanced_per_iteration(world):
     for number in range(6):
         world.add(f"s{number}", [(9, True)], [(2, False), (9, True)], [(9, True)])
     options = CurationSettings(split={"theta": 100})
-    rows, report = sft(world, options)
+    rows, _, verdicts = sft(world, options)
     assert len(rows) == 24
-    first = report.balance[0]
+    first = verdicts[0]
     assert (first["accepted_before"], first["rejected_before"]) == (12, 6)
     assert (first["accepted_after"], first["rejected_after"]) == (12, 12)
     assert len({row["row_id"] for row in rows}) == 24
@@ -173,6 +172,6 @@ def test_the_same_lake_gives_the_same_content(world):
 
 
 def test_an_empty_lake_gives_empty_sets(world):
-    rows, report = build_critic_sft(world.home, CurationSettings())
+    rows, dropped, verdicts = build_critic_sft(world.home, CurationSettings())
     assert world.home.lake.write(CRITIC_SFT, rows).rows == 0
-    assert (report.dropped, report.balance) == ({}, [])
+    assert (dropped, verdicts) == ({}, [])

@@ -20,7 +20,7 @@ def answer(accepted: bool, refined: str) -> str:
 @given(st.lists(st.tuples(st.booleans(), TEXTS | st.none()), min_size=1))
 def test_a_text_function_returns_what_python_returns_and_null_for_null(rows):
     connection = duckdb.connect()
-    add_text_function(connection, "answer", answer, "BOOLEAN", "VARCHAR")
+    add_text_function(connection, answer)
     connection.execute("CREATE TABLE verdicts (number INTEGER, accepted BOOLEAN, refined VARCHAR)")
     connection.executemany(
         "INSERT INTO verdicts VALUES (?, ?, ?)", [(n, *row) for n, row in enumerate(rows)]
