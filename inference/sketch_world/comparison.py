@@ -13,27 +13,17 @@ from .scene_edits import carry_out, closest_to, simple_edits
 
 @dataclass(frozen=True)
 class Comparison:
-    """An instruction, interpreted in favour of an image, and what the image shows.
+    """An instruction, interpreted in favour of an image, and what the image shows."""
 
-    Attributes:
-        before: the scene that was edited; None: from scratch.
-        expected: the scene that fulfils the instruction and is closest to the image.
-        perception: what the image shows.
-        exact_edits: the edits that lead from `before` to `expected`.
-        edit_count: edits the instruction asks for; 0: it was not understood.
-        impossible: how many of them are impossible.
-    """
-
-    before: Scene | None
-    expected: Scene
-    perception: Perception
-    exact_edits: tuple[Edit, ...]
-    edit_count: int
-    impossible: int
+    before: Scene | None  # the scene that was edited; None: from scratch
+    expected: Scene  # the scene that fulfils the instruction and is closest to the image
+    perception: Perception  # what the image shows
+    exact_edits: tuple[Edit, ...]  # they lead from `before` to `expected`
+    edit_count: int  # edits the instruction asks for; 0: it was not understood
+    impossible: int  # how many of them are impossible
 
     @property
     def actual(self) -> Scene:
-        """The scene in the image."""
         return self.perception.scene
 
     @property
@@ -57,7 +47,6 @@ class Comparison:
 
     @cached_property
     def wrong_cells(self) -> tuple[int, ...]:
-        """Cells that are not as expected."""
         expected, actual = self.expected.cells, self.actual.cells
         return tuple(cell for cell in range(9) if expected.get(cell) != actual.get(cell))
 
@@ -80,15 +69,7 @@ class Comparison:
 
 
 def compare(before: EncodedImage | None, after: EncodedImage, instruction: str) -> Comparison:
-    """Compare an image with its instruction.
-
-    Args:
-        before: the image that was edited; None, or a blank one: from scratch.
-        instruction: in the sketch world's English.
-
-    Raises:
-        BadImageError: an image cannot be decoded.
-    """
+    """Compare an image with its instruction; raises BadImageError. `before` None: from scratch."""
     scene = perceive_cached(before).scene if before else None
     perception = perceive_cached(after)
     command = parse(instruction)

@@ -15,21 +15,9 @@ from .comparison import Comparison, compare
 from .object_catalog import KINDS, PLACES
 from .perception import Perception
 from .prompt_parser import parse
-from .prompt_writer import phrase, phrase_noun
+from .prompt_writer import make_vague, name_thing, phrase
 from .renderer import Flaws
-from .scene import (
-    ANYWHERE,
-    Add,
-    Command,
-    Create,
-    Edit,
-    Move,
-    Replace,
-    Scene,
-    SetBackground,
-    Target,
-    Thing,
-)
+from .scene import Add, Command, Create, Edit, Scene, Thing
 from .seeded_random import bernoulli, pick, random_by
 from .settings import CriticRates, hashed_name
 
@@ -38,6 +26,7 @@ _PLEAS = ("Please try again, more carefully.", "Make it better.", "Try harder.")
 _CENTER = 4
 FLAWS = ("crooked", "scribbled")
 # Labels of two contents, and their marks when they are equal and when they differ.
+Labels = tuple[str, str, str, str]
 EXPECTED_LABELS = ("want", "see", "right", "wrong")
 EARLIER_LABELS = ("was", "see", "same", "changed")
 
@@ -62,28 +51,19 @@ def judge(
     reasoning = _explain(comparison, instruction)
     if comparison.is_fulfilled:
         return Verdict(True, "", reasoning)
-    return Verdict(False, _rewrite(comparison, instruction, prompt, rates, rng), reasoning)
-
-
-def _rewrite(
-    comparison: Comparison,
-    instruction: str,
-    prompt: str,
-    rates: CriticRates,
-    rng: np.random.Generator,
-) -> str:
-    """A repeat, a vague plea, or the exact edit with every place and colour named."""
     sample = float(rng.random())
     if sample < rates.repeat or not comparison.exact_edits:
-        return prompt or instruction
-    if sample < rates.repeat + rates.vague:
-        vague = tuple(map(_make_vague, parse(instruction).edits))
-        return f"{pick(rng, _PLEAS)} {phrase(Command(vague))}"
-    return phrase(_exact_command(comparison))
+        rewrite = prompt or instruction
+    elif sample < rates.repeat + rates.vague:
+        vague = tuple(map(make_vague, parse(instruction).edits))
+        rewrite = f"{pick(rng, _PLEAS)} {phrase(Command(vague))}"
+    else:
+        rewrite = phrase(_exact_command(comparison))
+    return Verdict(False, rewrite, reasoning)
 
 
 def _exact_command(comparison: Comparison) -> Command:
-    """The goal in its clearest wording: every kind, colour and cell, and a keep clause."""
+    """Every kind, colour and cell, and a keep clause."""
     edits: list[Edit] = []
     for edit in comparison.exact_edits:
         last = edits[-1] if edits else None
@@ -99,22 +79,18 @@ def _explain(comparison: Comparison, instruction: str) -> str:
 
     Cell by cell, because a model that learns from it must compare and not guess.
     """
-    perception = comparison.perception
     sentences = [f"Asked for: {instruction.strip()}"]
     if not comparison.edit_count:
         sentences.append("I cannot tell what this asks for.")
     if comparison.impossible:
         sentences.append("A part of it is impossible here.")
-    sentences += compare_cells(comparison.expected, perception.scene, perception)
+    sentences += compare_cells(comparison.expected, comparison.actual, comparison.perception)
     sentences.append("The step succeeded." if comparison.is_fulfilled else "The step failed.")
     return "\n".join(sentences)
 
 
 def compare_cells(
-    one: Scene,
-    other: Scene,
-    flaws: Flaws | Perception,
-    labels: tuple[str, str, str, str] = EXPECTED_LABELS,
+    one: Scene, other: Scene, flaws: Flaws | Perception, labels: Labels = EXPECTED_LABELS
 ) -> list[str]:
     """Sentences that compare two scenes: the background, and every occupied or flawed cell."""
     sentences = [compare_names("Background", one.background, other.background, labels)]
@@ -124,9 +100,7 @@ def compare_cells(
     return sentences
 
 
-def compare_names(
-    label: str, one: str, other: str, labels: tuple[str, str, str, str], flaw: str = ""
-) -> str:
+def compare_names(label: str, one: str, other: str, labels: Labels, flaw: str = "") -> str:
     """Two names and their mark; a flaw replaces the mark of equal names."""
     first, second, equal, different = labels
     mark = (flaw or equal) if one == other else different
@@ -135,10 +109,6 @@ def compare_names(
 
 def label_cell(cell: int) -> str:
     return PLACES[cell].capitalize()
-
-
-def name_thing(thing: Thing | None) -> str:
-    return phrase_noun(thing.kind, thing.colour) if thing else "nothing"
 
 
 def name_flaw(cell: int, flaws: Flaws | Perception) -> str:
@@ -166,21 +136,3 @@ def _misread(thing: Thing, rng: np.random.Generator) -> Thing | None:
     """The thing in another colour; None if its kind has only one colour."""
     others = [colour for colour in KINDS[thing.kind].colours if colour != thing.colour]
     return Thing(thing.kind, pick(rng, others)) if others else None
-
-
-def _make_vague(edit: Edit) -> Edit:
-    """The edit without places and colours."""
-    match edit:
-        case SetBackground():
-            return edit
-        case Create(background, things):
-            return Create(background, tuple(Add(thing.kind) for thing in things))
-        case Add(kind):
-            return Add(kind)
-    target = Target(edit.target.kind, None if edit.target.kind else edit.target.colour)
-    match edit:
-        case Replace(_, kind):
-            return Replace(target, kind)
-        case Move(_, place):
-            return Move(target, place if place.cell is None else ANYWHERE)
-    return replace(edit, target=target)

@@ -76,11 +76,8 @@ WORDINGS = (
 )
 
 
-def measure(
-    wording: PromptWording, samples: int, settings: SketchSettings | None = None
-) -> ErrorRate:
+def measure(wording: PromptWording, samples: int, settings: SketchSettings) -> ErrorRate:
     """Draw a prompt with `samples` seeds and compare every image with its goal."""
-    settings = settings or SketchSettings()
     from_scratch = wording.goal == _THREE_THINGS
     before = None if from_scratch else EncodedImage.of(render(_SCENE, settings.picture_size))
     inputs = [before] if before else []
@@ -94,16 +91,13 @@ def measure(
     )
 
 
-def format_table(samples: int = 1000) -> str:
-    """Measure all wordings; a Markdown table."""
-    lines = [
-        "| wording | prompt | as requested | wrong colour | misplaced | something else changed |",
-        "|---|---|---|---|---|---|",
-    ]
+def _print_table() -> None:
+    print("| wording | prompt | as requested | wrong colour | misplaced | something else changed |")
+    print("|---|---|---|---|---|---|")
     for wording in WORDINGS:
-        shares = [f"{share:.1%}" for share in vars(measure(wording, samples)).values()]
-        lines.append(f"| {wording.name} | {wording.prompt} | {' | '.join(shares)} |")
-    return "\n".join(lines)
+        rates = vars(measure(wording, 1000, SketchSettings()))
+        shares = [f"{share:.1%}" for share in rates.values()]
+        print(f"| {wording.name} | {wording.prompt} | {' | '.join(shares)} |")
 
 
 def _has_wrong_colour(comparison: Comparison) -> bool:
@@ -121,4 +115,4 @@ def _has_misplaced(comparison: Comparison) -> bool:
 
 
 if __name__ == "__main__":
-    print(format_table())
+    _print_table()

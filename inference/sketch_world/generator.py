@@ -60,7 +60,6 @@ def draw(
 def _apply_command(
     command: Command, before: Scene | None, rates: MistakeRates, rng: np.random.Generator
 ) -> Scene:
-    """The scene after the command, perhaps with mistakes."""
     edits = list(simple_edits(command))
     scene = before or Scene()
     for edit in edits:
@@ -91,7 +90,6 @@ def _apply_with_mistakes(
 
 
 def _random_flaws(scene: Scene, rates: MistakeRates, rng: np.random.Generator) -> Flaws:
-    """Crooked things and scribbles."""
     cells = sorted(scene.cells)
     has_crooked = bernoulli(rng, rates.crooked) and cells
     has_blemish = bernoulli(rng, rates.blemish)
@@ -145,11 +143,7 @@ def wrong_kind(exact: Edit, rng: np.random.Generator) -> Edit | None:
 def wrong_place(
     exact: Edit, correct_cells: set[int | None], scene: Scene, rng: np.random.Generator
 ) -> Edit | None:
-    """The edit in a cell that does not fulfil it, or done to another thing.
-
-    Args:
-        correct_cells: cells that would fulfil it.
-    """
+    """The edit in none of the cells that would fulfil it, or done to another thing."""
     match exact:
         case Add():
             cell = _wrong_cell(correct_cells, scene, rng)
@@ -176,7 +170,6 @@ def add_collateral_damage(before: Scene, after: Scene, rng: np.random.Generator)
 
 
 def _damage(scene: Scene, cell: int, rng: np.random.Generator) -> Scene:
-    """The scene with the cell's thing removed, replaced or recoloured."""
     thing = scene.cells[cell]
     colour = _other_colour(thing.kind, {thing.colour}, rng)
     options = [None, _other_thing(thing.kind, thing.colour, rng)]

@@ -27,7 +27,7 @@ _RANDOM_CHOICES = 4  # in addition to the one that always takes the first option
 
 
 class SketchGrader:
-    """Implements `Grader` by parsing prompts and perceiving images, without a model."""
+    """Implements `Grader` without a model."""
 
     name = "sketch (exact)"
 
@@ -68,25 +68,15 @@ class RequiredContents:
 
 @dataclass(frozen=True)
 class Goals:
-    """What satisfies a request.
+    """What satisfies a request."""
 
-    Attributes:
-        final_scenes: keys (`Scene.key`) of accepted final scenes; unused with `contents`.
-        any_place: cells do not matter.
-        step_counts: accepted numbers of images; empty: any.
-        first_step: number of the plan's first step.
-        captions: every image needs a caption; else none may have one.
-        needs_images: False if the request asks for words only.
-        contents: accept any scene with these things.
-    """
-
-    final_scenes: frozenset[Hashable]
-    any_place: bool
-    step_counts: frozenset[int]
-    first_step: int
-    captions: bool
-    needs_images: bool = True
-    contents: RequiredContents | None = None
+    final_scenes: frozenset[Hashable]  # keys (`Scene.key`) of accepted ones, without `contents`
+    any_place: bool  # cells do not matter
+    step_counts: frozenset[int]  # accepted numbers of images; empty: any
+    first_step: int  # number of the plan's first step
+    captions: bool  # every image needs a caption; else none may have one
+    needs_images: bool = True  # False if the request asks for words only
+    contents: RequiredContents | None = None  # accept any scene with these things
 
     def accept(self, scene: Scene | None) -> bool:
         """Whether a final scene satisfies the request; None: nothing was drawn."""
@@ -99,11 +89,7 @@ class Goals:
 
 @lru_cache(maxsize=4096)
 def goals_of(request: PlanRequest) -> Goals:
-    """The goals of a request of the sketch world.
-
-    Raises:
-        BadImageError: an input image cannot be decoded.
-    """
+    """The goals of a request; raises BadImageError."""
     text = RequestText(request.text)
     inputs = [perceive_cached(image).scene for image in request.images]
     if inputs and text.wants_words_only:
@@ -152,19 +138,14 @@ def _required_contents(text: RequestText, before: Scene | None) -> RequiredConte
 
 
 def plan_faults(request: PlanRequest, plan: Plan) -> list[str]:
-    """What is wrong with the form of a plan, in words; empty: it is valid.
-
-    Steps must be numbered consecutively from the first that is missing, every prompt must be
-    understood by the sketch world, and the numbers of images and captions must be as requested.
-    """
+    """What is wrong with the form of a plan, in words; empty: it is valid."""
     return list(_faults(goals_of(request), plan))
 
 
 def plan_is_correct(request: PlanRequest, plan: Plan) -> bool:
     """Whether the prompts, carried out without mistakes, end in a requested scene.
 
-    If a prompt is ambiguous, every interpretation must end in one; the first options and a few
-    random (seeded) ones are checked.
+    Of ambiguous prompts, the first interpretations and a few random (seeded) ones must do so.
     """
     goals = goals_of(request)
     before = perceive_cached(request.images[-1]).scene if request.images else None

@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import chain, pairwise
 
+from ..roles import UnusableAnswerError
 from .object_catalog import KINDS
 from .prompt_parser import parse
 from .prompt_writer import creation, join_with_and, phrase_noun, with_article
@@ -24,7 +25,7 @@ from .scene import (
 )
 from .scene_edits import scene_after
 from .seeded_random import KeyedRandom
-from .story_catalog import CatalogStory, Values, fill_text
+from .story_catalog import CatalogStory, Values, choose_story, fill_text
 
 _SKY = ("sun", "cloud", "star", "crescent moon", "half moon", "full moon", "new moon", "planet")
 _FLYING = (*_SKY, "bird", "butterfly", "balloon", "rocket", "raindrop", "music note")
@@ -54,17 +55,12 @@ class OutlineStep:
 
 @dataclass(frozen=True)
 class Outline:
-    """Steps of a plan before prompts are written.
-
-    Attributes:
-        any_place: cells do not matter: prompts may leave them open.
-        values: the values of the story's slots.
-    """
+    """Steps of a plan before prompts are written, which may leave cells open with `any_place`."""
 
     title: str
     steps: tuple[OutlineStep, ...]
     any_place: bool
-    values: Values
+    values: Values  # of the story's slots
 
     def final_scene(self, before: Scene | None) -> Scene | None:
         """The scene after all steps; None: one of them is impossible."""
@@ -72,18 +68,39 @@ class Outline:
 
 
 def outline_story(story: CatalogStory, values: Values) -> Outline:
-    """A story with its slots filled."""
     filled = story.fill_steps(values)
     steps = tuple(OutlineStep(s.name, s.say, s.tell, parse(s.draw).edits) for s in filled)
     return Outline(fill_text(story.title, values), steps, story.free, values)
 
 
-def outline_mentions(text: RequestText, keyed_random: KeyedRandom) -> Outline | None:
-    """A scene of the things that the request names; None: nothing that can be drawn."""
+def outline_request(text: RequestText, before: Scene | None) -> Outline:
+    """The story that is requested, or what remains of it; else the things that are named.
+
+    Raises:
+        UnusableAnswerError: it names nothing to draw, or to add to the scene before.
+    """
+    keyed_random = KeyedRandom(text.raw)
+    if story := choose_story(text):
+        requested = story.choose_values(text, keyed_random)
+        default = story.choose_values(RequestText(""), keyed_random)
+        # other values if the requested ones leave nothing to do
+        others = [default] if before is None else story.all_values()
+        for values in chain([requested], others):
+            if outline := remaining_outline(outline_story(story, values), before):
+                return outline
+    if before is None:
+        return _outline_mentions(text, keyed_random)
+    return _outline_additions(text, before, keyed_random)
+
+
+def _outline_mentions(text: RequestText, keyed_random: KeyedRandom) -> Outline:
     things = mentioned_things(text)
     backgrounds = text.names_of("background")
     if not things and not backgrounds:
-        return None
+        raise UnusableAnswerError(
+            f"nothing to draw in {text.raw[:80]!r}: name a story (grow a flower, phases of the "
+            "moon ...) or things to draw (a red house and a cat)"
+        )
     background = keyed_random.pick(backgrounds[:1] or ("meadow", "paper"), "background")
     kinds = {thing.kind for thing in things}
     extras = [Add(kind) for kind in _EXTRAS.get(background, _DEFAULT_EXTRAS) if kind not in kinds]
@@ -94,11 +111,13 @@ def outline_mentions(text: RequestText, keyed_random: KeyedRandom) -> Outline | 
     return Outline(title, (opening, *map(_step_adding, others)), any_place=True, values={})
 
 
-def outline_additions(text: RequestText, scene: Scene, keyed_random: KeyedRandom) -> Outline | None:
-    """The things that the request names, added to an existing scene; None: there are none."""
+def _outline_additions(text: RequestText, scene: Scene, keyed_random: KeyedRandom) -> Outline:
     things = mentioned_things(text)[: len(scene.free_cells())]
     if not things:
-        return None
+        raise UnusableAnswerError(
+            f"cannot continue from the input image in {text.raw[:80]!r}: name a story that it "
+            "belongs to, or things to add"
+        )
     steps = tuple(map(_step_adding, _assign_cells(things, scene, keyed_random)))
     return Outline(f"adding {_list_things(things)}", steps, any_place=True, values={})
 
@@ -170,7 +189,6 @@ def _split_opening(first: OutlineStep) -> list[OutlineStep] | None:
 
 
 def _merge_neighbours(steps: Sequence[OutlineStep]) -> list[OutlineStep]:
-    """Every two neighbours as one step."""
     merged, scene = [], None
     for first, second in pairwise(steps):
         merged.append(_merge(first, second, scene))
@@ -183,13 +201,12 @@ def _merge(first: OutlineStep, second: OutlineStep, before: Scene | None) -> Out
     edits = first.edits + second.edits
     after = scene_after(edits, before)
     if after is not None:
-        edits = (creation(after),) if before is None else edits_between(before, after) or edits
+        edits = (creation(after),) if before is None else _edits_between(before, after) or edits
     instruction = f"{first.instruction} {second.instruction}"
     return OutlineStep(second.name, instruction, f"{first.caption} {second.caption}", edits)
 
 
-def edits_between(before: Scene, after: Scene) -> tuple[Edit, ...]:
-    """Exact edits that turn one scene into another."""
+def _edits_between(before: Scene, after: Scene) -> tuple[Edit, ...]:
     old = {cell: Target(t.kind, t.colour, cell) for cell, t in before.cells.items()}
     removed = [target for cell, target in old.items() if cell not in after.cells]
     edits: list[Edit] = []
@@ -233,8 +250,7 @@ def _assign_cells(things: Sequence[Add], scene: Scene, keyed_random: KeyedRandom
     free = scene.free_cells()
     adds = []
     for number, thing in enumerate(things):
-        rows = (0, 1, 2) if thing.kind in _FLYING else (2, 1, 0)
-        row = next(row for row in rows if any(cell // 3 == row for cell in free))
+        row = (min if thing.kind in _FLYING else max)(cell // 3 for cell in free)
         cell = keyed_random.pick([cell for cell in free if cell // 3 == row], f"cell {number}")
         free.remove(cell)
         colour = thing.colour or KINDS[thing.kind].default_colour

@@ -8,6 +8,7 @@ blemish. Images from other sources get the nearest match and a low confidence.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from PIL import Image
@@ -48,8 +49,7 @@ class Perception:
     confidence: float = 1.0
 
 
-@dataclass(frozen=True)
-class _CellMatch:
+class _CellMatch(NamedTuple):
     """A thing (None: nothing) compared with a cell, `tilt` in degrees."""
 
     thing: Thing | None
@@ -60,39 +60,30 @@ class _CellMatch:
 
 @lru_cache(maxsize=256)
 def perceive_cached(image: EncodedImage) -> Perception:
-    """`perceive`, cached by the image's bytes.
-
-    Raises:
-        BadImageError: the bytes are no image.
-    """
+    """`perceive`, cached by the image's bytes; raises BadImageError."""
     return perceive(image.image)
 
 
 def perceive(image: Image.Image) -> Perception:
-    """The scene in an RGB image of any size, from its pixels alone.
-
-    A blank white image is an empty sheet of paper: the paper's code gives the critic one as the
-    image before the first.
-    """
+    """The scene in an image of any size."""
     pixels = _pixels(image.convert("RGB"))
-    if pixels.min() >= _BLANK_FROM:
+    if pixels.min() >= _BLANK_FROM:  # blank, as the paper's code gives the critic at first
         return Perception(Scene())
-    name = _nearest_background(pixels)
-    cells, empty = _cells(pixels), _cells(_backgrounds()[BACKGROUNDS.index(name)])
+    gaps = np.abs(_backgrounds() - pixels)[:, _rims()]  # which things never cover
+    nearest = int(gaps.mean(axis=(1, 2)).argmin())
+    cells, empty = _cells(pixels), _cells(_backgrounds()[nearest])
     candidates = _first_candidates(_blocks(cells), _blocks(empty))
     matches = [_match_cell(*args) for args in zip(cells, empty, candidates, strict=True)]
+    unexplained = [match.unexplained for match in matches]
     return Perception(
-        Scene(name, {c: match.thing for c, match in enumerate(matches) if match.thing}),
+        Scene(BACKGROUNDS[nearest], {c: m.thing for c, m in enumerate(matches) if m.thing}),
         crooked=frozenset(c for c, match in enumerate(matches) if match.tilt),
-        blemished=frozenset(
-            c for c, match in enumerate(matches) if match.unexplained > _BLEMISH_ABOVE
-        ),
-        confidence=1 - float(np.mean([match.unexplained for match in matches])),
+        blemished=frozenset(c for c, share in enumerate(unexplained) if share > _BLEMISH_ABOVE),
+        confidence=1 - float(np.mean(unexplained)),
     )
 
 
 def _match_cell(cell: Pixels, empty: Pixels, candidates: Sequence[int]) -> _CellMatch:
-    """The best match of a cell: nothing, a thing, a crooked thing."""
     nothing = _compare(cell, empty, None)
     if nothing.difference < _MATCH_BELOW:
         return nothing
@@ -124,8 +115,8 @@ def _compare(cell: Pixels, expected: Pixels, thing: Thing | None, tilt: float = 
 def _first_candidates(cells: Pixels, empty: Pixels) -> np.ndarray:
     """For each of the nine cells, the things nearest in squared distance, by index, best first.
 
-    This is fast, since |paint + transmittance * empty - cell|^2 is a sum of a few products, and
-    good enough for clean images, but not robust against scribbles.
+    Fast, as |paint + transmittance * empty - cell|^2 is a sum of a few products, but not robust
+    against scribbles.
     """
     paint, transmittance, both = _factors()
     gaps = (paint * paint).sum(axis=1) - 2 * _products(cells, paint)
@@ -161,19 +152,13 @@ def _nearest_things(cell: Pixels, empty: Pixels, tilt: float) -> list[int]:
     return [int(i) for i in nearest[np.argsort(gaps[nearest], kind="stable")]]
 
 
-def _nearest_background(pixels: Pixels) -> str:
-    """Compared at the rims of the cells, which things never cover."""
-    gaps = np.abs(_backgrounds() - pixels)[:, _rims()]
-    return BACKGROUNDS[int(gaps.mean(axis=(1, 2)).argmin())]
-
-
 @cache
 def _things() -> list[Thing]:
     return [Thing(kind.name, colour) for kind in KINDS.values() for colour in kind.colours]
 
 
 @lru_cache(maxsize=4096)
-def _sprite_layers(thing: Thing, tilt: float = 0.0) -> tuple[Pixels, Pixels]:
+def _sprite_layers(thing: Thing, tilt: float) -> tuple[Pixels, Pixels]:
     """The thing's premultiplied colours and its transmittance (0-1), per pixel."""
     image = sprite(thing, 2 * _CELL, tilt).convert("RGBa").reduce(2)
     pixels = np.asarray(image, dtype=np.float32)
@@ -208,7 +193,6 @@ def _pixels(image: Image.Image) -> Pixels:
 
 
 def _cells(pixels: Pixels) -> Pixels:
-    """The nine cells, row by row."""
     grid = pixels.reshape(3, _CELL, 3, _CELL, 3)
     return grid.swapaxes(1, 2).reshape(9, _CELL, _CELL, 3)
 

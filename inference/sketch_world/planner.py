@@ -7,19 +7,11 @@ continued or described. Where no story matches, it draws the things that the req
 
 from dataclasses import replace
 from functools import cache
-from itertools import chain
 from pathlib import Path
 
-from ..roles import Plan, PlanRequest, PlanStep, UnusableAnswerError
+from ..roles import Plan, PlanRequest, PlanStep
 from .object_catalog import PLACES
-from .outlines import (
-    Outline,
-    fit_step_count,
-    outline_additions,
-    outline_mentions,
-    outline_story,
-    remaining_outline,
-)
+from .outlines import Outline, fit_step_count, outline_request
 from .perception import perceive_cached
 from .prompt_writer import choose_style, join_with_and, phrase_noun, with_article, write_prompt
 from .request_parser import RequestText
@@ -27,17 +19,8 @@ from .scene import Move, Scene
 from .scene_edits import scene_after
 from .seeded_random import KeyedRandom
 from .settings import hashed_name
-from .story_catalog import CatalogStory, choose_story
 
 _REVISION = 2  # raise when the planner's behaviour changes
-_NOTHING_TO_DRAW = (
-    "nothing to draw in {!r}: name a story (grow a flower, phases of the moon ...) or things to "
-    "draw (a red house and a cat)"
-)
-_NOTHING_TO_ADD = (
-    "cannot continue from the input image in {!r}: name a story that it belongs to, or things to "
-    "add"
-)
 _SURFACES = {"paper": "a sheet of paper", "snow": "a snowy field", "rain": "a rainy day"}
 
 
@@ -59,52 +42,23 @@ def write_plan(request: PlanRequest) -> Plan:
     text = RequestText(request.text)
     scenes = [perceive_cached(image).scene for image in request.images]
     if scenes and text.wants_words_only:
-        return _description(scenes)
-    keyed_random = KeyedRandom(request.text)
+        descriptions = (_text_step(n, "picture", scene) for n, scene in enumerate(scenes, 1))
+        return Plan(tuple(descriptions), "The request asks for words about the given pictures.")
     before = scenes[-1] if scenes else None
-    outline = _outline(text, before, keyed_random)
+    outline = outline_request(text, before)
     if text.step_count:
         outline = replace(outline, steps=fit_step_count(outline.steps, text.step_count))
-    if before is not None:
-        completed = text.completed_steps or len(scenes)
-        return _write_prompts(outline, before, text, keyed_random, completed)
-    plan = _write_prompts(outline, None, text, keyed_random, 0)
-    return _with_description(plan, outline) if text.wants_description else plan
-
-
-def _outline(text: RequestText, before: Scene | None, keyed_random: KeyedRandom) -> Outline:
-    """The story that is requested, or what remains of it; else the things that are named."""
-    story = choose_story(text)
-    outline = _story_outline(story, text, before, keyed_random) if story else None
-    if before is None:
-        outline = outline or outline_mentions(text, keyed_random)
-    else:
-        outline = outline or outline_additions(text, before, keyed_random)
-    if outline is None:
-        problem = _NOTHING_TO_DRAW if before is None else _NOTHING_TO_ADD
-        raise UnusableAnswerError(problem.format(text.raw[:80]))
-    return outline
-
-
-def _story_outline(
-    story: CatalogStory, text: RequestText, before: Scene | None, keyed_random: KeyedRandom
-) -> Outline | None:
-    """The story with the requested values; with others if those leave nothing to do."""
-    requested = story.choose_values(text, keyed_random)
-    default = story.choose_values(RequestText(""), keyed_random)
-    others = [default] if before is None else story.all_values()
-    outlines = (outline_story(story, values) for values in chain([requested], others))
-    return next(filter(None, (remaining_outline(outline, before) for outline in outlines)), None)
+    completed = (text.completed_steps or len(scenes)) if scenes else 0
+    plan = _write_prompts(outline, before, text, completed)
+    describes_first = text.wants_description and not scenes
+    return _with_description(plan, outline) if describes_first else plan
 
 
 def _write_prompts(
-    outline: Outline,
-    before: Scene | None,
-    text: RequestText,
-    keyed_random: KeyedRandom,
-    completed: int,
+    outline: Outline, before: Scene | None, text: RequestText, completed: int
 ) -> Plan:
     """The outline's steps with prompts, numbered from `completed` + 1."""
+    keyed_random = KeyedRandom(text.raw)
     first_open_step = _first_open_step(outline, keyed_random)
     steps, scene = [], before
     for index, step in enumerate(outline.steps):
@@ -134,11 +88,6 @@ def _reasoning(outline: Outline, text: RequestText) -> str:
     return f"The request is about {outline.title}.{choices} It takes {count} pictures.{captions}"
 
 
-def _description(scenes: list[Scene]) -> Plan:
-    steps = (_text_step(number, "picture", scene) for number, scene in enumerate(scenes, 1))
-    return Plan(tuple(steps), "The request asks for words about the given pictures.")
-
-
 def _with_description(plan: Plan, outline: Outline) -> Plan:
     """The plan after a text-only step that describes its final image."""
     opening = _text_step(1, "scene", outline.final_scene(None) or Scene())
@@ -147,7 +96,6 @@ def _with_description(plan: Plan, outline: Outline) -> Plan:
 
 
 def _text_step(number: int, noun: str, scene: Scene) -> PlanStep:
-    """Describes the scene in words."""
     surface = _SURFACES.get(scene.background, with_article(scene.background))
     things = [
         f"{with_article(phrase_noun(t.kind, t.colour))} in the {PLACES[cell]}"

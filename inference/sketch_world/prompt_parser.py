@@ -5,7 +5,6 @@ outside the grammar asks for nothing, as with a real image model.
 """
 
 import re
-from collections.abc import Iterable
 from functools import cache, lru_cache
 from importlib import resources
 from typing import NamedTuple
@@ -56,11 +55,8 @@ def parse(text: str) -> Command:
 
 
 def _parse_sentence(sentence: str) -> list:
-    sentence = " ".join(sentence.split())
-    if not sentence:
-        return []
     try:
-        return _TRANSFORMER.transform(_parser().parse(sentence))
+        return _EditTransformer().transform(_parser().parse(" ".join(sentence.split())))
     except UnexpectedInput:
         return []
 
@@ -71,13 +67,10 @@ def _parser() -> Lark:
     grammar = resources.files(__package__).joinpath("grammar.lark").read_text("utf-8")
     nouns = [name for kind in KINDS.values() for name in (kind.name, kind.plural)]
     words = {"COLOUR": [*COLOURS, "grey"], "KIND": nouns, "BACKGROUND": BACKGROUNDS}
-    terminals = (f"{name}: {_alternatives(names)}" for name, names in words.items())
-    grammar = "\n".join([grammar, *terminals, ""])
-    return Lark(grammar, parser="lalr", lexer="contextual", maybe_placeholders=True)
-
-
-def _alternatives(words: Iterable[str]) -> str:
-    return f"/(?:{'|'.join(sorted(words, key=len, reverse=True))})\\b/"
+    for name, names in words.items():
+        longest_first = sorted(names, key=len, reverse=True)
+        grammar += f"{name}: /(?:{'|'.join(longest_first)})\\b/\n"
+    return Lark(grammar, parser="lalr")
 
 
 def _cell(words: str) -> int:
@@ -95,10 +88,7 @@ class _Continuation(NamedTuple):
 
 @v_args(inline=True)
 class _EditTransformer(Transformer):
-    """Turns the parse tree of a sentence into a list of edits (and `_KEEP`).
-
-    A clause becomes an edit, a list of edits or a continuation.
-    """
+    """Turns clauses into edits, lists of edits (and `_KEEP`) or continuations."""
 
     remove, recolour, more = Remove, Recolour, _Continuation
     set_background = surface = SetBackground
@@ -118,7 +108,7 @@ class _EditTransformer(Transformer):
     def create(self, background: str, adds: list | None) -> Create:
         return _with_things(Create(background), adds or [])
 
-    def add(self, what: "list | Target") -> list:
+    def add(self, what: list | Target) -> list:
         return _add_definite(what) if isinstance(what, Target) else what
 
     def move(self, target: Target, place: GridPlace | None) -> Move:
@@ -166,7 +156,6 @@ class _EditTransformer(Transformer):
 
 
 def _continue(edit: object, what: list | Target) -> list:
-    """The edit and what belongs to it: more things of a creation or addition, another target."""
     match edit, what:
         case Create(), list():
             return [_with_things(edit, what)]
@@ -187,6 +176,3 @@ def _with_things(create: Create, meanings: list) -> Create:
 def _add_definite(target: Target) -> list:
     """`draw the sun at the top right` adds one."""
     return [Add(target.kind, target.colour, GridPlace(target.cell))] if target.kind else []
-
-
-_TRANSFORMER = _EditTransformer()

@@ -7,6 +7,7 @@ deterministically by the request.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import get_args
 
 from .object_catalog import KINDS, PLACES
@@ -26,6 +27,7 @@ from .scene import (
     Scene,
     SetBackground,
     Target,
+    Thing,
 )
 from .scene_edits import interpretations, scene_after
 from .seeded_random import KeyedRandom
@@ -56,13 +58,34 @@ def creation(scene: Scene) -> Create:
     return Create(scene.background, tuple(adds))
 
 
+def make_vague(edit: Edit) -> Edit:
+    """The edit without places and colours."""
+    match edit:
+        case SetBackground():
+            return edit
+        case Create(background, things):
+            return Create(background, tuple(Add(thing.kind) for thing in things))
+        case Add(kind):
+            return Add(kind)
+    target = Target(edit.target.kind, None if edit.target.kind else edit.target.colour)
+    match edit:
+        case Replace(_, kind):
+            return Replace(target, kind)
+        case Move(_, place):
+            return Move(target, place if place.cell is None else ANYWHERE)
+    return replace(edit, target=target)
+
+
 def phrase_noun(kind: str | None, colour: str | None) -> str:
     """`red house`, `house`, `red thing`: a noun without its article."""
     return " ".join(filter(None, (colour, kind or "thing")))
 
 
+def name_thing(thing: Thing | None) -> str:
+    return phrase_noun(thing.kind, thing.colour) if thing else "nothing"
+
+
 def with_article(noun: str) -> str:
-    """The noun with `a` or `an` before it."""
     return f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"
 
 
@@ -96,7 +119,6 @@ def _surface(background: str) -> str:
 
 
 def _added(add: Add) -> str:
-    """`a red house at the bottom left`."""
     noun = with_article(phrase_noun(add.kind, add.colour))
     if add.place == ANYWHERE:
         return noun
@@ -104,7 +126,6 @@ def _added(add: Add) -> str:
 
 
 def _definite(target: Target) -> str:
-    """`the red house at the bottom left`."""
     noun = f"the {phrase_noun(target.kind, target.colour)}"
     return noun if target.cell is None else f"{noun} {_at(target.cell)}"
 
@@ -138,12 +159,12 @@ class PromptStyle:
 
 def choose_style(keyed_random: KeyedRandom, step: int, *, first_open_step: int) -> PromptStyle:
     """The style of a step (0-based); from `first_open_step` on, places are left open."""
-    purpose = f"manner {step}"
-    keep = step > 0 and keyed_random.bernoulli(0.35, f"{purpose} keep")
-    colours = keyed_random.bernoulli(0.5, f"{purpose} colours")
-    relations = keyed_random.bernoulli(0.35, f"{purpose} relations")
     return PromptStyle(
-        step < first_open_step, colours, keep, relations, cells_known=step <= first_open_step
+        places=step < first_open_step,
+        colours=keyed_random.bernoulli(0.5, f"manner {step} colours"),
+        keep=step > 0 and keyed_random.bernoulli(0.35, f"manner {step} keep"),
+        relations=keyed_random.bernoulli(0.35, f"manner {step} relations"),
+        cells_known=step <= first_open_step,
     )
 
 
@@ -172,11 +193,10 @@ def _reduce(edit: Edit, scene: Scene, style: PromptStyle) -> Edit:
     if isinstance(exact, Add):
         return _prefer_relation(_reduce_add(exact, style), exact, scene, style)
     reduced = replace(exact, target=_reduce_target(exact.target, scene, style))
-    match reduced:
-        case Move():
-            return _prefer_relation(reduced, exact, scene, style)
-        case Replace(_, kind, colour):
-            return replace(reduced, colour=_reduce_colour(kind, colour, style))
+    if isinstance(reduced, Move):
+        return _prefer_relation(reduced, exact, scene, style)
+    if isinstance(reduced, Replace):
+        return replace(reduced, colour=_reduce_colour(reduced.kind, reduced.colour, style))
     return reduced
 
 
@@ -205,20 +225,14 @@ def _prefer_relation(reduced: Add | Move, exact: Edit, scene: Scene, style: Prom
     """The edit with its place relative to another thing, if that is unambiguous."""
     if not (style.relations and style.places):
         return reduced
-    for place in _relations(scene, reduced):
-        relative = replace(reduced, place=place)
+    moved = reduced.target.kind if isinstance(reduced, Move) else reduced.kind
+    kinds = [thing.kind for thing in scene.cells.values()]
+    anchors = [Target(kind) for kind in kinds if kinds.count(kind) == 1 and kind != moved]
+    for anchor, direction in product(anchors, get_args(Direction)):
+        relative = replace(reduced, place=GridPlace(None, direction, anchor))
         if interpretations(relative, scene) == [exact]:
             return relative
     return reduced
-
-
-def _relations(scene: Scene, edit: Add | Move) -> list[GridPlace]:
-    """Places relative to things whose kind is unique, other than the moved thing."""
-    moved = edit.target.kind if isinstance(edit, Move) else edit.kind
-    kinds = [thing.kind for thing in scene.cells.values()]
-    anchors = [Target(kind) for kind in kinds if kinds.count(kind) == 1 and kind != moved]
-    directions: tuple[Direction, ...] = get_args(Direction)
-    return [GridPlace(None, direction, a) for a in anchors for direction in directions]
 
 
 def _vary_verb(sentence: str, keyed_random: KeyedRandom) -> str:

@@ -91,7 +91,7 @@ def _upright_sprite(thing: Thing, side: int) -> Image.Image:
 
 
 def _make_crooked(sticker: Image.Image, tilt: float) -> Image.Image:
-    """The thing squeezed, rotated about its centre and cropped to the cell."""
+    """Squeezed, rotated about its centre and cropped to the cell."""
     side, margin = sticker.width, max(1, round(_MARGIN * sticker.width))
     rotated = sticker.convert("RGBa").transform(
         (side, side),
@@ -118,9 +118,8 @@ def _scribble(seed: int, cell: int, side: int) -> Image.Image:
     big = 4 * side
     image = Image.new("RGBA", (big, big), (0, 0, 0, 0))
     margin = (_MARGIN + 0.06) * big
-    points = rng.uniform(margin, big - margin, size=(7, 2))
+    line = [(float(x), float(y)) for x, y in rng.uniform(margin, big - margin, size=(7, 2))]
     ink = pick(rng, _INKS)
-    line = [(float(x), float(y)) for x, y in points]
     pen = ImageDraw.Draw(image)
     pen.line(line, fill=(255, 255, 255, 255), width=round(0.075 * big), joint="curve")
     pen.line(line, fill=(*ink, 255), width=round(0.045 * big), joint="curve")

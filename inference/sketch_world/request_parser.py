@@ -66,7 +66,6 @@ class RequestText:
 
     @cached_property
     def wants_description(self) -> bool:
-        """Whether it asks for a description in words."""
         return bool(_DESCRIPTION.search(self.raw.lower()))
 
     @cached_property
@@ -98,7 +97,6 @@ class RequestText:
         return re.sub(r"[-_]", " ", text)
 
     def names_of(self, sort: str) -> list[str]:
-        """All names of a sort, in the text's order."""
         return [mention.name for mention in self.mentions if mention.sort == sort]
 
     def colours_of(self, kind: str) -> list[str]:

@@ -35,10 +35,8 @@ class Scene:
         return self.background, frozenset(things.items())
 
     def with_cell(self, cell: int, thing: Thing | None) -> "Scene":
-        cells = {c: t for c, t in self.cells.items() if c != cell}
-        if thing is not None:
-            cells[cell] = thing
-        return Scene(self.background, cells)
+        others = {c: t for c, t in self.cells.items() if c != cell}
+        return Scene(self.background, others | ({cell: thing} if thing else {}))
 
     def free_cells(self) -> list[int]:
         return [c for c in range(9) if c not in self.cells]
@@ -49,7 +47,8 @@ class Scene:
 
     def find(self, target: "Target") -> list["Target"]:
         """The exact targets that a target may mean."""
-        return [exact for exact in self.exact_targets() if target.may_be(exact)]
+        named = {name: value for name, value in vars(target).items() if value is not None}
+        return [exact for exact in self.exact_targets() if named.items() <= vars(exact).items()]
 
 
 @dataclass(frozen=True)
@@ -59,13 +58,6 @@ class Target:
     kind: str | None = None
     colour: str | None = None
     cell: int | None = None
-
-    def may_be(self, exact: "Target") -> bool:
-        return (
-            self.kind in (None, exact.kind)
-            and self.colour in (None, exact.colour)
-            and self.cell in (None, exact.cell)
-        )
 
 
 Direction = Literal["left of", "right of", "above", "below", "next to"]

@@ -8,6 +8,7 @@ that any fulfilling image counts.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 
@@ -46,12 +47,10 @@ class EditResult:
 
 
 def first_option(_: Scene, options: Sequence[Edit]) -> Edit:
-    """Choose the first interpretation."""
     return options[0]
 
 
 def at_random(rng: np.random.Generator) -> Choose:
-    """Choose among interpretations at random."""
     return lambda _, options: pick(rng, options)
 
 
@@ -60,8 +59,11 @@ def closest_to(actual: Scene, command: Command) -> Choose:
     requested_kinds = {edit.kind for edit in simple_edits(command) if isinstance(edit, Add)}
 
     def score(scene: Scene, option: Edit) -> float:
-        similarity = scene_similarity(apply_edit(option, scene), actual)
-        return similarity - 2 * _takes_other_cell(option, actual, requested_kinds)
+        similarity = _similarity(apply_edit(option, scene), actual)
+        match option:  # an addition must not take the cell of another requested thing
+            case Add(kind, _, GridPlace(int(cell))) if cell in actual.cells:
+                similarity -= 2 * (actual.cells[cell].kind in requested_kinds - {kind})
+        return similarity
 
     return lambda scene, options: max(options, key=lambda option: score(scene, option))
 
@@ -88,7 +90,7 @@ def scene_after(edits: Sequence[Edit], before: Scene | None) -> Scene | None:
     return None if result.impossible else result.scene
 
 
-def scene_similarity(a: Scene, b: Scene) -> float:
+def _similarity(a: Scene, b: Scene) -> float:
     """How many of the nine cells agree; the same kind in another colour counts half."""
     pairs = [(a.cells.get(cell), b.cells.get(cell)) for cell in range(9)]
     kinds = [(x and x.kind, y and y.kind) for x, y in pairs]
@@ -127,15 +129,13 @@ def interpretations(edit: Edit, scene: Scene) -> list[Edit]:
         case Recolour(_, colour):
             return _additions(target.kind, colour, GridPlace(target.cell), scene)
         case Move(_, place) if targets:
-            cells = _cells(place, scene)
-            return [Move(t, GridPlace(cell)) for t in targets for cell in cells]
+            return [Move(t, GridPlace(c)) for t, c in product(targets, _cells(place, scene))]
         case Move(_, place):
             return _additions(target.kind, target.colour, place, scene)
         case Replace(_, kind, colour):
-            legal = _legal_colour(kind, colour)
-            if not (legal and targets):
-                return _additions(kind, colour, GridPlace(target.cell), scene)
-            return [Replace(t, kind, legal) for t in targets]
+            if targets and (legal := _legal_colour(kind, colour)):
+                return [Replace(t, kind, legal) for t in targets]
+            return _additions(kind, colour, GridPlace(target.cell), scene)
 
 
 def apply_edit(exact: Edit, scene: Scene) -> Scene:
@@ -160,21 +160,10 @@ def apply_edit(exact: Edit, scene: Scene) -> Scene:
     raise ValueError(f"not an exact edit: {exact}")
 
 
-def _takes_other_cell(option: Edit, actual: Scene, requested_kinds: set[str]) -> bool:
-    """Whether an addition is in the cell of another kind that was requested as well."""
-    if not isinstance(option, Add) or option.place.cell is None:
-        return False
-    occupant = actual.cells.get(option.place.cell)
-    return occupant is not None and occupant.kind in requested_kinds - {option.kind}
-
-
 def _legal_colour(kind: str | None, colour: str | None) -> str | None:
     """The colour, or the kind's default; None: the kind cannot have that colour."""
-    if kind not in KINDS:
-        return None
-    if colour is None:
-        return KINDS[kind].default_colour
-    return colour if colour in KINDS[kind].colours else None
+    colours = KINDS[kind].colours if kind in KINDS else ()
+    return next((c for c in colours if colour in (None, c)), None)
 
 
 def _additions(kind: str | None, colour: str | None, place: GridPlace, scene: Scene) -> list[Edit]:
@@ -205,14 +194,11 @@ def _cells(place: GridPlace, scene: Scene) -> list[int]:
 def _is_in_direction(cell: int, direction: str | None, anchor: int) -> bool:
     """Whether a cell is in a direction of another, in its row or column, or shares a side."""
     down, right = cell // 3 - anchor // 3, cell % 3 - anchor % 3
-    match direction:
-        case "left of":
-            return down == 0 and right < 0
-        case "right of":
-            return down == 0 and right > 0
-        case "above":
-            return right == 0 and down < 0
-        case "below":
-            return right == 0 and down > 0
-        case _:
-            return abs(down) + abs(right) == 1
+    aligned = {
+        "left of": down == 0 and right < 0,
+        "right of": down == 0 and right > 0,
+        "above": right == 0 and down < 0,
+        "below": right == 0 and down > 0,
+        "next to": abs(down) + abs(right) == 1,
+    }
+    return aligned[direction or "next to"]

@@ -29,11 +29,7 @@ def model_name(noise: float) -> str:
 def grade(
     before: EncodedImage | None, after: EncodedImage, instruction: str, noise: float = 0.0
 ) -> Score:
-    """Grade `after` against the plan's prompt of its step.
-
-    Args:
-        noise: standard deviation of normal noise, added to each grade; deterministic.
-    """
+    """Grade `after`, with normal noise (deterministic) of a standard deviation on each grade."""
     comparison = compare(before, after, instruction)
     exact = Score(
         edit_success=_edit_success(comparison),
@@ -49,7 +45,6 @@ def grade(
 
 
 def _edit_success(comparison: Comparison) -> float:
-    """Ten times the share of the requested contents that is there."""
     if not comparison.edit_count:
         return 0.0
     credits = [*_credits(comparison), *[0.0] * comparison.impossible]

@@ -21,12 +21,10 @@ def random_by(*keys: object) -> np.random.Generator:
 
 
 def bernoulli(rng: np.random.Generator, rate: float) -> bool:
-    """True with a probability of `rate`."""
     return float(rng.random()) < rate
 
 
 def pick(rng: np.random.Generator, options: Sequence[T]) -> T:
-    """One of the options, evenly."""
     return options[int(rng.integers(len(options)))]
 
 
@@ -42,9 +40,7 @@ class KeyedRandom:
         return int.from_bytes(digest[:7]) / 2**56
 
     def bernoulli(self, rate: float, purpose: str) -> bool:
-        """True with a probability of `rate`."""
         return self.uniform(purpose) < rate
 
     def pick(self, options: Sequence[T], purpose: str) -> T:
-        """One of the options, evenly."""
         return options[int(self.uniform(purpose) * len(options))]

@@ -87,7 +87,6 @@ class CatalogStory(ConfigModel):
 
     @cached_property
     def _asks(self) -> list[list[str]]:
-        """The word prefixes of every entry of `asks`."""
         return [ask.replace("-", " ").split() for ask in self.asks]
 
     @cached_property
@@ -133,7 +132,6 @@ class CatalogStory(ConfigModel):
                 yield values
 
     def fill_steps(self, values: Values) -> tuple[CatalogStep, ...]:
-        """The steps with their slots filled."""
         return tuple(step.fill(values) for step in self.steps)
 
     def _requested(self, slot: CatalogSlot, text: RequestText, values: Values) -> list[str]:
@@ -159,7 +157,7 @@ class CatalogStory(ConfigModel):
         return any(every.count(value) > 1 for value in independent)
 
     def _allowed_combination(self, values: Values, text: RequestText) -> Values:
-        """The values; with `combinations`, the one that agrees most with request and values."""
+        """With `combinations`, the one that agrees most with request and values."""
         if not self.combinations:
             return values
         named = {mention.name for mention in text.mentions}
@@ -173,11 +171,7 @@ class CatalogStory(ConfigModel):
 
 @cache
 def load_stories() -> Mapping[str, CatalogStory]:
-    """The stories that come with the sketch world, by name.
-
-    Raises:
-        DocumentError: a story file does not validate.
-    """
+    """The stories that come with the sketch world, by name; raises DocumentError."""
     stories: dict[str, CatalogStory] = {}
     for path in sorted(_FOLDER.glob("*.yaml")):
         stories |= load_document(path, RootModel[dict[str, CatalogStory]]).root

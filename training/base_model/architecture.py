@@ -32,7 +32,6 @@ def build_untrained(folder: Path, settings: BaseModelSettings | None = None, see
 def build_model(
     sizes: Architecture, tokenizer: "Qwen2Tokenizer", seed: int
 ) -> "Qwen3VLForConditionalGeneration":
-    """The model with random weights, float32."""
     torch_cpu_shim.install()
     import torch
     from transformers import GenerationConfig, Qwen3VLForConditionalGeneration
@@ -64,12 +63,7 @@ def build_processor(sizes: Architecture, tokenizer: "Qwen2Tokenizer") -> "Qwen3V
     videos = Qwen3VLVideoProcessor(
         size={"shortest_edge": 4 * smallest, "longest_edge": 8 * sizes.image_pixels}
     )
-    return Qwen3VLProcessor(
-        image_processor=images,
-        tokenizer=tokenizer,
-        video_processor=videos,
-        chat_template=CHAT_TEMPLATE,
-    )
+    return Qwen3VLProcessor(images, tokenizer, videos, chat_template=CHAT_TEMPLATE)
 
 
 def _config(sizes: Architecture, tokenizer: "Qwen2Tokenizer") -> "Qwen3VLConfig":

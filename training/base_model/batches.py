@@ -44,7 +44,6 @@ class Collator:
         return inputs
 
     def length(self, sample: TrainingSample) -> int:
-        """Tokens of a sample."""
         return sum(map(len, self._turns(sample)))
 
     def _labels(self, turns: tuple[list[int], list[int]], sample: TrainingSample) -> list[int]:

@@ -33,6 +33,7 @@ _FINAL_RATE = 0.02  # share of the peak learning rate
 _REPORT_EVERY = 20
 _SAVE_EVERY = 500
 _STATE = "state.pt"
+_SEED_STRIDE = 10**9  # between the samples of two seeds
 _POOL = 16  # steps whose samples are sorted by length together
 # Share of captions of one image, until that share of the steps is done: seeing comes first.
 _CAPTIONS = ((0.15, 0.8), (1.0, 0.1))
@@ -44,11 +45,8 @@ _Source = Callable[[int], list[TrainingSample]]  # samples of a step
 def pretrain(folder: Path, settings: BaseModelSettings, report: Report) -> dict[str, float]:
     """Write the pretrained model to `folder` in Hugging Face format (bfloat16 weights).
 
-    Args:
-        report: called every 20 steps; the loss is the mean since the last call.
-
-    Returns:
-        Final metrics: loss and number of samples.
+    Calls `report` every 20 steps, with the mean loss since the last call. Returns the final loss
+    and the number of samples.
     """
     import torch
 
@@ -67,54 +65,38 @@ def pretrain(folder: Path, settings: BaseModelSettings, report: Report) -> dict[
 
 @dataclass(frozen=True)
 class _Phase:
-    """A phase of the curriculum; one that is not resumable is restarted when interrupted.
-
-    Attributes:
-        batch: samples of a step.
-        peak: the highest learning rate.
-        loss: of a step's samples, a scalar to differentiate.
-    """
-
     steps: int
-    batch: int
-    peak: float
+    batch: int  # samples of a step
+    peak: float  # the highest learning rate
     optimizer: "torch.optim.Optimizer"
-    loss: Callable[[int], "torch.Tensor"]
-    resumable: bool = True
+    loss: Callable[[int], "torch.Tensor"]  # of a step's samples, a scalar to differentiate
+    resumable: bool = True  # else it is restarted when interrupted
 
 
 @dataclass(frozen=True)
 class _Curriculum:
-    """Phases of training, one after the other.
-
-    Attributes:
-        state: file of what a killed run with the same identity resumes from.
-    """
+    """Phases of training, one after the other."""
 
     model: "Qwen3VLForConditionalGeneration"
     phases: tuple[_Phase, ...]
-    state: Path
+    state: Path  # file that a killed run with the same identity resumes from
     identity: str
 
     def train(self, report: Report) -> dict[str, float]:
         """Run the remaining steps; returns final metrics."""
-        done, total = self._restore(), sum(phase.steps for phase in self.phases)
+        first, total = self._restore() + 1, sum(phase.steps for phase in self.phases)
         losses: list[float] = []
         loss, samples, start = 0.0, 0, time.perf_counter()
-        for number in range(done, total):
-            phase, step = self._locate(number)
+        for done in range(first, total + 1):
+            phase, step = self._locate(done - 1)
             losses.append(self._step(phase, step))
             samples += phase.batch
-            if (number + 1) % _REPORT_EVERY == 0 or number + 1 == total:
-                loss, speed = sum(losses) / len(losses), samples / (time.perf_counter() - start)
-                report(
-                    TrainingProgress(
-                        step=number + 1, total=total, loss=loss, samples_per_second=speed
-                    )
-                )
+            if done % _REPORT_EVERY == 0 or done == total:
+                loss, rate = sum(losses) / len(losses), samples / (time.perf_counter() - start)
+                report(TrainingProgress(step=done, total=total, loss=loss, samples_per_second=rate))
                 losses, samples, start = [], 0, time.perf_counter()
             if step + 1 == phase.steps or (phase.resumable and (step + 1) % _SAVE_EVERY == 0):
-                self._save(number + 1)
+                self._save(done)
         return {"loss": loss, "samples": float(sum(p.batch * p.steps for p in self.phases))}
 
     def _locate(self, number: int) -> tuple[_Phase, int]:
@@ -140,14 +122,13 @@ class _Curriculum:
         return loss.item()
 
     def _save(self, done: int) -> None:
-        """Save the weights and the optimizer of the next step."""
         import torch
 
         state = {
             "identity": self.identity,
             "step": done,
             "model": self.model.state_dict(),
-            "optimizer": self._locate(done)[0].optimizer.state_dict(),
+            "optimizer": self._locate(done)[0].optimizer.state_dict(),  # of the next step
         }
         with atomic_path(self.state, self.state.with_suffix(".tmp")) as draft:
             torch.save(state, draft)
@@ -180,7 +161,7 @@ def _phases(
     """Seeing; all kinds of image samples; drills and surprises, each against forgetting others."""
     lessons = settings.lessons
     batch, half = lessons.batch, lessons.batch // 2
-    first = _first_seed(lessons)
+    first = lessons.seed * _SEED_STRIDE
     second = first + lessons.steps * batch
     third = second + lessons.drill_steps * batch
     image = partial(image_sample, captions=_CAPTIONS[-1][1])
@@ -206,7 +187,7 @@ def _phases(
 
 
 def _vision_phase(model: "Qwen3VLForConditionalGeneration", settings: BaseModelSettings) -> _Phase:
-    """The vision tower alone: probes, which are not saved, predict every cell of crowded images."""
+    """The vision tower alone, with probes that are not saved."""
     import torch
 
     lessons, tower = settings.lessons, model.model.visual
@@ -215,7 +196,7 @@ def _vision_phase(model: "Qwen3VLForConditionalGeneration", settings: BaseModelS
     optimizer = torch.optim.AdamW(parameters, weight_decay=0.01)
 
     def loss(step: int) -> "torch.Tensor":
-        seeds = _seeds(_first_seed(lessons), step, lessons.sight_batch)
+        seeds = _seeds(lessons.seed * _SEED_STRIDE, step, lessons.sight_batch)
         samples = [cell_sample(seed) for seed in seeds]
         inputs = pixels([sample.image for sample in samples])
         output = tower(inputs["pixel_values"], grid_thw=inputs["image_grid_thw"])
@@ -254,7 +235,7 @@ def _sorted_by_length(collate: Collator, lessons: PretrainingSettings) -> _Sourc
     def pool(number: int) -> list[TrainingSample]:
         done = number * _POOL / lessons.steps
         captions = next(share for end, share in _CAPTIONS if done < end)
-        seeds = _seeds(_first_seed(lessons), number, _POOL * lessons.batch)
+        seeds = _seeds(lessons.seed * _SEED_STRIDE, number, _POOL * lessons.batch)
         return sorted((image_sample(seed, captions) for seed in seeds), key=collate.length)
 
     def samples(step: int) -> list[TrainingSample]:
@@ -265,10 +246,5 @@ def _sorted_by_length(collate: Collator, lessons: PretrainingSettings) -> _Sourc
     return samples
 
 
-def _first_seed(lessons: PretrainingSettings) -> int:
-    return lessons.seed * 10**9
-
-
 def _seeds(first: int, step: int, batch: int) -> range:
-    """Seeds of a step's samples."""
     return range(first + step * batch, first + (step + 1) * batch)

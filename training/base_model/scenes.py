@@ -9,12 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
-from inference.sketch_world.generator import (
-    add_collateral_damage,
-    wrong_colour,
-    wrong_kind,
-    wrong_place,
-)
+from inference.sketch_world import generator
 from inference.sketch_world.object_catalog import BACKGROUNDS, KINDS
 from inference.sketch_world.prompt_writer import PromptStyle, creation, write_prompt
 from inference.sketch_world.renderer import Flaws
@@ -53,8 +48,7 @@ _NEW_THING = 0.06
 class EditSample:
     """A scene, the requested scene and the actual result of an edit, by `seed`.
 
-    Args:
-        surprises: the result mostly differs from the request, in many cells.
+    With `surprises`, the result mostly differs from the request, in many cells.
     """
 
     def __init__(self, seed: int, surprises: bool = False) -> None:
@@ -81,11 +75,10 @@ class EditSample:
         return write_prompt(self._edits, self.before, style, keyed_random)
 
     def _edit_result(self, rng: np.random.Generator) -> Scene:
-        """The target, or a scene with a mistake."""
         if not bernoulli(rng, _MISTAKE):
             return self.target
         if self.before and bernoulli(rng, 0.4):
-            return add_collateral_damage(self.before, self.target, rng)
+            return generator.add_collateral_damage(self.before, self.target, rng)
         return _with_a_mistake(self._edits, self.before or Scene(), rng)
 
 
@@ -123,7 +116,6 @@ def altered_thing(thing: Thing | None, rng: np.random.Generator) -> Thing | None
 
 
 def _carry_out_all(edits: Sequence[Edit], before: Scene) -> Scene:
-    """The scene after exact edits, one after the other."""
     return carry_out(Command(tuple(edits)), before).scene
 
 
@@ -131,7 +123,7 @@ def _with_a_mistake(edits: Sequence[Edit], before: Scene, rng: np.random.Generat
     """The scene after edits of which one was wrong or not done."""
     number = int(rng.integers(len(edits)))
     scene = _carry_out_all(edits[:number], before)
-    return _carry_out_all(edits[number + 1 :], _wrong_edit(edits[number], scene, rng) or scene)
+    return _carry_out_all(edits[number + 1 :], _wrong_edit(edits[number], scene, rng))
 
 
 def _scene(rng: np.random.Generator, fewest: int) -> Scene:
@@ -184,17 +176,17 @@ def _addition(scene: Scene, rng: np.random.Generator) -> Edit:
     return Add(thing.kind, thing.colour, GridPlace(pick(rng, scene.free_cells())))
 
 
-def _wrong_edit(edit: Edit, before: Scene, rng: np.random.Generator) -> Scene | None:
-    """The scene after the edit with one mistake; None: it was not done."""
+def _wrong_edit(edit: Edit, before: Scene, rng: np.random.Generator) -> Scene:
+    """The scene after the edit with one mistake; without the edit where none is possible."""
     if isinstance(edit, Create):
         return _wrong_creation(edit, rng)
     mistakes = (
-        wrong_kind(edit, rng),
-        wrong_colour(edit, rng),
-        wrong_place(edit, {edited_cell(edit)}, before, rng),
+        generator.wrong_kind(edit, rng),
+        generator.wrong_colour(edit, rng),
+        generator.wrong_place(edit, {edited_cell(edit)}, before, rng),
     )
     possible = [mistake for mistake in mistakes if mistake is not None]
-    return _carry_out_all([pick(rng, possible)], before) if possible else None
+    return _carry_out_all([pick(rng, possible)], before) if possible else before
 
 
 def _wrong_creation(edit: Create, rng: np.random.Generator) -> Scene:

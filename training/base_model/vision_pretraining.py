@@ -37,7 +37,6 @@ class CellSample:
 
 
 def cell_sample(seed: int) -> CellSample:
-    """A crowded image by seed."""
     rng = random_by("sight", seed)
     cells = {cell: random_thing(rng) for cell in range(9) if bernoulli(rng, _OCCUPIED)}
     scene = Scene(pick(rng, BACKGROUNDS), cells)
@@ -71,8 +70,7 @@ class Probes:
     ) -> "torch.Tensor":
         """Mean cross entropy over cells, summed over classifications and both kinds of tokens.
 
-        Args:
-            tokens: two tensors of shape (9 x images, width).
+        Each of the two `tokens` has the shape (9 x images, width).
         """
         import torch
 

@@ -72,7 +72,6 @@ _REQUEST_WORD_COUNT = 60
 
 
 def build_tokenizer(entries: int) -> "Qwen2Tokenizer":
-    """A tokenizer with `entries` BPE entries, trained on the world's text."""
     from transformers import Qwen2Tokenizer
 
     vocabulary, merges = _train_bpe(entries)

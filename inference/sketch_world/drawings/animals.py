@@ -7,7 +7,6 @@ _NOSE = (232, 120, 134)
 
 
 def _ink_on(colour: RGB) -> RGB:
-    """Of details: light on dark colours."""
     return WHITE if 0.299 * colour[0] + 0.587 * colour[1] + 0.114 * colour[2] < 70 else INK
 
 
@@ -19,7 +18,6 @@ def _eyes(c: Canvas, radius: float, *centres: Point) -> None:
 
 
 def cat(c: Canvas, colour: RGB) -> None:
-    """Sitting, tail curled up at the side."""
     c.curve([(0.68, 0.84), (0.86, 0.8), (0.87, 0.6), (0.8, 0.5)], 0.08, shade(colour, 0.15))
     c.blob([(0.36, 0.5), (0.64, 0.5), (0.74, 0.86), (0.5, 0.9), (0.26, 0.86)], colour)
     c.blob([(0.44, 0.6), (0.56, 0.6), (0.58, 0.87), (0.42, 0.87)], tint(colour, 0.5))
@@ -35,7 +33,6 @@ def cat(c: Canvas, colour: RGB) -> None:
 
 
 def dog(c: Canvas, colour: RGB) -> None:
-    """Standing in profile, floppy ear, collar."""
     c.curve([(0.2, 0.52), (0.11, 0.42), (0.14, 0.3)], 0.075, colour)
     for x in (0.2, 0.34, 0.54, 0.65):
         c.rect(x, 0.6, x + 0.09, 0.9, shade(colour, 0.14) if x in (0.34, 0.54) else colour, 0.03)
@@ -62,7 +59,6 @@ def fish(c: Canvas, colour: RGB) -> None:
 
 
 def bird(c: Canvas, colour: RGB) -> None:
-    """A round songbird in profile."""
     c.polygon([(0.3, 0.52), (0.07, 0.46), (0.1, 0.62), (0.28, 0.68)], shade(colour, 0.35))
     for x in (0.46, 0.57):
         c.line([(x, 0.74), (x, 0.88), (x + 0.06, 0.89)], 0.03, _BEAK)
@@ -149,7 +145,6 @@ def caterpillar(c: Canvas, colour: RGB) -> None:
 
 
 def cocoon(c: Canvas, colour: RGB) -> None:
-    """Hanging from a twig."""
     c.line([(0.12, 0.16), (0.88, 0.12)], 0.06, (112, 78, 52))
     c.blob([(0.76, 0.13), (0.86, 0.2), (0.9, 0.33), (0.78, 0.26)], LEAF)
     c.line([(0.46, 0.15), (0.46, 0.3)], 0.03, shade(colour, 0.3))

@@ -6,6 +6,7 @@ and a faint shadow, to be readable on every background.
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from itertools import product
 
 from PIL import Image, ImageDraw, ImageFilter
 
@@ -27,12 +28,10 @@ _SHADOW = (60, 56, 72, 80)
 
 
 def shade(colour: RGB, amount: float = 0.25) -> RGB:
-    """The colour mixed with black by `amount`."""
     return mix(colour, (0, 0, 0), amount)
 
 
 def tint(colour: RGB, amount: float = 0.35) -> RGB:
-    """The colour mixed with white by `amount`."""
     return mix(colour, WHITE, amount)
 
 
@@ -108,7 +107,6 @@ class Canvas:
         self.line(_smooth(points, closed=False), width, fill)
 
     def smile(self, x: float, y: float, width: float, colour: RGB = INK) -> None:
-        """A small mouth."""
         points = [(x - width / 2, y), (x, y + width * 0.35), (x + width / 2, y)]
         self.curve(points, width * 0.18, colour)
 
@@ -168,9 +166,8 @@ def _smooth(points: Sequence[Point], *, closed: bool, steps: int = 12) -> list[P
     n = len(points)
     around = [points[i % n] if closed else points[min(max(i, 0), n - 1)] for i in range(-1, n + 2)]
     segments = n if closed else n - 1
-    path = [
-        _spline(around[i : i + 4], step / steps) for i in range(segments) for step in range(steps)
-    ]
+    ends = product(range(segments), range(steps))
+    path = [_spline(around[i : i + 4], step / steps) for i, step in ends]
     return path if closed else [*path, points[-1]]
 
 

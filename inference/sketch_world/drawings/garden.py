@@ -48,10 +48,8 @@ def flower(c: Canvas, colour: RGB) -> None:
     c.curve([(0.5, 0.9), (0.49, 0.7), (0.5, 0.4)], 0.055, _STEM)
     _leaf(c, 0.5, 0.86, -0.32, -0.17)
     _leaf(c, 0.5, 0.84, 0.32, -0.19)
-    for distance, radius, fill in (
-        (0.17, 0.115, shade(colour, 0.1)),
-        (0.16, 0.085, tint(colour, 0.1)),
-    ):
+    rings = (0.17, 0.115, shade(colour, 0.1)), (0.16, 0.085, tint(colour, 0.1))
+    for distance, radius, fill in rings:
         for i in range(6):
             a = math.radians(60 * i + 30)
             c.circle(0.5 + distance * math.cos(a), 0.36 + distance * math.sin(a), radius, fill)

@@ -61,7 +61,6 @@ def spoon(c: Canvas, colour: RGB) -> None:
 
 
 def cup(c: Canvas, colour: RGB) -> None:
-    """A mug with steam."""
     for x in (0.36, 0.52):
         steam = [(x, 0.3), (x + 0.04, 0.24), (x - 0.02, 0.17), (x + 0.02, 0.1)]
         c.curve(steam, 0.028, (176, 182, 192))
@@ -87,7 +86,6 @@ def candle(c: Canvas, colour: RGB) -> None:
 
 
 def cake(c: Canvas, colour: RGB) -> None:
-    """Two tiers with cream and a cherry."""
     cream = (255, 246, 232)
     c.ellipse(0.5, 0.84, 0.41, 0.06, (196, 202, 212))
     c.rect(0.15, 0.54, 0.85, 0.84, colour, 0.04)

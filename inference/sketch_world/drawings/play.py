@@ -20,7 +20,6 @@ short_bar, medium_bar, tall_bar = (partial(_bar, height=height) for height in (0
 
 
 def ball(c: Canvas, colour: RGB) -> None:
-    """A beach ball: stripes of the colour and white."""
     c.circle(0.5, 0.5, 0.36, colour)
     c.twice(c.blob, [(0.0, 0.15), (0.19, 0.34), (0.19, 0.66), (0.0, 0.85), (0.1, 0.5)], WHITE)
     c.circle(0.5, 0.19, 0.06, shade(colour, 0.25))
@@ -47,7 +46,6 @@ def boat(c: Canvas, colour: RGB) -> None:
 
 
 def book(c: Canvas, colour: RGB) -> None:
-    """Lying open."""
     cover = [(0.08, 0.28), (0.5, 0.36), (0.92, 0.28), (0.92, 0.82), (0.5, 0.88), (0.08, 0.82)]
     c.polygon(cover, colour)
     for side, paper in ((-1, PAPER), (1, (240, 234, 220))):
@@ -95,7 +93,6 @@ def snowman(c: Canvas, colour: RGB) -> None:
 
 
 def person(c: Canvas, colour: RGB) -> None:
-    """A child waving, dressed in the colour."""
     hair, trousers = (96, 62, 44), (70, 78, 104)
     for x in (0.43, 0.57):
         c.line([(x, 0.7), (x, 0.85)], 0.09, trousers)

@@ -53,7 +53,6 @@ def cross(c: Canvas, colour: RGB) -> None:
 
 
 def block(c: Canvas, colour: RGB) -> None:
-    """A toy cube seen from above the corner."""
     c.polygon([(0.12, 0.34), (0.3, 0.16), (0.88, 0.16), (0.7, 0.34)], tint(colour, 0.42))
     c.polygon([(0.7, 0.34), (0.88, 0.16), (0.88, 0.68), (0.7, 0.86)], shade(colour, 0.34))
     c.rect(0.12, 0.34, 0.7, 0.86, colour)
@@ -61,7 +60,6 @@ def block(c: Canvas, colour: RGB) -> None:
 
 
 def gripper(c: Canvas, colour: RGB) -> None:
-    """A robot's hand from above: arm, joint and two open fingers."""
     c.rect(0.4, 0.09, 0.6, 0.36, shade(colour, 0.3), 0.03)
     for y in (0.15, 0.22, 0.29):
         c.line([(0.42, y), (0.58, y)], 0.02, tint(colour, 0.2))
@@ -74,7 +72,6 @@ def gripper(c: Canvas, colour: RGB) -> None:
 
 
 def box(c: Canvas, colour: RGB) -> None:
-    """An open cardboard box."""
     c.polygon([(0.2, 0.44), (0.32, 0.28), (0.68, 0.28), (0.8, 0.44)], shade(colour, 0.5))
     c.polygon([(0.2, 0.44), (0.32, 0.28), (0.19, 0.2), (0.09, 0.36)], tint(colour, 0.3))
     c.polygon([(0.8, 0.44), (0.68, 0.28), (0.81, 0.2), (0.91, 0.36)], tint(colour, 0.3))

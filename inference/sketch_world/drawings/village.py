@@ -8,7 +8,6 @@ _NIGHT = (58, 62, 92)  # the unlit part of the moon
 
 
 def house(c: Canvas, colour: RGB) -> None:
-    """Walls in the colour, a darker roof, a lit window."""
     c.rect(0.66, 0.16, 0.76, 0.36, shade(colour, 0.5))
     c.rect(0.18, 0.44, 0.82, 0.9, colour)
     c.polygon([(0.08, 0.48), (0.5, 0.1), (0.92, 0.48)], shade(colour, 0.42))
@@ -100,11 +99,8 @@ def windmill(c: Canvas, colour: RGB) -> None:
     for i in range(4):
         a = math.radians(45 + 90 * i)
         x, y = math.cos(a), math.sin(a)
-        # along the sail and across it
-        corners = ((0.1, 0.0), (0.4, 0.0), (0.4, 0.11), (0.1, 0.11))
-        sail = [
-            (0.5 + along * x - side * y, 0.43 + along * y + side * x) for along, side in corners
-        ]
+        corners = ((0.1, 0.0), (0.4, 0.0), (0.4, 0.11), (0.1, 0.11))  # along the sail, across it
+        sail = [(0.5 + u * x - v * y, 0.43 + u * y + v * x) for u, v in corners]
         c.polygon(sail, tint(colour, 0.62))
         c.line([(0.5, 0.43), sail[1]], 0.028, INK)
     c.circle(0.5, 0.43, 0.05, INK)
@@ -124,40 +120,34 @@ def fountain(c: Canvas, colour: RGB) -> None:
     c.rect(0.2, 0.8, 0.8, 0.84, shade(stone, 0.15))
 
 
-def _craters(c: Canvas, colour: RGB, *craters: tuple[float, float, float]) -> None:
-    c.circles(shade(colour, 0.14), *craters)
-
-
 def new_moon(c: Canvas, colour: RGB) -> None:
     """Unlit: a dark disc with a thin rim in the colour."""
     c.circle(0.5, 0.5, 0.37, colour)
     c.circle(0.5, 0.5, 0.315, _NIGHT)
-    _craters(c, _NIGHT, (0.4, 0.4, 0.06), (0.6, 0.58, 0.07), (0.58, 0.36, 0.04))
+    c.circles(shade(_NIGHT, 0.14), (0.4, 0.4, 0.06), (0.6, 0.58, 0.07), (0.58, 0.36, 0.04))
 
 
 def crescent_moon(c: Canvas, colour: RGB) -> None:
     c.circle(0.5, 0.5, 0.37, colour)
     c.circle(0.37, 0.46, 0.3, (0, 0, 0))
     c.cut(0.36, 0.46, 0.31)
-    _craters(c, colour, (0.72, 0.5, 0.045), (0.63, 0.72, 0.04), (0.7, 0.34, 0.03))
+    c.circles(shade(colour, 0.14), (0.72, 0.5, 0.045), (0.63, 0.72, 0.04), (0.7, 0.34, 0.03))
 
 
 def half_moon(c: Canvas, colour: RGB) -> None:
-    """The right half is lit."""
     c.circle(0.5, 0.5, 0.37, _NIGHT)
     c.pie(0.5, 0.5, 0.37, -90, 90, colour)
-    _craters(c, colour, (0.66, 0.42, 0.055), (0.6, 0.66, 0.06), (0.76, 0.58, 0.035))
+    c.circles(shade(colour, 0.14), (0.66, 0.42, 0.055), (0.6, 0.66, 0.06), (0.76, 0.58, 0.035))
 
 
 def full_moon(c: Canvas, colour: RGB) -> None:
     c.circle(0.5, 0.5, 0.37, shade(colour, 0.06))
     c.circle(0.5, 0.5, 0.34, tint(colour, 0.22))
     craters = (0.38, 0.38, 0.08), (0.63, 0.46, 0.06), (0.45, 0.66, 0.07), (0.66, 0.67, 0.04)
-    _craters(c, tint(colour, 0.1), *craters)
+    c.circles(shade(tint(colour, 0.1), 0.14), *craters)
 
 
 def planet(c: Canvas, colour: RGB) -> None:
-    """A banded planet with a ring."""
     ring = mix(tint(colour, 0.55), GOLD, 0.25)
     c.line([(0.13, 0.63), (0.87, 0.37)], 0.08, shade(ring, 0.3))
     c.circle(0.5, 0.5, 0.29, colour)
