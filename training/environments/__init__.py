@@ -34,8 +34,12 @@ COMPLETE = "complete.json"
 _PINS = Path(__file__).parent
 _SHIM = Path(torch_cpu_shim.__file__)
 _SHIM_MODULE = "interleave_cpu_torch"
-# Must run before an environment counts as complete.
-_IMPORT_CHECK = "import torch, torchvision"
+# Must run before an environment counts as complete; it also compiles what the trainer imports.
+_IMPORT_CHECKS: dict[Purpose, str] = {
+    "sft": "import torchvision, llamafactory.train.tuner",
+    "rl": "import torchvision, verl.trainer.main_ppo",
+    "agents": "import torchvision",
+}
 
 
 def ensure_environment(
@@ -123,9 +127,9 @@ def _install(
     start = f"import {_SHIM_MODULE}; {_SHIM_MODULE}.install()\n"
     (packages / f"{_SHIM_MODULE}.pth").write_text(start, "utf-8")
     _name_vllm(packages)
-    check = [str(_python_in(folder)), "-c", _IMPORT_CHECK]
+    check = [str(_python_in(folder)), "-c", _IMPORT_CHECKS[purpose]]
     if not run_all([check], clean_variables(), log):
-        raise FoundryError(f"{folder.name} was installed, but does not import torch (log: {log})")
+        raise FoundryError(f"{folder.name} was installed, but cannot be imported (log: {log})")
     seconds = round(time.monotonic() - started, 1)
     record = {"python": sys.version, "installer": installer, "seconds": seconds}
     atomic_write(folder / COMPLETE, json.dumps(record, indent=2))

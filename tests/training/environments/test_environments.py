@@ -36,7 +36,8 @@ def tiny(tmp_path, monkeypatch) -> Path:
     for trainer in ("sft", "rl"):
         (tmp_path / f"{trainer}-cpu.txt").write_text(f"{PACKAGE}==1.0\n")
     monkeypatch.setattr(environments, "_PINS", tmp_path)
-    monkeypatch.setattr(environments, "_IMPORT_CHECK", f"import {PACKAGE}, interleave_cpu_torch")
+    check = f"import {PACKAGE}, interleave_cpu_torch"
+    monkeypatch.setattr(environments, "_IMPORT_CHECKS", {"sft": check, "rl": check})
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "wheels"))
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("UV_NO_INDEX", "1")
