@@ -5,10 +5,9 @@ import math
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from http import HTTPStatus
 from time import monotonic
 
-from .errors import APIError
+from .errors import APIError, too_many_requests, unavailable
 
 _MAX_RETRY_SECONDS = 60
 _NEWEST_WEIGHT = 0.2  # of the newest request in the running mean of durations
@@ -17,11 +16,7 @@ _NEWEST_WEIGHT = 0.2  # of the newest request in the running mean of durations
 class AdmissionQueue:
     """Admits work until the queue is full, and estimates when a rejected client may retry.
 
-    Args:
-        concurrency: units of work that run at the same time.
-        waiting: units that may wait for them.
-        per_owner: units of one owner, waiting ones included; None: unlimited.
-        unit: what is counted, for messages.
+    `per_owner`: how many `unit`s of one owner may wait or run; None: unlimited.
     """
 
     def __init__(
@@ -37,7 +32,7 @@ class AdmissionQueue:
 
     @property
     def admitted(self) -> int:
-        """Units that are waiting or running."""
+        """Units that wait or run."""
         return self._owners.total()
 
     @property
@@ -47,11 +42,7 @@ class AdmissionQueue:
 
     @contextmanager
     def admit(self, owner: str = "", count: int = 1) -> Iterator[None]:
-        """Hold `count` units of the queue's capacity.
-
-        Raises:
-            APIError: see `check`.
-        """
+        """Hold `count` units of the queue's capacity; raises what `check` raises."""
         self.check(owner, count)
         self._owners[owner] += count
         try:
@@ -86,12 +77,8 @@ class AdmissionQueue:
             APIError: the queue is closed (503), it is full, or the owner has too much in it (429).
         """
         if self.closed:
-            raise APIError(
-                HTTPStatus.SERVICE_UNAVAILABLE,
-                "the service is being stopped; try again",
-                "stopping",
-                retry_after=self._retry_seconds,
-            )
+            message = "the service is being stopped; try again"
+            raise unavailable(message, "stopping", self._retry_seconds)
         if self.admitted + count > self.capacity:
             raise self._full(f"{self.admitted} {self._unit}", "queue_full")
         if owner and self._per_owner and self._owners[owner] + count > self._per_owner:
@@ -99,9 +86,7 @@ class AdmissionQueue:
 
     def _full(self, load: str, code: str) -> APIError:
         message = f"{load} are waiting or running already; try again"
-        return APIError(
-            HTTPStatus.TOO_MANY_REQUESTS, message, code, retry_after=self._retry_seconds
-        )
+        return too_many_requests(message, code, self._retry_seconds)
 
     @property
     def _retry_seconds(self) -> int:

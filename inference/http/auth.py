@@ -22,11 +22,7 @@ _DRAIN_SECONDS = 20.0
 
 
 class Keys:
-    """API keys that a server accepts.
-
-    Args:
-        keys: none: callers need no key.
-    """
+    """API keys that a server accepts; without any, callers need none."""
 
     def __init__(self, keys: Iterable[str] = ()) -> None:
         self._owners = {
@@ -86,7 +82,6 @@ class AuthMiddleware:
     Sets `scope["state"]["owner"]` to the id of the caller, see `Keys.owner`.
 
     Args:
-        max_bytes: of a body.
         is_public: paths that need no key.
         local_only: without keys, take only requests whose host is this machine; a page of another
             site in a browser on this machine cannot send one (DNS rebinding).
@@ -115,9 +110,8 @@ class AuthMiddleware:
             raise APIError(HTTPStatus.MISDIRECTED_REQUEST, message)
         owner = self.keys.owner(headers.get("authorization", "").encode("latin-1"))
         if owner is None and not self.is_public(scope["path"]):
-            raise APIError(
-                HTTPStatus.UNAUTHORIZED, "the API key is missing or wrong", "invalid_api_key"
-            )
+            message = "the API key is missing or wrong"
+            raise APIError(HTTPStatus.UNAUTHORIZED, message, "invalid_api_key")
         return owner or ""
 
     def _bounded(self, receive: Receive) -> Receive:
@@ -129,11 +123,9 @@ class AuthMiddleware:
             size += len(message.get("body", b""))
             if size > self.max_bytes:
                 await _drain(message, receive)
-                raise APIError(
-                    HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-                    f"the request is larger than {self.max_bytes} bytes",
-                    "request_too_large",
-                )
+                reason = f"the request is larger than {self.max_bytes} bytes"
+                status = HTTPStatus.REQUEST_ENTITY_TOO_LARGE
+                raise APIError(status, reason, "request_too_large")
             return message
 
         return bounded

@@ -14,7 +14,7 @@ from starlette.types import Message
 from schemas import BadImageError
 from warehouse.images import ImageTooLargeError, check_upload
 
-from .errors import APIError, Model, bad_request, validate
+from .errors import APIError, Model, bad_request, too_many_requests, validate
 
 _RETRY_SECONDS = 2
 
@@ -49,8 +49,7 @@ class BodyReader:
     ) -> tuple[dict[str, str], list[tuple[str, bytes]]]:
         """The fields of a `multipart/form-data` request, and its files in order.
 
-        Raises:
-            APIError, ClientDisconnect: as `read_json`, or it has too many parts.
+        Raises as `read_json`, and an APIError if it has too many parts.
         """
         message = "send the images as files, in multipart/form-data"
         _check_type(request, "multipart/form-data", message)
@@ -81,12 +80,8 @@ class BodyReader:
             size += received
             self._bytes += received
             if self._bytes > self._max_bytes:
-                raise APIError(
-                    HTTPStatus.TOO_MANY_REQUESTS,
-                    "too many large requests are being received; try again",
-                    "queue_full",
-                    retry_after=_RETRY_SECONDS,
-                )
+                reason = "too many large requests are being received; try again"
+                raise too_many_requests(reason, "queue_full", _RETRY_SECONDS)
             return message
 
         try:
@@ -113,10 +108,7 @@ def parse_json(body: bytes, model: type[Model]) -> Model:
 
 
 def check_image(data: bytes, param: str, max_pixels: int, decode: bool = True) -> None:
-    """Check an image of a request.
-
-    Args:
-        decode: also decode it, to find truncated files.
+    """Check an image of a request. `decode`: also decode it, to find truncated files.
 
     Raises:
         APIError: it is not a PNG, JPEG or WebP image, or has more than `max_pixels`.

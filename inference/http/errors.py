@@ -14,13 +14,14 @@ from starlette.routing import Match, Route
 
 Model = TypeVar("Model", bound=BaseModel)
 
+_RETRY_SECONDS = 5
+
 
 @dataclass(eq=False)
 class APIError(Exception):
     """An error response.
 
     Args:
-        status: of HTTP.
         param: the field of the request that caused it.
         retry_after: seconds after which the same request may succeed.
         retry: whether OpenAI's clients should retry by themselves (`X-Should-Retry`); None: their
@@ -53,15 +54,25 @@ class APIError(Exception):
 
 
 def bad_request(message: str, param: str | None = None, code: str | None = None) -> APIError:
-    """The request is invalid (400)."""
     return APIError(HTTPStatus.BAD_REQUEST, message, code, param)
+
+
+def not_found(message: str, param: str | None = None, code: str = "not_found") -> APIError:
+    return APIError(HTTPStatus.NOT_FOUND, message, code, param)
+
+
+def too_many_requests(message: str, code: str, retry_after: int = _RETRY_SECONDS) -> APIError:
+    return APIError(HTTPStatus.TOO_MANY_REQUESTS, message, code, retry_after=retry_after)
+
+
+def unavailable(message: str, code: str, retry_after: int = _RETRY_SECONDS) -> APIError:
+    return APIError(HTTPStatus.SERVICE_UNAVAILABLE, message, code, retry_after=retry_after)
 
 
 def internal_error() -> APIError:
     """A bug of ours (500): details are in the server's log, not in the response."""
-    return APIError(
-        HTTPStatus.INTERNAL_SERVER_ERROR, "internal server error; the server's log has the details"
-    )
+    message = "internal server error; the server's log has the details"
+    return APIError(HTTPStatus.INTERNAL_SERVER_ERROR, message)
 
 
 def validate(content: object, model: type[Model]) -> Model:

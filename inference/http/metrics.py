@@ -11,12 +11,7 @@ _MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class MetricsRegistry:
-    """Metrics of one server.
-
-    Args:
-        prefix: of all their names.
-        seconds: upper bounds of the buckets of histograms, unless they have their own.
-    """
+    """Metrics of one server. `seconds`: default bounds of the buckets of its histograms."""
 
     def __init__(self, prefix: str, seconds: Sequence[float] = SECONDS) -> None:
         self._registry = CollectorRegistry()

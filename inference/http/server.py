@@ -106,13 +106,10 @@ async def run_while_connected(
 ) -> Result:
     """The result of `work`, which is cancelled when the client disconnects or time is up.
 
-    Args:
-        request: one whose body has been read.
-        timeout: in seconds.
+    The request's body has to be read before. `timeout`: in seconds.
 
     Raises:
-        ClientDisconnect: the client disconnected.
-        TimeoutError: it took too long.
+        ClientDisconnect, TimeoutError.
     """
     working = asyncio.create_task(work)
     disconnect = asyncio.create_task(_wait_disconnect(request))

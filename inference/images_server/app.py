@@ -19,7 +19,7 @@ from ..http.server import (
 from ..roles import BackendError
 from .handlers import ImageHandlers
 from .models import ServableImageModel, find_servable
-from .ray_replicas import Readiness, ReplicaPool, deploy
+from .ray_replicas import ReplicaPool, deploy
 from .settings import ImagesServerSettings
 
 KEY = "INTERLEAVE_IMAGES_KEY"
@@ -35,7 +35,7 @@ def serve_images(
     """Serve a model until Ctrl-C or SIGTERM; running requests then get `grace_seconds` to finish.
 
     Args:
-        reference: see `find_servable`.
+        reference, registry: see `find_servable`.
         report: called with a line for each change of state.
 
     Raises:
@@ -50,7 +50,7 @@ def serve_images(
         report(f"{model.name}: starting; http://{settings.host}:{port}/v1 will be its address")
         with deploy(model, settings, f"images-{socket.gethostname()}-{port}") as replicas:
             install_signals()  # replaced by Ray's
-            app = make_app(model, replicas, settings, keys, lambda state: report(_describe(state)))
+            app = make_app(model, replicas, settings, keys, report)
             try:
                 HTTPServer(app, _IDLE_SECONDS, settings.grace_seconds).run(sockets=[listener])
             finally:
@@ -62,20 +62,14 @@ def make_app(
     model: ServableImageModel,
     replicas: ReplicaPool,
     settings: ImagesServerSettings,
-    keys: Keys | None = None,
-    report: Callable[[Readiness], object] = lambda readiness: None,
+    keys: Keys,
+    report: Callable[[str], object] = lambda line: None,
 ) -> FastAPI:
-    """The server's application, without `keys` for every caller; `report`: see `ImageHandlers`."""
+    """The server's application; `report`: see `ImageHandlers`."""
     handlers = ImageHandlers(model, replicas, settings, report)
     # Pages of documentation would load scripts from elsewhere.
     app = FastAPI(lifespan=handlers.lifespan, openapi_url=None)
-    app.add_middleware(AuthMiddleware, keys=keys or Keys(), max_bytes=settings.allowed.bytes)
+    app.add_middleware(AuthMiddleware, keys=keys, max_bytes=settings.allowed.bytes)
     install_error_handlers(app)
     handlers.add_routes(app)
     return app
-
-
-def _describe(state: Readiness) -> str:
-    ready = "ready" if state.running else "not ready"
-    reason = f": {state.reason}" if state.reason else ""
-    return f"{ready}, {state.running} of {state.wanted} replicas are running{reason}"

@@ -19,7 +19,7 @@ from warehouse.storage import first_line
 from ..backends.diffusers.generation_spec import GenerationSpec
 from ..engine.worker_pool import gather_or_cancel
 from ..http.admission import AdmissionQueue
-from ..http.errors import APIError, bad_request, internal_error
+from ..http.errors import APIError, bad_request, internal_error, unavailable
 from ..http.metrics import MetricsRegistry
 from ..http.server import run_while_connected
 from .models import DrawnImage, DrawRejected, ServableImageModel
@@ -27,7 +27,6 @@ from .ray_replicas import Readiness, ReplicaLostError, ReplicaPool
 from .requests import ImageRequestReader, check_model
 from .settings import ImagesServerSettings
 
-_RETRY_SECONDS = 5
 _CLIENT_CLOSED = 499  # nginx's status for a client that disconnected
 _HEALTH_CHECK_SECONDS = 1.0
 
@@ -37,8 +36,6 @@ _log = logging.getLogger(__name__)
 
 
 class ImagesServerMetrics(MetricsRegistry):
-    """The server's metrics for Prometheus."""
-
     def __init__(self) -> None:
         super().__init__("interleave_images")
         self.requests = self.counter(
@@ -71,7 +68,7 @@ class ImagesServerMetrics(MetricsRegistry):
         self._outside_seconds.observe(max(0.0, seconds - max(each.seconds for each in images)))
 
     def response(self, queue: int, replicas: Readiness) -> Response:
-        """The answer of `/metrics`. `queue`: images that are admitted."""
+        """The answer of `/metrics`. `queue`: number of admitted images."""
         self._queue.set(queue)
         self._running.set(replicas.running)
         self._wanted.set(replicas.wanted)
@@ -79,28 +76,27 @@ class ImagesServerMetrics(MetricsRegistry):
 
 
 class ImageHandlers:
-    """The endpoints of one model. `report` is called whenever readiness changes."""
+    """The endpoints of one model. `report` gets a line whenever readiness changes."""
 
     def __init__(
         self,
         model: ServableImageModel,
         replicas: ReplicaPool,
         settings: ImagesServerSettings,
-        report: Callable[[Readiness], object],
+        report: Callable[[str], object],
     ) -> None:
         self._model, self._replicas, self._limits = model, replicas, settings.allowed
         self._report = report
         self._readiness = Readiness(0, replicas.wanted, "replicas are being started")
         # Ray Serve's limit counts only images that have no replica yet, so it rejects parts of a
         # burst that would fit; and a request for several images must be admitted as one.
-        self._queue = AdmissionQueue(
-            replicas.wanted * settings.batch, settings.queue, unit="images"
-        )
+        running = replicas.wanted * settings.batch
+        self._queue = AdmissionQueue(running, settings.queue, unit="images")
         self._metrics = ImagesServerMetrics()
 
     @asynccontextmanager
     async def lifespan(self, app: FastAPI) -> AsyncIterator[None]:
-        """Watch the replicas while the server runs."""
+        """Monitor the replicas while the server runs."""
         monitor = asyncio.create_task(self._watch())
         yield
         monitor.cancel()
@@ -108,12 +104,11 @@ class ImageHandlers:
             await monitor
 
     async def _watch(self) -> None:
-        """Look at the replicas once a second."""
         while True:
             state = await asyncio.to_thread(self._look)
             if state != self._readiness:
                 self._readiness = state
-                self._report(state)
+                self._report(f"{'ready' if state.running else 'not ready'}, {state}")
             await asyncio.sleep(_HEALTH_CHECK_SECONDS)
 
     def _look(self) -> Readiness:
@@ -156,12 +151,7 @@ class ImageHandlers:
     def _check_ready(self) -> Readiness:
         state = self._readiness
         if not state.running:
-            raise APIError(
-                HTTPStatus.SERVICE_UNAVAILABLE,
-                f"{state.running} of {state.wanted} replicas are running: {state.reason}",
-                "not_ready",
-                retry_after=_RETRY_SECONDS,
-            )
+            raise unavailable(str(state), "not_ready")
         return state
 
     async def _respond(self, endpoint: str, read: _Read, request: Request) -> Response:
@@ -204,12 +194,7 @@ class ImageHandlers:
         try:
             result = await self._replicas.draw(spec)
         except ReplicaLostError as error:
-            raise APIError(
-                HTTPStatus.SERVICE_UNAVAILABLE,
-                f"{error}; try again",
-                "replica_lost",
-                retry_after=_RETRY_SECONDS,
-            ) from error
+            raise unavailable(f"{error}; try again", "replica_lost") from error
         if isinstance(result, DrawRejected):
             raise bad_request(result.reason, code="cannot_be_drawn")
         return result

@@ -52,13 +52,7 @@ def _load_pipeline(selected: SelectedModel, device: str, batch: int) -> DrawBatc
 
 
 def _load_sketch(device: str, batch: int) -> DrawBatch:
-    return _draw_sketches
-
-
-def _draw_sketches(
-    specs: Sequence[GenerationSpec], is_cancelled: Callable[[], bool]
-) -> list[DrawResult]:
-    return [_draw_sketch(spec, is_cancelled) for spec in specs]
+    return lambda specs, is_cancelled: [_draw_sketch(spec, is_cancelled) for spec in specs]
 
 
 def _draw_sketch(spec: GenerationSpec, is_cancelled: Callable[[], bool]) -> DrawResult:
@@ -90,11 +84,7 @@ SKETCH = ServableImageModel("sketch", SamplingParams(size="192x192"), _load_sket
 
 
 def find_servable(reference: str, registry: Path | None) -> ServableImageModel:
-    """The model of a name.
-
-    Args:
-        reference: a name in the registry, the folder of a pipeline, or `sketch`.
-        registry: a file with additional models.
+    """The model of a name in the registry or in the file `registry`, a pipeline's folder, `sketch`.
 
     Raises:
         BackendError: there is none, or it is not for diffusers.
@@ -107,13 +97,7 @@ def find_servable(reference: str, registry: Path | None) -> ServableImageModel:
 
 @dataclass(frozen=True)
 class DrawnImage:
-    """An image (PNG).
-
-    Args:
-        seconds: that its batch took.
-        batch: size of that batch.
-        replica: that generated it, as `host:process`.
-    """
+    """An image (PNG), with the time and size of its batch, and its replica as `host:process`."""
 
     data: bytes
     seconds: float
@@ -129,7 +113,6 @@ class DrawRejected:
 
 
 ReplicaResult = DrawnImage | DrawRejected
-
 
 # A spec, and the key of the batches that it fits into.
 _BatchItem = tuple[GenerationSpec, tuple[object, ...]]

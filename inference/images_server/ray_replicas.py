@@ -30,6 +30,10 @@ class Readiness:
     wanted: int
     reason: str | None = None
 
+    def __str__(self) -> str:
+        reason = f": {self.reason}" if self.reason else ""
+        return f"{self.running} of {self.wanted} replicas are running{reason}"
+
 
 class ReplicaLostError(Exception):
     """The replica died while it was generating; another one may succeed."""
@@ -71,9 +75,8 @@ class ReplicaPool:
             return Readiness(0, self.wanted, "replicas are being started")
         status = app.deployments[_DEPLOYMENT]
         running = status.replica_states.get(ReplicaState.RUNNING, 0)
-        if running == self.wanted:
-            return Readiness(running, self.wanted)
-        return Readiness(running, self.wanted, _reason(status.message))
+        reason = None if running == self.wanted else _reason(status.message)
+        return Readiness(running, self.wanted, reason)
 
 
 @contextmanager
@@ -82,8 +85,7 @@ def deploy(
 ) -> Iterator[ReplicaPool]:
     """Deploy replicas for the duration of the context; they are still starting when it begins.
 
-    Args:
-        name: of the application on Ray Serve; an existing one is replaced.
+    An application of Ray Serve that has this name already is replaced.
 
     Raises:
         BackendError: Ray cannot be started or joined, or has too few GPUs.

@@ -4,7 +4,6 @@ import asyncio
 import io
 import re
 import secrets
-from http import HTTPStatus
 from typing import Literal
 
 from fastapi import Request
@@ -17,7 +16,7 @@ from warehouse.images import UPLOAD_FORMATS
 from ..backends.diffusers.generation_spec import GenerationSpec
 from ..backends.diffusers.registry import SamplingParams
 from ..http.body_reader import BodyReader, check_image, parse_json
-from ..http.errors import APIError, bad_request, validate
+from ..http.errors import bad_request, not_found, validate
 from .models import ServableImageModel
 from .settings import ImageLimits
 
@@ -90,12 +89,11 @@ class ImageRequestReader:
         self._bodies = BodyReader(_BODIES_AT_ONCE * limits.bytes, _READ_SECONDS)
 
     async def read_generation(self, request: Request) -> list[GenerationSpec]:
-        """A JSON request."""
         body = await self._bodies.read_json(request)
         return self._specs(parse_json(body, ImageRequest))
 
     async def read_edit(self, request: Request) -> list[GenerationSpec]:
-        """A form with one or several files `image` or `image[]`, and perhaps a `mask`."""
+        """From a form with one or several files `image` or `image[]`, and perhaps a `mask`."""
         fields, files = await self._bodies.read_form(request, _MAX_IMAGES + 1, _MAX_FIELDS)
         images, mask = [], None
         for name, data in files:
@@ -136,8 +134,7 @@ class ImageRequestReader:
 def check_model(model: ServableImageModel, name: str) -> None:
     """Raise APIError (404) if a request names another model than the served one."""
     if name != model.name:
-        message = f"no model {name} here, only {model.name}"
-        raise APIError(HTTPStatus.NOT_FOUND, message, "model_not_found", "model")
+        raise not_found(f"no model {name} here, only {model.name}", "model", "model_not_found")
 
 
 def _to_white_mask(image: EncodedImage) -> EncodedImage:

@@ -6,7 +6,6 @@ import resource
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from http import HTTPStatus
 from typing import Any
 
 from fastapi import FastAPI, Response
@@ -20,7 +19,7 @@ from ..generation.agent_resolver import AgentResolver
 from ..generation.runner import GenerationRunner
 from ..http.auth import AuthMiddleware, Keys, is_health_path, load_keys
 from ..http.body_reader import BodyReader
-from ..http.errors import APIError, install_error_handlers
+from ..http.errors import install_error_handlers, unavailable
 from ..http.server import HTTPServer, listening_socket, shutdown_signals
 from ..settings import Limits, LoopSettings
 from .chat import ChatRequest, ChatServing
@@ -36,7 +35,6 @@ from .studio.router import add_studio_routes
 KEYS = "INTERLEAVE_SERVICE_KEYS"
 
 _CLOSING_SECONDS = 5  # for the last bytes of responses, after all requests have ended
-_RETRY_SECONDS = 5
 _READY_SECONDS = 10
 
 _log = logging.getLogger(__name__)
@@ -60,7 +58,9 @@ def serve(
         FoundryError: port taken, no key, no agents, or another service uses this home.
     """
     keys = load_keys(settings.host, KEYS)
-    _raise_file_limit()
+    # As many open connections as the system permits this process.
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
     async def run(listener: socket.socket) -> None:
         async with agents as resolver, open_service(home, resolver, limits, settings) as manager:
@@ -80,9 +80,7 @@ def serve(
 async def open_service(
     home: Home, resolver: AgentResolver, limits: Limits, settings: ServiceSettings
 ) -> AsyncIterator[RequestManager]:
-    """A home's requests, which run until the context ends.
-
-    The requests of a killed service are marked as interrupted.
+    """A home's requests, which run until the context ends; those of a killed service are marked.
 
     Raises:
         StorageError: another service uses this home, or it cannot be written.
@@ -111,31 +109,17 @@ class ServiceServer(HTTPServer):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Reject new requests with 503 until the running ones have ended."""
-        grace_seconds = self._manager.settings.grace_seconds
-        await self._manager.close(grace_seconds, hurry=lambda: self.force_exit)
+        await self._manager.close(self._manager.settings.grace_seconds, lambda: self.force_exit)
         await super().shutdown(sockets)
 
 
 def make_app(manager: RequestManager, defaults: LoopSettings, keys: Keys) -> FastAPI:
-    """The application of an open service.
-
-    Args:
-        defaults: settings of the loop, where a request does not set them.
-        keys: of which a request needs one; none: it needs none.
-    """
+    """The application of an open service; `defaults`: see `serve`."""
     settings = manager.settings
     # Without FastAPI's pages of documentation, which would load scripts from other hosts.
     app = FastAPI(openapi_url=None, version="1")
-    app.add_middleware(
-        AuthMiddleware,
-        keys=keys,
-        max_bytes=settings.limits.bytes,
-        is_public=_is_public,
-        local_only=True,
-    )
-    app.add_middleware(
-        RequestContextMiddleware, metrics=manager.metrics, connections=settings.connections
-    )
+    app.add_middleware(AuthMiddleware, keys, settings.limits.bytes, _is_public, local_only=True)
+    app.add_middleware(RequestContextMiddleware, manager.metrics, settings.connections)
     install_error_handlers(app)
     bodies = BodyReader(settings.limits.bodies, settings.limits.read_seconds)
     parser = RequestParser(defaults, settings.limits)
@@ -178,8 +162,7 @@ def _add_operations_routes(app: FastAPI, manager: RequestManager) -> None:
                 roles = await manager.resolver.resolve()
         except (FoundryError, TimeoutError) as error:
             reason = str(error) or f"the models did not answer within {_READY_SECONDS} seconds"
-            status = HTTPStatus.SERVICE_UNAVAILABLE
-            raise APIError(status, reason, "not_ready", retry_after=_RETRY_SECONDS) from None
+            raise unavailable(reason, "not_ready") from None
         return {"ready": True, "versions": roles.names}
 
     @app.get("/metrics", include_in_schema=False)
@@ -194,9 +177,3 @@ def _is_public(path: str) -> bool:
         or path in ("/", "/favicon.ico", "/openapi.json")
         or path.startswith("/studio/static/")
     )
-
-
-def _raise_file_limit() -> None:
-    """Allow as many open connections as the system permits this process."""
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

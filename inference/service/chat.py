@@ -34,7 +34,7 @@ from .request_parsing import (
 )
 from .responses.response_builder import ResponseBuilder
 from .run import GenerationRun
-from .serving import JSON, GenerationServing
+from .serving import JSON, GenerationServing, load_images
 
 # Bounded, so that matching takes linear time.
 _MARKDOWN_IMAGE = re.compile(
@@ -128,10 +128,9 @@ class ChatRequest(BaseModel, extra="forbid", frozen=True, strict=True):
 
     def turns(self) -> list[ConversationTurn]:
         """The conversation, in order."""
-        messages = enumerate(self.messages)
         return [
             ConversationTurn(message.role, _content(message.content, f"messages.{n}.content"))
-            for n, message in messages
+            for n, message in enumerate(self.messages)
         ]
 
 
@@ -139,12 +138,10 @@ class ChatServing(GenerationServing):
     """Creates chat completions."""
 
     def add_routes(self, app: FastAPI) -> None:
-        """Add the route of the chat API to an application."""
         described = describe_response("StoryChat", stream=True)
         body = describe_body(ChatRequest)
-        app.post("/v1/chat/completions", responses=described, openapi_extra=body)(
-            self.create_chat_completion
-        )
+        add_route = app.post("/v1/chat/completions", responses=described, openapi_extra=body)
+        add_route(self.create_chat_completion)
 
     async def create_chat_completion(self, request: Request) -> Response:
         """Start a request; answer with its stream, or with the message when it has ended."""
@@ -154,7 +151,7 @@ class ChatServing(GenerationServing):
             options = api_request.stream_options
             return await self.stream(run, _chunks(run, bool(options and options.include_usage)))
         await self.wait_ended(run, request)
-        await self.load_images(run)
+        await load_images(run.images)
         return Response(orjson.dumps(_completion(run)), media_type=JSON)
 
     async def _parse(self, request: ChatRequest) -> tuple[GenerationRequest, Json]:
@@ -174,7 +171,7 @@ class ChatServing(GenerationServing):
 def _completion(run: GenerationRun) -> Json:
     """The message of a run that has ended."""
     builder = ResponseBuilder(run.request)
-    parts = [part for event in run.events for part in _markdown(builder, event)]
+    parts = (part for event in run.events for part in _markdown(builder, event))
     message = {"content": "".join(parts).strip(), "role": "assistant"}
     choice = {"finish_reason": _finish_reason(builder), "index": 0, "message": message}
     more = {"usage": _usage(builder), "interleave": builder.interleave()}
@@ -205,16 +202,13 @@ def _markdown(builder: ResponseBuilder, event: RunEvent) -> Iterator[str]:
     builder.note(event)
     match event:
         case StepStarted():
-            yield f"{_step_text(builder.state.steps[-1])}\n\n"
+            step = builder.state.steps[-1]
+            text = f"{step.text}\n\n" if step.text else ""
+            yield f"**{_title(step)}**\n\n{text}"
         case StepAccepted(chosen=chosen) | StepExhausted(chosen=chosen):
             if chosen:
                 title = _title(builder.state.steps[-1])
                 yield f"![{title}]({chosen.draw.image.data_url})\n\n"
-
-
-def _step_text(step: StepState) -> str:
-    title = f"**{_title(step)}**"
-    return f"{title}\n\n{step.text}" if step.text else title
 
 
 def _title(step: StepState) -> str:
@@ -249,9 +243,8 @@ def _finish_reason(builder: ResponseBuilder) -> str:
 
 
 def _usage(builder: ResponseBuilder) -> Json | None:
-    if (usage := builder.usage()) is None:
-        return None
-    return {
+    usage = builder.usage()
+    return usage and {
         "completion_tokens": usage["output_tokens"],
         "prompt_tokens": usage["input_tokens"],
         "total_tokens": usage["total_tokens"],
@@ -261,8 +254,7 @@ def _usage(builder: ResponseBuilder) -> Json | None:
 def _content(content: str | Sequence[ChatPart] | None, param: str) -> list[ContentPart]:
     if isinstance(content, str):
         return _split_images(content, param)
-    numbered = enumerate(content or ())
-    return [part for n, each in numbered for part in _parts(each, f"{param}.{n}")]
+    return [part for n, each in enumerate(content or ()) for part in _parts(each, f"{param}.{n}")]
 
 
 def _parts(part: ChatPart, param: str) -> list[ContentPart]:

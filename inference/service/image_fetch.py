@@ -20,7 +20,6 @@ _SECONDS = 20
 _REDIRECTS = 3
 _CHUNK = 65_536
 _FAILED = "failed_to_download_image"
-_NOT_PUBLIC = "leads to an address that is not public"
 # IPv6 addresses that a gateway translates to IPv4.
 _TRANSLATED = tuple(map(ip_network, ("64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "2001::/32")))
 
@@ -40,11 +39,7 @@ def is_public(address: Address) -> bool:
 async def fetch_image(
     url: str, param: str, max_bytes: int, allowed: Callable[[Address], bool] = is_public
 ) -> bytes:
-    """The content of an http(s) URL.
-
-    Args:
-        param: the request's name for it, for error messages.
-        allowed: whether an address may be connected to.
+    """The content of an http(s) URL. `param`: the request's name for it, for error messages.
 
     Raises:
         APIError: it is unavailable, too large, or leads to an address that is not allowed.
@@ -55,20 +50,21 @@ async def fetch_image(
             asyncio.timeout(_SECONDS),
             aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar()) as http,
         ):
-            return await _get(http, url, max_bytes, allowed)
-    except _RejectedError as error:
-        raise bad_request(f"{param} {error}", param, error.code) from None
+            data = await _get(http, url, max_bytes, allowed)
+    except _NotPublicError:
+        message = f"{param} leads to an address that is not public"
+        raise bad_request(message, param, _FAILED) from None
     except (aiohttp.ClientError, TimeoutError, OSError, ValueError):
         # Details would reveal the service's network.
         raise bad_request(f"{param} cannot be fetched", param, _FAILED) from None
+    if len(data) > max_bytes:
+        message = f"{param} has more than {max_bytes} bytes"
+        raise bad_request(message, param, "image_file_too_large")
+    return data
 
 
-class _RejectedError(Exception):
-    """What a URL leads to is not taken, with the reason for its sender."""
-
-    def __init__(self, reason: str, code: str = _FAILED) -> None:
-        super().__init__(reason)
-        self.code = code
+class _NotPublicError(Exception):
+    """A URL leads to an address that is not allowed."""
 
 
 class _CheckedResolver(ThreadedResolver):
@@ -105,7 +101,7 @@ def _check(url: str, allowed: Callable[[Address], bool]) -> None:
     split = urlsplit(url)
     host = split.hostname or ""
     if split.scheme not in ("http", "https") or not host:
-        raise _RejectedError(_NOT_PUBLIC)
+        raise _NotPublicError
     # `127.1` and `2130706433` are addresses too, which `ip_address` rejects with a ValueError.
     if ":" in host or host.replace(".", "").isdigit():
         _check_address(host, allowed)
@@ -113,13 +109,14 @@ def _check(url: str, allowed: Callable[[Address], bool]) -> None:
 
 def _check_address(host: str, allowed: Callable[[Address], bool]) -> None:
     if not allowed(ip_address(host.partition("%")[0])):
-        raise _RejectedError(_NOT_PUBLIC)
+        raise _NotPublicError
 
 
 async def _read(response: aiohttp.ClientResponse, max_bytes: int) -> bytes:
+    """The content, or more than `max_bytes` of it."""
     data = bytearray()
     async for chunk in response.content.iter_chunked(_CHUNK):
         data += chunk
         if len(data) > max_bytes:
-            raise _RejectedError(f"has more than {max_bytes} bytes", "image_file_too_large")
+            break
     return bytes(data)

@@ -11,7 +11,6 @@ import traceback
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from http import HTTPStatus
 from time import monotonic
 from typing import Any
 from uuid import uuid4
@@ -30,15 +29,12 @@ from ..events import (
     PlanReady,
     RunEvent,
     RunStarted,
-    RunTerminated,
     StepAccepted,
     StepExhausted,
     StepStarted,
-    TrajectoryFailed,
-    TrajectoryFinished,
 )
 from ..http.admission import AdmissionQueue
-from ..http.errors import APIError
+from ..http.errors import too_many_requests
 from ..http.metrics import SECONDS, MetricsRegistry
 from .run import GenerationRun
 from .settings import LogSettings
@@ -47,7 +43,6 @@ REQUEST_ID: ContextVar[str | None] = ContextVar("request_id", default=None)
 
 _QUIET = ("httpx", "httpcore", "uvicorn.access")
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
-_RETRY_SECONDS = 5
 _CLIENT_CLOSED = 499  # nginx's status where the client disconnected before there was a response
 
 _log = logging.getLogger(__name__)
@@ -63,11 +58,7 @@ def log_as_json(settings: LogSettings) -> None:
 
 
 class JsonLines(logging.Formatter):
-    """A record as a line.
-
-    Args:
-        prompts: include messages of exceptions, which may quote a user's prompt.
-    """
+    """A record as a line; `prompts`: with messages of exceptions, which may quote a prompt."""
 
     def __init__(self, prompts: bool = False) -> None:
         super().__init__()
@@ -94,11 +85,7 @@ class JsonLines(logging.Formatter):
 
 
 def log_generation(run: GenerationRun, event: RunEvent, prompts: bool) -> None:
-    """Log a line for the first event of a request, and one for the last.
-
-    Args:
-        prompts: include the user's text and the error.
-    """
+    """Log the first event of a request and the last; `prompts`: with the user's text and error."""
     fields: dict[str, Any] = {"response_id": run.stored.id, "owner": run.stored.owner}
     if isinstance(event, RunStarted):
         prompt = {"text": run.request.text} if prompts else {}
@@ -123,17 +110,15 @@ def _log_event(message: str, **fields: object) -> None:
 
 
 class ServiceMetrics(MetricsRegistry):
-    """Metrics of one service.
-
-    Attributes:
-        connections: open HTTP requests.
-    """
+    """Metrics of one service; `connections`: open HTTP requests."""
 
     def __init__(self) -> None:
         super().__init__("interleave_service", (*SECONDS, 1000))
         self.connections = 0
         self._step_started: WeakKeyDictionary[GenerationRun, float] = WeakKeyDictionary()
-        self._http = self.counter("http_requests", "HTTP requests", ("path", "method", "status"))
+        self.http_requests = self.counter(
+            "http_requests", "HTTP requests", ("path", "method", "status")
+        )
         self._requests = self.counter("requests", "Finished generations, by outcome", ["status"])
         self._steps = self.counter("steps", "Finished steps: accepted or exhausted", ["outcome"])
         self._attempts = self.counter(
@@ -150,10 +135,6 @@ class ServiceMetrics(MetricsRegistry):
         self._waiting = self.gauge("waiting", "Requests that wait")
         self._running = self.gauge("running", "Requests that are running")
         self._open = self.gauge("connections", "Open HTTP requests")
-
-    def count_response(self, path: str, method: str, status: int) -> None:
-        """Count an HTTP request. `path`: of the route, without ids."""
-        self._http.labels(path, method, str(status)).inc()
 
     def record(self, run: GenerationRun, event: RunEvent) -> None:
         """Count the next event of a request."""
@@ -172,14 +153,13 @@ class ServiceMetrics(MetricsRegistry):
                 outcome = "accepted" if isinstance(event, StepAccepted) else "exhausted"
                 self._steps.labels(outcome).inc()
                 self._step_seconds.observe(monotonic() - self._step_started[run])
-            case TrajectoryFinished() | TrajectoryFailed() | RunTerminated():
-                self._requests.labels(run.build_response().status).inc()
+            case _ if run.ending:
+                builder = run.build_response()
+                self._requests.labels(builder.status).inc()
                 self._request_seconds.observe(monotonic() - run.start)
-                if isinstance(event, TrajectoryFinished):
-                    self._wasted.inc(event.wasted_draws)
+                self._wasted.inc(builder.wasted_draws)
 
     def response(self, queue: AdmissionQueue) -> Response:
-        """The answer of `/metrics`."""
         self._waiting.set(queue.waiting)
         self._running.set(queue.running)
         self._open.set(self.connections)
@@ -197,11 +177,7 @@ class ServiceMetrics(MetricsRegistry):
 
 @dataclass
 class RequestContextMiddleware:
-    """The outermost middleware of the service.
-
-    Args:
-        connections: HTTP requests that may be open.
-    """
+    """The outermost middleware of the service; `connections`: HTTP requests that may be open."""
 
     app: ASGIApp
     metrics: ServiceMetrics
@@ -231,7 +207,7 @@ class RequestContextMiddleware:
             self.metrics.connections -= 1
             # As declared, with placeholders instead of ids.
             path, method = getattr(scope.get("route"), "path", "other"), scope["method"]
-            self.metrics.count_response(path, method, status)
+            self.metrics.http_requests.labels(path, method, status).inc()
             seconds = round(monotonic() - start, 4)
             _log_event("request", method=method, path=path, status=status, seconds=seconds)
             REQUEST_ID.reset(token)
@@ -239,10 +215,6 @@ class RequestContextMiddleware:
     async def _call_app(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self.metrics.connections <= self.connections:
             return await self.app(scope, receive, send)
-        error = APIError(
-            HTTPStatus.TOO_MANY_REQUESTS,
-            f"{self.connections} requests are open already; try again",
-            "too_many_connections",
-            retry_after=_RETRY_SECONDS,
-        )
+        message = f"{self.connections} requests are open already; try again"
+        error = too_many_requests(message, "too_many_connections")
         await error.response()(scope, receive, send)

@@ -72,12 +72,7 @@ class Ready(BaseModel):
 
 
 def add_openapi_route(app: FastAPI, requests: Models, has_keys: bool) -> None:
-    """Serve an application's document at /openapi.json.
-
-    Args:
-        requests: the models that `describe_body` names.
-        has_keys: API keys are required.
-    """
+    """Serve an application's document at /openapi.json. `requests`: models of bodies."""
 
     @cache
     def document() -> Json:
@@ -96,7 +91,7 @@ def describe_body(model: type[BaseModel]) -> Json:
 
 
 def describe_response(schema: str, stream: bool = False) -> dict[int | str, Json]:
-    """The document's part on what a route answers. `schema`: its name."""
+    """The document's part on what a route answers; `schema`: name of the model."""
     content: Json = {"application/json": {"schema": _ref(schema)}}
     if stream:
         content["text/event-stream"] = {"schema": _EVENT}

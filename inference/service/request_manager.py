@@ -21,7 +21,6 @@ from ..http.admission import AdmissionQueue
 from ..http.errors import APIError
 from ..loop import check_conditioning
 from .monitoring import ServiceMetrics, log_generation
-from .request_parsing import Json, RequestEcho
 from .response_store import ResponseStore, StoredResponse
 from .run import CANCELLED, STOPPED, GenerationRun
 from .settings import ServiceSettings
@@ -34,8 +33,8 @@ _log = logging.getLogger(__name__)
 class RequestManager:
     """Requests of a home that wait or run, and those that are stored.
 
-    Raises (when it is made):
-        StorageError: the store cannot be read or written.
+    Raises (all methods):
+        StorageError: the store or the lake cannot be read or written.
     """
 
     def __init__(
@@ -62,31 +61,19 @@ class RequestManager:
             self.store.settle(stored.id, STOPPED.status, dump_events([STOPPED]), resumable=True)
         return len(interrupted)
 
-    async def open(
-        self, request: GenerationRequest, fields: Json, owner: str, body_hash: str
-    ) -> GenerationRun:
-        """Start a request, or return the one that was sent earlier under the same key.
-
-        Args:
-            request: its `key` is the client's idempotency key.
-            fields: see `RequestEcho`.
-            body_hash: of the request's body; needed with a key only.
+    async def open(self, request: GenerationRequest, row: StoredResponse) -> GenerationRun:
+        """Start a request that the store has as `row`, or return the earlier one with its key.
 
         Raises:
             APIError: the queue is full, or the key belongs to another request.
         """
-        key = request.key
-        if key is None:
-            return await self._start(request, fields, owner, body_hash)
-        async with self._key_locks.setdefault((owner, key), asyncio.Lock()):
-            return await self._open_keyed(key, request, fields, owner, body_hash)
+        if row.key is None:
+            return await self._start(request, row)
+        async with self._key_locks.setdefault((row.owner, row.key), asyncio.Lock()):
+            return await self._open_keyed(request, row, row.key)
 
     async def find(self, response_id: str, owner: str) -> GenerationRun | None:
-        """A request of an owner, whether it has ended or not.
-
-        Raises:
-            StorageError: the store cannot be read.
-        """
+        """A request of an owner, whether it has ended or not."""
         if run := self._running(response_id, owner):
             return run
         stored = await asyncio.to_thread(self.store.get, response_id, owner)
@@ -95,17 +82,13 @@ class RequestManager:
         return GenerationRun.restore(stored, self.home.images) if stored else None
 
     async def cancel(self, response_id: str, owner: str) -> None:
-        """End a request if it waits or runs, and return when its work has stopped."""
+        """End a request if it waits or runs; returns when its work has stopped."""
         if run := self._running(response_id, owner):
             run.cancel(CANCELLED)
             await run.settled.wait()
 
     async def delete(self, response_id: str, owner: str) -> bool:
-        """Cancel a request and delete its content; False: the owner has no such request.
-
-        Raises:
-            StorageError: the store or the lake cannot be written.
-        """
+        """Cancel a request and delete its content; False: the owner has no such request."""
         await self.cancel(response_id, owner)
         stored = await asyncio.to_thread(self.store.get, response_id, owner)
         if stored is None:
@@ -115,11 +98,7 @@ class RequestManager:
         return await asyncio.to_thread(self.store.delete, response_id, owner)
 
     async def close(self, grace_seconds: float, hurry: Callable[[], bool]) -> None:
-        """Reject new requests, wait for the running ones, and interrupt those that are too slow.
-
-        Args:
-            hurry: whether to stop waiting; asked again and again.
-        """
+        """Reject new requests; interrupt the others after `grace_seconds`, or on `hurry()`."""
         self.queue.closed = True
         loop = asyncio.get_running_loop()
         deadline = loop.time() + grace_seconds
@@ -136,36 +115,33 @@ class RequestManager:
         return run if run and run.stored.owner == owner else None
 
     async def _open_keyed(
-        self, key: str, request: GenerationRequest, fields: Json, owner: str, body_hash: str
+        self, request: GenerationRequest, row: StoredResponse, key: str
     ) -> GenerationRun:
         runs = self._runs.values()
-        run = next((r for r in runs if (r.stored.owner, r.stored.key) == (owner, key)), None)
+        run = next((r for r in runs if (r.stored.owner, r.stored.key) == (row.owner, key)), None)
         if run and (run.ending or run.termination):
             await run.settled.wait()
             run = None
-        stored = run.stored if run else await asyncio.to_thread(self.store.by_key, owner, key)
+        stored = run.stored if run else await asyncio.to_thread(self.store.by_key, row.owner, key)
         if stored is None:
-            return await self._start(request, fields, owner, body_hash)
-        if stored.body_hash != body_hash:
-            raise APIError(
-                HTTPStatus.UNPROCESSABLE_ENTITY,
-                "this Idempotency-Key belongs to another request; use a new one",
-                "idempotency_key_reused",
-            )
+            return await self._start(request, row)
+        if stored.body_hash != row.body_hash:
+            message = "this Idempotency-Key belongs to another request; use a new one"
+            status = HTTPStatus.UNPROCESSABLE_ENTITY
+            raise APIError(status, message, "idempotency_key_reused")
         if run or not stored.resumable:
             return run or GenerationRun.restore(stored, self.home.images)
-        request = replace(request, generation_id=stored.request.generation_id)
-        fields = fields | {"created_at": stored.request.fields["created_at"]}
-        return await self._start(request, fields, owner, body_hash)
+        generation_id = stored.request.generation_id
+        fields = row.request.fields | {"created_at": stored.request.fields["created_at"]}
+        echo = replace(row.request, generation_id=generation_id, fields=fields)
+        request = replace(request, generation_id=generation_id)
+        return await self._start(request, replace(row, request=echo))
 
-    async def _start(
-        self, request: GenerationRequest, fields: Json, owner: str, body_hash: str
-    ) -> GenerationRun:
-        echo = RequestEcho.of(request, fields)
-        run = GenerationRun(StoredResponse(owner, echo, key=request.key, body_hash=body_hash))
+    async def _start(self, request: GenerationRequest, row: StoredResponse) -> GenerationRun:
+        run = GenerationRun(row)
         with ExitStack() as stack:
             stack.callback(run.settled.set)
-            stack.enter_context(self.queue.admit(owner))
+            stack.enter_context(self.queue.admit(row.owner))
             self._runs[run.stored.id] = run
             stack.callback(self._runs.pop, run.stored.id)
             await asyncio.to_thread(self.store.begin, run.stored)

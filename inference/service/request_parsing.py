@@ -9,7 +9,6 @@ import asyncio
 import base64
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from http import HTTPStatus
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
@@ -20,7 +19,7 @@ from warehouse import EncodedImage
 from ..agent_prompts.templates import IMAGE, escape_tags
 from ..generation.requests import GenerationOptions, GenerationRequest
 from ..http.body_reader import check_image
-from ..http.errors import APIError, bad_request
+from ..http.errors import bad_request, not_found
 from ..settings import LoopSettings
 from .settings import RequestLimits
 
@@ -67,12 +66,7 @@ class RequestOptions(BaseModel, extra="forbid", frozen=True, strict=True):
 
 @dataclass(frozen=True)
 class ImageRef:
-    """An image of a request.
-
-    Args:
-        url: a data URI, or http(s).
-        param: the request's name for it, for error messages.
-    """
+    """An image of a request, as a data URI or http(s) URL; `param`: the request's name for it."""
 
     url: str
     param: str
@@ -153,11 +147,8 @@ class RequestParser:
         if not any(isinstance(part, str) and part.strip() for part in content):
             raise bad_request("the request has no words: describe what you want to see", param)
         if len(text) > self.limits.text:
-            raise bad_request(
-                f"the text has {len(text)} characters; at most {self.limits.text} are allowed",
-                param,
-                "string_above_max_length",
-            )
+            message = f"the text has {len(text)} characters; at most {self.limits.text} are allowed"
+            raise bad_request(message, param, "string_above_max_length")
         refs = [part for part in content if isinstance(part, ImageRef)]
         images = (*previous_images, *await self._load_images(refs))
         return GenerationRequest(text, images, loop_options, options.critic or critic, "service")
@@ -194,31 +185,23 @@ class RequestParser:
         scheme = url[:8].lower()
         if scheme.startswith("data:"):
             return await asyncio.to_thread(_decode_data_uri, url, param)
+        form = "as a data URI (data:image/png;base64,...)"
         if not scheme.startswith(("http://", "https://")):
-            message = "send the image as a data URI (data:image/png;base64,...)"
-            raise bad_request(f"{param}: {message}", param, "invalid_image_url")
+            raise bad_request(f"{param}: send the image {form}", param, "invalid_image_url")
         if not self.limits.remote_pictures:
-            raise bad_request(
-                f"{param}: this service does not fetch images from URLs; send it as a data URI "
-                "(data:image/png;base64,...)",
-                param,
-                "invalid_image_url",
-            )
+            message = f"this service does not fetch images from URLs; send it {form}"
+            raise bad_request(f"{param}: {message}", param, "invalid_image_url")
         from .image_fetch import fetch_image
 
         return await fetch_image(url, param, self.limits.picture_bytes)
 
 
 def critic_of(model: str | None) -> str | None:
-    """The critic that a model's name stands for.
-
-    Raises:
-        APIError: there is no such model.
-    """
+    """The critic that a model's name stands for; an APIError (404) if there is no such model."""
     name = model or DEFAULT_MODEL
     if name not in MODELS:
         message = f"no model {name} here: there are {', '.join(MODELS)}"
-        raise APIError(HTTPStatus.NOT_FOUND, message, "model_not_found", "model")
+        raise not_found(message, "model", "model_not_found")
     return MODELS[name]
 
 
@@ -236,12 +219,9 @@ def _content(turns: Iterable[ConversationTurn], *roles: Role) -> list[ContentPar
 
 
 def _compose_text(content: Sequence[ContentPart], previous_images: int) -> str:
-    """The text, with an `<image>` for every image.
+    """The text, with an `<image>` for every image, of which `previous_images` come first.
 
     Placeholders that the text already has are used if there are as many as images.
-
-    Args:
-        previous_images: images that come before the content.
     """
     texts = [part.strip() for part in content if isinstance(part, str)]
     images = previous_images + len(content) - len(texts)

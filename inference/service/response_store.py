@@ -75,9 +75,6 @@ class StoredResponse:
 class ResponseStore:
     """The requests of a home's service; safe to use from several threads.
 
-    Args:
-        home: the file is `service/library.sqlite` in its local folder.
-
     Raises (all methods):
         StorageError: the file cannot be read or written.
     """
@@ -90,7 +87,6 @@ class ResponseStore:
             pass  # creates or converts the file, or raises before the first request
 
     def get(self, response_id: str, owner: str) -> StoredResponse | None:
-        """A response of an owner."""
         return self._select_one("id = ? AND owner = ?", response_id, owner)
 
     def by_key(self, owner: str, key: str) -> StoredResponse | None:
@@ -134,7 +130,6 @@ class ResponseStore:
         return self._select("settled = 0 ORDER BY created_at")
 
     def close(self) -> None:
-        """Close the file; no method may be called afterwards."""
         self._file.close()
 
     def _select_one(self, condition: str, *values: object) -> StoredResponse | None:
@@ -146,7 +141,6 @@ class ResponseStore:
             return [_from_row(row) for row in connection.execute(query, values)]
 
     def _execute(self, statement: str, *values: object) -> int:
-        """Number of rows that it changed."""
         with self._file.transaction() as connection:
             return connection.execute(statement, values).rowcount
 

@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 from http import HTTPStatus
 from time import monotonic
 
-from warehouse import ImageStore
+from warehouse import EncodedImage, ImageStore
 
-from ..events import Ending, RunEvent, RunTerminated, TrajectoryFailed, load_events
-from ..http.errors import APIError
+from ..events import Ending, ImageGenerated, RunEvent, RunTerminated, TrajectoryFailed, load_events
+from ..http.errors import APIError, bad_request, unavailable
 from .response_store import StoredResponse
 from .responses.response_builder import ResponseBuilder
 
@@ -18,18 +18,14 @@ CANCELLED = RunTerminated("cancelled", "it was cancelled", resumable=False)
 ABANDONED = RunTerminated("cancelled", "the client disconnected")
 STOPPED = RunTerminated("interrupted", "the service was stopped before it was finished")
 
-_RETRY_SECONDS = 5
-
 
 class GenerationRun:
     """A generation that waits, runs or has ended; several clients may follow it.
 
     Unless it runs in the background, it is cancelled when the last client stops following.
 
-    Args:
-        stored: its row, as stored when it began.
-
     Attributes:
+        stored: its row when it began.
         settled: set when its work has stopped and its response is stored.
         termination: why it is being ended, before its task has stopped.
     """
@@ -61,6 +57,11 @@ class GenerationRun:
         """The last event; None while there may be more."""
         last = self.events[-1] if self.events else None
         return last if isinstance(last, Ending) else None
+
+    @property
+    def images(self) -> list[EncodedImage]:
+        """All generated images, in order."""
+        return [event.image for event in self.events if isinstance(event, ImageGenerated)]
 
     @property
     def is_resumable(self) -> bool:
@@ -98,20 +99,18 @@ class GenerationRun:
         reason = self.build_response().error
         match self.ending:
             case TrajectoryFailed(refused=True):
-                return APIError(HTTPStatus.BAD_REQUEST, reason, "invalid_prompt")
+                return bad_request(reason, code="invalid_prompt")
             case TrajectoryFailed():
                 # Calls have been retried already: the client need not retry.
                 status = HTTPStatus.INTERNAL_SERVER_ERROR
                 return APIError(status, reason, "server_error", retry=False)
             case RunTerminated(status="interrupted") as ending if ending == STOPPED:
-                status = HTTPStatus.SERVICE_UNAVAILABLE
-                return APIError(status, reason, "interrupted", retry_after=_RETRY_SECONDS)
+                return unavailable(reason, "interrupted")
             case RunTerminated(status="interrupted"):
                 return APIError(HTTPStatus.GATEWAY_TIMEOUT, reason, "interrupted", retry=False)
         return None
 
     def build_response(self) -> ResponseBuilder:
-        """Its response so far."""
         builder = ResponseBuilder(self.request)
         for event in self.events:
             builder.note(event)
@@ -139,7 +138,7 @@ class GenerationRun:
             raise asyncio.CancelledError
 
     def cancel(self, termination: RunTerminated) -> None:
-        """End it unless it has ended; its work has stopped when `settled` is set."""
+        """End it unless it has ended."""
         if self.ending is None and self.termination is None:
             self.termination = termination
             if self._task:

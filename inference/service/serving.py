@@ -2,8 +2,8 @@
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from http import HTTPStatus
 
@@ -15,13 +15,13 @@ from starlette.types import Message, Receive, Scope, Send
 from schemas import BadImageError
 from warehouse import EncodedImage
 
-from ..events import ImageGenerated
 from ..generation.requests import GenerationRequest
 from ..http.body_reader import BodyReader, parse_json
 from ..http.errors import APIError, Model, bad_request
 from ..http.server import run_while_connected
 from .request_manager import RequestManager
-from .request_parsing import Json, RequestParser
+from .request_parsing import Json, RequestEcho, RequestParser
+from .response_store import StoredResponse
 from .run import GenerationRun
 from .settings import ServiceSettings
 
@@ -46,8 +46,7 @@ class GenerationServing:
         """A request and its body, if the queue is not full.
 
         Raises:
-            APIError: it is full, or the body is too large, too slow, no JSON or not of the
-                model's form.
+            APIError: it is full, or the body cannot be read or has another form.
             ClientDisconnect: the client disconnected.
         """
         # With a key, the response may be stored already.
@@ -61,21 +60,18 @@ class GenerationServing:
     async def open(
         self, request: Request, body: bytes, generation: GenerationRequest, fields: Json
     ) -> GenerationRun:
-        """See `RequestManager.open`."""
+        """See `RequestManager.open`; `fields`: see `RequestEcho`."""
         key = request.headers.get("idempotency-key") or None
         if key and len(key) > _MAX_KEY_LENGTH:
             raise bad_request(f"the Idempotency-Key has more than {_MAX_KEY_LENGTH} characters")
         body_hash = await asyncio.to_thread(_hash, request.url.path, body) if key else ""
-        generation = replace(generation, key=key)
-        return await self.manager.open(generation, fields, owner_of(request), body_hash)
+        echo = RequestEcho.of(generation, fields)
+        row = StoredResponse(owner_of(request), echo, key=key, body_hash=body_hash)
+        return await self.manager.open(replace(generation, key=key), row)
 
     async def stream(self, run: GenerationRun, chunks: AsyncIterator[bytes]) -> Response:
-        """A stream of server-sent events, which keeps the run alive while it is read.
-
-        Raises:
-            APIError: an image of a stored generation is missing.
-        """
-        await self.load_images(run)
+        """A stream of server-sent events, which keeps the run alive while it is read."""
+        await load_images(run.images)
         return EventStream(chunks, run, self.manager.settings)
 
     async def wait_ended(self, run: GenerationRun, request: Request) -> None:
@@ -90,24 +86,9 @@ class GenerationServing:
         if failure := run.failure():
             raise failure
 
-    async def load_images(self, run: GenerationRun) -> None:
-        """Read all images of a stored generation, which are read when first used otherwise.
-
-        Raises:
-            APIError: one is missing.
-        """
-        images = [event.image for event in run.events if isinstance(event, ImageGenerated)]
-        with missing_images_are_gone():
-            await asyncio.to_thread(read_images, images)
-
 
 class EventStream(EventSourceResponse):
-    """A stream of server-sent events.
-
-    Args:
-        chunks: encoded events; closed as soon as the client disconnects.
-        run: followed while the client listens.
-    """
+    """A stream of encoded events; the client follows the run while it listens."""
 
     def __init__(
         self, chunks: AsyncIterator[bytes], run: GenerationRun, settings: ServiceSettings
@@ -126,35 +107,26 @@ class EventStream(EventSourceResponse):
             async with asyncio.timeout(self._stalled_seconds):
                 await send(message)
 
-        with (
-            self._run.followed(),
-            suppress(OSError, TimeoutError),
-        ):  # the client has gone, or stalled
+        # An error: the client has gone, or stalled.
+        with self._run.followed(), suppress(OSError, TimeoutError):
             await super().__call__(scope, receive, send_in_time)
 
 
-def read_images(images: Iterable[EncodedImage]) -> None:
-    """Read images of stored events.
+async def load_images(images: Iterable[EncodedImage]) -> None:
+    """Read images of a stored generation, which are read when first used otherwise.
 
     Raises:
-        BadImageError: one is missing or damaged.
+        APIError: one is missing or damaged (410).
     """
-    for image in images:
-        _ = image.data
+    try:
+        await asyncio.to_thread(lambda: [image.data for image in images])
+    except BadImageError:
+        raise APIError(HTTPStatus.GONE, "an image of this response is missing") from None
 
 
 def owner_of(request: Request) -> str:
     """Id of the request's API key; empty where none is needed."""
     return str(request.state.owner)
-
-
-@contextmanager
-def missing_images_are_gone() -> Iterator[None]:
-    """Answer with status 410 where an image of a stored generation is missing."""
-    try:
-        yield
-    except BadImageError:
-        raise APIError(HTTPStatus.GONE, "an image of this response is missing") from None
 
 
 def _hash(path: str, body: bytes) -> str:

@@ -60,7 +60,6 @@ class ResponseBuilder:
         self._tokens: list[tuple[int, int]] = []
 
     def note(self, event: RunEvent) -> None:
-        """Add the next event."""
         match event:
             case RunStarted(versions=versions):
                 self._versions, self.status = versions, "in_progress"
@@ -75,11 +74,7 @@ class ResponseBuilder:
         self.state.note(event)
 
     def response(self, with_images: bool = False) -> Json:
-        """The Response so far.
-
-        Args:
-            with_images: include the bytes of the chosen images, in base64.
-        """
+        """The Response so far; `with_images`: with the chosen images, in base64."""
         status = _STATUS[self.status]
         code = "invalid_prompt" if self.status == "refused" else "server_error"
         response = {

@@ -3,21 +3,19 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator
-from http import HTTPStatus
 from typing import Annotated
 
 import orjson
 from fastapi import FastAPI, Query, Request, Response
 
-from schemas import BadImageError
 from warehouse import EncodedImage
 
 from ...generation.requests import GenerationRequest
-from ...http.errors import APIError, bad_request
+from ...http.errors import APIError, bad_request, not_found
 from ..openapi import describe_body, describe_response
 from ..request_parsing import DEFAULT_MODEL, Json, RequestOptions
 from ..run import GenerationRun
-from ..serving import JSON, GenerationServing, missing_images_are_gone, owner_of, read_images
+from ..serving import JSON, GenerationServing, load_images, owner_of
 from .protocol import ResponsesRequest
 from .streaming_events import ResponseEventEncoder
 
@@ -28,12 +26,10 @@ class ResponsesServing(GenerationServing):
     """Creates, finds, cancels and deletes Responses."""
 
     def add_routes(self, app: FastAPI) -> None:
-        """Add the routes of the Responses API to an application."""
         path = "/v1/responses/{response_id}"
         streamed = describe_response("StoryResponse", stream=True)
-        app.post(
-            "/v1/responses", responses=streamed, openapi_extra=describe_body(ResponsesRequest)
-        )(self.create_response)
+        body = describe_body(ResponsesRequest)
+        app.post("/v1/responses", responses=streamed, openapi_extra=body)(self.create_response)
         app.get(path, responses=streamed)(self.retrieve_response)
         app.delete(path, responses=describe_response("Deleted"))(self.delete_response)
         cancelled = describe_response("StoryResponse")
@@ -42,8 +38,7 @@ class ResponsesServing(GenerationServing):
     async def create_response(self, request: Request) -> Response:
         """Start a request; answer with its stream, its end, or at once if in the background."""
         api_request, body = await self.read(request, ResponsesRequest)
-        parsed = await self._parse(api_request, owner_of(request))
-        run = await self.open(request, body, *parsed)
+        run = await self.open(request, body, *await self._parse(api_request, owner_of(request)))
         if api_request.stream:
             return await self.stream(run, _chunks(run))
         if not api_request.background:
@@ -60,7 +55,7 @@ class ResponsesServing(GenerationServing):
         """A Response, or its stream after the event with number `starting_after`."""
         run = await self.manager.find(response_id, owner_of(request))
         if run is None:
-            raise _unknown(response_id)
+            raise not_found(f"there is no response {response_id}", "response_id")
         if stream:
             return await self.stream(run, _chunks(run, starting_after))
         return await self._response(run)
@@ -73,7 +68,7 @@ class ResponsesServing(GenerationServing):
     async def delete_response(self, request: Request, response_id: str) -> Json:
         """Delete a Response and the content of its generation."""
         if not await self.manager.delete(response_id, owner_of(request)):
-            raise _unknown(response_id)
+            raise not_found(f"there is no response {response_id}", "response_id")
         return {"id": response_id, "object": "response", "deleted": True}
 
     async def _parse(self, request: ResponsesRequest, owner: str) -> tuple[GenerationRequest, Json]:
@@ -113,17 +108,15 @@ class ResponsesServing(GenerationServing):
             raise bad_request(f"{response_id} has not ended yet", param)
         images = builder.state.images[-1:]
         try:
-            await asyncio.to_thread(read_images, images)
-        except BadImageError:
+            await load_images(images)
+        except APIError:
             raise bad_request("the last image of that response is missing", param) from None
         return tuple(images)
 
     async def _response(self, run: GenerationRun) -> Response:
         builder = run.build_response()
-        with missing_images_are_gone():
-            content = await asyncio.to_thread(
-                lambda: orjson.dumps(builder.response(with_images=True))
-            )
+        await load_images(builder.state.images)
+        content = await asyncio.to_thread(lambda: orjson.dumps(builder.response(with_images=True)))
         return Response(content, media_type=JSON)
 
 
@@ -133,8 +126,3 @@ async def _chunks(run: GenerationRun, after: int = -1) -> AsyncIterator[bytes]:
     yield encoder.opening()
     async for event in run.follow():
         yield await encoder.encode(event)
-
-
-def _unknown(response_id: str) -> APIError:
-    message = f"there is no response {response_id}"
-    return APIError(HTTPStatus.NOT_FOUND, message, "not_found", "response_id")

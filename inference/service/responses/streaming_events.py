@@ -11,12 +11,9 @@ from ...events import (
     PlanReady,
     RunEvent,
     RunStarted,
-    RunTerminated,
     StepAccepted,
     StepExhausted,
     StepStarted,
-    TrajectoryFailed,
-    TrajectoryFinished,
 )
 from ...generation.generation_state import StepState
 from ..request_parsing import Json, RequestEcho
@@ -28,10 +25,7 @@ _THREAD_BYTES = 500_000  # of images; more are encoded in a thread
 class ResponseEventEncoder:
     """The listener that turns a generation's events into the API's, as server-sent events.
 
-    The same events get the same sequence numbers every time.
-
-    Args:
-        after: events up to this sequence number are left out.
+    The same events get the same sequence numbers every time; those up to `after` are left out.
     """
 
     def __init__(self, request: RequestEcho, after: int = -1) -> None:
@@ -75,7 +69,7 @@ class ResponseEventEncoder:
                 yield self._attempt_judged(event)
             case StepAccepted() | StepExhausted():
                 yield from self._step_finished(event)
-            case TrajectoryFinished() | TrajectoryFailed() | RunTerminated():
+            case _ if self._builder.state.ending:
                 yield from self._ended()
 
     @property

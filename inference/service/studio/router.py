@@ -16,7 +16,7 @@ from warehouse import ImageStore
 from ...events import LazyImage
 from ...generation.generation_state import GenerationState
 from ...generation.html_export import generation_html, generation_markdown, generation_zip
-from ...http.errors import APIError
+from ...http.errors import APIError, not_found
 from ..openapi import ErrorBody
 from ..response_store import ResponseStore, StoredResponse
 from ..run import GenerationRun
@@ -96,19 +96,15 @@ def add_studio_routes(app: FastAPI, images: ImageStore, store: ResponseStore) ->
 
     @app.get("/", include_in_schema=False)
     async def page() -> Response:
-        return _static_file("index.html")
+        return await static_file("index.html")
 
     @app.get("/studio/static/{name:path}", include_in_schema=False)
     async def static_file(name: str) -> Response:
-        return _static_file(name)
+        if name not in _STATIC_FILES:
+            raise not_found("the studio has no such file")
+        return FileResponse(_STATIC_FILES[name], headers=_STATIC_HEADERS)
 
     app.include_router(_data_router(images, store))
-
-
-def _static_file(name: str) -> Response:
-    if name not in _STATIC_FILES:
-        raise _not_found("the studio has no such file")
-    return FileResponse(_STATIC_FILES[name], headers=_STATIC_HEADERS)
 
 
 def _data_router(images: ImageStore, store: ResponseStore) -> APIRouter:
@@ -118,7 +114,7 @@ def _data_router(images: ImageStore, store: ResponseStore) -> APIRouter:
     def find(request: Request, story_id: str) -> StoredResponse:
         stored = store.get(story_id, owner_of(request))
         if stored is None:
-            raise _not_found("there is no such story")
+            raise not_found("there is no such story")
         return stored
 
     @router.get("/stories")
@@ -160,7 +156,7 @@ def _data_router(images: ImageStore, store: ResponseStore) -> APIRouter:
         try:
             image = images.get(sha256)
         except BadImageError as error:
-            raise _not_found("there is no such picture") from error
+            raise not_found("there is no such picture") from error
         return Response(image.data, media_type=image.mime, headers=_IMAGE_HEADERS)
 
     return router
@@ -168,9 +164,8 @@ def _data_router(images: ImageStore, store: ResponseStore) -> APIRouter:
 
 def _summary(stored: StoredResponse, images: ImageStore) -> GenerationSummary:
     state = GenerationRun.restore(stored, images).build_response().state
-    hashes = [image.sha256 for image in state.images]
-    cover = hashes[-1] if hashes else None
-    return GenerationSummary(**_fields(stored), cover=cover, pictures=len(hashes))
+    cover = state.images[-1].sha256 if state.images else None
+    return GenerationSummary(**_fields(stored), cover=cover, pictures=len(state.images))
 
 
 def _fields(stored: StoredResponse) -> dict[str, Any]:
@@ -180,7 +175,6 @@ def _fields(stored: StoredResponse) -> dict[str, Any]:
 
 
 def _download(stored: StoredResponse, file_type: FileType, images: ImageStore) -> Response:
-    """A story as an attachment."""
     media_type, render = _EXPORTS[file_type]
     state = GenerationRun.restore(stored, images).build_response().state
     state.input_images = tuple(LazyImage(images, each) for each in stored.request.input_images)
@@ -191,10 +185,6 @@ def _download(stored: StoredResponse, file_type: FileType, images: ImageStore) -
     attachment = f'attachment; filename="story-{stored.id}.{file_type}"'
     headers = {"Content-Disposition": attachment, **_EXPORT_HEADERS}
     return Response(content, media_type=media_type, headers=headers)
-
-
-def _not_found(message: str) -> APIError:
-    return APIError(HTTPStatus.NOT_FOUND, message, "not_found")
 
 
 def _file_response(*media_types: str) -> _Responses:
