@@ -12,7 +12,7 @@ from schemas.trajectories import MEMBER_SCORES, SCORES
 from tests.helpers.tiny_editscore import overfit, settings, short_prompts, tiny_model
 from warehouse.views import refresh_views
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 STAGES = ["taxonomy", "vocabulary", "templates", "prompts", "plans", "trajectories", "scores"]
 SKETCH = {"planner": "sketch", "generator": "sketch", "critic": "sketch", "scorer": "sketch"}

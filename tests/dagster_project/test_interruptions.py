@@ -70,15 +70,15 @@ def test_workers_end_with_a_killed_command_and_the_next_run_finishes(foundry, st
     assert foundry.home.lake.partitions(SCORES) == ["sketchbook-0000", "sketchbook-0001"]
 
 
-@pytest.mark.parametrize(
-    "started", [pytest.param(None, marks=pytest.mark.long), ignore_sigint], indirect=True
-)
+@pytest.mark.long
+@pytest.mark.parametrize("started", [None, ignore_sigint], indirect=True)
 def test_term_ends_the_command_and_its_workers(started):
     workers = psutil.Process(started.pid).children(recursive=True)
     started.terminate()
     assert started.wait(timeout=20) != 0 and all_exit(workers)
 
 
+@pytest.mark.long
 def test_ctrl_c_ends_the_command_and_its_workers_quietly(started):
     workers = psutil.Process(started.pid).children(recursive=True)
     os.killpg(started.pid, signal.SIGINT)

@@ -10,7 +10,7 @@ import pytest
 from tests.dagster_project.postgres_server import PASSWORD, postgres
 from tests.helpers.command import INTERLEAVE
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 
 @pytest.fixture(scope="module")

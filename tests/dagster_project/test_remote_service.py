@@ -15,7 +15,7 @@ from tests.inference.service.serve_command import serving
 from warehouse import Home
 from warehouse.sql import query
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 ROLES = ("planner", "generator", "critic", "scorer")
 

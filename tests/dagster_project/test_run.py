@@ -107,6 +107,7 @@ def _requested(instance, expected, cursor=None):
     return ticked.cursor
 
 
+@pytest.mark.long
 def test_growing_the_bank_processes_only_the_new_shard_whose_rows_equal_those_of_parallel_ones(
     sampled, instance, tmp_path
 ):

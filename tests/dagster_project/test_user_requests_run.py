@@ -13,7 +13,7 @@ from inference.generation.requests import GenerationRequest
 from inference.generation.runner import GenerationRunner
 from interleave_foundry import query
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 SNOWMAN = "Show how to build a snowman in 3 steps, with captions"
 SHARD = "requests-0000"

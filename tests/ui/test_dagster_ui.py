@@ -70,6 +70,7 @@ def test_clicking_materialize_makes_the_prompts_and_shows_what_they_are(ui, page
     assert picture.evaluate("image => image.complete && image.naturalWidth") > 500
 
 
+@pytest.mark.long
 def test_the_schedule_is_switched_on_and_its_tick_runs_the_next_shard(ui, page):
     shards = materialized_partitions(ui)[0]["scores"]
     shard = f"sketchbook-{len(set(shards)):04d}"

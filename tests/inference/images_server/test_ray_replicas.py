@@ -21,7 +21,7 @@ from tests.inference.backends.diffusers import tiny
 from tests.inference.images_server.served_images import images_of, metrics, served, until
 from warehouse import EncodedImage, Home
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 ROOT = __file__.partition("/tests/")[0]
 DRAW = "/v1/images/generations"
@@ -82,7 +82,6 @@ def generate(server, **fields):
     return images_of(server.client().images.generate(prompt="a red cat", extra_body=more, **fields))
 
 
-@pytest.mark.long
 def test_model_that_cannot_be_loaded_is_not_ready_with_a_reason(cluster, tmp_path):
     (tmp_path / "model_index.json").write_text(
         '{"_class_name": "FluxPipeline", "vae": ["diffusers", "AutoencoderKL"]}'
@@ -205,7 +204,6 @@ def test_our_images_backend_uses_it(server):
         asyncio.run(generator(negative_prompt="rain").generate("a red cat", (), 1))
 
 
-@pytest.mark.long
 def test_dead_replica_is_replaced_while_the_other_continues(server):
     generate(server, n=CAPACITY)
     before = replicas_of(metrics(server))

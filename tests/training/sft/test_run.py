@@ -7,7 +7,7 @@ import pytest
 from tests.training.sft.sft_runs import Training, settings, write_export
 from training.base_model.architecture import build_untrained
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +73,6 @@ def test_a_finished_training_is_not_started_again(uninterrupted):
     assert losses(messages) == losses(before)
 
 
-@pytest.mark.long
 def test_a_killed_training_resumes_and_ends_in_the_same_weights(
     uninterrupted, tmp_path, parent, data
 ):
@@ -90,7 +89,6 @@ def test_a_killed_training_resumes_and_ends_in_the_same_weights(
     assert losses(messages) == losses(uninterrupted[1])
 
 
-@pytest.mark.long
 def test_a_crash_is_one_line_with_the_log(tmp_path, parent, data):
     broken = write_export(tmp_path / "export", rows=4)
     for image in (broken / "images").iterdir():

@@ -65,7 +65,7 @@ def _save(folder, image):
     return str(path)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("number", range(len(SAMPLES)))
 def test_tokens_and_pixels_are_those_of_training(untrained, encoded_for_training, number):
     question, answer, images = SAMPLES[number]
