@@ -3,9 +3,8 @@
 A check of a partitioned asset reads the partition of its run; outside one, the whole table.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from itertools import chain
 
 import dagster as dg
 
@@ -17,18 +16,12 @@ from .node import Node
 Rule = Callable[[FoundryResource, str | None], Violations]
 
 
-def blocking_checks(
-    node: Node, rules: Mapping[str, tuple[str, Rule]] | None = None
-) -> dg.AssetChecksDefinition:
-    """Key and reference checks of a node's tables, and its own rules.
-
-    Args:
-        rules: name -> (description, rule).
-    """
+def blocking_checks(node: Node, **rules: tuple[str, Rule]) -> dg.AssetChecksDefinition:
+    """Key and reference checks of a node's tables, and its own rules, each with a description."""
     all_rules: dict[str, tuple[str, Rule]] = {
         "keys_unique": ("Every key occurs once", partial(_duplicates, node)),
         "references_hold": ("Every row that a row refers to exists", partial(_dangling, node)),
-        **(rules or {}),
+        **rules,
     }
     specs = [
         dg.AssetCheckSpec(name, asset=node.name, blocking=True, description=description)
@@ -63,7 +56,7 @@ def schema_violations(nodes: Iterable[Node], foundry: FoundryResource) -> Violat
 def _duplicates(node: Node, foundry: FoundryResource, shard: str | None) -> Violations:
     partitions, lake = [shard] if shard else None, foundry.home.lake
     keys = (lake.read(table, partitions, columns=list(table.key)) for table in node.tables)
-    return list(chain.from_iterable(map(repeated_rows, keys)))
+    return [row for data in keys for row in repeated_rows(data)]
 
 
 def _dangling(node: Node, foundry: FoundryResource, shard: str | None) -> Violations:

@@ -40,8 +40,6 @@ pack_checks = [
 ]
 prompts_checks = blocking_checks(
     PROMPT_BANK,
-    {
-        "splits_disjoint": ("Nothing held out occurs in training", _splits_disjoint),
-        "texts_distinct": ("No two prompts of a pack have the same text", _texts_distinct),
-    },
+    splits_disjoint=("Nothing held out occurs in training", _splits_disjoint),
+    texts_distinct=("No two prompts of a pack have the same text", _texts_distinct),
 )

@@ -17,6 +17,6 @@ def _images_intact(foundry: FoundryResource, shard: str | None) -> integrity.Vio
 plans_checks = blocking_checks(PLAN_SET)
 trajectories_checks = blocking_checks(
     TRAJECTORY_SET,
-    {"images_intact": ("Every image is in the store and hashes to its name", _images_intact)},
+    images_intact=("Every image is in the store and hashes to its name", _images_intact),
 )
 scores_checks = blocking_checks(SCORE_SET)
