@@ -8,7 +8,8 @@ import dagster as dg
 import assets
 from assets.core.foundry import FoundryResource
 
-from . import jobs, schedules, sensors
+from . import schedules, sensors
+from .jobs import evaluate, generate_stories, refresh_data, retrain_critic, retrain_planner
 
 ASSETS = cast("list[dg.AssetsDefinition]", dg.load_assets_from_package_module(assets))
 CHECKS = dg.load_asset_checks_from_package_module(assets)
@@ -19,13 +20,7 @@ FOUNDRY = FoundryResource(
 defs = dg.Definitions(
     assets=ASSETS,
     asset_checks=CHECKS,
-    jobs=[
-        jobs.refresh_data,
-        jobs.retrain_planner,
-        jobs.retrain_critic,
-        jobs.evaluate,
-        jobs.generate_stories,
-    ],
+    jobs=[refresh_data, retrain_planner, retrain_critic, evaluate, generate_stories],
     schedules=[schedules.grow_bank, schedules.answer_requests],
     sensors=[sensors.follow_upstream, sensors.retrain_when_grown, sensors.register_requests],
     resources={"foundry": FOUNDRY},

@@ -14,6 +14,7 @@ from rich.console import Console
 
 from assets.core.profile import PostgresSettings, Profile, load_profile
 from inference.backends.health_check import PROVIDERS, check_endpoint
+from inference.backends.model_files import cached_file
 from inference.backends.providers.settings import EndpointSettings, RemoteModel
 from schemas import FoundryError
 from training.base_model.settings import BaseModelSettings
@@ -24,7 +25,6 @@ _TIMEOUT_SECONDS = 5.0
 _DISK_GB = 5.0
 _LARGE_DISK_GB = 200.0  # for the weights of real models, and of what is trained from them
 _PACKAGES = {"openai": "openai", "gemini": "google-genai", "images": "openai"}
-_CLUSTER_PACKAGES = "run `make cluster`, which installs what is pinned"
 
 
 @dataclass(frozen=True)
@@ -36,11 +36,7 @@ class Finding:
 
 
 def diagnose(profile_name: str, home: Home) -> list[Finding]:
-    """Check everything that a profile needs.
-
-    Raises:
-        FoundryError: there is no such profile, or it does not validate.
-    """
+    """Check everything that a profile needs; FoundryError: it is missing or invalid."""
     profile = load_profile(profile_name)
     return [
         *_home(home, profile),
@@ -109,7 +105,7 @@ def _providers(profile: Profile) -> Iterator[Finding]:
         if expansion and expansion.backend == name:
             models["expander"] = expansion.model
         if models:
-            yield _package(_PACKAGES[name])
+            yield _package(_PACKAGES[name], "setup")
         for role, model in models.items():
             yield _model(profile, name, role, model)
         endpoints = [one for model in models.values() for one in settings.endpoints_of(model)]
@@ -117,11 +113,11 @@ def _providers(profile: Profile) -> Iterator[Finding]:
             yield from _endpoint(name, endpoint)
 
 
-def _package(name: str, fix: str = "run `make setup`, which installs what is pinned") -> Finding:
+def _package(name: str, target: str) -> Finding:
     try:
         return Finding(f"package {name} {version(name)}")
     except PackageNotFoundError:
-        return Finding(f"package {name}", fix)
+        return Finding(f"package {name}", f"run `make {target}`, which installs what is pinned")
 
 
 def _model(profile: Profile, backend: str, role: str, model: RemoteModel | None) -> Finding:
@@ -197,17 +193,16 @@ def _cluster(profile: Profile, home: Home) -> Iterator[Finding]:
     shared = None if not home.storage.is_local else "choose one that all nodes see, as s3://..."
     yield Finding(f"home of all nodes: {home.root}", shared)
     if cluster.ray:
-        yield (package := _package("dagster-ray", _CLUSTER_PACKAGES))
+        yield (package := _package("dagster-ray", "cluster"))
         if not package.fix:
             yield _ray(cluster.ray.address)
     if cluster.postgres:
-        yield (package := _package("dagster-postgres", _CLUSTER_PACKAGES))
+        yield (package := _package("dagster-postgres", "cluster"))
         if not package.fix:
             yield _postgres(cluster.postgres)
 
 
 def _ray(address: str) -> Finding:
-    """Whether the job server of the cluster says which version of Ray it is."""
     try:
         with urlopen(f"{address.rstrip('/')}/api/version", timeout=_TIMEOUT_SECONDS) as answer:
             there = json.load(answer)["ray_version"]
@@ -232,7 +227,6 @@ def _postgres(settings: PostgresSettings) -> Finding:
 
 
 def _gpus_needed(profile: Profile) -> int:
-    """GPUs of the largest training."""
     from training.sft.recipe import read_recipe
 
     training = profile.training
@@ -248,10 +242,7 @@ def _base_model(settings: BaseModelSettings) -> Finding:
     what = f"base model: {settings.model} at {settings.revision}"
     if settings.model and Path(settings.model).is_dir():
         return Finding(what)
-    from huggingface_hub import try_to_load_from_cache
-
-    cached = try_to_load_from_cache(settings.model or "", "config.json", revision=settings.revision)
-    if isinstance(cached, str):
+    if cached_file(settings.model or "", settings.revision, "config.json"):
         return Finding(f"{what}, downloaded")
     token = "HF_TOKEN is set" if os.environ.get("HF_TOKEN") else "a gated model needs HF_TOKEN"
     return Finding(what, f"not downloaded yet: `hf download {settings.model}` ({token})")

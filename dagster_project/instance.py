@@ -31,12 +31,7 @@ RUNNER_TAG = "interleave/runner"
 RUNNER = secrets.token_hex(8)
 TRAINING_POOL = "gpu_train"
 # Nodes learn here what a run works on; secrets they must have themselves.
-_PASSED_ON = [
-    "INTERLEAVE_PROFILE",
-    "INTERLEAVE_HOME",
-    "INTERLEAVE_LOCAL",
-    "INTERLEAVE_LEASE_SECONDS",
-]
+_RAY_ENV = ["INTERLEAVE_PROFILE", "INTERLEAVE_HOME", "INTERLEAVE_LOCAL", "INTERLEAVE_LEASE_SECONDS"]
 _SIGNED = "# Written by Interleave Foundry ({}); change it, and it is yours.\n"
 # Shards at once; the calls within a shard have limits of their own.
 _ONE_MACHINE = ClusterSettings(runs=4)
@@ -46,10 +41,17 @@ _PATIENCE_SECONDS = 5
 def prepare_home(home: Home, cluster: ClusterSettings) -> Path:
     """Make `DAGSTER_HOME` exist, as the profile wants it, and known to this and its children."""
     folder, config = home.dagster.resolve(), dagster_yaml(cluster)
+    # The code is this package, in this environment, whose path is also that on nodes.
+    code = {
+        "module_name": "dagster_project.definitions",
+        "location_name": "interleave",
+        "executable_path": sys.executable,
+    }
+    workspace = yaml.safe_dump({"load_from": [{"python_module": code}]}, sort_keys=False)
     with storage_errors("written", folder):
         folder.mkdir(parents=True, exist_ok=True)
         write_unless_edited(folder / "dagster.yaml", config)
-        write_unless_edited(folder / "workspace.yaml", workspace_yaml())
+        write_unless_edited(folder / "workspace.yaml", workspace)
     os.environ["DAGSTER_HOME"] = str(folder)
     return folder
 
@@ -60,18 +62,14 @@ def open_instance(
 ) -> Iterator[dg.DagsterInstance]:
     """The instance, with its pools created and dead command-line runs closed.
 
-    Args:
-        cluster: section of the profile; None: everything on this machine.
-
     Raises:
         StorageError: Dagster's storage cannot be read or written, now or later.
         FoundryError: a package or variable is missing that the cluster needs.
     """
     cluster = cluster or _ONE_MACHINE
     folder = prepare_home(home, cluster)
-    config = _command_line_config(folder)
     try:
-        with dg.DagsterInstance.from_config(str(folder), config) as instance:
+        with dg.DagsterInstance.from_config(str(folder), _command_line_config(folder)) as instance:
             create_pools(instance, cluster.runs)
             close_dead_runs(instance, folder)
             with _alive(folder):
@@ -86,10 +84,8 @@ def open_instance(
 def _command_line_config(folder: Path) -> str:
     """`dagster.yaml`, but without copies of stdout: a helper process a run, for a few bars."""
     config = yaml.safe_load((folder / "dagster.yaml").read_text("utf-8")) or {}
-    config["compute_logs"] = {
-        "module": "dagster._core.storage.noop_compute_log_manager",
-        "class": "NoOpComputeLogManager",
-    }
+    module = "dagster._core.storage.noop_compute_log_manager"
+    config["compute_logs"] = {"module": module, "class": "NoOpComputeLogManager"}
     path = folder / "command_line.yaml"
     with storage_errors("written", path):
         atomic_write(path, yaml.safe_dump(config))
@@ -107,7 +103,7 @@ def create_pools(instance: dg.DagsterInstance, shards: int) -> None:
 
 @contextmanager
 def widened_pool(instance: dg.DagsterInstance, name: str, slots: int) -> Iterator[None]:
-    """At least so many slots in a pool, for as long as the context lasts."""
+    """At least so many slots in a pool, while the context lasts."""
     storage = instance.event_log_storage
     before = next(info.limit or 0 for info in storage.get_pool_limits() if info.name == name)
     storage.set_concurrency_slots(name, max(before, slots))
@@ -119,12 +115,8 @@ def widened_pool(instance: dg.DagsterInstance, name: str, slots: int) -> Iterato
 
 def close_dead_runs(instance: dg.DagsterInstance, folder: Path) -> None:
     """Fail the runs whose command-line process is gone, and free the pool slots they held."""
-    unfinished = [
-        dg.DagsterRunStatus.NOT_STARTED,
-        dg.DagsterRunStatus.STARTING,
-        dg.DagsterRunStatus.STARTED,
-        dg.DagsterRunStatus.CANCELING,
-    ]
+    status = dg.DagsterRunStatus
+    unfinished = [status.NOT_STARTED, status.STARTING, status.STARTED, status.CANCELING]
     for run in instance.get_runs(dg.RunsFilter(statuses=unfinished)):
         runner = run.tags.get(RUNNER_TAG)
         if runner and _gone(folder / "runners" / runner):
@@ -161,11 +153,7 @@ def _gone(path: Path) -> bool:
 
 def dagster_yaml(cluster: ClusterSettings) -> str:
     """The instance's configuration; FoundryError: a package or its Postgres is missing."""
-    monitoring = {
-        "enabled": True,
-        "free_slots_after_run_end_seconds": 30,
-        "poll_interval_seconds": 15,
-    }
+    monitor = {"enabled": True, "free_slots_after_run_end_seconds": 30, "poll_interval_seconds": 15}
     config: dict[str, Any] = {
         "telemetry": {"enabled": False},
         "nux": {"enabled": False},
@@ -173,27 +161,17 @@ def dagster_yaml(cluster: ClusterSettings) -> str:
             "runs": {"max_concurrent_runs": cluster.runs},
             "pools": {"granularity": "op", "default_limit": cluster.runs},
         },
-        "run_monitoring": monitoring,
+        "run_monitoring": monitor,
     }
     if cluster.ray:
         _require("dagster_ray")
         config["run_launcher"] = _on_ray(cluster.ray)
-        monitoring["max_resume_run_attempts"] = cluster.ray.resumes
+        monitor["max_resume_run_attempts"] = cluster.ray.resumes
     if cluster.postgres:
         _require("dagster_postgres")
         check_postgres(cluster.postgres)
         config["storage"] = _in_postgres(cluster.postgres)
     return yaml.safe_dump(config, sort_keys=False)
-
-
-def workspace_yaml() -> str:
-    """Where the code is: this package, in this environment, whose path is also that on nodes."""
-    module = {
-        "module_name": "dagster_project.definitions",
-        "location_name": "interleave",
-        "executable_path": sys.executable,
-    }
-    return yaml.safe_dump({"load_from": [{"python_module": module}]}, sort_keys=False)
 
 
 def write_unless_edited(path: Path, text: str) -> None:
@@ -210,7 +188,7 @@ def _on_ray(settings: RaySettings) -> dict[str, Any]:
         "address": settings.address,
         "num_cpus": settings.cpus,
         "num_gpus": settings.gpus,
-        "env_vars": _PASSED_ON,
+        "env_vars": _RAY_ENV,
     }
     module = "dagster_project.ray_launcher"
     return {"module": module, "class": "ShardLauncher", "config": {"ray": config}}
@@ -222,11 +200,7 @@ def _require(package: str) -> None:
 
 
 def check_postgres(settings: PostgresSettings) -> None:
-    """Make sure that the database answers.
-
-    Raises:
-        FoundryError: it does not, or the variable with its password is not set.
-    """
+    """Raise FoundryError if the database does not answer, or its password's variable is not set."""
     import psycopg2
 
     password = os.environ.get(settings.password or "")

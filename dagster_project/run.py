@@ -79,10 +79,8 @@ def run_lineage(
 
 
 def _prepare_environments(foundry: FoundryResource) -> None:
-    """Make the trainers' environments while the data is made; a failure is the training's to say.
-
-    Nothing is done where trainings are launched on other machines.
-    """
+    """Make the trainers' environments while the data is made, if trainings run on this machine; a
+    failure is the training's to say."""
     from training.environments import Purpose, ensure_environment
     from training.sft.recipe import read_recipe
 
@@ -191,12 +189,8 @@ class _Stage:
         """Nodes that changed, and those of the stage downstream of one that did."""
         stale: list[Node] = []
         for node in nodes:
-            follows = any(upstream.name in node.deps for upstream in stale)
-            if (
-                self.force
-                or follows
-                or not is_up_to_date(node, self.foundry, self.instance, partition)
-            ):
+            follows = self.force or any(upstream.name in node.deps for upstream in stale)
+            if follows or not is_up_to_date(node, self.foundry, self.instance, partition):
                 stale.append(node)
         return stale
 

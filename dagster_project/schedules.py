@@ -27,12 +27,7 @@ def grow_bank(context: dg.ScheduleEvaluationContext, foundry: FoundryResource) -
     return dg.RunRequest(partition_key=shard)
 
 
-@dg.schedule(
-    job=generate_stories,
-    cron_schedule="0 5 * * *",
-    execution_timezone="UTC",
-    default_status=dg.DefaultScheduleStatus.STOPPED,
-)
+@dg.schedule(job=generate_stories, cron_schedule="0 5 * * *", execution_timezone="UTC")
 def answer_requests(
     context: dg.ScheduleEvaluationContext, foundry: FoundryResource
 ) -> Iterator[dg.RunRequest | dg.SkipReason]:

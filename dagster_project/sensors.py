@@ -34,7 +34,6 @@ def register_requests(
 
 @dg.sensor(
     jobs=[retrain_planner, retrain_critic],
-    default_status=dg.DefaultSensorStatus.STOPPED,
     minimum_interval_seconds=60,
     description="Starts a training when the profile's `training.retrain_after_rows` new rows have "
     "come since the newest checkpoint. Off unless it is switched on.",

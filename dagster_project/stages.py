@@ -52,12 +52,9 @@ def is_up_to_date(
 ) -> bool:
     """Whether the run that last made a node succeeded, its fingerprint (code, settings, inputs) is
     unchanged, and what it wrote is still there."""
-    records = instance.fetch_materializations(
-        dg.AssetRecordsFilter(
-            asset_key=dg.AssetKey(node.name), asset_partitions=[partition] if partition else None
-        ),
-        limit=1,
-    ).records
+    partitions = [partition] if partition else None
+    newest = dg.AssetRecordsFilter(asset_key=dg.AssetKey(node.name), asset_partitions=partitions)
+    records = instance.fetch_materializations(newest, limit=1).records
     if not records or not records[0].asset_materialization:
         return False
     tags = records[0].asset_materialization.tags or {}

@@ -23,10 +23,8 @@ _reports: _Reports | None = None  # in a worker
 
 @contextmanager
 def worker_processes(count: int, progress: ProgressFactory) -> Iterator[ProcessPoolExecutor]:
-    """A pool of new processes, stopped at once by Ctrl-C and by the death of this process.
-
-    Args:
-        progress: receives what the workers report through `RelayedProgress`.
+    """A pool of new processes, stopped at once by Ctrl-C and by the death of this process; what
+    they report through `RelayedProgress` goes to `progress`.
 
     Raises:
         FoundryError: a worker was killed, as happens when memory runs out.

@@ -1,7 +1,7 @@
 """The tables of the lake: row models, Arrow schemas, errors. Imports no other package of ours."""
 
 from . import curation, generations, prompts, training, trajectories
-from .base import ForeignKey, Row, Table
+from .base import Row, Table
 from .errors import BadImageError, DocumentError, FoundryError, SchemaMismatchError, StorageError
 
 TABLES: dict[str, Table] = {
@@ -15,7 +15,6 @@ __all__ = [
     "TABLES",
     "BadImageError",
     "DocumentError",
-    "ForeignKey",
     "FoundryError",
     "Row",
     "SchemaMismatchError",

@@ -66,22 +66,15 @@ class Table:
 
     @property
     def columns(self) -> dict[str, FieldInfo]:
-        """The row model's fields by column name."""
         return self.row.model_fields
 
     @cached_property
     def arrow_schema(self) -> pa.Schema:
-        """The Parquet schema; its metadata has table name and version, its fields descriptions.
-
-        Raises:
-            TypeError: a column is of a type that has no Arrow form here.
-        """
-        fields = _arrow_fields(self.row)
+        """The Parquet schema; its metadata has table name and version, its fields descriptions."""
         metadata = {"interleave.table": self.name, "interleave.version": str(self.version)}
-        return pa.schema(fields, metadata=metadata)
+        return pa.schema(_arrow_fields(self.row), metadata=metadata)
 
     def to_arrow(self, rows: typing.Iterable[Row]) -> pa.Table:
-        """Rows as an Arrow table of `arrow_schema`."""
         return pa.Table.from_pylist([row.model_dump() for row in rows], schema=self.arrow_schema)
 
 

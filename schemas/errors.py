@@ -24,11 +24,8 @@ class StorageError(FoundryError):
 
 
 def first_problem(error: ValidationError, *parents: str, root: str = "document") -> str:
-    """`key: message` of the first problem that pydantic found, `root` where it has no key.
-
-    Args:
-        parents: keys of the section that was validated.
-    """
+    """`key: message` of the first problem that pydantic found in the section at `parents`; `root`
+    stands for the key of the whole document."""
     problem = error.errors(include_url=False)[0]
     key = ".".join(map(str, (*parents, *problem["loc"])))
     return f"{key or root}: {problem['msg']}"

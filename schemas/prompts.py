@@ -76,6 +76,8 @@ class PromptRow(Row):
     )
 
 
+_TO_CATEGORY = ForeignKey(("pack", "subcategory"), "categories", ("pack", "subcategory"))
+_TO_TEMPLATE = ForeignKey(("pack", "template_id"), "templates", ("pack", "template_id"))
 TO_PROMPT = ForeignKey(("prompt_id",), "prompts", ("prompt_id",))
 
 CATEGORIES = Table("categories", CategoryRow, key=("pack", "subcategory"))
@@ -83,12 +85,5 @@ VOCABULARY = Table("vocabulary", VocabularyRow, key=("pack", "bank", "kind", "te
 VOCABULARY_PROPOSALS = Table("vocabulary_proposals", ProposalRow, key=("pack", "bank", "number"))
 TEMPLATES = Table("templates", TemplateRow, key=("pack", "template_id"))
 PROMPTS = Table(
-    "prompts",
-    PromptRow,
-    key=("prompt_id",),
-    sharded=True,
-    references=(
-        ForeignKey(("pack", "subcategory"), "categories", ("pack", "subcategory")),
-        ForeignKey(("pack", "template_id"), "templates", ("pack", "template_id")),
-    ),
+    "prompts", PromptRow, key=("prompt_id",), sharded=True, references=(_TO_CATEGORY, _TO_TEMPLATE)
 )

@@ -33,21 +33,19 @@ Rows are Parquet files `lake/<table>/<partition>/part-0.parquet`; the partition 
 table's name and schema version and a hash of its rows, and every column its description. Query with
 `interleave sql "..."`, with `interleave_foundry.query("...")` from pandas, or open
 `warehouse.duckdb` with any DuckDB client.
+
+| table | one row is | partitions |
+|---|---|---|
 """
 
 
 def render_table_docs() -> str:
     """The page as Markdown: an overview, then a section per table, in the order of the lineage."""
-    sections = (_section(table) for table in TABLES.values())
-    return "\n".join([_TITLE, *_overview(), "", *sections])
-
-
-def _overview() -> Iterator[str]:
-    yield "| table | one row is | partitions |"
-    yield "|---|---|---|"
-    for table in TABLES.values():
-        link = f"[`{table.name}`](#{table.name})"
-        yield f"| {link} | {_cell(table.description)} | {_partitions(table)} |"
+    overview = (
+        f"| [`{table.name}`](#{table.name}) | {_cell(table.description)} | {_partitions(table)} |\n"
+        for table in TABLES.values()
+    )
+    return "\n".join([_TITLE + "".join(overview), *map(_section, TABLES.values())])
 
 
 def _section(table: Table) -> str:
@@ -117,7 +115,6 @@ def _names(columns: tuple[str, ...]) -> str:
 
 
 def _cell(text: str) -> str:
-    """Text escaped for a Markdown table."""
     return text.replace("|", "\\|").replace("<", "\\<")
 
 

@@ -16,6 +16,7 @@ TrajectoryStatus = Literal["complete", "exhausted", "stopped", "quarantined"]
 OnExhausted = Literal["last", "best", "stop"]
 
 _ATTEMPT_KEY = ("trajectory_id", "step_number", "iteration")
+_MEMBER_KEY = (*_ATTEMPT_KEY, "member")
 TO_TRAJECTORY = ForeignKey(("trajectory_id",), "trajectories", ("trajectory_id",))
 TO_ATTEMPT = ForeignKey(_ATTEMPT_KEY, "attempts", _ATTEMPT_KEY)
 _SHARD = "Shard (Dagster partition) of the prompt"
@@ -169,11 +170,7 @@ ATTEMPTS = Table(
 )
 SCORES = Table("scores", ScoreRow, key=_ATTEMPT_KEY, sharded=True, references=(TO_ATTEMPT,))
 MEMBER_SCORES = Table(
-    "member_scores",
-    MemberScoreRow,
-    key=(*_ATTEMPT_KEY, "member"),
-    sharded=True,
-    references=(TO_ATTEMPT,),
+    "member_scores", MemberScoreRow, key=_MEMBER_KEY, sharded=True, references=(TO_ATTEMPT,)
 )
 MODEL_CALLS = Table("model_calls", ModelCallRow, key=("call_id",), sharded=True)
 QUARANTINE = Table("quarantine", QuarantineRow, key=("prompt_id", "stage"), sharded=True)

@@ -41,22 +41,15 @@ def load_document(path: Path, model: type[Model]) -> Model:
     try:
         return model.model_validate(content or {})
     except ValidationError as error:
-        lines = [
-            _format_problem(path, root, tuple(e["loc"]), e["msg"])
-            for e in error.errors(include_url=False)
-        ]
+        problems = error.errors(include_url=False)
+        lines = (locate_problem(path, each["loc"], each["msg"]) for each in problems)
         raise DocumentError("\n".join(lines)) from error
 
 
 def locate_problem(path: Path, key: KeyPath, message: str) -> str:
-    """One line `file:line: dotted.key: message` for a file loaded before (for example, a name
-    unknown in another one)."""
-    return _format_problem(path, _compose(path), key, message)
-
-
-def _format_problem(path: Path, root: yaml.Node | None, key: KeyPath, message: str) -> str:
+    """One line `file:line: dotted.key: message` for a file that can be read."""
     dotted = ".".join(map(str, key)) or "document"
-    return f"{path}:{_line_of(root, key)}: {dotted}: {message}"
+    return f"{path}:{_line_of(_compose(path), key)}: {dotted}: {message}"
 
 
 def _reject_duplicate_keys(path: Path, node: yaml.Node | None, key: tuple[str, ...] = ()) -> None:
@@ -77,7 +70,6 @@ def _compose(path: Path) -> yaml.Node | None:
 
 @contextmanager
 def _readable(path: Path) -> Iterator[None]:
-    """Turn errors of reading and parsing into one line."""
     try:
         yield
     except OSError as error:

@@ -19,9 +19,6 @@ def atomic_path(target: Path, temporary: Path | None = None) -> Iterator[Path]:
         temporary: a path on the same file system, cleared first; by default a unique hidden name
             beside `target`. Where only one process writes, a fixed name lets the next attempt
             remove what a killed one wrote.
-
-    Raises:
-        OSError: `target` cannot be written.
     """
     draft = temporary or target.with_name(f".{target.name}-{secrets.token_hex(6)}.tmp")
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -36,11 +33,8 @@ def atomic_path(target: Path, temporary: Path | None = None) -> Iterator[Path]:
 def atomic_write(
     target: Path, content: bytes | str, durable: bool = False, temporary: Path | None = None
 ) -> None:
-    """Replace a file by `content` (text as UTF-8), as `atomic_path` does.
-
-    Args:
-        durable: survive a power cut as well (fsync before the rename).
-    """
+    """Replace a file by `content` (text as UTF-8), as `atomic_path` does; `durable`: survive a
+    power cut as well (fsync before the rename)."""
     with atomic_path(target, temporary) as draft, draft.open("wb") as file:
         file.write(content.encode() if isinstance(content, str) else content)
         file.flush()

@@ -44,12 +44,10 @@ class Home:
 
     @cached_property
     def lake(self) -> Lake:
-        """The tables."""
         return Lake(self.storage.child("lake"))
 
     @cached_property
     def images(self) -> ImageStore:
-        """The images, by sha256."""
         return ImageStore(self.storage.child("images"))
 
     @cached_property
@@ -62,21 +60,18 @@ class Home:
 
     @property
     def warehouse(self) -> Path:
-        """The DuckDB file of views, see `refresh_views`."""
+        """DuckDB's file, see `refresh_views`."""
         return self.local / "warehouse.duckdb"
 
     @property
     def dagster(self) -> Path:
-        """DAGSTER_HOME."""
         return self.local / "dagster"
 
     @property
     def exports(self) -> Path:
-        """Folder of exported data sets."""
         return self.local / "exports"
 
     def journal(self, asset: str, shard: str) -> AnyJournal:
-        """The journal of an asset's shard."""
         asset, shard = safe_name(asset, "asset"), safe_name(shard, "shard")
         if self.storage.has_conditional_writes:
             return ObjectJournal(self.storage.child(f"journals/{asset}/{shard}"), _lease_seconds())

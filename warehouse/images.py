@@ -33,7 +33,7 @@ class EncodedImage:
 
     @classmethod
     def of(cls, image: Image.Image) -> "EncodedImage":
-        """Encode an image as RGB PNG."""
+        """As RGB PNG."""
         buffer = io.BytesIO()
         image.convert("RGB").save(buffer, "PNG", compress_level=1)
         return cls(buffer.getvalue())
@@ -45,16 +45,11 @@ class EncodedImage:
 
     @property
     def is_white(self) -> bool:
-        """Whether every pixel is white, as in the canvas of `white`."""
         return self.image.getextrema() == ((255, 255),) * 3
 
     @property
     def as_png(self) -> "EncodedImage":
-        """Itself if it is PNG, else re-encoded as PNG.
-
-        Raises:
-            BadImageError: the bytes are not an image.
-        """
+        """Itself if it is PNG, else re-encoded; raises what `image` does."""
         return self if self.data.startswith(b"\x89PNG") else EncodedImage.of(self.image)
 
     @cached_property
@@ -69,16 +64,11 @@ class EncodedImage:
 
     @property
     def data_url(self) -> str:
-        """The image as a `data:` URL."""
         return f"data:{self.mime};base64,{base64.b64encode(self.data).decode('ascii')}"
 
     @cached_property
     def image(self) -> Image.Image:
-        """The decoded RGB image.
-
-        Raises:
-            BadImageError: the bytes are not an image, or a truncated one.
-        """
+        """The decoded RGB image; BadImageError: the bytes are none, or a truncated one."""
         try:
             return Image.open(io.BytesIO(self.data)).convert("RGB")
         except Exception as error:
@@ -87,10 +77,7 @@ class EncodedImage:
 
 
 def check_upload(data: bytes, max_pixels: int, decode: bool = True) -> None:
-    """Check an image that a user sent; the size is read from the header, before it is decoded.
-
-    Args:
-        decode: also decode it, to find truncated files.
+    """Check the size of a user's image by its header, then `decode` it to find truncated ones.
 
     Raises:
         ImageTooLargeError: more than `max_pixels`.
@@ -157,11 +144,7 @@ class ImageStore:
         return self.storage.url(self.relative_path(sha256))
 
     def relative_path(self, sha256: str) -> str:
-        """Path below the store's root, the same in every home.
-
-        Raises:
-            BadImageError: not a sha256.
-        """
+        """Path below the store's root, the same in every home; BadImageError: not a sha256."""
         if not _SHA256.fullmatch(sha256):
             raise BadImageError(f"{sha256!r} is not the sha256 of an image")
         return f"{sha256[:2]}/{sha256}.png"

@@ -67,7 +67,6 @@ class Journal:
                     yield parse_record(line, self.path, number)
 
     def remove(self) -> None:
-        """Delete all records."""
         with storage_errors("removed", self.path):
             self.path.unlink(missing_ok=True)
 
@@ -104,14 +103,12 @@ class Journal:
 def parse_record(line: bytes, file: object, number: int) -> dict[str, Any]:
     """The record of line `number` of a file; StorageError: it is not a JSON object."""
     try:
-        record = orjson.loads(line)
+        if isinstance(record := orjson.loads(line), dict):
+            return record
+        problem = "not a JSON object"
     except orjson.JSONDecodeError as error:
-        raise StorageError(
-            f"{file}:{number}: not JSON ({error}): remove the line and run again"
-        ) from error
-    if not isinstance(record, dict):
-        raise StorageError(f"{file}:{number}: not a JSON object: remove the line and run again")
-    return record
+        problem = f"not JSON ({error})"
+    raise StorageError(f"{file}:{number}: {problem}: remove the line and run again")
 
 
 def _lock(fd: int, path: Path) -> None:

@@ -50,9 +50,7 @@ class Lake:
     ) -> WriteResult:
         """Replace a partition, unless its content is the same.
 
-        Args:
-            rows: row models, an Arrow table, or a reader, which is read batch by batch, so that
-                only compressed rows are in memory.
+        A reader is read batch by batch, so that only compressed rows are in memory.
 
         Raises:
             SchemaMismatchError: the rows do not have the table's columns and types.
@@ -81,7 +79,6 @@ class Lake:
 
         Args:
             partitions: None: all but those of users' requests.
-            columns: names to read; None: all.
             where: a `pyarrow.compute` expression, such as `pc.field("accepted") == True`.
 
         Raises:
@@ -162,13 +159,19 @@ class Lake:
         return matching.select(schema.names).cast(schema)
 
     def _open_checked(self, table: Table, partition: str) -> pq.ParquetFile:
-        file = self._open(table, partition)
-        if problem := _schema_problem(table, file.schema_arrow):
-            raise SchemaMismatchError(
-                f"table {table.name}, partition {partition}: {problem}; materialize {table.name} "
-                f"again or delete {self.storage.url(_path(table, partition))}"
-            )
-        return file
+        file, expected = self._open(table, partition), table.arrow_schema
+        stored = file.schema_arrow
+        version, names = _version(stored.metadata), _current_names(table, stored)
+        if version not in _readable_versions(table):
+            problem = f"has schema version {version}, this code reads version {table.version}"
+        elif names != expected.names or stored.types != expected.types:
+            problem = _difference(names, expected.names)
+        else:
+            return file
+        raise SchemaMismatchError(
+            f"table {table.name}, partition {partition}: {problem}; materialize {table.name} "
+            f"again or delete {self.storage.url(_path(table, partition))}"
+        )
 
     def _open(self, table: Table, partition: str) -> pq.ParquetFile:
         """The partition as it is now; an open file does not show later replacements."""
@@ -200,7 +203,7 @@ def _encode(data: pa.Table, digest: str) -> bytes:
 def _encode_stream(
     table: Table, reader: pa.RecordBatchReader, partition: str
 ) -> tuple[bytes, int, str]:
-    """Parquet file, number of rows and content hash of a reader's rows."""
+    """Parquet file, number of rows, content hash."""
     sink, count, digest = pa.BufferOutputStream(), 0, new_digest(table.arrow_schema)
     with pq.ParquetWriter(sink, table.arrow_schema, compression="zstd") as writer:
         for part in _in_batches(reader):
@@ -238,17 +241,6 @@ def _conform(table: Table, rows: pa.Table | Iterable[Row], partition: str) -> pa
         return rows.select(schema.names).cast(schema)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError) as error:
         raise SchemaMismatchError(f"{where}: {first_line(error)}") from error
-
-
-def _schema_problem(table: Table, stored: pa.Schema) -> str | None:
-    """What keeps a file's rows from being read, if anything."""
-    version, names = _version(stored.metadata), _current_names(table, stored)
-    if version not in _readable_versions(table):
-        return f"has schema version {version}, this code reads version {table.version}"
-    expected = table.arrow_schema
-    if names != expected.names or stored.types != expected.types:
-        return _difference(names, expected.names)
-    return None
 
 
 def _version(metadata: Mapping[bytes, bytes] | None) -> str:

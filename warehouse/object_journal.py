@@ -39,34 +39,33 @@ class ObjectJournal:
         self._lease = Lease(storage, "lease.json", lease_seconds)
         self._epoch: int | None = None
         self._segments = 0
-        self._pending: list[tuple[bytes, Future[None]]] = []
+        self._pending: list[bytes] = []
+        self._stored: Future[None] = Future()  # of the pending records
         self._pending_lock, self._store_lock = threading.Lock(), threading.RLock()
 
     def append(self, record: dict[str, Any]) -> None:
         """As `Journal.append`: the record is stored when this returns."""
         line = orjson.dumps(record, option=orjson.OPT_SERIALIZE_NUMPY) + b"\n"
-        stored: Future[None] = Future()
         with self._pending_lock:
-            self._pending.append((line, stored))
+            self._pending.append(line)
+            stored = self._stored
         with self._store_lock:
             if not stored.done():
                 self._store()
         stored.result()
 
     async def add(self, record: dict[str, Any]) -> None:
-        """`append` for event loops."""
         await asyncio.to_thread(self.append, record)
 
     def records(self) -> Iterator[dict[str, Any]]:
         """As `Journal.records`; of a line that is none the message names segment and line."""
-        names = self._names()
+        names = self._storage.names(".jsonl")
         for name, data in zip(names, self._storage.read_all(names), strict=True):
             for number, line in enumerate(data.splitlines(), start=1):
                 yield parse_record(line, f"{self.path}/{name}", number)
 
     def remove(self) -> None:
-        """Delete all records."""
-        for name in self._names():
+        for name in self._storage.names(".jsonl"):
             self._storage.delete(name)
 
     def close(self) -> None:
@@ -88,7 +87,7 @@ class ObjectJournal:
         if self._epoch is not None:
             return
         self._epoch, self._segments = self._lease.acquire(), 0
-        names = self._names()
+        names = self._storage.names(".jsonl")
         if len(names) > _MERGE_ABOVE:  # a crash meanwhile leaves duplicate lines: harmless
             self._put(b"".join(self._storage.read_all(names)))
             for name in names:
@@ -96,26 +95,21 @@ class ObjectJournal:
 
     def _store(self) -> None:
         with self._pending_lock:
-            pending, self._pending = self._pending, []
+            lines, self._pending = self._pending, []
+            stored, self._stored = self._stored, Future()
         try:
             self._acquire()
             self._lease.check()
-            self._put(b"".join(line for line, _ in pending))
+            self._put(b"".join(lines))
+            stored.set_result(None)
         except BaseException as error:
-            for _, stored in pending:
-                stored.set_exception(error)
-        else:
-            for _, stored in pending:
-                stored.set_result(None)
+            stored.set_exception(error)
 
     def _put(self, data: bytes) -> None:
         # Names sort in the order of writing, across owners.
         name = f"{self._epoch:06d}-{self._segments:08d}.jsonl"
         self._storage.write(name, data)
         self._segments += 1
-
-    def _names(self) -> list[str]:
-        return [name for name in self._storage.names() if name.endswith(".jsonl")]
 
 
 @dataclass(frozen=True)
@@ -135,7 +129,6 @@ class Lease:
     with a higher epoch. Clocks of different machines may differ by up to half a period.
 
     Args:
-        storage: the folder of `path`, in a store with conditional writes.
         seconds: how long after the death of its owner another worker gets it.
     """
 
@@ -148,10 +141,8 @@ class Lease:
         self._renewer: threading.Thread | None = None
 
     def acquire(self) -> int:
-        """Become the owner, if need be after the lease of a dead one has expired.
-
-        Returns:
-            The epoch, higher than that of every owner before.
+        """Become the owner, if need be after the lease of a dead one has expired; returns the
+        epoch, higher than that of every owner before.
 
         Raises:
             StorageError: a living owner has it, or the store cannot be used.
@@ -175,11 +166,7 @@ class Lease:
                 return self._epoch
 
     def check(self) -> None:
-        """Check that the lease is still ours.
-
-        Raises:
-            StorageError: it could not be renewed in time; another worker may own it.
-        """
+        """Raise StorageError if it could not be renewed in time: another worker may own it."""
         if time.monotonic() >= self._valid_until:
             raise StorageError(
                 f"{self._storage.url(self._path)} could not be renewed in time, and may belong to "

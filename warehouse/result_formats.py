@@ -18,11 +18,7 @@ _GAP = 3  # between two columns
 
 
 def render(result: pa.Table, output: Format, width: int = 120) -> bytes:
-    """A query result as bytes: text in UTF-8, or a Parquet file.
-
-    Args:
-        width: columns of the terminal, for `table`.
-    """
+    """A query result as a Parquet file or UTF-8 text, a `table` for a terminal of that width."""
     if output == "parquet":
         sink = pa.BufferOutputStream()
         pq.write_table(result, sink, compression="zstd")
@@ -63,7 +59,8 @@ def _as_table(result: pa.Table, width: int) -> str:
             min_width=min(_NARROW, len(field.name)),
         )
     for row in rows:
-        table.add_row(*(Text(_truncate(cell, limit)) for cell in row[:shown]))
+        cells = (cell if len(cell) <= limit else f"{cell[: limit - 1]}…" for cell in row[:shown])
+        table.add_row(*map(Text, cells))
     buffer = io.StringIO()
     Console(file=buffer, width=width).print(table)
     return buffer.getvalue() + _footer(result.num_rows, len(rows), result.column_names[shown:])
@@ -107,10 +104,6 @@ def _plain(value: object) -> object:
     if isinstance(value, (list, dict)):
         return orjson.dumps(value, default=str).decode()
     return str(value).lower() if isinstance(value, bool) else value
-
-
-def _truncate(line: str, limit: int) -> str:
-    return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
 def count_noun(number: int, noun: str) -> str:

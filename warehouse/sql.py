@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _PAUSES = (0.02, 0.04, 0.08, 0.16, 0.32)  # seconds after each try
+_TRANSIENT = (duckdb.IOException, duckdb.InvalidInputException)
 _READ_STATEMENTS = {"SELECT", "EXPLAIN", "PRAGMA", "CALL", "MULTI"}
 
 
@@ -31,13 +32,7 @@ class SqlError(FoundryError):
 def run_sql(
     home: Home, sql: str, output: Format = "table", out: Path | None = None, width: int = 120
 ) -> bytes:
-    """The result of a query as bytes in one format; with `out` they are written to that file.
-
-    Args:
-        width: columns of the terminal, for `table`.
-
-    Returns:
-        UTF-8 text or a Parquet file; with `out` a line of text that names it.
+    """The result of a query as `render` formats it; written to `out`, a line of text that says so.
 
     Raises:
         SqlError, SchemaMismatchError, StorageError: see `run_query`; `out` cannot be written.
@@ -53,12 +48,9 @@ def run_sql(
 
 
 def query(sql: str, home: Home | None = None) -> "pd.DataFrame":
-    """The result of a SQL query over the lake's tables as a pandas DataFrame.
+    """A SQL query over the tables of a home (default: $INTERLEAVE_HOME) as a pandas DataFrame.
 
         interleave_foundry.query("SELECT category, count(*) AS n FROM prompts GROUP BY ALL")
-
-    Args:
-        home: the home to read; by default that of $INTERLEAVE_HOME.
 
     Raises:
         SqlError, SchemaMismatchError, StorageError: see `run_query`.
@@ -98,15 +90,10 @@ def _execute(home: Home, sql: str) -> pa.Table:
                 return pa.table({})
             return _without_decimals(_without_intervals(relation).to_arrow_table())
         except duckdb.Error as error:
-            if _is_transient(error):
+            # A changed file may be the cause; for remote files DuckDB raises a bare Error.
+            if isinstance(error, _TRANSIENT) or type(error) is duckdb.Error:
                 raise
             raise SqlError(_explain(error)) from error
-
-
-def _is_transient(error: duckdb.Error) -> bool:
-    """Whether a changed file can be the cause; for remote files DuckDB raises a bare Error."""
-    causes = (duckdb.IOException, duckdb.InvalidInputException)
-    return isinstance(error, causes) or type(error) is duckdb.Error
 
 
 def _check_reads_only(connection: duckdb.DuckDBPyConnection, sql: str) -> None:
@@ -133,15 +120,9 @@ def _without_intervals(relation: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRela
     types = [str(column_type) for column_type in relation.types]
     if "INTERVAL" not in types:
         return relation
-    columns = [
-        f"#{number}{'::VARCHAR' if kind == 'INTERVAL' else ''} AS {_quote(name)}"
-        for number, (name, kind) in enumerate(zip(relation.columns, types, strict=True), start=1)
-    ]
-    return relation.project(", ".join(columns))
-
-
-def _quote(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
+    casts = (f"#{n}::VARCHAR" if kind == "INTERVAL" else f"#{n}" for n, kind in enumerate(types, 1))
+    columns = zip(casts, relation.columns, strict=True)
+    return relation.select(*(duckdb.SQLExpression(cast).alias(name) for cast, name in columns))
 
 
 def _without_decimals(result: pa.Table) -> pa.Table:
@@ -155,10 +136,8 @@ def _without_decimals(result: pa.Table) -> pa.Table:
 
 def _unique(names: Sequence[str]) -> list[str]:
     """Names with a number added to repeated ones, as JSON and pandas need them."""
-    earlier = [names[:index].count(name) for index, name in enumerate(names)]
-    return [
-        f"{name}_{count}" if count else name for name, count in zip(names, earlier, strict=True)
-    ]
+    earlier = (names[:index].count(name) for index, name in enumerate(names))
+    return [f"{name}_{n}" if n else name for name, n in zip(names, earlier, strict=True)]
 
 
 def _explain(error: duckdb.Error) -> str:

@@ -23,9 +23,6 @@ class SqliteFile:
             both an empty file and the tables that it creates.
         fast_commits: write-ahead log, and one connection until `close`: a commit does not wait for
             the disk, so that a power cut (but no kill) may lose the last ones.
-
-    Raises (`transaction`):
-        StorageError: the file is damaged, of a newer version, or cannot be read or written.
     """
 
     def __init__(
@@ -38,7 +35,11 @@ class SqliteFile:
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """A transaction that nobody else writes in; an exception rolls it back."""
+        """A transaction that nobody else writes in; an exception rolls it back.
+
+        Raises:
+            StorageError: the file is damaged, of a newer version, or cannot be read or written.
+        """
         with _storage_errors(self.path):
             if not self._fast_commits:
                 with closing(self._connect()) as connection, _transaction(connection):

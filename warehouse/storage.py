@@ -35,11 +35,7 @@ _REMEDIES = {
 
 
 def safe_name(name: str, what: str) -> str:
-    """`name` of a `what`, if it is safe in a path and in SQL.
-
-    Raises:
-        StorageError: it has characters other than letters, digits, `.`, `_`, `-`, or more than 200.
-    """
+    """`name` of a `what`; StorageError: it is not safe in a path and in SQL, or too long."""
     if not _NAME.fullmatch(name):
         raise StorageError(
             f"{what} {name!r} cannot name a file: use letters, digits, '.', '_' and '-'"
@@ -57,9 +53,7 @@ def first_line(error: BaseException) -> str:
 def storage_errors(action: str, where: object) -> Iterator[None]:
     """Turn a file system's errors into one line that says what failed and what to do.
 
-    Args:
-        action: `read`, `written`, ..., for the message. A missing file that was to be `read` is
-            left to the caller: `FileNotFoundError` passes.
+    `FileNotFoundError` passes where the action is `read`.
     """
     try:
         yield
@@ -84,11 +78,7 @@ class Storage:
 
     @classmethod
     def at(cls, url: str) -> "Storage":
-        """The storage at a path or fsspec URL.
-
-        Raises:
-            StorageError: unknown protocol, or its package is not installed.
-        """
+        """The storage at a path or fsspec URL; StorageError: no package for its protocol."""
         import fsspec
 
         with storage_errors("opened", url):
@@ -105,7 +95,6 @@ class Storage:
         return "s3" in _protocols(self.fs)
 
     def child(self, name: str) -> "Storage":
-        """A folder in this one."""
         return Storage(self.fs, f"{self.root}/{name}")
 
     def url(self, path: str = "") -> str:
@@ -114,12 +103,7 @@ class Storage:
         return full if self.is_local else str(self.fs.unstrip_protocol(full))
 
     def read(self, path: str) -> bytes:
-        """The bytes of a file.
-
-        Raises:
-            FileNotFoundError: there is no such file.
-            StorageError: it cannot be read.
-        """
+        """The bytes of a file; FileNotFoundError: there is none, else StorageError."""
         with storage_errors("read", self.url(path)):
             return bytes(self.fs.cat_file(f"{self.root}/{path}"))
 
@@ -133,11 +117,8 @@ class Storage:
                 self.fs.pipe_file(f"{self.root}/{path}", data)
 
     def write_if(self, path: str, data: bytes, version: str | None) -> str | None:
-        """Write a file if its version is still `version` (None: if it does not exist).
-
-        Returns:
-            Its new version; None when another writer came first.
-        """
+        """Write a file if its version is still `version` (None: if it does not exist); returns
+        its new version, or None when another writer came first."""
         bucket, key, _ = self.fs.split_path(f"{self.root}/{path}")
         condition = {"IfMatch": version} if version else {"IfNoneMatch": "*"}
         with storage_errors("written", self.url(path)):
@@ -178,14 +159,14 @@ class Storage:
                     if url.endswith(f"/{name}"):
                         yield url.split("/")[-2]
 
-    def names(self) -> list[str]:
-        """Names of the files in this folder, sorted."""
+    def names(self, suffix: str) -> list[str]:
+        """Names of the files in this folder that end in `suffix`, sorted."""
         with storage_errors("listed", self.url()):
             paths = self.fs.find(self.root, maxdepth=1)
-        return sorted(path.rsplit("/", 1)[1] for path in paths)
+        return sorted(path.rsplit("/", 1)[1] for path in paths if path.endswith(suffix))
 
     def read_all(self, paths: Iterable[str]) -> list[bytes]:
-        """The bytes of many files; raises what `read` does."""
+        """The bytes of many files, as `read` does."""
         names = [f"{self.root}/{path}" for path in paths]
         with storage_errors("read", self.url()):
             contents = self.fs.cat(names, on_error="raise") if names else {}

@@ -46,9 +46,7 @@ def refresh_views(home: Home) -> None:
     """Write `warehouse.duckdb`: views with absolute paths, for any DuckDB client.
 
     Needed once, and again after the home was moved; the views include new partitions.
-
-    Raises:
-        StorageError: the home cannot be written.
+    StorageError: the home cannot be written.
     """
     for table in TABLES.values():
         home.lake.write_schema_file(table)
@@ -57,7 +55,6 @@ def refresh_views(home: Home) -> None:
 
 
 def _open(home: Home, path: str | Path, read_only: bool = False) -> duckdb.DuckDBPyConnection:
-    """A connection that reads the home's file system."""
     connection = duckdb.connect(path, read_only=read_only)
     if not home.storage.is_local:
         connection.register_filesystem(home.storage.fs)
@@ -108,7 +105,6 @@ def _column(table: Table, name: str) -> str:
 
 
 def _empty_select(connection: duckdb.DuckDBPyConnection, table: Table, where: str) -> str:
-    """A query with the columns and types of the table."""
     empty = connection.from_arrow(table.arrow_schema.empty_table())
     columns = zip(empty.columns, empty.types, strict=True)
     nulls = ", ".join(f'NULL::{column_type} AS "{name}"' for name, column_type in columns)

@@ -47,22 +47,16 @@ def serve(
     from warehouse import Home
 
     model = find_model(checkpoint, Home(home), version)
+    gpus = min(1, environments.gpus()) if gpus is None else gpus
     settings = ServerSettings(
-        host=host,
-        port=port,
-        gpus=min(1, environments.gpus()) if gpus is None else gpus,
-        max_length=max_length,
-        flags=tuple(flags or ()),
+        host=host, port=port, gpus=gpus, max_length=max_length, flags=tuple(flags or ())
     )
     serve_in_terminal(model, settings, Home(home))
 
 
 def serve_in_terminal(model: "ServableAgent", settings: "ServerSettings", home: "Home") -> None:
     """Serve until SIGINT or SIGTERM; standard output gets only the profile lines to copy.
-
-    Raises:
-        FoundryError: the model cannot be served, or the server ended.
-    """
+    FoundryError: the model cannot be served, or the server ended."""
     from rich.console import Console
     from rich.markup import escape
 

@@ -10,13 +10,7 @@ if TYPE_CHECKING:
     from schemas.training import CheckpointRow
     from warehouse import Home
 
-_MAIN_METRICS = (
-    "loss",
-    "reward",
-    "plan_correct",
-    "verdict_accuracy_true",
-    "verdict_accuracy_false",
-)
+_METRICS = ("loss", "reward", "plan_correct", "verdict_accuracy_true", "verdict_accuracy_false")
 _COLOURS = {"promoted": "green", "candidate": "yellow", "rejected": "red"}
 _COLUMNS = ("name", "version", "parent", "status", "metrics", "made")
 
@@ -74,7 +68,7 @@ def _metrics(home: "Home", row: "CheckpointRow") -> str:
     import orjson
 
     values = {**orjson.loads(row.metrics), **_evaluation(home, f"{row.name}@{row.version}")}
-    return ", ".join(f"{name} {values[name]:.3g}" for name in _MAIN_METRICS if name in values)
+    return ", ".join(f"{name} {values[name]:.3g}" for name in _METRICS if name in values)
 
 
 def _evaluation(home: "Home", checkpoint: str) -> dict[str, float]:

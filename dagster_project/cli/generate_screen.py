@@ -3,8 +3,8 @@
 import asyncio
 import signal
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import aclosing, contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import aclosing
 from pathlib import Path
 
 import typer
@@ -12,17 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from assets.core.profile import Profile, load_profile
-from inference.events import (
-    AttemptJudged,
-    Event,
-    ImageGenerated,
-    PlanReady,
-    StepAccepted,
-    StepExhausted,
-    StepStarted,
-    TextEmitted,
-    TrajectoryFailed,
-)
+from inference import events
 from inference.generation.agent_resolver import AgentResolver
 from inference.generation.files import output_file, read_image, write_generation
 from inference.generation.generation_state import GenerationState
@@ -53,9 +43,7 @@ def generate_in_terminal(
 ) -> int:
     """Run a request, show its progress and write the sequence; returns the exit status.
 
-    Args:
-        chosen: options of the request; the others are those of the profile.
-        out: see `output_file`.
+    Options that are not `chosen` are those of the profile.
 
     Raises:
         FoundryError: the request is invalid or failed, or the file cannot be written.
@@ -67,15 +55,16 @@ def generate_in_terminal(
     request, path = GenerationRequest(text, images, options, critic), output_file(out)
     screen, started = GenerationScreen(options), time.monotonic()
     try:
-        with _sigterm_as_sigint():
-            state = asyncio.run(_generate(request, profile, home, screen))
+        # SIGTERM cancels like SIGINT: finished calls stay in the journal.
+        signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+        state = asyncio.run(_generate(request, profile, home, screen))
     except KeyboardInterrupt:
         screen.print("cancelled")
         return CANCELLED
     if state.steps:
         write_generation(state, path)
         screen.print(f"{_summary(state)} in {time.monotonic() - started:.1f} s: {path}")
-    if isinstance(state.ending, TrajectoryFailed):
+    if isinstance(state.ending, events.TrajectoryFailed):
         raise FoundryError(state.ending.reason)
     return 0
 
@@ -91,8 +80,8 @@ async def _generate(
         ):
             resolved = await resolver.resolve(request.critic)
             check_conditioning(request.options, resolved.generator)
-            async with aclosing(runner.run(request, resolved)) as events:
-                async for event in events:
+            async with aclosing(runner.run(request, resolved)) as stream:
+                async for event in stream:
                     state.note(event)
                     screen.show(event)
     return state
@@ -105,16 +94,6 @@ def _summary(state: GenerationState) -> str:
     return f"{count_noun(len(state.images), 'picture')} from {attempts} attempts"
 
 
-@contextmanager
-def _sigterm_as_sigint() -> Iterator[None]:
-    """SIGTERM cancels like SIGINT: finished calls stay in the journal."""
-    before = signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
 class GenerationScreen:
     """Shows events: a line for each finished step, and a moving status line on terminals."""
 
@@ -124,29 +103,27 @@ class GenerationScreen:
         self.status = self._console.status("Loading the agents")
 
     def print(self, line: str) -> None:
-        """Print a line on stderr."""
         self._console.print(_printable(line), markup=False, soft_wrap=True)
 
-    def show(self, event: Event) -> None:
-        """Show the next event."""
+    def show(self, event: events.Event) -> None:
         match event:
-            case PlanReady(plan=plan):
+            case events.PlanReady(plan=plan):
                 self.print(f"{count_noun(len(plan.steps), 'step')} planned")
-            case StepStarted(step=step):
+            case events.StepStarted(step=step):
                 self._update(step, "drawing attempt 1")
-            case ImageGenerated(step=step, iteration=iteration):
+            case events.ImageGenerated(step=step, iteration=iteration):
                 self._update(step, f"the critic judges attempt {self._attempt(iteration)}")
-            case AttemptJudged(draw=draw, verdict=verdict) if not verdict.accepted:
+            case events.AttemptJudged(draw=draw, verdict=verdict) if not verdict.accepted:
                 following = min(self._attempt(draw.iteration) + 1, self._options.t_max)
                 self._update(draw.step, f"drawing attempt {following}")
-            case StepAccepted(step=step, chosen=chosen):
+            case events.StepAccepted(step=step, chosen=chosen):
                 number = self._attempt(chosen.draw.iteration)
                 self.print(f"{_title(step)}: accepted at attempt {number}")
-            case StepExhausted(step=step, chosen=chosen):
+            case events.StepExhausted(step=step, chosen=chosen):
                 outcome = "one of them is used" if chosen else "the sequence ends here"
                 attempts = f"none of {self._options.t_max} attempts accepted"
                 self.print(f"{_title(step)}: {attempts}, {outcome}")
-            case TextEmitted(step=step, text=text):
+            case events.TextEmitted(step=step, text=text):
                 self._print_text(step, text)
 
     def _attempt(self, iteration: int) -> int:

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from inference.backends.diffusers.registry import GeneratorModel
 
 Device = Literal["auto", "cpu", "cuda"]
-_COLUMNS = ("name", "model", "can", "backend", "usable here")
 
 app = typer.Typer(no_args_is_help=True, help="The generators that draw the pictures.")
 
@@ -27,7 +26,7 @@ def list_generators(profile: ProfileOption = "sketch") -> None:
     from inference.backends.diffusers.registry import load_registry
 
     models = load_registry(load_profile(profile).diffusers.registry).models
-    grid = Table(*_COLUMNS, box=None, header_style="bold")
+    grid = Table("name", "model", "can", "backend", "usable here", box=None, header_style="bold")
     for name, model in models.items():
         reasons = ", ".join(missing_requirements(model))
         usable = f"[yellow]no: {reasons}[/]" if reasons else "[green]yes[/]"

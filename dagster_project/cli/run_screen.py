@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
@@ -30,26 +31,19 @@ group by category order by attempts desc"""
 
 
 def run_in_terminal(
-    profile: str, root: str, size: str, select: list[str], jobs: int, force: bool = False
+    profile: str, root: str, size: str, select: list[str], jobs: int, force: bool
 ) -> None:
     """Bring the lineage up to date, show its progress, then print a summary."""
     console = Console()
     foundry = FoundryResource(profile=profile, root=root, size=size)
-    started = time.monotonic()
+    started, show = time.monotonic(), partial(_show_sequences, console, foundry.home, fresh=True)
     with (
         open_instance(foundry.home, foundry.settings.cluster) as instance,
         _progress(console) as progress,
         reporting_to(progress),
     ):
         result = run_lineage(
-            foundry,
-            instance,
-            foundry.shards,
-            select,
-            announce=console.print,
-            after_shards=lambda: _show_sequences(console, foundry.home, fresh=True),
-            jobs=jobs,
-            force=force,
+            foundry, instance, foundry.shards, select, console.print, show, jobs, force
         )
     refresh_views(foundry.home)
     _summarize(console, foundry, result, time.monotonic() - started)

@@ -56,7 +56,7 @@ async def test_concurrent_records_share_segments(s3_home, journal):
     with s3_home.journal("plans", "shard") as mine:
         await asyncio.gather(*(mine.add({"number": number}) for number in range(50)))
     assert sorted(numbers(journal)) == list(range(50))
-    assert len(journal._names()) < 50
+    assert len(journal._storage.names(".jsonl")) < 50
 
 
 def test_a_removed_journal_has_no_records(s3_home, journal):
@@ -72,7 +72,7 @@ def test_many_segments_are_merged(s3_home, journal):
         for number in range(_MERGE_ABOVE + 5):
             mine.append({"number": number})
     with s3_home.journal("plans", "shard") as mine:
-        assert len(mine._names()) == 1
+        assert len(mine._storage.names(".jsonl")) == 1
         mine.append({"number": _MERGE_ABOVE + 5})
     assert numbers(journal) == list(range(_MERGE_ABOVE + 6))
 
