@@ -3,7 +3,7 @@
 A card says what an export contains and where it comes from, for people (Markdown) and tools (JSON).
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -113,7 +113,7 @@ def _origin(home: Home, settings: CurationSettings, tables: tuple[Table, ...]) -
     return {
         "sources": sources | {"agent prompts": sorted(prompts)},
         "splits": dict(connection.execute(_SPLITS).fetchall()),
-        "thresholds": {"theta": theta_of(connection, settings.split), **_flatten(values)},
+        "thresholds": {"theta": theta_of(connection, settings.split), **dict(_flatten(values))},
         "tables": {table.name: home.lake.content_hash(table) for table in tables},
     }
 
@@ -123,12 +123,10 @@ def _distinct(connection: duckdb.DuckDBPyConnection, table: str, column: str) ->
     return {str(row[0]) for row in rows}
 
 
-def _flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Settings by their dotted name."""
-    flat: dict[str, Any] = {}
+def _flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Settings with their dotted names."""
     for name, value in values.items():
         if isinstance(value, Mapping):
-            flat |= _flatten(value, f"{prefix}{name}.")
+            yield from _flatten(value, f"{prefix}{name}.")
         else:
-            flat[f"{prefix}{name}"] = value
-    return flat
+            yield f"{prefix}{name}", value
