@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from itertools import permutations
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .plotting import ACCENT, BAD, GOOD, INK, OTHER, PALE, PAPER, figure_png, new_figure
 
@@ -22,12 +22,7 @@ CATEGORY_COLOURS = (OTHER, GOOD, ACCENT, BAD, "#8d6cab", "#5b9bd5", "#7a9e4f", "
 
 
 def counts_by_category(counts: Mapping[str, Mapping[str, int]], what: str = "prompts") -> bytes:
-    """A bar per category, divided into its sub-categories.
-
-    Args:
-        counts: category -> sub-category -> count.
-        what: what is counted, for title and axis.
-    """
+    """A bar per category, divided into its sub-categories (category -> sub-category -> count)."""
     headline = f"{what.capitalize()} by category and sub-category"
     with new_figure(_height(len(counts)), headline) as (figure, axes):
         widest = max((sum(members.values()) for members in counts.values()), default=0)
@@ -62,12 +57,7 @@ def filter_counts(passed: int, dropped: Mapping[str, int]) -> bytes:
 def variance_histogram(
     edges: Sequence[float], counts: Sequence[int], theta: float | None, what: str = "steps"
 ) -> bytes:
-    """Variance of iteration scores; left of θ goes to SFT, right of it to RL (paper, 3.2).
-
-    Args:
-        edges: bin borders, one more than `counts`.
-        theta: the dividing variance; None: no division.
-    """
+    """Variance of iteration scores; left of θ, if any, goes to SFT, right to RL (paper, 3.2)."""
     with new_figure(3.4, f"Variance of a {what.removesuffix('s')}'s scores") as (figure, axes):
         axes.grid(axis="y")
         if theta is None:
@@ -80,26 +70,15 @@ def variance_histogram(
 
 
 def balance_by_iteration(rows: Sequence[Mapping[str, int]]) -> bytes:
-    """Accepting and rejecting verdicts of every iteration, before and after balancing.
-
-    Args:
-        rows: `iteration`, `accepted_before`, `rejected_before`, `accepted_after`, `rejected_after`.
-    """
+    """Verdicts of every `iteration`: columns `{accepted,rejected}_{before,after}` (balancing)."""
     iterations = _column(rows, "iteration")
-    label: dict[str, Any] = {
-        "fmt": "{:,.0f}",
-        "padding": 3,
-        "fontsize": 8,
-        "color": INK,
-        "rotation": 90,
-    }
     with new_figure(3.4, columns=2) as (figure, panels):
         for axes, when in zip(panels, ("before", "after"), strict=True):
             for shift, verdict, colour in ((-0.2, "accepted", GOOD), (0.2, "rejected", BAD)):
                 heights = _column(rows, f"{verdict}_{when}")
                 places = [iteration + shift for iteration in iterations]
                 bars = axes.bar(places, heights, 0.38, color=colour, label=verdict)
-                axes.bar_label(bars, **label)
+                axes.bar_label(bars, fmt="{:,.0f}", padding=3, fontsize=8, color=INK, rotation=90)
             axes.set(title=f"Verdicts {when} balancing", xticks=iterations, xlabel="iteration")
             axes.margins(y=0.2)
             axes.grid(axis="y")
@@ -109,11 +88,7 @@ def balance_by_iteration(rows: Sequence[Mapping[str, int]]) -> bytes:
 
 
 def score_by_iteration(rows: Sequence[Mapping[str, float]]) -> bytes:
-    """Overall score (0-10) by iteration, and how many attempts there were.
-
-    Args:
-        rows: `iteration`, `attempts`, `mean`, `lower_quartile`, `median`, `upper_quartile`.
-    """
+    """Overall score (0-10) by iteration: mean, median, quartiles; and the number of attempts."""
     panels = new_figure(4.2, "Overall score by iteration", rows=(2.6, 1))
     with panels as (figure, (scores, attempts)):
         _score_lines(scores, rows)
@@ -128,11 +103,7 @@ def score_by_iteration(rows: Sequence[Mapping[str, float]]) -> bytes:
 def agreement_map(
     names: Sequence[str], correlations: Mapping[tuple[str, str], float | None]
 ) -> bytes:
-    """A matrix of rank correlations between scorers, greener for better agreement.
-
-    Args:
-        correlations: two names -> their rank correlation, -1 to 1; None: unknown.
-    """
+    """A matrix of rank correlations (-1 to 1; None: unknown), greener for better agreement."""
     import numpy as np
     from matplotlib.colors import LinearSegmentedColormap
 
@@ -178,10 +149,8 @@ def _two_sided(axes: "Axes", edges: Sequence[float], counts: Sequence[int], thet
     from matplotlib.patches import Rectangle
 
     top, far = max(counts, default=0) * 2 + 1, edges[-1] - edges[0] + 1
-    for start, label, colour in (
-        (theta - far, "SFT (at most θ)", SFT),
-        (theta, "RL (above θ)", RL),
-    ):
+    sides = (theta - far, "SFT (at most θ)", SFT), (theta, "RL (above θ)", RL)
+    for start, label, colour in sides:
         area = axes.stairs(counts, edges, fill=True, color=colour, label=label)
         area.set_clip_path(Rectangle((start, 0), far, top, transform=axes.transData))
     axes.axvline(theta, color=INK, linestyle="--", linewidth=1.4, label=f"θ = {theta:.3g}")
@@ -202,9 +171,8 @@ def _count_axis(axes: "Axes", counts: Sequence[int], what: str) -> None:
 def _score_lines(axes: "Axes", rows: Sequence[Mapping[str, float]]) -> None:
     iterations = _column(rows, "iteration")
     lower, upper = _column(rows, "lower_quartile"), _column(rows, "upper_quartile")
-    axes.fill_between(
-        iterations, lower, upper, color=OTHER, alpha=0.18, linewidth=0, label="middle half"
-    )
+    area = axes.fill_between(iterations, lower, upper, color=OTHER, alpha=0.18, linewidth=0)
+    area.set_label("middle half")
     axes.plot(iterations, _column(rows, "median"), "o-", color=OTHER, label="median")
     axes.plot(iterations, _column(rows, "mean"), "s--", color=ACCENT, label="mean", markersize=5)
     axes.set(ylabel="overall score", ylim=(0, 10.4))
@@ -219,5 +187,4 @@ def _column(rows: Sequence[Mapping[str, float]], name: str) -> list[float]:
 
 
 def _height(bars: int) -> float:
-    """Inches for a chart of horizontal bars."""
-    return 1.35 + 0.36 * max(bars, 1)
+    return 1.35 + 0.36 * max(bars, 1)  # inches

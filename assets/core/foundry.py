@@ -58,17 +58,11 @@ class FoundryResource(dg.ConfigurableResource):
 
     @property
     def training(self) -> TrainingSettings:
-        """Section `training` of the profile.
-
-        Raises:
-            FoundryError: the profile has none.
-        """
-        if self.settings.training is None:
-            raise FoundryError(
-                f"profile {self.settings.name} has no section training: add one, or use a profile "
-                "that has it"
-            )
-        return self.settings.training
+        """Section `training` of the profile; FoundryError if it has none."""
+        if self.settings.training:
+            return self.settings.training
+        hint = "add one, or use a profile that has it"
+        raise FoundryError(f"profile {self.settings.name} has no section training: {hint}")
 
     def rows(self, table: Table, partition: str | None = None) -> list[Any]:
         """A table (or one partition of it) as its row models."""
@@ -76,15 +70,10 @@ class FoundryResource(dg.ConfigurableResource):
         return [table.row.model_validate(record) for record in records.to_pylist()]
 
     def prompts_of(self, shard: str) -> list[PromptRow]:
-        """The prompts of a shard.
-
-        Raises:
-            FoundryError: the bank has no such shard.
-        """
-        prompts = self.rows(PROMPTS, shard)
-        if not prompts:
-            raise FoundryError(
-                f"no prompts in shard '{shard}'; materialize `prompts` first, which also adds the "
-                "shards that exist as partitions"
-            )
-        return prompts
+        """The prompts of a shard; FoundryError if the bank has no such shard."""
+        if prompts := self.rows(PROMPTS, shard):
+            return prompts
+        raise FoundryError(
+            f"no prompts in shard '{shard}'; materialize `prompts` first, which also adds the "
+            "shards that exist as partitions"
+        )

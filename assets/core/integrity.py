@@ -26,13 +26,11 @@ def find_rows(query: str, **tables: pa.Table) -> Violations:
 
 
 def repeated_rows(data: pa.Table) -> Violations:
-    """Rows that occur more than once."""
     query = "select *, count(*) as copies from data group by all having count(*) > 1"
     return find_rows(query, data=data)
 
 
 def dangling_references(table: Table, lake: Lake, shard: str | None) -> Violations:
-    """References to rows that do not exist."""
     violations: Violations = []
     for reference in table.references:
         parent, columns = TABLES[reference.table], list(reference.columns)
@@ -59,7 +57,6 @@ def damaged_images(images: ImageStore, names: Iterable[str]) -> Violations:
 
 
 def missing_images(images: ImageStore, names: Iterable[str]) -> Violations:
-    """Images that are not in the store."""
     missing = (name for name in sorted(set(names)) if not images.exists(name))
     return [{"image": name} for name in islice(missing, MAX_ROWS)]
 
@@ -72,11 +69,7 @@ def distinct_strings(data: pa.Table) -> Iterator[str]:
 
 
 def mismatched_placeholders(data: pa.Table, images: str = "images") -> Violations:
-    """Rows whose messages have another number of `<image>` than the row has images.
-
-    Args:
-        images: SQL expression of a row's list of images.
-    """
+    """Rows whose messages have another number of `<image>` than `images` (SQL) has items."""
     query = f"""
         select row_id, image_count, placeholders from (
             select row_id, len({images}) as image_count, list_sum(list_transform(
@@ -92,11 +85,8 @@ def unbalanced_verdicts(
 ) -> Violations:
     """Iterations whose share of accepting verdicts differs from 1/2 by more than `tolerance`.
 
-    A difference of one row is always allowed: an odd number cannot be halved.
-
-    Args:
-        verdict: SQL expression of a row's verdict.
-        one_sided: whether iterations with only one kind of verdict are allowed.
+    A difference of one row is always allowed: an odd number cannot be halved. `verdict` is SQL;
+    with `one_sided`, iterations may have only one kind of verdict.
     """
     exempt = "share in (0, 1)" if one_sided else "false"
     query = f"""

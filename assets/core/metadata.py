@@ -14,20 +14,16 @@ from schemas.trajectories import ModelCallRow
 
 
 def column_schema(table: Table) -> dg.TableSchema:
-    """A table's columns, types and descriptions."""
-    return dg.TableSchema(
-        columns=[
-            dg.TableColumn(
-                name=column.name,
-                type=str(column.type),
-                description=table.columns[column.name].description,
-                constraints=dg.TableColumnConstraints(
-                    nullable=column.nullable, unique=table.key == (column.name,)
-                ),
-            )
-            for column in table.arrow_schema
-        ]
-    )
+    columns = [
+        dg.TableColumn(
+            field.name,
+            str(field.type),
+            table.columns[field.name].description,
+            dg.TableColumnConstraints(field.nullable, unique=table.key == (field.name,)),
+        )
+        for field in table.arrow_schema
+    ]
+    return dg.TableSchema(columns)
 
 
 def table_metadata(rows: Sequence[Mapping[str, object]]) -> dg.MetadataValue:

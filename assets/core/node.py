@@ -18,7 +18,6 @@ from .foundry import SHARDS, FoundryResource
 from .metadata import column_schema
 from .profile import Profile
 
-OWNERS = ["team:interleave-foundry"]
 # Tags of a materialization; both are compared with those of earlier runs.
 FINGERPRINT = "interleave/fingerprint"
 DATA_VERSION_TAG = "dagster/data_version"
@@ -32,9 +31,8 @@ FOLLOW_UPSTREAM = (
 class Partitions:
     """Partitions of an asset that are not shards of the profile's pack.
 
-    Args:
-        names: the partitions that the current inputs make.
-        origin: what a partition's content follows from, as JSON data; part of its fingerprint.
+    `names` are those that the current inputs make; `origin` is what a partition's content follows
+    from, as JSON data, and part of its fingerprint.
     """
 
     definition: dg.DynamicPartitionsDefinition
@@ -55,34 +53,27 @@ NODES: dict[str, "Node"] = {}
 class Node:
     """An asset of the lineage: unpartitioned, `sharded`, or with `partitions` of its own.
 
-    Registers itself in `NODES` under its name.
-
-    Attributes:
-        tables: tables it writes; rows of the first are counted.
-        ledger: tables that it shares with other assets, each in partitions of its own.
-        sections: dotted paths into the profile. A profile without one of them (null) has no such
-            asset, unless it `may_be_empty`: then it is materialized without rows, so that what
-            depends on it can be materialized in the UI without a warning.
-        inputs: what its content follows from besides code, settings and dependencies.
-        output_hashes: hashes of what it stored, where that is not its tables' partitions.
-        optional: materialized only when selected by name.
+    Registers itself in `NODES` under its name. A profile that lacks one of its sections has no such
+    asset or, if it `may_be_empty`, one without rows, so that the UI does not warn of what follows.
     """
 
     name: str
     group: str
     description: str
-    tables: tuple[Table, ...] = ()
+    tables: tuple[Table, ...] = ()  # rows of the first are counted
     deps: tuple[str, ...] = ()
-    sections: tuple[str, ...] = ()
+    sections: tuple[str, ...] = ()  # dotted paths into the profile
     sharded: bool = False
     automatic: bool = False
     pool: str | None = None
     kinds: frozenset[str] = frozenset({"python", "parquet"})
     code_version: str = "1"
-    ledger: tuple[Table, ...] = ()
+    ledger: tuple[Table, ...] = ()  # shared with other assets, each in partitions of its own
+    # What its content follows from besides code, settings and dependencies.
     inputs: Callable[[FoundryResource, dg.DagsterInstance], object] | None = None
+    # Hashes of what it stored, where that is not its tables' partitions.
     output_hashes: Callable[[FoundryResource], list[str | None]] | None = None
-    optional: bool = False
+    optional: bool = False  # materialized only when selected by name
     may_be_empty: bool = False
     partitions: Partitions | None = None
 
@@ -99,7 +90,6 @@ class Node:
         return [section for section in self.sections if _setting(settings, section) is None]
 
     def in_profile(self, profile: Profile) -> bool:
-        """Whether a profile has every section that steers the node."""
         return not self.missing_sections(profile)
 
     def is_enabled(self, profile: Profile) -> bool:
@@ -107,14 +97,11 @@ class Node:
         return self.may_be_empty or self.in_profile(profile)
 
     def asset_args(self) -> dict[str, Any]:
-        """Arguments for `@dg.asset`."""
         own = self.partitions and self.partitions.definition
         metadata: dict[str, Any] = {}
         if self.tables:
-            metadata = {
-                "dagster/column_schema": column_schema(self.tables[0]),
-                "dagster/table_name": self.tables[0].name,
-            }
+            schema, name = column_schema(self.tables[0]), self.tables[0].name
+            metadata = {"dagster/column_schema": schema, "dagster/table_name": name}
         return {
             "name": self.name,
             "group_name": self.group,
@@ -124,7 +111,7 @@ class Node:
             "automation_condition": FOLLOW_UPSTREAM if self.automatic else None,
             "pool": self.pool,
             "kinds": set(self.kinds),
-            "owners": OWNERS,
+            "owners": ["team:interleave-foundry"],
             "tags": {"interleave/stage": self.group},
             "code_version": self.code_version,
             "metadata": metadata,
@@ -133,10 +120,7 @@ class Node:
     def fingerprint(
         self, foundry: FoundryResource, instance: dg.DagsterInstance, partition: str | None
     ) -> str:
-        """Hash (32 hex digits) of code version, settings, dependencies and `inputs`.
-
-        Dependencies that the profile leaves out do not count.
-        """
+        """Hash (32 hex digits) of code, settings, `inputs`, and dependencies in the profile."""
         settings = foundry.settings.model_dump(mode="json")
         deps = [dep for dep in self.deps if NODES[dep].in_profile(foundry.settings)]
         # Keys and order of nesting are hashed: they must match those of earlier materializations.
@@ -174,7 +158,7 @@ class Node:
         metadata: Mapping[str, Any],
         fingerprint: str | None = None,
     ) -> dg.MaterializeResult:
-        """Write the tables and describe the materialization: `write`, `describe`."""
+        """`write` the tables and `describe` the materialization."""
         rows = self.write(context, foundry, tables)
         return self.describe(context, foundry, rows, metadata, fingerprint)
 
@@ -200,8 +184,7 @@ class Node:
     ) -> dg.MaterializeResult:
         """What Dagster stores of a materialization whose tables (name -> rows) are written.
 
-        Args:
-            fingerprint: the one computed at the start, where inputs may change during the run.
+        Where inputs may change during the run, `fingerprint` is the one computed at its start.
         """
         partition = context.partition_key if self.is_partitioned else None
         counts = {f"rows/{name}": count for name, count in rows.items()}

@@ -54,13 +54,10 @@ def small_png(image: Image.Image, colours: int = 128) -> bytes:
 def new_figure(
     height: float, headline: str = "", columns: int = 1, rows: Sequence[float] = (1,)
 ) -> Iterator[tuple["Figure", Any]]:
-    """A new figure (without pyplot and its global state) in our style, `height` in inches.
+    """A figure in our style, without pyplot's global state, and its axes (an array if several).
 
-    Yields the figure and its axes; an array of them when there is more than one.
-
-    Args:
-        headline: a title at the figure's left edge, which leaves space for long ones.
-        rows: their relative heights.
+    `height` is in inches, `rows` are relative; `headline` stands at the left edge, where it may be
+    long.
     """
     import matplotlib
     from matplotlib.figure import Figure
@@ -74,7 +71,6 @@ def new_figure(
 
 
 def figure_png(figure: "Figure") -> bytes:
-    """The figure as a palette PNG."""
     raw = io.BytesIO()
     figure.savefig(raw, format="png", facecolor=PAPER)
     return small_png(Image.open(raw))

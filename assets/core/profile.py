@@ -98,21 +98,13 @@ class Profile(Backends):
     )
 
     def build(self, home: Home) -> Roles:
-        """The backends of all roles.
-
-        Raises:
-            FoundryError: a backend cannot be built, or the generator lacks what the loop needs.
-        """
+        """The backends of all roles; FoundryError where the generator lacks what the loop needs."""
         roles = super().build(home)
         check_conditioning(self.loop, roles.generator)
         return roles
 
     def shards(self, size: str) -> int:
-        """Shards of the pack for a size.
-
-        Raises:
-            FoundryError: the profile has no such size.
-        """
+        """Shards of the pack for a size; FoundryError if the profile has no such size."""
         if size not in self.sizes:
             known = ", ".join(self.sizes)
             raise FoundryError(f"profile {self.name} has no size '{size}'; its sizes: {known}")
@@ -144,7 +136,6 @@ class Profile(Backends):
 
 
 def _merged(settings: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
-    """Settings with the changes, section by section."""
     nested = {
         key: _merged(settings[key], value)
         for key, value in changes.items()
@@ -155,12 +146,7 @@ def _merged(settings: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]
 
 @cache
 def load_profile(name: str) -> Profile:
-    """A packaged profile by name, or any YAML file by path.
-
-    Raises:
-        FoundryError: there is no such profile.
-        DocumentError: it does not validate.
-    """
+    """A packaged profile by name, or any YAML file by path; FoundryError if there is none."""
     path = Path(name) if name.endswith((".yaml", ".yml")) else FOLDER / f"{name}.yaml"
     if not path.is_file():
         known = ", ".join(sorted(p.stem for p in FOLDER.glob("*.yaml")))

@@ -32,7 +32,6 @@ from .pack_loader import load_pack
 
 
 def shard_names(pack: str, count: int) -> list[str]:
-    """The first `count` shards of a pack."""
     return [bank.shard_name(pack, number) for number in range(count)]
 
 
@@ -65,40 +64,33 @@ def load_expanded_packs(foundry: FoundryResource) -> list[Pack]:
     return [add_accepted_terms(pack, proposals) for pack in packs]
 
 
-def _pack_digests(foundry: FoundryResource, _instance: dg.DagsterInstance) -> object:
+def _pack_digests(foundry: FoundryResource) -> dict[str, str]:
     return {pack.name: pack.digest for pack in load_packs(foundry)}
 
 
-def _pack_inputs(foundry: FoundryResource, instance: dg.DagsterInstance) -> object:
-    digests = _pack_digests(foundry, instance)
+def _pack_inputs(foundry: FoundryResource, _instance: dg.DagsterInstance) -> object:
+    digests = _pack_digests(foundry)
     return [digests, user_requests.REQUESTS_PACK] if foundry.settings.prompts.requests else digests
 
 
 def _prompt_inputs(foundry: FoundryResource, instance: dg.DagsterInstance) -> object:
-    inputs = [_pack_digests(foundry, instance), trajectory_shards(foundry, instance)]
+    inputs = [_pack_digests(foundry), trajectory_shards(foundry, instance)]
     if foundry.settings.prompts.requests:
         inputs.append(user_requests.requests_digest(foundry.home))
     return inputs
 
 
-def _expansion_inputs(foundry: FoundryResource, instance: dg.DagsterInstance) -> object:
-    """The model and its parameters, the packs, and the worlds that must understand new terms."""
+def _expansion_inputs(foundry: FoundryResource, _instance: dg.DagsterInstance) -> object:
     expansion = foundry.settings.prompts.expansion
-    worlds = [pack.taxonomy.reader for pack in load_packs(foundry)]
-    return [_pack_digests(foundry, instance), worlds, expansion and expansion.model.identity]
+    worlds = [pack.taxonomy.reader for pack in load_packs(foundry)]  # they judge new terms
+    return [_pack_digests(foundry), worlds, expansion and expansion.model.identity]
 
 
 def _pack_asset(name: str, table: Table, description: str, *deps: str) -> dg.AssetsDefinition:
     """An asset with rows of every pack, and one for users' requests."""
+    sections, kinds = ("pack", "banks"), frozenset({"yaml", "parquet"})
     declared = Node(
-        name=name,
-        group="taxonomy",
-        description=description,
-        tables=(table,),
-        deps=deps,
-        sections=("pack", "banks"),
-        inputs=_pack_inputs,
-        kinds=frozenset({"yaml", "parquet"}),
+        name, "taxonomy", description, (table,), deps, sections, inputs=_pack_inputs, kinds=kinds
     )
     of_requests = {CATEGORIES: user_requests.CATEGORY, TEMPLATES: user_requests.TEMPLATE}
 
@@ -178,7 +170,6 @@ def prompts(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg.M
 def _pack_prompts(
     context: dg.AssetExecutionContext, foundry: FoundryResource
 ) -> tuple[list[PromptRow], dict[str, Any]]:
-    """Prompts of all packs, and their metadata."""
     rows: list[PromptRow] = []
     details: dict[str, Any] = {}
     packs, settings = load_expanded_packs(foundry), foundry.settings
@@ -188,7 +179,7 @@ def _pack_prompts(
         shards = settings.banks.get(pack.name, 0)
         if pack.name == packs[0].name:
             shards = max(shards, trajectory_shards(foundry, context.instance))
-        built = bank.build_bank(pack, settings.bank, shards * settings.bank.shard_size)
+        built = bank.PromptBank(pack, settings.bank, shards * settings.bank.shard_size)
         rows += built.prompts
         details |= metadata.bank_metadata(pack.name, built)
     progress.update(len(packs), len(packs), "packs")

@@ -4,11 +4,10 @@ Sub-categories take turns in a fixed order, so every stretch of the sequence is 
 Prompt number k depends only on the pack, the seed and the prompts before it: a bank that grows
 keeps its full shards.
 
-Near-duplicates: a prompt is left out when, compared with an earlier prompt of any split, the words
-of its terms and all of its words both have a Jaccard similarity of at least `near_duplicate`
-(0.8). Only content words in their base form count: no function words, no numbers, no suffix, no
-word order. "How to fold a boat", "How do I fold a boat?" and "How to fold a boat both visually and
-textually" are one prompt. See `near_duplicates` for the algorithm.
+Near-duplicates (see `near_duplicates`): a prompt is left out when, compared with an earlier prompt
+of any split, the words of its terms and all of its words both have a Jaccard similarity of at least
+`near_duplicate`. Only content words in their base form count: no function words, no numbers, no
+suffix, no word order. "How to fold a boat" and "How do I fold a boat?" are one prompt.
 
 Held-out prompts never share with training prompts
 - a template or a combination of terms (split `heldout`): some templates are marked in the pack,
@@ -36,29 +35,9 @@ from .pack import Pack, Suffix, TemplateSlot
 from .settings import BankSettings
 from .template_fills import TemplateFill, TermChoice, choices, fill_sequence
 
-Combination = tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class PromptBank:
-    """Prompts, and how many candidates were left out as near-duplicates of them."""
-
-    prompts: list[PromptRow]
-    near_duplicates: int
-
 
 def generate_bank(pack: Pack, settings: BankSettings, count: int) -> list[PromptRow]:
-    """The first `count` prompts of a pack.
-
-    Raises:
-        FoundryError: the pack cannot give as many distinct prompts.
-    """
-    return build_bank(pack, settings, count).prompts
-
-
-def build_bank(pack: Pack, settings: BankSettings, count: int) -> PromptBank:
-    """`generate_bank`, with the number of near-duplicates."""
-    return _BankBuilder(pack, settings).build(count)
+    return PromptBank(pack, settings, count).prompts
 
 
 def shard_name(pack: str, number: int) -> str:
@@ -88,7 +67,6 @@ class _TemplateRotation:
     _round: list[Iterator[TemplateFill]] = field(default_factory=list)
 
     def next_fill(self, accepts: Callable[[TemplateFill], bool]) -> TemplateFill | None:
-        """The fill of the next turn; None: there are no more."""
         while self.sequences:
             self._round = self._round or self.rng.sample(self.sequences, len(self.sequences))
             sequence = self._round.pop()
@@ -98,37 +76,37 @@ class _TemplateRotation:
         return None
 
 
-class _BankBuilder:
-    def __init__(self, pack: Pack, settings: BankSettings) -> None:
+class PromptBank:
+    """The first `count` prompts of a pack, and how many near-duplicates of them were left out.
+
+    Raises:
+        FoundryError: the pack cannot give as many distinct prompts.
+    """
+
+    def __init__(self, pack: Pack, settings: BankSettings, count: int) -> None:
         self._pack, self._settings = pack, settings
         self._order = self._random().sample(list(pack.subcategories), len(pack.subcategories))
-        self._options: dict[tuple[str, Combination], list[TermChoice]] = {}
+        self._options: dict[tuple[str, tuple[str, ...]], list[TermChoice]] = {}
         self._rotations = {
             (sub, heldout): self._rotation(sub, heldout)
             for sub in self._order
             for heldout in (False, True)
         }
         self._reserves = any(template.heldout for template in pack.templates.values())
-        self._split_of: dict[Combination, Split] = {}
+        self._split_of: dict[tuple[str, ...], Split] = {}
         self._index = NearDuplicates(settings.near_duplicate, self._word_frequencies())
-        self._near_duplicates = 0
+        self.near_duplicates = 0
+        self.prompts = [self._prompt(number, count) for number in range(count)]
 
-    def build(self, count: int) -> PromptBank:
-        prompts: list[PromptRow] = []
-        for number in range(count):
-            round_number, position = divmod(number, len(self._order))
-            sub = self._order[position]
-            chosen = self._next_fill(sub, self._split(sub, round_number, position))
-            if chosen is None:
-                raise FoundryError(self._shortage(sub, number, count))
-            prompts.append(self._row(number, sub, *chosen))
-        return PromptBank(prompts, self._near_duplicates)
-
-    def _shortage(self, sub: str, available: int, wanted: int) -> str:
+    def _prompt(self, number: int, count: int) -> PromptRow:
+        round_number, position = divmod(number, len(self._order))
+        sub = self._order[position]
+        if chosen := self._next_fill(sub, self._split(sub, round_number, position)):
+            return self._row(number, sub, *chosen)
         banks = ", ".join(self._pack.subcategories[sub].banks)
-        return (
-            f"pack {self._pack.name!r} gives {available} distinct prompts balanced over its "
-            f"sub-categories, {wanted} were asked: {sub!r} has no more; add terms to "
+        raise FoundryError(
+            f"pack {self._pack.name!r} gives {number} distinct prompts balanced over its "
+            f"sub-categories, {count} were asked: {sub!r} has no more; add terms to "
             f"its banks ({banks}) or templates that serve it, or ask for fewer"
         )
 
@@ -138,16 +116,11 @@ class _BankBuilder:
 
     def _rotation(self, sub: str, heldout: bool) -> _TemplateRotation:
         rng = self._random(sub, heldout)
-        sequences = [
-            fill_sequence(
-                template_id,
-                template,
-                {slot.key: self._choices(slot, sub) for slot in template.slots},
-                rng,
-            )
-            for template_id, template in self._pack.templates.items()
-            if template.heldout == heldout and sub in self._pack.serves[template_id]
-        ]
+        sequences = []
+        for template_id, template in self._pack.templates.items():
+            if template.heldout == heldout and sub in self._pack.serves[template_id]:
+                options = {slot.key: self._choices(slot, sub) for slot in template.slots}
+                sequences.append(fill_sequence(template_id, template, options, rng))
         return _TemplateRotation(sequences, rng)
 
     def _choices(self, slot: TemplateSlot, sub: str) -> list[TermChoice]:
@@ -199,7 +172,7 @@ class _BankBuilder:
         if split != "heldout_category" and reserved != (split == "heldout"):
             return False
         if not self._index.add(fill.content()):
-            self._near_duplicates += 1
+            self.near_duplicates += 1
             return False
         self._split_of[combination] = split
         return True

@@ -43,11 +43,7 @@ class ExpansionResult:
 async def expand_packs(
     foundry: FoundryResource, packs: Sequence[Pack], settings: ExpansionSettings, progress: Progress
 ) -> ExpansionResult:
-    """Ask for new terms of every bank of the packs, and filter them.
-
-    Raises:
-        BackendError: the backend takes no calls, and the settings require it.
-    """
+    """Ask for new terms of every bank, and filter them; BackendError if required and impossible."""
     result, profile, count = ExpansionResult(), foundry.settings, settings.terms_per_bank
     try:
         expander = profile.expander(foundry.home, settings.backend, settings.model)
@@ -70,11 +66,7 @@ async def expand_packs(
 
 
 def bank_requests(pack: Pack, count: int) -> list[BankRequest]:
-    """A request for every bank that can grow: see `open_kinds`.
-
-    Args:
-        count: new terms wanted per bank.
-    """
+    """A request for `count` new terms for every bank that can grow: see `open_kinds`."""
     users = _subcategories_by_bank(pack)
     requests = []
     for bank, content in pack.banks.items():
@@ -87,16 +79,12 @@ def bank_requests(pack: Pack, count: int) -> list[BankRequest]:
 
 
 def open_kinds(bank: Bank) -> dict[str, list[str]]:
-    """Kinds that have terms without slots, and those terms.
-
-    A kind whose every term has slots is grammar rather than vocabulary and is not expanded.
-    """
+    """Kinds with their terms without slots; a kind that has none is grammar, not vocabulary."""
     plain = {kind: [t.term for t in terms if not t.slots] for kind, terms in bank.items()}
     return {kind: terms for kind, terms in plain.items() if terms}
 
 
 def uses(pack: Pack) -> dict[Source, set[Use]]:
-    """Every use of every kind of every bank."""
     by_source: dict[Source, set[Use]] = defaultdict(set)
 
     def add(sub: str, template_id: str, slot: TemplateSlot, banks: list[str]) -> None:
@@ -129,12 +117,10 @@ def _subcategories_by_bank(pack: Pack) -> dict[str, set[str]]:
 def filter_terms(
     pack: Pack, banks: Sequence[ExpandedBank], count: int, near_duplicate: float, expander: str
 ) -> list[ProposalRow]:
-    """A row for every proposal, bank by bank.
+    """A row for every proposal of the model `expander`, bank by bank.
 
-    Args:
-        count: terms asked for per bank; further proposals are rejected.
-        near_duplicate: Jaccard similarity (0-1) from which two terms are the same.
-        expander: name of the model that proposed them.
+    Rejects all after `count` per bank, and those whose Jaccard similarity (0-1) with a known term
+    is at least `near_duplicate`.
     """
     term_filter = _TermFilter(pack, count, near_duplicate, expander)
     heldout_first = sorted(banks, key=lambda bank: bank.bank not in term_filter.heldout_banks)
@@ -142,9 +128,9 @@ def filter_terms(
 
 
 def add_accepted_terms(pack: Pack, rows: Sequence[ProposalRow]) -> Pack:
-    """The pack with the accepted proposals, each at the end of its kind.
+    """The pack with the accepted proposals that it lacks, each at the end of its kind.
 
-    Skips terms that the pack has by now, and those of banks that it no longer has.
+    Skips those of banks that it no longer has.
     """
     banks = {
         bank: {kind: list(terms) for kind, terms in kinds.items()}
@@ -206,7 +192,7 @@ class _TermFilter:
             reason: str | None = _WRONG_KIND
             if term_format := formats.get(proposed.kind):
                 term = term_format.normalize(term)
-                fixed = term_format.is_fixed(proposed.countable)
+                fixed = term_format.all_fixed or not proposed.countable
                 reason = term_format.fault(term, fixed)
                 reason = reason or self._fault((bank.bank, proposed.kind), term, fixed)
             if reason is None and accepted == self._count:

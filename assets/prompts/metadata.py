@@ -48,18 +48,12 @@ def request_metadata(prompts: Sequence[PromptRow]) -> dict[str, Any]:
     """Number and a sample of users' requests; empty if there are none."""
     if not prompts:
         return {}
-    return {
-        f"{REQUESTS_PACK}/prompts": len(prompts),
-        f"{REQUESTS_PACK}/sample": _text_sample(prompts, 12),
-    }
+    sample = _text_sample(prompts, 12)
+    return {f"{REQUESTS_PACK}/prompts": len(prompts), f"{REQUESTS_PACK}/sample": sample}
 
 
 def expansion_metadata(result: ExpansionResult, version: str | None) -> dict[str, Any]:
-    """Accepted terms, rejected terms with their reasons, and costs.
-
-    Args:
-        version: content hash of the proposals.
-    """
+    """Accepted terms, rejected terms with reasons, costs; `version`: their content hash."""
     by_status = Counter(row.status for row in result.proposals)
     metadata = {
         "version": (version or "")[:12],

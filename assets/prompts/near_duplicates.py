@@ -26,11 +26,9 @@ class Content(NamedTuple):
 
 
 class NearDuplicates:
-    """An index of prompts.
+    """An index of prompts: near-duplicates have a Jaccard similarity >= `threshold` of both sets.
 
-    Args:
-        threshold: Jaccard similarity (0-1) of both sets from which prompts are near-duplicates.
-        frequencies: expected uses of a word; unknown words count as the most frequent.
+    `frequencies` are expected uses of a word; unknown words count as the most frequent.
     """
 
     def __init__(self, threshold: float, frequencies: Mapping[str, float]) -> None:

@@ -9,15 +9,7 @@ from functools import cache, cached_property
 from hashlib import sha256
 from typing import Annotated, Literal, Self, get_args
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    RootModel,
-    model_validator,
-)
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, RootModel, model_validator
 
 from schemas import Row, Table
 from schemas.prompts import (
@@ -63,11 +55,7 @@ class TemplateSlot:
 
 @cache
 def parse(text: str) -> tuple[str | TemplateSlot, ...]:
-    """A text as literal pieces and slots, in order.
-
-    Raises:
-        ValueError: a brace that belongs to no slot, or an unknown form.
-    """
+    """A text as literal pieces and slots, in order; ValueError for a bad brace or form."""
     pieces: list[str | TemplateSlot] = []
     end = 0
     for match in _SLOT.finditer(text):
@@ -75,8 +63,7 @@ def parse(text: str) -> tuple[str | TemplateSlot, ...]:
         if form is not None and form not in get_args(Form):
             known = ", ".join(get_args(Form))
             raise ValueError(f"{match[0]} has no form {form!r}; forms are {known}")
-        slot = TemplateSlot(bank, kind, int(number or 1), form)
-        pieces += [text[end : match.start()], slot]
+        pieces += [text[end : match.start()], TemplateSlot(bank, kind, int(number or 1), form)]
         end = match.end()
     pieces.append(text[end:])
     for piece in pieces:
@@ -124,8 +111,8 @@ SingleLine = Annotated[str, AfterValidator(_check_spaces)]
 Text = Annotated[SingleLine, Field(min_length=1), AfterValidator(_check_slots)]
 
 
-class _Part(ConfigModel):
-    model_config = ConfigDict(populate_by_name=True)
+class _Part(ConfigModel, populate_by_name=True):
+    """Read by aliases (`for`, `except`) or names."""
 
 
 class Term(_Part):
@@ -242,19 +229,13 @@ class Pack:
 
     @cached_property
     def subcategories(self) -> dict[str, SubCategory]:
-        return {
-            name: sub
-            for category in self.taxonomy.categories.values()
-            for name, sub in category.subcategories.items()
-        }
+        categories = self.taxonomy.categories.values()
+        return {name: sub for c in categories for name, sub in c.subcategories.items()}
 
     @cached_property
     def category_of(self) -> dict[str, str]:
-        return {
-            sub: name
-            for name, category in self.taxonomy.categories.items()
-            for sub in category.subcategories
-        }
+        categories = self.taxonomy.categories.items()
+        return {sub: name for name, category in categories for sub in category.subcategories}
 
     @cached_property
     def serves(self) -> dict[str, list[str]]:
@@ -298,9 +279,8 @@ def pack_tables(pack: Pack) -> dict[Table, list[Row]]:
         TemplateRow(
             pack=pack.name,
             template_id=name,
-            text=template.text,
             subcategories=pack.serves[name],
-            heldout=template.heldout,
+            **template.model_dump(include={"text", "heldout"}),
         )
         for name, template in pack.templates.items()
     ]

@@ -12,14 +12,14 @@ from schemas.yaml_config import KeyPath, load_document, locate_problem
 from .pack import Bank, BankFile, Pack, Taxonomy, Template, TemplateFile, TemplateSlot, Term
 
 Problem = tuple[Path, KeyPath, str]  # with an error message for the key
+_PACKS = Path(__file__).parent / "packs"
 
 
 def load_pack(name_or_path: str | Path) -> Pack:
     """Load a pack by name (one of `pack_names()`) or from a folder.
 
     Raises:
-        DocumentError: a file does not validate or names something unknown; one line
-            `file:line: key: problem` each.
+        DocumentError: a line `file:line: key: problem` for everything that is wrong in its files.
         FoundryError: there is no such pack.
     """
     folder = _folder(name_or_path)
@@ -44,14 +44,12 @@ def load_pack(name_or_path: str | Path) -> Pack:
 
 def pack_names() -> list[str]:
     """Names of the packs that come with the project."""
-    packs = Path(__file__).parent / "packs"
-    return sorted(path.parent.name for path in packs.glob("*/taxonomy.yaml"))
+    return sorted(path.parent.name for path in _PACKS.glob("*/taxonomy.yaml"))
 
 
 def _folder(name_or_path: str | Path) -> Path:
     names = pack_names()
-    packaged = Path(__file__).parent / "packs" / name_or_path
-    folder = packaged if str(name_or_path) in names else Path(name_or_path)
+    folder = _PACKS / name_or_path if str(name_or_path) in names else Path(name_or_path)
     if not (folder / "taxonomy.yaml").is_file():
         raise FoundryError(
             f"no pack {str(name_or_path)!r}; there are: {', '.join(names)}, "
@@ -83,9 +81,8 @@ def _repeated_banks(files: dict[Path, dict[str, Bank]]) -> Iterator[Problem]:
     owner: dict[str, Path] = {}
     for path, banks in files.items():
         for name in banks:
-            if name in owner:
-                yield path, (name,), f"{owner[name].name} has a bank of this name"
-            owner.setdefault(name, path)
+            if (first := owner.setdefault(name, path)) != path:
+                yield path, (name,), f"{first.name} has a bank of this name"
 
 
 def _term_problems(files: dict[Path, dict[str, Bank]], pack: Pack) -> Iterator[Problem]:
@@ -122,8 +119,7 @@ def _template_problems(path: Path, pack: Pack) -> Iterator[Problem]:
         for field, names in (("for", template.only or []), ("except", template.but)):
             for index, name in enumerate(names):
                 if name not in known:
-                    unknown = f"no category or sub-category {name!r}"
-                    yield path, (*key, field, index), unknown
+                    yield path, (*key, field, index), f"no category or sub-category {name!r}"
         problems = [*_slot_problems(path, key, template, pack)]
         yield from problems
         if not problems and not pack.serves[template_id]:

@@ -60,8 +60,7 @@ class TermChoice:
         return content_words(literal_text(self.term.term)).union(*inner)
 
     def text(self, form: str | None) -> str:
-        explicit = getattr(self.term, form) if form else None
-        if explicit is not None:
+        if form and (explicit := getattr(self.term, form)) is not None:
             return _render(explicit, self.inner)
         return apply_form(_render(self.term.term, self.inner), form, self.term.fixed)
 

@@ -30,7 +30,6 @@ _AFTER_THE_NOUN = _PREPOSITIONS | {"and", "who", "that"}
 _MAX_TEMPLATES = 3  # tried per sub-category
 _MAX_FILLS = 20  # tried per template, to find one with the term
 
-
 Source = tuple[str, str]  # bank and kind
 
 
@@ -43,17 +42,13 @@ class Use(NamedTuple):
 
 
 class TermFormat:
-    """The form of one kind of one bank.
-
-    Args:
-        terms: the kind's terms, at least one of them without slots.
-    """
+    """The form of one kind of one bank, at least one of whose terms has no slots."""
 
     def __init__(self, terms: Sequence[Term], uses: set[Use]) -> None:
         plain = [term for term in terms if not term.slots]
         texts = [term.term for term in plain]
         self._forms = {use.form for use in uses}
-        self._all_fixed = all(term.fixed for term in plain)
+        self.all_fixed = all(term.fixed for term in plain)
         self._articles = {bool(_ARTICLE.match(text)) for text in texts}
         self._all_lower = all(text == text.lower() for text in texts)
         self._all_upper = all(text == text.upper() for text in texts)
@@ -70,10 +65,6 @@ class TermFormat:
         if self._all_lower:
             return text[:1].lower() + text[1:]
         return text.upper() if self._all_upper else text
-
-    def is_fixed(self, countable: bool) -> bool:
-        """Whether a term of this kind takes no article and no plural."""
-        return not countable or self._all_fixed
 
     def fault(self, term: str, fixed: bool) -> str | None:
         """How a normalized term differs from the kind's form; None: it does not."""
@@ -92,9 +83,6 @@ class TermFormat:
             yield "has capitals, which no term of its kind has"
         if False not in self._articles and not _ARTICLE.match(term):
             yield "has no article, as every term of its kind has"
-        yield from self._inflection_faults(term, fixed)
-
-    def _inflection_faults(self, term: str, fixed: bool) -> Iterator[str]:
         if self._forms & _VERB_FORMS and not _is_base_verb(term.split()[0]):
             yield "does not begin with a verb in its base form, which templates inflect"
         if self._forms & _NOUN_FORMS and not fixed and _is_plural(_head_noun(term)):
@@ -102,7 +90,6 @@ class TermFormat:
 
 
 def _head_noun(term: str) -> str:
-    """The word that takes the plural."""
     words = term.lower().split()
     ends = [index for index, word in enumerate(words) if word in _AFTER_THE_NOUN and index]
     return words[ends[0] - 1 if ends else -1]
@@ -130,8 +117,7 @@ def _is_base_verb(word: str) -> bool:
 def world_fault(pack: Pack, source: Source, term: Term, uses: set[Use]) -> str | None:
     """Why the pack's world cannot use a term of a source; None: it can.
 
-    In the sketch world, a term must name objects that its kind names, and requests with it must fit
-    their story.
+    A term must name objects that its kind names, and requests with it must fit their story.
     """
     if pack.taxonomy.reader != "sketch":
         return None

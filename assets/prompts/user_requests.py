@@ -47,13 +47,11 @@ _TEXTS = """
 
 def completed_texts(home: Home) -> list[str]:
     """Texts of completed requests without images, each once, in order of first use."""
-    if home.lake.is_absent(GENERATIONS):
-        return []
-    return [row["text"] for row in run_query(home, _TEXTS).to_pylist()]
+    absent = home.lake.is_absent(GENERATIONS)
+    return [] if absent else run_query(home, _TEXTS)["text"].to_pylist()
 
 
 def requests_digest(home: Home) -> str:
-    """Hash of the completed requests."""
     return sha256("\n\n".join(completed_texts(home)).encode()).hexdigest()[:16]
 
 
@@ -63,14 +61,10 @@ def request_prompts(
     others: Sequence[PromptRow],
     settings: BankSettings,
 ) -> list[PromptRow]:
-    """Prompts of the texts, in the order of their shards.
+    """Prompts of the texts, in the order of their shards, without near-duplicates of `others`.
 
-    Args:
-        earlier: the prompts that this function returned before.
-        others: prompts of the packs; near-duplicates of them are left out.
-
-    Raises:
-        FoundryError: a pack has the name that is reserved for requests.
+    `earlier` are the prompts that this function returned before. FoundryError if one of the packs
+    (`others`) has the name that is reserved for requests.
     """
     if any(row.pack == REQUESTS_PACK for row in others):
         raise FoundryError(f"a pack is named '{REQUESTS_PACK}', as users' requests are: rename it")
@@ -89,9 +83,7 @@ def request_prompts(
     return current + _assign_shards(new, current, settings.shard_size)
 
 
-def _assign_shards(
-    texts: Sequence[str], current: Sequence[PromptRow], size: int
-) -> list[PromptRow]:
+def _assign_shards(texts: list[str], current: list[PromptRow], size: int) -> list[PromptRow]:
     """New prompts: they fill up the last shard, then shards after it."""
     last = max((row.shard for row in current), default=shard_name(REQUESTS_PACK, 0))
     first = int(last.rpartition("-")[2]) * size + sum(row.shard == last for row in current)
@@ -111,9 +103,7 @@ def _assign_shards(
     ]
 
 
-def current_request_prompts(
-    foundry: FoundryResource, others: Sequence[PromptRow]
-) -> list[PromptRow]:
+def current_request_prompts(foundry: FoundryResource, others: list[PromptRow]) -> list[PromptRow]:
     """`request_prompts` of a lake; none if the profile does not use them."""
     if not foundry.settings.prompts.requests:
         return []

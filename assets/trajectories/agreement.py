@@ -19,26 +19,21 @@ _STEP = ["trajectory_id", "step_number"]
 
 @dataclass(frozen=True)
 class Agreement:
-    """Two members' overall scores (0-10), compared.
+    """Two members' overall scores (0-10), compared over the attempts that both scored.
 
-    Attributes:
-        attempts: number of attempts that both scored.
-        pearson, spearman: correlation, -1 to 1; None: fewer than two attempts, or one member gives
-            all of them the same score.
-        mean_difference: mean of the absolute differences, in points; None: no attempts.
-        same_best: share of the steps with several such attempts for which both members have the
-            same best attempt (the earliest of equals, as in the loop); None: no such step.
+    Correlations are -1 to 1; None: fewer than two attempts, or a member gives all the same score.
     """
 
     members: tuple[str, str]
     attempts: int
     pearson: float | None
     spearman: float | None
-    mean_difference: float | None
+    mean_difference: float | None  # absolute, in points; None: no attempts
+    # Share of the steps with several attempts for which both members have the same best one (the
+    # earliest of equals, as in the loop); None: no such step.
     same_best: float | None
 
     def table_row(self) -> dict[str, str]:
-        """Cells by column heading."""
         return {
             "members": " and ".join(self.members),
             "attempts": str(self.attempts),
@@ -80,14 +75,10 @@ def _compare(both: "pd.DataFrame") -> Agreement:
     one, other = both.columns
     steps = [step for _, step in both.sort_index().groupby(_STEP) if len(step) > 1]
     same = [step[one].idxmax() == step[other].idxmax() for step in steps]
-    return Agreement(
-        members=(one, other),
-        attempts=len(both),
-        pearson=_number(both.corr("pearson").loc[one, other]),
-        spearman=_number(both.corr("spearman").loc[one, other]),
-        mean_difference=_number((both[one] - both[other]).abs().mean()),
-        same_best=sum(same) / len(same) if same else None,
-    )
+    pearson, spearman = (_number(both.corr(how).loc[one, other]) for how in ("pearson", "spearman"))
+    difference = _number((both[one] - both[other]).abs().mean())
+    same_best = sum(same) / len(same) if same else None
+    return Agreement((one, other), len(both), pearson, spearman, difference, same_best)
 
 
 def _number(value: Any) -> float | None:

@@ -78,13 +78,10 @@ SCORE_SET = Node(
 
 @dg.asset(**PLAN_SET.asset_args())
 def plans(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg.MaterializeResult:
-    settings, progress = foundry.settings, progress_of(context)
+    loop, limits, progress = foundry.settings.loop, foundry.settings.limits, progress_of(context)
     prompts = foundry.prompts_of(context.partition_key)
-    planned = asyncio.run(
-        engine.plan_shard(
-            prompts, foundry.roles, foundry.home, settings.loop, settings.limits, progress
-        )
-    )
+    work = engine.plan_shard(prompts, foundry.roles, foundry.home, loop, limits, progress)
+    planned = asyncio.run(work)
     tables = {PLANS: planned.plans, MODEL_CALLS: planned.calls, QUARANTINE: planned.quarantine}
     return PLAN_SET.record(context, foundry, tables, model_call_costs(planned.calls))
 
@@ -93,14 +90,11 @@ def plans(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg.Mat
 def trajectories(
     context: dg.AssetExecutionContext, foundry: FoundryResource
 ) -> dg.MaterializeResult:
-    shard, home, settings = context.partition_key, foundry.home, foundry.settings
+    shard, home, roles = context.partition_key, foundry.home, foundry.roles
+    loop, limits, progress = foundry.settings.loop, foundry.settings.limits, progress_of(context)
     prompts, plans = foundry.prompts_of(shard), foundry.rows(PLANS, shard)
-    progress = progress_of(context)
-    run = asyncio.run(
-        engine.run_shard(
-            prompts, plans, foundry.roles, home, shard, settings.loop, settings.limits, progress
-        )
-    )
+    work = engine.run_shard(prompts, plans, roles, home, shard, loop, limits, progress)
+    run = asyncio.run(work)
     tables = {
         TRAJECTORIES: run.trajectories,
         ATTEMPTS: run.attempts,
@@ -122,17 +116,11 @@ def trajectories(
 def scores(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg.MaterializeResult:
     shard, home, limits = context.partition_key, foundry.home, foundry.settings.limits
     attempts, trajectories = foundry.rows(ATTEMPTS, shard), foundry.rows(TRAJECTORIES, shard)
-    plans, progress = foundry.rows(PLANS, shard), progress_of(context)
-    scored = asyncio.run(
-        engine.score_shard(
-            attempts, trajectories, plans, foundry.roles, home, shard, limits, progress
-        )
-    )
-    tables: dict[Table, Any] = {
-        SCORES: scored.scores,
-        MODEL_CALLS: scored.calls,
-        QUARANTINE: scored.quarantine,
-    }
+    plans, roles, progress = foundry.rows(PLANS, shard), foundry.roles, progress_of(context)
+    work = engine.score_shard(attempts, trajectories, plans, roles, home, shard, limits, progress)
+    scored = asyncio.run(work)
+    tables: dict[Table, Any] = {SCORES: scored.scores}
+    tables |= {MODEL_CALLS: scored.calls, QUARANTINE: scored.quarantine}
     if scored.members:
         tables[MEMBER_SCORES] = scored.members
     else:

@@ -17,7 +17,6 @@ from warehouse.atomic import atomic_write
 from ..core.plotting import BAD, INK, PALE, PAPER
 from .trajectory_views import load_trajectories, pick_showcase
 
-SHEET, PAGE = "contact_sheet.png", "story.html"
 _FRAME, _FAINT = "#d5dae3", "#f3f5f9"
 _MARGIN, _GAP, _CAPTION_LINES = 28, 14, 3
 
@@ -27,29 +26,24 @@ def write_showcase(home: Home, folder: Path) -> Path:
     trajectories = load_trajectories(home, pick_showcase(home, 6))
     sheet = io.BytesIO()
     contact_sheet(trajectories, image_size=192).save(sheet, "PNG", optimize=True)
-    atomic_write(folder / SHEET, sheet.getvalue())
-    atomic_write(folder / PAGE, render_html(trajectories))
-    return folder / PAGE
+    atomic_write(folder / "contact_sheet.png", sheet.getvalue())
+    page = folder / "story.html"
+    atomic_write(page, render_html(trajectories))
+    return page
 
 
 def contact_sheet(
-    trajectories: Sequence[TrajectoryView],
-    image_size: int = 160,
-    columns: int = 6,
-    rejections: bool = True,
+    views: list[TrajectoryView], image_size: int = 160, columns: int = 6, rejections: bool = True
 ) -> Image.Image:
     """One image of several trajectories, for people to judge at a glance.
 
-    Args:
-        image_size: side of a step's image, in pixels.
-        columns: images in a line; longer trajectories continue on the next line.
-        rejections: show rejected attempts as thumbnails with a red corner below their step.
+    A step's image has sides of `image_size` pixels, its rejected attempts are thumbnails with a red
+    corner; trajectories longer than `columns` continue on the next line.
     """
-    most_steps = max((len(trajectory.steps) for trajectory in trajectories), default=1)
+    most_steps = max((len(view.steps) for view in views), default=1)
     painter = _Painter(image_size, max(3, min(columns, most_steps)), rejections)
-    rows = [painter.trajectory(trajectory) for trajectory in trajectories]
-    steps = (step for trajectory in trajectories for step in trajectory.steps)
-    if rejections and any(step.rejected for step in steps):
+    rows = [painter.trajectory(view) for view in views]
+    if rejections and any(step.rejected for view in views for step in view.steps):
         rows.append(painter.legend())
     return _stack(rows, painter.width, _MARGIN, 2 * _GAP)
 
@@ -83,7 +77,6 @@ class _Painter:
 
     @property
     def thumbnail(self) -> int:
-        """Side of a rejected attempt's image."""
         return round(self.size * 0.3)
 
     def font(self, size: float, weight: str = "") -> ImageFont.FreeTypeFont:
@@ -120,7 +113,6 @@ class _Painter:
         return image
 
     def _line(self, steps: Sequence[StepView]) -> Image.Image:
-        """Up to `columns` steps side by side."""
         rejected = self.rejections and any(step.rejected for step in steps)
         below = self.size + (self.thumbnail + _GAP // 2 if rejected else 0)
         caption_lines = max(len(self._caption(step)) for step in steps)

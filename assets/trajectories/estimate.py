@@ -9,12 +9,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from inference.backends.providers.settings import (
-    ImagesSettings,
-    Price,
-    ProviderSettings,
-    RemoteModel,
-)
+from inference.backends.providers.settings import ImagesSettings, ProviderSettings, RemoteModel
 from inference.engine.ensemble import Ensemble
 from inference.roles import qualified_name
 from schemas.prompts import VOCABULARY_PROPOSALS
@@ -35,12 +30,12 @@ _SECONDS_AN_HOUR = 3600
 
 @dataclass(frozen=True)
 class _Call:
-    """An average call. `measured`: number of calls averaged; 0: the values are assumptions."""
+    """An average call."""
 
     input_tokens: float
     output_tokens: float
     seconds: float
-    measured: int = 0
+    measured: int = 0  # calls averaged; 0: the values are assumptions
 
 
 _ASSUMED: dict[Role, _Call] = {
@@ -54,33 +49,26 @@ _ASSUMED: dict[Role, _Call] = {
 
 @dataclass(frozen=True)
 class RoleEstimate:
-    """The share of one role.
-
-    Attributes:
-        hours: wall time if this role alone used all of its slots.
-        gpu_hours: `hours` times the GPUs that serve the model.
-        usd: None: the profile has no price for the model.
-        measured: calls of this model in this home that were averaged; 0: assumptions.
-    """
+    """The share of one role."""
 
     role: Role
     model: str
     calls: int
     input_tokens: int
     output_tokens: int
-    hours: float
-    gpu_hours: float
-    usd: float | None
-    measured: int
+    hours: float  # wall time if this role alone used all of its slots
+    gpu_hours: float  # `hours` times the GPUs that serve the model
+    usd: float | None  # None: the profile has no price for the model
+    measured: int  # calls of this model in this home that were averaged; 0: assumptions
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """What it takes to bring a size of a profile up to date; `disk_gb` is that of the images."""
+    """What it takes to bring a size of a profile up to date."""
 
     trajectories: int
     roles: tuple[RoleEstimate, ...]
-    disk_gb: float
+    disk_gb: float  # of the images
 
     @property
     def usd(self) -> float:
@@ -107,10 +95,8 @@ def estimate(foundry: FoundryResource, shards: int) -> Estimate:
 
 
 class _Model(NamedTuple):
-    """A model of a role, by its name in the lake. `settings`: those of the profile."""
-
     role: Role
-    name: str
+    name: str  # in the lake
     settings: object
     calls: int
 
@@ -160,9 +146,9 @@ def _gpus(foundry: FoundryResource, model: _Model) -> int:
 
 def _usd(foundry: FoundryResource, model: _Model, call: _Call) -> float | None:
     """USD of all calls; None: the provider's model has no price. Local models cost nothing."""
-    price: Price | None = Price()
-    if isinstance(model.settings, RemoteModel):
-        price = foundry.settings.prices.get(model.settings.model)
+    if not isinstance(model.settings, RemoteModel):
+        return 0.0
+    price = foundry.settings.prices.get(model.settings.model)
     if price is None:
         return None
     images = int(model.role == "generator")

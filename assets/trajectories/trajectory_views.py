@@ -100,11 +100,7 @@ def step_views(
     attempts: Iterable[AttemptRow],
     scores: Iterable[ScoreRow] = (),
 ) -> tuple[StepView, ...]:
-    """The steps of a plan with the attempts of one trajectory.
-
-    Raises:
-        BadImageError: an image is missing or damaged.
-    """
+    """The steps of a plan with the attempts of one trajectory; BadImageError for a lost image."""
     overall = {(score.step_number, score.iteration): score.overall for score in scores}
     by_step: dict[int, list[AttemptView]] = defaultdict(list)
     for row in sorted(attempts, key=lambda row: row.iteration):
@@ -126,16 +122,12 @@ def step_views(
 
 
 def _rows_by(
-    home: Home,
-    table: Table,
-    column: str,
-    values: Sequence[str],
-    partitions: Sequence[str] | None = None,
+    home: Home, table: Table, column: str, values: Sequence[str], shards: list[str] | None = None
 ) -> dict[str, list[Any]]:
     """The rows with these values in a column, by value."""
     where = pc.field(column).isin(pa.array(values, pa.string()))
     rows: dict[str, list[Any]] = defaultdict(list)
-    for record in home.lake.read(table, partitions, where=where).to_pylist():
+    for record in home.lake.read(table, shards, where=where).to_pylist():
         rows[record[column]].append(table.row.model_validate(record))
     return rows
 

@@ -6,7 +6,7 @@ from hashlib import sha256
 
 import pytest
 
-from assets.prompts.bank import build_bank, generate_bank
+from assets.prompts.bank import PromptBank, generate_bank
 from assets.prompts.english import append_suffix, apply_form
 from assets.prompts.metadata import bank_metadata
 from assets.prompts.near_duplicates import Content, NearDuplicates
@@ -26,7 +26,7 @@ def pack():
 
 @pytest.fixture(scope="module")
 def bank(pack):
-    return build_bank(pack, SETTINGS, 40_000)
+    return PromptBank(pack, SETTINGS, 40_000)
 
 
 @pytest.fixture(scope="module")
