@@ -8,7 +8,7 @@ import functools
 
 import ray
 
-_WORKERS = 5  # rewards, agent loop, its load balancer, rollout server, task runner
+_WORKERS = 6  # task runner, storage, rewards, rollout server, agent loop, its load balancer
 
 
 def register() -> None:
