@@ -75,19 +75,13 @@ class TextEmitted:
 
 @dataclass(frozen=True)
 class ImageGenerated:
-    """A generator call returned.
-
-    Args:
-        iteration: 0-based, counts the images of the step over attempts and candidates.
-        prompt: the text that made `image`.
-        source: the image that was edited; None: text-to-image.
-    """
+    """A generator call returned."""
 
     step: PlanStep
-    iteration: int
+    iteration: int  # 0-based, counts the images of the step over attempts and candidates
     prompt: str
     seed: int
-    source: StoredImage | None
+    source: StoredImage | None  # None: text-to-image
     image: StoredImage
     call: ModelCallRow
 
@@ -119,24 +113,18 @@ class StepExhausted:
 
 @dataclass(frozen=True)
 class TrajectoryFinished:
-    """The last event of a trajectory that ended without an error.
-
-    `wasted_draws`: speculative generator calls whose image was not needed.
-    """
+    """The last event of a trajectory that ended without an error."""
 
     status: TrajectoryStatus
-    wasted_draws: int = 0
+    wasted_draws: int = 0  # speculative generator calls whose image was not needed
 
 
 @dataclass(frozen=True)
 class TrajectoryFailed:
-    """The last event of a trajectory that ended with an error.
-
-    `refused`: the request is to blame; else another try may succeed.
-    """
+    """The last event of a trajectory that ended with an error."""
 
     reason: str
-    refused: bool
+    refused: bool  # the request is to blame; else another try may succeed
 
 
 @dataclass(frozen=True)
@@ -148,14 +136,11 @@ class RunStarted:
 
 @dataclass(frozen=True)
 class RunTerminated:
-    """The last event of a generation that was ended from outside.
-
-    `resumable`: the same request under the same idempotency key continues it.
-    """
+    """The last event of a generation that was ended from outside."""
 
     status: Literal["cancelled", "interrupted"]
     reason: str
-    resumable: bool = True
+    resumable: bool = True  # by the same request under the same idempotency key
 
 
 Event = (
@@ -199,8 +184,7 @@ def _from_json(fields: dict[str, Any], images: ImageStore) -> RunEvent:
     name = fields.pop("event", None)
     if name not in _adapters():
         raise ValueError(f"{name!r} is not an event of a trajectory")
-    event: RunEvent = _adapters()[name].validate_python(fields, context={"images": images})
-    return event
+    return _adapters()[name].validate_python(fields, context={"images": images})
 
 
 @cache

@@ -56,8 +56,8 @@ DrawKey = tuple[int, tuple[str, ...]]
 class SpeculativeDraw:
     """The next step's first image, drawn while the critic still judges this one's.
 
-    If the critic accepts, the image is used; if not, it is discarded. A speculative draw has the
-    prompt, images and seed of the later one, so that the trajectory is the same with and without.
+    It is used if the critic accepts, else discarded. A speculative draw has the prompt, images and
+    seed of the later one, so that the trajectory is the same with and without.
     """
 
     discarded: list[asyncio.Task[ImageGenerated]] = field(default_factory=list)
@@ -68,10 +68,7 @@ class SpeculativeDraw:
         self._key, self._task = key, asyncio.create_task(draw)
 
     async def take(self, key: DrawKey) -> ImageGenerated | None:
-        """The result of the speculative draw, if its key is `key`; else it is discarded.
-
-        Raises what the draw raised.
-        """
+        """The result of the speculative draw, if its key is `key`; else it is discarded."""
         if self._task and self._key == key:
             draw = await self._task
             self._task = None
@@ -80,7 +77,6 @@ class SpeculativeDraw:
         return None
 
     def discard(self) -> None:
-        """Cancel the speculative draw, if there is one."""
         if self._task:
             self._task.cancel()
             self.discarded.append(self._task)
@@ -93,40 +89,27 @@ class SpeculativeDraw:
 
 
 @dataclass(frozen=True)
-class PlannedRequest:
-    """A request, its plan and its input images."""
-
-    prompt_id: str
-    plan: Plan
-    images: tuple[EncodedImage, ...] = ()
-
-
-@dataclass(frozen=True)
 class Loop:
     """One run of the loop over one plan.
 
     Iterating `events()` raises what its calls raise: `UnusableAnswerError`, `CallFailedError`.
-
-    Args:
-        candidates: images drawn (and judged) at once for each prompt of a step.
-        draw_ahead: draw the next step's first image while the critic judges this one's, where a
-            generator slot is free; the trajectory stays the same.
     """
 
-    request: PlannedRequest
     calls: ModelCalls
     settings: LoopSettings
-    candidates: int = 1
-    draw_ahead: bool = False
+    prompt_id: str
+    plan: Plan
+    images: tuple[EncodedImage, ...] = ()  # given with the request
+    candidates: int = 1  # images drawn (and judged) at once for each prompt of a step
+    draw_ahead: bool = False  # use `SpeculativeDraw` where a generator slot is free
     _ahead: SpeculativeDraw = field(default_factory=SpeculativeDraw, init=False)
 
     async def events(self) -> AsyncGenerator[Event, None]:
-        """Run the plan."""
-        check_plan(self.request.plan, self.settings.max_steps)
-        images = list(self.request.images)
+        check_plan(self.plan, self.settings.max_steps)
+        images = list(self.images)
         status: TrajectoryStatus = "complete"
         async with aclosing(self._ahead):
-            for step in self.request.plan.steps:
+            for step in self.plan.steps:
                 yield StepStarted(step)
                 if step.prompt is None:
                     yield TextEmitted(step, step.auxiliary_text or step.instruction or "")
@@ -183,20 +166,16 @@ class Loop:
         self, step: PlanStep, iteration: int, prompt: str, images: Sequence[EncodedImage]
     ) -> ImageGenerated:
         site = self._site(step, iteration)
-        seed = attempt_seed(self.settings.seed, self.request.prompt_id, step.step_number, iteration)
+        seed = attempt_seed(self.settings.seed, self.prompt_id, step.step_number, iteration)
         image, call = await self.calls.generate(site, prompt, self._conditioning(images), seed)
         source = images[-1] if images else None
         return ImageGenerated(step, iteration, prompt, seed, source, image, call)
 
     def _draw_next_step(self, step: PlanStep, images: Sequence[EncodedImage]) -> None:
-        """Begin the next step's first draw as if the newest image had been accepted.
-
-        Only where it delays no other one.
-        """
-        is_idle = self.calls.caller.generator_is_idle()
-        if not self.draw_ahead or self.candidates > 1 or not is_idle:
+        """Begin the next step's first draw as if the newest image had been accepted."""
+        if not self.draw_ahead or self.candidates > 1 or not self.calls.caller.generator_is_idle():
             return
-        for each in self.request.plan.steps:
+        for each in self.plan.steps:
             if each.step_number > step.step_number and each.prompt is not None:
                 draw = self._draw(each, 0, each.prompt, images)
                 self._ahead.start(self._draw_key(each, images), draw)
@@ -236,7 +215,7 @@ class Loop:
         return (await self.calls.score(site, draw.source, draw.image, goal)).score.overall
 
     def _site(self, step: PlanStep, iteration: int) -> CallSite:
-        return CallSite(self.request.prompt_id, step.step_number, iteration)
+        return CallSite(self.prompt_id, step.step_number, iteration)
 
 
 def check_conditioning(settings: LoopSettings, generator: Generator) -> None:

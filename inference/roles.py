@@ -26,9 +26,9 @@ class PlanStep:
     """A step of a plan. `prompt` None: a text-only step, whose text is `auxiliary_text`."""
 
     step_number: int
-    step_name: str
-    instruction: str | None
-    prompt: str | None
+    step_name: str = ""
+    instruction: str | None = None
+    prompt: str | None = None
     auxiliary_text: str | None = None
 
 
@@ -112,19 +112,15 @@ class Proposals:
 
 @dataclass(frozen=True)
 class PlanGrade:
-    """Grades of a plan.
-
-    Attributes:
-        valid: its form is right: step numbers, numbers of images and texts, readable prompts.
-        correct: carried out without mistakes, it leads to what was asked for.
-    """
-
-    valid: bool | None
-    correct: bool | None
+    valid: bool | None  # its form: step numbers, numbers of images and texts, readable prompts
+    correct: bool | None  # carried out without mistakes, it leads to what was asked for
 
 
 class Backend(Protocol):
-    """Every backend names itself and its model; both enter request hashes and the call ledger."""
+    """Every backend names itself and its model; both enter request hashes and the call ledger.
+
+    Its calls raise `UnusableAnswerError`, `RetryableError` and `BackendError`.
+    """
 
     @property
     def backend(self) -> str:
@@ -142,18 +138,13 @@ def uses_batch_api(backend: Backend) -> bool:
 
 def max_reference_images(generator: Backend) -> int | None:
     """How many images the generator takes. 1: only the last one; None: no limit."""
-    limit: int | None = getattr(generator, "max_reference_images", 1)
-    return limit
+    return getattr(generator, "max_reference_images", 1)
 
 
 @runtime_checkable
 class Planner(Backend, Protocol):
     async def plan(self, request: PlanRequest) -> Plan:
-        """Write the steps that answer a request.
-
-        Raises:
-            UnusableAnswerError: the answer is not a plan, now or on a retry.
-        """
+        """Write the steps that answer a request."""
 
 
 @runtime_checkable
@@ -164,9 +155,6 @@ class Generator(Backend, Protocol):
         """Text-to-image without `images`, else an edit of the last one.
 
         A generator that takes the others too has the attribute `max_reference_images`.
-
-        Raises:
-            UnusableAnswerError: no image of this prompt or these images, now or on a retry.
         """
 
 
@@ -175,12 +163,10 @@ class Critic(Backend, Protocol):
     async def judge(
         self, before: EncodedImage | None, after: EncodedImage, instruction: str, prompt: str
     ) -> Verdict:
-        """Accept `after` or rewrite the prompt.
+        """Accept `after`, made from `before` (None: text-to-image), or rewrite the prompt.
 
-        Args:
-            before: the image that was edited; None: text-to-image.
-            instruction: the plan's prompt for the step, which states the goal.
-            prompt: the rewritten prompt that made `after`; empty when it was the plan's own.
+        `instruction`: the plan's prompt for the step, its goal. `prompt`: the rewritten one that
+        made `after`; empty when it was the plan's own.
         """
 
 
@@ -194,11 +180,7 @@ class Scorer(Backend, Protocol):
 
 class Expander(Backend, Protocol):
     async def expand(self, request: BankRequest) -> Proposals:
-        """Propose terms that a bank does not have.
-
-        Raises:
-            UnusableAnswerError: the model's answer has no terms in it.
-        """
+        """Propose terms that a bank does not have."""
 
 
 class Grader(Protocol):
@@ -216,7 +198,6 @@ class Grader(Protocol):
         self, request: PlanRequest, plan: Plan | None, final: EncodedImage | None
     ) -> bool | None:
         """Whether the last accepted image is right; `final` is None where none was accepted."""
-        ...
 
 
 class UnusableAnswerError(Exception):
@@ -243,8 +224,8 @@ class Roles:
     @property
     def names(self) -> dict[str, str]:
         """Planner, generator and critic -> backend, model and version."""
-        backends = {"planner": self.planner, "generator": self.generator, "critic": self.critic}
-        return {role: qualified_name(backend) for role, backend in backends.items()}
+        roles = ("planner", "generator", "critic")
+        return {role: qualified_name(getattr(self, role)) for role in roles}
 
 
 def qualified_name(backend: Backend) -> str:

@@ -31,7 +31,7 @@ from .engine.calls import CallSite, ModelCalls
 from .engine.progress import Progress
 from .engine.retry import summarize_error
 from .engine.worker_pool import WorkerPool
-from .loop import Loop, PlannedRequest, check_plan
+from .loop import Loop, check_plan
 from .roles import PlanRequest, Roles, Score, UnusableAnswerError, qualified_name, uses_batch_api
 from .settings import Limits, LoopSettings
 from .trajectory_recorder import TrajectoryRecorder, plan_from_rows, plan_rows
@@ -68,7 +68,6 @@ async def plan_shard(
     limits: Limits,
     progress: Progress | None = None,
 ) -> ShardResult:
-    """Have a plan written for every prompt of one shard."""
     if not prompts:
         return ShardResult()
     shard = prompts[0].shard
@@ -92,10 +91,7 @@ async def run_shard(
     limits: Limits,
     progress: Progress | None = None,
 ) -> ShardResult:
-    """Run the planner-critic loop over every prompt of a shard.
-
-    A prompt without a plan becomes a quarantined trajectory. `plans` has one plan per prompt.
-    """
+    """Run the loop over every prompt; one without a plan becomes a quarantined trajectory."""
     plan_of = _group(plans, "prompt_id")
     recorders = [
         TrajectoryRecorder(prompt, plan_of.get(prompt.prompt_id, []), roles, settings)
@@ -110,10 +106,8 @@ async def run_shard(
         )
         reasons = {row.prompt_id: row.reason for row in quarantine}
         return ShardResult(
-            trajectories=[
-                each.trajectory(reasons.get(each.prompt.prompt_id)) for each in recorders
-            ],
-            attempts=[row for recorder in recorders for row in recorder.attempts()],
+            trajectories=[run.trajectory(reasons.get(run.prompt.prompt_id)) for run in recorders],
+            attempts=[row for run in recorders for row in run.attempts()],
             calls=calls.ledger(),
             quarantine=quarantine,
         )
@@ -129,7 +123,7 @@ async def score_shard(
     limits: Limits,
     progress: Progress | None = None,
 ) -> ShardResult:
-    """Score every attempt of a shard against its step's plan prompt.
+    """Score every attempt against its step's plan prompt.
 
     Scores that `on_exhausted: best` asked for are taken from the loop's journal.
     """
@@ -154,16 +148,13 @@ async def score_shard(
 async def _or_quarantine(
     stage: str, prompt: PromptRow | AttemptRow, work: Awaitable[T]
 ) -> T | QuarantineRow:
-    """The result of the work on one prompt, or why the prompt is quarantined."""
     try:
         return await work
     except Exception as error:  # a bug that one prompt meets must not fail the others
         if isinstance(error, FoundryError) and not isinstance(error, BadImageError):
             raise  # such as a lake that cannot be written: not the prompt's fault
-        reason = summarize_error(error)
-        return QuarantineRow(
-            prompt_id=prompt.prompt_id, shard=prompt.shard, stage=stage, reason=reason
-        )
+        ids = {"prompt_id": prompt.prompt_id, "shard": prompt.shard}
+        return QuarantineRow(**ids, stage=stage, reason=summarize_error(error))
 
 
 async def _plan(calls: ModelCalls, settings: LoopSettings, prompt: PromptRow) -> list[PlanRow]:
@@ -176,9 +167,9 @@ async def _plan(calls: ModelCalls, settings: LoopSettings, prompt: PromptRow) ->
 async def _run(calls: ModelCalls, prompt: PromptRow, recorder: TrajectoryRecorder) -> None:
     if not recorder.plan:
         raise UnusableAnswerError("it has no plan")
-    images = await _input_images(calls, prompt)
-    request = PlannedRequest(prompt.prompt_id, plan_from_rows(recorder.plan), images)
-    async with aclosing(Loop(request, calls, recorder.settings).events()) as events:
+    images, plan = await _input_images(calls, prompt), plan_from_rows(recorder.plan)
+    loop = Loop(calls, recorder.settings, prompt.prompt_id, plan, images)
+    async with aclosing(loop.events()) as events:
         async for event in events:
             recorder.note(event)
 

@@ -48,7 +48,7 @@ def plan_rows(prompt: PromptRef, plan: Plan, planner: str) -> list[PlanRow]:
 
 
 def plan_from_rows(rows: Sequence[PlanRow]) -> Plan:
-    """The plan of `plan_rows`. `rows` are the steps of one plan, in any order."""
+    """The plan of `plan_rows`; its rows in any order."""
     steps = [
         PlanStep(**row.model_dump(include=set(PlanStep.__dataclass_fields__)))
         for row in sorted(rows, key=lambda row: row.step_number)
@@ -61,15 +61,14 @@ class TrajectoryRecorder:
     """The rows of one trajectory, as far as it got.
 
     Its id is a hash of the plan, all loop settings and the models that take part: the same inputs
-    make the same trajectory. With a `run` the id is different for every run.
-    `plan` has the rows of the plan, none where there is no plan; final once there is an attempt.
+    make the same trajectory.
     """
 
     prompt: PromptRef
-    plan: Sequence[PlanRow]
+    plan: Sequence[PlanRow]  # none where there is no plan; final once there is an attempt
     roles: Roles
     settings: LoopSettings
-    run: str | None = None
+    run: str | None = None  # makes the id different for every run
     _attempts: dict[tuple[int, int], AttemptRow] = field(default_factory=dict, init=False)
     _status: TrajectoryStatus = field(default="quarantined", init=False)
     _steps: int = field(default=0, init=False)
@@ -87,7 +86,6 @@ class TrajectoryRecorder:
         return stable_hash("trajectory", *inputs, *([self.run] if self.run else []))
 
     def note(self, event: Event) -> None:
-        """Add the next event."""
         match event:
             case AttemptJudged():
                 self._add(event, chosen=False)
@@ -100,7 +98,6 @@ class TrajectoryRecorder:
                 self._status = status
 
     def attempts(self) -> list[AttemptRow]:
-        """Every judged attempt, those of a trajectory that failed later included."""
         return list(self._attempts.values())
 
     def trajectory(self, error: str | None) -> TrajectoryRow:

@@ -41,10 +41,9 @@ async def expand_banks(
     """Ask for new terms of every bank of one pack; the calls made are the second part.
 
     Args:
-        required: a backend that takes no calls is an error; else only its banks fail.
+        required: a backend that takes no calls is a BackendError; else only its banks fail.
 
     Raises:
-        BackendError: see `required`; calls under way were finished.
         FoundryError: the journal cannot be written.
     """
     with ExpanderCalls(home, ASSET, pack, expander, limits) as calls:

@@ -22,16 +22,8 @@ _ANSWER = re.compile(r"<answer>(.*?)(</answer>|\Z)", re.DOTALL)
 _EXCERPT_CHARACTERS = 60
 
 
-class _Step(BaseModel):
-    step_number: int
-    step_name: str = ""
-    instruction: str | None = None
-    prompt: str | None = None
-    auxiliary_text: str | None = None
-
-
 class _Plan(BaseModel):
-    steps: list[_Step] = Field(alias=PLAN_KEY, min_length=1)
+    steps: list[PlanStep] = Field(alias=PLAN_KEY, min_length=1)
 
 
 def critic_answer(verdict: Verdict) -> str:
@@ -81,7 +73,7 @@ def parse_plan(text: str) -> Plan:
     except ValidationError as error:
         problem = first_problem(error, root="answer")
         raise UnusableAnswerError(f"the planner's JSON is not a plan: {problem}") from error
-    return Plan(tuple(PlanStep(**step.model_dump()) for step in plan.steps), reasoning)
+    return Plan(tuple(plan.steps), reasoning)
 
 
 def parse_verdict(text: str) -> Verdict:

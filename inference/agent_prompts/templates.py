@@ -14,7 +14,7 @@ import jinja2
 
 from schemas import FoundryError
 
-from ..roles import BankRequest, PlanRequest
+from ..roles import PlanRequest
 
 FOLDER = Path(__file__).parent
 IMAGE = "<image>"
@@ -101,9 +101,7 @@ def _load(name: str) -> tuple[jinja2.Template, str]:
 def critic_prompt(instruction: str, rewritten: str, name: str = "critic") -> RenderedPrompt:
     """The question to the critic about an image before and one after the step.
 
-    Args:
-        instruction: the plan's prompt of the step, its goal.
-        rewritten: the prompt that made the image; empty when it was the plan's own.
+    `instruction` and `rewritten`: see `Critic.judge`.
     """
     return render(
         name, original_instruction=escape_tags(instruction), rewritten_prompt=escape_tags(rewritten)
@@ -115,16 +113,6 @@ def planner_prompt(
 ) -> RenderedPrompt:
     """The question to the planner. `request` keeps its image tags: see `insert_image_tags`."""
     return render(name, request=request, steps_given=steps_given)
-
-
-def scorer_prompt(instruction: str, name: str = "scorer") -> RenderedPrompt:
-    """The question to the scorer about two images; `instruction`: the step's goal."""
-    return render(name, instruction=escape_tags(instruction))
-
-
-def expander_prompt(request: BankRequest, name: str = "expander") -> RenderedPrompt:
-    """The question to the expander about a vocabulary bank."""
-    return render(name, **vars(request))
 
 
 def planner_turn(request: PlanRequest, text_name: str, interleaved_name: str) -> RenderedPrompt:

@@ -19,19 +19,14 @@ class Batcher(Generic[Item, Result]):
     """Calls `work` with at most `max_items` items, one batch at a time per event loop.
 
     Items that arrive during a batch form the next one. Every event loop has its own queue, so one
-    batcher can serve several loops, one after another.
-
-    Args:
-        work: returns a result or an exception for each item; it runs in a thread, and may stop
-            early once the function that it is given returns true.
-        gather_seconds: how long the first item waits for others.
-        group_by: items of one batch have the same key; by default all have.
+    batcher can serve several loops, one after another. `work` returns a result or an exception for
+    each item; it runs in a thread, and may stop early once the function it is given returns true.
     """
 
     work: Work[Item, Result]
     max_items: int
-    gather_seconds: float
-    group_by: Callable[[Item], object] = lambda item: None
+    gather_seconds: float  # how long the first item waits for others
+    group_by: Callable[[Item], object] = lambda item: None  # items of a batch have the same key
     _pending: WeakKeyDictionary[asyncio.AbstractEventLoop, _Pending[Item, Result]] = field(
         default_factory=WeakKeyDictionary, init=False
     )

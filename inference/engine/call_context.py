@@ -19,36 +19,22 @@ class Usage:
     input_tokens: int | None = None
     output_tokens: int | None = None
     cost_usd: float | None = None
-    retries: int = 0
+    retries: int = 0  # requests that the backend itself repeated
 
 
 _usage: ContextVar[Usage | None] = ContextVar("usage", default=None)
 
 
-def report_usage(
-    *,
-    input_tokens: int | None = None,
-    output_tokens: int | None = None,
-    cost_usd: float | None = None,
-    retries: int = 0,
-) -> None:
-    """Add to the ledger row of the current call; outside `collect_usage` it does nothing.
-
-    `retries`: requests that the backend itself repeated.
-    """
+def report_usage(**amounts: float | None) -> None:
+    """Add to fields of the current call's `Usage`; outside `collect_usage` it does nothing."""
     usage = _usage.get()
-    if usage is None:
-        return
-    usage.retries += retries
-    amounts = {"input_tokens": input_tokens, "output_tokens": output_tokens, "cost_usd": cost_usd}
     for name, amount in amounts.items():
-        if amount is not None:
+        if usage and amount is not None:
             setattr(usage, name, (getattr(usage, name) or 0) + amount)
 
 
 @contextmanager
 def collect_usage(usage: Usage) -> Iterator[None]:
-    """Collect in `usage` what is reported within the block."""
     token = _usage.set(usage)
     try:
         yield
@@ -71,11 +57,7 @@ class PausableTimeout:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Around the try.
-
-        Raises:
-            TimeoutError: the try took longer than the limit; it was cancelled and its slot is free.
-        """
+        """Around the try; TimeoutError if it took longer than the limit and was cancelled."""
         await self._take_slot()
         token = _current.set(self)
         try:

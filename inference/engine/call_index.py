@@ -1,5 +1,7 @@
 """The finished calls of a journal: those that a rerun must not make again."""
 
+from collections import Counter
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ValidationError
@@ -35,21 +37,17 @@ class JournaledCall(BaseModel, frozen=True):
         return CallKey(*(getattr(self.call, field) for field in CallKey._fields))
 
 
+@dataclass
 class CallIndex:
     """Journal lines by key. Lines of other settings have other keys and are never found."""
 
-    def __init__(self) -> None:
-        self._final: dict[CallKey, JournaledCall] = {}
-        self._counts: dict[CallKey, int] = {}
-        self._ledger: dict[str, ModelCallRow] = {}
+    final: dict[CallKey, JournaledCall] = field(default_factory=dict)
+    counts: Counter[CallKey] = field(default_factory=Counter)  # all lines, of failed calls too
+    _ledger: dict[str, ModelCallRow] = field(default_factory=dict)
 
     @classmethod
     def read(cls, journal: AnyJournal) -> "CallIndex":
-        """Index a journal's lines.
-
-        Raises:
-            FoundryError: a line is not a model call as this version writes it.
-        """
+        """Index a journal. Raises FoundryError: a line is not as this version writes it."""
         index = cls()
         for number, record in enumerate(journal.records(), start=1):
             try:
@@ -62,17 +60,10 @@ class CallIndex:
         return index
 
     def add(self, line: JournaledCall) -> None:
-        self._counts[line.key] = self.count(line.key) + 1
+        self.counts[line.key] += 1
         self._ledger[line.call.call_id] = line.call
         if line.refused or line.answer is not None:
-            self._final[line.key] = line
-
-    def find(self, key: CallKey) -> JournaledCall | None:
-        return self._final.get(key)
-
-    def count(self, key: CallKey) -> int:
-        """Lines of this call; more than 0 where `find` has nothing: it failed before."""
-        return self._counts.get(key, 0)
+            self.final[line.key] = line
 
     def ledger(self) -> list[ModelCallRow]:
         return list(self._ledger.values())

@@ -81,12 +81,6 @@ class _Request(Generic[T]):
         digest = request_hash(self.role, self.backend, self.content)
         return CallKey(*self.site, self.role, digest)
 
-    @property
-    def images(self) -> int:
-        """Number of images sent and received."""
-        sent = sum(image is not None for image in self.content.get("images", ()))
-        return sent + (self.role == "generator")
-
 
 def request_hash(role: Role, backend: Backend, content: dict[str, Any]) -> str:
     """Hash of role, backend, model and content: texts, image hashes, seed."""
@@ -149,7 +143,7 @@ class JournaledCalls(Generic[R]):
     async def _call(self, request: _Request[T]) -> CallResult[T]:
         lock = self._locks.setdefault(request.key, asyncio.Lock())
         async with lock:  # equal calls at the same time are made once
-            line = self._index.find(request.key) or await self._copy_from_fallback(request.key)
+            line = self._index.final.get(request.key) or await self._copy_fallback(request.key)
             if line is None:
                 return await self._make(request)
             if line.answer is None:
@@ -173,8 +167,8 @@ class JournaledCalls(Generic[R]):
         call = self._row(request, outcome)
         return await self._append(JournaledCall(call=call, answer=answer, refused=refused))
 
-    async def _copy_from_fallback(self, key: CallKey) -> JournaledCall | None:
-        source = self._fallback_index.find(key)
+    async def _copy_fallback(self, key: CallKey) -> JournaledCall | None:
+        source = self._fallback_index.final.get(key)
         if source is None:
             return None
         free = {"input_tokens": None, "output_tokens": None, "cost_usd": 0.0, "seconds": 0.0}
@@ -188,6 +182,7 @@ class JournaledCalls(Generic[R]):
         return line
 
     def _row(self, request: _Request[T], outcome: CallOutcome[T]) -> ModelCallRow:
+        sent = sum(image is not None for image in request.content.get("images", ()))
         return ModelCallRow(
             call_id=self._call_id(request.key),
             asset=self._asset,
@@ -198,7 +193,7 @@ class JournaledCalls(Generic[R]):
             input_tokens=outcome.input_tokens,
             output_tokens=outcome.output_tokens,
             cost_usd=outcome.cost_usd,
-            images=request.images,
+            images=sent + (request.role == "generator"),
             seconds=outcome.seconds,
             cached=False,
             retries=max(outcome.tries - 1, 0) + outcome.retries,
@@ -207,7 +202,7 @@ class JournaledCalls(Generic[R]):
         )
 
     def _call_id(self, key: CallKey) -> str:
-        return stable_hash(self._asset, self._shard, *key, self._index.count(key))
+        return stable_hash(self._asset, self._shard, *key, self._index.counts[key])
 
     async def _store_answer(self, role: Role, outcome: CallOutcome[T]) -> dict[str, Any] | None:
         """The answer as JSON, its image stored; an image that cannot be decoded is an error."""

@@ -20,7 +20,6 @@ from .hashing import stable_hash
 from .retry import summarize_error
 
 MemberBackend = Literal["sketch", "editscore", "openai", "gemini"]
-ScorerCall = Callable[[Scorer], Awaitable[Score]]
 
 
 class EnsembleSettings(ConfigModel):
@@ -74,7 +73,6 @@ class Ensemble:
 
     @property
     def uses_batch_api(self) -> bool:
-        """Whether a member uses a batch API."""
         return any(uses_batch_api(member.scorer) for member in self.members)
 
     async def score(
@@ -83,12 +81,8 @@ class Ensemble:
         return (await score_with(self, lambda each: each.score(before, after, instruction))).score
 
 
-async def score_with(scorer: Scorer, call: ScorerCall) -> EnsembleScore:
-    """An attempt's score, with one concurrent `call` per member of an ensemble.
-
-    Raises:
-        UnusableAnswerError: no member has a score.
-    """
+async def score_with(scorer: Scorer, call: Callable[[Scorer], Awaitable[Score]]) -> EnsembleScore:
+    """A score by one `call`, at once, per member; UnusableAnswerError if no member has one."""
     if not isinstance(scorer, Ensemble):
         return EnsembleScore(await call(scorer))
     calls = [call(member.scorer) for member in scorer.members]

@@ -5,8 +5,6 @@ from typing import Any
 
 import orjson
 
-_SEED_BITS = 31  # fits every generator, those with signed 32-bit seeds included
-
 
 def stable_hash(*parts: Any) -> str:
     """The first 128 bits of sha256 over `parts` as canonical JSON, in hex."""
@@ -24,4 +22,4 @@ def attempt_seed(seed: int, prompt_id: str, step_number: int, iteration: int) ->
     Seeds of a step are consecutive from a hashed start, so that no retry repeats an earlier one.
     """
     start = int(stable_hash("seed", seed, prompt_id, step_number), 16)
-    return (start + iteration) % 2**_SEED_BITS
+    return (start + iteration) % 2**31  # some generators have signed 32-bit seeds

@@ -65,7 +65,6 @@ class RetryingCaller:
         self._timeout_seconds = limits.call_timeout_seconds
         self._generator_slots = asyncio.Semaphore(limits.generator)
         self._agent_slots = asyncio.Semaphore(limits.agents)
-        self._unlimited_slots = asyncio.Semaphore(sys.maxsize)
         self._retrying = AsyncRetrying(
             retry=retry_if_exception_type(_TRANSIENT),
             stop=stop_after_attempt(limits.tries),
@@ -99,7 +98,7 @@ class RetryingCaller:
     ) -> T:
         slots = self._generator_slots if role == "generator" else self._agent_slots
         if unlimited:
-            slots = self._unlimited_slots
+            slots = asyncio.Semaphore(sys.maxsize)  # its batch's task takes slots of it as well
         timeout = PausableTimeout(self._timeout_seconds, slots)
         try:
             async with timeout.running():

@@ -17,12 +17,10 @@ Result = TypeVar("Result")
 
 
 class WorkerPool:
-    """Workers on one shard.
+    """`workers` prompts of a shard are worked on at once.
 
-    Args:
-        workers: prompts worked on at once.
-        failure_share: share of quarantined prompts above which the shard fails at once, so that no
-            useless calls are made. Finished calls stay journaled.
+    When a larger share than `failure_share` is quarantined, the shard fails at once, so that no
+    useless calls are made. Finished calls stay journaled.
     """
 
     def __init__(

@@ -61,7 +61,7 @@ class AgentResolver:
             await self._poll_task
 
     async def resolve(self, critic: str | None = None) -> Roles:
-        """The roles that are current now, for a request (see its `critic`) that keeps them.
+        """The current roles, for a request (see its `critic`) that keeps them.
 
         Raises:
             FoundryError: there is no such critic, or a backend is unavailable.
@@ -71,11 +71,7 @@ class AgentResolver:
         return await asyncio.to_thread(self._with_critic, critic)
 
     async def check(self) -> None:
-        """Check that the backends of the current roles answer.
-
-        Raises:
-            FoundryError: one does not; the result of a check is reused for a few seconds.
-        """
+        """Raise BackendError if a current backend does not answer; asked every few seconds."""
         async with self._check_lock:
             if monotonic() > self._next_check:
                 self._failure = await asyncio.to_thread(
@@ -86,7 +82,6 @@ class AgentResolver:
             raise BackendError(self._failure)
 
     async def _poll(self) -> None:
-        """Switch to newly promoted checkpoints once they are loaded."""
         while True:
             await asyncio.sleep(_POLL_SECONDS)
             try:

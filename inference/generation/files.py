@@ -16,11 +16,7 @@ FORMATS = (".html", ".md", ".zip")
 
 
 def read_bytes(location: str | Path) -> bytes:
-    """The content of a file, by path or fsspec URL.
-
-    Raises:
-        StorageError: it cannot be read.
-    """
+    """The content of a file, by path or fsspec URL; StorageError if it cannot be read."""
     import fsspec
 
     with storage_errors("opened", location):
@@ -41,11 +37,7 @@ def file_version(location: str) -> str | None:
 
 
 def read_image(location: str | Path) -> EncodedImage:
-    """An image file, by path or fsspec URL.
-
-    Raises:
-        FoundryError: it cannot be read, or is not an image.
-    """
+    """An image file, by path or fsspec URL; FoundryError if there is no readable one."""
     image = EncodedImage(read_bytes(location))
     try:
         _ = image.image
@@ -55,10 +47,7 @@ def read_image(location: str | Path) -> EncodedImage:
 
 
 def output_file(path: Path | None) -> Path:
-    """The absolute path of an output file, checked before a request is run.
-
-    Args:
-        path: None: `story.html` in the working directory, with a number if that exists.
+    """The absolute path of an output file; None: a new `story.html` in the working directory.
 
     Raises:
         FoundryError: its format is unknown, or it cannot be written.
@@ -76,12 +65,9 @@ def output_file(path: Path | None) -> Path:
 
 
 def write_generation(generation: GenerationState, path: Path) -> None:
-    """Write a generation in the format of the file's suffix.
+    """Write a generation in the format of the file's suffix; FoundryError if it cannot be written.
 
     Markdown gets a folder with the images beside it, `<name>-pictures`.
-
-    Raises:
-        FoundryError: it cannot be written.
     """
     try:
         match path.suffix.lower():

@@ -43,16 +43,13 @@ _log = logging.getLogger(__name__)
 
 
 class PendingPartition:
-    """A partition that still takes rows; its name is the hour and a random suffix, or its own.
-
-    `dirty`: it has rows that are not in the lake yet.
-    """
+    """A partition that still takes rows; its name is the hour and a random suffix, or its own."""
 
     def __init__(self, name: str | None = None) -> None:
         self._hour = _hour()
         self.partition = REQUESTS + (name or f"{self._hour}-{secrets.token_hex(4)}")
         self.rows: dict[Table, list[Any]] = defaultdict(list)
-        self.dirty = False
+        self.dirty = False  # whether it has rows that are not in the lake yet
 
     @property
     def is_full(self) -> bool:
@@ -61,7 +58,6 @@ class PendingPartition:
         return too_many or self._hour != _hour()
 
     def add(self, rows: Rows) -> None:
-        """Add the rows of a request."""
         for table, added in rows.items():
             self.rows[table] += [row.model_copy(update={"shard": self.partition}) for row in added]
         self.dirty = True
@@ -91,9 +87,7 @@ class LakeSink:
     def add(self, rows: Rows, replaceable_id: str | None) -> None:
         """Take the rows of a request, which the next `flush` writes.
 
-        Args:
-            replaceable_id: the request's id if it may be resumed: its rows get a partition of
-                their own, which `discard` deletes.
+        One that may be resumed gives its id: its rows get their own partition, see `discard`.
         """
         if replaceable_id:
             self._pending.insert(0, PendingPartition(replaceable_id))
@@ -116,7 +110,6 @@ class LakeSink:
                 await asyncio.to_thread(_erase_from_lake, self._home, generation_id)
 
     async def flush(self) -> None:
-        """Write everything that is buffered."""
         async with self._write_lock:
             for partition in [each for each in self._pending if each.dirty]:
                 await self._write(partition)
@@ -124,7 +117,6 @@ class LakeSink:
             self._pending = unfinished + self._pending[-1:]
 
     async def flush_periodically(self) -> None:
-        """Flush every few seconds until cancelled."""
         while True:
             await asyncio.sleep(_FLUSH_SECONDS)
             try:

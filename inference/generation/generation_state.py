@@ -30,7 +30,6 @@ class AttemptState:
 
     @property
     def image(self) -> EncodedImage:
-        """The generated image."""
         return self.draw.image
 
 
@@ -65,7 +64,6 @@ class GenerationState:
         return [step.chosen.image for step in self.steps if step.chosen]
 
     def note(self, event: RunEvent) -> None:
-        """Add the next event."""
         match event:
             case PlanReady(plan=plan):
                 self.plan = plan

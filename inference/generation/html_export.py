@@ -21,7 +21,7 @@ from .trajectory_view import AttemptView, StepView, TrajectoryView, generation_v
 _PLACEHOLDER = re.compile("<image>", re.IGNORECASE)
 # Characters with a meaning in Markdown.
 _INLINE = re.compile(r"([\\`*_{}\[\]<>#|~&])")
-_AT_LINE_START = re.compile(r"^(?:([-+=])|(\d+)([.)]))")
+_AT_LINE_START = re.compile(r"^(\d+(?=[.)])|(?=[-+=]))")
 # A ZIP of the same generation is the same bytes.
 _ZIP_DATE = (1980, 1, 1, 0, 0, 0)
 
@@ -32,7 +32,6 @@ def render_html(trajectories: Sequence[TrajectoryView]) -> str:
 
 
 def generation_html(generation: GenerationState) -> str:
-    """See `render_html`."""
     return render_html([generation_view(generation)])
 
 
@@ -83,7 +82,8 @@ def _markdown(view: TrajectoryView, folder: str) -> Iterator[str]:
         if step.caption:
             yield _escape(step.caption)
         for attempt in step.unused:
-            yield _block_quote(_unused_attempt(step, attempt, folder))
+            lines = "\n\n".join(_unused_attempt(step, attempt, folder)).split("\n")
+            yield "\n".join(f"> {line}".rstrip() for line in lines)
     yield f"*{_escape(view.ending)}*"
 
 
@@ -98,11 +98,6 @@ def _unused_attempt(step: StepView, attempt: AttemptView, folder: str) -> Iterat
         yield f"Rewritten: {_escape(attempt.refined_prompt)}"
 
 
-def _block_quote(paragraphs: Iterator[str]) -> str:
-    lines = "\n\n".join(paragraphs).split("\n")
-    return "\n".join(f"> {line}".rstrip() for line in lines)
-
-
 def _image(alt: str, path: str) -> str:
     return f"![{_escape(' '.join(alt.split()))}]({path})"
 
@@ -110,12 +105,7 @@ def _image(alt: str, path: str) -> str:
 def _escape(text: str) -> str:
     """Text that Markdown shows as it is, line by line."""
     lines = (_INLINE.sub(r"\\\1", line.strip()) for line in text.strip().splitlines())
-    return "  \n".join(_AT_LINE_START.sub(_escape_line_start, line) for line in lines)
-
-
-def _escape_line_start(match: re.Match[str]) -> str:
-    mark, number, delimiter = match.groups()
-    return f"\\{mark}" if mark else f"{number}\\{delimiter}"
+    return "  \n".join(_AT_LINE_START.sub(r"\1\\", line) for line in lines)
 
 
 def _input_name(number: int) -> str:

@@ -15,8 +15,6 @@ from warehouse import EncodedImage
 from ..engine.hashing import stable_hash
 from ..settings import LoopSettings
 
-_PLACEHOLDER = re.compile("<image>", re.IGNORECASE)
-
 
 class GenerationOptions(LoopSettings):
     """Loop settings of one request."""
@@ -37,22 +35,15 @@ class GenerationOptions(LoopSettings):
 
 @dataclass(frozen=True)
 class GenerationRequest:
-    """A request.
-
-    Args:
-        images: given with the text; `<image>` in it may stand for each, in order.
-        critic: `rl` or `sft`, the checkpoint of that training; None: the current one.
-        generation_id: unique; a request with the id of an interrupted one continues it.
-        key: the client's own name for the request.
-    """
+    """A request; one with the `generation_id` of an interrupted one continues it."""
 
     text: str
-    images: tuple[EncodedImage, ...] = ()
+    images: tuple[EncodedImage, ...] = ()  # `<image>` in `text` may stand for each, in order
     options: GenerationOptions = field(default_factory=GenerationOptions)
-    critic: str | None = None
+    critic: str | None = None  # `rl` or `sft`: that training's checkpoint; None: the current one
     channel: Channel = "command"
     generation_id: str = field(default_factory=lambda: secrets.token_hex(16))
-    key: str | None = None
+    key: str | None = None  # the client's own name for the request
 
     @property
     def prompt_id(self) -> str:
@@ -66,11 +57,7 @@ class GenerationRequest:
 
 
 def override_options(defaults: LoopSettings, changes: Mapping[str, object]) -> GenerationOptions:
-    """A profile's loop settings with a request's changes.
-
-    Raises:
-        FoundryError: a change names no option, or its value is invalid.
-    """
+    """A profile's loop settings with a request's changes; FoundryError if one is invalid."""
     try:
         return GenerationOptions.model_validate({**defaults.model_dump(), **changes})
     except ValidationError as error:
@@ -82,7 +69,7 @@ def check_text(text: str, images: int) -> None:
     """Raise FoundryError if a request's text is empty, or has more `<image>` than `images`."""
     if not text.strip():
         raise FoundryError("the request is empty: describe what you want to see")
-    placeholders = len(_PLACEHOLDER.findall(text))
+    placeholders = len(re.findall("<image>", text, re.IGNORECASE))
     if placeholders > images:
         number = "1 image is" if images == 1 else f"{images or 'no'} images are"
         raise FoundryError(

@@ -26,7 +26,7 @@ from ..engine.calls import CallSite, ModelCalls
 from ..engine.hashing import stable_hash
 from ..engine.retry import CallFailedError, RetryingCaller, summarize_error
 from ..events import Event, PlanReady, TrajectoryFailed, TrajectoryFinished
-from ..loop import Loop, PlannedRequest
+from ..loop import Loop
 from ..roles import PlanRequest, Roles, UnusableAnswerError, qualified_name
 from ..settings import Limits
 from ..trajectory_recorder import TrajectoryRecorder, plan_rows
@@ -64,9 +64,8 @@ class GenerationRunner:
     async def run(self, request: GenerationRequest, roles: Roles) -> AsyncGenerator[Event, None]:
         """The events of a request, the last one `TrajectoryFinished` or `TrajectoryFailed`.
 
-        Closing the generator early cancels the request. A request with the `generation_id` of an
-        earlier one and the same roles reuses its finished calls, and its rows replace the earlier
-        ones.
+        Closing the generator early cancels the request. One with the `generation_id` of an earlier
+        one and the same roles reuses its finished calls; its rows replace the earlier ones.
 
         Raises:
             StorageError: the lake cannot be written, or another process runs this request.
@@ -91,10 +90,26 @@ class GenerationRunner:
                     self._collected.append(rows)
 
     def record_interrupted(self, request: GenerationRequest, started_at: datetime) -> None:
-        """Write the rows of a request whose process was killed."""
+        """Write the row of a request whose process was killed, and those of its journal's calls."""
         calls = CallIndex.read(self._home.journal(ASSET, request.generation_id)).ledger()
+        names: dict[Role, str] = {call.role: f"{call.backend}/{call.model}" for call in calls}
+        row = _generation_row(
+            request,
+            calls,
+            plan_id=None,
+            trajectory_id=stable_hash("interrupted", request.generation_id),
+            status="interrupted",
+            error="the process was stopped before it was finished",
+            **{role: names.get(role) for role in LOOP_ROLES if role != "scorer"},
+            steps=0,
+            attempts=sum(call.role == "generator" for call in calls),
+            wasted_draws=0,
+            images=[],
+            seconds=sum(call.seconds for call in calls),
+            started_at=started_at,
+        )
         replaceable_id = request.generation_id if request.key else None
-        self._sink.add(_interrupted_rows(request, started_at, calls), replaceable_id)
+        self._sink.add({GENERATIONS: [row], MODEL_CALLS: calls}, replaceable_id)
 
     async def erase(self, generation_id: str) -> None:
         """Delete the content of a finished request, by the next `flush` at the latest.
@@ -105,21 +120,20 @@ class GenerationRunner:
         await asyncio.to_thread(self._home.journal(ASSET, generation_id).remove)
 
     async def flush(self) -> None:
-        """Write the rows of all finished requests to the lake."""
         await self._sink.flush()
 
     async def _events(
         self, request: GenerationRequest, calls: ModelCalls
     ) -> AsyncGenerator[Event, None]:
+        prompt_id, images, options = request.prompt_id, request.images, request.options
         try:
-            for image in request.images:
+            for image in images:
                 await asyncio.to_thread(self._home.images.put, image)
-            plan_request = PlanRequest(request.text, request.images)
-            planned = await calls.plan(CallSite(request.prompt_id), plan_request)
-            yield PlanReady(planned.answer, planned.call)
-            options = request.options
-            plan = PlannedRequest(request.prompt_id, planned.answer, request.images)
-            loop = Loop(plan, calls, options, options.candidates, options.draw_ahead)
+            plan, call = await calls.plan(CallSite(prompt_id), PlanRequest(request.text, images))
+            yield PlanReady(plan, call)
+            loop = Loop(
+                calls, options, prompt_id, plan, images, options.candidates, options.draw_ahead
+            )
             async with aclosing(loop.events()) as events:
                 async for event in events:
                     yield event
@@ -146,7 +160,6 @@ class _RowRecorder:
         self._started_at, self._start = datetime.now(UTC), monotonic()
 
     def note(self, event: Event) -> None:
-        """Add the next event."""
         match event:
             case PlanReady(plan=plan):
                 rows = plan_rows(self._request, plan, qualified_name(self._roles.planner))
@@ -167,7 +180,6 @@ class _RowRecorder:
         return self._request.generation_id if resumable else None
 
     def rows(self, calls: Sequence[ModelCallRow]) -> Rows:
-        """Rows of every table, given the calls that were made."""
         trajectory = self._trajectory.trajectory(self._error)
         attempts = self._trajectory.attempts()
         generation = _generation_row(
@@ -192,29 +204,6 @@ class _RowRecorder:
             ATTEMPTS: attempts,
             MODEL_CALLS: calls,
         }
-
-
-def _interrupted_rows(
-    request: GenerationRequest, started_at: datetime, calls: Sequence[ModelCallRow]
-) -> Rows:
-    """The row of a request whose process was killed, and those of the calls in its journal."""
-    names: dict[Role, str] = {call.role: f"{call.backend}/{call.model}" for call in calls}
-    row = _generation_row(
-        request,
-        calls,
-        plan_id=None,
-        trajectory_id=stable_hash("interrupted", request.generation_id),
-        status="interrupted",
-        error="the process was stopped before it was finished",
-        **{role: names.get(role) for role in LOOP_ROLES if role != "scorer"},
-        steps=0,
-        attempts=sum(call.role == "generator" for call in calls),
-        wasted_draws=0,
-        images=[],
-        seconds=sum(call.seconds for call in calls),
-        started_at=started_at,
-    )
-    return {GENERATIONS: [row], MODEL_CALLS: calls}
 
 
 def _generation_row(

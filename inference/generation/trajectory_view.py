@@ -17,12 +17,7 @@ _ENDINGS = {
 
 @dataclass(frozen=True)
 class AttemptView:
-    """A generated image of a step, with the critic's verdict.
-
-    Args:
-        overall: the scorer's grade, 0-10; None: not scored.
-        number: 1-based, counts the attempts of the step.
-    """
+    """A generated image of a step, with the critic's verdict."""
 
     image: EncodedImage
     prompt: str
@@ -30,8 +25,8 @@ class AttemptView:
     chosen: bool
     reasoning: str
     refined_prompt: str
-    overall: float | None = None
-    number: int = 1
+    overall: float | None = None  # the scorer's grade, 0-10; None: not scored
+    number: int = 1  # 1-based, counts the attempts of the step
 
 
 @dataclass(frozen=True)
@@ -51,7 +46,6 @@ class StepView:
 
     @property
     def rejected(self) -> tuple[AttemptView, ...]:
-        """Attempts that the critic rejected and that were not used."""
         return tuple(attempt for attempt in self.unused if not attempt.accepted)
 
     @property
@@ -62,12 +56,7 @@ class StepView:
 
 @dataclass(frozen=True)
 class TrajectoryView:
-    """A trajectory with its request, plan steps and judged attempts.
-
-    Args:
-        ending: how it ended, in words; empty: not shown.
-        failed: it ended with an error, or has not ended.
-    """
+    """A trajectory with its request, plan steps and judged attempts."""
 
     trajectory_id: str
     request: str
@@ -76,17 +65,15 @@ class TrajectoryView:
     subcategory: str = ""
     reasoning: str = ""
     input_images: tuple[EncodedImage, ...] = ()
-    ending: str = ""
-    failed: bool = False
+    ending: str = ""  # how it ended, in words; empty: not shown
+    failed: bool = False  # it ended with an error, or has not ended
 
     @property
     def images(self) -> list[EncodedImage]:
-        """The chosen images, in order."""
         return [step.chosen.image for step in self.steps if step.chosen]
 
 
 def generation_view(state: GenerationState) -> TrajectoryView:
-    """A user's generation so far."""
     return TrajectoryView(
         trajectory_id="generation",
         request=state.text,

@@ -15,7 +15,7 @@ from inference.events import (
     TextEmitted,
     TrajectoryFinished,
 )
-from inference.loop import Loop, PlannedRequest, check_conditioning
+from inference.loop import Loop, check_conditioning
 from inference.roles import BackendError, Plan, PlanStep, UnusableAnswerError
 from inference.settings import Limits, LoopSettings
 from inference.shard import plan_shard, run_shard
@@ -222,10 +222,10 @@ async def test_defect_10_planner_gets_all_input_images_and_generator_the_last(ho
 async def test_defect_5_input_images_of_the_request_are_unchanged(home):
     images = [tiny_image("input")]
     with ModelCalls(home, "trajectories", SHARD, roles(), LIMITS) as calls:
-        request = PlannedRequest("p1", plan("a", "b"), tuple(images))
-        async for _ in Loop(request, calls, LoopSettings()).events():
+        loop = Loop(calls, LoopSettings(), "p1", plan("a", "b"), tuple(images))
+        async for _ in loop.events():
             pass
-    assert request.images == (tiny_image("input"),)
+    assert loop.images == (tiny_image("input"),)
 
 
 async def test_defect_1_reasoning_of_plans_and_verdicts_is_recorded(home):
@@ -273,7 +273,7 @@ async def test_invalid_plan_is_quarantined_with_its_reason(home, broken, complai
 async def test_sequence_of_events(home):
     critic = ScriptedCritic(verdicts={"b": [reject("B")] * 2})
     with ModelCalls(home, "trajectories", SHARD, roles(critic=critic), LIMITS) as calls:
-        loop = Loop(PlannedRequest("p1", plan("a", None, "b")), calls, LoopSettings(t_max=2))
+        loop = Loop(calls, LoopSettings(t_max=2), "p1", plan("a", None, "b"))
         events = [event async for event in loop.events()]
     attempt = [ImageGenerated, AttemptJudged]
     assert [type(event) for event in events] == [
@@ -346,8 +346,9 @@ async def test_default_conditioning_changes_no_id_and_no_request_hash(home):
     assert LoopSettings(conditioning="all").model_dump()["conditioning"] == "all"
     backends, prompt = roles(), prompt_row()
     with ModelCalls(home, "trajectories", SHARD, backends, LIMITS) as calls:
-        request = PlannedRequest(prompt.prompt_id, plan("Draw a cat", "Add a hat"), INPUTS)
-        events = [event async for event in Loop(request, calls, LoopSettings()).events()]
+        drawn = plan("Draw a cat", "Add a hat")
+        loop = Loop(calls, LoopSettings(), prompt.prompt_id, drawn, INPUTS)
+        events = [event async for event in loop.events()]
     for draw in (event for event in events if isinstance(event, ImageGenerated)):
         content = {"prompt": draw.prompt, "images": [draw.source.sha256], "seed": draw.seed}
         assert draw.call.request_hash == request_hash("generator", backends.generator, content)

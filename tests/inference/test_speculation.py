@@ -7,7 +7,7 @@ import pytest
 
 from inference.engine.calls import ModelCalls
 from inference.events import ImageGenerated, StepAccepted, StepExhausted, TrajectoryFinished
-from inference.loop import Loop, PlannedRequest
+from inference.loop import Loop
 from inference.roles import UnusableAnswerError
 from inference.settings import Limits, LoopSettings
 from tests.inference.scripted_world import (
@@ -62,7 +62,7 @@ async def run(home, backends, *prompts, generators=4, **options):
     limits = Limits(generator=generators, backoff_seconds=0)
     name = f"s{len(list(home.local.rglob('*.jsonl')))}"
     with ModelCalls(home, "generations", name, backends, limits) as calls:
-        loop = Loop(PlannedRequest("p1", plan(*prompts)), calls, settings, **loop_options)
+        loop = Loop(calls, settings, "p1", plan(*prompts), **loop_options)
         return [event async for event in loop.events()]
 
 
@@ -119,7 +119,7 @@ async def test_no_speculation_while_the_generator_is_busy(home):
     backends = roles(generator=generator, critic=critic)
     limits = Limits(generator=1, backoff_seconds=0)
     with ModelCalls(home, "generations", "busy", backends, limits) as calls:
-        loop = Loop(PlannedRequest("p1", plan("a", "b")), calls, LoopSettings(), draw_ahead=True)
+        loop = Loop(calls, LoopSettings(), "p1", plan("a", "b"), draw_ahead=True)
         other = asyncio.create_task(hold(calls))
         events = [event async for event in loop.events()]
         other.cancel()
@@ -137,9 +137,7 @@ async def hold(calls):
 async def test_closed_loop_has_no_draw_under_way(home):
     generator = SlowGenerator()
     with ModelCalls(home, "generations", "closed", roles(generator=generator), Limits()) as calls:
-        events = Loop(
-            PlannedRequest("p", plan("a", "b")), calls, LoopSettings(), draw_ahead=True
-        ).events()
+        events = Loop(calls, LoopSettings(), "p", plan("a", "b"), draw_ahead=True).events()
         async for event in events:
             if isinstance(event, ImageGenerated):
                 break

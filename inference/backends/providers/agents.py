@@ -1,8 +1,9 @@
-"""Planner, critic, scorer, expander and generator at a provider."""
+"""Planner, critic, scorer, expander and generator at a provider; see `inference/roles.py`."""
 
 import asyncio
 import json
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from PIL import Image
@@ -11,13 +12,7 @@ from schemas import BadImageError
 from warehouse import EncodedImage
 
 from ...agent_prompts.formatting import parse_plan, parse_verdict
-from ...agent_prompts.templates import (
-    IMAGE,
-    critic_prompt,
-    expander_prompt,
-    planner_turn,
-    scorer_prompt,
-)
+from ...agent_prompts.templates import IMAGE, critic_prompt, escape_tags, planner_turn, render
 from ...engine.call_context import report_usage
 from ...roles import (
     BankRequest,
@@ -55,8 +50,6 @@ _CORRECTION = "That cannot be read: {error}. Answer again, with the JSON object 
 
 
 class RemoteAgent:
-    """A model of a provider that plays a role."""
-
     def __init__(self, backend: str, client: CompletionClient, settings: AgentModel) -> None:
         self.backend, self.model = backend, settings.identity
         self._client, self._settings = client, settings
@@ -113,8 +106,6 @@ class RemoteAgent:
 
 
 class RemotePlanner(RemoteAgent):
-    """Plans requests; see `Planner` in `inference/roles.py`."""
-
     async def plan(self, request: PlanRequest) -> Plan:
         names = map(self._settings.prompt, ("planner_text", "planner_interleaved"))
         text = planner_turn(request, *names).text
@@ -122,8 +113,6 @@ class RemotePlanner(RemoteAgent):
 
 
 class RemoteCritic(RemoteAgent):
-    """Judges attempts; see `Critic` in `inference/roles.py`."""
-
     async def judge(
         self, before: EncodedImage | None, after: EncodedImage, instruction: str, prompt: str
     ) -> Verdict:
@@ -133,31 +122,25 @@ class RemoteCritic(RemoteAgent):
 
 
 class RemoteScorer(RemoteAgent):
-    """Grades attempts; see `Scorer` in `inference/roles.py`."""
-
     async def score(
         self, before: EncodedImage | None, after: EncodedImage, instruction: str
     ) -> Score:
-        text = scorer_prompt(instruction, self._settings.prompt("scorer")).text
+        text = render(self._settings.prompt("scorer"), instruction=escape_tags(instruction)).text
         images = (before or EncodedImage.white(after.image.size), after)
         return await self._ask(text, images, ScoreAnswer)
 
 
 class RemoteExpander(RemoteAgent):
-    """Proposes terms for vocabulary banks; see `Expander` in `inference/roles.py`."""
-
     async def expand(self, request: BankRequest) -> Proposals:
-        text = expander_prompt(request, self._settings.prompt("expander")).text
+        text = render(self._settings.prompt("expander"), **vars(request)).text
         return await self._ask(text, (), ExpansionAnswer)
 
 
 class RemoteGenerator:
-    """Generates images; every given image is a reference, the last one is edited.
+    """Every given image is a reference, the last one is edited.
 
-    The number of references is known for models of the registry; others get all images.
-
-    Hosted models promise no determinism: the seed is sent where the API takes one, and another
-    seed is simply another attempt.
+    Models that are not in the registry get all images as references. Hosted models promise no
+    determinism: the seed is sent where the API takes one; another is simply another attempt.
     """
 
     def __init__(
@@ -217,14 +200,14 @@ def _correction_request(
     request: CompletionRequest, result: CompletionResult, error: AnswerFormatError
 ) -> CompletionRequest:
     """The request, its answer, and what was wrong with the answer."""
-    if not result.text:
-        return request.followed_by()
-    correction = ChatTurn("user", (_CORRECTION.format(error=error),))
-    return request.followed_by(ChatTurn("model", (result.text,)), correction)
+    turns = request.turns
+    if result.text:
+        correction = ChatTurn("user", (_CORRECTION.format(error=error),))
+        turns = (*turns, ChatTurn("model", (result.text,)), correction)
+    return replace(request, turns=turns, uses_batch_api=False)
 
 
 def _resize(encoded: EncodedImage, settings: AgentModel) -> EncodedImage:
-    """The image in the size that the settings ask for."""
     if settings.image_pixels is None and settings.longest_side is None:
         return encoded
     image, longest_side = encoded.image, settings.longest_side

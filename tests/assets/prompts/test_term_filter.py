@@ -14,7 +14,7 @@ from assets.prompts.expansion import (
 from assets.prompts.pack_loader import load_pack
 from assets.prompts.settings import BankSettings
 from assets.prompts.term_validation import TermFormat
-from inference.agent_prompts.templates import expander_prompt
+from inference.agent_prompts.templates import render
 from inference.roles import ProposedTerm
 from inference.vocabulary_engine import ExpandedBank
 from tests.assets.prompts.tiny_pack import tiny_pack
@@ -151,7 +151,7 @@ def test_expanded_pack_has_its_own_and_the_accepted_terms(pack):
 def test_request_shows_the_banks_topics_and_its_plain_terms(pack):
     requests = {request.bank: request for request in bank_requests(pack, 7)}
     assert set(requests) == {"animals", "plants", "acts"}
-    text = expander_prompt(requests["animals"]).text
+    text = render("expander", **vars(requests["animals"])).text
     for part in ("Zoo: Wild animals", "- otter\n", "- brush a pony\n", "Propose 7 new terms"):
         assert part in text
     assert "{" not in text.split("<answer>")[0]
