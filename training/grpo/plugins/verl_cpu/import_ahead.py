@@ -4,7 +4,7 @@ verl starts its actors one after the other, and each imports verl for some 15 se
 Ray gives an actor an idle worker of the same runtime environment: these import at the same time.
 """
 
-import functools
+from typing import Any
 
 import ray
 
@@ -13,10 +13,9 @@ _WORKERS = 6  # task runner, storage, rewards, rollout server, agent loop, its l
 
 def register() -> None:
     """Start the workers as soon as there is a Ray."""
-    initialize = ray.init
+    initialize: Any = ray.init
 
-    @functools.wraps(initialize)
-    def initialize_and_import(*args: object, **options: object) -> object:
+    def initialize_and_import(*args: Any, **options: Any) -> Any:
         context = initialize(*args, **options)
         for _ in range(_WORKERS):
             _import_verl.remote()
