@@ -94,26 +94,19 @@ class Backends(ConfigModel):
     def build(self, home: Home) -> Roles:
         """Build the agents of the four roles.
 
-        Args:
-            home: where checkpoints are looked up; holds the database of the budget.
-
         Raises:
             FoundryError: something that the profile names is missing, or settings are.
         """
-        agents = {
-            backend: self._agents(backend, roles, home)
-            for backend, roles in sorted(self.bound.items())
-        }
-        bound = {
-            role: agents[backend][role]
-            for role, backend in dict(self.roles).items()
-            if backend in agents
+        bound = sorted(self.bound.items())
+        agents = {backend: self._agents(backend, roles, home) for backend, roles in bound}
+        by_role = {
+            role: agents[name][role] for role, name in dict(self.roles).items() if name in agents
         }
         if self.ensemble and self.roles.scorer == "ensemble":
             weights = cast(dict[str, float], self.ensemble.members)
             scorers = {backend: agents[backend]["scorer"] for backend in weights}
-            bound["scorer"] = Ensemble(scorers, weights)
-        return Roles(**bound)
+            by_role["scorer"] = Ensemble(scorers, weights)
+        return Roles(**by_role)
 
     @property
     def bound(self) -> dict[str, list[Role]]:
@@ -141,18 +134,13 @@ class Backends(ConfigModel):
         """A backend's agents by role. It is imported here: torch, diffusers and SDKs are heavy."""
         match backend:
             case "sketch":
-                from .sketch.agents import (
-                    SketchCritic,
-                    SketchGenerator,
-                    SketchPlanner,
-                    SketchScorer,
-                )
+                from .sketch import agents
 
                 return {
-                    "planner": SketchPlanner(),
-                    "generator": SketchGenerator(self.sketch),
-                    "critic": SketchCritic(self.sketch),
-                    "scorer": SketchScorer(self.sketch),
+                    "planner": agents.SketchPlanner(),
+                    "generator": agents.SketchGenerator(self.sketch),
+                    "critic": agents.SketchCritic(self.sketch),
+                    "scorer": agents.SketchScorer(self.sketch),
                 }
             case "checkpoint":
                 from .checkpoint.agents import checkpoint_agents

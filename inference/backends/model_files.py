@@ -47,20 +47,16 @@ def cached_file(model: str, revision: str | None, file: str) -> Path | None:
 
 def missing_here(packages: Iterable[str], on_gpu: bool) -> Iterator[str]:
     """The packages that are not installed, and the GPU that torch cannot use."""
-    yield from (f"no package {name}" for name in packages if not is_installed(name))
+    for name in packages:
+        try:
+            version(name)
+        except PackageNotFoundError:
+            yield f"no package {name}"
     if on_gpu:
         import torch
 
         if not torch.cuda.is_available():
             yield "no GPU"
-
-
-def is_installed(package: str) -> bool:
-    """Whether a distribution is installed."""
-    try:
-        return bool(version(package))
-    except PackageNotFoundError:
-        return False
 
 
 def device_and_dtype(device: str, dtype: str = "auto") -> "tuple[str, torch.dtype]":

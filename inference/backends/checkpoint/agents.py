@@ -1,4 +1,4 @@
-"""Planner and critic played by a checkpoint."""
+"""Planner and critic played by a checkpoint; see `inference/roles.py`."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -41,8 +41,6 @@ class CheckpointAgent:
 
 
 class CheckpointPlanner(CheckpointAgent):
-    """Plans requests; see `Planner` in `inference/roles.py`."""
-
     role = "planner"
 
     async def plan(self, request: PlanRequest) -> Plan:
@@ -52,10 +50,7 @@ class CheckpointPlanner(CheckpointAgent):
 
 
 class CheckpointCritic(CheckpointAgent):
-    """Judges attempts; see `Critic` in `inference/roles.py`.
-
-    An unreadable answer is a rejection: see `parse_verdict`.
-    """
+    """An unreadable answer is a rejection: see `parse_verdict`."""
 
     role = "critic"
 
@@ -73,8 +68,7 @@ def checkpoint_agents(
     """Agents by role; two roles with one checkpoint share its batches and weights.
 
     Raises:
-        CheckpointError: the settings name no checkpoint for a role, or one that does not exist or
-            was not trained for it.
+        CheckpointError: the settings name no usable checkpoint for a role.
     """
     agents: dict[AgentRole, Any] = {"planner": CheckpointPlanner, "critic": CheckpointCritic}
     folders = {role: _folder(role, settings, home) for role in roles}

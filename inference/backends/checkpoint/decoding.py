@@ -35,7 +35,7 @@ class Sampler:
 
 @dataclass(frozen=True)
 class Sampling:
-    """Parameters as in `generate` of transformers."""
+    """As in `generate` of transformers."""
 
     temperature: float
     top_p: float
@@ -46,11 +46,7 @@ class SeededSampler(Sampler):
     """Draws among the `top_k` most likely tokens that make up `top_p` of the probability.
 
     The random numbers of a row follow from its seed alone, so that an answer does not depend on
-    the rest of its batch.
-
-    Args:
-        seeds: one per row.
-        max_tokens: of the longest answer.
+    the rest of its batch. `max_tokens`: of the longest answer.
     """
 
     def __init__(
@@ -96,7 +92,6 @@ def decode(
             (patches x values) and image_grid_thw (images x 3).
         limits: the most new tokens, per answer.
         stops: ids of tokens that end an answer.
-        sampler: None: the most likely token.
         prompt_of_row: the prompt of each answer, which is read once for all of its answers; None:
             one answer per prompt.
         on_end: called with the number and the tokens of an answer as soon as it has ended.
@@ -114,8 +109,6 @@ def decode(
 
 @dataclass
 class _Row:
-    """The new tokens of one answer."""
-
     number: int
     limit: int
     tokens: list[int] = field(default_factory=list)
@@ -162,10 +155,8 @@ class KVCache:
 class DecodeState:
     """A batch being decoded; tensors have one row per answer that is still in it.
 
-    Args:
-        mask: rows x length, false where a prompt is padded.
-        positions: of the next token on all three axes of the rotary embedding, per row.
-        next_tokens: chosen last, per row; the model has not read them yet.
+    `mask` (rows x length) is false where a prompt is padded; `positions` are those of the next
+    token on all three axes of the rotary embedding. The model has not read `next_tokens` yet.
     """
 
     model: Any
@@ -192,13 +183,8 @@ class DecodeState:
         grids = {name: tensor for name, tensor in inputs.items() if name != "pixel_values"}
         positions, _ = model.model.get_rope_index(**grids)  # padding is not counted
         cache = DynamicCache(config=model.config.text_config)
-        output = model(
-            **inputs,
-            position_ids=positions,
-            past_key_values=cache,
-            use_cache=True,
-            logits_to_keep=1,
-        )
+        options = {"past_key_values": cache, "use_cache": True, "logits_to_keep": 1}
+        output = model(**inputs, position_ids=positions, **options)
         kv_cache, logits = KVCache(cache), output.logits[:, -1]
         next_positions = positions.amax(dim=(0, 2)) + 1
         if prompt_of_row is not None:

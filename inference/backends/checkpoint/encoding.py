@@ -39,10 +39,7 @@ class PromptLayout:
 
 @dataclass(frozen=True)
 class AgentQuery:
-    """A user turn with an `<image>` per image, and the token limit of its answer.
-
-    `seed` is used where answers are sampled.
-    """
+    """A user turn with an `<image>` per image; `seed` is used where answers are sampled."""
 
     text: str
     images: tuple[EncodedImage, ...] = ()
@@ -52,10 +49,7 @@ class AgentQuery:
 
 @dataclass(frozen=True)
 class Prompt:
-    """An encoded query.
-
-    `pixels` is patches x values and `grids` images x 3 (time, rows, columns of patches).
-    """
+    """`pixels` is patches x values and `grids` images x 3 (time, rows, columns of patches)."""
 
     query: AgentQuery
     tokens: list[int]
@@ -70,12 +64,7 @@ class Prompt:
 
 @dataclass(frozen=True)
 class Encoder:
-    """Encodes queries for one checkpoint.
-
-    Args:
-        tokenizer, image_processor: those of transformers, from the checkpoint's folder.
-        resize: applied to an image before the image processor.
-    """
+    """Encodes queries for one checkpoint; `resize` is applied before the image processor."""
 
     tokenizer: Any
     image_processor: Any
@@ -115,7 +104,8 @@ class Encoder:
 
     def _tokens(self, text: str, counts: Sequence[int]) -> list[int]:
         """Tokens of a turn, with so many visual tokens for each image."""
-        first, *rest = (_escape_special_tokens(piece) for piece in text.split(IMAGE))
+        # Nothing in the text is parsed as a special token, such as `<|im_end|>`.
+        first, *rest = text.replace("<|", "< |").split(IMAGE)
         if len(rest) != len(counts):
             raise ValueError(f"{len(rest)} image placeholders for {len(counts)} images")
         pieces = (
@@ -124,11 +114,6 @@ class Encoder:
         )
         turn = self.layout.turn.format("".join((first, *pieces)))
         return list(self.tokenizer.encode(turn, add_special_tokens=False))
-
-
-def _escape_special_tokens(text: str) -> str:
-    """Text in which nothing is parsed as a special token, such as `<|im_end|>`."""
-    return text.replace("<|", "< |")
 
 
 def resize_to_pixels(image: Image.Image, least: int, most: int) -> Image.Image:

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError
+from pydantic import BaseModel, Field, PositiveInt, ValidationError
 
 from schemas import FoundryError
 from schemas.errors import first_problem
@@ -26,10 +26,8 @@ class CheckpointError(FoundryError):
     """A checkpoint that does not exist, is damaged, or does not fit its use."""
 
 
-class Manifest(BaseModel):
+class Manifest(BaseModel, frozen=True):
     """What the prompts of a checkpoint depend on, as it was trained."""
-
-    model_config = ConfigDict(frozen=True)
 
     name: str = Field(description="Name in the table `checkpoints`")
     version: str = Field(description="Its version there")
@@ -60,11 +58,7 @@ class Manifest(BaseModel):
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """The manifest in a checkpoint's folder.
-
-    Raises:
-        CheckpointError: no such folder, no manifest in it, or an invalid one.
-    """
+    """Raises `CheckpointError` if there is no such folder, or no valid manifest in it."""
     if not folder.is_dir():
         raise CheckpointError(f"no such checkpoint folder: {folder}")
     path = folder / MANIFEST_FILE
@@ -84,11 +78,7 @@ def checkpoint_rows(home: Home, name: str | None = None) -> list[CheckpointRow]:
 
 
 def find_checkpoint(name: str, version: str, home: Home) -> CheckpointRow:
-    """The checkpoint of a name and version.
-
-    Raises:
-        CheckpointError: there is none.
-    """
+    """Raises `CheckpointError` if there is none of this name and version."""
     rows = checkpoint_rows(home)
     for row in rows:
         if (row.name, row.version) == (name, version):

@@ -32,8 +32,6 @@ BatchTokens = Annotated[
     ),
 ]
 
-# As many as a process needs at once: a planner and a critic.
-_CACHED_MODELS = 2
 _REFERENCE = "`promoted`, `name@version` of the table `checkpoints`, or a checkpoint's folder"
 
 
@@ -73,31 +71,26 @@ class LoadedModel:
         return int(self.model.config.text_config.max_position_embeddings)
 
 
+@dataclass(eq=False)
 class BatchedModel:
     """Answers queries with one model in batches, from any thread; loads it for the first query.
 
-    Args:
-        batch: the most queries of a batch.
-        batch_tokens: the most tokens of a batch, prompts and longest answers together.
-        gather_seconds: how long the first query of a batch waits for others.
-        sampling: how answers are sampled; None: greedily.
+    `batch`, `batch_tokens` and `gather_seconds` are as in `CheckpointSettings`. Without `sampling`
+    answers are greedy.
     """
 
-    def __init__(
-        self,
-        load: Callable[[], LoadedModel],
-        batch: int,
-        batch_tokens: int,
-        gather_seconds: float,
-        sampling: Sampling | None = None,
-    ) -> None:
-        self._load, self._sampling = load, sampling
-        self._batch, self._batch_tokens = batch, batch_tokens
-        self._batcher = Batcher(self.attempt, batch, gather_seconds)
+    load: Callable[[], LoadedModel]
+    batch: int
+    batch_tokens: int
+    gather_seconds: float
+    sampling: Sampling | None = None
+
+    def __post_init__(self) -> None:
+        self._batcher = Batcher(self.attempt, self.batch, self.gather_seconds)
 
     @cached_property
     def loaded(self) -> LoadedModel:
-        return self._load()
+        return self.load()
 
     async def complete(self, query: AgentQuery) -> CompletionResult:
         """The answer to a query.
@@ -117,11 +110,7 @@ class BatchedModel:
     def attempt(
         self, queries: Sequence[AgentQuery], is_cancelled: Callable[[], bool] = lambda: False
     ) -> list[CompletionResult | Exception]:
-        """The answer to each query, or the error that it alone causes.
-
-        Args:
-            is_cancelled: checked before every token; true ends all answers where they are.
-        """
+        """The answer to each query, or the error that it alone causes; see `decode`."""
         with self.loaded.lock:
             results: dict[int, CompletionResult | Exception] = {}
             prompts: dict[int, Prompt] = {}
@@ -150,7 +139,7 @@ class BatchedModel:
         batch: list[int] = []
         for number in sorted(prompts, key=lambda number: prompts[number].max_length):
             tokens = prompts[number].max_length * (len(batch) + 1)  # the newest is the longest
-            if batch and (len(batch) == self._batch or tokens > self._batch_tokens):
+            if batch and (len(batch) == self.batch or tokens > self.batch_tokens):
                 yield batch
                 batch = []
             batch.append(number)
@@ -162,9 +151,9 @@ class BatchedModel:
     ) -> Iterator[CompletionResult]:
         model, encoder, stops = self.loaded.model, self.loaded.encoder, self.loaded.stops
         limits, sampler = [prompt.query.max_new_tokens for prompt in prompts], None
-        if self._sampling:
+        if self.sampling:
             seeds = [prompt.query.seed for prompt in prompts]
-            sampler = SeededSampler(self._sampling, seeds, max(limits), model.device)
+            sampler = SeededSampler(self.sampling, seeds, max(limits), model.device)
         inputs = encoder.pad(prompts, model.device)
         answers = decode(model, inputs, limits, stops, sampler, is_cancelled=is_cancelled)
         for prompt, limit, answer in zip(prompts, limits, answers, strict=True):
@@ -191,7 +180,7 @@ class CheckpointModel(BatchedModel):
         super().__init__(load, settings.batch, settings.batch_tokens, settings.gather_seconds)
 
 
-@lru_cache(maxsize=_CACHED_MODELS)
+@lru_cache(maxsize=2)  # a planner and a critic
 def _load(folder: Path, identity: str, device: str) -> LoadedModel:
     device, dtype = device_and_dtype(device)
     manifest = read_manifest(folder)

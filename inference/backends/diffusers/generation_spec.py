@@ -12,12 +12,10 @@ from .registry import GeneratorModel, SamplingParams
 
 @dataclass(frozen=True)
 class GenerationSpec:
-    """One image to generate.
+    """One image to generate; `params` are complete, with all defaults applied.
 
-    Args:
-        params: complete, with all defaults applied.
-        images: the last one is edited; models with references use them all.
-        mask: white is repainted, black stays; as large as the last image.
+    The last of `images` is edited; models with references use them all. `mask`: as large as the
+    last image; white is repainted, black stays.
     """
 
     prompt: str
@@ -41,28 +39,21 @@ class GenerationSpec:
 
 @dataclass(frozen=True)
 class PipelineArguments:
-    """Validates specs for one model, and makes the arguments of its pipeline.
-
-    Args:
-        parameters: the names of the pipeline's parameters.
-    """
+    """Validates specs for one model; makes arguments of its pipeline, which has `parameters`."""
 
     name: str
     model: GeneratorModel
     parameters: frozenset[str]
 
     def check(self, spec: GenerationSpec) -> None:
-        """Reject what cannot be generated as requested.
+        """Reject what the model cannot do, or a part of which it would ignore.
 
-        Raises:
-            UnusableAnswerError: the model cannot do it, or would ignore a part of it.
-            BadImageError: an image cannot be decoded.
+        Raises `UnusableAnswerError`, or `BadImageError` for an image that cannot be decoded.
         """
         if reason := self._unsupported(spec) or self._ignored(spec.params):
             raise UnusableAnswerError(f"{self.name} {reason}")
 
     def can_batch(self, spec: GenerationSpec) -> bool:
-        """Whether the pipeline accepts it in a batch with others of its `batch_key`."""
         together = self.model.together
         return together == "pictures" or (together == "texts" and not spec.images)
 
@@ -95,7 +86,7 @@ class PipelineArguments:
             ability = "needs a mask with the image" if "mask" in can else "draws from text alone"
             return f"{ability}; name another generator to edit images"
         if mask is not None and mask.image.size != images[-1].image.size:
-            sizes = f"{_size_label(mask)} for {_size_label(images[-1])}"
+            sizes = "{}x{} for {}x{}".format(*mask.image.size, *images[-1].image.size)
             return f"needs a mask as large as the image, not {sizes}"
         return None
 
@@ -131,7 +122,3 @@ def _uses_negative_prompt(params: SamplingParams) -> bool:
 def _unwrap_single(images: list[Any]) -> Any:
     """Some pipelines take an image but no list of one."""
     return images[0] if len(images) == 1 else images
-
-
-def _size_label(image: EncodedImage) -> str:
-    return "{}x{}".format(*image.image.size)

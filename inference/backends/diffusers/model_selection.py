@@ -84,11 +84,7 @@ def _local_model(folder: Path, registry: Registry) -> GeneratorModel:
 
 
 def missing_requirements(model: GeneratorModel, on_gpu: bool = True) -> list[str]:
-    """Why a generator cannot be used on this machine, in a few words each; empty: it can.
-
-    Args:
-        on_gpu: whether it is to run on a GPU; on a CPU these models take very long.
-    """
+    """Why a generator cannot be used on this machine, in a few words each; empty: it can."""
     if model.backend == "images":
         return ["needs a server of its own"]
     if model.backend == "gemini":

@@ -33,30 +33,26 @@ class ImageExceedsMemory(BackendError):  # noqa: N818 - reads better
 class PipelineRunner:
     """Generates images with one pipeline, from any thread; a process caches the last weights.
 
-    Args:
-        device: auto, cpu, cuda or cuda:N.
-        batch: the most images at once; lowered when memory does not suffice.
+    `batch`: the most images at once; lowered when memory does not suffice.
 
     Raises:
         BackendError: the weights are unavailable, or cannot be loaded.
     """
 
     def __init__(self, selected: SelectedModel, device: str, batch: int) -> None:
-        name, model = selected.name, selected.model
+        name, model, self._max_batch = selected.name, selected.model, batch
         self._pipeline, self._lock = _load(
             model.model_dump_json(), selected.identity, device, selected.dtype
         )
-        self._parameters = frozenset(signature(self._pipeline.__call__).parameters)
-        self._arguments = PipelineArguments(name, model, self._parameters)
-        self._name, self._max_batch = name, batch
+        parameters = frozenset(signature(self._pipeline.__call__).parameters)
+        self._arguments = PipelineArguments(name, model, parameters)
 
     def draw(
         self, specs: Sequence[GenerationSpec], is_cancelled: Callable[[], bool] = lambda: False
     ) -> list[DrawResult]:
         """The image of each spec, or the error that it alone causes.
 
-        Args:
-            is_cancelled: checked after every step; true ends all images where they are.
+        `is_cancelled` is checked after every step; true ends all images where they are.
         """
         with self._lock:
             results: dict[int, DrawResult] = {}
@@ -111,29 +107,30 @@ class PipelineRunner:
         # On the CPU a seed gives the same noise, whatever the device.
         generators = [torch.Generator("cpu").manual_seed(spec.seed) for spec in specs]
         arguments = self._arguments.arguments(specs) | {"generator": generators}
-        if "callback_on_step_end" in self._parameters:
+        if "callback_on_step_end" in self._arguments.parameters:
             arguments["callback_on_step_end"] = _interrupter(is_cancelled)
         images = self._pipeline(**arguments).images
         for spec, image in zip(specs, images, strict=True):
-            yield EncodedImage.of(_resize(image, spec.size))
+            if spec.size and spec.size != image.size:  # rounded to patches, or the pipeline's own
+                image = image.resize(spec.size, Image.Resampling.LANCZOS)
+            yield EncodedImage.of(image)
 
     def _translate_error(self, error: Exception, spec: GenerationSpec) -> Exception:
         import torch
 
+        name = self._arguments.name
         on_cpu = "DefaultCPUAllocator" in str(error)  # torch has no type for it
         if on_cpu or isinstance(error, torch.OutOfMemoryError | MemoryError):
             return ImageExceedsMemory(
-                f"{self._name}: an image of {spec.params.size or 'the size that it chooses'} does "
+                f"{name}: an image of {spec.params.size or 'the size that it chooses'} does "
                 f"not fit into the memory of {self._pipeline.device} beside the weights; draw "
                 "smaller ones (`size`), or take a device with more memory"
             )
-        return UnusableAnswerError(f"{self._name} cannot draw this: {first_line(error)}")
+        return UnusableAnswerError(f"{name} cannot draw this: {first_line(error)}")
 
 
 class DiffusersGenerator:
-    """Generates images in this process; see `Generator` in `inference/roles.py`.
-
-    The weights are loaded for the first image.
+    """Loads the weights for the first image; see `Generator` in `inference/roles.py`.
 
     Raises:
         BackendError: the settings name no model for diffusers, or it is not installed.
@@ -219,20 +216,11 @@ def _pipeline(model: GeneratorModel, dtype: Any) -> Any:
 
 
 def _interrupter(is_cancelled: Callable[[], bool]) -> Callable[..., dict[str, Any]]:
-    def interrupt(
-        pipeline: Any, step: int, timestep: Any, values: dict[str, Any]
-    ) -> dict[str, Any]:
+    def interrupt(pipeline: Any, step: int, timestep: Any, values: dict[str, Any]) -> Any:
         pipeline._interrupt = is_cancelled()
         return values
 
     return interrupt
-
-
-def _resize(image: Image.Image, size: tuple[int, int] | None) -> Image.Image:
-    """The image in the requested size: pipelines round sizes to patches, or choose their own."""
-    if size is None or image.size == size:
-        return image
-    return image.resize(size, Image.Resampling.LANCZOS)
 
 
 def _free_memory() -> None:

@@ -15,7 +15,6 @@ from ..model_files import Device, DType
 REGISTRY_FILE = Path(__file__).with_name("registry.yaml")
 
 Ability = Literal["text", "edit", "references", "mask"]
-_COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
 class SamplingParams(ConfigModel):
@@ -83,7 +82,7 @@ class Weights(ConfigModel):
 
     @model_validator(mode="after")
     def _require_commit_if_pinned(self) -> "Weights":
-        if self.revision and self.pinned and not _COMMIT.fullmatch(self.revision):
+        if self.revision and self.pinned and not re.fullmatch("[0-9a-f]{40}", self.revision):
             raise ValueError("revision: give a commit of 40 hex digits, or say `pinned: false`")
         return self
 
@@ -150,11 +149,7 @@ class Registry(ConfigModel):
     models: dict[str, GeneratorModel] = Field(description="Name -> model")
 
     def find(self, name: str) -> GeneratorModel:
-        """The model of a name.
-
-        Raises:
-            BackendError: there is none.
-        """
+        """Raises `BackendError` if there is no model of this name."""
         if name not in self.models:
             known = ", ".join(self.models)
             raise BackendError(f"no generator '{name}'; there are: {known}, or give its folder")

@@ -7,7 +7,6 @@ must have ended: they may have been paid for.
 """
 
 import asyncio
-import sqlite3
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -27,6 +26,10 @@ _CREATE_TABLES = (
     "(name TEXT PRIMARY KEY, usd REAL NOT NULL, until REAL NOT NULL)",
     "INSERT OR IGNORE INTO spent VALUES (1, 0)",
 )
+_TOTALS = "SELECT (SELECT usd FROM spent), (SELECT coalesce(sum(usd), 0) FROM reserved)"
+_SPEND_EXPIRED = (
+    "UPDATE spent SET usd = usd + (SELECT coalesce(sum(usd), 0) FROM reserved WHERE until < ?)"
+)
 
 
 @dataclass
@@ -37,32 +40,22 @@ class Reservation:
 
 
 class Budget:
-    """Money for the calls of a home.
+    """`usd` for the calls of a home, of which none takes longer than `max_call_seconds`.
 
-    Args:
-        path: the local SQLite file that all processes share.
-        usd: total limit; raise it and run again to continue.
-        max_call_seconds: no call takes longer than this.
+    `path`: the local SQLite file that all processes share.
     """
 
     def __init__(self, path: Path, usd: float, max_call_seconds: float) -> None:
         self._file, self.usd = SqliteFile(path, [_CREATE_TABLES]), usd
         self._max_call_seconds = max_call_seconds
 
-    def spent(self) -> float:
-        """USD spent so far, without what is reserved."""
-        with self._file.transaction() as connection:
-            return _sum(connection, "spent")
-
     @asynccontextmanager
     async def reserve(
         self, max_cost: float, name: str | None = None, seconds: float | None = None
     ) -> AsyncIterator[Reservation]:
-        """Around a call that costs at most `max_cost` USD.
+        """Around a call of at most `max_cost` USD and, if not the usual time, `seconds`.
 
-        Args:
-            name: of a call that a restarted run resumes, with its reservation.
-            seconds: the longest time of this call.
+        A restarted run resumes a call with a `name`, and its reservation.
 
         Raises:
             BackendError: the rest of the budget is too small.
@@ -82,9 +75,11 @@ class Budget:
     def _try_reserve(self, name: str, max_cost: float, until: float) -> bool:
         """False: the rest of the budget is reserved by calls under way."""
         with self._file.transaction() as connection:
-            _expire_reservations(connection)
+            now = (time.time(),)
+            connection.execute(_SPEND_EXPIRED, now)
+            connection.execute("DELETE FROM reserved WHERE until < ?", now)
             connection.execute("DELETE FROM reserved WHERE name = ?", (name,))
-            spent, reserved = _sum(connection, "spent"), _sum(connection, "reserved")
+            spent, reserved = connection.execute(_TOTALS).fetchone()
             if spent + max_cost > self.usd:
                 raise BackendError(
                     f"the budget of {self.usd:g} USD is used up: {spent:.4g} USD are spent and the "
@@ -95,16 +90,3 @@ class Budget:
                 return False
             connection.execute("INSERT INTO reserved VALUES (?, ?, ?)", (name, max_cost, until))
             return True
-
-
-def _expire_reservations(connection: sqlite3.Connection) -> None:
-    now = (time.time(),)
-    connection.execute(
-        "UPDATE spent SET usd = usd + (SELECT coalesce(sum(usd), 0) FROM reserved WHERE until < ?)",
-        now,
-    )
-    connection.execute("DELETE FROM reserved WHERE until < ?", now)
-
-
-def _sum(connection: sqlite3.Connection, table: str) -> float:
-    return float(connection.execute(f"SELECT coalesce(sum(usd), 0) FROM {table}").fetchone()[0])

@@ -15,8 +15,6 @@ from ...sketch_world.settings import SketchSettings
 
 
 class SketchPlanner:
-    """Implements `Planner`; the same request always gets the same plan."""
-
     backend = "sketch"
 
     @cached_property
@@ -29,8 +27,6 @@ class SketchPlanner:
 
 
 class SketchGenerator:
-    """Implements `Generator`; the same prompt, images and seed always give the same image."""
-
     backend = "sketch"
 
     def __init__(self, settings: SketchSettings | None = None) -> None:
@@ -44,8 +40,6 @@ class SketchGenerator:
 
 
 class SketchCritic:
-    """Implements `Critic`; the same images and texts always get the same verdict."""
-
     backend = "sketch"
 
     def __init__(self, settings: SketchSettings | None = None) -> None:
@@ -59,8 +53,6 @@ class SketchCritic:
 
 
 class SketchScorer:
-    """Implements `Scorer`; exact unless `scorer_noise` is set."""
-
     backend = "sketch"
 
     def __init__(self, settings: SketchSettings | None = None) -> None:
