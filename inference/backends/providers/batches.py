@@ -10,6 +10,7 @@ first endpoint.
 import asyncio
 from collections.abc import AsyncIterable, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from contextvars import Context
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -147,7 +148,9 @@ class BatchClient:
         self, pending: _PendingRequests, name: str, digests: list[str], get_id: _GetId
     ) -> None:
         pending.digests[name] = digests
-        pending.tasks[name] = asyncio.create_task(self._run(pending, name, get_id))
+        # Not in the context of the request that happened to be the last: its timeout is paused.
+        run = self._run(pending, name, get_id)
+        pending.tasks[name] = asyncio.create_task(run, context=Context())
 
     async def _run(self, pending: _PendingRequests, name: str, get_id: _GetId) -> None:
         """Resolve the awaited requests of a batch; later ones look it up again."""

@@ -58,6 +58,15 @@ def test_a_shard_is_planned_and_scored_in_two_batches(backend, prompts, home):
     assert all(call.seconds < 5 for call in plans.calls)
 
 
+def test_a_batch_may_take_longer_than_the_timeout_of_a_call(backend, prompts, home):
+    limits = LIMITS.model_copy(update={"call_timeout_seconds": 0.5, "tries": 1})
+    with provider() as server:
+        server.polls = 20  # a second
+        planned = plan(prompts, build_roles(server, backend, home), home, limits)
+    assert len({row.prompt_id for row in planned.plans}) == len(prompts)
+    assert not planned.quarantine and len(server.batches) == 1
+
+
 def kill_while_waiting(prompts, roles, home, server):
     """A run that is killed after its batch was submitted, and before it is done."""
 
