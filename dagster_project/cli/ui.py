@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from .options import HomeOption, ProfileOption
+from .options import HomeOption, ProfileOption, enable_interrupts
 
 
 def ui(
@@ -22,6 +22,7 @@ def ui(
 
     from ..instance import open_instance
 
+    enable_interrupts()
     with open_instance(Home(home), load_profile(profile).cluster):
         refresh_views(Home(home))
     environment = {**os.environ, "INTERLEAVE_PROFILE": profile, "INTERLEAVE_HOME": home}
