@@ -219,4 +219,4 @@ def _ray_exit_code(client: "JobSubmissionClient", name: str) -> int | None:
     info = client.get_job_info(name)
     if not info.status.is_terminal():
         return None
-    return 0 if info.status == "SUCCEEDED" else info.driver_ray_exit_code or 1
+    return 0 if info.status == "SUCCEEDED" else info.driver_exit_code or 1
