@@ -29,7 +29,7 @@ from ..launch.jobs import AbsolutePath, TrainerJob, TrainingProgress
 from ..rewards.rollouts import LAST_STEPS, failed_share, find_collapse, judged_prompts
 from ..rewards.server import serve_rewards_in_thread
 from ..rewards.service import RewardService
-from .recipe import CHECKPOINTS, ROWS, GrpoSettings, environment, overrides
+from .recipe import CHECKPOINTS, ROWS, GrpoSettings, environment, overrides, program
 from .verl_files import GrpoLogFollower, points_up_to, resume_step, total_steps, write_rows
 
 ROLLOUTS = "rollouts.jsonl"  # the journal of the reward service, in the job's folder
@@ -113,7 +113,7 @@ class GrpoRun:
                 "VERL_FILE_LOGGER_PATH": str(metrics),
             }
             changes = overrides(self._settings, self._job.parent, self._folder, total)
-            self._run(["verl.trainer.main_ppo", *changes], variables, follow)
+            self._run([program(self._settings), *changes], variables, follow)
 
     def _reward_service(self) -> RewardService:
         home = Home(self._job.root)

@@ -95,6 +95,11 @@ class GrpoSettings(ConfigModel):
         return gcd(self.micro_batch, self.mini_batch * self.n // max(self.gpus, 1) or 1)
 
 
+def program(settings: GrpoSettings) -> str:
+    """The trainer's main module."""
+    return "verl.trainer.main_ppo" if settings.gpus else "verl_forked"
+
+
 def environment(settings: GrpoSettings) -> dict[str, str]:
     """Environment variables of the trainer that do not depend on the job."""
     modules = "verl_masking" if settings.gpus else "verl_cpu,verl_masking"

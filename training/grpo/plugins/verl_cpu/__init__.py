@@ -10,7 +10,7 @@ without an option; they are replaced here.
 
 from typing import Any
 
-from . import import_ahead, platform
+from . import platform
 
 NAME = "batched_cpu"
 
@@ -45,6 +45,5 @@ def _replica() -> Any:
     return BatchedReplica
 
 
-import_ahead.register()
 platform.register()
 _register_engine()
