@@ -111,11 +111,7 @@ SingleLine = Annotated[str, AfterValidator(_check_spaces)]
 Text = Annotated[SingleLine, Field(min_length=1), AfterValidator(_check_slots)]
 
 
-class _Part(ConfigModel, populate_by_name=True):
-    """Read by aliases (`for`, `except`) or names."""
-
-
-class Term(_Part):
+class Term(ConfigModel):
     """A term of a bank, and its irregular forms."""
 
     term: Text = Field(description="Base form: a singular noun, or a verb phrase, verb first")
@@ -149,7 +145,7 @@ class BankFile(RootModel[Annotated[dict[Name, Bank], Field(min_length=1)]]):
     """banks/*.yaml: bank -> kind -> terms."""
 
 
-class Suffix(_Part):
+class Suffix(ConfigModel):
     """A text that may follow a prompt."""
 
     name: Name | None = Field(None, description="Stored with the prompt; null: no suffix")
@@ -160,7 +156,7 @@ class Suffix(_Part):
     )
 
 
-class SubCategory(_Part):
+class SubCategory(ConfigModel):
     """A sub-category of the taxonomy."""
 
     title: str = Field(description="Name shown to people")
@@ -169,14 +165,14 @@ class SubCategory(_Part):
     heldout: bool = Field(False, description="All its prompts are of split heldout_category")
 
 
-class Category(_Part):
+class Category(ConfigModel):
     """A main category."""
 
     title: str = Field(description="Name shown to people")
     subcategories: dict[Name, SubCategory] = Field(min_length=1)
 
 
-class Taxonomy(_Part):
+class Taxonomy(ConfigModel):
     """taxonomy.yaml"""
 
     title: str = Field(description="Name of the pack, shown to people")
@@ -189,7 +185,7 @@ class Taxonomy(_Part):
     categories: dict[Name, Category] = Field(min_length=1)
 
 
-class Template(_Part):
+class Template(ConfigModel):
     """A prompt template."""
 
     text: Annotated[Text, AfterValidator(_require_slot)] = Field(description="Text with {slots}")
@@ -203,7 +199,7 @@ class Template(_Part):
         return slots(self.text)
 
 
-class TemplateFile(_Part):
+class TemplateFile(ConfigModel):
     """templates.yaml"""
 
     templates: dict[Name, Annotated[Template, _as_mapping("text", "a template")]] = Field(

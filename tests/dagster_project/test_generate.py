@@ -159,7 +159,9 @@ def test_the_same_seed_draws_the_same_images(generate, home):
     assert images[0] == images[1]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)]
+)
 def test_ctrl_c_cancels(folder, environment, home, silent_server, number):
     port = silent_server.getsockname()[1]
     profile = folder / "slow.yaml"

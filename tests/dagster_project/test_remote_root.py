@@ -54,7 +54,7 @@ def everything_is_readable(home, local):
 
 def test_the_lake_in_memory(profile, local):
     foundry = FoundryResource(profile=profile, root="memory://stories")
-    everything_is_made_once(foundry, shards=2)
+    everything_is_made_once(foundry, shards=1)
     everything_is_readable(foundry.home, local)
 
 

@@ -27,7 +27,6 @@ from ..environments import ensure_environment
 from ..launch.driver import Driver, TrainingFailedError, attempt_file, exit_reason, open_driver
 from ..launch.jobs import AbsolutePath, TrainerJob, TrainingProgress
 from ..rewards.rollouts import LAST_STEPS, failed_share, find_collapse, judged_prompts
-from ..rewards.server import serve_rewards_in_thread
 from ..rewards.service import RewardService
 from .recipe import CHECKPOINTS, ROWS, GrpoSettings, environment, overrides, program
 from .verl_files import GrpoLogFollower, points_up_to, resume_step, total_steps, write_rows
@@ -96,6 +95,8 @@ class GrpoRun:
         return resume_step(self._folder / CHECKPOINTS, self._driver.log)
 
     def _train(self, total: int) -> None:
+        from ..rewards.server import serve_rewards_in_thread  # FastAPI: not for reading recipes
+
         write_rows(self._job.data, self._folder / ROWS, self._settings)
         metrics = attempt_file(self._folder, "metrics", ".jsonl")  # verl empties an existing one
         service = self._reward_service()

@@ -63,9 +63,8 @@ def test_help_lists_the_options():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "stop_signal", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.long)]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("stop_signal", [signal.SIGTERM, signal.SIGINT])
 def test_sketch_is_served_until_a_signal(tmp_path, stop_signal):
     mark, log = uuid.uuid4().hex, tmp_path / "log"
     command = [sys.executable, "-m", "dagster_project.cli.app", "generator", "serve"]

@@ -177,7 +177,14 @@ def run_in_process(folder: Path, code: str) -> subprocess.Popen[bytes]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "number",
+    [
+        pytest.param(signal.SIGINT, marks=pytest.mark.long),
+        pytest.param(signal.SIGTERM, marks=pytest.mark.long),
+        signal.SIGKILL,
+    ],
+)
 def test_a_run_that_ends_takes_every_process_with_it(tmp_path, number):
     run = run_in_process(tmp_path, STUBBORN)
     try:
