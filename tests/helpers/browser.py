@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from playwright.sync_api import Locator, Page, sync_playwright
+from playwright.sync_api import Browser, Locator, Page, sync_playwright
 
 from tests.helpers.ports import free_port
 
@@ -111,20 +111,35 @@ def wait_for_runs(url: str, done: Callable[[Partitions], bool]) -> Partitions:
 
 
 @contextmanager
-def chromium(width: int = 1600, height: int = 1000, scale: float = 1) -> Iterator[Page]:
-    """A page of a headless Chromium."""
+def open_browser() -> Iterator[Browser]:
+    """A headless Chromium. Nothing else may use an event loop in this thread meanwhile."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        page = browser.new_page(
-            viewport={"width": width, "height": height}, device_scale_factor=scale
-        )
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+@contextmanager
+def open_tab(
+    browser: Browser, width: int = 1600, height: int = 1000, scale: float = 1
+) -> Iterator[Page]:
+    """A page with cookies and storage of its own."""
+    size = {"width": width, "height": height}
+    with browser.new_context(viewport=size, device_scale_factor=scale) as context:
+        page = context.new_page()
         page.set_default_timeout(TIMEOUT_SECONDS * 1000)
         # Suppresses the dialog that Dagster shows to new users.
         page.add_init_script("localStorage.setItem('communityNux', '1')")
-        try:
-            yield page
-        finally:
-            browser.close()
+        yield page
+
+
+@contextmanager
+def chromium(*size: int, **options: float) -> Iterator[Page]:
+    """A page of a Chromium of its own."""
+    with open_browser() as browser, open_tab(browser, *size, **options) as page:
+        yield page
 
 
 def lineage_path(groups: list[str]) -> str:

@@ -36,7 +36,7 @@ def test_every_thing_is_perceived_on_every_background(background):
         assert_perceived_exactly(scene, 96)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("background", BACKGROUNDS)
 def test_every_thing_is_perceived_in_every_cell(background):
     for shift in range(9):

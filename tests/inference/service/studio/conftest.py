@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.helpers.browser import open_browser
 from tests.inference.service.running_service import running_service
 from tests.inference.service.studio.studio_page import open_page
 from warehouse import Home
@@ -13,7 +14,13 @@ def studio(tmp_path_factory):
         yield service.url
 
 
+@pytest.fixture(scope="module")
+def browser():
+    with open_browser() as browser:
+        yield browser
+
+
 @pytest.fixture
-def page(studio):
-    with open_page(studio) as page:
+def page(browser, studio):
+    with open_page(browser, studio) as page:
         yield page

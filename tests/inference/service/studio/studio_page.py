@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Browser, Locator, Page, expect
 
-from tests.helpers.browser import CHROMIUM, TIMEOUT_SECONDS, chromium
+from tests.helpers.browser import CHROMIUM, TIMEOUT_SECONDS, open_tab
 
 expect.set_options(timeout=TIMEOUT_SECONDS * 1000)
 
@@ -19,9 +19,9 @@ SNOWMAN = "Show in 4 pictures how to build a snowman"  # 3 rejected attempts wit
 
 
 @contextmanager
-def open_page(url: str, *size: int, **options: object) -> Iterator[Page]:
+def open_page(browser: Browser, url: str, *size: int) -> Iterator[Page]:
     """The studio at an address; fails on errors and messages in its console (but 401)."""
-    with chromium(*size, **options) as page:
+    with open_tab(browser, *size) as page:
         messages = []
         page.on("pageerror", lambda error: messages.append(str(error)))
         page.on("console", lambda message: messages.append(message.text))

@@ -50,8 +50,8 @@ FAINT_TEXTS = """() => {
 }"""
 
 
-def test_phone_never_scrolls_horizontally(studio):
-    with open_page(studio, *PHONE) as page:
+def test_phone_never_scrolls_horizontally(browser, studio):
+    with open_page(browser, studio, *PHONE) as page:
         unfold_all(page)
         page.get_by_label("Compare two settings").check()
         assert not is_wider_than_screen(page)
@@ -111,8 +111,8 @@ def test_every_text_has_enough_contrast(page, scheme):
     assert page.evaluate(FAINT_TEXTS) == []
 
 
-def test_key_is_requested_where_required(tmp_path):
-    with interleave_serve(tmp_path / "home", key="sesame") as url, open_page(url) as page:
+def test_key_is_requested_where_required(browser, tmp_path):
+    with interleave_serve(tmp_path / "home", key="sesame") as url, open_page(browser, url) as page:
         dialog = page.get_by_role("dialog")
         request_field(page).fill(SNOWMAN)
         request_field(page).press("Enter")
@@ -130,10 +130,10 @@ def test_key_is_requested_where_required(tmp_path):
         assert page.evaluate("Object.values(sessionStorage)") == ["sesame"]
 
 
-def test_key_dialog_can_be_cancelled(tmp_path):
+def test_key_dialog_can_be_cancelled(browser, tmp_path):
     with (
         running_service(Home(tmp_path), keys=("sesame",)) as service,
-        open_page(service.url) as page,
+        open_page(browser, service.url) as page,
     ):
         request_field(page).fill(SNOWMAN)
         request_field(page).press("Enter")

@@ -152,12 +152,12 @@ def test_two_settings_are_compared_side_by_side(page):
     assert a["x"] + a["width"] <= b["x"] and a["y"] == b["y"]
 
 
-def test_running_story_is_followed_and_cancelled(tmp_path):
+def test_running_story_is_followed_and_cancelled(browser, tmp_path):
     home, barrier = Home(tmp_path), Barrier()
     held = CountingGenerator(sketch_roles(home).generator, barrier, free=2)
     with (
         running_service(home, sketch_roles(home, generator=held)) as service,
-        open_page(service.url) as page,
+        open_page(browser, service.url) as page,
     ):
         request_field(page).fill(SNOWMAN)
         page.get_by_role("button", name="Create the story", exact=True).click()
@@ -253,10 +253,13 @@ def test_impossible_setting_has_a_reason(page):
     expect(create(page, SNOWMAN)).to_contain_text("needs a generator that takes several images")
 
 
-def test_tiny_picture_is_not_smoothed(tmp_path):
+def test_tiny_picture_is_not_smoothed(browser, tmp_path):
     home = Home(tmp_path)
     small = load_profile("sketch").model_copy(update={"sketch": SketchSettings(picture_size=96)})
-    with running_service(home, small.build(home)) as service, open_page(service.url) as page:
+    with (
+        running_service(home, small.build(home)) as service,
+        open_page(browser, service.url) as page,
+    ):
         image = create(page, "A red house").locator(".frame img").first
         expect(image).to_have_css("image-rendering", "pixelated")
         box = image.bounding_box()
