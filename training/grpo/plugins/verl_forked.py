@@ -55,7 +55,8 @@ def main() -> None:
     listener.close()
     # -P: the folder of this file must not come before the standard library.
     worker = shlex.join([sys.executable, "-P", __file__, _WORKER, address])
-    sys.argv.append(f"+ray_kwargs.ray_init.runtime_env.py_executable='{worker}'")
+    quoted = json.dumps(worker, ensure_ascii=False)  # a path may have spaces and quotes
+    sys.argv.append(f"+ray_kwargs.ray_init.runtime_env.py_executable={quoted}")
     from verl.trainer.main_ppo import main as train
 
     train()
