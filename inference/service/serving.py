@@ -15,6 +15,7 @@ from starlette.types import Message, Receive, Scope, Send
 from schemas import BadImageError
 from warehouse import EncodedImage
 
+from ..events import LazyImage
 from ..generation.requests import GenerationRequest
 from ..http.body_reader import BodyReader, parse_json
 from ..http.errors import APIError, Model, bad_request
@@ -118,8 +119,11 @@ async def load_images(images: Iterable[EncodedImage]) -> None:
     Raises:
         APIError: one is missing or damaged (410).
     """
+    stored = [image for image in images if isinstance(image, LazyImage)]
+    if not stored:  # the threads may all be busy
+        return
     try:
-        await asyncio.to_thread(lambda: [image.data for image in images])
+        await asyncio.to_thread(lambda: [image.data for image in stored])
     except BadImageError:
         raise APIError(HTTPStatus.GONE, "an image of this response is missing") from None
 
