@@ -251,6 +251,8 @@ def is_deleted(client, response):
 
 
 def stored_texts(service):
+    if service.manager.home.lake.is_absent(TABLES["generations"]):  # nothing is flushed yet
+        return []
     return query("select text from generations", service.manager.home).text.tolist()
 
 
