@@ -4,6 +4,7 @@ import openai
 import pytest
 
 from inference.generation.requests import GenerationRequest
+from schemas.generations import GENERATIONS
 from tests.inference.scripted_world import ScriptedPlanner, plan, roles
 from tests.inference.service.running_service import (
     HOUSE,
@@ -251,7 +252,7 @@ def is_deleted(client, response):
 
 
 def stored_texts(service):
-    if service.manager.home.lake.is_absent(TABLES["generations"]):  # nothing is flushed yet
+    if service.manager.home.lake.is_absent(GENERATIONS):  # nothing is flushed yet
         return []
     return query("select text from generations", service.manager.home).text.tolist()
 
