@@ -54,7 +54,7 @@ class RolloutRow(Row):
 class EvaluationRow(Row):
     """A metric of one item of a benchmark, for one variant of the system."""
 
-    benchmark: str = Field(description="Benchmark, such as sketchbook-heldout")
+    benchmark: str = Field(description="Benchmark, such as sketchbook-heldout-dev")
     variant: str = Field(description="Variant evaluated: full_rl, planner_sft, generator_only ...")
     item_id: str = Field(description="Item of the benchmark: a prompt, an attempt")
     metric: str = Field(description="Metric, such as plan_valid or final_success")
@@ -63,8 +63,20 @@ class EvaluationRow(Row):
     critic: str = Field(description="Backend and model (checkpoint version) that judged")
 
 
+class ReportedRecipeRow(Row):
+    """A recipe whose numbers on test items were reported: its settings are chosen."""
+
+    name: str = Field(description="Name of the checkpoint")
+    version: str = Field(description="Version whose numbers were reported")
+    settings_hash: str = Field(description="Hash of its settings and its parents', without data")
+    reported_at: datetime = Field(description="When they were first reported, UTC")
+
+
 CHECKPOINTS = Table("checkpoints", CheckpointRow, key=("name", "version"), sharded=True)
 ROLLOUTS = Table("rollouts", RolloutRow, key=("rollout_id",), sharded=True)
+REPORTED_RECIPES = Table(
+    "reported_recipes", ReportedRecipeRow, key=("name", "version"), sharded=True
+)
 EVALUATIONS = Table(
     "evaluations", EvaluationRow, key=("benchmark", "variant", "metric", "item_id"), sharded=True
 )

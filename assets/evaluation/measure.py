@@ -68,7 +68,7 @@ async def evaluate_variant(
     items: list[PromptRow | AttemptItem] = [*benchmark.requests]
     items += benchmark.attempts if variant.critic else ()
     pool = WorkerPool(benchmark.name, settings.in_flight, 1.0, progress)
-    with ModelCalls(home, ASSET, benchmark.name, roles, limits) as calls:
+    with ModelCalls(home, ASSET, benchmark.journal, roles, limits) as calls:
         has_planner = variant.planner is not None
         measurement = _Measurement(calls, loop, grader, has_planner, settings.redraws)
         try:

@@ -41,11 +41,12 @@ class EvaluationSettings(ConfigModel):
     )
     heldout: ItemSettings = Field(
         ItemSettings(stories=120, verdicts=200),
-        description="Templates and combinations of terms never trained on",
+        description="Templates and combinations of terms never trained on: two thirds for "
+        "development and promotion, one third (test) reported only",
     )
     heldout_category: ItemSettings = Field(
         ItemSettings(stories=60, verdicts=60),
-        description="Sub-categories never trained on; reported, but not used for promotion",
+        description="Sub-categories never trained on (test): reported only",
     )
     t_max: int = Field(5, ge=1, description="Attempts per step with a critic (paper: 5)")
     redraws: int = Field(

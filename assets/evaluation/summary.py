@@ -14,7 +14,7 @@ import numpy as np
 from schemas.training import EvaluationRow
 
 from .settings import EvaluationSettings
-from .variants import PROMOTED, VARIANTS
+from .variants import NEW_CRITIC, NEW_PLANNER, PROMOTED, VARIANTS
 
 METRICS = (
     "plan_valid",
@@ -39,6 +39,8 @@ PAIRS = (
     ("t_max_3", "t_max_1"),
     ("t_max_5", "t_max_3"),
     ("full_rl", PROMOTED),
+    (NEW_PLANNER, PROMOTED),
+    (NEW_CRITIC, PROMOTED),
 )
 _CHUNK = 256  # resamples drawn at once: bounds memory
 
