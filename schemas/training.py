@@ -6,7 +6,9 @@ from typing import Literal
 from pydantic import Field
 
 from .base import Row, Table
+from .prompts import TO_PROMPT
 
+CriterionKind = Literal["image", "text"]
 CheckpointStatus = Literal["candidate", "promoted", "rejected"]
 RolloutStatus = Literal["scored", "malformed", "masked"]
 
@@ -63,6 +65,18 @@ class EvaluationRow(Row):
     critic: str = Field(description="Backend and model (checkpoint version) that judged")
 
 
+class RubricRow(Row):
+    """A criterion, answered by yes or no, that the outcome of a held-out request must meet."""
+
+    prompt_id: str = Field(description="The request")
+    rubric_version: str = Field(description="Hash of the request's criteria, the same on all")
+    kind: CriterionKind = Field(description="image: of the images; text: of the texts")
+    number: int = Field(description="1-based, among the criteria of its kind")
+    criterion: str = Field(description="The criterion")
+    image_count: int | None = Field(description="Images that the request asks for; null: any")
+    writer: str = Field(description="Backend and model that wrote it")
+
+
 class ReportedRecipeRow(Row):
     """A recipe whose numbers on test items were reported: its settings are chosen."""
 
@@ -74,6 +88,7 @@ class ReportedRecipeRow(Row):
 
 CHECKPOINTS = Table("checkpoints", CheckpointRow, key=("name", "version"), sharded=True)
 ROLLOUTS = Table("rollouts", RolloutRow, key=("rollout_id",), sharded=True)
+RUBRICS = Table("rubrics", RubricRow, key=("prompt_id", "kind", "number"), references=(TO_PROMPT,))
 REPORTED_RECIPES = Table(
     "reported_recipes", ReportedRecipeRow, key=("name", "version"), sharded=True
 )

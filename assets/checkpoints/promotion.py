@@ -18,7 +18,6 @@ once, and none depends on the order of the others.
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import fmean
 from typing import Literal
 
@@ -31,7 +30,7 @@ from training.settings import PromotionMargins, TrainingSettings
 from ..core.foundry import FoundryResource
 from ..core.metadata import table_metadata
 from ..core.node import Node
-from ..evaluation.items import promotion_benchmark
+from ..evaluation.items import pack_name, promotion_benchmark
 from ..evaluation.settings import EvaluationSettings
 from ..evaluation.summary import Interval, paired_difference
 from ..evaluation.systems import (
@@ -260,8 +259,8 @@ def promotion(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg
 
 def _assess_candidates(foundry: FoundryResource, registry: CheckpointRegistry) -> list[Assessment]:
     candidates, references = candidate_systems(foundry), reference_systems(foundry)
-    pack = Path(foundry.settings.pack).resolve().name
-    rows, benchmark = foundry.rows(EVALUATIONS), promotion_benchmark(pack)
+    benchmark = promotion_benchmark(pack_name(foundry.settings))
+    rows = foundry.rows(EVALUATIONS)
     ours = values_by_system(rows, benchmark, candidates)
     theirs = values_by_system(rows, benchmark, references)
     rules = Rules(foundry.training, foundry.settings.evaluation)

@@ -15,10 +15,11 @@ from ..core.metadata import image_metadata, table_metadata
 from ..core.node import Node
 from ..core.progress import progress_of
 from .ablation_recipes import ABLATION_RECIPES
+from .graders import has_exact_grader
 from .paper import describe_order, side_by_side
 from .plots import beside_paper_plot
 from .reported import record_reported
-from .runner import compare, comparison_metadata, grader_of, store_comparison
+from .runner import compare, comparison_metadata, store_comparison
 from .summary import Summary
 from .systems import System, candidate_systems, is_system_variant, reference_systems
 from .variants import BASE, CRITIC_RL, CRITIC_SFT, PLANNER, VARIANTS, Variant
@@ -51,9 +52,11 @@ def _evaluation_inputs(foundry: FoundryResource, instance: dg.DagsterInstance) -
 
 def _generator_and_graders(foundry: FoundryResource, _instance: dg.DagsterInstance) -> list[str]:
     """Who draws and grades: other models give other values, and so does a missing grader."""
-    roles = foundry.roles
+    roles, profile = foundry.roles, foundry.settings
     names = [qualified_name(roles.generator), qualified_name(roles.scorer)]
-    return names if grader_of(foundry.settings) else [*names, "no grader"]
+    if judge := profile.evaluation.judge:
+        return [*names, f"judge {judge.backend}/{judge.model.identity}"]
+    return names if has_exact_grader(profile) else [*names, "no grader"]
 
 
 def _evaluation_hashes(foundry: FoundryResource) -> list[str | None]:
@@ -75,7 +78,7 @@ EVALUATION = Node(
     description="Variants of the system on held-out requests and attempts, item by item.",
     tables=(EVALUATIONS, REPORTED_RECIPES),
     ledger=(MODEL_CALLS,),
-    deps=("prompts", "plans", "trajectories", "scores", PLANNER, CRITIC_SFT, CRITIC_RL),
+    deps=("prompts", "plans", "trajectories", "scores", "rubrics", PLANNER, CRITIC_SFT, CRITIC_RL),
     sections=("evaluation", "training", "loop"),
     pool="gpu_train",
     inputs=_evaluation_inputs,

@@ -70,6 +70,8 @@ def _in_range(metric: str, value: float) -> bool:
         return value in (0.0, 1.0)
     if metric == "step_reward":
         return -1 <= value <= 1
+    if metric == "criteria_met":
+        return 0 <= value <= 1
     return abs(value) <= 10 if metric == "refined_gain" else value >= 0
 
 

@@ -7,6 +7,7 @@ split `heldout_category`, of sub-categories never trained on, are all `test`.
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal, TypeVar
 
 import pyarrow.compute as pc
@@ -18,6 +19,7 @@ from schemas.trajectories import TRAJECTORIES
 from training.rewards.reward import Grades
 from warehouse import Home
 
+from ..core.profile import Profile
 from ..curation.duckdb_session import duckdb_session
 from .settings import EvaluationSettings, ItemSettings
 
@@ -72,6 +74,11 @@ class Benchmark:
     attempts: tuple[AttemptItem, ...]
 
 
+def pack_name(profile: Profile) -> str:
+    """The name of a profile's pack, which it names or whose folder it has."""
+    return Path(profile.pack).resolve().name
+
+
 def benchmark_name(pack: str, split: Split, part: Part) -> str:
     """Name in the table `evaluations`: `sketchbook-heldout-dev`."""
     return f"{_journal_name(pack, split)}-{part}"
@@ -108,8 +115,7 @@ def load_benchmarks(
     benchmarks = []
     for split, part in PARTS:
         limits, seed = _limits(settings, split, part), settings.seed
-        prompts = [row for row in _prompts(home, pack, split) if _is_in(row, split, part)]
-        requests = _sample(prompts, limits.stories, seed, lambda row: row.prompt_id)
+        requests = _requests(home, pack, settings, split, part)
         attempts = [
             item
             for item in _attempts(home, pack, split, accept_at_least)
@@ -122,6 +128,19 @@ def load_benchmarks(
         name, journal = benchmark_name(pack, split, part), _journal_name(pack, split)
         benchmarks.append(Benchmark(name, journal, tuple(requests), tuple(balanced)))
     return benchmarks
+
+
+def heldout_requests(home: Home, pack: str, settings: EvaluationSettings) -> list[PromptRow]:
+    """The requests of all benchmarks of a lake."""
+    return [row for part in PARTS for row in _requests(home, pack, settings, *part)]
+
+
+def _requests(
+    home: Home, pack: str, settings: EvaluationSettings, split: Split, part: Part
+) -> list[PromptRow]:
+    prompts = [row for row in _prompts(home, pack, split) if _is_in(row, split, part)]
+    count = _limits(settings, split, part).stories
+    return _sample(prompts, count, settings.seed, lambda row: row.prompt_id)
 
 
 def _limits(settings: EvaluationSettings, split: Split, part: Part) -> ItemSettings:

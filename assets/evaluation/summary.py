@@ -24,6 +24,7 @@ METRICS = (
     "step_reward",
     "refined_gain",
     "final_success",
+    "criteria_met",
     "generator_calls",
 )
 # Pairs of variants that differ in one thing; the first is expected to be better.

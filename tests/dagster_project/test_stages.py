@@ -23,7 +23,7 @@ def test_planner_and_critic_read_nothing_of_each_other():
         ["critic_sft_checkpoint", "critic_rl_checkpoint"],
         ["planner_sft_checkpoint"],
     ]
-    assert names(trained.evaluation) == ["evaluation", "promotion"]
+    assert names(trained.evaluation) == ["rubrics", "evaluation", "promotion"]
 
 
 def test_every_selected_node_is_in_one_stage():

@@ -15,7 +15,7 @@ from assets.evaluation.settings import EvaluationSettings
 from assets.evaluation.summary import Summary
 from assets.evaluation.variants import Variant
 from inference.engine.progress import NullProgress
-from inference.roles import PlanGrade, UnusableAnswerError, Verdict
+from inference.roles import OutcomeGrade, PlanGrade, UnusableAnswerError, Verdict
 from inference.settings import Limits, LoopSettings
 from inference.sketch_world.grader import SketchGrader
 from schemas import FoundryError
@@ -148,11 +148,11 @@ class OnlyForm:
 
     name = "form"
 
-    async def grade_plan(self, request, plan):
-        return PlanGrade(valid=plan is not None, correct=None)
+    async def grade_plan(self, outcome):
+        return PlanGrade(valid=outcome.plan is not None, correct=None)
 
-    async def grade_outcome(self, request, plan, final):
-        return None
+    async def grade_outcome(self, outcome):
+        return OutcomeGrade(success=None)
 
 
 def test_grades_that_a_grader_does_not_give_are_missing(sample_home):
