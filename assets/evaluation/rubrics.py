@@ -24,8 +24,8 @@ _SHOWN = 12
 RUBRIC_SET = Node(
     name=ASSET,
     group="evaluation",
-    description="Yes-or-no criteria of every held-out request, written once by a model. Without "
-    "rows where a profile has no judge.",
+    description="Yes-or-no criteria of every held-out request, written once by a model, for the "
+    "judge of a profile that has one.",
     tables=(RUBRICS,),
     ledger=(MODEL_CALLS,),
     deps=("prompts", "trajectories"),
@@ -37,7 +37,6 @@ RUBRIC_SET = Node(
         "evaluation.seed",
     ),
     pool="agents",
-    may_be_empty=True,
 )
 rubrics_checks = blocking_checks(RUBRIC_SET)
 
