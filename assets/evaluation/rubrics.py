@@ -10,7 +10,7 @@ from inference.engine.hashing import content_digest
 from inference.roles import PlanRequest, Rubric, RubricWriter, qualified_name
 from inference.rubric_engine import ASSET, WrittenRubric, write_rubrics
 from schemas.prompts import PromptRow
-from schemas.training import RUBRICS, RubricRow
+from schemas.training import RUBRICS, CriterionKind, RubricRow
 from schemas.trajectories import MODEL_CALLS, ModelCallRow
 
 from ..core.checks import blocking_checks
@@ -74,21 +74,21 @@ async def _write(
 def rubric_rows(written: WrittenRubric, writer: str) -> list[RubricRow]:
     """A row per criterion; none where the model wrote no rubric."""
     rubric = written.rubric or Rubric(())
-    shared = {
+    by_kind: dict[CriterionKind, tuple[str, ...]] = {
+        "image": rubric.image_criteria,
+        "text": rubric.text_criteria,
+    }
+    shared: dict[str, Any] = {
         "prompt_id": written.prompt_id,
-        "rubric_version": content_digest([*map(list, _kinds(rubric)), rubric.image_count])[:12],
+        "rubric_version": content_digest([by_kind, rubric.image_count])[:12],
         "image_count": rubric.image_count,
         "writer": writer,
     }
     return [
         RubricRow(kind=kind, number=number, criterion=criterion, **shared)
-        for kind, criteria in zip(("image", "text"), _kinds(rubric), strict=True)
+        for kind, criteria in by_kind.items()
         for number, criterion in enumerate(criteria, 1)
     ]
-
-
-def _kinds(rubric: Rubric) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    return rubric.image_criteria, rubric.text_criteria
 
 
 def _metadata(

@@ -115,7 +115,8 @@ def _distinct(
     systems: Iterable[tuple[str, System]], without: Iterable[System | None]
 ) -> dict[str, System]:
     """The first variant of every system that is not in `without`."""
-    seen, distinct = set(without), {}
+    seen = set(without)
+    distinct: dict[str, System] = {}
     for name, system in systems:
         if system not in seen:
             distinct[name] = system
