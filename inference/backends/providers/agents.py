@@ -162,7 +162,9 @@ class RemoteJudge(RemoteAgent):
         self, request: PlanRequest, plan: Plan, criteria: Sequence[str]
     ) -> Judgement:
         name, steps = self._settings.prompt("judge_plan"), [_escaped(step) for step in plan.steps]
-        text = render(name, request=_tagged(request), steps=steps, criteria=criteria).text
+        text = render(
+            name, request=_tagged(request), steps=steps, criteria=_all_escaped(criteria)
+        ).text
         return await self._judge(text, request.images, criteria)
 
     async def judge_outcome(self, outcome: RequestOutcome, criteria: Sequence[str]) -> Judgement:
@@ -173,7 +175,9 @@ class RemoteJudge(RemoteAgent):
             for step in steps
         ]
         name = self._settings.prompt("judge_outcome")
-        text = render(name, request=_tagged(request), parts=parts, criteria=criteria).text
+        text = render(
+            name, request=_tagged(request), parts=parts, criteria=_all_escaped(criteria)
+        ).text
         drawn = [images[n] for step in steps if (n := step["step_number"]) in images]
         return await self._judge(text, (*request.images, *drawn), criteria)
 
@@ -189,6 +193,10 @@ class RemoteJudge(RemoteAgent):
 
 def _tagged(request: PlanRequest) -> str:
     return insert_image_tags(request.text, len(request.images))
+
+
+def _all_escaped(criteria: Sequence[str]) -> list[str]:
+    return [escape_tags(criterion) for criterion in criteria]
 
 
 def _escaped(step: PlanStep) -> dict[str, Any]:
