@@ -50,7 +50,7 @@ def report(foundry: FoundryResource, benchmark: str = "sketchbook-heldout-test")
 
 
 def check(foundry: FoundryResource) -> dg.AssetCheckResult:
-    return unseen_check(foundry)
+    return unseen_check(foundry=foundry)
 
 
 def test_versions_with_test_numbers_are_stored_once(foundry):
