@@ -30,8 +30,8 @@ PARTS: tuple[tuple[Split, Part], ...] = (
     ("heldout", "test"),
     ("heldout_category", "test"),
 )
-# Fixed for ever: a prompt that changed its part would have been chosen by, or not reported.
-_PARTS_OF_A_SPLIT = 3  # one of which is `test`
+# One of three parts is `test`. Another number would move prompts that settings were chosen by.
+_PARTS_OF_A_SPLIT = 3
 _ATTEMPTS = """
     SELECT concat_ws('/', trajectory_id, step_number, iteration) AS item_id,
            attempts.prompt_id, step_number, iteration, plans.prompt AS goal,
@@ -96,8 +96,8 @@ def is_test(benchmark: str) -> bool:
 
 def part_of(split: Split, prompt_id: str) -> Part:
     """The part of a held-out prompt, and of all its attempts."""
-    is_test = int(stable_hash("held-out part", prompt_id), 16) % _PARTS_OF_A_SPLIT == 0
-    return "test" if is_test or split == "heldout_category" else "dev"
+    number = int(stable_hash("held-out part", prompt_id), 16) % _PARTS_OF_A_SPLIT
+    return "test" if number == 0 or split == "heldout_category" else "dev"
 
 
 def _journal_name(pack: str, split: Split) -> str:
@@ -112,19 +112,17 @@ def load_benchmarks(
 
     `accept_at_least`: overall score, and quality grade, from which on "true" is correct.
     """
+    splits = {split for split, _ in PARTS}
+    attempts = {split: _attempts(home, pack, split, accept_at_least) for split in splits}
     benchmarks = []
     for split, part in PARTS:
-        limits, seed = _limits(settings, split, part), settings.seed
         requests = _requests(home, pack, settings, split, part)
-        attempts = [
-            item
-            for item in _attempts(home, pack, split, accept_at_least)
-            if _is_in(item, split, part)
-        ]
-        balanced = []
+        own = [item for item in attempts[split] if _is_in(item, split, part)]
+        count = _limits(settings, split, part).verdicts
+        balanced: list[AttemptItem] = []
         for truth in (True, False):
-            matching = (item for item in attempts if item.truth is truth)
-            balanced += _sample(matching, limits.verdicts, seed, lambda item: item.item_id)
+            matching = (item for item in own if item.truth is truth)
+            balanced += _sample(matching, count, settings.seed, lambda item: item.item_id)
         name, journal = benchmark_name(pack, split, part), _journal_name(pack, split)
         benchmarks.append(Benchmark(name, journal, tuple(requests), tuple(balanced)))
     return benchmarks
