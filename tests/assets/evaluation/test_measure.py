@@ -80,8 +80,9 @@ def test_items_are_held_out_and_the_correct_verdict_follows_from_scores(sample_h
     assert {row.split for row in requests.requests} == {"heldout"}
     prompt_ids = {row.prompt_id for row in requests.requests}
     assert {item.prompt_id for item in requests.attempts} <= prompt_ids
-    assert {item.truth for item in requests.attempts} == {True, False}
-    for item in requests.attempts:
+    both_parts = heldout(sample_home).attempts
+    assert {item.truth for item in both_parts} == {True, False}
+    for item in both_parts:
         assert item.truth == (item.grades.overall >= 9 and item.grades.quality >= 9)
         assert bool(item.rewritten) == (item.iteration > 0)
 
@@ -115,9 +116,12 @@ def test_the_numbers_of_items_are_those_of_both_parts(sample_home):
 
 def test_a_smaller_sample_of_items_is_part_of_a_larger_one(sample_home):
     few = EvaluationSettings(heldout={"stories": 2, "verdicts": 1})
-    sample = load_benchmarks(sample_home, "sketchbook", few, 9.0)[0]
-    assert sample.requests == heldout(sample_home).requests[:2]
-    assert sorted(item.truth for item in sample.attempts) == [False, True]
+    every = EvaluationSettings()
+    sample, dev = (load_benchmarks(sample_home, "sketchbook", s, 9.0)[0] for s in (few, every))
+    assert sample.requests == dev.requests[:2]
+    truths = [item.truth for item in sample.attempts]
+    assert sorted(truths) == sorted({item.truth for item in dev.attempts})
+    assert set(sample.attempts) <= set(dev.attempts)
 
 
 def test_better_variants_have_better_values(sample_home):
