@@ -98,12 +98,14 @@ def _editscore(profile: Profile) -> Iterator[Finding]:
 
 
 def _providers(profile: Profile) -> Iterator[Finding]:
-    expansion = profile.prompts.expansion
+    expansion, judge = profile.prompts.expansion, profile.evaluation.judge
     for name in PROVIDERS:
         settings = getattr(profile, name)
         models = {role: getattr(settings, role, None) for role in profile.bound.get(name, [])}
         if expansion and expansion.backend == name:
             models["expander"] = expansion.model
+        if judge and judge.backend == name:
+            models |= {"rubric_writer": judge.rubrics, "judge": judge.model}
         if models:
             yield _package(_PACKAGES[name], "setup")
         for role, model in models.items():

@@ -4,7 +4,7 @@ import dagster as dg
 
 from assets.generations.assets import GENERATION_SET
 
-_EVALUATION = ("evaluation", "promotion")
+_EVALUATION = ("rubrics", "evaluation", "promotion")
 
 refresh_data = dg.define_asset_job(
     "refresh_data",

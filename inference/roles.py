@@ -1,4 +1,4 @@
-"""The four roles of the loop, the expander, and the values that pass between them.
+"""The four roles of the loop, those beside it, and the values that pass between them.
 
 A profile binds each role to a backend; the loop knows only these Protocols. Images travel as
 `EncodedImage` (encoded bytes and their hash), so that none is decoded or encoded without need.
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from schemas import FoundryError
+from schemas.trajectories import ModelCallRow
 from warehouse import EncodedImage
 
 
@@ -111,6 +112,56 @@ class Proposals:
 
 
 @dataclass(frozen=True)
+class Rubric:
+    """Criteria, each answered by yes or no, that what a request leads to must meet.
+
+    `image_count`: how many images the request asks for; None: it leaves that open.
+    """
+
+    image_criteria: tuple[str, ...]
+    text_criteria: tuple[str, ...] = ()
+    image_count: int | None = None
+
+    @property
+    def criteria(self) -> tuple[str, ...]:
+        return (*self.image_criteria, *self.text_criteria)
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """Which criteria are met, in their order."""
+
+    met: tuple[bool, ...]
+    reasoning: str = ""
+
+
+@dataclass(frozen=True)
+class RequestOutcome:
+    """What a request led to. `images`: step number and chosen image of every step that has one.
+
+    A plan of None is an answer in which no plan could be read.
+    """
+
+    prompt_id: str
+    request: PlanRequest
+    plan: Plan | None
+    images: tuple[tuple[int, EncodedImage], ...] = ()
+
+    @property
+    def final(self) -> EncodedImage | None:
+        """The last image; None where none was made, or the plan could not be followed."""
+        return self.images[-1][1] if self.images else None
+
+
+@dataclass(frozen=True)
+class OutcomeGrade:
+    """Whether an outcome is what was asked for, and the share of its criteria that are met."""
+
+    success: bool | None
+    criteria_met: float | None = None
+
+
+@dataclass(frozen=True)
 class PlanGrade:
     valid: bool | None  # its form: step numbers, numbers of images and texts, readable prompts
     correct: bool | None  # carried out without mistakes, it leads to what was asked for
@@ -183,21 +234,38 @@ class Expander(Backend, Protocol):
         """Propose terms that a bank does not have."""
 
 
+class RubricWriter(Backend, Protocol):
+    async def write_rubric(self, request: PlanRequest) -> Rubric:
+        """Write the criteria that what a request leads to must meet."""
+
+
+class Judge(Backend, Protocol):
+    """Answers criteria, each by yes or no."""
+
+    async def judge_plan(
+        self, request: PlanRequest, plan: Plan, criteria: Sequence[str]
+    ) -> Judgement:
+        """Which criteria are met if every step is carried out as it says."""
+
+    async def judge_outcome(self, outcome: RequestOutcome, criteria: Sequence[str]) -> Judgement:
+        """Which criteria the images and texts of an outcome, whose plan was read, meet."""
+
+
 class Grader(Protocol):
-    """Says whether a plan and a final image are what a request asks for.
+    """Says whether a plan and an outcome are what a request asks for.
 
     Evaluation and promotion know graders only by it. None is a grade that it cannot give: such a
-    metric is then missing, not 0. A plan of None is an answer in which no plan could be read.
+    metric is then missing, not 0.
     """
 
     name: str
 
-    async def grade_plan(self, request: PlanRequest, plan: Plan | None) -> PlanGrade: ...
+    async def grade_plan(self, outcome: RequestOutcome) -> PlanGrade: ...
 
-    async def grade_outcome(
-        self, request: PlanRequest, plan: Plan | None, final: EncodedImage | None
-    ) -> bool | None:
-        """Whether the last accepted image is right; `final` is None where none was accepted."""
+    async def grade_outcome(self, outcome: RequestOutcome) -> OutcomeGrade: ...
+
+    def ledger(self) -> list[ModelCallRow]:
+        """A row per model call that it made."""
 
 
 class UnusableAnswerError(Exception):

@@ -6,7 +6,9 @@ from typing import Literal
 from pydantic import Field
 
 from .base import Row, Table
+from .prompts import TO_PROMPT
 
+CriterionKind = Literal["image", "text"]
 CheckpointStatus = Literal["candidate", "promoted", "rejected"]
 RolloutStatus = Literal["scored", "malformed", "masked"]
 
@@ -54,7 +56,7 @@ class RolloutRow(Row):
 class EvaluationRow(Row):
     """A metric of one item of a benchmark, for one variant of the system."""
 
-    benchmark: str = Field(description="Benchmark, such as sketchbook-heldout")
+    benchmark: str = Field(description="Benchmark, such as sketchbook-heldout-dev")
     variant: str = Field(description="Variant evaluated: full_rl, planner_sft, generator_only ...")
     item_id: str = Field(description="Item of the benchmark: a prompt, an attempt")
     metric: str = Field(description="Metric, such as plan_valid or final_success")
@@ -63,8 +65,33 @@ class EvaluationRow(Row):
     critic: str = Field(description="Backend and model (checkpoint version) that judged")
 
 
+class RubricRow(Row):
+    """A criterion, answered by yes or no, that the outcome of a held-out request must meet."""
+
+    prompt_id: str = Field(description="The request")
+    rubric_version: str = Field(description="Hash of the request's criteria, the same on all")
+    kind: CriterionKind = Field(description="image: of the images; text: of the texts")
+    number: int = Field(description="1-based, among the criteria of its kind")
+    criterion: str = Field(description="The criterion")
+    image_count: int | None = Field(description="Images that the request asks for; null: any")
+    writer: str = Field(description="Backend and model that wrote it")
+
+
+class ReportedRecipeRow(Row):
+    """A recipe whose numbers on test items were reported: its settings are chosen."""
+
+    name: str = Field(description="Name of the checkpoint")
+    version: str = Field(description="Version whose numbers were reported")
+    settings_hash: str = Field(description="Hash of its settings and its parents', without data")
+    reported_at: datetime = Field(description="When they were first reported, UTC")
+
+
 CHECKPOINTS = Table("checkpoints", CheckpointRow, key=("name", "version"), sharded=True)
 ROLLOUTS = Table("rollouts", RolloutRow, key=("rollout_id",), sharded=True)
+RUBRICS = Table("rubrics", RubricRow, key=("prompt_id", "kind", "number"), references=(TO_PROMPT,))
+REPORTED_RECIPES = Table(
+    "reported_recipes", ReportedRecipeRow, key=("name", "version"), sharded=True
+)
 EVALUATIONS = Table(
     "evaluations", EvaluationRow, key=("benchmark", "variant", "metric", "item_id"), sharded=True
 )

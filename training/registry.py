@@ -2,34 +2,45 @@
 
 A row of the table `checkpoints` describes a checkpoint; its folder has the weights. Promotions,
 rejections and rollbacks are an append-only journal per name, from which the `status` of every row
-follows: the status that an interrupted command leaves is corrected by the next one.
+follows: the status that an interrupted command leaves is corrected by the next one. A lock lets one
+process at a time change a home's registry.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import orjson
 
 from inference.backends.checkpoint.manifest import CheckpointError, checkpoint_rows, find_checkpoint
+from schemas import StorageError
 from schemas.training import CHECKPOINTS, CheckpointRow, CheckpointStatus
 from warehouse import Home
+from warehouse.file_lock import exclusive_lock
 from warehouse.storage import safe_name
 
 RECORD = "training.json"  # results of its training, and the `files` of the folder
 Action = Literal["promote", "reject", "roll_back"]
+_LOCK_SECONDS = 60.0  # a change takes milliseconds, over a network seconds
 
 
 @dataclass(frozen=True)
 class RegistryEvent:
-    """A decision about a version."""
+    """A decision about a version.
+
+    A promotion after an evaluation has the `system` (name -> version) that was evaluated, and its
+    `means` by metric.
+    """
 
     action: Action
     version: str
     at: datetime
     why: str
+    system: Mapping[str, str] = field(default_factory=dict)
+    means: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -76,8 +87,9 @@ class CheckpointRegistry:
 
     def register(self, row: CheckpointRow) -> CheckpointRow:
         """Add a checkpoint whose folder is complete, or write its row again."""
-        status = _status(row.version, self.history(row.name))
-        return self._write(row.model_copy(update={"status": status}))
+        with self._locked():
+            status = _status(row.version, self.history(row.name))
+            return self._write(row.model_copy(update={"status": status}))
 
     def history(self, name: str) -> list[RegistryEvent]:
         """All decisions about versions of a name, oldest first."""
@@ -96,38 +108,72 @@ class CheckpointRegistry:
         Raises:
             CheckpointError: there is no such version, or its folder is incomplete.
         """
-        self.usable_folder(name, version)
-        if _in_use(self.history(name))[-1:] != [version]:
-            self._append_event(name, "promote", version, why)
-        return self._update_statuses(name, version)
+        self.promote_system({name: version}, why)
+        return self.find(name, version)
+
+    def promote_system(
+        self, system: Mapping[str, str], why: str, means: Mapping[str, float] | None = None
+    ) -> None:
+        """Put the versions (by name) in use that are not yet, all in one change of the registry.
+
+        `means`: what an evaluation of the system measured, by metric; None: it was not evaluated.
+
+        Raises:
+            CheckpointError: there is no such version, or its folder is incomplete.
+        """
+        evaluated = {"system": dict(system), "means": dict(means)} if means else {}
+        with self._locked():
+            for name, version in system.items():
+                self.usable_folder(name, version)
+            for name, version in system.items():
+                if _in_use(self.history(name))[-1:] != [version]:
+                    self._append_event(name, "promote", version, why, **evaluated)
+            for name, version in system.items():
+                self._update_statuses(name, version)
 
     def reject(self, name: str, version: str, why: str) -> CheckpointRow:
         """Mark a candidate as worse than the version in use."""
-        self.find(name, version)
-        self._append_event(name, "reject", version, why)
-        return self._update_statuses(name, version)
+        with self._locked():
+            self.find(name, version)
+            self._append_event(name, "reject", version, why)
+            return self._update_statuses(name, version)
 
     def roll_back(self, name: str, why: str) -> CheckpointRow:
         """Return to the version that was in use before; the current one becomes rejected.
 
+        Versions that were rolled back are not returned to, unless they were promoted again.
+
         Raises:
             CheckpointError: no other version was in use before, or it no longer exists.
         """
-        stack = _in_use(self.history(name))
-        if len(stack) < 2:
-            now = f"before {stack[-1]}" if stack else "yet"
-            raise CheckpointError(
-                f"{name}: no version was promoted {now}, so there is none to roll back to; "
-                "`interleave checkpoints` lists what there is"
-            )
-        self.usable_folder(name, stack[-2])
-        self._append_event(name, "roll_back", stack[-1], why)
-        return self._update_statuses(name, stack[-2])
+        with self._locked():
+            stack = _in_use(self.history(name))
+            current = stack[-1] if stack else None
+            before = [version for version in stack if version != current]
+            if not before:
+                now = f"before {current}" if current else "yet"
+                raise CheckpointError(
+                    f"{name}: no version was promoted {now}, so there is none to roll back to; "
+                    "`interleave checkpoints` lists what there is"
+                )
+            self.usable_folder(name, before[-1])
+            self._append_event(name, "roll_back", stack[-1], why)
+            return self._update_statuses(name, before[-1])
 
-    def _append_event(self, name: str, action: Action, version: str, why: str) -> None:
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        path = self.home.local / "registry.lock"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        busy = f"the registry of {self.home.root} is being changed by another process: try again"
+        with exclusive_lock(path, StorageError(busy), _LOCK_SECONDS):
+            yield
+
+    def _append_event(
+        self, name: str, action: Action, version: str, why: str, **evaluated: Any
+    ) -> None:
         record = {"action": action, "version": version, "at": datetime.now(UTC).isoformat()}
         with self.home.journal("promotions", name) as journal:
-            journal.append({**record, "why": why})
+            journal.append({**record, "why": why, **evaluated})
 
     def _update_statuses(self, name: str, version: str) -> CheckpointRow:
         """Write the statuses of the history, `version` first so that one is always in use."""
@@ -153,13 +199,16 @@ def is_complete_folder(folder: Path) -> bool:
 
 
 def _in_use(history: Sequence[RegistryEvent]) -> list[str]:
-    """Versions that were put in use and not rolled back, the current one last."""
+    """Versions in the order in which they were put in use, without those rolled back since.
+
+    A version may occur more than once; a rollback removes all its occurrences.
+    """
     stack: list[str] = []
     for event in history:
         if event.action == "promote":
             stack.append(event.version)
-        if event.action == "roll_back" and stack:
-            stack.pop()
+        if event.action == "roll_back":
+            stack = [version for version in stack if version != event.version]
     return stack
 
 

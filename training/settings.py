@@ -1,5 +1,7 @@
 """Settings of training: one section per checkpoint, the launcher, when to train again."""
 
+from typing import Annotated
+
 from pydantic import Field, PositiveInt
 
 from schemas.yaml_config import ConfigModel
@@ -18,6 +20,24 @@ class AnswerSettings(ConfigModel):
     image_max_pixels: int = Field(
         96 * 96, ge=1024, description="Larger images are shrunk to this, as in training"
     )
+
+
+Margin = Annotated[float, Field(ge=0)]
+
+
+class PromotionMargins(ConfigModel):
+    """How far below the best ever promoted system a new one may be, by metric.
+
+    A system is promoted if it is shown to be within every margin: a narrow one needs many held-out
+    items.
+    """
+
+    plan_valid: Margin = Field(0.1, description="Share of plans with the requested form")
+    plan_correct: Margin = Field(0.1, description="Share of plans that lead to what was requested")
+    verdict_accuracy_true: Margin = Field(0.05, description="Share of good images accepted")
+    verdict_accuracy_false: Margin = Field(0.05, description="Share of bad images rejected")
+    step_reward: Margin = Field(0.05, description="Mean step reward, -1 to 1")
+    final_success: Margin = Field(0.1, description="Share of final images that are right")
 
 
 class TrainingSettings(ConfigModel):
@@ -48,6 +68,10 @@ class TrainingSettings(ConfigModel):
         ),
         description="Held-out means below which an agent is not promoted: the service would "
         "get worse than with the profile's own agents",
+    )
+    promotion_margin: PromotionMargins = Field(
+        PromotionMargins(),
+        description="How far below the best ever promoted system a new one may be",
     )
     retrain_after_rows: PositiveInt = Field(
         2000, description="New training rows after which `retrain_when_grown` starts a training"

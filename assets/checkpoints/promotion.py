@@ -1,16 +1,23 @@
-"""Promotion: whether a newly trained checkpoint replaces the one in use.
+"""Promotion: whether newly trained checkpoints replace those in use.
 
-Both systems, the newest planner and critic and the promoted ones, are compared item by item on the
-pack's held-out benchmark. A checkpoint is rejected when, for a metric of its role, even the upper
-end of the difference's interval is below zero. It stays a candidate when it falls short of
-`training.promote_at_least`, or when a metric of its role is missing.
+What serves is a system of planner and critic, and what was evaluated is what is promoted: the
+newest two together, or one of them with the promoted other. Systems are compared item by item on
+the pack's development items, metric by metric with the best system ever promoted (`systems.py`).
+A system is
+
+- accepted if every difference is shown to be above minus the metric's `training.promotion_margin`
+  (a one-sided non-inferiority test: the lower end of its interval), and no mean is below
+  `training.promote_at_least`;
+- worse if a difference is shown to be below it (the upper end);
+- undecided otherwise, or where a value is missing.
+
+Bonferroni's correction over the metrics, not Holm's: all intervals that are shown then hold at
+once, and none depends on the order of the others.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import partial
-from pathlib import Path
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from statistics import fmean
 from typing import Literal
 
@@ -18,101 +25,192 @@ import dagster as dg
 
 from schemas.training import EVALUATIONS, EvaluationRow
 from training.registry import CheckpointRegistry
+from training.settings import PromotionMargins, TrainingSettings
 
 from ..core.foundry import FoundryResource
 from ..core.metadata import table_metadata
 from ..core.node import Node
-from ..evaluation.items import benchmark_name
+from ..evaluation.items import pack_name, promotion_benchmark
+from ..evaluation.settings import EvaluationSettings
 from ..evaluation.summary import Interval, paired_difference
-from ..evaluation.variants import CRITIC_RL, PLANNER, PROMOTED
-from . import recipes
-from .recipes import Recipe
+from ..evaluation.systems import (
+    System,
+    candidate_systems,
+    newest_system,
+    reference_systems,
+    system_in_use,
+)
+from ..evaluation.variants import CANDIDATE, CRITIC_RL, PLANNER
 
-CANDIDATE = "full_rl"  # the variant of the newest checkpoints
-METRICS = {
-    PLANNER: ("plan_valid", "plan_correct", "final_success"),
-    CRITIC_RL: ("verdict_accuracy_true", "verdict_accuracy_false", "step_reward", "final_success"),
-}
+METRICS = tuple(PromotionMargins.model_fields)
 # metric -> item -> value
 Values = Mapping[str, Mapping[str, float]]
+Decision = Literal["promoted", "kept", "rejected"]
 
 
 @dataclass(frozen=True)
-class PromotionDecision:
-    """What happens to a version, why, and the differences (new minus promoted) by metric."""
+class Comparison:
+    """A metric of a system, and its difference from the best promoted one, item by item."""
 
-    name: str
-    version: str
-    outcome: Literal["promoted", "kept", "rejected"]
+    metric: str
+    best: System
+    difference: Interval
+    margin: float
+
+    @property
+    def is_worse(self) -> bool:
+        return self.difference.high < -self.margin
+
+    @property
+    def is_within_margin(self) -> bool:
+        return self.difference.low >= -self.margin
+
+    def __str__(self) -> str:
+        return f"{self.metric} {self.difference:+}, margin {self.margin:g}"
+
+
+@dataclass(frozen=True)
+class Assessment:
+    """What evaluation says of a system. `means` by metric, of those that have values."""
+
+    variant: str
+    system: System
+    outcome: Literal["accepted", "undecided", "worse"]
     why: str
-    differences: dict[str, Interval] = field(default_factory=dict)
+    means: Mapping[str, float]
+    comparisons: tuple[Comparison, ...] = ()
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What a system must be, and how intervals are made."""
+
+    training: TrainingSettings
+    evaluation: EvaluationSettings
+
+    def compare(self, ours: Values, references: Mapping[System, Values], metric: str) -> Comparison:
+        """A metric compared with the reference whose mean is the highest."""
+        best = max(references, key=lambda system: fmean(references[system][metric].values()))
+        settings = self.evaluation
+        tail = (1 - settings.confidence) / len(METRICS)  # of each one-sided test
+        difference = paired_difference(
+            ours[metric],
+            references[best][metric],
+            seed=settings.seed,
+            resamples=settings.resamples,
+            confidence=1 - 2 * tail,
+        )
+        margin = getattr(self.training.promotion_margin, metric)
+        return Comparison(metric, best, difference, margin)
+
+    def too_low(self, means: Mapping[str, float]) -> list[str]:
+        """Means that are below what is required, in words."""
+        minimum = self.training.promote_at_least
+        return [
+            f"{metric} {mean:.2f}, required is {minimum[metric]:g}"
+            for metric, mean in means.items()
+            if mean < minimum.get(metric, 0.0)
+        ]
+
+
+def assess(
+    variant: str,
+    system: System,
+    ours: Values,
+    references: Mapping[System, Values],
+    rejected: Sequence[str],
+    rules: Rules,
+) -> Assessment:
+    """Whether a system may be promoted.
+
+    Args:
+        ours: the system's values; `references`: those of the systems to compare with.
+        rejected: its versions that were rejected or rolled back before.
+    """
+    means = {metric: fmean(ours[metric].values()) for metric in METRICS if ours.get(metric)}
+
+    def undecided(why: str, comparisons: tuple[Comparison, ...] = ()) -> Assessment:
+        return Assessment(variant, system, "undecided", why, means, comparisons)
+
+    if rejected:
+        versions = ", ".join(rejected)
+        return undecided(f"{versions} was rejected before; `interleave promote` overrules")
+    if missing := [metric for metric in METRICS if metric not in means]:
+        return undecided(f"not evaluated: no values of {', '.join(missing)}")
+    for reference, theirs in references.items():
+        if missing := [metric for metric in METRICS if _lacks_items(ours, theirs, metric)]:
+            which = f"values of {', '.join(missing)} are missing"
+            return undecided(f"cannot be compared with {reference}: {which}")
+    comparisons = tuple(rules.compare(ours, references, m) for m in METRICS) if references else ()
+    if worse := [str(each) for each in comparisons if each.is_worse]:
+        why = f"worse than the best promoted: {'; '.join(worse)}"
+        return Assessment(variant, system, "worse", why, means, comparisons)
+    if low := rules.too_low(means):
+        return undecided(f"not good enough yet: {', '.join(low)}", comparisons)
+    if unclear := [str(each) for each in comparisons if not each.is_within_margin]:
+        return undecided(f"not shown to be within the margin: {'; '.join(unclear)}", comparisons)
+    why = "within the margins of the best promoted" if references else "the first of its name"
+    return Assessment(variant, system, "accepted", why, means, comparisons)
+
+
+def _lacks_items(ours: Values, theirs: Values, metric: str) -> bool:
+    """Whether a reference has no values, or values of items that we have none of."""
+    return not theirs.get(metric) or not theirs[metric].keys() <= ours[metric].keys()
+
+
+def choose(assessments: Iterable[Assessment]) -> Assessment | None:
+    """The system to promote: both newest versions, else the better one of those with one."""
+    accepted = [each for each in assessments if each.outcome == "accepted"]
+    return max(
+        accepted,
+        key=lambda each: (each.variant == CANDIDATE, each.means["final_success"]),
+        default=None,
+    )
 
 
 def decide(
-    name: str,
-    version: str,
-    in_use: str | None,
-    rejected: bool,
-    ours: Values,
-    theirs: Values,
-    minimum: Mapping[str, float],
-) -> PromotionDecision:
-    """Whether a version is promoted, kept as it is, or rejected.
+    name: str, version: str, assessments: Sequence[Assessment], chosen: Assessment | None
+) -> tuple[Decision, str]:
+    """What happens to a newest version, and why: rejected if every system with it is worse."""
+    own = [each for each in assessments if each.system.versions[name] == version]
+    if chosen in own:
+        return "promoted", chosen.why if chosen else ""
+    why = "; ".join(f"{each.variant}: {each.why}" for each in own)
+    is_worse = bool(own) and all(each.outcome == "worse" for each in own)
+    outcome: Decision = "rejected" if is_worse else "kept"
+    return outcome, why
 
-    Args:
-        in_use: the promoted version, if there is one.
-        rejected: it was rejected or rolled back before, which only `interleave promote` undoes.
-        ours, theirs: values of the version's system, and of the promoted one (where it differs).
-        minimum: metric -> required mean.
-    """
-    decision, metrics = partial(PromotionDecision, name, version), METRICS[name]
-    if version == in_use:
-        return decision("kept", "in use already")
-    if rejected:
-        return decision("kept", "rejected before; `interleave promote` overrules")
-    if missing := [metric for metric in metrics if not ours.get(metric)]:
-        return decision("kept", f"not evaluated: no values of {', '.join(missing)}")
-    means = {metric: fmean(ours[metric].values()) for metric in metrics}
-    short = [metric for metric in metrics if means[metric] < minimum.get(metric, 0.0)]
-    if notes := [f"{m} {means[m]:.2f}, required is {minimum[m]:g}" for m in short]:
-        return decision("kept", f"not good enough yet: {', '.join(notes)}")
-    if in_use is None:
-        return decision("promoted", "the first of its name")
-    gaps = {
-        metric: paired_difference(ours[metric], theirs[metric])
-        for metric in metrics
-        if ours[metric].keys() & theirs.get(metric, {}).keys()
+
+def values_by_system(
+    rows: Iterable[EvaluationRow], benchmark: str, variants: Mapping[str, System]
+) -> dict[System, Values]:
+    """Values of systems on a benchmark, from the rows that were made with their versions."""
+    values: dict[System, dict[str, dict[str, float]]] = {
+        system: defaultdict(dict) for system in variants.values()
     }
-    if worse := [f"{metric} {gap}" for metric, gap in gaps.items() if gap.high < 0]:
-        return decision("rejected", f"worse than {in_use}: {', '.join(worse)}", gaps)
-    if missing := [metric for metric in metrics if metric not in gaps]:
-        why = f"cannot be compared with {in_use}: no values of {', '.join(missing)}"
-        return decision("kept", why, gaps)
-    return decision("promoted", f"not worse than {in_use}", gaps)
-
-
-def values_of(
-    rows: Sequence[EvaluationRow], benchmark: str, variant: str, checkpoint: str
-) -> Values:
-    """A variant's values on a benchmark, of rows whose planner or critic is `name@version`."""
-    values: dict[str, dict[str, float]] = defaultdict(dict)
     for row in rows:
-        is_agent = row.planner.endswith(checkpoint) or row.critic.endswith(checkpoint)
-        if is_agent and (row.benchmark, row.variant) == (benchmark, variant):
-            values[row.metric][row.item_id] = row.value
-    return values
+        system = variants.get(row.variant)
+        if system and row.benchmark == benchmark and _made_by(row, system):
+            values[system][row.metric][row.item_id] = row.value
+    return {**values}
+
+
+def _made_by(row: EvaluationRow, system: System) -> bool:
+    planner, critic = (f"{name}@{version}" for name, version in system.versions.items())
+    return row.planner.endswith(planner) and row.critic.endswith(critic)
 
 
 def _statuses(foundry: FoundryResource) -> list[str | None]:
     rows = CheckpointRegistry(foundry.home).rows()
-    return [f"{row.name} {row.version} {row.status}" for row in rows if row.name in METRICS]
+    return [f"{row.name} {row.version} {row.status}" for row in rows if row.name in _NAMES]
 
 
+_NAMES = (PLANNER, CRITIC_RL)
 PROMOTION = Node(
     name="promotion",
     group="checkpoints",
-    description="The newest planner and critic are promoted if they are good enough, and not "
-    "significantly worse than those in use.",
+    description="The newest planner and critic, or one of them, are promoted if the system that "
+    "will serve is good enough and within the margins of the best ever promoted.",
     deps=("evaluation", "planner_sft_checkpoint", "critic_rl_checkpoint"),
     sections=("training",),
     kinds=frozenset({"python"}),
@@ -124,55 +222,100 @@ NOT_WORSE = dg.AssetCheckSpec(
     "not_worse_than_promoted",
     asset=PROMOTION.name,
     blocking=True,
-    description="No version is significantly worse than the one in use on held-out items",
+    description="No new version is shown to be worse than the best promoted one, by more than the "
+    "margin, in every system with it",
 )
 
 
 @dg.asset(**PROMOTION.asset_args(), check_specs=[NOT_WORSE])
 def promotion(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg.MaterializeResult:
     registry = CheckpointRegistry(foundry.home)
-    newest = (recipes.planner_sft(foundry), recipes.critic_rl(foundry))
-    decisions = [_decide(foundry, registry, recipe) for recipe in newest]
-    for made in decisions:
-        if made.outcome == "promoted":
-            registry.promote(made.name, made.version, made.why)
-        if made.outcome == "rejected":
-            registry.reject(made.name, made.version, made.why)
-        context.log.info(f"{made.name} {made.version}: {made.outcome}, {made.why}")
-    metadata = {"decisions": table_metadata([_cells(decision) for decision in decisions])}
+    assessments = _assess_candidates(foundry, registry)
+    chosen, newest = choose(assessments), newest_system(foundry)
+    in_use = {name: row.version for name in _NAMES if (row := registry.promoted(name))}
+    decisions = []
+    for name, version in newest.versions.items():
+        if in_use.get(name) == version:
+            outcome, why = "kept", "in use already"
+        else:
+            outcome, why = decide(name, version, assessments, chosen)
+        if outcome == "rejected":
+            registry.reject(name, version, why)
+        decisions.append({"checkpoint": name, "version": version, "outcome": outcome, "why": why})
+        context.log.info(f"{name} {version}: {outcome}, {why}")
+    if chosen:
+        registry.promote_system(chosen.system.versions, chosen.why, chosen.means)
+    metadata = {
+        "decisions": table_metadata(decisions),
+        "systems": table_metadata([_system_cells(each) for each in assessments]),
+        "comparisons": table_metadata(
+            [_cells(each, one) for each in assessments for one in each.comparisons]
+        ),
+        "in_use": str(system_in_use(registry) or "no system of planner and critic"),
+    }
     result = PROMOTION.describe(context, foundry, {}, metadata)
     return result._replace(check_results=[_check(decisions)])
 
 
-def _decide(
-    foundry: FoundryResource, registry: CheckpointRegistry, recipe: Recipe
-) -> PromotionDecision:
-    name, version, promoted = recipe.name, recipe.version, registry.promoted(recipe.name)
-    rows, in_use = foundry.rows(EVALUATIONS), promoted.version if promoted else None
-    benchmark = benchmark_name(Path(foundry.settings.pack).resolve().name, "heldout")
-    rejected = registry.find(name, version).status == "rejected"
-    ours = values_of(rows, benchmark, CANDIDATE, f"{name}@{version}")
-    theirs = values_of(rows, benchmark, PROMOTED, f"{name}@{in_use}") if in_use else {}
-    minimum = foundry.training.promote_at_least
-    return decide(name, version, in_use, rejected, ours, theirs, minimum)
+def _assess_candidates(foundry: FoundryResource, registry: CheckpointRegistry) -> list[Assessment]:
+    candidates, references = candidate_systems(foundry), reference_systems(foundry)
+    benchmark = promotion_benchmark(pack_name(foundry.settings))
+    rows = foundry.rows(EVALUATIONS)
+    ours = values_by_system(rows, benchmark, candidates)
+    theirs = values_by_system(rows, benchmark, references)
+    rules = Rules(foundry.training, foundry.settings.evaluation)
+    return [
+        assess(variant, system, ours[system], theirs, _rejected(registry, system), rules)
+        for variant, system in candidates.items()
+    ]
 
 
-def _cells(decision: PromotionDecision) -> dict[str, str]:
-    gaps = ", ".join(f"{metric} {gap}" for metric, gap in decision.differences.items())
+def _rejected(registry: CheckpointRegistry, system: System) -> list[str]:
+    return [
+        f"{name} {version}"
+        for name, version in system.versions.items()
+        if registry.find(name, version).status == "rejected"
+    ]
+
+
+def _system_cells(assessment: Assessment) -> dict[str, object]:
+    system = assessment.system
     return {
-        "checkpoint": decision.name,
-        "version": decision.version,
-        "outcome": decision.outcome,
-        "why": decision.why,
-        "differences": gaps or "-",
+        "variant": assessment.variant,
+        "planner": system.planner,
+        "critic": system.critic,
+        "outcome": assessment.outcome,
+        "why": assessment.why,
+        **{metric: _rounded(assessment.means.get(metric)) for metric in METRICS},
     }
 
 
-def _check(decisions: Sequence[PromotionDecision]) -> dg.AssetCheckResult:
-    worse = [decision for decision in decisions if decision.outcome == "rejected"]
+def _rounded(mean: float | None) -> str:
+    return "–" if mean is None else f"{mean:.3f}"
+
+
+def _cells(assessment: Assessment, comparison: Comparison) -> dict[str, object]:
+    gap = comparison.difference
+    result = "within the margin" if comparison.is_within_margin else "not shown"
+    return {
+        "variant": assessment.variant,
+        "metric": comparison.metric,
+        "mean": _rounded(assessment.means[comparison.metric]),
+        "best promoted": str(comparison.best),
+        "difference": f"{gap.mean:+.3f}",
+        "interval": f"[{gap.low:+.3f}, {gap.high:+.3f}]",
+        "items": gap.count,
+        "margin": f"{comparison.margin:g}",
+        "result": "worse" if comparison.is_worse else result,
+    }
+
+
+def _check(decisions: Sequence[Mapping[str, str]]) -> dg.AssetCheckResult:
+    worse = [each for each in decisions if each["outcome"] == "rejected"]
     return dg.AssetCheckResult(
         passed=not worse,
         check_name=NOT_WORSE.name,
-        metadata={"rejected": table_metadata([_cells(each) for each in worse])} if worse else {},
-        description="; ".join(f"{d.name} {d.version} is {d.why}" for d in worse) or None,
+        metadata={"rejected": table_metadata(worse)} if worse else {},
+        description="; ".join(f"{d['checkpoint']} {d['version']} is {d['why']}" for d in worse)
+        or None,
     )

@@ -5,9 +5,8 @@ import asyncio
 import dagster as dg
 
 from inference.roles import qualified_name
-from schemas.training import EVALUATIONS
+from schemas.training import EVALUATIONS, REPORTED_RECIPES
 from schemas.trajectories import MODEL_CALLS
-from training.registry import CheckpointRegistry
 
 from ..checkpoints.recipes import Recipe
 from ..checkpoints.training import ensure_checkpoint
@@ -16,11 +15,14 @@ from ..core.metadata import image_metadata, table_metadata
 from ..core.node import Node
 from ..core.progress import progress_of
 from .ablation_recipes import ABLATION_RECIPES
+from .graders import has_exact_grader
 from .paper import describe_order, side_by_side
 from .plots import beside_paper_plot
-from .runner import compare, comparison_metadata, grader_of, store_comparison
+from .reported import record_reported
+from .runner import compare, comparison_metadata, store_comparison
 from .summary import Summary
-from .variants import BASE, CRITIC_RL, CRITIC_SFT, PLANNER, PROMOTED, VARIANTS, Variant
+from .systems import System, candidate_systems, is_system_variant, reference_systems
+from .variants import BASE, CRITIC_RL, CRITIC_SFT, PLANNER, VARIANTS, Variant
 
 
 def ablation_variants(foundry: FoundryResource) -> list[Variant]:
@@ -29,28 +31,40 @@ def ablation_variants(foundry: FoundryResource) -> list[Variant]:
     return [variant for name, variant in VARIANTS.items() if name not in evaluated]
 
 
-def _evaluation_variants(foundry: FoundryResource) -> list[Variant]:
-    """Those of the settings, and the promoted system, which promotion compares new ones with."""
-    registry = CheckpointRegistry(foundry.home)
-    planner, critic = registry.promoted(PLANNER), registry.promoted(CRITIC_RL)
+def evaluation_variants(foundry: FoundryResource) -> list[Variant]:
+    """Those of the settings, and those of the systems that promotion compares."""
     variants = [VARIANTS[name] for name in foundry.settings.evaluation.variants]
-    if planner and critic:
-        agents = f"{PLANNER}@{planner.version}", f"{CRITIC_RL}@{critic.version}"
-        variants.append(Variant(PROMOTED, *agents))
-    return variants
+    systems = _compared_systems(foundry).items()
+    return [*variants, *(system.variant(name) for name, system in systems)]
+
+
+def _compared_systems(foundry: FoundryResource) -> dict[str, System]:
+    """What promotion compares, without the newest system, which is a variant of the settings."""
+    systems = candidate_systems(foundry) | reference_systems(foundry)
+    return {name: system for name, system in systems.items() if is_system_variant(name)}
+
+
+def _evaluation_inputs(foundry: FoundryResource, instance: dg.DagsterInstance) -> list[str]:
+    """Generator and graders, and the systems that are compared beside the newest."""
+    compared = (f"{name}: {system}" for name, system in _compared_systems(foundry).items())
+    return [*_generator_and_graders(foundry, instance), *compared]
 
 
 def _generator_and_graders(foundry: FoundryResource, _instance: dg.DagsterInstance) -> list[str]:
     """Who draws and grades: other models give other values, and so does a missing grader."""
-    roles = foundry.roles
+    roles, profile = foundry.roles, foundry.settings
     names = [qualified_name(roles.generator), qualified_name(roles.scorer)]
-    return names if grader_of(foundry.settings) else [*names, "no grader"]
+    if judge := profile.evaluation.judge:
+        return [*names, f"judge {judge.backend}/{judge.model.identity}"]
+    return names if has_exact_grader(profile) else [*names, "no grader"]
 
 
 def _evaluation_hashes(foundry: FoundryResource) -> list[str | None]:
     """Of the partitions that `evaluation` wrote; the others are the ablation's."""
-    names = [*foundry.settings.evaluation.variants, PROMOTED]
-    return [foundry.home.lake.content_hash(EVALUATIONS, name) for name in names]
+    lake = foundry.home.lake
+    systems = filter(is_system_variant, sorted(lake.partitions(EVALUATIONS)))
+    names = [*foundry.settings.evaluation.variants, *systems]
+    return [lake.content_hash(EVALUATIONS, name) for name in names]
 
 
 def _ablation_hashes(foundry: FoundryResource) -> list[str | None]:
@@ -62,12 +76,12 @@ EVALUATION = Node(
     name="evaluation",
     group="evaluation",
     description="Variants of the system on held-out requests and attempts, item by item.",
-    tables=(EVALUATIONS,),
+    tables=(EVALUATIONS, REPORTED_RECIPES),
     ledger=(MODEL_CALLS,),
-    deps=("prompts", "plans", "trajectories", "scores", PLANNER, CRITIC_SFT, CRITIC_RL),
+    deps=("prompts", "plans", "trajectories", "scores", "rubrics", PLANNER, CRITIC_SFT, CRITIC_RL),
     sections=("evaluation", "training", "loop"),
     pool="gpu_train",
-    inputs=_generator_and_graders,
+    inputs=_evaluation_inputs,
     output_hashes=_evaluation_hashes,
 )
 ABLATION = Node(
@@ -88,10 +102,20 @@ ABLATION = Node(
 
 @dg.asset(**EVALUATION.asset_args())
 def evaluation(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg.MaterializeResult:
-    comparison = compare(foundry, _evaluation_variants(foundry), progress_of(context))
+    comparison = compare(foundry, evaluation_variants(foundry), progress_of(context))
     row_counts = store_comparison(foundry, comparison)
+    _delete_other_systems(foundry, comparison.variants)
+    row_counts[REPORTED_RECIPES.name] = record_reported(foundry, comparison.rows)
     metadata = comparison_metadata(foundry, comparison, comparison.rows)
     return EVALUATION.describe(context, foundry, row_counts, metadata)
+
+
+def _delete_other_systems(foundry: FoundryResource, evaluated: list[str]) -> None:
+    """Remove the values of systems that are no longer compared."""
+    lake = foundry.home.lake
+    for name in lake.partitions(EVALUATIONS):
+        if is_system_variant(name) and name not in evaluated:
+            lake.delete(EVALUATIONS, name)
 
 
 @dg.asset(**ABLATION.asset_args())

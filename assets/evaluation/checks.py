@@ -1,4 +1,4 @@
-"""Checks of an evaluation, which block promotion."""
+"""Checks of an evaluation: those of its values block promotion, that of settings warns."""
 
 from collections.abc import Callable
 
@@ -13,8 +13,10 @@ from schemas.trajectories import ATTEMPTS
 from ..core.checks import blocking_checks
 from ..core.foundry import FoundryResource
 from ..core.integrity import Violations
+from ..core.metadata import table_metadata
 from ..core.node import Node
-from .assets import ABLATION, EVALUATION, ablation_variants
+from .assets import ABLATION, EVALUATION, ablation_variants, evaluation, evaluation_variants
+from .reported import changed_since_reported
 
 _BINARY_METRICS = (
     "plan_valid",
@@ -68,12 +70,31 @@ def _in_range(metric: str, value: float) -> bool:
         return value in (0.0, 1.0)
     if metric == "step_reward":
         return -1 <= value <= 1
+    if metric == "criteria_met":
+        return 0 <= value <= 1
     return abs(value) <= 10 if metric == "refined_gain" else value >= 0
 
 
 evaluation_checks = _evaluation_checks(
-    EVALUATION, lambda foundry: list(foundry.settings.evaluation.variants)
+    EVALUATION, lambda foundry: [variant.name for variant in evaluation_variants(foundry)]
 )
 ablation_checks = _evaluation_checks(
     ABLATION, lambda foundry: [variant.name for variant in ablation_variants(foundry)]
 )
+
+
+@dg.asset_check(
+    asset=evaluation,
+    name="test_items_unseen",
+    description="No recipe has other settings than one whose test numbers were reported before",
+)
+def test_items_unseen(foundry: FoundryResource) -> dg.AssetCheckResult:
+    """A warning: whoever saw test numbers and then changed settings may have chosen by them."""
+    changes = changed_since_reported(foundry)
+    hint = "choose settings by the dev benchmark, and say so where these test numbers are reported"
+    return dg.AssetCheckResult(
+        passed=not changes,
+        severity=dg.AssetCheckSeverity.WARN,
+        description=f"settings changed after test numbers were seen: {hint}" if changes else None,
+        metadata={"changes": table_metadata(changes)},
+    )

@@ -1,8 +1,14 @@
-"""Held-out items of a lake: requests to run, and stored attempts whose true verdict is known."""
+"""Held-out items of a lake: requests to run, and stored attempts whose true verdict is known.
+
+Items of split `heldout` are parted by a hash of their prompt: two thirds are `dev`, for promotion
+and for choosing settings, one third is `test`, which is reported and chooses nothing. Items of
+split `heldout_category`, of sub-categories never trained on, are all `test`.
+"""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TypeVar
+from pathlib import Path
+from typing import Literal, TypeVar
 
 import pyarrow.compute as pc
 
@@ -13,11 +19,19 @@ from schemas.trajectories import TRAJECTORIES
 from training.rewards.reward import Grades
 from warehouse import Home
 
+from ..core.profile import Profile
 from ..curation.duckdb_session import duckdb_session
 from .settings import EvaluationSettings, ItemSettings
 
 T = TypeVar("T")
-HELD_OUT: tuple[Split, ...] = ("heldout", "heldout_category")
+Part = Literal["dev", "test"]
+PARTS: tuple[tuple[Split, Part], ...] = (
+    ("heldout", "dev"),
+    ("heldout", "test"),
+    ("heldout_category", "test"),
+)
+# One of three parts is `test`. Another number would move prompts that settings were chosen by.
+_PARTS_OF_A_SPLIT = 3
 _ATTEMPTS = """
     SELECT concat_ws('/', trajectory_id, step_number, iteration) AS item_id,
            attempts.prompt_id, step_number, iteration, plans.prompt AS goal,
@@ -52,40 +66,102 @@ class AttemptItem:
 
 @dataclass(frozen=True)
 class Benchmark:
+    """Items that are evaluated together. `journal`: where the calls of its split are stored."""
+
     name: str
+    journal: str
     requests: tuple[PromptRow, ...]
     attempts: tuple[AttemptItem, ...]
 
 
-def benchmark_name(pack: str, split: Split) -> str:
-    """Name in the table `evaluations`: `sketchbook-heldout`."""
+def pack_name(profile: Profile) -> str:
+    """The name of a profile's pack, which it names or whose folder it has."""
+    return Path(profile.pack).resolve().name
+
+
+def benchmark_name(pack: str, split: Split, part: Part) -> str:
+    """Name in the table `evaluations`: `sketchbook-heldout-dev`."""
+    return f"{_journal_name(pack, split)}-{part}"
+
+
+def promotion_benchmark(pack: str) -> str:
+    """The benchmark that promotion decides by."""
+    return benchmark_name(pack, "heldout", "dev")
+
+
+def is_test(benchmark: str) -> bool:
+    """Whether the numbers of a benchmark are only reported."""
+    return benchmark.endswith("-test")
+
+
+def part_of(split: Split, prompt_id: str) -> Part:
+    """The part of a held-out prompt, and of all its attempts."""
+    number = int(stable_hash("held-out part", prompt_id), 16) % _PARTS_OF_A_SPLIT
+    return "test" if number == 0 or split == "heldout_category" else "dev"
+
+
+def _journal_name(pack: str, split: Split) -> str:
+    """Both parts of a split have one journal, which older homes already have."""
     return f"{pack}-{split.replace('_', '-')}"
 
 
 def load_benchmarks(
     home: Home, pack: str, settings: EvaluationSettings, accept_at_least: float
 ) -> list[Benchmark]:
-    """The benchmarks of a lake, in the order of `HELD_OUT`.
+    """The benchmarks of a lake, in the order of `PARTS`: the one for promotion first.
 
     `accept_at_least`: overall score, and quality grade, from which on "true" is correct.
     """
-    return [_benchmark(home, pack, split, settings, accept_at_least) for split in HELD_OUT]
+    splits = {split for split, _ in PARTS}
+    attempts = {split: _attempts(home, pack, split, accept_at_least) for split in splits}
+    benchmarks = []
+    for split, part in PARTS:
+        requests = _requests(home, pack, settings, split, part)
+        own = [item for item in attempts[split] if _is_in(item, split, part)]
+        count = _limits(settings, split, part).verdicts
+        balanced: list[AttemptItem] = []
+        for truth in (True, False):
+            matching = (item for item in own if item.truth is truth)
+            balanced += _sample(matching, count, settings.seed, lambda item: item.item_id)
+        name, journal = benchmark_name(pack, split, part), _journal_name(pack, split)
+        benchmarks.append(Benchmark(name, journal, tuple(requests), tuple(balanced)))
+    return benchmarks
 
 
-def _benchmark(
-    home: Home, pack: str, split: Split, settings: EvaluationSettings, accept_at_least: float
-) -> Benchmark:
+def heldout_requests(home: Home, pack: str, settings: EvaluationSettings) -> list[PromptRow]:
+    """The requests of all benchmarks of a lake."""
+    return [row for part in PARTS for row in _requests(home, pack, settings, *part)]
+
+
+def _requests(
+    home: Home, pack: str, settings: EvaluationSettings, split: Split, part: Part
+) -> list[PromptRow]:
+    prompts = [row for row in _prompts(home, pack, split) if _is_in(row, split, part)]
+    count = _limits(settings, split, part).stories
+    return _sample(prompts, count, settings.seed, lambda row: row.prompt_id)
+
+
+def _limits(settings: EvaluationSettings, split: Split, part: Part) -> ItemSettings:
+    """Numbers of items of a part: those of a split in all are as set."""
     limits: ItemSettings = getattr(settings, split)
+    if split == "heldout_category":
+        return limits
+
+    def share(count: int) -> int:
+        test = count // _PARTS_OF_A_SPLIT
+        return test if part == "test" else count - test
+
+    return ItemSettings(stories=share(limits.stories), verdicts=share(limits.verdicts))
+
+
+def _is_in(item: PromptRow | AttemptItem, split: Split, part: Part) -> bool:
+    return part_of(split, item.prompt_id) == part
+
+
+def _prompts(home: Home, pack: str, split: Split) -> list[PromptRow]:
     shards = sorted(home.lake.partitions(TRAJECTORIES))  # requests of others were not run
     where = (pc.field("pack") == pack) & (pc.field("split") == split)
-    prompts = [PromptRow(**row) for row in home.lake.read(PROMPTS, shards, where=where).to_pylist()]
-    requests = _sample(prompts, limits.stories, settings.seed, lambda row: row.prompt_id)
-    attempts = _attempts(home, pack, split, accept_at_least)
-    balanced = []
-    for truth in (True, False):
-        matching = (item for item in attempts if item.truth is truth)
-        balanced += _sample(matching, limits.verdicts, settings.seed, lambda item: item.item_id)
-    return Benchmark(benchmark_name(pack, split), tuple(requests), tuple(balanced))
+    return [PromptRow(**row) for row in home.lake.read(PROMPTS, shards, where=where).to_pylist()]
 
 
 def _attempts(home: Home, pack: str, split: Split, accept_at_least: float) -> list[AttemptItem]:

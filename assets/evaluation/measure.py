@@ -5,7 +5,7 @@ that share an agent share its answers. Nothing is written to the tables of train
 """
 
 from contextlib import aclosing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 
 from inference.engine.calls import CallSite, ModelCalls
@@ -15,7 +15,14 @@ from inference.engine.retry import CallFailedError
 from inference.engine.worker_pool import WorkerPool
 from inference.events import ImageGenerated, StepAccepted, StepExhausted
 from inference.loop import Loop
-from inference.roles import Grader, Plan, PlanRequest, Roles, UnusableAnswerError, qualified_name
+from inference.roles import (
+    Grader,
+    PlanRequest,
+    RequestOutcome,
+    Roles,
+    UnusableAnswerError,
+    qualified_name,
+)
 from inference.settings import LoopSettings
 from schemas import FoundryError
 from schemas.prompts import PromptRow
@@ -68,7 +75,7 @@ async def evaluate_variant(
     items: list[PromptRow | AttemptItem] = [*benchmark.requests]
     items += benchmark.attempts if variant.critic else ()
     pool = WorkerPool(benchmark.name, settings.in_flight, 1.0, progress)
-    with ModelCalls(home, ASSET, benchmark.name, roles, limits) as calls:
+    with ModelCalls(home, ASSET, benchmark.journal, roles, limits) as calls:
         has_planner = variant.planner is not None
         measurement = _Measurement(calls, loop, grader, has_planner, settings.redraws)
         try:
@@ -115,38 +122,40 @@ class _Measurement:
     async def _measure_request(self, row: PromptRow) -> ItemResult:
         images = tuple([await self.calls.image(sha256) for sha256 in row.input_images])
         request = PlanRequest(row.text, images)
-        plan, final, generator_calls = None, None, None
+        outcome, generator_calls = RequestOutcome(row.prompt_id, request, None), None
         with suppress(UnusableAnswerError):
             plan = (await self.calls.plan(CallSite(row.prompt_id), request)).answer
+            outcome = replace(outcome, plan=plan)
             loop = Loop(self.calls, self.loop, row.prompt_id, plan, images)
-            final, generator_calls = await self._run(loop)
-        values = await self._grades(request, plan, final) | {"generator_calls": generator_calls}
+            drawn, generator_calls = await self._run(loop)
+            outcome = replace(outcome, images=tuple(drawn.items()))
+        values = await self._grades(outcome) | {"generator_calls": generator_calls}
         known = {metric: float(value) for metric, value in values.items() if value is not None}
-        return ItemResult(row.prompt_id, known, final.sha256 if final else None)
+        return ItemResult(row.prompt_id, known, outcome.final.sha256 if outcome.final else None)
 
-    async def _run(self, loop: Loop) -> tuple[EncodedImage | None, int]:
-        """The last accepted (or exhausted) step's image, and the number of generator calls."""
-        final, generator_calls = None, 0
+    async def _run(self, loop: Loop) -> tuple[dict[int, EncodedImage], int]:
+        """Accepted (or exhausted) images by step, and the number of generator calls."""
+        chosen: dict[int, EncodedImage] = {}
+        generator_calls = 0
         try:
             async with aclosing(loop.events()) as events:
                 async for event in events:
                     generator_calls += isinstance(event, ImageGenerated)
                     if isinstance(event, StepAccepted | StepExhausted) and event.chosen:
-                        final = event.chosen.draw.image
+                        chosen[event.step.step_number] = event.chosen.draw.image
         except UnusableAnswerError:  # a plan that cannot be followed, a prompt that cannot be drawn
-            return None, generator_calls
-        return final, generator_calls
+            return {}, generator_calls
+        return chosen, generator_calls
 
-    async def _grades(
-        self, request: PlanRequest, plan: Plan | None, final: EncodedImage | None
-    ) -> dict[str, float | None]:
+    async def _grades(self, outcome: RequestOutcome) -> dict[str, float | None]:
         """The grader's metrics; None where it cannot give one, none without a grader."""
         grades: dict[str, float | None] = {}
         if self.grader and self.has_planner:
-            plan_grade = await self.grader.grade_plan(request, plan)
+            plan_grade = await self.grader.grade_plan(outcome)
             grades = {"plan_valid": plan_grade.valid, "plan_correct": plan_grade.correct}
         if self.grader:
-            grades["final_success"] = await self.grader.grade_outcome(request, plan, final)
+            grade = await self.grader.grade_outcome(outcome)
+            grades |= {"final_success": grade.success, "criteria_met": grade.criteria_met}
         return grades
 
     async def _measure_verdict(self, item: AttemptItem) -> ItemResult:

@@ -3,29 +3,22 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
-from pathlib import Path
 
 import dagster as dg
 
 from inference.engine.progress import Progress
-from inference.roles import Grader
-from inference.sketch_world.grader import SketchGrader
 from schemas.training import EVALUATIONS, EvaluationRow
 from schemas.trajectories import MODEL_CALLS, ModelCallRow
 
 from ..core.foundry import FoundryResource
 from ..core.metadata import image_metadata, table_metadata
-from ..core.profile import Profile
-from ..prompts.pack_loader import load_pack
 from .agents import AgentFactory
-from .items import Benchmark, load_benchmarks
+from .graders import describe_grader, open_grader
+from .items import Benchmark, load_benchmarks, pack_name
 from .measure import ASSET, evaluate_variant
 from .plots import final_images_sheet, interval_plot
 from .summary import Summary, differences_table, means_table
 from .variants import Variant
-
-_GRADED_METRICS = ("plan_valid", "plan_correct", "final_success")
 
 
 @dataclass(frozen=True)
@@ -50,24 +43,37 @@ def compare(
     Raises FoundryError where a checkpoint is missing, or a model gave no answer; finished calls
     are journaled.
     """
-    profile, settings = foundry.settings, foundry.settings.evaluation
-    pack = Path(profile.pack).resolve().name  # a profile names a pack, or its folder
+    profile, pack = foundry.settings, pack_name(foundry.settings)
     accept_at_least = profile.curation.critic.verdicts.accept_at_least
-    benchmarks = load_benchmarks(foundry.home, pack, settings, accept_at_least)
+    benchmarks = load_benchmarks(foundry.home, pack, profile.evaluation, accept_at_least)
     comparison = VariantComparison(benchmarks, [variant.name for variant in variants])
-    agents, grader = AgentFactory(foundry), grader_of(profile)
-    for variant in variants:
-        planner, critic = agents.planner(variant.planner), agents.critic(variant.critic)
-        roles = replace(foundry.roles, planner=planner, critic=critic)
-        resolved, named = variant.with_t_max(settings.t_max), _Named(progress, variant.name)
-        for benchmark in benchmarks:
-            result = asyncio.run(
-                evaluate_variant(foundry.home, profile, grader, resolved, roles, benchmark, named)
-            )
-            comparison.rows.extend(result.rows)
-            comparison.finals.setdefault(benchmark.name, {})[variant.name] = result.finals
-            comparison.calls.update((call.call_id, call) for call in result.calls)
+    asyncio.run(_evaluate(foundry, variants, comparison, progress))
     return comparison
+
+
+async def _evaluate(
+    foundry: FoundryResource,
+    variants: Sequence[Variant],
+    comparison: VariantComparison,
+    progress: Progress,
+) -> None:
+    """Fill a comparison, in one event loop, to which a grader's slots belong."""
+    home, profile, agents = foundry.home, foundry.settings, AgentFactory(foundry)
+    with open_grader(foundry) as grader:
+        for variant in variants:
+            planner, critic = agents.planner(variant.planner), agents.critic(variant.critic)
+            roles = replace(foundry.roles, planner=planner, critic=critic)
+            named = _Named(progress, variant.name)
+            resolved = variant.with_t_max(profile.evaluation.t_max)
+            for benchmark in comparison.benchmarks:
+                result = await evaluate_variant(
+                    home, profile, grader, resolved, roles, benchmark, named
+                )
+                comparison.rows.extend(result.rows)
+                comparison.finals.setdefault(benchmark.name, {})[variant.name] = result.finals
+                comparison.calls.update((call.call_id, call) for call in result.calls)
+        judged = grader.ledger() if grader else []
+        comparison.calls.update((call.call_id, call) for call in judged)
 
 
 def store_comparison(foundry: FoundryResource, comparison: VariantComparison) -> dict[str, int]:
@@ -82,7 +88,7 @@ def store_comparison(foundry: FoundryResource, comparison: VariantComparison) ->
 def comparison_metadata(
     foundry: FoundryResource, comparison: VariantComparison, rows: Sequence[EvaluationRow]
 ) -> dict[str, dg.MetadataValue]:
-    grader = dg.MetadataValue.text(describe_grader(foundry.settings))
+    grader = dg.MetadataValue.text(describe_grader(foundry))
     metadata: dict[str, dg.MetadataValue] = {"grader": grader}
     for benchmark in comparison.benchmarks:
         name = benchmark.name
@@ -98,23 +104,6 @@ def comparison_metadata(
             sheet = final_images_sheet(foundry.home.images, benchmark.requests, finals, success)
             metadata[f"{name}/final_images"] = image_metadata(sheet, "Final images of a sample")
     return metadata
-
-
-def grader_of(profile: Profile) -> Grader | None:
-    """The grader of the pack's world (`reader` in its taxonomy.yaml); None where there is none."""
-    return SketchGrader() if _world_of(profile.pack) == "sketch" else None
-
-
-def describe_grader(profile: Profile) -> str:
-    """One line for an evaluation's metadata: who graded, or which metrics are missing."""
-    if grader := grader_of(profile):
-        return grader.name
-    return f"none for pack {profile.pack}, so these are missing: {', '.join(_GRADED_METRICS)}"
-
-
-@cache
-def _world_of(pack: str) -> str | None:
-    return load_pack(pack).taxonomy.reader
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,8 @@ from typing import Literal
 
 from pydantic import Field
 
+from inference.backends.factory import ChatBackend
+from inference.backends.providers.settings import JudgeModel, RubricModel
 from schemas.yaml_config import ConfigModel
 
 VariantName = Literal[
@@ -31,6 +33,16 @@ class ItemSettings(ConfigModel):
     )
 
 
+class JudgeSettings(ConfigModel):
+    """Models that grade plans and outcomes by rubrics, at the endpoints of a provider."""
+
+    backend: ChatBackend = Field(description="Backend of both models, with endpoints and keys")
+    model: JudgeModel = Field(description="Answers the criteria, for every plan and outcome")
+    rubrics: RubricModel = Field(
+        description="Writes the criteria of a request, once: the asset `rubrics`"
+    )
+
+
 class EvaluationSettings(ConfigModel):
     """Evaluation on held-out requests of the pack, and the ablation (paper, table 5)."""
 
@@ -41,11 +53,17 @@ class EvaluationSettings(ConfigModel):
     )
     heldout: ItemSettings = Field(
         ItemSettings(stories=120, verdicts=200),
-        description="Templates and combinations of terms never trained on",
+        description="Templates and combinations of terms never trained on: two thirds for "
+        "development and promotion, one third (test) reported only",
     )
     heldout_category: ItemSettings = Field(
         ItemSettings(stories=60, verdicts=60),
-        description="Sub-categories never trained on; reported, but not used for promotion",
+        description="Sub-categories never trained on (test): reported only",
+    )
+    judge: JudgeSettings | None = Field(
+        None,
+        description="Grades by rubrics, for any pack; null: the exact grader where the pack's "
+        "world has one, else plans and outcomes are not graded, and nothing is promoted",
     )
     t_max: int = Field(5, ge=1, description="Attempts per step with a critic (paper: 5)")
     redraws: int = Field(

@@ -14,7 +14,7 @@ import numpy as np
 from schemas.training import EvaluationRow
 
 from .settings import EvaluationSettings
-from .variants import PROMOTED, VARIANTS
+from .variants import NEW_CRITIC, NEW_PLANNER, PROMOTED, VARIANTS
 
 METRICS = (
     "plan_valid",
@@ -24,6 +24,7 @@ METRICS = (
     "step_reward",
     "refined_gain",
     "final_success",
+    "criteria_met",
     "generator_calls",
 )
 # Pairs of variants that differ in one thing; the first is expected to be better.
@@ -39,6 +40,8 @@ PAIRS = (
     ("t_max_3", "t_max_1"),
     ("t_max_5", "t_max_3"),
     ("full_rl", PROMOTED),
+    (NEW_PLANNER, PROMOTED),
+    (NEW_CRITIC, PROMOTED),
 )
 _CHUNK = 256  # resamples drawn at once: bounds memory
 

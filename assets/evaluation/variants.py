@@ -9,8 +9,10 @@ BASE, PLANNER = "base_model", "planner_sft_checkpoint"
 CRITIC_SFT, CRITIC_RL = "critic_sft_checkpoint", "critic_rl_checkpoint"
 NO_STEP, NO_ACCURACY = "ablation_rl_no_step", "ablation_rl_no_accuracy"
 ONE_AGENT, UNFILTERED = "ablation_one_agent", "ablation_unfiltered"
-# The variant of the promoted checkpoints, with which new ones are compared.
-PROMOTED = "promoted"
+# Variants that promotion reads (`systems.py`): of the newest checkpoints, of one newest and one
+# promoted, of those in use, and (best_1 ...) of the best ever promoted.
+CANDIDATE, NEW_PLANNER, NEW_CRITIC = "full_rl", "new_planner", "new_critic"
+PROMOTED, BEST = "promoted", "best_"
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from inference.backends.factory import ExpanderBackend
+from inference.backends.factory import ChatBackend
 from inference.backends.providers.settings import ExpanderModel
 from schemas.yaml_config import ConfigModel
 
@@ -35,7 +35,7 @@ class BankSettings(ConfigModel):
 class ExpansionSettings(ConfigModel):
     """A model proposes terms for the vocabulary banks; those that pass the checks are added."""
 
-    backend: ExpanderBackend = Field(description="Backend of the model, with endpoints and keys")
+    backend: ChatBackend = Field(description="Backend of the model, with endpoints and keys")
     model: ExpanderModel = Field(description="The model and its parameters")
     terms_per_bank: int = Field(
         20, ge=1, le=200, description="New terms asked for in a bank, over all of its kinds"

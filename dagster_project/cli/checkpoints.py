@@ -72,13 +72,13 @@ def _metrics(home: "Home", row: "CheckpointRow") -> str:
 
 
 def _evaluation(home: "Home", checkpoint: str) -> dict[str, float]:
-    """Means of a checkpoint's own metrics over the held-out items."""
+    """Means of a checkpoint's own metrics over the development items."""
     import pyarrow.compute as pc
 
     from schemas.training import EVALUATIONS
 
     agent = pc.field("planner" if checkpoint.startswith("planner") else "critic")
-    heldout = pc.field("benchmark") == "sketchbook-heldout"
+    heldout = pc.ends_with(pc.field("benchmark"), "-heldout-dev")
     rows = home.lake.read(EVALUATIONS, where=pc.ends_with(agent, checkpoint) & heldout)
     means = rows.group_by("metric").aggregate([("value", "mean")])
     return dict(zip(means["metric"].to_pylist(), means["value_mean"].to_pylist(), strict=True))

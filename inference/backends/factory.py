@@ -14,7 +14,7 @@ from schemas.yaml_config import ConfigModel
 from warehouse import Home
 
 from ..engine.ensemble import Ensemble, EnsembleSettings
-from ..roles import Expander, Roles
+from ..roles import Expander, Judge, Roles, RubricWriter
 from ..sketch_world.settings import SketchSettings
 from .checkpoint.model import CheckpointSettings
 from .diffusers.registry import DiffusersSettings
@@ -24,14 +24,16 @@ from .providers.settings import (
     ExpanderModel,
     GeminiSettings,
     ImagesSettings,
+    JudgeModel,
     OpenAISettings,
     Price,
     RemoteModel,
+    RubricModel,
 )
 
 AgentBackend = Literal["sketch", "checkpoint", "openai", "gemini"]
 ScorerBackend = Literal["sketch", "editscore", "openai", "gemini", "ensemble"]
-ExpanderBackend = Literal["openai", "gemini"]
+ChatBackend = Literal["openai", "gemini"]
 GeneratorBackend = Literal["sketch", "gemini", "images", "diffusers"]
 
 
@@ -120,15 +122,22 @@ class Backends(ConfigModel):
                 bound.setdefault(backend, []).append(role)
         return bound
 
-    def expander(self, home: Home, backend: ExpanderBackend, model: ExpanderModel) -> Expander:
+    def expander(self, home: Home, backend: ChatBackend, model: ExpanderModel) -> Expander:
         """Build the model that proposes terms for vocabulary banks, at a provider's endpoints.
 
-        Raises:
-            BackendError: a key is missing, or there is a budget but no price of the model.
+        This and the next two raise BackendError: a key is missing, or there is a budget but no
+        price of the model.
         """
-        models: dict[Role, RemoteModel | None] = {"expander": model}
-        expander: Expander = self._remote_agents(backend, models, home)["expander"]
-        return expander
+        return cast(Expander, self._remote_agents(backend, {"expander": model}, home)["expander"])
+
+    def rubric_writer(self, home: Home, backend: ChatBackend, model: RubricModel) -> RubricWriter:
+        """Build the model that writes rubrics."""
+        models: dict[Role, RemoteModel | None] = {"rubric_writer": model}
+        return cast(RubricWriter, self._remote_agents(backend, models, home)["rubric_writer"])
+
+    def judge(self, home: Home, backend: ChatBackend, model: JudgeModel) -> Judge:
+        """Build the model that judges by rubrics."""
+        return cast(Judge, self._remote_agents(backend, {"judge": model}, home)["judge"])
 
     def _agents(self, backend: str, roles: Sequence[Role], home: Home) -> Mapping[Any, Any]:
         """A backend's agents by role. It is imported here: torch, diffusers and SDKs are heavy."""

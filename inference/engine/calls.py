@@ -27,10 +27,15 @@ from ..roles import (
     Backend,
     BankRequest,
     Expander,
+    Judge,
+    Judgement,
     Plan,
     PlanRequest,
     Proposals,
+    RequestOutcome,
     Roles,
+    Rubric,
+    RubricWriter,
     Score,
     Scorer,
     UnusableAnswerError,
@@ -273,6 +278,45 @@ class ExpanderCalls(JournaledCalls[Expander]):
     async def expand(self, site: CallSite, request: BankRequest) -> CallResult[Proposals]:
         content, send = asdict(request), partial(self.roles.expand, request)
         return await self._call(_Request("expander", self.roles, site, content, send))
+
+
+class RubricCalls(JournaledCalls[RubricWriter]):
+    """Calls that write rubrics of requests."""
+
+    async def write(self, site: CallSite, request: PlanRequest) -> CallResult[Rubric]:
+        content = {"text": request.text, "images": _hashes(request.images)}
+        send = partial(self.roles.write_rubric, request)
+        return await self._call(_Request("rubric_writer", self.roles, site, content, send))
+
+
+class JudgeCalls(JournaledCalls[Judge]):
+    """Calls that judge plans and outcomes by criteria."""
+
+    async def judge_plan(
+        self, site: CallSite, request: PlanRequest, plan: Plan, criteria: Sequence[str]
+    ) -> CallResult[Judgement]:
+        content = {
+            "text": request.text,
+            "images": _hashes(request.images),
+            "plan": [asdict(step) for step in plan.steps],
+            "criteria": list(criteria),
+        }
+        send = partial(self.roles.judge_plan, request, plan, criteria)
+        return await self._call(_Request("judge", self.roles, site, content, send))
+
+    async def judge_outcome(
+        self, site: CallSite, outcome: RequestOutcome, criteria: Sequence[str]
+    ) -> CallResult[Judgement]:
+        steps = outcome.plan.steps if outcome.plan else ()
+        content = {
+            "text": outcome.request.text,
+            "images": _hashes((*outcome.request.images, *(image for _, image in outcome.images))),
+            "image_steps": [number for number, _ in outcome.images],
+            "texts": [[step.step_number, step.auxiliary_text] for step in steps],
+            "criteria": list(criteria),
+        }
+        send = partial(self.roles.judge_outcome, outcome, criteria)
+        return await self._call(_Request("judge", self.roles, site, content, send))
 
 
 async def _finish_when_cancelled(work: Coroutine[Any, Any, T]) -> T:

@@ -16,9 +16,11 @@ from warehouse import EncodedImage
 
 from ..roles import (
     BackendError,
+    Judgement,
     Plan,
     Proposals,
     RetryableError,
+    Rubric,
     Score,
     UnusableAnswerError,
     Verdict,
@@ -34,6 +36,8 @@ ANSWER_TYPES: dict[Role, type] = {
     "critic": Verdict,
     "scorer": Score,
     "expander": Proposals,
+    "rubric_writer": Rubric,
+    "judge": Judgement,
 }
 _TRANSIENT = (RetryableError, TimeoutError, ConnectionError)
 _MAX_WAIT_SECONDS = 60

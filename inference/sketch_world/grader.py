@@ -12,9 +12,10 @@ from functools import lru_cache
 
 import numpy as np
 
+from schemas.trajectories import ModelCallRow
 from warehouse import EncodedImage
 
-from ..roles import Plan, PlanGrade, PlanRequest
+from ..roles import OutcomeGrade, Plan, PlanGrade, PlanRequest, RequestOutcome
 from .outlines import Outline, fit_step_count, mentioned_things, outline_story, remaining_outline
 from .perception import perceive_cached
 from .prompt_parser import parse
@@ -31,21 +32,25 @@ class SketchGrader:
 
     name = "sketch (exact)"
 
-    async def grade_plan(self, request: PlanRequest, plan: Plan | None) -> PlanGrade:
+    async def grade_plan(self, outcome: RequestOutcome) -> PlanGrade:
+        request, plan = outcome.request, outcome.plan
         if plan is None:
             return PlanGrade(valid=False, correct=False)
         return PlanGrade(not plan_faults(request, plan), plan_is_correct(request, plan))
 
-    async def grade_outcome(
-        self, request: PlanRequest, plan: Plan | None, final: EncodedImage | None
-    ) -> bool:
-        """Whether the scene perceived in the image meets the goals and has no flaws."""
-        if plan is None:
-            return False
-        perception = perceive_cached(final) if final else None
-        if perception and (perception.crooked or perception.blemished):
-            return False
-        return goals_of(request).accept(perception.scene if perception else None)
+    async def grade_outcome(self, outcome: RequestOutcome) -> OutcomeGrade:
+        """Whether the scene perceived in the last image meets the goals and has no flaws."""
+        return OutcomeGrade(outcome.plan is not None and _is_right(outcome.request, outcome.final))
+
+    def ledger(self) -> list[ModelCallRow]:
+        return []
+
+
+def _is_right(request: PlanRequest, final: EncodedImage | None) -> bool:
+    perception = perceive_cached(final) if final else None
+    if perception and (perception.crooked or perception.blemished):
+        return False
+    return goals_of(request).accept(perception.scene if perception else None)
 
 
 @dataclass(frozen=True)

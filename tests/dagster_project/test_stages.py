@@ -32,7 +32,8 @@ def test_every_selected_node_is_in_one_stage():
     listed += [node for agent in found.agents for node in agent]
     assets = {asset.key.to_user_string() for asset in ASSETS}
     assert len(listed) == len(set(names(listed)))
-    without = {"ablation", "generations"}  # made when selected; where a profile has requests
+    # Made when selected; where a profile has requests, a judge.
+    without = {"ablation", "generations", "rubrics"}
     assert set(names(listed)) == assets - without
 
 

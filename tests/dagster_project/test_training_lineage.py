@@ -102,7 +102,8 @@ def test_every_rollout_is_kept(trained, foundry):
 
 def test_every_metric_is_evaluated(trained, foundry):
     rows = foundry.rows(EVALUATIONS)
-    assert {row.benchmark for row in rows} <= {"sketchbook-heldout", "sketchbook-heldout-category"}
+    names = ("heldout-dev", "heldout-test", "heldout-category-test")
+    assert {row.benchmark for row in rows} <= {f"sketchbook-{name}" for name in names}
     # Plans that are none, as such beginners write, are not drawn.
     assert {row.metric for row in rows if row.variant == "full_rl"} >= METRICS - {"generator_calls"}
     assert {row.metric for row in rows} >= METRICS

@@ -1,6 +1,9 @@
 """The registry: which version is in use, after promotions, rejections, rollbacks and crashes."""
 
 import json
+import subprocess
+import sys
+from itertools import pairwise
 
 import pytest
 
@@ -58,6 +61,54 @@ def test_a_rolled_back_version_can_be_promoted_again(registry):
     registry.promote(NAME, "b", "the rollback was the mistake")
     assert registry.promoted(NAME).version == "b"
     assert registry.roll_back(NAME, "no, it was not").version == "a"
+
+
+def test_rolling_back_a_version_that_was_promoted_twice_leaves_it(registry):
+    for version in "aab":
+        registry._append_event(NAME, "promote", version, "by two processes at once")
+    registry._append_event(NAME, "promote", "b", "by two processes at once")
+    assert registry.roll_back(NAME, "bad").version == "a"
+    assert statuses(registry) == {"a": "promoted", "b": "rejected", "c": "candidate"}
+    with pytest.raises(CheckpointError, match="before a"):
+        registry.roll_back(NAME, "and this")
+
+
+def test_a_rollback_does_not_return_to_what_was_rolled_back_before(registry):
+    for version in "aba":
+        registry.promote(NAME, version, "to and fro")
+    assert registry.roll_back(NAME, "bad").version == "b"
+    with pytest.raises(CheckpointError, match="before b"):
+        registry.roll_back(NAME, "and this")
+
+
+CHANGE = """
+import sys
+from training.registry import CheckpointRegistry
+from warehouse import Home
+registry = CheckpointRegistry(Home(sys.argv[1]))
+for _ in range(10):
+    for version in "ab":
+        registry.promote("critic_rl_checkpoint", version, "at the same time")
+"""
+
+
+@pytest.mark.slow
+def test_processes_change_the_registry_one_after_the_other(registry):
+    root = registry.home.root
+    writers = [subprocess.Popen([sys.executable, "-c", CHANGE, root]) for _ in range(3)]
+    assert [writer.wait(120) for writer in writers] == [0, 0, 0]
+    versions = [event.version for event in registry.history(NAME)]
+    assert all(one != other for one, other in pairwise(versions))
+    assert statuses(registry)["b"] == "promoted"
+
+
+def test_a_system_is_promoted_with_what_was_measured_of_it(registry):
+    registry.promote_system({NAME: "a"}, "good", {"final_success": 0.8})
+    event = registry.history(NAME)[-1]
+    assert (event.system, event.means) == ({NAME: "a"}, {"final_success": 0.8})
+    with pytest.raises(CheckpointError):
+        registry.promote_system({NAME: "b", "planner_sft_checkpoint": "z"}, "half of it")
+    assert registry.promoted(NAME).version == "a"
 
 
 def test_promoting_the_promoted_version_changes_nothing(registry):

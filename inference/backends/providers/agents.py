@@ -1,4 +1,4 @@
-"""Planner, critic, scorer, expander and generator at a provider; see `inference/roles.py`."""
+"""Roles played by models at a provider; see `inference/roles.py`."""
 
 import asyncio
 import json
@@ -12,14 +12,25 @@ from schemas import BadImageError
 from warehouse import EncodedImage
 
 from ...agent_prompts.formatting import parse_plan, parse_verdict
-from ...agent_prompts.templates import IMAGE, critic_prompt, escape_tags, planner_turn, render
+from ...agent_prompts.templates import (
+    IMAGE,
+    critic_prompt,
+    escape_tags,
+    insert_image_tags,
+    planner_turn,
+    render,
+)
 from ...engine.call_context import report_usage
 from ...roles import (
     BankRequest,
+    Judgement,
     Plan,
     PlanRequest,
+    PlanStep,
     Proposals,
+    RequestOutcome,
     RetryableError,
+    Rubric,
     Score,
     UnusableAnswerError,
     Verdict,
@@ -32,7 +43,9 @@ from .structured import (
     AnswerFormatError,
     CompletionResult,
     ExpansionAnswer,
+    JudgementAnswer,
     PlanAnswer,
+    RubricAnswer,
     ScoreAnswer,
     StructuredAnswer,
     VerdictAnswer,
@@ -134,6 +147,60 @@ class RemoteExpander(RemoteAgent):
     async def expand(self, request: BankRequest) -> Proposals:
         text = render(self._settings.prompt("expander"), **vars(request)).text
         return await self._ask(text, (), ExpansionAnswer)
+
+
+class RemoteRubricWriter(RemoteAgent):
+    async def write_rubric(self, request: PlanRequest) -> Rubric:
+        text = render(self._settings.prompt("rubric"), request=_tagged(request)).text
+        return await self._ask(text, request.images, RubricAnswer)
+
+
+class RemoteJudge(RemoteAgent):
+    """An answer that leaves criteria out is unusable: none is taken as met, or as not met."""
+
+    async def judge_plan(
+        self, request: PlanRequest, plan: Plan, criteria: Sequence[str]
+    ) -> Judgement:
+        name, steps = self._settings.prompt("judge_plan"), [_escaped(step) for step in plan.steps]
+        text = render(
+            name, request=_tagged(request), steps=steps, criteria=_all_escaped(criteria)
+        ).text
+        return await self._judge(text, request.images, criteria)
+
+    async def judge_outcome(self, outcome: RequestOutcome, criteria: Sequence[str]) -> Judgement:
+        request, images = outcome.request, dict(outcome.images)
+        steps = [_escaped(step) for step in (outcome.plan.steps if outcome.plan else ())]
+        parts = [
+            {"text": step["auxiliary_text"], "drawn": step["step_number"] in images}
+            for step in steps
+        ]
+        name = self._settings.prompt("judge_outcome")
+        text = render(
+            name, request=_tagged(request), parts=parts, criteria=_all_escaped(criteria)
+        ).text
+        drawn = [images[n] for step in steps if (n := step["step_number"]) in images]
+        return await self._judge(text, (*request.images, *drawn), criteria)
+
+    async def _judge(
+        self, text: str, images: Sequence[EncodedImage], criteria: Sequence[str]
+    ) -> Judgement:
+        judgement: Judgement = await self._ask(text, images, JudgementAnswer)
+        if len(judgement.met) != len(criteria):
+            answered = f"{len(judgement.met)} answers to {len(criteria)} criteria"
+            raise UnusableAnswerError(f"{self._settings.model} gave {answered}")
+        return judgement
+
+
+def _tagged(request: PlanRequest) -> str:
+    return insert_image_tags(request.text, len(request.images))
+
+
+def _all_escaped(criteria: Sequence[str]) -> list[str]:
+    return [escape_tags(criterion) for criterion in criteria]
+
+
+def _escaped(step: PlanStep) -> dict[str, Any]:
+    return {n: escape_tags(v) if isinstance(v, str) else v for n, v in vars(step).items()}
 
 
 class RemoteGenerator:

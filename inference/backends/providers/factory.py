@@ -10,7 +10,15 @@ from warehouse import Home
 from ...roles import BackendError
 from ..gemini import GeminiAdapter
 from ..openai import ImagesAdapter, OpenAIAdapter
-from .agents import RemoteCritic, RemoteExpander, RemoteGenerator, RemotePlanner, RemoteScorer
+from .agents import (
+    RemoteCritic,
+    RemoteExpander,
+    RemoteGenerator,
+    RemoteJudge,
+    RemotePlanner,
+    RemoteRubricWriter,
+    RemoteScorer,
+)
 from .batches import BatchClient, BatchStore
 from .budget import Budget
 from .chat import CompletionClient
@@ -37,6 +45,8 @@ _AGENTS: dict[Role, Any] = {
     "critic": RemoteCritic,
     "scorer": RemoteScorer,
     "expander": RemoteExpander,
+    "rubric_writer": RemoteRubricWriter,
+    "judge": RemoteJudge,
 }
 _CALL_OVERHEAD_SECONDS = 60
 

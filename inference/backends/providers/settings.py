@@ -155,16 +155,35 @@ class AgentModel(RemoteModel):
         return settings | {"agent_prompts": versions}
 
 
-class ExpanderModel(AgentModel):
-    """A model that proposes terms for vocabulary banks."""
-
-    default_prompts: ClassVar[Mapping[str, str]] = {"expander": "expander"}
+class StructuredModel(AgentModel):
+    """A model beside the loop, which answers in JSON."""
 
     form: Literal["schema", "json"] = Field(
         "schema",
         description="How it answers. schema: JSON whose schema the provider enforces; json: JSON, "
         "where a provider cannot do that",
     )
+
+
+class ExpanderModel(StructuredModel):
+    """A model that proposes terms for vocabulary banks."""
+
+    default_prompts: ClassVar[Mapping[str, str]] = {"expander": "expander"}
+
+
+class RubricModel(StructuredModel):
+    """A model that writes the rubrics of held-out requests."""
+
+    default_prompts: ClassVar[Mapping[str, str]] = {"rubric": "rubric"}
+
+
+class JudgeModel(StructuredModel):
+    """A model that judges plans and outcomes by rubrics."""
+
+    default_prompts: ClassVar[Mapping[str, str]] = {
+        "judge_plan": "judge-plan",
+        "judge_outcome": "judge-outcome",
+    }
 
 
 class EndpointList(ConfigModel):

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from schemas.errors import first_problem
 from warehouse import EncodedImage
 
-from ...roles import Plan, PlanStep, Proposals, ProposedTerm, Score, Verdict
+from ...roles import Judgement, Plan, PlanStep, Proposals, ProposedTerm, Rubric, Score, Verdict
 
 
 @dataclass(frozen=True)
@@ -100,6 +100,37 @@ class ExpansionAnswer(StructuredAnswer):
     def value(self) -> Proposals:
         terms = tuple(ProposedTerm(**term.model_dump()) for term in self.terms)
         return Proposals(terms, self.reasoning)
+
+
+class RubricAnswer(StructuredAnswer):
+    image_count: int | None
+    picture_criteria: list[str]
+    text_criteria: list[str]
+
+    def value(self) -> Rubric:
+        pictures, texts = (
+            tuple(text for each in criteria if (text := each.strip()))
+            for criteria in (self.picture_criteria, self.text_criteria)
+        )
+        if not pictures and not texts:
+            raise AnswerFormatError("there is no criterion in it")
+        return Rubric(pictures, texts, self.image_count)
+
+
+class CriterionAnswer(_Item):
+    number: int
+    met: bool
+
+
+class JudgementAnswer(StructuredAnswer):
+    answers: list[CriterionAnswer]
+
+    def value(self) -> Judgement:
+        """The answers in the order of their numbers, each of which occurs once."""
+        met = {answer.number: answer.met for answer in self.answers}
+        if sorted(met) != list(range(1, len(self.answers) + 1)):
+            raise AnswerFormatError("its criteria are not numbered from 1, each once")
+        return Judgement(tuple(met[number] for number in sorted(met)), self.reasoning)
 
 
 def parse_answer(completion: CompletionResult, answer_type: type[AnswerType]) -> AnswerType:

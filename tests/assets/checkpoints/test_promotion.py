@@ -1,103 +1,188 @@
-"""Promotion: decided from intervals of differences, and never without values."""
+"""Promotion: decided by intervals against margins, of systems, and never without values."""
 
 import pytest
 
-from assets.checkpoints.promotion import METRICS, decide, values_of
+from assets.checkpoints.promotion import METRICS, Rules, assess, choose, decide, values_by_system
+from assets.evaluation.settings import EvaluationSettings
+from assets.evaluation.systems import System
+from assets.evaluation.variants import CRITIC_RL, NEW_CRITIC, NEW_PLANNER, PLANNER
 from schemas.training import EvaluationRow
+from training.settings import PromotionMargins, TrainingSettings
 
-NAME = "critic_rl_checkpoint"
-BENCHMARK = "sketchbook-heldout"
+BENCHMARK = "sketchbook-heldout-dev"
+OLD, NEW = System("p0", "c0"), System("p1", "c1")
 
 
 def values(share=1.0, **shares):
-    """Every metric of the critic is 1 for a share of 100 items, else 0."""
+    """Every metric is 1 for a share of 100 items, else 0."""
     return {
         metric: {f"item-{i}": float(i < shares.get(metric, share) * 100) for i in range(100)}
-        for metric in METRICS[NAME]
+        for metric in METRICS
     }
 
 
-def decision(ours, theirs, version="new", in_use="old", rejected=False, minimum=None):
-    return decide(NAME, version, in_use, rejected, ours, theirs, minimum or {})
+def rules(minimum=None, **margins):
+    training = TrainingSettings(
+        promote_at_least=minimum or {}, promotion_margin=PromotionMargins(**margins)
+    )
+    return Rules(training, EvaluationSettings())
 
 
-def test_the_first_of_its_name_is_promoted():
-    assert decision(values(0.1), {}, in_use=None).outcome == "promoted"
+def assessed(ours, *references, rejected=(), variant="full_rl", system=NEW, rule=None):
+    named = {OLD if n == 0 else System(f"p-{n}", f"c-{n}"): v for n, v in enumerate(references)}
+    return assess(variant, system, ours, named, rejected, rule or rules())
 
 
-@pytest.mark.parametrize("in_use", [None, "old"])
-def test_a_version_below_the_minimum_stays_a_candidate(in_use):
-    minimum = {"verdict_accuracy_false": 0.5, "plan_valid": 0.5}  # the planner's does not count
-    below = decision(values(0.1), values(0.1), in_use=in_use, minimum=minimum)
-    assert below.outcome == "kept" and "verdict_accuracy_false 0.10" in below.why
-    above = decision(values(0.5), values(0.1), in_use=in_use, minimum=minimum)
-    assert above.outcome == "promoted"
+def test_the_first_system_is_accepted():
+    found = assessed(values(0.1))
+    assert (found.outcome, found.why) == ("accepted", "the first of its name")
+
+
+@pytest.mark.parametrize("references", [(), (values(0.1),)])
+def test_a_system_below_the_minimum_is_not_accepted(references):
+    rule = rules({"verdict_accuracy_false": 0.5})
+    below = assessed(values(0.1), *references, rule=rule)
+    assert below.outcome == "undecided" and "verdict_accuracy_false 0.10" in below.why
+    assert assessed(values(0.5), *references, rule=rule).outcome == "accepted"
 
 
 @pytest.mark.parametrize("share", [0.95, 0.9, 0.89])
-def test_a_version_that_is_not_significantly_worse_is_promoted(share):
-    found = decision(values(share), values(0.9))
-    assert found.outcome == "promoted" and set(found.differences) == set(METRICS[NAME])
+def test_a_system_within_the_margins_is_accepted(share):
+    found = assessed(values(share), values(0.9))
+    assert found.outcome == "accepted"
+    assert [each.metric for each in found.comparisons] == list(METRICS)
 
 
-def test_a_significantly_worse_version_is_rejected_and_the_metric_named():
-    found = decision(values(verdict_accuracy_false=0.7), values(verdict_accuracy_false=0.9))
-    assert found.outcome == "rejected"
-    assert found.why.startswith("worse than old: verdict_accuracy_false -0.200 [")
+def test_a_system_that_is_worse_by_more_than_the_margin_is_worse_and_the_metric_named():
+    found = assessed(values(verdict_accuracy_false=0.7), values(verdict_accuracy_false=0.9))
+    assert found.outcome == "worse"
+    assert found.why.startswith("worse than the best promoted: verdict_accuracy_false -0.200 [")
+    assert "margin 0.05" in found.why
 
 
-def test_one_worse_metric_is_enough():
-    ours = values(verdict_accuracy_false=1.0, final_success=0.2)
-    theirs = values(verdict_accuracy_false=0.5, final_success=0.6)
-    assert decision(ours, theirs).outcome == "rejected"
+def test_a_difference_that_may_be_beyond_the_margin_is_undecided():
+    found = assessed(values(final_success=0.9), values(final_success=1.0))
+    assert found.outcome == "undecided" and "final_success -0.100" in found.why
+    wider = rules(final_success=0.3)
+    assert assessed(values(final_success=0.9), values(final_success=1.0), rule=wider).outcome == (
+        "accepted"
+    )
 
 
-def test_metrics_of_another_role_do_not_count():
-    worse, better = {"plan_valid": {"item": 0.0}}, {"plan_valid": {"item": 1.0}}
-    assert decision(values() | worse, values() | better).outcome == "promoted"
+def test_few_items_show_nothing():
+    def few(wrong):
+        return {m: {f"item-{i}": float(i >= wrong) for i in range(4)} for m in METRICS}
+
+    assert assessed(few(1), few(0)).outcome == "undecided"
+    assert assessed(few(1), few(1)).outcome == "accepted"
 
 
-@pytest.mark.parametrize("in_use", [None, "old"])
-@pytest.mark.parametrize("missing", [METRICS[NAME], ("final_success",)])
-def test_a_version_with_a_missing_metric_is_not_promoted(missing, in_use):
+def test_small_losses_do_not_add_up():
+    """Each of three systems is within the margin of the one before, but not of the best."""
+    best, second, third = (values(final_success=share) for share in (0.95, 0.92, 0.89))
+    assert assessed(second, best).outcome == "accepted"
+    assert assessed(third, second).outcome == "accepted"
+    found = assessed(third, second, best)
+    assert found.outcome == "undecided" and "final_success" in found.why
+    (gap,) = (each for each in found.comparisons if each.metric == "final_success")
+    assert gap.difference.mean == pytest.approx(-0.06) and gap.best == System("p-1", "c-1")
+
+
+def test_more_metrics_make_wider_intervals():
+    def shifted(wrong):
+        return values() | {"plan_valid": {f"item-{i}": float(i >= wrong) for i in range(100)}}
+
+    (gap,) = (
+        each for each in assessed(shifted(10), values()).comparisons if each.metric == "plan_valid"
+    )
+    # A normal approximation: the standard error is 0.03; one test at 5 % is 1.64 of it, one of six
+    # 2.39.
+    assert gap.difference.low == pytest.approx(-0.1 - 2.39 * 0.03, abs=0.012)
+
+
+@pytest.mark.parametrize("references", [(), (values(),)])
+@pytest.mark.parametrize("missing", [METRICS, ("final_success",)])
+def test_a_system_with_a_missing_metric_is_not_accepted(missing, references):
     ours = {metric: found for metric, found in values().items() if metric not in missing}
-    found = decision(ours, values(), in_use=in_use)
-    assert found.outcome == "kept"
+    found = assessed(ours, *references)
+    assert found.outcome == "undecided"
     assert found.why == f"not evaluated: no values of {', '.join(missing)}"
 
 
-def test_a_version_that_cannot_be_compared_in_every_metric_is_not_promoted():
-    theirs = {metric: found for metric, found in values().items() if metric != "step_reward"}
-    found = decision(values(), theirs)
-    assert found.outcome == "kept"
-    assert found.why == "cannot be compared with old: no values of step_reward"
+@pytest.mark.parametrize("what", ["metric", "item"])
+def test_a_system_that_cannot_be_compared_everywhere_is_not_accepted(what):
+    ours, theirs = values(), values()
+    if what == "metric":
+        del theirs["step_reward"]
+    else:
+        del ours["step_reward"]["item-3"]
+    found = assessed(ours, theirs)
+    assert found.outcome == "undecided"
+    assert found.why == f"cannot be compared with {OLD}: values of step_reward are missing"
+
+
+def test_a_rejected_version_is_not_accepted_again():
+    found = assessed(values(), values(0.5), rejected=["critic c1"])
+    assert found.outcome == "undecided" and "`interleave promote` overrules" in found.why
+
+
+def three(newest, critic_alone, planner_alone):
+    """Assessments of the three systems, from their values, compared with perfect ones."""
+    systems = {
+        "full_rl": (NEW, newest),
+        NEW_CRITIC: (System("p0", "c1"), critic_alone),
+        NEW_PLANNER: (System("p1", "c0"), planner_alone),
+    }
+    return [
+        assessed(ours, values(), variant=name, system=system)
+        for name, (system, ours) in systems.items()
+    ]
+
+
+GOOD, BAD = values(), values(0.5)
+
+
+def outcomes(assessments):
+    chosen = choose(assessments)
+    decisions = [decide(n, v, assessments, chosen)[0] for n, v in NEW.versions.items()]
+    return (chosen and chosen.variant, *decisions)
 
 
 @pytest.mark.parametrize(
-    ("case", "why"),
+    ("shares", "expected"),
     [
-        ({"version": "old"}, "in use already"),
-        ({"rejected": True}, "rejected before"),
-        ({"theirs": {}}, "cannot be compared with old"),
+        ((GOOD, GOOD, GOOD), ("full_rl", "promoted", "promoted")),
+        ((BAD, GOOD, BAD), (NEW_CRITIC, "rejected", "promoted")),
+        ((BAD, BAD, GOOD), (NEW_PLANNER, "promoted", "rejected")),
+        ((BAD, BAD, BAD), (None, "rejected", "rejected")),
+        ((BAD, {}, BAD), (None, "rejected", "kept")),
     ],
 )
-def test_otherwise_the_status_stays_as_it_is(case, why):
-    found = decision(**{"ours": values(1.0), "theirs": values(0.5)} | case)
-    assert found.outcome == "kept" and why in found.why
+def test_planner_and_critic_move_together_or_alone_as_they_were_evaluated(shares, expected):
+    assert outcomes(three(*shares)) == expected
 
 
-def test_only_rows_of_the_version_itself_are_compared():
-    def row(critic, benchmark=BENCHMARK, variant="full_rl"):
+def test_of_two_that_can_move_alone_the_better_one_does():
+    slightly = values(final_success=0.99)
+    assert outcomes(three(BAD, slightly, GOOD))[0] == NEW_PLANNER
+    assert outcomes(three(BAD, GOOD, slightly))[0] == NEW_CRITIC
+
+
+def test_only_rows_of_the_systems_own_versions_count():
+    def row(planner="p1", critic="c1", benchmark=BENCHMARK, variant="full_rl"):
         return EvaluationRow(
             benchmark=benchmark,
             variant=variant,
             item_id="item",
             metric="step_reward",
             value=1.0,
-            planner="checkpoint:planner_sft_checkpoint@p",
-            critic=f"checkpoint:{critic}",
+            planner=f"checkpoint/{PLANNER}@{planner}",
+            critic=f"checkpoint/{CRITIC_RL}@{critic}",
         )
 
-    assert values_of([row(f"{NAME}@new")], BENCHMARK, "full_rl", f"{NAME}@new")
-    others = [row(f"{NAME}@old"), row(f"{NAME}@new", "other"), row(f"{NAME}@new", variant="base")]
-    assert not values_of(others, BENCHMARK, "full_rl", f"{NAME}@new")
+    def found(*rows):
+        return values_by_system(rows, BENCHMARK, {"full_rl": NEW})[NEW]
+
+    assert found(row()) == {"step_reward": {"item": 1.0}}
+    test_items = row(benchmark="sketchbook-heldout-test")
+    assert not found(row("p0"), row(critic="c0"), test_items, row(variant="t_max_1"))

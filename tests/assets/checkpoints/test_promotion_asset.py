@@ -1,12 +1,23 @@
 """The asset `promotion` over registered checkpoints and stored evaluations, without training."""
 
+from dataclasses import dataclass
+
 import dagster as dg
 import orjson
 import pytest
 
-from assets.checkpoints import recipes
+from assets.checkpoints.promotion import METRICS
 from assets.core.foundry import FoundryResource
 from assets.core.profile import load_profile
+from assets.evaluation.assets import evaluation_variants
+from assets.evaluation.systems import (
+    System,
+    candidate_systems,
+    newest_system,
+    reference_systems,
+    system_in_use,
+)
+from assets.evaluation.variants import CRITIC_RL, NEW_CRITIC, NEW_PLANNER, PLANNER
 from dagster_project.definitions import ASSETS
 from schemas.training import EVALUATIONS, EvaluationRow
 from tests.assets.prompts.tiny_pack import tiny_pack
@@ -24,52 +35,169 @@ training: {promote_at_least: {}}
 """
 
 
-@pytest.fixture
-def promote(tmp_path):
-    """Register a planner and a critic, store values of `metrics` and materialize promotion."""
+@dataclass
+class Registered:
+    """A home with registered checkpoints and stored values."""
 
-    def run(pack: str, metrics: tuple[str, ...]) -> tuple[dict[str, str], str]:
+    foundry: FoundryResource
+
+    @property
+    def registry(self) -> CheckpointRegistry:
+        return CheckpointRegistry(self.foundry.home)
+
+    def register(self, *systems: System) -> None:
+        for system in systems:
+            for name, version in system.versions.items():
+                folder = self.registry.folder(name, version)
+                folder.mkdir(parents=True, exist_ok=True)
+                (folder / RECORD).write_bytes(orjson.dumps({"files": []}))
+                self.registry.register(checkpoint_row(name, version, folder))
+
+    def store(self, variant: str, system: System, values: dict[str, float]) -> None:
+        """The same value of a metric on each of twenty items."""
+        rows = [
+            EvaluationRow(
+                benchmark=f"{self.foundry.settings.pack.rpartition('/')[2]}-heldout-dev",
+                variant=variant,
+                item_id=f"item-{number}",
+                metric=metric,
+                value=value,
+                planner=f"checkpoint/{PLANNER}@{system.planner}",
+                critic=f"checkpoint/{CRITIC_RL}@{system.critic}",
+            )
+            for metric, value in values.items()
+            for number in range(20)
+        ]
+        self.foundry.home.lake.write(EVALUATIONS, rows, variant)
+
+    def promote(self) -> dict[str, str]:
+        """Materialize promotion; returns the tables that it shows."""
+        result = dg.materialize(
+            ASSETS,
+            selection=["promotion"],
+            resources={"foundry": self.foundry},
+            raise_on_error=False,
+        )
+        (event,) = result.asset_materializations_for_node("promotion")
+        return {name: str(entry.value) for name, entry in event.metadata.items()}
+
+    def in_use(self) -> System | None:
+        return system_in_use(self.registry)
+
+
+@pytest.fixture
+def registered(tmp_path):
+    def make(pack: str = "sketchbook") -> Registered:
         profile = tmp_path / "tiny.yaml"
         profile.write_text(f"{PROFILE}pack: {pack}\n")
         load_profile.cache_clear()
-        foundry = FoundryResource(profile=str(profile), root=str(tmp_path / "lake"))
-        registry = CheckpointRegistry(foundry.home)
-        newest = [recipes.planner_sft(foundry), recipes.critic_rl(foundry)]
-        for recipe in newest:
-            folder = registry.folder(recipe.name, recipe.version)
-            folder.mkdir(parents=True)
-            (folder / RECORD).write_bytes(orjson.dumps({"files": []}))
-            registry.register(checkpoint_row(recipe.name, recipe.version, folder))
-        planner, critic = (f"checkpoint:{recipe.name}@{recipe.version}" for recipe in newest)
-        rows = [
-            EvaluationRow(
-                benchmark=f"{foundry.settings.pack.rpartition('/')[2]}-heldout",
-                variant="full_rl",
-                item_id="item",
-                metric=metric,
-                value=1.0,
-                planner=planner,
-                critic=critic,
-            )
-            for metric in metrics
-        ]
-        foundry.home.lake.write(EVALUATIONS, rows, "full_rl")
-        result = dg.materialize(ASSETS, selection=["promotion"], resources={"foundry": foundry})
-        (event,) = result.asset_materializations_for_node("promotion")
-        return {row.name: row.status for row in registry.rows()}, event.metadata["decisions"].value
+        return Registered(FoundryResource(profile=str(profile), root=str(tmp_path / "lake")))
 
-    return run
+    return make
 
 
-def test_evaluated_checkpoints_are_promoted(promote):
-    statuses, decisions = promote("sketchbook", GRADED + UNGRADED)
-    assert set(statuses.values()) == {"promoted"}
-    assert decisions.count("the first of its name") == 2
+ALL_ONE = dict.fromkeys((*GRADED, *UNGRADED), 1.0)
+OLD = System("planner0", "critic0")
 
 
-def test_without_a_grader_nothing_is_promoted_and_the_reason_is_shown(promote, tmp_path):
+def with_one_in_use(home: Registered) -> tuple[System, System, System]:
+    """The newest system, and those with one new version, beside `OLD`, which is in use."""
+    newest = newest_system(home.foundry)
+    home.register(OLD, newest)
+    home.registry.promote_system(OLD.versions, "first", dict.fromkeys(METRICS, 1.0))
+    home.store("promoted", OLD, ALL_ONE)
+    return newest, System(OLD.planner, newest.critic), System(newest.planner, OLD.critic)
+
+
+def test_the_first_evaluated_system_is_promoted(registered):
+    home = registered()
+    newest = newest_system(home.foundry)
+    home.register(newest)
+    home.store("full_rl", newest, ALL_ONE)
+    shown = home.promote()
+    assert home.in_use() == newest
+    assert shown["decisions"].count("the first of its name") == 2
+    assert home.registry.history(PLANNER)[-1].means["final_success"] == 1.0
+    assert home.promote()["decisions"].count("in use already") == 2
+
+
+def test_without_a_grader_nothing_is_promoted_and_the_reason_is_shown(registered, tmp_path):
     tiny_pack(tmp_path)
-    statuses, decisions = promote(str(tmp_path / "zoo"), UNGRADED)
-    assert set(statuses.values()) == {"candidate"}
-    assert f"not evaluated: no values of {', '.join(GRADED)}" in decisions
-    assert "not evaluated: no values of final_success" in decisions
+    home = registered(str(tmp_path / "zoo"))
+    newest = newest_system(home.foundry)
+    home.register(newest)
+    home.store("full_rl", newest, dict.fromkeys(UNGRADED, 1.0))
+    shown = home.promote()
+    assert home.in_use() is None
+    assert f"not evaluated: no values of {', '.join(GRADED)}" in shown["decisions"]
+
+
+def test_where_something_is_in_use_every_choice_is_evaluated(registered):
+    home = registered()
+    newest, new_critic, new_planner = with_one_in_use(home)
+    assert candidate_systems(home.foundry) == {
+        "full_rl": newest,
+        NEW_CRITIC: new_critic,
+        NEW_PLANNER: new_planner,
+    }
+    assert reference_systems(home.foundry) == {"promoted": OLD}
+    variants = {each.name: each for each in evaluation_variants(home.foundry)}
+    assert variants[NEW_CRITIC].planner == f"{PLANNER}@{OLD.planner}"
+    assert variants[NEW_CRITIC].critic == f"{CRITIC_RL}@{newest.critic}"
+    assert {"full_rl", NEW_PLANNER, "promoted"} <= set(variants)
+
+
+def test_a_system_that_was_not_evaluated_is_never_put_together(registered):
+    """The newest two are worse together, and the new critic alone has no values."""
+    home = registered()
+    newest, _, new_planner = with_one_in_use(home)
+    home.store("full_rl", newest, ALL_ONE | {"final_success": 0.0})
+    home.store(NEW_PLANNER, new_planner, ALL_ONE | {"plan_valid": 0.0})
+    shown = home.promote()
+    assert home.in_use() == OLD
+    assert "new_critic: not evaluated" in shown["decisions"]
+    assert home.registry.find(PLANNER, newest.planner).status == "rejected"
+    assert home.registry.find(CRITIC_RL, newest.critic).status == "candidate"
+
+
+def test_the_critic_alone_is_promoted_and_the_table_says_why(registered):
+    home = registered()
+    newest, new_critic, new_planner = with_one_in_use(home)
+    home.store("full_rl", newest, ALL_ONE | {"plan_valid": 0.0})
+    home.store(NEW_PLANNER, new_planner, ALL_ONE | {"plan_valid": 0.0})
+    home.store(NEW_CRITIC, new_critic, ALL_ONE)
+    shown = home.promote()
+    assert home.in_use() == new_critic
+    (row,) = (
+        line
+        for line in shown["comparisons"].splitlines()
+        if "full_rl" in line and "plan_valid" in line
+    )
+    cells = [cell.strip() for cell in row.strip("|").split("|")]
+    assert cells == [
+        "full_rl",
+        "plan_valid",
+        "0.000",
+        str(OLD),
+        "-1.000",
+        "[-1.000, -1.000]",
+        "20",
+        "0.1",
+        "worse",
+    ]
+
+
+def test_the_best_ever_promoted_is_compared_as_long_as_it_is_good(registered):
+    home = registered()
+    with_one_in_use(home)
+    later = System("planner1", "critic1")
+    home.register(later)
+    home.registry.promote_system(later.versions, "later", dict.fromkeys(METRICS, 0.9))
+    assert reference_systems(home.foundry) == {"promoted": later, "best_1": OLD}
+    better = System("planner2", "critic2")
+    home.register(better)
+    home.registry.promote_system(better.versions, "better", dict.fromkeys(METRICS, 1.5))
+    assert reference_systems(home.foundry) == {"promoted": better}
+    for name in better.versions:
+        home.registry.roll_back(name, "bad in practice")
+    assert reference_systems(home.foundry) == {"promoted": later, "best_1": OLD}

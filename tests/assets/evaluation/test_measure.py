@@ -4,20 +4,22 @@ import asyncio
 import shutil
 from dataclasses import replace
 
+import pyarrow.compute as pc
 import pytest
 
 from assets.core.profile import load_profile
 from assets.evaluation.agents import AcceptAllCritic, PassthroughPlanner
-from assets.evaluation.items import Benchmark, load_benchmarks
+from assets.evaluation.items import Benchmark, is_test, load_benchmarks, part_of
 from assets.evaluation.measure import BenchmarkResult, evaluate_variant
 from assets.evaluation.settings import EvaluationSettings
 from assets.evaluation.summary import Summary
 from assets.evaluation.variants import Variant
 from inference.engine.progress import NullProgress
-from inference.roles import PlanGrade, UnusableAnswerError, Verdict
+from inference.roles import OutcomeGrade, PlanGrade, UnusableAnswerError, Verdict
 from inference.settings import Limits, LoopSettings
 from inference.sketch_world.grader import SketchGrader
 from schemas import FoundryError
+from schemas.prompts import PROMPTS
 from schemas.trajectories import TRAJECTORIES
 from tests.assets.evaluation.sample_lake import SHARD, SKETCH_ROLES
 from warehouse import Home
@@ -26,6 +28,7 @@ GENERATOR_ONLY = Variant("generator_only", None, None, 1)
 PLANNER_ONLY = Variant("planner_sft", "planner", None, 1)
 EXACT = SketchGrader()
 SKETCHBOOK = load_profile("sketch")
+FIRST_PARTS = ["dev", "dev", "dev", "dev", "test", "dev", "test", "test"]
 FULL = Variant("full_sft", "planner", "critic", 5)
 ROLES = {
     "generator_only": replace(SKETCH_ROLES, planner=PassthroughPlanner(), critic=AcceptAllCritic()),
@@ -35,7 +38,10 @@ ROLES = {
 
 
 def heldout(home: Home) -> Benchmark:
-    return load_benchmarks(home, "sketchbook", EvaluationSettings(), 9.0)[0]
+    """All items of split heldout, of both parts, so that few requests have many items."""
+    dev, test, _ = load_benchmarks(home, "sketchbook", EvaluationSettings(), 9.0)
+    requests, attempts = dev.requests + test.requests, dev.attempts + test.attempts
+    return replace(dev, requests=requests, attempts=attempts)
 
 
 def evaluate(
@@ -53,7 +59,7 @@ def evaluate(
 
 
 def mean(result: BenchmarkResult, metric: str) -> float | None:
-    summary = Summary.of(result.rows, "sketchbook-heldout", EvaluationSettings())
+    summary = Summary.of(result.rows, "sketchbook-heldout-dev", EvaluationSettings())
     interval = summary.mean(result.rows[0].variant, metric)
     return interval.mean if interval else None
 
@@ -63,22 +69,59 @@ def metrics(result: BenchmarkResult) -> set[str]:
 
 
 def test_items_are_held_out_and_the_correct_verdict_follows_from_scores(sample_home):
-    requests, categories = load_benchmarks(sample_home, "sketchbook", EvaluationSettings(), 9.0)
-    assert (requests.name, categories.name) == ("sketchbook-heldout", "sketchbook-heldout-category")
+    found = load_benchmarks(sample_home, "sketchbook", EvaluationSettings(), 9.0)
+    assert [benchmark.name for benchmark in found] == [
+        "sketchbook-heldout-dev",
+        "sketchbook-heldout-test",
+        "sketchbook-heldout-category-test",
+    ]
+    requests = found[0]
+    assert [is_test(benchmark.name) for benchmark in found] == [False, True, True]
     assert {row.split for row in requests.requests} == {"heldout"}
     prompt_ids = {row.prompt_id for row in requests.requests}
     assert {item.prompt_id for item in requests.attempts} <= prompt_ids
-    assert {item.truth for item in requests.attempts} == {True, False}
-    for item in requests.attempts:
+    both_parts = heldout(sample_home).attempts
+    assert {item.truth for item in both_parts} == {True, False}
+    for item in both_parts:
         assert item.truth == (item.grades.overall >= 9 and item.grades.quality >= 9)
         assert bool(item.rewritten) == (item.iteration > 0)
 
 
+def test_dev_and_test_share_no_prompt_and_are_together_all_items(sample_home):
+    dev, test, _ = load_benchmarks(sample_home, "sketchbook", EvaluationSettings(), 9.0)
+
+    def prompts(benchmark):
+        items = (*benchmark.requests, *benchmark.attempts)
+        return {item.prompt_id for item in items}
+
+    assert prompts(dev) and prompts(test) and not prompts(dev) & prompts(test)
+    stored = sample_home.lake.read(PROMPTS, where=pc.field("split") == "heldout")
+    assert prompts(dev) | prompts(test) == set(stored["prompt_id"].to_pylist())
+
+
+def test_a_third_of_the_prompts_is_test_and_each_stays_where_it_is():
+    parts = [part_of("heldout", f"sketchbook-{number}") for number in range(3000)]
+    assert parts.count("test") == pytest.approx(1000, abs=90)
+    # A change would move prompts that settings were chosen by into what is reported.
+    assert parts[:8] == FIRST_PARTS
+    assert part_of("heldout_category", "sketchbook-1") == "test"
+
+
+def test_the_numbers_of_items_are_those_of_both_parts(sample_home):
+    limits = EvaluationSettings(heldout={"stories": 3, "verdicts": 3})
+    dev, test, _ = load_benchmarks(sample_home, "sketchbook", limits, 9.0)
+    assert (len(dev.requests), len(test.requests)) == (2, 1)
+    assert len(dev.attempts) <= 4 and len(test.attempts) <= 2
+
+
 def test_a_smaller_sample_of_items_is_part_of_a_larger_one(sample_home):
     few = EvaluationSettings(heldout={"stories": 2, "verdicts": 1})
-    sample = load_benchmarks(sample_home, "sketchbook", few, 9.0)[0]
-    assert sample.requests == heldout(sample_home).requests[:2]
-    assert sorted(item.truth for item in sample.attempts) == [False, True]
+    every = EvaluationSettings()
+    sample, dev = (load_benchmarks(sample_home, "sketchbook", s, 9.0)[0] for s in (few, every))
+    assert sample.requests == dev.requests[:2]
+    truths = [item.truth for item in sample.attempts]
+    assert sorted(truths) == sorted({item.truth for item in dev.attempts})
+    assert set(sample.attempts) <= set(dev.attempts)
 
 
 def test_better_variants_have_better_values(sample_home):
@@ -112,11 +155,11 @@ class OnlyForm:
 
     name = "form"
 
-    async def grade_plan(self, request, plan):
-        return PlanGrade(valid=plan is not None, correct=None)
+    async def grade_plan(self, outcome):
+        return PlanGrade(valid=outcome.plan is not None, correct=None)
 
-    async def grade_outcome(self, request, plan, final):
-        return None
+    async def grade_outcome(self, outcome):
+        return OutcomeGrade(success=None)
 
 
 def test_grades_that_a_grader_does_not_give_are_missing(sample_home):

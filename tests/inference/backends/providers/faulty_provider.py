@@ -41,6 +41,8 @@ FAULTS = ("throttle", "error", "hang", "reset", "cut", "garble", "refuse", "empt
 
 _REQUEST = re.compile(r"Request:\n(.*?)\n\n(?:Rules|First find)", re.DOTALL)
 _BANK = re.compile(r'The list is named "(.*?)"')
+_CRITERIA = re.compile(r"\nCriteria[^\n]*:\n(.*?)\nFor each criterion", re.DOTALL)
+_CRITERION = re.compile(r"^(\d+)\. (.*)$", re.MULTILINE)
 _GOAL = re.compile(r"Goal of the step:\n(.*?)\n\n", re.DOTALL)
 _PROMPT = re.compile(r"in this attempt:\n(.*?)\n\n", re.DOTALL)
 
@@ -80,6 +82,8 @@ class Provider:
     max_active: int = 0
     scripts: list[Any] = field(default_factory=list)
     terms: dict[str, list[Any]] = field(default_factory=dict)  # bank -> what is proposed for it
+    rubric: dict[str, Any] = field(default_factory=dict)  # what is written for every request
+    unmet: set[str] = field(default_factory=set)  # criteria that the judge says are not met
     polls: int = 2  # polls of a batch before it is done
     batches: dict[str, dict[str, Any]] = field(default_factory=dict)
 
@@ -227,6 +231,14 @@ class _Handler:
             return api.json({"reasoning": plan.reasoning, "execution_plan": steps})
         if bank := _BANK.search(text):
             return api.json({"reasoning": "", "terms": self._provider.terms.get(bank[1], [])})
+        if "You write the checklist" in text:
+            return api.json({"reasoning": "", **self._provider.rubric})
+        if criteria := _CRITERIA.search(text):
+            answers = [
+                {"number": int(number), "met": criterion not in self._provider.unmet}
+                for number, criterion in _CRITERION.findall(criteria[1])
+            ]
+            return api.json({"reasoning": "", "answers": answers})
         before = None if is_white(images[0]) else images[0]
         goal = _GOAL.search(text)[1]  # type: ignore[index]
         if "four grades" in text:

@@ -1,0 +1,111 @@
+"""The asset `rubrics`: criteria of the held-out requests, by which the judge grades outcomes."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import dagster as dg
+
+from inference.engine.hashing import content_digest
+from inference.roles import PlanRequest, Rubric, RubricWriter, qualified_name
+from inference.rubric_engine import ASSET, WrittenRubric, write_rubrics
+from schemas.prompts import PromptRow
+from schemas.training import RUBRICS, CriterionKind, RubricRow
+from schemas.trajectories import MODEL_CALLS, ModelCallRow
+
+from ..core.checks import blocking_checks
+from ..core.foundry import FoundryResource
+from ..core.metadata import model_call_costs, table_metadata
+from ..core.node import Node
+from ..core.progress import progress_of
+from .items import heldout_requests, pack_name
+
+_SHOWN = 12
+RUBRIC_SET = Node(
+    name=ASSET,
+    group="evaluation",
+    description="Yes-or-no criteria of every held-out request, written once by a model, for the "
+    "judge of a profile that has one.",
+    tables=(RUBRICS,),
+    ledger=(MODEL_CALLS,),
+    deps=("prompts", "trajectories"),
+    sections=(
+        "pack",
+        "evaluation.judge",
+        "evaluation.heldout",
+        "evaluation.heldout_category",
+        "evaluation.seed",
+    ),
+    pool="agents",
+)
+rubrics_checks = blocking_checks(RUBRIC_SET)
+
+
+@dg.asset(**RUBRIC_SET.asset_args())
+def rubrics(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg.MaterializeResult:
+    profile = foundry.settings
+    judge = profile.evaluation.judge
+    if judge is None:
+        note = {"rubrics": "the profile has no `evaluation.judge`, so none are needed"}
+        return RUBRIC_SET.record(context, foundry, {RUBRICS: []}, note)
+    writer = profile.rubric_writer(foundry.home, judge.backend, judge.rubrics)
+    prompts = heldout_requests(foundry.home, pack_name(profile), profile.evaluation)
+    written, calls = asyncio.run(_write(context, foundry, writer, prompts))
+    rows = [row for each in written for row in rubric_rows(each, qualified_name(writer))]
+    tables: dict[Any, Any] = {RUBRICS: rows, MODEL_CALLS: calls}
+    return RUBRIC_SET.record(context, foundry, tables, _metadata(prompts, written, rows, calls))
+
+
+async def _write(
+    context: dg.AssetExecutionContext,
+    foundry: FoundryResource,
+    writer: RubricWriter,
+    prompts: Sequence[PromptRow],
+) -> tuple[list[WrittenRubric], list[ModelCallRow]]:
+    home, profile = foundry.home, foundry.settings
+    requests = {
+        row.prompt_id: PlanRequest(row.text, tuple(map(home.images.get, row.input_images)))
+        for row in prompts
+    }
+    pack, progress = pack_name(profile), progress_of(context)
+    return await write_rubrics(requests, writer, home, pack, profile.limits, progress)
+
+
+def rubric_rows(written: WrittenRubric, writer: str) -> list[RubricRow]:
+    """A row per criterion; none where the model wrote no rubric."""
+    rubric = written.rubric or Rubric(())
+    by_kind: dict[CriterionKind, tuple[str, ...]] = {
+        "image": rubric.image_criteria,
+        "text": rubric.text_criteria,
+    }
+    shared: dict[str, Any] = {
+        "prompt_id": written.prompt_id,
+        "rubric_version": content_digest([by_kind, rubric.image_count])[:12],
+        "image_count": rubric.image_count,
+        "writer": writer,
+    }
+    return [
+        RubricRow(kind=kind, number=number, criterion=criterion, **shared)
+        for kind, criteria in by_kind.items()
+        for number, criterion in enumerate(criteria, 1)
+    ]
+
+
+def _metadata(
+    prompts: Sequence[PromptRow],
+    written: Sequence[WrittenRubric],
+    rows: Sequence[RubricRow],
+    calls: Sequence[ModelCallRow],
+) -> dict[str, Any]:
+    texts = {row.prompt_id: row.text for row in prompts}
+    shown = [
+        {"request": texts[row.prompt_id], "of": row.kind, "criterion": row.criterion}
+        for row in rows[:_SHOWN]
+    ]
+    failures = [{"prompt": w.prompt_id, "reason": w.failure} for w in written if w.failure]
+    return {
+        "requests": len(written),
+        "criteria": table_metadata(shown),
+        "without_rubric": table_metadata(failures),
+        **model_call_costs(calls),
+    }

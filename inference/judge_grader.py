@@ -1,0 +1,96 @@
+"""The grader of any pack: plans by their structure, plans and outcomes by a rubric a request.
+
+A model wrote the rubric once (`rubric_engine.py`), another answers it for every plan and outcome. A
+request without a rubric, and a judgement that the model refuses, are missing grades.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import fmean
+
+from schemas.trajectories import ModelCallRow
+
+from .engine.calls import CallSite, JudgeCalls
+from .roles import (
+    Judgement,
+    OutcomeGrade,
+    Plan,
+    PlanGrade,
+    PlanRequest,
+    RequestOutcome,
+    Rubric,
+    UnusableAnswerError,
+    qualified_name,
+)
+
+
+class JudgeGrader:
+    """Implements `Grader` with a model. `rubrics`: by prompt id."""
+
+    def __init__(self, calls: JudgeCalls, rubrics: Mapping[str, Rubric]) -> None:
+        self.name = f"judge ({qualified_name(calls.roles)})"
+        self._calls, self._rubrics = calls, rubrics
+
+    async def grade_plan(self, outcome: RequestOutcome) -> PlanGrade:
+        """Valid by structure; correct if it leads to an outcome that meets every criterion."""
+        request, plan = outcome.request, outcome.plan
+        rubric = self._rubrics.get(outcome.prompt_id)
+        if plan is None:
+            return PlanGrade(valid=False, correct=False)
+        if rubric is None:
+            return PlanGrade(valid=None, correct=None)
+        valid = not plan_faults(request, plan, rubric)
+        try:
+            site = CallSite(outcome.prompt_id)
+            result = await self._calls.judge_plan(site, request, plan, rubric.criteria)
+        except UnusableAnswerError:
+            return PlanGrade(valid, correct=None)
+        return PlanGrade(valid, all(result.answer.met))
+
+    async def grade_outcome(self, outcome: RequestOutcome) -> OutcomeGrade:
+        """Successful if every criterion is met. Without images, none about them is."""
+        if outcome.plan is None:
+            return OutcomeGrade(success=False, criteria_met=0.0)
+        rubric = self._rubrics.get(outcome.prompt_id)
+        if rubric is None:
+            return OutcomeGrade(success=None)
+        unmet = [] if outcome.images else [False] * len(rubric.image_criteria)
+        asked = rubric.criteria if outcome.images else rubric.text_criteria
+        try:
+            met = [*unmet, *(await self._judge(outcome, asked)).met]
+        except UnusableAnswerError:
+            return OutcomeGrade(success=None)
+        return OutcomeGrade(all(met), fmean(met))
+
+    def ledger(self) -> list[ModelCallRow]:
+        return self._calls.ledger()
+
+    async def _judge(self, outcome: RequestOutcome, criteria: Sequence[str]) -> Judgement:
+        if not criteria:
+            return Judgement(())
+        site = CallSite(outcome.prompt_id)
+        return (await self._calls.judge_outcome(site, outcome, criteria)).answer
+
+
+def plan_faults(request: PlanRequest, plan: Plan, rubric: Rubric) -> list[str]:
+    """What is wrong with the form of a plan, in words; empty: it is valid."""
+    return list(_faults(request, plan, rubric))
+
+
+def _faults(request: PlanRequest, plan: Plan, rubric: Rubric) -> Iterator[str]:
+    numbers = [step.step_number for step in plan.steps]
+    if not numbers:
+        yield "no steps"
+        return
+    first = max(numbers[0], 1) if request.images else 1  # a continued plan starts after its input
+    if numbers != list(range(first, first + len(numbers))):
+        yield f"steps are numbered {numbers}, not consecutively from {first}"
+    drawn = [step for step in plan.steps if step.prompt is not None]
+    if rubric.image_count is not None and len(drawn) != rubric.image_count:
+        yield f"{len(drawn)} images, but {rubric.image_count} were requested"
+    if rubric.image_criteria and not drawn:
+        yield "nothing is drawn"
+    if rubric.text_criteria and not any(step.auxiliary_text for step in plan.steps):
+        yield "text was requested, but there is none"
+    for step in plan.steps:
+        if step.prompt is None and not (step.auxiliary_text or step.instruction):
+            yield f"step {step.step_number} has neither prompt nor text"

@@ -1,0 +1,56 @@
+"""Rubrics of requests: one call per request, through a journal, so that each is written once."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from schemas import FoundryError
+from schemas.trajectories import ModelCallRow
+from warehouse import Home
+
+from .engine.calls import CallSite, RubricCalls
+from .engine.progress import Progress
+from .engine.retry import CallFailedError, summarize_error
+from .engine.worker_pool import WorkerPool
+from .roles import PlanRequest, Rubric, RubricWriter, UnusableAnswerError, uses_batch_api
+from .settings import Limits
+
+ASSET = "rubrics"
+
+
+@dataclass(frozen=True)
+class WrittenRubric:
+    """The rubric of a request; `failure`: why there is none."""
+
+    prompt_id: str
+    rubric: Rubric | None
+    failure: str | None = None
+
+
+async def write_rubrics(
+    requests: Mapping[str, PlanRequest],
+    writer: RubricWriter,
+    home: Home,
+    pack: str,
+    limits: Limits,
+    progress: Progress,
+) -> tuple[list[WrittenRubric], list[ModelCallRow]]:
+    """Rubrics of requests (by prompt id), and the calls that were ever made for them.
+
+    Raises FoundryError where the model gave no answer; finished calls are journaled.
+    """
+
+    async def write(prompt_id: str) -> WrittenRubric:
+        try:
+            result = await calls.write(CallSite(prompt_id), requests[prompt_id])
+        except UnusableAnswerError as error:
+            return WrittenRubric(prompt_id, None, summarize_error(error))
+        return WrittenRubric(prompt_id, result.answer)
+
+    with RubricCalls(home, ASSET, pack, writer, limits) as calls:
+        workers = len(requests) if uses_batch_api(writer) else limits.agents
+        pool = WorkerPool(pack, max(workers, 1), 1.0, progress)
+        try:
+            written, _ = await pool.map(write, list(requests))
+        except CallFailedError as error:
+            raise FoundryError(f"rubrics: {error}; finished calls are stored, run again") from error
+        return written, calls.ledger()

@@ -1,0 +1,86 @@
+"""Test numbers that were seen, and settings that changed after that."""
+
+import dagster as dg
+import pytest
+
+from assets.checkpoints.recipes import LINEAGE
+from assets.core.foundry import FoundryResource
+from assets.core.profile import load_profile
+from assets.evaluation.checks import test_items_unseen as unseen_check
+from assets.evaluation.reported import record_reported
+from assets.evaluation.variants import CRITIC_RL, PLANNER
+from schemas.curation import CRITIC_RL as CRITIC_RL_ROWS
+from schemas.training import REPORTED_RECIPES, EvaluationRow
+
+PROFILE = """
+name: reported
+description: A recipe
+roles: {planner: sketch, generator: sketch, critic: sketch, scorer: sketch}
+pack: sketchbook
+sizes: {demo: 1}
+"""
+
+
+@pytest.fixture
+def foundry(tmp_path):
+    """The resource, with settings of the critic's GRPO and further sections."""
+
+    def make(steps: int, more: str = "") -> FoundryResource:
+        profile = tmp_path / f"profile-{steps}.yaml"
+        profile.write_text(f"{PROFILE}training: {{critic_rl: {{max_steps: {steps}}}}}\n{more}")
+        load_profile.cache_clear()
+        return FoundryResource(profile=str(profile), root=str(tmp_path / "lake"))
+
+    return make
+
+
+def report(foundry: FoundryResource, benchmark: str = "sketchbook-heldout-test") -> int:
+    """Numbers of the newest planner and critic on a benchmark."""
+    planner, critic = (LINEAGE[name](foundry).version for name in (PLANNER, CRITIC_RL))
+    row = EvaluationRow(
+        benchmark=benchmark,
+        variant="full_rl",
+        item_id="item",
+        metric="final_success",
+        value=1.0,
+        planner=f"checkpoint/{PLANNER}@{planner}",
+        critic=f"checkpoint/{CRITIC_RL}@{critic}",
+    )
+    return record_reported(foundry, [row])
+
+
+def check(foundry: FoundryResource) -> dg.AssetCheckResult:
+    return unseen_check(foundry=foundry)
+
+
+def test_versions_with_test_numbers_are_stored_once(foundry):
+    home = foundry(3)
+    assert report(home, "sketchbook-heldout-dev") == 0
+    assert report(home) == 2
+    before = home.rows(REPORTED_RECIPES)
+    assert {row.name for row in before} == {PLANNER, CRITIC_RL}
+    assert report(home) == 2 and home.rows(REPORTED_RECIPES) == before
+
+
+def test_changed_settings_after_test_numbers_are_a_warning(foundry):
+    assert check(foundry(3)).passed
+    report(foundry(3))
+    assert check(foundry(3)).passed
+    found = check(foundry(4))
+    assert not found.passed and found.severity == dg.AssetCheckSeverity.WARN
+    changes = found.metadata["changes"].value
+    assert CRITIC_RL in changes and PLANNER not in changes
+
+
+def test_more_rows_are_not_a_change_of_settings(foundry):
+    home = foundry(3)
+    report(home)
+    version = LINEAGE[CRITIC_RL](home).version
+    home.home.lake.write(CRITIC_RL_ROWS, [], "all")
+    assert LINEAGE[CRITIC_RL](home).version != version
+    assert check(home).passed
+
+
+def test_numbers_of_a_reduced_size_are_no_report(foundry):
+    small = foundry(3, "size_changes: {demo: {training: {critic_rl: {max_steps: 2}}}}\n")
+    assert report(small) == 0 and check(small).passed

@@ -1,0 +1,101 @@
+"""The asset `rubrics`, and an evaluation that a judge grades by them, over real HTTP."""
+
+import dagster as dg
+import pytest
+import yaml
+
+from assets.core.foundry import FoundryResource
+from assets.core.profile import FOLDER, load_profile
+from assets.evaluation.graders import describe_grader, rubrics_from_rows
+from assets.evaluation.items import heldout_requests
+from assets.evaluation.rubrics import rubric_rows
+from assets.evaluation.runner import compare
+from assets.evaluation.variants import VARIANTS
+from dagster_project.definitions import ASSETS, CHECKS
+from inference.engine.progress import NullProgress
+from inference.roles import Rubric
+from inference.rubric_engine import WrittenRubric
+from schemas.training import RUBRICS
+from schemas.trajectories import MODEL_CALLS
+from tests.inference.backends.providers.faulty_provider import KEY, provider
+
+WRITTEN = {"image_count": None, "picture_criteria": ["a red house", "a sun"], "text_criteria": []}
+
+
+@pytest.fixture
+def server(monkeypatch):
+    monkeypatch.setenv("TEST_KEY", KEY)
+    with provider() as server:
+        server.rubric = WRITTEN
+        yield server
+
+
+@pytest.fixture
+def judged(server, sample_home, tmp_path) -> FoundryResource:
+    """The sample lake, in a profile whose outcomes a judge grades."""
+    content = yaml.safe_load((FOLDER / "sketch.yaml").read_text())
+    models = {"model": {"model": "m-2"}, "rubrics": {"model": "m-1"}}
+    content["evaluation"] = {"judge": {"backend": "openai", **models}}
+    content["openai"] = {"endpoints": [{"url": f"{server.url}/v1", "key": "TEST_KEY"}]}
+    path = tmp_path / "judged.yaml"
+    path.write_text(yaml.safe_dump(content))
+    load_profile.cache_clear()
+    return FoundryResource(profile=str(path), root=sample_home.root)
+
+
+def materialize(foundry: FoundryResource) -> dict[str, object]:
+    """The metadata of the asset `rubrics`."""
+    selection, resources = dg.AssetSelection.assets("rubrics"), {"foundry": foundry}
+    result = dg.materialize([*ASSETS, *CHECKS], selection=selection, resources=resources)
+    assert all(evaluation.passed for evaluation in result.get_asset_check_evaluations())
+    (event,) = result.asset_materializations_for_node("rubrics")
+    return {name: value.value for name, value in event.metadata.items()}
+
+
+def test_every_held_out_request_gets_a_rubric_once(judged, server):
+    metadata = materialize(judged)
+    requests = heldout_requests(judged.home, "sketchbook", judged.settings.evaluation)
+    rubrics = rubrics_from_rows(judged.rows(RUBRICS))
+    assert set(rubrics) == {row.prompt_id for row in requests}
+    assert set(rubrics.values()) == {Rubric(("a red house", "a sun"))}
+    assert metadata["requests"] == len(requests) and "a red house" in metadata["criteria"]
+    assert {row.role for row in judged.rows(MODEL_CALLS, "rubrics-all")} == {"rubric_writer"}
+    assert materialize(judged)["requests"] == len(requests)
+    assert sum(server.answered.values()) == len(requests)
+
+
+def test_a_profile_without_a_judge_has_an_empty_table(sample_home):
+    load_profile.cache_clear()
+    plain = FoundryResource(profile="sketch", root=sample_home.root)
+    assert "no `evaluation.judge`" in str(materialize(plain)["rubrics"])
+    assert not plain.rows(RUBRICS)
+
+
+def test_the_version_of_a_rubric_follows_from_its_criteria():
+    def version(*criteria, images=None):
+        rows = rubric_rows(WrittenRubric("p", Rubric(criteria, (), images)), "openai/m")
+        return {row.rubric_version for row in rows}
+
+    assert len(version("a", "b")) == 1
+    assert version("a", "b") == version("a", "b")
+    assert len(version("a", "b") | version("b", "a") | version("a", "b", images=2)) == 3
+
+
+def test_outcomes_are_graded_by_the_judge_and_its_calls_are_in_the_ledger(judged, server):
+    materialize(judged)
+    server.unmet = {"a sun"}
+    comparison = compare(judged, [VARIANTS["generator_only"]], NullProgress())
+    values = {
+        metric: {row.value for row in comparison.rows if row.metric == metric}
+        for metric in ("final_success", "criteria_met")
+    }
+    assert values == {"final_success": {0.0}, "criteria_met": {0.5}}
+    judgements = [call for call in comparison.calls.values() if call.role == "judge"]
+    items = {row.item_id for row in comparison.rows if row.metric == "criteria_met"}
+    assert {call.prompt_id for call in judgements} == items
+    assert describe_grader(judged).startswith("judge openai/m-2, by rubrics of")
+
+
+def test_without_rubrics_outcomes_are_not_graded(judged):
+    comparison = compare(judged, [VARIANTS["generator_only"]], NullProgress())
+    assert {row.metric for row in comparison.rows} == {"generator_calls"}

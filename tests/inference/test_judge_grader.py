@@ -1,0 +1,222 @@
+"""Plans by their structure, plans and outcomes by rubrics, judged over real HTTP."""
+
+import asyncio
+import re
+
+import pytest
+from PIL import Image
+
+from inference.backends.factory import Backends
+from inference.backends.providers.settings import JudgeModel, RubricModel
+from inference.engine.calls import JudgeCalls
+from inference.engine.progress import NullProgress
+from inference.judge_grader import JudgeGrader, plan_faults
+from inference.roles import (
+    OutcomeGrade,
+    Plan,
+    PlanGrade,
+    PlanRequest,
+    PlanStep,
+    RequestOutcome,
+    Rubric,
+)
+from inference.rubric_engine import write_rubrics
+from inference.settings import Limits
+from schemas import FoundryError
+from tests.inference.backends.providers.faulty_provider import KEY, provider
+from warehouse import EncodedImage
+
+REQUEST = PlanRequest("Show in two pictures how water boils, with a sentence each")
+RUBRIC = Rubric(("a pot is on a stove", "steam rises at the end"), ("both texts name water",), 2)
+WRITTEN = {
+    "image_count": 2,
+    "picture_criteria": list(RUBRIC.image_criteria),
+    "text_criteria": list(RUBRIC.text_criteria),
+}
+LIMITS = Limits(tries=2, backoff_seconds=0.02)
+
+
+def plan(*prompts: str | None, first: int = 1, text: str | None = "Water.") -> Plan:
+    steps = enumerate(prompts, first)
+    return Plan(tuple(PlanStep(n, f"step {n}", None, prompt, text) for n, prompt in steps))
+
+
+PLAN = plan("A pot on a stove", "Steam rises")
+
+
+def outcome(of: Plan | None = PLAN, images: int = 2) -> RequestOutcome:
+    colours = ("red", "blue")
+    drawn = [
+        (number, EncodedImage.of(Image.new("RGB", (64, 64), colours[number - 1])))
+        for number in range(1, images + 1)
+    ]
+    return RequestOutcome("prompt-1", REQUEST, of, tuple(drawn))
+
+
+@pytest.fixture(autouse=True)
+def _key(monkeypatch):
+    monkeypatch.setenv("TEST_KEY", KEY)
+
+
+@pytest.fixture(params=["openai", "gemini"])
+def backend(request):
+    return request.param
+
+
+@pytest.fixture
+def server():
+    with provider() as server:
+        server.rubric = WRITTEN
+        yield server
+
+
+def backends(server, backend: str, **profile) -> Backends:
+    url = f"{server.url}/v1" if backend == "openai" else server.url
+    roles = dict.fromkeys(("planner", "generator", "critic", "scorer"), "sketch")
+    section = {"endpoints": [{"url": url, "key": "TEST_KEY"}]}
+    return Backends.model_validate({"roles": roles, backend: section} | profile)
+
+
+def written(server, home, backend="openai", **profile):
+    """What the writer writes of `REQUEST`, and its calls."""
+    writer = backends(server, backend, **profile).rubric_writer(
+        home, backend, RubricModel(model="m-1")
+    )
+    requests = {"prompt-1": REQUEST}
+    work = write_rubrics(requests, writer, home, "zoo", LIMITS, NullProgress())
+    return asyncio.run(work)
+
+
+def grades(server, home, given=None, backend="openai", rubric=RUBRIC, **profile):
+    """Grades of plan and outcome, and the calls that were made for them."""
+    judge = backends(server, backend, **profile).judge(home, backend, JudgeModel(model="m-2"))
+    given = given or outcome()
+
+    async def both():
+        with JudgeCalls(home, "judge", "zoo", judge, LIMITS) as calls:
+            grader = JudgeGrader(calls, {"prompt-1": rubric} if rubric else {})
+            plan_grade = await grader.grade_plan(given)
+            return plan_grade, await grader.grade_outcome(given), grader.ledger()
+
+    return asyncio.run(both())
+
+
+def test_a_rubric_is_written_once_and_priced(server, home, backend):
+    price = {"m-1": {"input": 1.0, "output": 10.0}}
+    (rubric,), calls = written(server, home, backend, prices=price, budget={"usd": 1})
+    assert (rubric.rubric, rubric.failure) == (RUBRIC, None)
+    assert [(call.role, call.asset, call.cost_usd) for call in calls] == [
+        ("rubric_writer", "rubrics", 0.002)
+    ]
+    assert written(server, home, backend, prices=price, budget={"usd": 1}) == ([rubric], calls)
+    assert sum(server.answered.values()) == 1
+
+
+def test_a_rubric_without_criteria_is_requested_again_and_then_missing(server, home):
+    server.rubric = {"image_count": None, "picture_criteria": [" "], "text_criteria": []}
+    (rubric,), calls = written(server, home)
+    assert rubric.rubric is None and "no criterion" in rubric.failure
+    assert calls[0].retries == 1
+
+
+def test_an_outage_stops_the_run_and_is_no_missing_rubric(server, home):
+    server.scripts = ["error"] * 2
+    with pytest.raises(FoundryError, match="run again"):
+        written(server, home)
+    (rubric,), _ = written(server, home)
+    assert rubric.rubric == RUBRIC
+
+
+def test_an_outcome_is_right_if_every_criterion_is_met(server, home, backend):
+    plan_grade, outcome_grade, calls = grades(server, home, backend=backend)
+    assert plan_grade == PlanGrade(valid=True, correct=True)
+    assert outcome_grade == OutcomeGrade(success=True, criteria_met=1.0)
+    assert [(call.role, call.prompt_id, call.images) for call in calls] == [
+        ("judge", "prompt-1", 0),
+        ("judge", "prompt-1", 2),
+    ]
+
+
+def test_one_criterion_that_is_not_met_is_a_share_and_no_success(server, home):
+    server.unmet = {RUBRIC.image_criteria[1]}
+    plan_grade, outcome_grade, _ = grades(server, home)
+    assert plan_grade == PlanGrade(valid=True, correct=False)
+    assert outcome_grade == OutcomeGrade(success=False, criteria_met=pytest.approx(2 / 3))
+
+
+def test_judgements_are_made_once(server, home):
+    first = grades(server, home)
+    assert grades(server, home) == first
+    assert sum(server.answered.values()) == 2
+
+
+def test_the_judge_sees_the_request_the_texts_and_the_images_in_their_order(server, home):
+    grades(server, home)
+    (message,) = (m for m in server.bodies[-1]["messages"] if m["role"] == "user")
+    kinds = [part["type"] for part in message["content"]]
+    assert kinds == ["text", "image_url", "text", "image_url", "text"]
+    assert REQUEST.text in message["content"][0]["text"]
+    assert all("Water." in message["content"][n]["text"] for n in (2, 4))
+
+
+def test_without_images_no_criterion_about_them_is_met(server, home):
+    _, outcome_grade, calls = grades(server, home, outcome(images=0))
+    assert outcome_grade == OutcomeGrade(success=False, criteria_met=pytest.approx(1 / 3))
+    assert [call.images for call in calls] == [0, 0]
+    _, only_pictures, calls = grades(server, home, outcome(images=0), rubric=Rubric(("a pot",)))
+    assert only_pictures == OutcomeGrade(success=False, criteria_met=0.0)
+
+
+def test_an_unreadable_plan_is_wrong_without_a_call(server, home):
+    unreadable = outcome(of=None, images=0)
+    assert grades(server, home, unreadable) == (
+        PlanGrade(valid=False, correct=False),
+        OutcomeGrade(success=False, criteria_met=0.0),
+        [],
+    )
+
+
+def test_what_cannot_be_judged_is_missing(server, home):
+    without_rubric = grades(server, home, rubric=None)
+    assert without_rubric == (PlanGrade(None, None), OutcomeGrade(None), [])
+    server.scripts = ["refuse"] * 4
+    plan_grade, outcome_grade, _ = grades(server, home)
+    assert plan_grade == PlanGrade(valid=True, correct=None)
+    assert outcome_grade == OutcomeGrade(success=None)
+
+
+def test_an_answer_that_leaves_criteria_out_is_missing(server, home):
+    one_answer = '{"reasoning": "", "answers": [{"number": 1, "met": true}]}'
+    server.scripts = [one_answer] * 2
+    plan_grade, outcome_grade, calls = grades(server, home)
+    assert plan_grade == PlanGrade(valid=True, correct=None)
+    assert outcome_grade == OutcomeGrade(success=None)
+    assert "1 answers to 3 criteria" in calls[0].error
+
+
+IMAGE = EncodedImage.of(Image.new("RGB", (64, 64)))
+
+
+@pytest.mark.parametrize(
+    ("steps", "fault"),
+    [
+        (PLAN, None),
+        (Plan(()), "no steps"),
+        (plan("A pot"), "1 images, but 2 were requested"),
+        (plan("A pot", "Steam", first=2), r"numbered \[2, 3\], not consecutively from 1"),
+        (plan("A pot", "Steam", text=None), "text was requested"),
+        (plan(None, None), "nothing is drawn"),
+        (plan("A pot", "Steam", None, text=""), "step 3 has neither prompt nor text"),
+    ],
+)
+def test_plans_are_valid_by_their_structure(steps, fault):
+    faults = "; ".join(plan_faults(REQUEST, steps, RUBRIC))
+    assert re.search(fault, faults) if fault else not faults
+
+
+def test_a_plan_that_continues_images_starts_after_them():
+    continued = PlanRequest("Go on", (IMAGE,))
+    rubric = Rubric(("a pot",))
+    assert not plan_faults(continued, plan("Steam", first=2), rubric)
+    assert not plan_faults(continued, plan("Steam"), rubric)
+    assert plan_faults(PlanRequest("Go on"), plan("Steam", first=2), rubric)
