@@ -1,12 +1,9 @@
 """Failed runs reach a webhook and a mailbox, or say in the tick why they did not."""
 
 import email
-import json
 import socketserver
 import textwrap
 import threading
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import dagster as dg
 import pytest
@@ -19,38 +16,15 @@ from schemas import FoundryError
 from tests.dagster_project.conftest import TINY_PROFILE
 from tests.helpers.ports import free_port
 from tests.helpers.ticks import sensor_tick
+from tests.helpers.webhook import webhook_server
 
 SHARD = "sketchbook-0000"
 
 
-@contextmanager
-def serving(server):
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield
-    finally:
-        server.shutdown()
-        server.server_close()
-
-
 @pytest.fixture
 def webhook(monkeypatch):
-    """A server that answers with its `statuses`, then 200, and has the `lines` it was sent."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self):
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            self.server.lines.append(json.loads(body)["text"])
-            self.send_response(self.server.statuses.pop(0) if self.server.statuses else 200)
-            self.end_headers()
-
-        def log_message(self, *_):
-            """Quiet."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.lines, server.statuses = [], []
-    monkeypatch.setenv("TEST_WEBHOOK", f"http://127.0.0.1:{server.server_port}/hook-secret")
-    with serving(server):
+    with webhook_server() as server:
+        monkeypatch.setenv("TEST_WEBHOOK", server.url)
         yield server
 
 
@@ -73,8 +47,10 @@ def mailbox():
 
     server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler)
     server.mails = []
-    with serving(server):
-        yield server
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield server
+    server.shutdown()
+    server.server_close()
 
 
 @pytest.fixture
