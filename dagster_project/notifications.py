@@ -4,6 +4,7 @@ All tries together take less than the 60 s that Dagster gives the tick of a sens
 """
 
 import json
+import re
 import smtplib
 import ssl
 from collections.abc import Callable, Sequence
@@ -23,6 +24,7 @@ _BUSY = (408, 425, 429)
 _PARTITION_TAG = "dagster/partition"
 _WILL_RETRY_TAG = "dagster/will_retry"
 _MAX_ERROR_CHARACTERS = 300
+_MODULE = re.compile(r"^(?:\w+\.)+(?=\w+:)")
 
 
 @dataclass(frozen=True)
@@ -131,11 +133,11 @@ def _connect(settings: MailSettings, timeout_seconds: float) -> smtplib.SMTP:
 
 
 def _user_error(step: dg.DagsterEvent) -> str:
-    """The message of what an asset raised, without Dagster's own around it."""
+    """What an asset raised, without Dagster's own error around it."""
     error = step.step_failure_data.error
     if error is None:
         return ""
-    return (error.cause or error).message
+    return _MODULE.sub("", (error.cause or error).message)
 
 
 def _one_line(text: str) -> str:

@@ -22,6 +22,7 @@ from schemas.training import CheckpointRow
 from training.registry import CheckpointRegistry
 from warehouse import Home
 from warehouse.atomic import atomic_write
+from warehouse.storage import storage_errors
 
 RECIPE_TAG = "interleave/recipe"
 _TABLES = {table.name: table for table in (PLANNER_SFT, CRITIC_SFT, CRITIC_RL)}
@@ -110,7 +111,9 @@ def changed_rows(foundry: FoundryResource, recipe: Recipe) -> int:
     if before is None:
         trained_on = orjson.loads(newest.metrics).get("dataset_rows", 0)
         return max(0, recipe.data.rows - trained_on)
-    now = _row_hashes(foundry.home, recipe.data)
+    now = _recorded(foundry.home, recipe.name, recipe.data.version)
+    if now is None:
+        now = _row_hashes(foundry.home, recipe.data)
     return max((now - before).total(), (before - now).total())
 
 
@@ -123,7 +126,8 @@ def record_rows(foundry: FoundryResource) -> None:
         path = _path(foundry.home, recipe.name, recipe.data.version)
         if not path.exists():
             hashes = sorted(_row_hashes(foundry.home, recipe.data).elements())
-            atomic_write(path, b"".join(hashes))
+            with storage_errors("written", path):
+                atomic_write(path, b"".join(hashes))
         needed = {recipe.data.version, newest and newest.dataset_version}
         for other in path.parent.glob("*.bin"):
             if other.stem not in needed:

@@ -15,7 +15,7 @@ from dagster_project.run import QUIET
 from schemas import FoundryError
 from schemas.curation import CRITIC_RL, CRITIC_SFT, PLANNER_SFT
 from tests.dagster_project.conftest import TINY_PROFILE
-from tests.dagster_project.test_ablation import FakeLauncher
+from tests.helpers.fake_launcher import FakeLauncher
 from tests.helpers.ticks import sensor_tick
 from training.registry import CheckpointRegistry
 
