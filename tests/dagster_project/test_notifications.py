@@ -11,6 +11,7 @@ import pytest
 from assets.core.foundry import SHARDS, FoundryResource
 from assets.core.profile import load_profile
 from dagster_project.definitions import ASSETS
+from dagster_project.instance import NO_RETRIES
 from dagster_project.run import QUIET
 from schemas import FoundryError
 from tests.dagster_project.conftest import TINY_PROFILE
@@ -106,15 +107,17 @@ def test_every_failure_is_told_once_one_a_tick(foundry, instance, cursor, webhoo
     assert all(run in line for run, line in zip(runs, webhook.lines, strict=True))
 
 
-def test_a_run_whose_process_died_is_told_too(foundry, instance, cursor, webhook):
+@pytest.mark.parametrize(("tags", "after"), [({}, "; it is started again"), (NO_RETRIES, "")])
+def test_a_run_whose_process_died_is_told_too(foundry, instance, cursor, webhook, tags, after):
     @dg.job
     def empty_job():
         """A job to create runs of."""
 
-    run = instance.create_run_for_job(empty_job, status=dg.DagsterRunStatus.STARTED)
+    run = instance.create_run_for_job(empty_job, status=dg.DagsterRunStatus.STARTED, tags=tags)
     instance.report_run_failed(run, "the process of this run is gone")
     sensor_tick("notify_failures", foundry, instance, cursor)
-    assert webhook.lines[0].startswith("empty_job failed: the process of this run is gone (")
+    line = f"empty_job failed{after}: the process of this run is gone ("
+    assert webhook.lines[0].startswith(line)
 
 
 def test_a_busy_webhook_is_tried_again(foundry, instance, cursor, webhook):
@@ -165,7 +168,7 @@ def test_a_mail_has_the_line(foundry, instance, cursor, mailbox, tmp_path):
     assert "notified" in ticked.skip_message
     (message,) = mailbox.mails
     assert message["To"] == "d@e.f" and f"plans[{SHARD}] failed" in message["Subject"]
-    assert "no prompts in shard" in " ".join(message.get_payload().split())
+    assert "no prompts in shard" in message.get_payload(decode=True).decode()
 
 
 def test_without_the_section_nobody_is_told(foundry, instance, cursor, profile):

@@ -2,6 +2,7 @@
 
 import shutil
 import textwrap
+from pathlib import Path
 
 import dagster as dg
 import pytest
@@ -14,7 +15,7 @@ from dagster_project.definitions import ASSETS, CHECKS, definitions
 from dagster_project.run import QUIET
 from schemas import FoundryError
 from schemas.curation import CRITIC_RL, CRITIC_SFT, PLANNER_SFT
-from tests.dagster_project.conftest import TINY_PROFILE
+from tests.dagster_project.conftest import TINY_PROFILE, copy_lake
 from tests.helpers.fake_launcher import FakeLauncher
 from tests.helpers.ticks import sensor_tick
 from training.registry import CheckpointRegistry
@@ -30,8 +31,7 @@ def foundry(tmp_path, sample) -> FoundryResource:
     section = f"training: {{retrain_after_rows: {NEEDED}}}\n"
     path.write_text(textwrap.dedent(TINY_PROFILE) + section)
     foundry = FoundryResource(profile=str(path), root=str(tmp_path / "lake"))
-    made = FoundryResource(profile=str(path), root=str(sample)).rows(PLANNER_SFT)
-    foundry.home.lake.write(PLANNER_SFT, [row for row in made if not row.images])
+    copy_lake(sample, Path(foundry.root))
     for table in (CRITIC_SFT, CRITIC_RL):
         foundry.home.lake.write(table, [])
     export(foundry)
