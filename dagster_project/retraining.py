@@ -34,12 +34,12 @@ _PAUSE_SECONDS = 600  # after the first failed run, twice as long after the seco
 
 @dataclass(frozen=True)
 class Decision:
-    """Whether a job's run is requested, and the numbers that say why."""
+    """Whether a job's run is requested, with the numbers that say why."""
 
     requested: bool
     why: str
-    version: str = ""
-    number: int = 0  # of earlier runs of this version
+    version: str
+    number: int  # of earlier runs of this version
 
 
 def agents(foundry: FoundryResource) -> dict[str, tuple[Recipe, ...]]:
@@ -55,38 +55,53 @@ def decide(
 ) -> Decision:
     """Whether `job` is to run now: its data has changed enough and is exported, or its last run on
     these rows failed and may be tried again."""
-    needed = foundry.training.retrain_after_rows
     changed = sum(changed_rows(foundry, recipe) for recipe in steps)
-    rows = f"{changed} of {needed} rows changed"
-    runs = instance.get_run_records(dg.RunsFilter(job_name=job), limit=_RUNS)
-    for run in (record.dagster_run for record in runs):
-        if not run.is_finished:
-            return Decision(False, f"{rows}, run {run.run_id} is not finished")
+    needed = foundry.training.retrain_after_rows
     version = "-".join(recipe.version for recipe in steps)
+    runs = instance.get_run_records(dg.RunsFilter(job_name=job), limit=_RUNS)
     own = [record for record in runs if record.dagster_run.tags.get(RECIPE_TAG) == version]
-    last = own[0].dagster_run.status if own else None
+    outdated = any(recipe.data and recipe.data.outdated for recipe in steps)
     row = _row(foundry, steps[-1])
-    again = last == dg.DagsterRunStatus.FAILURE and not (row and row.status == "rejected")
-    if changed < needed and not again:
-        return Decision(False, rows)
-    if any(recipe.data and recipe.data.outdated for recipe in steps):
-        return Decision(False, f"{rows}, waits for `exports`")
-    if again and (reason := _not_yet(own)):
-        return Decision(False, f"{rows}, {reason}")
-    if not again and row:
-        return Decision(False, f"{rows}, trained on these before")
-    if last == dg.DagsterRunStatus.CANCELED:
-        return Decision(False, f"{rows}, run {own[0].dagster_run.run_id} was canceled")
-    return Decision(True, rows, version, len(own))
+    against = _unfinished(runs)
+    if against is None and _is_failed(own, row):
+        against = "waits for `exports`" if outdated else _not_yet(own)
+    elif against is None:
+        against = _not_now(changed >= needed, outdated, row, own)
+    why = ", ".join(filter(None, (f"{changed} of {needed} rows changed", against)))
+    return Decision(against is None, why, version, len(own))
+
+
+def _unfinished(runs: Sequence[dg.RunRecord]) -> str | None:
+    names = (each.dagster_run.run_id for each in runs if not each.dagster_run.is_finished)
+    return next((f"run {name} is not finished" for name in names), None)
+
+
+def _is_failed(own: Sequence[dg.RunRecord], row: CheckpointRow | None) -> bool:
+    """Whether the last run failed for another reason than a worse checkpoint."""
+    failed = bool(own) and own[0].dagster_run.status == dg.DagsterRunStatus.FAILURE
+    return failed and not (row and row.status == "rejected")
+
+
+def _not_now(
+    enough: bool, outdated: bool, row: CheckpointRow | None, own: Sequence[dg.RunRecord]
+) -> str | None:
+    """Why no first run on these rows is requested (empty: too few changed); None if it is."""
+    if not enough:
+        return ""
+    if outdated:
+        return "waits for `exports`"
+    if row:
+        return "trained on these before"
+    if own and own[0].dagster_run.status == dg.DagsterRunStatus.CANCELED:
+        return f"run {own[0].dagster_run.run_id} was canceled"
+    return None
 
 
 def _not_yet(own: Sequence[dg.RunRecord]) -> str | None:
-    """Why a failed run is not started again now; None if it is.
-
-    Args:
-        own: the runs on the same rows, the last one first.
-    """
-    newest, count = own[0], len(own)
+    """Why the failed run, the first of those on the same rows, is not followed by another now;
+    None if it is."""
+    newest = own[0]
+    count = sum(each.dagster_run.status == dg.DagsterRunStatus.FAILURE for each in own)
     name = newest.dagster_run.run_id
     if count >= _MOST_RUNS:
         return f"{count} runs on these failed, last {name}"
