@@ -47,6 +47,7 @@ def diagnose(profile_name: str, home: Home) -> list[Finding]:
         *_checkpoints(profile, home),
         *_training(profile),
         *_cluster(profile, home),
+        *_notifications(profile),
     ]
 
 
@@ -202,6 +203,15 @@ def _cluster(profile: Profile, home: Home) -> Iterator[Finding]:
         yield (package := _package("dagster-postgres", "cluster"))
         if not package.fix:
             yield _postgres(cluster.postgres)
+
+
+def _notifications(profile: Profile) -> Iterator[Finding]:
+    if (settings := profile.notifications) is None:
+        return
+    password = settings.mail.password if settings.mail else None
+    for variable in filter(None, (settings.webhook, password)):
+        fix = None if os.environ.get(variable) else f"set the environment variable {variable}"
+        yield Finding(f"notifications: {variable}", fix)
 
 
 def _ray(address: str) -> Finding:

@@ -29,6 +29,7 @@ from warehouse.storage import first_line, storage_errors
 # number would not do: in a container every `interleave run` is process 1.
 RUNNER_TAG = "interleave/runner"
 RUNNER = secrets.token_hex(8)
+NO_RETRIES = {"dagster/max_retries": "0"}  # tags of runs that only the command line can repeat
 TRAINING_POOL = "gpu_train"
 # Nodes learn here what a run works on; secrets they must have themselves.
 _RAY_ENV = ["INTERLEAVE_PROFILE", "INTERLEAVE_HOME", "INTERLEAVE_LOCAL", "INTERLEAVE_LEASE_SECONDS"]
@@ -36,6 +37,7 @@ _SIGNED = "# Written by Interleave Foundry ({}); change it, and it is yours.\n"
 # Shards at once; the calls within a shard have limits of their own.
 _ONE_MACHINE = ClusterSettings(runs=4)
 _PATIENCE_SECONDS = 5
+_RETRIES = 2
 
 
 def prepare_home(home: Home, cluster: ClusterSettings) -> Path:
@@ -162,6 +164,12 @@ def dagster_yaml(cluster: ClusterSettings) -> str:
             "pools": {"granularity": "op", "default_limit": cluster.runs},
         },
         "run_monitoring": monitor,
+        # Only runs whose process died: what an asset raises, it would raise again.
+        "run_retries": {
+            "enabled": True,
+            "max_retries": _RETRIES,
+            "retry_on_asset_or_op_failure": False,
+        },
     }
     if cluster.ray:
         _require("dagster_ray")

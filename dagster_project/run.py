@@ -23,7 +23,8 @@ from schemas import FoundryError, StorageError
 from warehouse.storage import first_line
 
 from .definitions import ASSETS, CHECKS
-from .instance import RUNNER, RUNNER_TAG, TRAINING_POOL, open_instance, widened_pool
+from .instance import NO_RETRIES, RUNNER, RUNNER_TAG, TRAINING_POOL, open_instance, widened_pool
+from .retraining import record_rows
 from .stages import is_up_to_date, select_nodes, stages_of
 from .workers import RelayedProgress, worker_processes
 
@@ -71,6 +72,8 @@ def run_lineage(
         if results[-1].materialized:
             after_shards()
     results += [stage.run(stages.aggregates), stage.run(stages.base)]
+    if stages.agents:
+        record_rows(foundry)
     results += [_train(stage, stages.agents), stage.run(stages.evaluation)]
     for node in stages.generations:
         names = node.partitions.register(foundry, instance) if node.partitions else []
@@ -203,7 +206,7 @@ class _Stage:
                 instance=self.instance,
                 resources={"foundry": self.foundry},
                 run_config=QUIET,
-                tags={RUNNER_TAG: RUNNER},
+                tags={RUNNER_TAG: RUNNER, **NO_RETRIES},
             )
         except dg.DagsterExecutionInterruptedError:
             raise KeyboardInterrupt from None

@@ -1,6 +1,10 @@
-"""Schedules, off until they are switched on: grow the prompt bank, answer requests."""
+"""Schedules, off until they are switched on: grow the prompt bank, answer requests.
 
-from collections.abc import Iterator
+Both run every night, or when a cron expression in the environment says ($INTERLEAVE_GROW_CRON,
+$INTERLEAVE_ANSWER_CRON; UTC).
+"""
+
+import os
 
 import dagster as dg
 
@@ -14,7 +18,11 @@ from .jobs import generate_stories, refresh_data
 from .stages import is_up_to_date
 
 
-@dg.schedule(job=refresh_data, cron_schedule="0 3 * * *", execution_timezone="UTC")
+@dg.schedule(
+    job=refresh_data,
+    cron_schedule=os.environ.get("INTERLEAVE_GROW_CRON", "0 3 * * *"),
+    execution_timezone="UTC",
+)
 def grow_bank(context: dg.ScheduleEvaluationContext, foundry: FoundryResource) -> dg.RunRequest:
     """Every night: the next shard of prompts, and everything downstream of it.
 
@@ -27,19 +35,22 @@ def grow_bank(context: dg.ScheduleEvaluationContext, foundry: FoundryResource) -
     return dg.RunRequest(partition_key=shard)
 
 
-@dg.schedule(job=generate_stories, cron_schedule="0 5 * * *", execution_timezone="UTC")
+@dg.schedule(
+    job=generate_stories,
+    cron_schedule=os.environ.get("INTERLEAVE_ANSWER_CRON", "0 5 * * *"),
+    execution_timezone="UTC",
+)
 def answer_requests(
     context: dg.ScheduleEvaluationContext, foundry: FoundryResource
-) -> Iterator[dg.RunRequest | dg.SkipReason]:
+) -> list[dg.RunRequest] | dg.SkipReason:
     """Every night: the batches that are new, have changed, or failed."""
     names = register_batches(context.instance, foundry)
     stale = [
         name for name in names if not is_up_to_date(GENERATION_SET, foundry, context.instance, name)
     ]
-    if not stale:
-        yield dg.SkipReason(f"{len(names)} batches, all answered")
-    for name in stale:
-        yield dg.RunRequest(partition_key=name)
+    # Several requests of one tick need a key each.
+    requests = [dg.RunRequest(partition_key=name, run_key=name) for name in stale]
+    return requests or dg.SkipReason(f"{len(names)} batches, all answered")
 
 
 def register_batches(instance: dg.DagsterInstance, foundry: FoundryResource) -> list[str]:

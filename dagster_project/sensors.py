@@ -1,14 +1,13 @@
-"""Sensors: aggregates follow their shards, batches become partitions, retraining on new rows."""
+"""Sensors: aggregates follow their shards, batches become partitions, retraining, notifications."""
 
 import dagster as dg
-import orjson
 
-from assets.checkpoints import recipes
-from assets.checkpoints.recipes import Recipe
 from assets.core.foundry import FoundryResource
-from training.registry import CheckpointRegistry
+from schemas import FoundryError
 
 from .jobs import retrain_critic, retrain_planner
+from .notifications import failure_of, notify
+from .retraining import RECIPE_TAG, agents, decide, record_rows
 from .schedules import register_batches
 
 follow_upstream = dg.AutomationConditionSensorDefinition(
@@ -35,8 +34,9 @@ def register_requests(
 @dg.sensor(
     jobs=[retrain_planner, retrain_critic],
     minimum_interval_seconds=60,
-    description="Starts a training when the profile's `training.retrain_after_rows` new rows have "
-    "come since the newest checkpoint. Off unless it is switched on.",
+    description="Starts a training when `training.retrain_after_rows` rows of the profile have "
+    "come or changed since the newest checkpoint, and a failed one again: at most three times on "
+    "the same rows, after 10 and 20 minutes. Off unless it is switched on.",
 )
 def retrain_when_grown(
     context: dg.SensorEvaluationContext, foundry: FoundryResource
@@ -44,24 +44,41 @@ def retrain_when_grown(
     """A run per agent and version of its data, once the exports are up to date with the rows."""
     if foundry.settings.training is None:
         return dg.SkipReason(f"profile {foundry.settings.name} has no section training")
-    planner = (recipes.planner_sft(foundry),)
-    critic = (recipes.critic_sft(foundry), recipes.critic_rl(foundry))
-    requests, reasons = [], []
-    for job, steps in ((retrain_planner, planner), (retrain_critic, critic)):
-        new = new_rows(foundry, steps)
-        if new < foundry.training.retrain_after_rows:
-            reasons.append(f"{job.name}: {new} new rows")
-        elif any(recipe.data and recipe.data.outdated for recipe in steps):
-            reasons.append(f"{job.name}: waits for `exports`")
-        else:
-            version = "-".join(recipe.version for recipe in steps)
-            requests.append(dg.RunRequest(job_name=job.name, run_key=f"{job.name}-{version}"))
-    return requests or dg.SkipReason("; ".join(reasons))
+    record_rows(foundry)
+    decisions = {
+        job: decide(foundry, context.instance, job, steps) for job, steps in agents(foundry).items()
+    }
+    reason = "; ".join(f"{job}: {decision.why}" for job, decision in decisions.items())
+    context.log.info(reason)
+    return [
+        dg.RunRequest(
+            job_name=job,
+            # Dagster starts no run again whose key it has seen, failed or not.
+            run_key=f"{job}-{decision.version}-{decision.number}",
+            tags={RECIPE_TAG: decision.version},
+        )
+        for job, decision in decisions.items()
+        if decision.requested
+    ] or dg.SkipReason(reason)
 
 
-def new_rows(foundry: FoundryResource, steps: tuple[Recipe, ...]) -> int:
-    """Rows there are now, less those that the newest checkpoints were trained on."""
-    registry = CheckpointRegistry(foundry.home)
-    newest = [row for recipe in steps for row in registry.rows(recipe.name)[-1:]]
-    trained_on = sum(orjson.loads(row.metrics).get("dataset_rows", 0) for row in newest)
-    return sum(recipe.data.rows for recipe in steps if recipe.data) - trained_on
+@dg.run_failure_sensor(
+    default_status=dg.DefaultSensorStatus.RUNNING,
+    minimum_interval_seconds=10,
+    monitor_all_code_locations=True,  # those of `interleave run` belong to none
+    description="Tells of failed runs by webhook or mail, as section `notifications` of the "
+    "profile says.",
+)
+def notify_failures(context: dg.RunFailureSensorContext, foundry: FoundryResource) -> dg.SkipReason:
+    """One failed run a tick, so that it stays within the time that Dagster gives it."""
+    settings = foundry.settings.notifications
+    if settings is None:
+        return dg.SkipReason(f"profile {foundry.settings.name} has no section notifications")
+    steps, why = context.get_step_failure_events(), context.failure_event.message or ""
+    failure = failure_of(context.dagster_run, steps, why, settings.ui)
+    try:
+        notify(settings, failure)
+    except FoundryError as error:
+        context.log.error(str(error))
+        return dg.SkipReason(str(error))
+    return dg.SkipReason(f"notified: {failure.line}")

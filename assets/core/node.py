@@ -4,6 +4,7 @@ A `Node` names the tables an asset writes, what it depends on and the profile se
 it. Equal fingerprints mean that the asset need not be materialized again.
 """
 
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
@@ -25,6 +26,10 @@ DATA_VERSION_TAG = "dagster/data_version"
 FOLLOW_UPSTREAM = (
     dg.AutomationCondition.eager() & dg.AutomationCondition.all_deps_blocking_checks_passed()
 ).with_label("upstream complete and checked")
+
+# A run takes one slot of a pool: shards then run side by side, and one that fails fails alone.
+warnings.filterwarnings("ignore", ".*backfill_?policy", dg.BetaWarning)
+ONE_PARTITION_A_RUN = dg.BackfillPolicy.multi_run(max_partitions_per_run=1)
 
 
 @dataclass(frozen=True)
@@ -109,6 +114,7 @@ class Node:
             "deps": list(self.deps),
             "partitions_def": SHARDS if self.sharded else own,
             "automation_condition": FOLLOW_UPSTREAM if self.automatic else None,
+            "backfill_policy": ONE_PARTITION_A_RUN if self.is_partitioned else None,
             "pool": self.pool,
             "kinds": set(self.kinds),
             "owners": ["team:interleave-foundry"],

@@ -21,6 +21,7 @@ from ..curation.settings import CurationSettings
 from ..evaluation.settings import EvaluationSettings
 from ..generations.settings import GenerationsSettings
 from ..prompts.settings import BankSettings, PromptsSettings
+from .notification_settings import NotificationSettings
 
 FOLDER = Path(__file__).parents[2] / "profiles"
 
@@ -95,6 +96,9 @@ class Profile(Backends):
     service: ServiceSettings = Field(ServiceSettings(), description="`interleave serve`")
     cluster: ClusterSettings | None = Field(
         None, description="Dagster over several machines; null: on this one"
+    )
+    notifications: NotificationSettings | None = Field(
+        None, description="Who is told of failed runs; null: nobody"
     )
 
     def build(self, home: Home) -> Roles:

@@ -9,6 +9,7 @@ from itertools import groupby
 from typing import Any
 
 import dagster as dg
+from pydantic import Field
 
 from inference.vocabulary_engine import ASSET as EXPANSION_NAME
 from schemas import Table
@@ -29,6 +30,14 @@ from . import bank, metadata, user_requests
 from .expansion import add_accepted_terms, expand_packs
 from .pack import Pack, pack_tables
 from .pack_loader import load_pack
+
+
+class PromptsConfig(dg.Config):
+    """What the launchpad offers for `prompts`."""
+
+    shards: int = Field(
+        0, ge=0, description="Grow the bank to so many shards; it never becomes smaller"
+    )
 
 
 def shard_names(pack: str, count: int) -> list[str]:
@@ -154,8 +163,11 @@ PROMPT_BANK = Node(
 
 
 @dg.asset(**PROMPT_BANK.asset_args())
-def prompts(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg.MaterializeResult:
-    register_shards(foundry, context.instance, trajectory_shards(foundry, context.instance))
+def prompts(
+    context: dg.AssetExecutionContext, config: PromptsConfig, foundry: FoundryResource
+) -> dg.MaterializeResult:
+    shards = max(config.shards, trajectory_shards(foundry, context.instance))
+    register_shards(foundry, context.instance, shards)
     fingerprint = PROMPT_BANK.fingerprint(foundry, context.instance, None)
     rows, details = _pack_prompts(context, foundry)
     requests = user_requests.current_request_prompts(foundry, rows)

@@ -10,8 +10,7 @@ from assets.evaluation.variants import VARIANTS
 from dagster_project.run import run_lineage
 from schemas.training import CHECKPOINTS, EVALUATIONS
 from tests.dagster_project.test_training_lineage import PROFILE
-from training.base_model.driver import packaged_model
-from training.launch.jobs import TrainingOutcome, TrainingProgress
+from tests.helpers.fake_launcher import FakeLauncher
 
 pytestmark = pytest.mark.slow
 
@@ -21,22 +20,6 @@ ABLATION_CHECKPOINTS = {
     "ablation_one_agent",
     "ablation_unfiltered",
 }
-
-
-class FakeLauncher:
-    """Notes the jobs that it gets."""
-
-    def __init__(self):
-        self.jobs = []
-
-    async def run_job(self, context, job, settings, progress):
-        self.jobs.append(job)
-        model = job.folder / "model"
-        model.mkdir(parents=True)
-        for file in packaged_model().iterdir():
-            (model / file.name).symlink_to(file)
-        curve = [TrainingProgress(step=1, total=1, loss=0.5)]
-        return TrainingOutcome(model=model, metrics={"loss": 0.5, "steps": 1}, curves=curve)
 
 
 @pytest.fixture

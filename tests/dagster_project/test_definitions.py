@@ -1,5 +1,7 @@
 """The lineage graph as a whole: a change of assets, checks or automation shows in a diff."""
 
+from pathlib import Path
+
 import dagster as dg
 
 from assets.core.node import NODES
@@ -17,6 +19,8 @@ def test_the_graph_is_the_one_in_the_snapshot(snapshot):
             "partitioned": graph.get(key).is_partitioned,
             "pools": sorted(graph.get(key).pools or ()),
             "automation": graph.get(key).automation_condition is not None,
+            "backfill": str(graph.get(key).backfill_policy or "-"),
+            "freshness": graph.get(key).freshness_policy is not None,
             "blocking checks": sorted(check.name for check in graph.get(key).check_keys),
         }
         for key in sorted(graph.get_all_asset_keys())
@@ -41,3 +45,11 @@ def test_every_asset_documents_itself():
         if node.tables:
             assert "dagster/column_schema" in asset.metadata, name
             assert asset.check_keys, name
+
+
+def test_every_asset_links_to_its_source():
+    graph = defs.resolve_asset_graph()
+    for name in NODES:
+        references = graph.get(dg.AssetKey(name)).metadata["dagster/code_references"]
+        (reference,) = references.code_references
+        assert Path(reference.file_path).is_file() and reference.line_number > 1, name

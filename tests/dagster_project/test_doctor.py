@@ -181,3 +181,13 @@ def test_an_open_scorer_that_is_there_is_fine(home, tmp_path):
     roles = {"planner": "sketch", "generator": "sketch", "critic": "sketch", "scorer": "editscore"}
     own = {"model": str(tmp_path), "adapter": None, "device": "cpu"}
     assert missing(profile(tmp_path, roles=roles, editscore=own), home) == {}
+
+
+def test_variables_of_notifications_are_looked_for(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOOK", "https://example.org/hook")
+    monkeypatch.delenv("MAIL_PASSWORD", raising=False)
+    mail = {"host": "m", "sender": "a", "to": ["b"], "user": "a", "password": "MAIL_PASSWORD"}
+    own = profile(tmp_path, notifications={"webhook": "HOOK", "mail": mail})
+    findings = {finding.what: finding.fix for finding in diagnose(own, Home(tmp_path / "home"))}
+    assert findings["notifications: HOOK"] is None
+    assert "MAIL_PASSWORD" in findings["notifications: MAIL_PASSWORD"]

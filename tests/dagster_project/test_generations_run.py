@@ -12,7 +12,7 @@ from PIL import Image
 
 from assets.core.foundry import FoundryResource
 from assets.generations.assets import GENERATION_SET
-from dagster_project import jobs, schedules, sensors
+from dagster_project import jobs
 from dagster_project.definitions import ASSETS, CHECKS
 from dagster_project.instance import open_instance
 from dagster_project.run import QUIET, run_lineage
@@ -22,6 +22,7 @@ from schemas import FoundryError
 from schemas.generations import GENERATIONS
 from schemas.trajectories import ATTEMPTS, PLANS, TRAJECTORIES
 from tests.dagster_project.conftest import TINY_PROFILE, copy_lake
+from tests.helpers.ticks import schedule_tick, sensor_tick
 from warehouse import EncodedImage
 
 pytestmark = pytest.mark.slow
@@ -220,20 +221,26 @@ def test_a_batch_of_only_bad_rows_says_so(foundry, instance, requests):
 
 def test_the_schedule_requests_unanswered_batches(foundry, instance, requests):
     def requested():
-        resources = {"foundry": foundry}
-        with dg.build_schedule_context(instance=instance, resources=resources) as context:
-            return list(schedules.answer_requests(context))
+        ticked = schedule_tick("answer_requests", foundry, instance)
+        return [run.partition_key for run in ticked.run_requests], ticked.skip_message
 
-    assert [run.partition_key for run in requested()] == ["inbox-0000", "inbox-0001"]
+    assert requested() == (["inbox-0000", "inbox-0001"], None)
     answer(foundry, instance)
-    assert isinstance(requested()[0], dg.SkipReason)
+    assert requested() == ([], "2 batches, all answered")
     write(requests, [*REQUESTS, {"text": "A cat"}])
-    assert [run.partition_key for run in requested()] == ["inbox-0001"]
+    assert requested() == (["inbox-0001"], None)
+
+
+def test_without_a_file_of_requests_nothing_is_requested(foundry, instance, profile):
+    plain = FoundryResource(profile=profile, root=foundry.root)
+    ticked = schedule_tick("answer_requests", plain, instance)
+    assert (ticked.run_requests, ticked.skip_message) == ([], "0 batches, all answered")
+    assert sensor_tick("register_requests", plain, instance).skip_message == "0 batches of requests"
 
 
 def test_the_sensor_shows_batches_and_starts_nothing(foundry, instance):
-    with dg.build_sensor_context(instance=instance, resources={"foundry": foundry}) as context:
-        assert isinstance(sensors.register_requests(context), dg.SkipReason)
+    ticked = sensor_tick("register_requests", foundry, instance)
+    assert (ticked.run_requests, ticked.skip_message) == ([], "2 batches of requests")
     partitions = GENERATION_SET.partitions.definition.name
     assert instance.get_dynamic_partitions(partitions) == ["inbox-0000", "inbox-0001"]
 

@@ -11,7 +11,7 @@ import dagster as dg
 import psutil
 import pytest
 
-from dagster_project.instance import RUNNER, RUNNER_TAG, open_instance
+from dagster_project.instance import NO_RETRIES, RUNNER, RUNNER_TAG, open_instance
 from dagster_project.run import run_lineage
 from schemas import StorageError
 from schemas.curation import CRITIC_SFT, STEPS
@@ -99,6 +99,15 @@ def test_runs_of_dead_processes_are_closed_and_those_of_live_ones_are_not(foundr
         with open_instance(foundry.home) as other:
             assert other.get_run_by_id(dead.run_id).status == dg.DagsterRunStatus.FAILURE
             assert other.get_run_by_id(ours.run_id).status == status
+
+
+@pytest.mark.parametrize(("tags", "again"), [({}, "true"), (NO_RETRIES, "false")])
+def test_the_daemon_starts_a_run_that_died_again_unless_it_is_a_commands(foundry, tags, again):
+    with open_instance(foundry.home) as instance:
+        assert not instance.run_retries_retry_on_asset_or_op_failure
+        died = instance.create_run_for_job(empty_job, status=dg.DagsterRunStatus.STARTED, tags=tags)
+        instance.report_run_failed(died)
+        assert instance.get_run_by_id(died.run_id).tags["dagster/will_retry"] == again
 
 
 def test_what_is_lost_or_damaged_is_made_again(sampled, instance):

@@ -7,15 +7,16 @@ import pytest
 
 from assets.core.foundry import SHARDS, FoundryResource
 from assets.core.node import NODES
-from dagster_project import jobs, schedules
+from dagster_project import jobs
 from dagster_project.definitions import ASSETS, CHECKS, defs
 from dagster_project.instance import open_instance
 from dagster_project.run import QUIET, run_lineage
 from dagster_project.stages import select_nodes
 from interleave_foundry import query
 from schemas import FoundryError
-from schemas.prompts import TEMPLATES
+from schemas.prompts import PROMPTS, TEMPLATES
 from schemas.trajectories import ATTEMPTS, PLANS, SCORES
+from tests.helpers.ticks import schedule_tick
 from warehouse.views import refresh_views
 
 pytestmark = pytest.mark.slow
@@ -77,10 +78,30 @@ def test_the_schedule_grows_the_bank_by_a_new_shard(foundry, instance):
     scored = dg.AssetMaterialization("scores", partition="sketchbook-0000")
     instance.report_runless_asset_event(scored)
     for _preview_then_tick in range(2):
-        resources = {"foundry": foundry}
-        with dg.build_schedule_context(instance=instance, resources=resources) as context:
-            assert schedules.grow_bank(context).partition_key == "sketchbook-0001"
+        (request,) = schedule_tick("grow_bank", foundry, instance).run_requests
+        assert request.partition_key == "sketchbook-0001"
+        assert request.tags["dagster/schedule_name"] == "grow_bank"
     assert instance.get_dynamic_partitions(str(SHARDS.name)) == ["sketchbook-0001"]
+
+
+def test_the_schedule_fills_a_gap_first(foundry, instance):
+    for shard in ("sketchbook-0000", "sketchbook-0002"):
+        instance.report_runless_asset_event(dg.AssetMaterialization("scores", partition=shard))
+    (request,) = schedule_tick("grow_bank", foundry, instance).run_requests
+    assert request.partition_key == "sketchbook-0001"
+
+
+def test_the_launchpad_grows_the_bank(foundry, instance):
+    for shards, expected in ((2, 2), (1, 2), (3, 3)):
+        result = dg.materialize(
+            [*ASSETS, *CHECKS],
+            selection=["taxonomy", "vocabulary", "vocabulary_expansion", "templates", "prompts"],
+            instance=instance,
+            resources={"foundry": foundry},
+            run_config={**QUIET, "ops": {"prompts": {"config": {"shards": shards}}}},
+        )
+        assert result.success and len(foundry.home.lake.partitions(PROMPTS)) == expected
+    assert len(instance.get_dynamic_partitions(str(SHARDS.name))) == 3
 
 
 def test_aggregates_follow_once_every_shard_is_there(foundry, instance):

@@ -12,12 +12,13 @@ import pytest
 
 from assets.core.foundry import FoundryResource
 from assets.evaluation.variants import VARIANTS
-from dagster_project import jobs, sensors
+from dagster_project import jobs
 from dagster_project.definitions import ASSETS, CHECKS
 from dagster_project.instance import open_instance
 from dagster_project.run import QUIET, run_lineage
 from schemas.curation import PLANNER_SFT
 from schemas.training import CHECKPOINTS, EVALUATIONS, ROLLOUTS
+from tests.helpers.ticks import sensor_tick
 from training.registry import CheckpointRegistry
 
 pytestmark = pytest.mark.slow
@@ -170,14 +171,14 @@ def test_versions_are_listed_put_in_use_and_taken_back_by_command(trained, found
 
 def test_new_rows_start_a_training_once_they_are_exported(trained, foundry, instance):
     def requested():
-        with dg.build_sensor_context(instance=instance, resources={"foundry": foundry}) as context:
-            result = sensors.retrain_when_grown.evaluate_tick(context)
-        return [request.job_name for request in result.run_requests or []], result.skip_message
+        result = sensor_tick("retrain_when_grown", foundry, instance)
+        return [request.job_name for request in result.run_requests], result.skip_message
 
-    assert requested() == ([], "retrain_planner: 0 new rows; retrain_critic: 0 new rows")
+    none = "0 of 1 rows changed"
+    assert requested() == ([], f"retrain_planner: {none}; retrain_critic: {none}")
     rows = foundry.rows(PLANNER_SFT)
     more = [row.model_copy(update={"row_id": f"{row.row_id}-again"}) for row in rows[:5]]
     foundry.home.lake.write(PLANNER_SFT, [*rows, *more])
-    assert "retrain_planner: waits for `exports`" in requested()[1]
+    assert "retrain_planner: 5 of 1 rows changed, waits for `exports`" in requested()[1]
     run_lineage(foundry, instance, shards=1, select=["exports"])
     assert requested()[0] == ["retrain_planner"]

@@ -1,0 +1,186 @@
+"""Failed runs reach a webhook and a mailbox, or say in the tick why they did not."""
+
+import email
+import socketserver
+import textwrap
+import threading
+
+import dagster as dg
+import pytest
+
+from assets.core.foundry import SHARDS, FoundryResource
+from assets.core.profile import load_profile
+from dagster_project.definitions import ASSETS
+from dagster_project.instance import NO_RETRIES
+from dagster_project.run import QUIET
+from schemas import FoundryError
+from tests.dagster_project.conftest import TINY_PROFILE
+from tests.helpers.ports import free_port
+from tests.helpers.ticks import sensor_tick
+from tests.helpers.webhook import webhook_server
+
+SHARD = "sketchbook-0000"
+
+
+@pytest.fixture
+def webhook(monkeypatch):
+    with webhook_server() as server:
+        monkeypatch.setenv("TEST_WEBHOOK", server.url)
+        yield server
+
+
+@pytest.fixture
+def mailbox():
+    """An SMTP server that keeps its `mails`."""
+
+    class Handler(socketserver.StreamRequestHandler):
+        def handle(self):
+            self.wfile.write(b"220 here\r\n")
+            for line in self.rfile:
+                word = line.split()[0].upper()
+                if word == b"DATA":
+                    self.wfile.write(b"354 go on\r\n")
+                    lines = iter(self.rfile.readline, b".\r\n")
+                    self.server.mails.append(email.message_from_bytes(b"".join(lines)))
+                self.wfile.write(b"221 bye\r\n" if word == b"QUIT" else b"250 ok\r\n")
+                if word == b"QUIT":
+                    return
+
+    server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler)
+    server.mails = []
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture
+def notifications():
+    return "{webhook: TEST_WEBHOOK, tries: 2, timeout_seconds: 2}"
+
+
+@pytest.fixture
+def foundry(tmp_path, notifications) -> FoundryResource:
+    path = tmp_path / "notified.yaml"
+    path.write_text(textwrap.dedent(TINY_PROFILE) + f"notifications: {notifications}\n")
+    return FoundryResource(profile=str(path), root=str(tmp_path / "lake"))
+
+
+@pytest.fixture
+def cursor(foundry, instance):
+    """Where the sensor begins: failures from now on."""
+    return sensor_tick("notify_failures", foundry, instance).cursor
+
+
+def fail(foundry, instance) -> str:
+    """A run that fails, since there are no prompts; its id."""
+    instance.add_dynamic_partitions(str(SHARDS.name), [SHARD])
+    result = dg.materialize(
+        ASSETS,
+        selection=["plans"],
+        partition_key=SHARD,
+        instance=instance,
+        resources={"foundry": foundry},
+        run_config=QUIET,
+        raise_on_error=False,
+    )
+    assert not result.success
+    return result.run_id
+
+
+def test_a_line_has_asset_partition_error_and_link(foundry, instance, cursor, webhook):
+    run_id = fail(foundry, instance)
+    ticked = sensor_tick("notify_failures", foundry, instance, cursor)
+    (line,) = webhook.lines
+    assert line.startswith(f"plans[{SHARD}] failed: ") and f"no prompts in shard '{SHARD}'" in line
+    assert line.endswith(f"(http://127.0.0.1:3000/runs/{run_id})") and "\n" not in line
+    assert ticked.skip_message == f"notified: {line}"
+    again = sensor_tick("notify_failures", foundry, instance, ticked.cursor)
+    assert len(webhook.lines) == 1 and not again.run_requests
+
+
+def test_every_failure_is_told_once_one_a_tick(foundry, instance, cursor, webhook):
+    runs = [fail(foundry, instance) for _ in range(2)]
+    for count in (1, 2, 2):
+        cursor = sensor_tick("notify_failures", foundry, instance, cursor).cursor
+        assert len(webhook.lines) == count
+    assert all(run in line for run, line in zip(runs, webhook.lines, strict=True))
+
+
+@pytest.mark.parametrize(("tags", "after"), [({}, "; it is started again"), (NO_RETRIES, "")])
+def test_a_run_whose_process_died_is_told_too(foundry, instance, cursor, webhook, tags, after):
+    @dg.job
+    def empty_job():
+        """A job to create runs of."""
+
+    run = instance.create_run_for_job(empty_job, status=dg.DagsterRunStatus.STARTED, tags=tags)
+    instance.report_run_failed(run, "the process of this run is gone")
+    sensor_tick("notify_failures", foundry, instance, cursor)
+    line = f"empty_job failed{after}: the process of this run is gone ("
+    assert webhook.lines[0].startswith(line)
+
+
+def test_a_busy_webhook_is_tried_again(foundry, instance, cursor, webhook):
+    webhook.statuses = [503]
+    fail(foundry, instance)
+    assert "notified" in sensor_tick("notify_failures", foundry, instance, cursor).skip_message
+    assert len(webhook.lines) == 2
+
+
+@pytest.mark.parametrize(("statuses", "reason"), [([404], "HTTP 404"), ([500, 500], "HTTP 500")])
+def test_a_failing_webhook_is_named_in_the_tick_and_passed_over(
+    foundry, instance, cursor, webhook, statuses, reason
+):
+    webhook.statuses = list(statuses)
+    fail(foundry, instance)
+    ticked = sensor_tick("notify_failures", foundry, instance, cursor)
+    assert len(webhook.lines) == len(statuses)
+    assert reason in ticked.skip_message and "hook-secret" not in ticked.skip_message
+    sensor_tick("notify_failures", foundry, instance, ticked.cursor)
+    assert len(webhook.lines) == len(statuses)
+
+
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        (f"http://127.0.0.1:{free_port()}/hook-secret", "ConnectionRefusedError"),
+        ("no-url-hook-secret", "must start with https://"),
+        ("", "TEST_WEBHOOK is not set"),
+    ],
+)
+def test_what_is_wrong_with_its_url_is_said_without_it(
+    foundry, instance, cursor, monkeypatch, url, reason
+):
+    monkeypatch.setenv("TEST_WEBHOOK", url)
+    fail(foundry, instance)
+    message = sensor_tick("notify_failures", foundry, instance, cursor).skip_message
+    assert reason in message and "hook-secret" not in message
+
+
+def test_a_mail_has_the_line(foundry, instance, cursor, mailbox, tmp_path):
+    port = mailbox.server_address[1]
+    mail = f"host: 127.0.0.1, port: {port}, encryption: none, sender: a@b.c, to: [d@e.f]"
+    path = tmp_path / "mailed.yaml"
+    path.write_text(textwrap.dedent(TINY_PROFILE) + f"notifications: {{mail: {{{mail}}}}}\n")
+    mailed = FoundryResource(profile=str(path), root=foundry.root)
+    fail(mailed, instance)
+    ticked = sensor_tick("notify_failures", mailed, instance, cursor)
+    assert "notified" in ticked.skip_message
+    (message,) = mailbox.mails
+    assert message["To"] == "d@e.f" and f"plans[{SHARD}] failed" in message["Subject"]
+    assert "no prompts in shard" in message.get_payload(decode=True).decode()
+
+
+def test_without_the_section_nobody_is_told(foundry, instance, cursor, profile):
+    silent = FoundryResource(profile=profile, root=foundry.root)
+    fail(silent, instance)
+    ticked = sensor_tick("notify_failures", silent, instance, cursor)
+    assert ticked.skip_message == "profile tiny has no section notifications"
+
+
+@pytest.mark.parametrize(
+    "notifications", ["{tries: 2}", "{mail: {host: a, sender: b, to: [c], user: d}}"]
+)
+def test_incomplete_settings_are_refused(foundry):
+    with pytest.raises(FoundryError, match=r"set `webhook`, `mail` or both|needs both `user`"):
+        load_profile(foundry.profile)
