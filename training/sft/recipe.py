@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from schemas import FoundryError
 from schemas.yaml_config import ConfigModel, load_document
@@ -19,15 +19,37 @@ _OPTION_NAMES = {name: name for name in _SAME_NAMES} | {
     "epochs": "num_train_epochs",
     "revision": "model_revision",
 }
+# Options that a batch is divided into -> the settings they follow from; below: those of the driver,
+# which depends on where files are and on the order of the checkpoints.
+_SETTING_OF = {
+    "per_device_train_batch_size": "batch_per_device",
+    "gradient_accumulation_steps": "batch",
+}
+_DRIVERS = frozenset(
+    {
+        "model_name_or_path",
+        "adapter_name_or_path",
+        "dataset",
+        "dataset_dir",
+        "media_dir",
+        "output_dir",
+        "overwrite_output_dir",
+        "resume_from_checkpoint",
+        "do_train",
+        "save_strategy",
+        "save_only_model",
+    }
+)
 
 
 class SftSettings(ConfigModel):
     """A recipe, and changes to it; null: as the recipe says."""
 
-    recipe: Literal["sketch", "paper", "lora"] | Path = Field(
+    recipe: Literal["sketch", "paper", "reference", "lora"] | Path = Field(
         "sketch",
         description="sketch: a tiny model on two CPU cores; paper: Qwen3-VL-8B on eight GPUs; "
-        "lora: the same with adapters on one GPU; or the path of a recipe of your own",
+        "reference: with the batch of the published code; lora: the paper's with adapters on one "
+        "GPU; or the path of a recipe of your own",
     )
     epochs: float | None = Field(None, gt=0, description="Passes over all rows")
     max_steps: int | None = Field(
@@ -56,6 +78,16 @@ class SftSettings(ConfigModel):
     options: dict[str, Any] = Field(
         default_factory=dict, description="Any other options of LLaMA-Factory, by its names"
     )
+
+    @field_validator("options")
+    @classmethod
+    def _leave_ours(cls, options: dict[str, Any]) -> dict[str, Any]:
+        for name in options:
+            if setting := _SETTING_OF.get(name):
+                raise ValueError(f"{name} follows from `{setting}`: set that, beside `options`")
+            if name in _DRIVERS:
+                raise ValueError(f"{name}: the driver sets this, its files depend on it: remove")
+        return options
 
     @property
     def recipe_path(self) -> Path:

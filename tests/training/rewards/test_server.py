@@ -92,7 +92,7 @@ async def test_verl_gets_the_reward_and_its_parts_as_numbers(world, connect):
 
 
 async def test_errors_have_the_same_keys(world, connect):
-    texts = [answer(True), "?", answer(False, "refuse"), answer(False, "broken"), "\x00\ud800"]
+    texts = [answer(True), "?", answer(False, "nothing"), answer(False, "broken"), "\x00\ud800"]
     async with serve_rewards(world.service()) as address:
         ask = connect(address)
         got = [await ask(**verl_call(world, text)) for text in texts]

@@ -3,12 +3,13 @@
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from schemas import FoundryError
 from training.sft.driver import sft_job
 from training.sft.recipe import SftJob, SftSettings, environment, llamafactory_config, read_recipe
 
-RECIPES = ("sketch", "paper", "lora")
+RECIPES = ("sketch", "paper", "reference", "lora")
 DATA, FOLDER = Path("/data/export"), Path("/somewhere/job")
 
 
@@ -37,6 +38,24 @@ def test_the_paper_recipe_has_the_papers_numbers():
     assert options["image_max_pixels"] == 1024 * 1024
     assert options["freeze_vision_tower"] and options["freeze_multi_modal_projector"]
     assert Path(options["deepspeed"]).is_file()
+
+
+def test_the_reference_recipe_has_the_published_codes_batch():
+    options = config(recipe="reference")
+    assert options["per_device_train_batch_size"] == 2
+    assert (options["gradient_accumulation_steps"], options["save_steps"]) == (1, 2000)
+
+
+@pytest.mark.parametrize(
+    ("option", "reason"),
+    [
+        ("gradient_accumulation_steps", "follows from `batch`"),
+        ("output_dir", "the driver sets this"),
+    ],
+)
+def test_options_that_collide_with_ours_are_rejected(option, reason):
+    with pytest.raises(ValidationError, match=reason):
+        SftSettings(options={option: 1})
 
 
 def test_the_sketch_recipe_trains_all_parameters():
