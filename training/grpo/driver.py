@@ -25,7 +25,14 @@ from warehouse import Home, Journal
 from warehouse.atomic import atomic_path
 
 from ..environments import ensure_environment
-from ..launch.driver import Driver, TrainingFailedError, attempt_file, exit_reason, open_driver
+from ..launch.driver import (
+    Driver,
+    TrainingFailedError,
+    attempt_file,
+    exit_reason,
+    open_driver,
+    reachable_host,
+)
 from ..launch.jobs import AbsolutePath, TrainerJob, TrainingProgress
 from ..rewards.rollouts import LAST_STEPS, failed_share, find_collapse, judged_prompts
 from ..rewards.service import RewardService
@@ -139,7 +146,7 @@ class GrpoRun:
 
     def _reward_host(self) -> str:
         """Where the reward server listens: on loopback, unless other nodes ask it."""
-        from ..rewards.server import LOOPBACK, reachable_host
+        from ..rewards.server import LOOPBACK
 
         if not self._settings.on_cluster:
             return LOOPBACK

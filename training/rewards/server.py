@@ -8,7 +8,6 @@ read: command lines and environments of a cluster's processes are shown to other
 import asyncio
 import json
 import secrets
-import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
@@ -24,12 +23,10 @@ from inference.http.auth import AuthMiddleware, Keys
 from inference.http.body_reader import parse_json
 from inference.http.errors import install_error_handlers
 from inference.http.server import HTTPServer, listening_socket
-from schemas import FoundryError
 
 from .service import RewardRequest, RewardService
 
 LOOPBACK = "127.0.0.1"
-_ELSEWHERE = "192.0.2.1"  # reserved for documentation: routed, but nobody's
 _MAX_BYTES = 16 * 2**20
 _IDLE_SECONDS = 60.0
 _GRACE_SECONDS = 1  # for open requests when training has ended
@@ -53,21 +50,6 @@ class RewardAddress:
             yield
         finally:
             path.unlink(missing_ok=True)
-
-
-def reachable_host(peer: str = _ELSEWHERE) -> str:
-    """The address of this machine on the way to `peer`, a host or address; nothing is sent.
-
-    Raises:
-        FoundryError: there is no way to it.
-    """
-    try:
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-            probe.connect((peer, 9))
-            host: str = probe.getsockname()[0]
-            return host
-    except OSError as error:
-        raise FoundryError(f"no network interface leads to {peer}: {error}") from error
 
 
 @asynccontextmanager

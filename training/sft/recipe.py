@@ -7,7 +7,7 @@ from typing import Any, Literal
 from pydantic import Field, field_validator
 
 from schemas import FoundryError
-from schemas.yaml_config import ConfigModel, load_document
+from schemas.yaml_config import ConfigModel, added_field, load_document
 
 from ..launch.jobs import AbsolutePath
 
@@ -60,7 +60,10 @@ class SftSettings(ConfigModel):
     batch_per_device: int | None = Field(
         None, ge=1, description="Samples that one device holds at once; the rest is accumulated"
     )
-    gpus: int | None = Field(None, ge=0, description="GPUs; 0: trained on the CPU")
+    gpus: int | None = Field(None, ge=0, description="GPUs of a node; 0: trained on the CPU")
+    nodes: int = added_field(
+        1, ge=1, description="Nodes with so many GPUs each; `training.sft.nodes` runs on the others"
+    )
     threads: int | None = Field(None, ge=1, description="CPU threads per process")
     cutoff_len: int | None = Field(
         None, ge=1, description="Longest row in tokens; the rest is cut off"
@@ -126,7 +129,7 @@ def read_recipe(settings: SftSettings) -> SftRecipe:
     given = settings.model_dump(exclude_none=True)
     changes = {name: given[name] for name in SftRecipe.model_fields if name in given}
     if settings.batch and not settings.batch_per_device:
-        share = settings.batch // max(1, changes.get("gpus", recipe.gpus))
+        share = settings.batch // (max(1, changes.get("gpus", recipe.gpus)) * settings.nodes)
         changes["batch_per_device"] = max(1, min(recipe.batch_per_device, share))
     changed = {option: given[name] for name, option in _OPTION_NAMES.items() if name in given}
     options = recipe.options | changed | settings.options
@@ -146,13 +149,15 @@ def llamafactory_config(job: SftJob, folder: Path) -> dict[str, Any]:
     Raises:
         FoundryError: the batch cannot be divided evenly.
     """
-    recipe = read_recipe(job.settings)
-    per_pass = recipe.batch_per_device * max(1, recipe.gpus)
+    recipe, nodes = read_recipe(job.settings), job.settings.nodes
+    per_pass = recipe.batch_per_device * max(1, recipe.gpus) * nodes
     if recipe.batch % per_pass:
         raise FoundryError(
-            f"a batch of {recipe.batch} is no multiple of {per_pass} (batch_per_device times "
-            "GPUs); change batch or batch_per_device"
+            f"a batch of {recipe.batch} is no multiple of {per_pass} (batch_per_device times GPUs "
+            "of all nodes); change batch or batch_per_device"
         )
+    # One process prepares the rows for all nodes; without GPUs they talk through gloo.
+    shared = {"data_shared_file_system": True, "ddp_backend": None if recipe.gpus else "gloo"}
     return {
         "model_name_or_path": str(job.parent),
         "dataset_dir": str(job.data),
@@ -162,6 +167,7 @@ def llamafactory_config(job: SftJob, folder: Path) -> dict[str, Any]:
         "per_device_train_batch_size": recipe.batch_per_device,
         "gradient_accumulation_steps": recipe.batch // per_pass,
         "seed": job.settings.seed,
+        **(shared if nodes > 1 else {}),
         **recipe.options,
         "bf16": recipe.options.get("bf16", _cpu_has_bfloat16() and not recipe.gpus),
     }

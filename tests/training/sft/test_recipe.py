@@ -6,7 +6,9 @@ import pytest
 from pydantic import ValidationError
 
 from schemas import FoundryError
+from training.sft import nodes
 from training.sft.driver import sft_job
+from training.sft.nodes import rendezvous
 from training.sft.recipe import SftJob, SftSettings, environment, llamafactory_config, read_recipe
 
 RECIPES = ("sketch", "paper", "reference", "lora")
@@ -114,6 +116,37 @@ def test_gpus_are_reserved_and_passed_to_torchrun():
     assert job.gpus == 8
     assert (variables["FORCE_TORCHRUN"], variables["NPROC_PER_NODE"]) == ("1", "8")
     assert variables["PATH"].startswith("/e/bin:")
+
+
+def test_a_batch_is_shared_by_all_nodes():
+    options = config(recipe="paper", nodes=2)
+    assert options["gradient_accumulation_steps"] == 1 and options["data_shared_file_system"]
+    with pytest.raises(FoundryError, match="batch of 32 is no multiple of 48"):
+        config(recipe="paper", nodes=3)
+    assert "nodes" not in SftSettings().model_dump()
+
+
+def test_nodes_meet_where_the_scheduler_says_or_at_the_first_one(tmp_path, monkeypatch):
+    recipe = read_recipe(SftSettings(recipe="paper"))
+    monkeypatch.setenv("MASTER_ADDR", "10.0.0.1")
+    monkeypatch.setenv("MASTER_PORT", "29501")
+    with rendezvous(tmp_path) as meeting:
+        variables = meeting.variables(2, 1, recipe)
+        assert (tmp_path / "nodes.json").is_file()
+    assert not (tmp_path / "nodes.json").exists()
+    assert variables == {
+        "FORCE_TORCHRUN": "1",
+        "NNODES": "2",
+        "NODE_RANK": "1",
+        "NPROC_PER_NODE": "8",
+        "MASTER_ADDR": "10.0.0.1",
+        "MASTER_PORT": "29501",
+    }
+    monkeypatch.delenv("MASTER_ADDR")
+    monkeypatch.delenv("MASTER_PORT")
+    monkeypatch.setattr(nodes, "reachable_host", lambda: "10.0.0.7")
+    with rendezvous(tmp_path) as meeting:
+        assert meeting.address == "10.0.0.7" and meeting.port > 0
 
 
 def test_a_cpu_recipe_sees_no_gpu():
