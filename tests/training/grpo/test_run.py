@@ -9,7 +9,6 @@ import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import torch
 from PIL import Image
 from safetensors.torch import load_file
 
@@ -126,16 +125,9 @@ def test_adapters_are_trained_with_dynamic_batches_and_merged(tmp_path):
     export(tmp_path / "export", Home(tmp_path / "home"))
     build_untrained(tmp_path / "parent")
     changes = {"lora_rank": 4, "tokens_per_gpu": 1024, "kl": 1e-3, "learning_rate": 0.01}
-    messages = drive(job(tmp_path, 1, **changes))
-    model = messages[-1].finished.model
+    model = drive(job(tmp_path, 1, **changes))[-1].finished.model
     parent, trained = (load_file(folder / WEIGHTS) for folder in (tmp_path / "parent", model))
     assert parent.keys() == trained.keys() and not (model / "lora_adapter").exists()
-    changed = {name for name, old in parent.items() if not same(old, trained[name])}
-    assert all("language_model" in name and "_proj" in name for name in changed)
-
-
-def same(old, new) -> bool:
-    return bool(torch.equal(old.to(torch.bfloat16), new.to(torch.bfloat16)))
 
 
 def _belongs_to(process: psutil.Process, folder: Path) -> bool:
