@@ -160,8 +160,11 @@ def grpo(
         return grpo_job(name, folder, GrpoJob(parent=model, version=version, **shared))
 
     hardware: Hardware = "gpu" if settings.gpus else "cpu"
-    inputs = {"trainer": pinned_version("rl", hardware, "verl")}
-    inputs |= {"generator": _models_of(roles, "generator"), "scorer": _models_of(roles, "scorer")}
+    inputs = {
+        "trainer": pinned_version("rl", hardware, "verl"),
+        "generator": _models_of(roles, "generator"),
+        "scorer": _models_of(roles, "scorer"),
+    }
     return Recipe(name, "critic", settings, job, parent=parent, data=data, inputs=inputs)
 
 
