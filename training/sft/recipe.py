@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from schemas import FoundryError
 from schemas.yaml_config import ConfigModel, added_field, load_document
@@ -92,6 +92,12 @@ class SftSettings(ConfigModel):
                 raise ValueError(f"{name}: the driver sets this, its files depend on it: remove")
         return options
 
+    @model_validator(mode="after")
+    def _batch_can_be_shared(self) -> "SftSettings":
+        if not isinstance(self.recipe, Path) and (problem := _batch_problem(self)):
+            raise ValueError(problem)
+        return self
+
     @property
     def recipe_path(self) -> Path:
         """The recipe's file."""
@@ -150,12 +156,8 @@ def llamafactory_config(job: SftJob, folder: Path) -> dict[str, Any]:
         FoundryError: the batch cannot be divided evenly.
     """
     recipe, nodes = read_recipe(job.settings), job.settings.nodes
-    per_pass = recipe.batch_per_device * max(1, recipe.gpus) * nodes
-    if recipe.batch % per_pass:
-        raise FoundryError(
-            f"a batch of {recipe.batch} is no multiple of {per_pass} (batch_per_device times GPUs "
-            "of all nodes); change batch or batch_per_device"
-        )
+    if problem := _batch_problem(job.settings):
+        raise FoundryError(problem)
     # One process prepares the rows for all nodes; without GPUs they talk through gloo.
     shared = {"data_shared_file_system": True, "ddp_backend": None if recipe.gpus else "gloo"}
     return {
@@ -165,12 +167,28 @@ def llamafactory_config(job: SftJob, folder: Path) -> dict[str, Any]:
         "dataset": ",".join(job.datasets),
         "output_dir": str(folder / CHECKPOINTS),
         "per_device_train_batch_size": recipe.batch_per_device,
-        "gradient_accumulation_steps": recipe.batch // per_pass,
+        "gradient_accumulation_steps": recipe.batch // _samples_of_a_pass(recipe, nodes),
         "seed": job.settings.seed,
         **(shared if nodes > 1 else {}),
         **recipe.options,
         "bf16": recipe.options.get("bf16", _cpu_has_bfloat16() and not recipe.gpus),
     }
+
+
+def _batch_problem(settings: SftSettings) -> str | None:
+    """What is wrong with the settings' batch and what to change; None: it can be divided."""
+    recipe = read_recipe(settings)
+    per_pass = _samples_of_a_pass(recipe, settings.nodes)
+    if not recipe.batch % per_pass:
+        return None
+    return (
+        f"a batch of {recipe.batch} is no multiple of {per_pass} (batch_per_device times GPUs of "
+        "all nodes); change batch or batch_per_device"
+    )
+
+
+def _samples_of_a_pass(recipe: SftRecipe, nodes: int) -> int:
+    return recipe.batch_per_device * max(1, recipe.gpus) * nodes
 
 
 def environment(recipe: SftRecipe, python: Path, folder: Path) -> dict[str, str]:

@@ -95,9 +95,13 @@ def test_the_batch_is_divided(settings, device, accumulated):
     assert options["gradient_accumulation_steps"] == accumulated
 
 
-def test_an_indivisible_batch_is_an_error():
-    with pytest.raises(FoundryError, match="batch of 30 is no multiple of 16"):
-        config(recipe="paper", batch=30)
+def test_an_indivisible_batch_is_an_error(tmp_path):
+    with pytest.raises(ValidationError, match="batch of 30 is no multiple of 16"):
+        SftSettings(recipe="paper", batch=30)
+    path = tmp_path / "mine.yaml"
+    path.write_text("gpus: 2\nthreads: 1\nbatch: 3\nbatch_per_device: 1\noptions: {stage: sft}\n")
+    with pytest.raises(FoundryError, match="batch of 3 is no multiple of 2"):
+        config(recipe=path)
 
 
 def test_a_custom_recipe(tmp_path):
@@ -121,8 +125,8 @@ def test_gpus_are_reserved_and_passed_to_torchrun():
 def test_a_batch_is_shared_by_all_nodes():
     options = config(recipe="paper", nodes=2)
     assert options["gradient_accumulation_steps"] == 1 and options["data_shared_file_system"]
-    with pytest.raises(FoundryError, match="batch of 32 is no multiple of 48"):
-        config(recipe="paper", nodes=3)
+    with pytest.raises(ValidationError, match="batch of 32 is no multiple of 48"):
+        SftSettings(recipe="paper", nodes=3)
     assert "nodes" not in SftSettings().model_dump()
 
 
