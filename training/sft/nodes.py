@@ -68,7 +68,7 @@ def join(folder: Path, rank: int) -> None:
     """Train on this node whenever the driver does, until the model is there."""
     attempt = ""
     while not (folder / "model").is_dir():
-        meeting = _read(folder)
+        meeting = _read(folder) if (folder / CONFIG).is_file() else None
         if meeting is None or meeting.attempt == attempt:
             time.sleep(_POLL_SECONDS)
             continue
