@@ -40,6 +40,7 @@ class Handler(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def server(monkeypatch) -> Iterator[JobServer]:
+    pytest.importorskip("ray")
     monkeypatch.setattr(launcher, "_RAY_POLL_SECONDS", 0)
     with JobServer(("127.0.0.1", 0), Handler) as server:
         thread = threading.Thread(target=server.serve_forever, daemon=True)
