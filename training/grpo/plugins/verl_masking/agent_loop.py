@@ -11,8 +11,8 @@ from typing import Any
 import ray
 from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ, AgentLoopWorkerTQ
 
-# Ray's actor class cannot be inherited from, only the class that it was made of.
-_Worker: Any = AgentLoopWorkerTQ.__ray_metadata__.modified_class
+# An actor class of Ray cannot be inherited from, only the class that it was made of.
+_Worker: Any = AgentLoopWorkerTQ.__ray_metadata__.modified_class.__ray_actor_class__
 
 
 @ray.remote
