@@ -92,11 +92,12 @@ async def test_a_failed_draw_is_masked_never_neutral(world, prompt, reason):
 
 @pytest.mark.parametrize("settings", [QUICK, CODE], ids=["paper", "code"])
 async def test_a_prompt_that_cannot_be_drawn_is_the_worst_image(world, settings):
-    row = await world.service(settings).reward(world.request(answer(False, "refuse")))
+    service = world.service(settings)
+    row = await service.reward(world.request(answer(False, "refuse")))
     before = world.state(truth=False).grades
     assert (row.status, row.image, row.error) == ("scored", None, "not that")
     assert row.step_reward == step_reward(before, Grades(0, 0), settings.form)
-    assert row.reward < (await rewards(world, world.service(settings), [answer(False, EXACT)]))[0]
+    assert row.reward < (await rewards(world, service, [answer(False, EXACT)]))[0]
 
 
 async def test_a_judge_without_an_answer_masks_its_rollout(world):
