@@ -12,17 +12,19 @@ from pathlib import Path
 from typing import Any, Literal
 
 from inference.backends.factory import Backends
+from inference.backends.providers.settings import RemoteModel
 from inference.engine.hashing import content_digest
 from schemas import FoundryError, Table
 from schemas.curation import CRITIC_RL, CRITIC_SFT, PLANNER_SFT
 from schemas.yaml_config import ConfigModel
 from training.base_model.driver import base_model_job, packaged_model
 from training.base_model.settings import BaseModelSettings
+from training.environments import Hardware, pinned_version
 from training.grpo.driver import GrpoJob, grpo_job
 from training.grpo.recipe import GrpoSettings
 from training.launch.jobs import TrainerJob
 from training.sft.driver import sft_job
-from training.sft.recipe import SftJob, SftSettings, recipe_content
+from training.sft.recipe import SftJob, SftSettings, read_recipe, recipe_content
 from warehouse import Home
 
 from ..core.foundry import FoundryResource
@@ -69,7 +71,8 @@ class DataSet:
 class Recipe:
     """How a checkpoint is made: by a trainer's `job`, or from existing `weights`.
 
-    `inputs`: what else it follows from, the content of weights or the text of a trainer's recipe.
+    `inputs`: what else it follows from: the content of weights, the text of a trainer's recipe and
+    the trainer's version, the models behind a reward.
     """
 
     name: str
@@ -140,7 +143,9 @@ def sft(name: str, role: Role, parent: Recipe, data: DataSet, settings: SftSetti
     def job(_version: str, folder: Path, model: Path) -> TrainerJob:
         return sft_job(name, folder, SftJob(parent=model, **shared))
 
-    inputs = recipe_content(settings)
+    hardware: Hardware = "gpu" if read_recipe(settings).gpus else "cpu"
+    trainer = pinned_version("sft", hardware, "llamafactory")
+    inputs = recipe_content(settings) | {"trainer": trainer}
     return Recipe(name, role, settings, job, parent=parent, data=data, inputs=inputs)
 
 
@@ -154,7 +159,27 @@ def grpo(
     def job(version: str, folder: Path, model: Path) -> TrainerJob:
         return grpo_job(name, folder, GrpoJob(parent=model, version=version, **shared))
 
-    return Recipe(name, "critic", settings, job, parent=parent, data=data)
+    hardware: Hardware = "gpu" if settings.gpus else "cpu"
+    inputs = {
+        "trainer": pinned_version("rl", hardware, "verl"),
+        "generator": _models_of(roles, "generator"),
+        "scorer": _models_of(roles, "scorer"),
+    }
+    return Recipe(name, "critic", settings, job, parent=parent, data=data, inputs=inputs)
+
+
+def _models_of(roles: Backends, role: Literal["generator", "scorer"]) -> dict[str, Any]:
+    """Backends of a role -> what their answers follow from; no keys or endpoints are needed."""
+    bound = [backend for backend, names in roles.bound.items() if role in names]
+    models = {backend: _model_of(getattr(roles, backend), role) for backend in bound}
+    if role == "scorer" and roles.roles.scorer == "ensemble" and roles.ensemble:
+        models["ensemble"] = roles.ensemble.model_dump(mode="json")
+    return models
+
+
+def _model_of(settings: ConfigModel, role: str) -> Any:
+    model = getattr(settings, role, None)
+    return model.identity if isinstance(model, RemoteModel) else settings.model_dump(mode="json")
 
 
 def exported_data(home: Home, form: str, *tables: Table) -> DataSet:

@@ -75,6 +75,12 @@ def pins_of(purpose: Purpose, hardware: Hardware) -> Path:
     return _PINS / f"{purpose}-{hardware}.txt"
 
 
+def pinned_version(purpose: Purpose, hardware: Hardware, package: str) -> str:
+    """`package==version` in the requirements of an environment."""
+    lines = pins_of(purpose, hardware).read_text("utf-8").splitlines()
+    return next(line for line in lines if line.startswith(f"{package}=="))
+
+
 def _root() -> Path:
     if folder := os.environ.get(FOLDER_VARIABLE):
         return Path(folder).expanduser().absolute()

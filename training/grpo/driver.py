@@ -7,9 +7,10 @@ checkpoint, and does nothing twice.
 import hashlib
 import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import cached_property
 from pathlib import Path
 from statistics import fmean
@@ -24,11 +25,28 @@ from warehouse import Home, Journal
 from warehouse.atomic import atomic_path
 
 from ..environments import ensure_environment
-from ..launch.driver import Driver, TrainingFailedError, attempt_file, exit_reason, open_driver
+from ..launch.driver import (
+    Driver,
+    TrainingFailedError,
+    attempt_file,
+    exit_reason,
+    open_driver,
+    reachable_host,
+)
 from ..launch.jobs import AbsolutePath, TrainerJob, TrainingProgress
 from ..rewards.rollouts import LAST_STEPS, failed_share, find_collapse, judged_prompts
 from ..rewards.service import RewardService
-from .recipe import CHECKPOINTS, ROWS, GrpoSettings, environment, overrides, program
+from .recipe import (
+    CHECKPOINTS,
+    REWARD_ADDRESS,
+    ROWS,
+    Attention,
+    GrpoSettings,
+    cluster_overrides,
+    environment,
+    overrides,
+    program,
+)
 from .verl_files import GrpoLogFollower, points_up_to, resume_step, total_steps, write_rows
 
 ROLLOUTS = "rollouts.jsonl"  # the journal of the reward service, in the job's folder
@@ -51,7 +69,8 @@ class GrpoJob(ConfigModel):
 
 def grpo_job(name: str, folder: Path, job: GrpoJob) -> TrainerJob:
     """A reinforcement in `folder`, which is absolute."""
-    payload, gpus = job.model_dump(mode="json", by_alias=True), job.settings.gpus
+    payload = job.model_dump(mode="json", by_alias=True)
+    gpus = 0 if job.settings.on_cluster else job.settings.gpus  # verl reserves a cluster's itself
     return TrainerJob(name=name, module=__name__, folder=folder, payload=payload, gpus=gpus)
 
 
@@ -106,15 +125,45 @@ class GrpoRun:
             for point in follower.new_points():
                 self._report(point, service)
 
-        with serve_rewards_in_thread(service) as address, _ray_folder(self._folder) as ray:
-            variables = {
-                **address.environment(),
-                "RAY_TMPDIR": str(ray),
-                "RAY_ADDRESS": "local",  # its own, also where this driver runs on a cluster's Ray
-                "VERL_FILE_LOGGER_PATH": str(metrics),
-            }
-            changes = overrides(self._settings, self._job.parent, self._folder, total)
-            self._run([program(self._settings), *changes], variables, follow)
+        with serve_rewards_in_thread(service, self._reward_host()) as address, ExitStack() as stack:
+            stack.enter_context(address.written_to(self._folder / REWARD_ADDRESS))
+            variables = {"VERL_FILE_LOGGER_PATH": str(metrics)}
+            changes = overrides(
+                self._settings, self._job.parent, self._folder, total, self._attention()
+            )
+            if self._settings.on_cluster:
+                shared = environment(self._settings) | variables
+                changes += cluster_overrides(self._python, shared)
+            else:
+                # Its own, also where this driver runs on a cluster's Ray.
+                temporary = stack.enter_context(_ray_folder(self._folder))
+                variables |= {"RAY_TMPDIR": str(temporary), "RAY_ADDRESS": "local"}
+            try:
+                self._run([program(self._settings), *changes], variables, follow)
+            except TrainingFailedError:
+                self._stop_if_drawings_fail(service)  # the cause
+                raise
+
+    def _reward_host(self) -> str:
+        """Where the reward server listens: on loopback, unless other nodes ask it."""
+        from ..rewards.server import LOOPBACK
+
+        if not self._settings.on_cluster:
+            return LOOPBACK
+        address = os.environ.get("RAY_ADDRESS", "")
+        if not address or address == "local" or "://" in address:
+            raise TrainingFailedError(
+                "several nodes, or `cluster: true`, need a Ray cluster: set RAY_ADDRESS to its "
+                f"head, such as 10.0.0.1:6379 (now: {address or 'not set'})"
+            )
+        host = address.partition(":")[0]
+        return reachable_host() if host == "auto" else reachable_host(host)
+
+    def _attention(self) -> Attention:
+        """flash_attention_2 where the trainer's environment has it, else sdpa."""
+        check = "import importlib.util as u; raise SystemExit(u.find_spec('flash_attn') is None)"
+        installed = subprocess.run([str(self._python), "-c", check]).returncode == 0
+        return "flash_attention_2" if installed else "sdpa"
 
     def _reward_service(self) -> RewardService:
         home = Home(self._job.root)
@@ -155,7 +204,10 @@ class GrpoRun:
         if lost > limit:
             reason = f"{lost:.0%} of the rollouts of step {step} failed in verl"
             raise TrainingFailedError(f"{reason} (limit {limit:.0%})", self._log)
-        rows = service.recent_rows(_FINAL_STEPS)
+        self._stop_if_drawings_fail(service)
+
+    def _stop_if_drawings_fail(self, service: RewardService) -> None:
+        limit, rows = self._settings.reward.max_failed_share, service.recent_rows(_FINAL_STEPS)
         failed = failed_share(rows)
         if failed > limit:
             error = next(row.error for row in reversed(rows) if row.error)
@@ -170,6 +222,8 @@ class GrpoRun:
         with atomic_path(model, model.with_suffix(".partial")) as draft:
             merge = ["verl.model_merger", "merge", "--backend", "fsdp"]
             self._run([*merge, "--local_dir", str(source), "--target_dir", str(draft)])
+            if (draft / "lora_adapter").is_dir():
+                self._run(["merge_lora", str(draft)])
             # Processor and templates, which verl does not write.
             for path in self._job.parent.glob("*.json*"):
                 if not (draft / path.name).exists() and "safetensors" not in path.name:

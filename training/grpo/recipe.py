@@ -1,27 +1,36 @@
 """Settings of GRPO, and the command line of verl that they become: Hydra overrides."""
 
+import shlex
+from collections.abc import Mapping
 from math import gcd
 from pathlib import Path
 from typing import Any, Literal
 
 import yaml
-from pydantic import Field, model_validator
+from pydantic import Field, JsonValue, field_validator, model_validator
 
-from schemas.yaml_config import ConfigModel
+from schemas.yaml_config import ConfigModel, added_field
 
 from ..rewards.reward import RewardSettings
+from .hydra import hydra_value, is_option_name, overlap, override_list, plain_name
 
 PLUGINS = Path(__file__).parent / "plugins"
 ROWS = "critic_rl.parquet"
 CHECKPOINTS = "checkpoints"
+REWARD_ADDRESS = "reward-address.json"  # in the job's folder while the reward server runs
+Attention = Literal["sdpa", "flash_attention_2"]
 _REWARD_FUNCTION = Path(__file__).parents[1] / "rewards" / "verl_client.py"
 _FIXED = Path(__file__).parent / "overrides"
 _ROLLOUT = "actor_rollout_ref.rollout"
 _ACTOR = "actor_rollout_ref.actor"
+_REFERENCE = "actor_rollout_ref.ref"
+_MODEL = "actor_rollout_ref.model"
+_RAY = "ray_kwargs.ray_init"
 
-# Defaults of the recipe `paper` (section 4.1, and the published code: 8 GPUs, Qwen3-VL-8B). The
-# fields' own are the sketch's, for a few million parameters on a CPU.
-_PAPER: dict[str, Any] = {
+# Defaults of the recipes for Qwen3-VL-8B on 8 GPUs. The fields' own are the sketch's, for a few
+# million parameters on a CPU. The paper (section 4.1) has a divergence from the parent, its
+# published code has none and another form of the reward; that code scores with 128 workers.
+_LARGE: dict[str, Any] = {
     "learning_rate": 2e-6,
     "prompt_length": 16384,
     "response_length": 4096,
@@ -31,13 +40,75 @@ _PAPER: dict[str, Any] = {
     "micro_batch": 2,
     "gpus": 8,
 }
+_WORKERS = {"concurrency": 128, "scorings": 128}
+_RECIPES: dict[str, dict[str, Any]] = {
+    "paper": {**_LARGE, "kl": 1e-3, "reward": _WORKERS},
+    "reference": {**_LARGE, "kl": 0.0, "reward": {**_WORKERS, "form": "code"}},
+}
+
+# verl's option -> the setting that it is, or follows from.
+_SETTING_OF = {
+    "data.train_batch_size": "batch",
+    "data.max_prompt_length": "prompt_length",
+    "data.max_response_length": "response_length",
+    "trainer.save_freq": "save_every",
+    "trainer.nnodes": "nodes",
+    f"{_ACTOR}.kl_loss_coef": "kl",
+    f"{_ACTOR}.optim.lr": "learning_rate",
+    f"{_ACTOR}.ppo_mini_batch_size": "mini_batch",
+    f"{_ACTOR}.clip_ratio_low": "clip_low",
+    f"{_ACTOR}.clip_ratio_high": "clip_high",
+    f"{_ACTOR}.clip_ratio_c": "clip_dual",
+    f"{_ACTOR}.data_loader_seed": "seed",
+    f"{_ROLLOUT}.n": "n",
+    f"{_ROLLOUT}.temperature": "temperature",
+    f"{_ROLLOUT}.seed": "seed",
+}
+_DERIVED_FROM = {
+    "trainer.device": "gpus",
+    "trainer.n_gpus_per_node": "gpus",
+    "trainer.total_training_steps": "max_steps",
+    f"{_ACTOR}.use_kl_loss": "kl",
+    f"{_ACTOR}.ppo_micro_batch_size_per_gpu": "micro_batch",
+    f"{_REFERENCE}.log_prob_micro_batch_size_per_gpu": "micro_batch",
+    f"{_ROLLOUT}.log_prob_micro_batch_size_per_gpu": "micro_batch",
+    f"{_ACTOR}.use_dynamic_bsz": "tokens_per_gpu",
+    f"{_ACTOR}.ppo_max_token_len_per_gpu": "tokens_per_gpu",
+    f"{_ROLLOUT}.tensor_model_parallel_size": "tensor_parallel",
+    f"{_ACTOR}.fsdp_config.param_offload": "offload",
+    f"{_ACTOR}.fsdp_config.optimizer_offload": "offload",
+    f"{_MODEL}.override_config.attn_implementation": "attention",
+    f"{_MODEL}.use_remove_padding": "attention",
+    f"{_MODEL}.lora_rank": "lora_rank",
+    f"{_MODEL}.lora_alpha": "lora_alpha",
+}
+# On these depend the files that the driver reads, resumption, rewards and masking.
+_DRIVERS = (
+    "algorithm.adv_estimator",
+    "data.image_key",
+    "data.shuffle",
+    "data.train_files",
+    "data.val_files",
+    "hydra",
+    "reward.custom_reward_function",
+    "reward.reward_manager",
+    "trainer.default_local_dir",
+    "trainer.logger",
+    "trainer.resume_mode",
+    "trainer.total_epochs",
+    f"{_MODEL}.path",
+    f"{_MODEL}.lora",
+    f"{_ROLLOUT}.agent.agent_loop_manager_class",
+)
 
 
 class GrpoSettings(ConfigModel):
     """GRPO (paper, section 4.1). A field that is not set is the recipe's."""
 
-    recipe: Literal["sketch", "paper"] = Field(
-        "sketch", description="sketch: CPU, tiny model; paper: Qwen3-VL-8B"
+    recipe: Literal["sketch", "paper", "reference"] = Field(
+        "sketch",
+        description="sketch: CPU, tiny model; paper: Qwen3-VL-8B with the paper's numbers; "
+        "reference: with those of its published code (no divergence, reward form `code`)",
     )
     n: int = Field(8, ge=2, description="Rollouts of a prompt: the group that is compared")
     batch: int = Field(16, ge=1, description="Prompts of a step")
@@ -51,8 +122,8 @@ class GrpoSettings(ConfigModel):
     kl: float = Field(
         0.0,
         ge=0,
-        description="Weight of the divergence from the parent. 0 as in the published code, which "
-        "has no reference model; the paper says 1e-3",
+        description="Weight of the divergence from the parent: 1e-3 in the paper; 0, without a "
+        "reference model, in the published code and in the sketch's recipe",
     )
     temperature: float = Field(1.0, gt=0, description="Temperature of the rollouts")
     max_steps: int | None = Field(60, ge=1, description="Steps at most; null: one epoch")
@@ -66,33 +137,136 @@ class GrpoSettings(ConfigModel):
     micro_batch: int = Field(
         64, ge=1, description="Sequences of one forward and backward pass on a device, at most"
     )
-    gpus: int = Field(0, ge=0, description="GPUs; 0: the CPU engine")
+    tokens_per_gpu: int | None = added_field(
+        None,
+        ge=1,
+        description="Tokens of a pass on a device, at most; as many sequences as fit, instead of "
+        "`micro_batch`",
+    )
+    gpus: int = Field(0, ge=0, description="GPUs of a node; 0: the CPU engine")
+    nodes: int = added_field(
+        1, ge=1, description="Nodes with so many GPUs each; more than one: of a Ray cluster"
+    )
+    cluster: bool = added_field(
+        False,
+        description="Train on the Ray cluster that RAY_ADDRESS names, instead of a Ray of the "
+        "training's own; always so with several nodes",
+    )
     tensor_parallel: int = Field(
-        4, ge=1, description="GPUs that share one copy of the rollout model"
+        4, ge=1, description="GPUs that share one copy of the rollout model, at most all of a node"
+    )
+    attention: Attention | None = added_field(
+        None,
+        description="null: flash_attention_2, without padding, where flash_attn is installed in "
+        "the trainer's environment, else sdpa",
+    )
+    lora_rank: int = added_field(
+        0, ge=0, description="Rank of LoRA adapters on the language model; 0: all weights"
+    )
+    lora_alpha: int | None = added_field(
+        None, ge=1, description="Scale of the adapters; null: twice the rank"
+    )
+    offload: bool = added_field(
+        False, description="Weights and optimizer wait in main memory while others work"
     )
     threads: int = Field(2, ge=1, description="CPU only: threads of an update")
     rollout_threads: int = Field(
         1, ge=1, description="CPU only: threads of the rollouts, beside rewards"
     )
     reward: RewardSettings = Field(RewardSettings(), description="How rollouts are rewarded")
+    options: dict[str, JsonValue] = added_field(
+        {},
+        description="Any other options of verl, by their dotted names; `+` before a name adds one "
+        "that its configuration does not list",
+    )
 
     @model_validator(mode="before")
     @classmethod
     def _fill_from_recipe(cls, values: Any) -> Any:
-        """Fields that are not set are the paper's, where that recipe is named."""
-        paper = isinstance(values, dict) and values.get("recipe") == "paper"
-        return _PAPER | values if paper else values
+        """Fields that are not set are those of the recipe that is named."""
+        name = values.get("recipe") if isinstance(values, dict) else None
+        recipe = _RECIPES.get(name) if isinstance(name, str) else None
+        if recipe is None:
+            return values
+        reward = values.get("reward", {})
+        if isinstance(reward, dict):
+            values = {**values, "reward": recipe["reward"] | reward}
+        return recipe | values
+
+    @field_validator("options")
+    @classmethod
+    def _leave_ours(cls, options: dict[str, JsonValue]) -> dict[str, JsonValue]:
+        for key, value in options.items():
+            _check_option(key, value)
+        return options
 
     @model_validator(mode="after")
-    def _updates_fit(self) -> "GrpoSettings":
+    def _batches_fit(self) -> "GrpoSettings":
         if self.batch % self.mini_batch:
             raise ValueError(f"mini_batch {self.mini_batch} must divide batch {self.batch}")
+        if self.mini_batch * self.n % self.devices:
+            raise ValueError(
+                f"the {self.mini_batch * self.n} rollouts of an update (mini_batch times n) cannot "
+                f"be shared evenly by {self.devices} GPUs: change mini_batch, n, gpus or nodes"
+            )
+        longest = self.prompt_length + self.response_length
+        if self.tokens_per_gpu and self.tokens_per_gpu < longest:
+            raise ValueError(
+                f"tokens_per_gpu {self.tokens_per_gpu} is less than the longest sequence: set it "
+                f"to {longest} (prompt_length plus response_length) or more"
+            )
         return self
+
+    @model_validator(mode="after")
+    def _devices_fit(self) -> "GrpoSettings":
+        needs_gpus = {"nodes": self.nodes > 1, "cluster": self.cluster, "offload": self.offload}
+        for name, wanted in needs_gpus.items():
+            if wanted and not self.gpus:
+                raise ValueError(f"{name} is for GPUs: set gpus, or leave {name} out")
+        if self.gpus % self.rollout_gpus:
+            fitting = [str(size) for size in range(1, self.gpus + 1) if not self.gpus % size]
+            raise ValueError(
+                f"tensor_parallel {self.tensor_parallel} does not divide the {self.gpus} GPUs of a "
+                f"node: set it to {', '.join(fitting[:-1])} or {fitting[-1]}"
+            )
+        if self.lora_alpha and not self.lora_rank:
+            raise ValueError("lora_alpha is for adapters: set lora_rank, or leave lora_alpha out")
+        return self
+
+    @property
+    def devices(self) -> int:
+        """Processes that train: one a GPU, or one on the CPU."""
+        return max(self.gpus * self.nodes, 1)
+
+    @property
+    def rollout_gpus(self) -> int:
+        """GPUs that share one copy of the rollout model."""
+        return min(self.tensor_parallel, max(self.gpus, 1))
+
+    @property
+    def on_cluster(self) -> bool:
+        """Whether it trains on a Ray that exists already."""
+        return self.cluster or self.nodes > 1
 
     @property
     def pass_size(self) -> int:
         """Sequences of a pass: the greatest that divides `micro_batch` and a device's update."""
-        return gcd(self.micro_batch, self.mini_batch * self.n // max(self.gpus, 1) or 1)
+        return gcd(self.micro_batch, self.mini_batch * self.n // self.devices)
+
+
+def _check_option(key: str, value: JsonValue) -> None:
+    """Raises ValueError for an option that the settings or the driver set, or Hydra cannot read."""
+    if not is_option_name(key):
+        raise ValueError(f"{key!r} is no name of an option, such as {_ROLLOUT}.enforce_eager")
+    for option, setting in (_SETTING_OF | _DERIVED_FROM).items():
+        if overlap(plain_name(key), option):
+            raise ValueError(f"{key} follows from `{setting}`: set that instead, beside `options`")
+    if any(overlap(plain_name(key), option) for option in _DRIVERS):
+        raise ValueError(f"{key}: the driver sets this, its files and rewards depend on it: remove")
+    try:
+        hydra_value(value)
+    except ValueError as error:
+        raise ValueError(f"{key}: {error}") from error
 
 
 def program(settings: GrpoSettings) -> str:
@@ -121,17 +295,34 @@ def environment(settings: GrpoSettings) -> dict[str, str]:
     return common | threads | {"VERL_PLATFORM": "cpu", "HF_HUB_OFFLINE": "1"}
 
 
-def overrides(settings: GrpoSettings, parent: Path, folder: Path, steps: int) -> list[str]:
-    """Hydra overrides, one `key=value` each: fixed ones from `overrides/`, then the settings'.
+def overrides(
+    settings: GrpoSettings, parent: Path, folder: Path, steps: int, attention: Attention = "sdpa"
+) -> list[str]:
+    """Hydra overrides, one `key=value` each: fixed ones, the settings', and its `options`.
 
     Args:
         parent: the model that is trained.
         folder: the job's; verl reads `ROWS` there, and writes below it.
         steps: of the complete run, resumed or not.
+        attention: on GPUs, where the settings name none.
     """
-    fixed = _fixed("common") | _fixed("gpu" if settings.gpus else "cpu")
-    pairs = fixed | _changes(settings, parent, folder, steps)
-    return [f"{key}={_hydra_value(value)}" for key, value in pairs.items()]
+    pairs = _fixed("common") | _fixed("gpu" if settings.gpus else "cpu")
+    pairs |= _paths(parent, folder) | _changes(settings, steps)
+    pairs |= _devices(settings, settings.attention or attention) | _memory(settings)
+    names = {plain_name(key): key for key in pairs}
+    options = {names.get(plain_name(key), key): value for key, value in settings.options.items()}
+    return override_list(pairs | options)
+
+
+def cluster_overrides(python: Path, variables: Mapping[str, str]) -> list[str]:
+    """Hydra overrides for a Ray whose workers do not inherit the trainer's environment.
+
+    Args:
+        python: interpreter of the trainer's environment, at the same path on every node.
+        variables: environment variables of the workers. verl logs them: none is a secret.
+    """
+    pairs = {f"++{_RAY}.runtime_env.env_vars.{name}": value for name, value in variables.items()}
+    return override_list({f"++{_RAY}.runtime_env.py_executable": shlex.quote(str(python)), **pairs})
 
 
 def _fixed(name: str) -> dict[str, Any]:
@@ -139,48 +330,59 @@ def _fixed(name: str) -> dict[str, Any]:
     return content
 
 
-def _changes(settings: GrpoSettings, parent: Path, folder: Path, steps: int) -> dict[str, Any]:
-    if settings.gpus:
-        shared = min(settings.tensor_parallel, settings.gpus)
-        size = {f"{_ROLLOUT}.tensor_model_parallel_size": shared}
-    else:
-        size = {f"{_ROLLOUT}.max_num_seqs": settings.batch * settings.n}
+def _paths(parent: Path, folder: Path) -> dict[str, Any]:
     return {
         "data.train_files": folder / ROWS,
         "data.val_files": folder / ROWS,
-        "data.train_batch_size": settings.batch,
-        "data.max_prompt_length": settings.prompt_length,
-        "data.max_response_length": settings.response_length,
-        "actor_rollout_ref.model.path": parent,
+        f"{_MODEL}.path": parent,
         "hydra.run.dir": folder / "hydra",
         "reward.custom_reward_function.path": _REWARD_FUNCTION,
+        "+reward.custom_reward_function.reward_kwargs.address": folder / REWARD_ADDRESS,
+        "trainer.default_local_dir": folder / CHECKPOINTS,
+    }
+
+
+def _changes(settings: GrpoSettings, steps: int) -> dict[str, Any]:
+    return {option: getattr(settings, name) for option, name in _SETTING_OF.items()} | {
         "trainer.n_gpus_per_node": max(settings.gpus, 1),
         "trainer.total_training_steps": steps,
-        "trainer.save_freq": settings.save_every,
-        "trainer.default_local_dir": folder / CHECKPOINTS,
         f"{_ACTOR}.use_kl_loss": settings.kl > 0,
-        f"{_ACTOR}.kl_loss_coef": settings.kl,
-        f"{_ACTOR}.optim.lr": settings.learning_rate,
-        f"{_ACTOR}.ppo_mini_batch_size": settings.mini_batch,
         f"{_ACTOR}.ppo_micro_batch_size_per_gpu": settings.pass_size,
-        "actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu": settings.pass_size,
-        f"{_ACTOR}.clip_ratio_low": settings.clip_low,
-        f"{_ACTOR}.clip_ratio_high": settings.clip_high,
-        f"{_ACTOR}.clip_ratio_c": settings.clip_dual,
-        f"{_ACTOR}.data_loader_seed": settings.seed,
-        **size,
-        f"{_ROLLOUT}.n": settings.n,
-        f"{_ROLLOUT}.temperature": settings.temperature,
-        f"{_ROLLOUT}.seed": settings.seed,
+        f"{_REFERENCE}.log_prob_micro_batch_size_per_gpu": settings.pass_size,
         f"{_ROLLOUT}.log_prob_micro_batch_size_per_gpu": settings.pass_size,
     }
 
 
-def _hydra_value(value: Any) -> str:
-    """A value in Hydra's grammar; paths are quoted, since they may have any character."""
-    if isinstance(value, list):
-        return "[" + ",".join(map(str, value)) + "]"
-    if isinstance(value, Path):
-        escaped = str(value).replace("\\", "\\\\").replace("'", "\\'")
-        return f"'{escaped}'"
-    return str(value)
+def _devices(settings: GrpoSettings, attention: Attention) -> dict[str, Any]:
+    if not settings.gpus:
+        return {f"{_ROLLOUT}.max_num_seqs": settings.batch * settings.n}
+    return {
+        f"{_ROLLOUT}.tensor_model_parallel_size": settings.rollout_gpus,
+        f"+{_MODEL}.override_config.attn_implementation": attention,
+        # Sequences in one row, without padding: only flash attention keeps them apart.
+        f"{_MODEL}.use_remove_padding": attention == "flash_attention_2",
+    }
+
+
+def _memory(settings: GrpoSettings) -> dict[str, Any]:
+    """Options for less memory; none by default."""
+    options: dict[str, Any] = {}
+    if settings.tokens_per_gpu:
+        options |= {
+            f"{_ACTOR}.use_dynamic_bsz": True,
+            f"{_ACTOR}.ppo_max_token_len_per_gpu": settings.tokens_per_gpu,
+        }
+    if settings.offload:
+        options |= {
+            f"{_ACTOR}.fsdp_config.param_offload": True,
+            f"{_ACTOR}.fsdp_config.optimizer_offload": True,
+        }
+    if settings.lora_rank:
+        options |= {
+            f"{_MODEL}.lora_rank": settings.lora_rank,
+            f"{_MODEL}.lora_alpha": settings.lora_alpha or 2 * settings.lora_rank,
+            f"{_MODEL}.exclude_modules": ".*visual.*",
+            # Rollouts are sampled from merged weights, whatever their engine knows of adapters.
+            f"{_MODEL}.lora.merge": True,
+        }
+    return options

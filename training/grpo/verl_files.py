@@ -4,6 +4,7 @@ verl writes `global_step_N/actor/*.pt`, then `global_step_N/data.pt`, then the n
 `latest_checkpointed_iteration.txt`; a process killed in between leaves a part of that.
 """
 
+import math
 import re
 import zipfile
 from collections.abc import Callable, Sequence
@@ -118,13 +119,13 @@ class GrpoLogFollower(LogFollower):
         step, metrics = record["step"], record["data"]
         seconds = float(metrics["timing_s/step"])
         self.step_seconds.append(seconds)
-        values = {name: metrics.get(key) for name, key in _EXTRA.items()}
-        extra = {name: float(value) for name, value in values.items() if value is not None}
+        values = {name: _finite(metrics.get(key)) for name, key in _EXTRA.items()}
+        extra = {name: value for name, value in values.items() if value is not None}
         rewards = step_figures(self.rollouts(step), seconds)
         return TrainingProgress(
             step=step,
             total=self.total,
-            loss=metrics.get("actor/pg_loss"),
+            loss=_finite(metrics.get("actor/pg_loss")),
             reward=rewards.pop("reward", None),
             learning_rate=metrics.get("actor/lr"),
             samples_per_second=self.settings.batch * self.settings.n / seconds,
@@ -141,6 +142,11 @@ def _with_max_pixels(table: pa.Table, export: Path, pixels: int) -> pa.Table:
 
     column = [list(map(sized, images)) for images in table.column("images").to_pylist()]
     return table.set_column(table.column_names.index("images"), "images", pa.array(column))
+
+
+def _finite(value: float | None) -> float | None:
+    """None also for what verl cannot tell: NaN where no rollout of an update has a reward."""
+    return float(value) if value is not None and math.isfinite(value) else None
 
 
 def _is_complete(folder: Path) -> bool:

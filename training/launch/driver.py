@@ -11,6 +11,7 @@ def main() -> None:
 import os
 import re
 import signal
+import socket
 import subprocess
 import threading
 import traceback
@@ -42,6 +43,7 @@ from .supervisor import (
 _GRACE_SECONDS = 5.0
 _POLL_SECONDS = 0.5
 _STDIN = 0
+_ELSEWHERE = "192.0.2.1"  # reserved for documentation: routed, but nobody's
 _TAIL_BYTES = 200_000
 _SPEED_STEPS = 20  # newest steps whose median duration predicts the remaining time
 _MAX_REASON = 300  # characters
@@ -235,6 +237,21 @@ def complete_checkpoints(
             del checkpoints[step]
             log(f"a half-written checkpoint was moved to {path.rename(_free_name(path))}")
     return checkpoints
+
+
+def reachable_host(peer: str = _ELSEWHERE) -> str:
+    """The address of this machine on the way to `peer`, a host or address; nothing is sent.
+
+    Raises:
+        FoundryError: there is no way to it.
+    """
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            probe.connect((peer, 9))
+            host: str = probe.getsockname()[0]
+            return host
+    except OSError as error:
+        raise FoundryError(f"no network interface leads to {peer}: {error}") from error
 
 
 def _failure(error: Exception, folder: Path) -> TrainingFailure:

@@ -12,7 +12,6 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -42,6 +41,7 @@ _POLL_SECONDS = 0.25
 _RAY_POLL_SECONDS = 1.0
 _RAY_CLEAN_UP_SECONDS = 10.0
 _RAY_STOP_SECONDS = 60.0
+_RAY_SILENT_SECONDS = 300.0  # without a job server, as while a head restarts
 
 
 async def run_job(
@@ -179,7 +179,7 @@ def _ray_job(
         metadata={"name": job.name},
     )
     try:
-        yield partial(_ray_exit_code, client, name)
+        yield _RayJobStatus(client, name).exit_code
     finally:
         _stop_ray_job(client, name)
 
@@ -205,7 +205,7 @@ def _ray_client(address: str) -> "JobSubmissionClient":
 
 def _stop_ray_job(client: "JobSubmissionClient", name: str) -> None:
     """Stop a job if there is one, wait until it is, and forget it."""
-    with suppress(RuntimeError):  # no such job
+    with suppress(RuntimeError, OSError):  # no such job; or no job server: the next run stops it
         client.stop_job(name)
         deadline = time.monotonic() + _RAY_STOP_SECONDS
         while not client.get_job_status(name).is_terminal():
@@ -215,8 +215,40 @@ def _stop_ray_job(client: "JobSubmissionClient", name: str) -> None:
         client.delete_job(name)
 
 
-def _ray_exit_code(client: "JobSubmissionClient", name: str) -> int | None:
-    info = client.get_job_info(name)
-    if not info.status.is_terminal():
-        return None
-    return 0 if info.status == "SUCCEEDED" else info.driver_exit_code or 1
+@dataclass
+class _RayJobStatus:
+    """Asks for a job's exit code; a job server that is silent for a while is asked again."""
+
+    client: "JobSubmissionClient"
+    name: str
+    answered_at: float = field(default_factory=time.monotonic)
+    asked_at: float = float("-inf")
+
+    def exit_code(self) -> int | None:
+        """None while it runs, and where the job server does not say.
+
+        Raises:
+            FoundryError: the job server has been silent for minutes, or does not know the job.
+        """
+        now = time.monotonic()
+        if now - self.asked_at < _RAY_POLL_SECONDS:
+            return None
+        self.asked_at = now
+        try:
+            info = self.client.get_job_info(self.name)
+        except Exception as error:  # whatever its HTTP client and Ray raise
+            self._require_patience(error)
+            return None
+        self.answered_at = time.monotonic()
+        if not info.status.is_terminal():
+            return None
+        return 0 if info.status == "SUCCEEDED" else info.driver_exit_code or 1
+
+    def _require_patience(self, error: Exception) -> None:
+        silent = time.monotonic() - self.answered_at
+        if silent > _RAY_SILENT_SECONDS:
+            reason = " ".join(str(error).split())[:200]
+            raise FoundryError(
+                f"Ray's job server has not answered about job {self.name} for {silent:.0f} s "
+                f"({reason}): start the cluster, then run again to resume"
+            ) from error

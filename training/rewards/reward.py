@@ -23,8 +23,9 @@ Consequences of the paper's form, which follows the loop:
 - rejecting a good one is redrawn and graded like any rejection: it rarely gains and often loses;
 - rejecting a bad one earns the improvement of its new prompt.
 
-A malformed answer has its format part only. A rollout whose image could not be generated has no
-reward: the caller masks it, where the reference gives it a neutral one.
+A malformed answer has its format part only. A prompt that the generator refuses to draw counts as
+the worst image. A rollout whose image failed for another reason has no reward: the caller masks it,
+where the reference gives it a neutral one.
 """
 
 import math
@@ -46,7 +47,7 @@ _FORMAT_WEIGHT = 0.5
 _SEMANTICS_WEIGHT = 0.75  # of the code's step part: 0.6 of 0.6 + 0.2
 _MAX_GRADE = 10.0
 _AROUND_TAGS = re.compile(r"\s*([<>/])\s*")
-_ANSWER = re.compile(r"<answer>(.*?)(?:</answer>|\Z)", re.DOTALL)
+_ANSWER = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
 
 
 class RewardSettings(ConfigModel):
@@ -107,6 +108,9 @@ class Grades:
         return math.sqrt(self.semantics * self.quality)
 
 
+WORST = Grades(0.0, 0.0)
+
+
 @dataclass(frozen=True)
 class RewardParts:
     """The parts of one reward; None: unknown, or left out."""
@@ -120,8 +124,8 @@ def parse_answer(text: str) -> ParsedAnswer | None:
     """The answer in a turn of the critic; None where it is malformed.
 
     As the reference parses it: white space around `<`, `>` and `/` is removed (also inside the
-    prompt), `<think>` may be missing, and JSON is repaired. `<answer>` must be there, the verdict
-    must be a boolean and the prompt a string.
+    prompt), `<think>` may be missing, and JSON is repaired. `<answer>` must be there and closed:
+    one that was cut off is malformed. The verdict must be a boolean and the prompt a string.
     """
     import json_repair
 

@@ -76,8 +76,8 @@ def step_figures(rollouts: Sequence[Rollout], seconds: float) -> dict[str, float
 
 
 def failed_share(rows: Iterable[RolloutRow]) -> float:
-    """Share of the redrawn images that failed; 0 where none was requested."""
-    return _mean(row.status == "masked" for row in rows if row.status == "masked" or row.image)
+    """Share of the redrawn images that failed or were refused; 0 where none was requested."""
+    return _mean(row.error is not None for row in rows if row.error is not None or row.image)
 
 
 def find_collapse(rows: Sequence[RolloutRow], previous_prompts: Mapping[str, str]) -> str | None:

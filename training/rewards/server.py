@@ -1,14 +1,17 @@
-"""The reward service over HTTP, for the trainer's processes on this machine.
+"""The reward service over HTTP, for the trainer's processes.
 
-It listens on loopback at a free port and requires a random bearer token. The client
-(`verl_client.py`) gets both as environment variables.
+It listens at a free port, on loopback or on an address that other nodes reach, and requires a
+random bearer token. The client (`verl_client.py`) reads both from a file that only their user can
+read: command lines and environments of a cluster's processes are shown to others, and logged.
 """
 
 import asyncio
+import json
 import secrets
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from anyio.from_thread import start_blocking_portal
 from starlette.applications import Starlette
@@ -23,7 +26,7 @@ from inference.http.server import HTTPServer, listening_socket
 
 from .service import RewardRequest, RewardService
 
-_HOST = "127.0.0.1"
+LOOPBACK = "127.0.0.1"
 _MAX_BYTES = 16 * 2**20
 _IDLE_SECONDS = 60.0
 _GRACE_SECONDS = 1  # for open requests when training has ended
@@ -37,13 +40,22 @@ class RewardAddress:
     url: str
     token: str = field(repr=False)
 
-    def environment(self) -> dict[str, str]:
-        """Environment variables for the client."""
-        return {"INTERLEAVE_REWARD_URL": self.url, "INTERLEAVE_REWARD_TOKEN": self.token}
+    @contextmanager
+    def written_to(self, path: Path) -> Iterator[None]:
+        """A file for the client, while the context is open."""
+        path.unlink(missing_ok=True)  # of a run that was killed
+        path.touch(mode=0o600)
+        path.write_text(json.dumps({"url": self.url, "token": self.token}), "utf-8")
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)
 
 
 @asynccontextmanager
-async def serve_rewards(service: RewardService) -> AsyncIterator[RewardAddress]:
+async def serve_rewards(
+    service: RewardService, host: str = LOOPBACK
+) -> AsyncIterator[RewardAddress]:
     """Serve in the running event loop; on leaving, the service is closed."""
 
     async def reward(request: Request) -> Response:
@@ -55,11 +67,11 @@ async def serve_rewards(service: RewardService) -> AsyncIterator[RewardAddress]:
     app.add_middleware(AuthMiddleware, keys=Keys([token]), max_bytes=_MAX_BYTES)
     install_error_handlers(app)
     server = HTTPServer(app, _IDLE_SECONDS, _GRACE_SECONDS, handle_signals=False)
-    with listening_socket(_HOST, 0) as listener:
+    with listening_socket(host, 0) as listener:
         port = listener.getsockname()[1]
         serving = asyncio.create_task(server.serve(sockets=[listener]))
         try:
-            yield RewardAddress(f"http://{_HOST}:{port}/reward", token)
+            yield RewardAddress(f"http://{host}:{port}/reward", token)
         finally:
             server.should_exit = True
             await serving
@@ -67,10 +79,12 @@ async def serve_rewards(service: RewardService) -> AsyncIterator[RewardAddress]:
 
 
 @contextmanager
-def serve_rewards_in_thread(service: RewardService) -> Iterator[RewardAddress]:
+def serve_rewards_in_thread(
+    service: RewardService, host: str = LOOPBACK
+) -> Iterator[RewardAddress]:
     """`serve_rewards` in a separate thread, for a caller that waits for a child process."""
     with (
         start_blocking_portal() as portal,
-        portal.wrap_async_context_manager(serve_rewards(service)) as address,
+        portal.wrap_async_context_manager(serve_rewards(service, host)) as address,
     ):
         yield address

@@ -17,7 +17,7 @@ from pydantic import Field
 
 from inference.engine.ensemble import score_with
 from inference.engine.retry import RetryingCaller, summarize_error
-from inference.roles import Generator, Score, Scorer
+from inference.roles import Generator, Score, Scorer, UnusableAnswerError
 from schemas.curation import Evaluation
 from schemas.training import RolloutRow, RolloutStatus
 from schemas.trajectories import Role
@@ -25,6 +25,7 @@ from schemas.yaml_config import ConfigModel
 from warehouse import EncodedImage, ImageStore, Journal
 
 from .reward import (
+    WORST,
     Grades,
     ParsedAnswer,
     RewardParts,
@@ -75,6 +76,10 @@ class _RolloutResult(NamedTuple):
     error: str | None = None
 
 
+class _PromptRefusedError(UnusableAnswerError):
+    """The generator will not draw a prompt, whoever asks."""
+
+
 class _RedrawCache:
     """Draws rewritten prompts and grades the images: bounded, with a timeout, each request once.
 
@@ -112,7 +117,10 @@ class _RedrawCache:
     async def _draw_and_grade(self, origin: str, goal: str, prompt: str) -> _Redraw:
         before = await asyncio.to_thread(self._load_origin, origin)
         draw = partial(self._generator.generate, prompt, (before,) if before else (), self._seed)
-        image = await self._call("generator", draw)
+        try:
+            image = await self._call("generator", draw)
+        except UnusableAnswerError as error:
+            raise _PromptRefusedError(str(error)) from error
         sha256 = await asyncio.to_thread(self._images.put, image)
 
         async def grade(scorer: Scorer) -> Score:
@@ -219,13 +227,16 @@ class RewardService:
             return _RolloutResult("scored", replace(graded, step=neutral_step_reward(form)))
         # without a new prompt the previous one, as the reference does
         prompt = answer.refined_prompt or state.rewritten_prompt or state.origin_prompt
+        image, problem = None, None
         try:
             redraw = self._redraws.get(state.origin_image, state.origin_prompt, prompt)
             image, grades = await redraw
+        except _PromptRefusedError as error:  # the policy's fault
+            grades, problem = WORST, summarize_error(error)
         except Exception as error:  # of generator, scorer or image store
             return _RolloutResult("masked", parts, error=summarize_error(error))
         step = step_reward(state.grades, grades, form)
-        return _RolloutResult("scored", replace(graded, step=step), image)
+        return _RolloutResult("scored", replace(graded, step=step), image, problem)
 
     def _store(self, row: RolloutRow, received: float) -> None:
         sent, attempt = received + row.seconds, self._attempt

@@ -10,8 +10,9 @@ updates before the weights that wrote the answer.
 """
 
 import asyncio
+import json
 import logging
-import os
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -28,12 +29,17 @@ async def compute_score(
     solution_str: str,
     ground_truth: dict[str, Any],
     extra_info: dict[str, Any] | None = None,
+    address: str = "",
     **_: Any,
 ) -> dict[str, float]:
-    """The reward of one answer and its parts, as numbers; `masked` 1: leave it out of its group."""
+    """The reward of one answer and its parts, as numbers; `masked` 1: leave it out of its group.
+
+    Args:
+        address: file with URL and token of the reward service.
+    """
     try:
         request = _request(solution_str, ground_truth, extra_info or {})
-        return _numbers(await _post_with_retries(request))
+        return _numbers(await _post_with_retries(request, json.loads(Path(address).read_bytes())))
     except Exception as error:
         _LOG.warning("no reward, the rollout is masked: %s: %s", type(error).__name__, error)
         return _numbers({"status": "masked"})
@@ -52,22 +58,21 @@ def _request(
     }
 
 
-async def _post_with_retries(request: dict[str, Any]) -> dict[str, Any]:
+async def _post_with_retries(request: dict[str, Any], server: dict[str, str]) -> dict[str, Any]:
     for _ in range(_TRIES - 1):
         try:
-            return await _post(request)
+            return await _post(request, server)
         except aiohttp.ClientConnectorError:  # it did not arrive, so that no rollout counts twice
             await asyncio.sleep(1)
-    return await _post(request)
+    return await _post(request, server)
 
 
-async def _post(request: dict[str, Any]) -> dict[str, Any]:
-    url, token = os.environ["INTERLEAVE_REWARD_URL"], os.environ["INTERLEAVE_REWARD_TOKEN"]
-    headers = {"Authorization": f"Bearer {token}"}
+async def _post(request: dict[str, Any], server: dict[str, str]) -> dict[str, Any]:
+    headers = {"Authorization": f"Bearer {server['token']}"}
     timeout = aiohttp.ClientTimeout(total=_TIMEOUT_SECONDS)
     async with (
         aiohttp.ClientSession(timeout=timeout, headers=headers) as session,
-        session.post(url, json=request) as response,
+        session.post(server["url"], json=request) as response,
     ):
         if response.status != 200:
             raise ValueError(f"HTTP {response.status}: {(await response.text())[:200]}")

@@ -7,7 +7,8 @@ checkpoint, and does nothing twice.
 import re
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,8 @@ from .llamafactory_files import (
     step_of,
     truncate_log,
 )
-from .recipe import CHECKPOINTS, SftJob, environment, llamafactory_config, read_recipe
+from .nodes import rendezvous
+from .recipe import CHECKPOINTS, CONFIG, SftJob, environment, llamafactory_config, read_recipe
 
 # What a process of torchrun raised; the processes around it only say that it ended.
 _RANK_EXCEPTION = re.compile(r"^\[rank\d+\]: ((?:\w+\.)*\w+(?:Error|Exception)\b.*)$", re.M)
@@ -87,8 +89,10 @@ class SftRun:
         return newest_checkpoint(self._folder / CHECKPOINTS, self._driver.log)
 
     def _train(self, follow: Callable[[], object]) -> None:
-        config = llamafactory_config(self._job, self._folder)
-        self._run("train", "config.yaml", config, follow)
+        config, nodes = llamafactory_config(self._job, self._folder), self._job.settings.nodes
+        with rendezvous(self._folder) if nodes > 1 else nullcontext() as meeting:
+            variables = meeting.variables(nodes, 0, self._recipe) if meeting else {}
+            self._run("train", CONFIG, config, variables, follow)
         shutil.rmtree(self._folder / "cache", ignore_errors=True)
 
     def _publish(self, checkpoint: Path, model: Path) -> None:
@@ -114,6 +118,7 @@ class SftRun:
         command: str,
         name: str,
         config: dict[str, Any],
+        variables: Mapping[str, str] | None = None,
         follow: Callable[[], object] = lambda: None,
     ) -> None:
         """One command of `llamafactory-cli` on a YAML file in the job's folder, where it runs."""
@@ -122,7 +127,7 @@ class SftRun:
         atomic_write(self._folder / name, content)
         code = self._driver.run_trainer(
             [str(python.parent / "llamafactory-cli"), command, name],
-            environment(self._recipe, python, self._folder),
+            environment(self._recipe, python, self._folder) | dict(variables or {}),
             self._log,
             follow,
         )

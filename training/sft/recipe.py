@@ -4,10 +4,10 @@ import os
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator, model_validator
 
 from schemas import FoundryError
-from schemas.yaml_config import ConfigModel, load_document
+from schemas.yaml_config import ConfigModel, added_field, load_document
 
 from ..launch.jobs import AbsolutePath
 
@@ -19,15 +19,37 @@ _OPTION_NAMES = {name: name for name in _SAME_NAMES} | {
     "epochs": "num_train_epochs",
     "revision": "model_revision",
 }
+# Options that a batch is divided into -> the settings they follow from; below: those of the driver,
+# which depends on where files are and on the order of the checkpoints.
+_SETTING_OF = {
+    "per_device_train_batch_size": "batch_per_device",
+    "gradient_accumulation_steps": "batch",
+}
+_DRIVERS = frozenset(
+    {
+        "model_name_or_path",
+        "adapter_name_or_path",
+        "dataset",
+        "dataset_dir",
+        "media_dir",
+        "output_dir",
+        "overwrite_output_dir",
+        "resume_from_checkpoint",
+        "do_train",
+        "save_strategy",
+        "save_only_model",
+    }
+)
 
 
 class SftSettings(ConfigModel):
     """A recipe, and changes to it; null: as the recipe says."""
 
-    recipe: Literal["sketch", "paper", "lora"] | Path = Field(
+    recipe: Literal["sketch", "paper", "reference", "lora"] | Path = Field(
         "sketch",
         description="sketch: a tiny model on two CPU cores; paper: Qwen3-VL-8B on eight GPUs; "
-        "lora: the same with adapters on one GPU; or the path of a recipe of your own",
+        "reference: with the batch of the published code; lora: the paper's with adapters on one "
+        "GPU; or the path of a recipe of your own",
     )
     epochs: float | None = Field(None, gt=0, description="Passes over all rows")
     max_steps: int | None = Field(
@@ -38,7 +60,10 @@ class SftSettings(ConfigModel):
     batch_per_device: int | None = Field(
         None, ge=1, description="Samples that one device holds at once; the rest is accumulated"
     )
-    gpus: int | None = Field(None, ge=0, description="GPUs; 0: trained on the CPU")
+    gpus: int | None = Field(None, ge=0, description="GPUs of a node; 0: trained on the CPU")
+    nodes: int = added_field(
+        1, ge=1, description="Nodes with so many GPUs each; `training.sft.nodes` runs on the others"
+    )
     threads: int | None = Field(None, ge=1, description="CPU threads per process")
     cutoff_len: int | None = Field(
         None, ge=1, description="Longest row in tokens; the rest is cut off"
@@ -56,6 +81,22 @@ class SftSettings(ConfigModel):
     options: dict[str, Any] = Field(
         default_factory=dict, description="Any other options of LLaMA-Factory, by its names"
     )
+
+    @field_validator("options")
+    @classmethod
+    def _leave_ours(cls, options: dict[str, Any]) -> dict[str, Any]:
+        for name in options:
+            if setting := _SETTING_OF.get(name):
+                raise ValueError(f"{name} follows from `{setting}`: set that, beside `options`")
+            if name in _DRIVERS:
+                raise ValueError(f"{name}: the driver sets this, its files depend on it: remove")
+        return options
+
+    @model_validator(mode="after")
+    def _batch_can_be_shared(self) -> "SftSettings":
+        if not isinstance(self.recipe, Path) and (problem := _batch_problem(self)):
+            raise ValueError(problem)
+        return self
 
     @property
     def recipe_path(self) -> Path:
@@ -94,7 +135,7 @@ def read_recipe(settings: SftSettings) -> SftRecipe:
     given = settings.model_dump(exclude_none=True)
     changes = {name: given[name] for name in SftRecipe.model_fields if name in given}
     if settings.batch and not settings.batch_per_device:
-        share = settings.batch // max(1, changes.get("gpus", recipe.gpus))
+        share = settings.batch // (max(1, changes.get("gpus", recipe.gpus)) * settings.nodes)
         changes["batch_per_device"] = max(1, min(recipe.batch_per_device, share))
     changed = {option: given[name] for name, option in _OPTION_NAMES.items() if name in given}
     options = recipe.options | changed | settings.options
@@ -114,13 +155,11 @@ def llamafactory_config(job: SftJob, folder: Path) -> dict[str, Any]:
     Raises:
         FoundryError: the batch cannot be divided evenly.
     """
-    recipe = read_recipe(job.settings)
-    per_pass = recipe.batch_per_device * max(1, recipe.gpus)
-    if recipe.batch % per_pass:
-        raise FoundryError(
-            f"a batch of {recipe.batch} is no multiple of {per_pass} (batch_per_device times "
-            "GPUs); change batch or batch_per_device"
-        )
+    recipe, nodes = read_recipe(job.settings), job.settings.nodes
+    if problem := _batch_problem(job.settings):
+        raise FoundryError(problem)
+    # One process prepares the rows for all nodes; without GPUs they talk through gloo.
+    shared = {"data_shared_file_system": True, "ddp_backend": None if recipe.gpus else "gloo"}
     return {
         "model_name_or_path": str(job.parent),
         "dataset_dir": str(job.data),
@@ -128,11 +167,28 @@ def llamafactory_config(job: SftJob, folder: Path) -> dict[str, Any]:
         "dataset": ",".join(job.datasets),
         "output_dir": str(folder / CHECKPOINTS),
         "per_device_train_batch_size": recipe.batch_per_device,
-        "gradient_accumulation_steps": recipe.batch // per_pass,
+        "gradient_accumulation_steps": recipe.batch // _samples_of_a_pass(recipe, nodes),
         "seed": job.settings.seed,
+        **(shared if nodes > 1 else {}),
         **recipe.options,
         "bf16": recipe.options.get("bf16", _cpu_has_bfloat16() and not recipe.gpus),
     }
+
+
+def _batch_problem(settings: SftSettings) -> str | None:
+    """What is wrong with the settings' batch and what to change; None: it can be divided."""
+    recipe = read_recipe(settings)
+    per_pass = _samples_of_a_pass(recipe, settings.nodes)
+    if not recipe.batch % per_pass:
+        return None
+    return (
+        f"a batch of {recipe.batch} is no multiple of {per_pass} (batch_per_device times GPUs of "
+        "all nodes); change batch or batch_per_device"
+    )
+
+
+def _samples_of_a_pass(recipe: SftRecipe, nodes: int) -> int:
+    return recipe.batch_per_device * max(1, recipe.gpus) * nodes
 
 
 def environment(recipe: SftRecipe, python: Path, folder: Path) -> dict[str, str]:

@@ -1,11 +1,15 @@
 """A checkpoint's version follows from everything that its training follows from."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from assets.checkpoints import recipes
 from assets.checkpoints.recipes import DataSet, Recipe, sft
+from assets.core.profile import load_profile
 from training.base_model.settings import BaseModelSettings
+from training.grpo.recipe import GrpoSettings
 from training.sft.recipe import SftSettings
 
 BASE = Recipe("base_model", "base", BaseModelSettings(), inputs={"weights": "abc"})
@@ -14,9 +18,18 @@ CUSTOM_RECIPE = (
 )
 
 
+def data(rows="one"):
+    return DataSet(Path("export"), {"critic_sft": rows}, 1)
+
+
+def rl(profile, **settings):
+    profile = load_profile(profile) if isinstance(profile, str) else profile
+    foundry = SimpleNamespace(settings=profile, home=SimpleNamespace(root="home"))
+    return recipes.grpo(foundry, "critic_rl", BASE, data(), GrpoSettings(**settings))
+
+
 def version(parent=BASE, rows="one", **settings):
-    data = DataSet(Path("export"), {"critic_sft": rows}, 1)
-    return sft("critic", "critic", parent, data, SftSettings(**settings)).version
+    return sft("critic", "critic", parent, data(rows), SftSettings(**settings)).version
 
 
 def test_equal_origins_have_equal_versions():
@@ -25,8 +38,8 @@ def test_equal_origins_have_equal_versions():
 
 def test_versions_are_those_of_earlier_releases():
     """Another hash would train every checkpoint of an existing home again."""
-    data = DataSet(Path("export"), {"critic_sft": "one"}, 1)
-    recipe = Recipe("c", "critic", BaseModelSettings(), inputs={"a": 1}, parent=BASE, data=data)
+    inputs = {"a": 1}
+    recipe = Recipe("c", "critic", BaseModelSettings(), inputs=inputs, parent=BASE, data=data())
     assert (BASE.version, recipe.version) == ("94633829f858", "bdee89a5d32d")
 
 
@@ -42,6 +55,34 @@ def test_versions_are_those_of_earlier_releases():
 )
 def test_a_different_origin_has_a_different_version(other):
     assert version(**other) != version()
+
+
+def test_the_trainers_version_counts(monkeypatch):
+    pinned = {"sft": "llamafactory==0.9.5", "rl": "verl==0.9.1"}
+    assert sft("c", "critic", BASE, data(), SftSettings()).inputs["trainer"] == pinned["sft"]
+    assert rl("sketch").inputs["trainer"] == pinned["rl"]
+    first = version(), rl("sketch").version
+    monkeypatch.setattr(recipes, "pinned_version", lambda *_: "another==1")
+    assert version() != first[0] and rl("sketch").version != first[1]
+
+
+def test_the_models_behind_rewards_count_and_need_no_keys(monkeypatch):
+    monkeypatch.delenv("GEMINI_API_KEY", raising=False)
+    gpu = load_profile("gpu")
+    assert list(rl(gpu).inputs["generator"]) == ["images"]
+    assert list(rl(gpu).inputs["scorer"]) == ["gemini"]
+    other = gpu.gemini.scorer.model_copy(update={"model": "another"})
+    changed = gpu.gemini.model_copy(update={"scorer": other})
+    assert rl(gpu.model_copy(update={"gemini": changed})).version != rl(gpu).version
+    moved = gpu.images.model_copy(update={"endpoints": gpu.images.endpoints * 2})
+    assert rl(gpu.model_copy(update={"images": moved})).version == rl(gpu).version
+
+
+def test_settings_that_a_profile_does_not_use_change_no_version():
+    """Fields of later versions, at their defaults, and options that are not there."""
+    unused = GrpoSettings(nodes=1, options={}, attention=None, lora_rank=0)
+    assert unused.model_dump(mode="json") == GrpoSettings().model_dump(mode="json")
+    assert rl("sketch", options={"data.seed": 3}).version != rl("sketch").version
 
 
 def test_the_content_of_a_custom_recipe_counts(tmp_path):

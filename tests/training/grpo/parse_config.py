@@ -11,8 +11,11 @@ from typing import Any
 import torchvision.transforms.v2  # noqa: F401  the environment must have it
 from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
+from verl.trainer.ppo.reward import get_custom_reward_fn
 from verl.trainer.ppo.utils import need_critic, need_reference_policy
 from verl.utils.config import omega_conf_to_dataclass, validate_config
+from verl.utils.import_utils import load_class_from_fqn
+from verl.utils.model import get_hf_auto_model_class
 
 
 def parse(overrides: list[str]) -> dict[str, Any]:
@@ -23,7 +26,17 @@ def parse(overrides: list[str]) -> dict[str, Any]:
     validate_config(config, use_reference_policy=reference, use_critic=need_critic(config))
     actor = omega_conf_to_dataclass(config.actor_rollout_ref.actor)
     rollout = omega_conf_to_dataclass(config.actor_rollout_ref.rollout)
+    load_class_from_fqn(rollout.agent.agent_loop_manager_class)
+    get_custom_reward_fn(config)
     return {
+        "mine": OmegaConf.to_container(config.data).get("mine"),
+        "attention": _attention(config.actor_rollout_ref.model),
+        "pads": not actor.use_remove_padding,
+        "entropy_coeff": actor.entropy_coeff,
+        "nodes": config.trainer.nnodes,
+        "tokens": [actor.ppo_max_token_len_per_gpu, rollout.log_prob_max_token_len_per_gpu],
+        "offload": [actor.fsdp_config.param_offload, actor.fsdp_config.optimizer_offload],
+        "workers": OmegaConf.to_container(config.ray_kwargs.ray_init.runtime_env),
         "n": rollout.n,
         "rollout": rollout.name,
         "learning_rate": actor.optim.lr,
@@ -34,6 +47,13 @@ def parse(overrides: list[str]) -> dict[str, Any]:
         "data": config.data.train_files,
         "device": config.trainer.device,
     }
+
+
+def _attention(config: Any) -> str:
+    """Of the model as verl loads it; without its weights."""
+    model = omega_conf_to_dataclass(config)
+    loaded = get_hf_auto_model_class(hf_config=model.hf_config).from_config(model.hf_config)
+    return loaded.model.language_model.config._attn_implementation
 
 
 def main() -> None:

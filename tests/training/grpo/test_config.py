@@ -6,30 +6,55 @@ from pathlib import Path
 import pytest
 
 from tests.training.trainer_parsers import parse_all
+from training.base_model.architecture import build_untrained
 from training.environments import ensure_environment
-from training.grpo.recipe import GrpoSettings, environment, overrides
+from training.grpo.recipe import GrpoSettings, cluster_overrides, environment, overrides
 
 pytestmark = pytest.mark.slow
 PARSER = Path(__file__).parent / "parse_config.py"
-PATHS = (Path("/models/m"), Path("/a b/it's"))
+# Values that YAML has, and characters that Hydra's grammar uses.
+MINE = {
+    "text": "it's = {a: 'b'}, [c]; \\ \\' ~ \" \\",
+    "empty": "",
+    "word": "true",
+    "flag": True,
+    "nothing": None,
+    "number": 2.5e-7,
+    "list": ["a b", "it's, so", 3, False, [None]],
+    "deep": {"a-b": {"c.d": "\\"}},
+}
 # The sketch's recipe is run for real (`test_run.py`).
 PAPER = {
     "paper": GrpoSettings(recipe="paper"),
-    "paper with divergence": GrpoSettings(recipe="paper", kl=1e-3),
+    "reference": GrpoSettings(recipe="reference"),
+    "flash": GrpoSettings(recipe="paper", attention="flash_attention_2"),
+    "adapters": GrpoSettings(
+        recipe="paper", gpus=1, lora_rank=32, offload=True, tokens_per_gpu=24000
+    ),
+    "cluster": GrpoSettings(recipe="paper", nodes=2),
+    "options": GrpoSettings(
+        recipe="paper",
+        options={"+data.mine": MINE, "actor_rollout_ref.actor.entropy_coeff": "1e-3"},
+    ),
 }
 
 
 @pytest.fixture(scope="module")
-def parsed():
-    cases = {name: overrides(settings, *PATHS, 7) for name, settings in PAPER.items()}
+def parsed(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("grpo")
+    build_untrained(folder / "it's a model")
+    paths = (folder / "it's a model", Path("/a b/it's"))
+    cases = {name: overrides(settings, *paths, 7) for name, settings in PAPER.items()}
+    variables = environment(PAPER["paper"])
+    cases["cluster"] += cluster_overrides(Path("/e n/python"), variables)
     cases["misspelt"] = [*cases["paper"], "data.train_bacth_size=3"]
-    variables = environment(PAPER["paper"]) | {"VERL_USE_EXTERNAL_MODULES": ""}
     return parse_all(ensure_environment("rl", "cpu"), PARSER, cases, os.environ | variables)
 
 
-@pytest.mark.parametrize("name", PAPER)
-def test_verl_accepts_the_papers_recipe(name, parsed):
+@pytest.mark.parametrize("name", [name for name in PAPER if name != "flash"])
+def test_verl_accepts_the_large_recipes(name, parsed):
     settings, understood = PAPER[name], parsed[name]
+    assert understood.get("error") is None
     assert understood["device"] == "cuda" and understood["micro_batch"] == 2
     assert understood["n"] == 8 and understood["mini_batch"] == 8
     assert understood["clip"] == [0.2, 0.3, 3.0]
@@ -37,6 +62,29 @@ def test_verl_accepts_the_papers_recipe(name, parsed):
     assert understood["reference"] is (settings.kl > 0)
     assert understood["rollout"] == "vllm"
     assert understood["data"] == "/a b/it's/critic_rl.parquet"
+    assert (understood["attention"], understood["pads"]) == ("sdpa", True)
+    assert understood["nodes"] == settings.nodes
+
+
+def test_flash_attention_needs_its_package(parsed):
+    """verl asks transformers for it, which refuses where it is not installed."""
+    assert "flash_attn" in parsed["flash"]["error"].lower()
+
+
+def test_verl_gets_what_one_gpu_needs(parsed):
+    assert parsed["adapters"]["offload"] == [True, True]
+    assert parsed["adapters"]["tokens"] == [24000, 24000]
+
+
+def test_a_cluster_gets_the_workers_environment(parsed):
+    workers = parsed["cluster"]["workers"]
+    assert workers["py_executable"] == "'/e n/python'"
+    assert workers["env_vars"] == environment(PAPER["cluster"])
+
+
+def test_options_of_every_kind_reach_verl(parsed):
+    assert parsed["options"]["mine"] == MINE
+    assert parsed["options"]["entropy_coeff"] == 1e-3
 
 
 def test_verl_rejects_unknown_options(parsed):

@@ -1,12 +1,16 @@
 """Masked rollouts do not count in their group."""
 
+import json
 import math
+import os
+import subprocess
 from runpy import run_path
 
 import pytest
 import torch
 
-from training.grpo.recipe import PLUGINS
+from training.environments import ensure_environment
+from training.grpo.recipe import PLUGINS, GrpoSettings, environment
 
 # By its file: the package around it registers with verl, which is not in our environment.
 masked_grpo = run_path(str(PLUGINS / "verl_masking" / "advantage.py"))["masked_grpo"]
@@ -44,3 +48,37 @@ def test_groups_may_be_interleaved():
 @pytest.mark.parametrize("rewards", [[math.nan] * 3, [0.7, math.nan, math.nan], [0.3, 0.3, 0.3]])
 def test_a_group_without_a_difference_has_no_advantages(rewards):
     assert advantages(rewards, ["a"] * 3) == [0.0, 0.0, 0.0]
+
+
+# What verl's own agent loop worker does with a rollout before it is stored for the trainer.
+IN_VERL = """
+import asyncio, json, math
+from verl.experimental.agent_loop import AgentLoopOutput
+from verl_masking.agent_loop import MaskingAgentLoopManager, MaskingAgentLoopWorker
+
+kind = MaskingAgentLoopWorker.__ray_metadata__.modified_class
+worker = kind.__new__(kind)
+worker.reward_loop_worker_handles = None  # the score is there already
+found = {}
+for name, score in {"known": 0.5, "masked": math.nan}.items():
+    output = AgentLoopOutput(
+        prompt_ids=[1], response_ids=[2, 3], response_mask=[1, 1], reward_score=score, metrics={}
+    )
+    asyncio.run(worker._compute_score([output], kwargs={}))
+    fields = output.as_dict()
+    found[name] = fields["response_mask"].tolist(), fields["rm_scores"].isnan().tolist()
+print(json.dumps(found))
+"""
+
+
+@pytest.mark.slow
+def test_no_token_of_a_masked_rollout_counts_in_a_loss():
+    """verl's losses, its divergence and their denominators count the tokens of this mask."""
+    python, settings = ensure_environment("rl", "cpu"), GrpoSettings()
+    variables = os.environ | environment(settings)
+    done = subprocess.run(
+        [str(python), "-c", IN_VERL], env=variables, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found == {"known": [[1, 1], [False, False]], "masked": [[0, 0], [False, True]]}

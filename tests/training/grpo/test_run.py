@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from PIL import Image
+from safetensors.torch import load_file
 
 from assets.core.profile import load_profile
 from inference.backends.factory import Backends
@@ -19,6 +20,7 @@ from training.grpo.recipe import GrpoSettings
 from training.launch.jobs import Message, TrainerJob
 from warehouse import EncodedImage, Home
 
+WEIGHTS = "model.safetensors"
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 # Of different lengths: verl 0.9.1 fails on a batch whose sequences are all equally long.
 GOALS = ("Paint a tree.", "Paint a meadow with a green tree in the center.")
@@ -60,12 +62,11 @@ def export(folder: Path, home: Home) -> Path:
     return folder
 
 
-def job(tmp_path: Path, steps: int) -> TrainerJob:
+def job(tmp_path: Path, steps: int, **changes: object) -> TrainerJob:
     profile = load_profile("sketch")
     chosen = {name: getattr(profile, name) for name in Backends.model_fields}
-    settings = GrpoSettings(
-        batch=2, mini_batch=2, n=2, max_steps=steps, save_every=1, response_length=16, threads=1
-    )
+    small = {"batch": 2, "mini_batch": 2, "n": 2, "save_every": 1, "response_length": 16}
+    settings = GrpoSettings(**small, max_steps=steps, threads=1, **changes)
     payload = GrpoJob(
         parent=tmp_path / "parent",
         data=tmp_path / "export",
@@ -118,6 +119,15 @@ def test_trains_merges_resumes_and_leaves_nothing_behind(tmp_path):
     assert again[-1].finished.metrics["steps"] == 2
 
     assert not [p for p in psutil.process_iter() if _belongs_to(p, tmp_path)]
+
+
+def test_adapters_are_trained_with_dynamic_batches_and_merged(tmp_path):
+    export(tmp_path / "export", Home(tmp_path / "home"))
+    build_untrained(tmp_path / "parent")
+    changes = {"lora_rank": 4, "tokens_per_gpu": 1024, "kl": 1e-3, "learning_rate": 0.01}
+    model = drive(job(tmp_path, 1, **changes))[-1].finished.model
+    parent, trained = (load_file(folder / WEIGHTS) for folder in (tmp_path / "parent", model))
+    assert parent.keys() == trained.keys() and not (model / "lora_adapter").exists()
 
 
 def _belongs_to(process: psutil.Process, folder: Path) -> bool:

@@ -5,18 +5,23 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from training.grpo.recipe import GrpoSettings, environment, overrides
+from assets.core.profile import FOLDER, load_profile
+from schemas import FoundryError
+from training.grpo import recipe
+from training.grpo.recipe import GrpoSettings, cluster_overrides, environment, overrides
 
 PATHS = (Path("/models/m"), Path("/a b/it's"))
 ACTOR = "actor_rollout_ref.actor"
 
 
 def options(settings: GrpoSettings) -> dict[str, str]:
-    return dict(line.split("=", 1) for line in overrides(settings, *PATHS, steps=7))
+    lines = (line.lstrip("+").split("=", 1) for line in overrides(settings, *PATHS, steps=7))
+    return dict(lines)
 
 
-def test_the_paper_profile_has_the_references_numbers():
-    line = options(GrpoSettings(recipe="paper"))
+@pytest.mark.parametrize("recipe", ["paper", "reference"])
+def test_large_recipes_have_the_references_numbers(recipe):
+    line = options(GrpoSettings(recipe=recipe))
     expected = {
         "actor_rollout_ref.rollout.n": "8",
         "data.train_batch_size": "16",
@@ -26,16 +31,28 @@ def test_the_paper_profile_has_the_references_numbers():
         f"{ACTOR}.clip_ratio_low": "0.2",
         f"{ACTOR}.clip_ratio_high": "0.3",
         f"{ACTOR}.clip_ratio_c": "3.0",
-        f"{ACTOR}.loss_agg_mode": "token-mean",
+        f"{ACTOR}.loss_agg_mode": "'token-mean'",
         "actor_rollout_ref.rollout.temperature": "1.0",
         "data.max_prompt_length": "16384",
         "data.max_response_length": "4096",
-        f"{ACTOR}.use_kl_loss": "False",
-        "trainer.device": "cuda",
+        "trainer.device": "'cuda'",
         "trainer.n_gpus_per_node": "8",
         "actor_rollout_ref.rollout.tensor_model_parallel_size": "4",
     }
     assert {key: line[key] for key in expected} == expected
+
+
+def test_the_paper_diverges_little_from_the_parent_and_its_code_as_it_likes():
+    paper, reference = (GrpoSettings(recipe=name) for name in ("paper", "reference"))
+    assert (paper.kl, paper.reward.form) == (1e-3, "paper")
+    assert (reference.kl, reference.reward.form) == (0, "code")
+    assert options(paper)[f"{ACTOR}.use_kl_loss"] == "true"
+    assert options(reference)[f"{ACTOR}.use_kl_loss"] == "false"
+
+
+def test_a_reward_that_is_set_in_part_is_the_recipes_otherwise():
+    reward = GrpoSettings.model_validate({"recipe": "reference", "reward": {"alpha": 0.5}}).reward
+    assert (reward.alpha, reward.form, reward.concurrency) == (0.5, "code", 128)
 
 
 def test_set_fields_override_the_recipe():
@@ -46,15 +63,15 @@ def test_set_fields_override_the_recipe():
 
 def test_divergence_from_the_parent_is_one_setting():
     line = options(GrpoSettings(kl=1e-3))
-    assert line[f"{ACTOR}.use_kl_loss"] == "True"
+    assert line[f"{ACTOR}.use_kl_loss"] == "true"
     assert line[f"{ACTOR}.kl_loss_coef"] == "0.001"
 
 
 def test_a_cpu_run_is_batched_and_skips_the_second_pass():
     line = options(GrpoSettings(batch=4, mini_batch=2, n=3))
-    assert line["actor_rollout_ref.rollout.name"] == "batched_cpu"
+    assert line["actor_rollout_ref.rollout.name"] == "'batched_cpu'"
     assert line["actor_rollout_ref.rollout.max_num_seqs"] == "12"
-    assert line["algorithm.rollout_correction.bypass_mode"] == "True"
+    assert line["algorithm.rollout_correction.bypass_mode"] == "true"
     assert environment(GrpoSettings())["VERL_PLATFORM"] == "cpu"
     assert "VERL_PLATFORM" not in environment(GrpoSettings(recipe="paper"))
 
@@ -73,3 +90,116 @@ def test_a_pass_divides_a_devices_update():
     assert GrpoSettings(batch=2, mini_batch=2, n=2).pass_size == 4
     assert GrpoSettings(recipe="paper").pass_size == 2
     assert GrpoSettings(recipe="paper", micro_batch=3).pass_size == 1
+    assert GrpoSettings(recipe="paper", nodes=2, mini_batch=4, n=4, micro_batch=8).pass_size == 1
+
+
+def test_attention_needs_no_package_unless_it_is_there_or_asked_for():
+    model = "actor_rollout_ref.model"
+    attention = f"{model}.override_config.attn_implementation"
+    plain = options(GrpoSettings(recipe="paper"))
+    assert (plain[attention], plain[f"{model}.use_remove_padding"]) == ("'sdpa'", "false")
+    asked = options(GrpoSettings(recipe="paper", attention="flash_attention_2"))
+    assert (asked[attention], asked[f"{model}.use_remove_padding"]) == (
+        "'flash_attention_2'",
+        "true",
+    )
+    found = overrides(GrpoSettings(recipe="paper"), *PATHS, 7, attention="flash_attention_2")
+    assert f"{model}.use_remove_padding=true" in found
+
+
+def test_fields_that_are_not_used_stay_out_of_a_recipes_hash():
+    assert not {"options", "nodes", "lora_rank", "attention"} & set(GrpoSettings().model_dump())
+    used = GrpoSettings(recipe="paper", nodes=2, options={"data.seed": 1})
+    assert used.model_dump(mode="json")["nodes"] == 2
+    assert GrpoSettings.model_validate(used.model_dump(mode="json")) == used
+
+
+def test_options_are_passed_on_and_replace_fixed_ones():
+    chosen = {
+        "actor_rollout_ref.rollout.gpu_memory_utilization": 0.7,
+        "actor_rollout_ref.rollout.limit_images": 3,
+        "+data.mine": ["a", None],
+    }
+    lines = overrides(GrpoSettings(recipe="paper", options=chosen), *PATHS, 7)
+    assert "actor_rollout_ref.rollout.gpu_memory_utilization=0.7" in lines
+    assert "+actor_rollout_ref.rollout.limit_images=3" in lines and "+data.mine=['a',null]" in lines
+    assert len({line.lstrip("+").partition("=")[0] for line in lines}) == len(lines)
+
+
+@pytest.mark.parametrize(
+    ("key", "reason"),
+    [
+        ("data.train_batch_size", "set that instead"),
+        ("++actor_rollout_ref.rollout.n", "`n`: set that instead"),
+        ("actor_rollout_ref.actor.optim", "`learning_rate`"),
+        ("trainer.default_local_dir", "the driver sets this"),
+        ("reward.reward_manager.name", "the driver sets this"),
+        ("hydra.run.dir", "the driver sets this"),
+        ("data.x=1 trainer.y", "no name of an option"),
+        ("~data.seed", "no name of an option"),
+    ],
+)
+def test_options_that_collide_with_ours_are_rejected(key, reason):
+    with pytest.raises(ValidationError, match=reason):
+        GrpoSettings(options={key: 1})
+
+
+def test_a_colliding_option_names_file_line_and_key(tmp_path):
+    profile = (FOLDER / "sketch.yaml").read_text()
+    path = tmp_path / "mine.yaml"
+    path.write_text(
+        profile.replace(
+            "critic_rl: {recipe: sketch, learning_rate: 5.0e-5, max_steps: 40}",
+            "critic_rl: {options: {trainer.save_freq: 3}}",
+        )
+    )
+    with pytest.raises(
+        FoundryError, match=r"mine.yaml:\d+: training.critic_rl.options: .*save_every"
+    ):
+        load_profile(str(path))
+
+
+def test_every_setting_that_becomes_an_option_exists():
+    assert set(recipe._SETTING_OF.values()) | set(recipe._DERIVED_FROM.values()) <= set(
+        GrpoSettings.model_fields
+    )
+
+
+def test_one_gpu_trains_adapters_and_offloads():
+    line = options(GrpoSettings(recipe="paper", gpus=1, lora_rank=32, offload=True))
+    model = "actor_rollout_ref.model"
+    assert (line[f"{model}.lora_rank"], line[f"{model}.lora_alpha"]) == ("32", "64")
+    assert line[f"{model}.lora.merge"] == "true"
+    assert line[f"{ACTOR}.fsdp_config.optimizer_offload"] == "true"
+    assert line["actor_rollout_ref.rollout.tensor_model_parallel_size"] == "1"
+
+
+def test_dynamic_batches_hold_the_longest_sequence():
+    line = options(GrpoSettings(recipe="paper", tokens_per_gpu=24000))
+    assert line[f"{ACTOR}.use_dynamic_bsz"] == "true"
+    assert line[f"{ACTOR}.ppo_max_token_len_per_gpu"] == "24000"
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"recipe": "paper", "gpus": 6, "mini_batch": 4, "n": 9, "batch": 8}, "1, 2, 3 or 6"),
+        ({"recipe": "paper", "nodes": 3}, "the 64 rollouts of an update .* 24 GPUs: change"),
+        ({"recipe": "paper", "tokens_per_gpu": 9000}, "set it to 20480"),
+        ({"nodes": 2}, "nodes is for GPUs: set gpus"),
+        ({"offload": True}, "offload is for GPUs"),
+        ({"lora_alpha": 8}, "set lora_rank, or leave lora_alpha out"),
+    ],
+)
+def test_contradictions_name_the_fix(changes, reason):
+    with pytest.raises(ValidationError, match=reason):
+        GrpoSettings(**changes)
+
+
+def test_a_clusters_workers_get_their_python_and_environment():
+    settings = GrpoSettings(recipe="paper", nodes=2)
+    assert settings.on_cluster and not GrpoSettings(recipe="paper").on_cluster
+    lines = cluster_overrides(Path("/e n/bin/python"), environment(settings))
+    ray = "++ray_kwargs.ray_init.runtime_env"
+    assert lines[0] == rf"{ray}.py_executable='\'/e n/bin/python\''"
+    assert f"{ray}.env_vars.VERL_USE_EXTERNAL_MODULES='verl_masking'" in lines

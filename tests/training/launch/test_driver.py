@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from schemas import FoundryError
 from tests.training.launch.launch_helpers import THREE_STEPS, toy_job
-from training.launch.driver import exit_reason
+from training.launch.driver import exit_reason, reachable_host
 from training.launch.jobs import LauncherSettings, TrainingProgress
 
 
@@ -61,3 +62,12 @@ def test_drivers_start_without_the_heavy_libraries():
     code = f"import sys, {', '.join(drivers)}; print(*sys.modules)"
     loaded = subprocess.check_output([sys.executable, "-c", code], text=True)
     assert not {"dagster", "torch", "transformers"} & set(loaded.split())
+
+
+def test_the_address_on_the_way_to_a_host():
+    assert reachable_host("127.0.0.1") == "127.0.0.1"
+
+
+def test_a_host_without_a_way_to_it_is_one_line():
+    with pytest.raises(FoundryError, match="no network interface leads to no"):
+        reachable_host("no.such.host.invalid")

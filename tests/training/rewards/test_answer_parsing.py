@@ -21,7 +21,6 @@ PARSED = ParsedAnswer(False, "a red cat")
         f"<think>I <answer>maybe</answer> so</think><answer>{BODY}</answer>",
         f"< think >hm< / think > < answer > {BODY} < / answer >",
         f"<answer>```json\n{BODY}\n```</answer>",
-        f"<answer>{BODY}",
         f"<answer>{BODY}</answer> and some more",
         "<answer>{'previous_step_success': False, 'refine_prompt': 'a red cat',}</answer>",
         '<answer>{"refine_prompt": "a red cat", "previous_step_success": false</answer>',
@@ -39,6 +38,8 @@ def test_sloppy_answers_are_parsed(text):
         "",
         BODY,
         "<answer></answer>",
+        f"<answer>{BODY}",
+        f"<think>hm</think>\n<answer>{BODY}</answe",
         "<answer>false</answer>",
         "<answer>[]</answer>",
         f"<answer>[{BODY}]</answer>",
@@ -48,9 +49,9 @@ def test_sloppy_answers_are_parsed(text):
         '<answer>{"previous_step_success": false}</answer>',
         '<answer>{"refine_prompt": "x"}</answer>',
         f"<answer>{BODY}</answer></think>",
-        "<answer>" + "[" * 5000,
-        "<answer>" + '{"a":' * 5000,
-        "<answer>" + "9" * 5000,
+        "<answer>" + "[" * 5000 + "</answer>",
+        "<answer>" + '{"a":' * 5000 + "</answer>",
+        "<answer>" + "9" * 5000 + "</answer>",
     ],
 )
 def test_malformed_answers_are_none(text):
@@ -70,6 +71,6 @@ def test_answers_of_our_formatter_are_parsed(accepted, prompt, reasoning):
 
 @given(st.text(), st.text("<>/answer{}[]\"':,truefals previous_step_success refine_prompt"))
 def test_parsing_never_raises(noise, likely):
-    for text in (noise, f"<answer>{noise}", f"<answer>{likely}</answer>"):
+    for text in (noise, f"<answer>{noise}</answer>", f"<answer>{likely}</answer>"):
         answer = parse_answer(text)
         assert answer is None or isinstance(answer, ParsedAnswer)

@@ -3,8 +3,12 @@
 import ast
 import asyncio
 import importlib.util
+import json
+import stat
 import sys
 import time
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 import aiohttp
@@ -13,7 +17,7 @@ import pytest
 from tests.training.rewards.reward_world import EXACT, QUICK, answer
 from training import rewards
 from training.rewards.rollouts import rollout_rows
-from training.rewards.server import serve_rewards, serve_rewards_in_thread
+from training.rewards.server import RewardAddress, serve_rewards, serve_rewards_in_thread
 from warehouse import Home
 
 CLIENT = Path(rewards.__file__).parent / "verl_client.py"
@@ -60,13 +64,16 @@ def verl_call(world, text, truth=False, **extra):
 
 
 @pytest.fixture
-def connect(monkeypatch):
-    def to(address):
-        for name, value in address.environment().items():
-            monkeypatch.setenv(name, value)
-        return load_client().compute_score
+def connect(tmp_path):
+    """The client's function, with the file of an address, as verl calls it."""
+    with ExitStack() as stack:
 
-    return to
+        def to(address):
+            file = tmp_path / "address.json"
+            stack.enter_context(address.written_to(file))
+            return partial(load_client().compute_score, address=str(file))
+
+        yield to
 
 
 async def test_verl_gets_the_reward_and_its_parts_as_numbers(world, connect):
@@ -79,7 +86,7 @@ async def test_verl_gets_the_reward_and_its_parts_as_numbers(world, connect):
 
 
 async def test_errors_have_the_same_keys(world, connect):
-    texts = [answer(True), "?", answer(False, "refuse"), answer(False, "broken"), "\x00\ud800"]
+    texts = [answer(True), "?", answer(False, "nothing"), answer(False, "broken"), "\x00\ud800"]
     async with serve_rewards(world.service()) as address:
         ask = connect(address)
         got = [await ask(**verl_call(world, text)) for text in texts]
@@ -91,10 +98,27 @@ async def test_errors_have_the_same_keys(world, connect):
     assert all(one["score"] == 0 for one in got[1:])
 
 
-async def test_without_an_address_every_rollout_is_masked(world, monkeypatch):
-    monkeypatch.delenv("INTERLEAVE_REWARD_URL", raising=False)
-    got = await load_client().compute_score(**verl_call(world, answer(True)))
-    assert got["masked"] == 1
+async def test_without_an_address_every_rollout_is_masked(world, tmp_path):
+    for address in ("", str(tmp_path / "none.json")):
+        call = verl_call(world, answer(True)) | {"address": address}
+        assert (await load_client().compute_score(**call))["masked"] == 1
+
+
+def test_the_file_of_an_address_is_its_users_alone_and_removed(tmp_path):
+    file = tmp_path / "address.json"
+    file.write_text("of a run that was killed")
+    file.chmod(0o644)
+    with RewardAddress("http://127.0.0.1:1/reward", "hush").written_to(file):
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+        assert json.loads(file.read_text())["token"] == "hush"
+    assert not file.exists()
+
+
+async def test_it_listens_where_other_nodes_reach_it(world, connect):
+    async with serve_rewards(world.service(), "127.0.0.2") as address:
+        assert address.url.startswith("http://127.0.0.2:")
+        got = await connect(address)(**verl_call(world, answer(True), truth=True))
+    assert got["score"] > 0
 
 
 async def test_concurrent_requests_get_their_own_answers(world, connect):

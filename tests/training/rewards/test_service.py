@@ -6,11 +6,11 @@ import pytest
 from PIL import Image
 
 from inference.engine.ensemble import Ensemble
-from inference.roles import Score
+from inference.roles import Score, UnusableAnswerError
 from schemas import FoundryError
 from schemas.training import ROLLOUTS
 from tests.training.rewards.reward_world import EXACT, GOAL, QUICK, WRONG, answer
-from training.rewards.reward import RewardSettings
+from training.rewards.reward import Grades, RewardSettings, step_reward
 from training.rewards.rollouts import failed_share, rollout_rows, step_figures
 from warehouse import EncodedImage
 
@@ -77,7 +77,6 @@ async def test_an_ablated_step_redraws_nothing(world):
 @pytest.mark.parametrize(
     ("prompt", "reason"),
     [
-        ("refuse", "not that"),
         ("hang", "TimeoutError: no answer within 0.2 s"),
         ("broken", "cannot be decoded"),
         ("nothing", "answered with NoneType"),
@@ -89,6 +88,28 @@ async def test_a_failed_draw_is_masked_never_neutral(world, prompt, reason):
     assert row.status == "masked" and reason in row.error
     assert (row.reward, row.accuracy, row.step_reward, row.image) == (None,) * 4
     assert (row.format, row.verdict, row.refined_prompt) == (1, False, prompt)
+
+
+@pytest.mark.parametrize("settings", [QUICK, CODE], ids=["paper", "code"])
+async def test_a_prompt_that_cannot_be_drawn_is_the_worst_image(world, settings):
+    service = world.service(settings)
+    row = await service.reward(world.request(answer(False, "refuse")))
+    before = world.state(truth=False).grades
+    assert (row.status, row.image, row.error) == ("scored", None, "not that")
+    assert row.step_reward == step_reward(before, Grades(0, 0), settings.form)
+    assert row.reward < (await rewards(world, service, [answer(False, EXACT)]))[0]
+
+
+async def test_a_judge_without_an_answer_masks_its_rollout(world):
+    class Refusing:
+        backend, model = "refusing", "1"
+
+        async def score(self, before, after, instruction):
+            raise UnusableAnswerError("no grade")
+
+    service = world.service(scorer=Refusing())
+    row = await service.reward(world.request(answer(False, EXACT)))
+    assert (row.status, row.error) == ("masked", "no grade")
 
 
 async def test_a_missing_origin_masks_its_rollout(world):
@@ -106,7 +127,7 @@ async def test_a_temporary_failure_is_retried(world):
 async def test_bad_rows_do_not_affect_others(world):
     """Good rows get the same rewards beside failing ones."""
     good = [answer(True), answer(False, EXACT), answer(False, WRONG), answer(False)]
-    bad = [answer(False, "refuse"), answer(False, "broken"), "?", answer(False, "hang")]
+    bad = [answer(False, "nothing"), answer(False, "broken"), "?", answer(False, "hang")]
     settings = QUICK.model_copy(update={"draw_timeout_seconds": 3, "concurrency": 3})
     alone = await rewards(world, world.service(settings, "alone"), good)
     mixed = [text for pair in zip(bad, good, strict=True) for text in pair]
@@ -156,7 +177,7 @@ async def test_a_hanging_drawing_blocks_others_until_its_timeout(world):
 
 async def test_every_rollout_is_in_the_journal_and_fits_the_table(world):
     service = world.service()
-    for text in (answer(True), "?", answer(False, "refuse"), answer(False, EXACT)):
+    for text in (answer(True), "?", answer(False, "broken"), answer(False, EXACT)):
         await service.reward(world.request(text))
     await service.close()
     table = ROLLOUTS.to_arrow(rollout_rows(world.journal.path))
@@ -194,12 +215,14 @@ async def test_a_torn_line_is_ignored_and_a_foreign_one_is_named(world):
 
 async def test_the_figures_of_a_step(world):
     service = world.service()
-    texts = [answer(True), "?", answer(False, "refuse"), answer(False, EXACT)]
+    texts = [answer(True), "?", answer(False, "broken"), answer(False, EXACT)]
     await rewards(world, service, texts)
     figures = step_figures(service.step(1), 1.0)
     assert (figures["masked_share"], figures["malformed_share"]) == (0.25, 0.25)
     assert figures["accepted_share"] == pytest.approx(1 / 3) and figures["accuracy"] == -0.5
     assert failed_share(service.recent_rows(5)) == 0.5
+    await service.reward(world.request(answer(False, "refuse")))
+    assert failed_share(service.recent_rows(5)) == pytest.approx(2 / 3)
 
 
 async def test_waiting_counts_from_the_last_request(world):

@@ -11,7 +11,7 @@ from training.environments import ensure_environment
 from training.sft.recipe import SftJob, SftSettings, llamafactory_config
 
 pytestmark = pytest.mark.slow
-RECIPES = ("sketch", "paper", "lora")
+RECIPES = ("sketch", "paper", "reference", "lora")
 PARSER = Path(__file__).parent / "parse_config.py"
 
 
@@ -51,7 +51,7 @@ def test_llamafactory_accepts_every_recipe(recipe, configs, parsed):
     assert understood["frozen"] == [recipe != "sketch"] * 2
     assert understood["gradient_checkpointing"] is (recipe != "sketch")
     assert understood["warmup"] == (5 if recipe == "sketch" else 10)
-    assert understood["zero"] == (3 if recipe == "paper" else None)
+    assert understood["zero"] == (3 if recipe in ("paper", "reference") else None)
     assert understood["type"] == ("lora" if recipe == "lora" else "full")
 
 

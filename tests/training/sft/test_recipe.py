@@ -3,12 +3,15 @@
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from schemas import FoundryError
+from training.sft import nodes
 from training.sft.driver import sft_job
+from training.sft.nodes import rendezvous
 from training.sft.recipe import SftJob, SftSettings, environment, llamafactory_config, read_recipe
 
-RECIPES = ("sketch", "paper", "lora")
+RECIPES = ("sketch", "paper", "reference", "lora")
 DATA, FOLDER = Path("/data/export"), Path("/somewhere/job")
 
 
@@ -37,6 +40,24 @@ def test_the_paper_recipe_has_the_papers_numbers():
     assert options["image_max_pixels"] == 1024 * 1024
     assert options["freeze_vision_tower"] and options["freeze_multi_modal_projector"]
     assert Path(options["deepspeed"]).is_file()
+
+
+def test_the_reference_recipe_has_the_published_codes_batch():
+    options = config(recipe="reference")
+    assert options["per_device_train_batch_size"] == 2
+    assert (options["gradient_accumulation_steps"], options["save_steps"]) == (1, 2000)
+
+
+@pytest.mark.parametrize(
+    ("option", "reason"),
+    [
+        ("gradient_accumulation_steps", "follows from `batch`"),
+        ("output_dir", "the driver sets this"),
+    ],
+)
+def test_options_that_collide_with_ours_are_rejected(option, reason):
+    with pytest.raises(ValidationError, match=reason):
+        SftSettings(options={option: 1})
 
 
 def test_the_sketch_recipe_trains_all_parameters():
@@ -74,9 +95,13 @@ def test_the_batch_is_divided(settings, device, accumulated):
     assert options["gradient_accumulation_steps"] == accumulated
 
 
-def test_an_indivisible_batch_is_an_error():
-    with pytest.raises(FoundryError, match="batch of 30 is no multiple of 16"):
-        config(recipe="paper", batch=30)
+def test_an_indivisible_batch_is_an_error(tmp_path):
+    with pytest.raises(ValidationError, match="batch of 30 is no multiple of 16"):
+        SftSettings(recipe="paper", batch=30)
+    path = tmp_path / "mine.yaml"
+    path.write_text("gpus: 2\nthreads: 1\nbatch: 3\nbatch_per_device: 1\noptions: {stage: sft}\n")
+    with pytest.raises(FoundryError, match="batch of 3 is no multiple of 2"):
+        config(recipe=path)
 
 
 def test_a_custom_recipe(tmp_path):
@@ -95,6 +120,37 @@ def test_gpus_are_reserved_and_passed_to_torchrun():
     assert job.gpus == 8
     assert (variables["FORCE_TORCHRUN"], variables["NPROC_PER_NODE"]) == ("1", "8")
     assert variables["PATH"].startswith("/e/bin:")
+
+
+def test_a_batch_is_shared_by_all_nodes():
+    options = config(recipe="paper", nodes=2)
+    assert options["gradient_accumulation_steps"] == 1 and options["data_shared_file_system"]
+    with pytest.raises(ValidationError, match="batch of 32 is no multiple of 48"):
+        SftSettings(recipe="paper", nodes=3)
+    assert "nodes" not in SftSettings().model_dump()
+
+
+def test_nodes_meet_where_the_scheduler_says_or_at_the_first_one(tmp_path, monkeypatch):
+    recipe = read_recipe(SftSettings(recipe="paper"))
+    monkeypatch.setenv("MASTER_ADDR", "10.0.0.1")
+    monkeypatch.setenv("MASTER_PORT", "29501")
+    with rendezvous(tmp_path) as meeting:
+        variables = meeting.variables(2, 1, recipe)
+        assert (tmp_path / "nodes.json").is_file()
+    assert not (tmp_path / "nodes.json").exists()
+    assert variables == {
+        "FORCE_TORCHRUN": "1",
+        "NNODES": "2",
+        "NODE_RANK": "1",
+        "NPROC_PER_NODE": "8",
+        "MASTER_ADDR": "10.0.0.1",
+        "MASTER_PORT": "29501",
+    }
+    monkeypatch.delenv("MASTER_ADDR")
+    monkeypatch.delenv("MASTER_PORT")
+    monkeypatch.setattr(nodes, "reachable_host", lambda: "10.0.0.7")
+    with rendezvous(tmp_path) as meeting:
+        assert meeting.address == "10.0.0.7" and meeting.port > 0
 
 
 def test_a_cpu_recipe_sees_no_gpu():

@@ -2,8 +2,9 @@
 
 The reward function marks a rollout without an image with `masked`. verl passes one number from the
 reward to the advantage: the manager registered here sets it to NaN, and the estimator excludes NaN
-from the mean and deviation of its group and from the gradient. Both are registered by
-VERL_USE_EXTERNAL_MODULES=verl_masking, in the trainer's interpreter only.
+from the mean and deviation of its group. Both are registered by
+VERL_USE_EXTERNAL_MODULES=verl_masking, in the trainer's interpreter only. `agent_loop` takes the
+tokens of such a rollout out of every loss.
 """
 
 import math

@@ -1,0 +1,82 @@
+"""What the launcher makes of a Ray job server that does not always answer."""
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from schemas import FoundryError
+from training.launch import launcher
+
+RUNNING = {"type": "SUBMISSION", "status": "RUNNING", "entrypoint": "x"}
+ENDED = RUNNING | {"status": "FAILED", "driver_exit_code": 7}
+
+
+class JobServer(ThreadingHTTPServer):
+    """Answers the real client from a list; None: status 500."""
+
+    answers: list[dict | None]
+
+    @property
+    def address(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: JobServer
+
+    def do_GET(self) -> None:
+        version = {"ray_version": "2.60.0", "version": "4", "ray_commit": "x"}
+        answer = version if self.path == "/api/version" else self.server.answers.pop(0)
+        self.send_response(200 if answer else 500)
+        self.end_headers()
+        self.wfile.write(json.dumps(answer).encode())
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def server(monkeypatch) -> Iterator[JobServer]:
+    pytest.importorskip("ray")
+    monkeypatch.setattr(launcher, "_RAY_POLL_SECONDS", 0)
+    with JobServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        yield server
+        server.shutdown()
+
+
+def test_a_failed_poll_does_not_end_a_training(server):
+    server.answers = [RUNNING, None, None, RUNNING, ENDED]
+    status = launcher._RayJobStatus(launcher._ray_client(server.address), "job")
+    assert [status.exit_code() for _ in range(5)] == [None, None, None, None, 7]
+
+
+def test_a_server_that_is_gone_for_a_while_does_not_end_one_either(server):
+    server.answers = [RUNNING]
+    status = launcher._RayJobStatus(launcher._ray_client(server.address), "job")
+    assert status.exit_code() is None
+    server.shutdown()
+    server.server_close()
+    assert status.exit_code() is None
+
+
+def test_a_server_that_stays_silent_does(server, monkeypatch):
+    server.answers = [RUNNING, None, None]
+    status = launcher._RayJobStatus(launcher._ray_client(server.address), "job")
+    assert (status.exit_code(), status.exit_code()) == (None, None)
+    monkeypatch.setattr(launcher, "_RAY_SILENT_SECONDS", 0)
+    with pytest.raises(
+        FoundryError, match=r"has not answered about job job .* run again to resume"
+    ):
+        status.exit_code()
+
+
+def test_polls_are_spaced(server, monkeypatch):
+    monkeypatch.setattr(launcher, "_RAY_POLL_SECONDS", 60)
+    server.answers = [RUNNING]
+    status = launcher._RayJobStatus(launcher._ray_client(server.address), "job")
+    assert (status.exit_code(), status.exit_code()) == (None, None)
