@@ -38,7 +38,7 @@ def install(folder: Path, pins: Path, log: Path, announce: Callable[[str], objec
     uv, python = _find_uv(), str(folder / "bin" / "python")
     if uv:
         make = [uv, "venv", "--no-project", "--no-config", "--python", sys.executable, str(folder)]
-        if run_all([make, _uv_install(uv, python, str(pins))], _uv_environment(), log):
+        if run_all([make, _uv_install(uv, python, str(pins))], uv_environment(), log):
             return "uv"
     announce("uv failed; trying pip" if uv else "uv is not installed; using pip")
     shutil.rmtree(folder, ignore_errors=True)
@@ -57,7 +57,7 @@ def main(pins: str) -> None:
     """Install pinned packages into the environment of this interpreter."""
     if uv := _find_uv():
         command = _uv_install(uv, sys.executable, pins)
-        if not subprocess.call(command, env=_uv_environment(), stderr=subprocess.DEVNULL):
+        if not subprocess.call(command, env=uv_environment(), stderr=subprocess.DEVNULL):
             return
     pip = [sys.executable, "-m", "pip", "install", "-qq", "--no-input", "--requirement", pins]
     sys.exit(subprocess.call([*pip, "--disable-pip-version-check"]))
@@ -107,7 +107,7 @@ def _uv_install(uv: str, python: str, pins: str) -> list[str]:
     return [uv, "pip", "install", "--no-config", *options, "--requirement", pins]
 
 
-def _uv_environment() -> dict[str, str]:
+def uv_environment() -> dict[str, str]:
     """The user's settings for uv win over those for pip."""
     command = [sys.executable, "-m", "pip", "config", "list"]
     done = subprocess.run(command, capture_output=True, text=True)

@@ -1,0 +1,56 @@
+"""The pinned packages of environments for GPUs fit together, and nothing that they need is missing.
+
+uv resolves them for Linux on x86_64 from the indexes' metadata; no wheel is downloaded.
+"""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from training.environments import pins_of
+from training.environments.installers import uv_environment
+
+pytestmark = pytest.mark.long
+
+UV = Path(sys.executable).parent / "uv"
+# A folder of wheels (pip's find-links) may hold a CPU build of a pinned version.
+ENVIRONMENT = {key: value for key, value in uv_environment().items() if key != "UV_FIND_LINKS"}
+
+
+def resolved(pins: Path) -> subprocess.CompletedProcess[str]:
+    target = ["--python-version", "3.11", "--python-platform", "x86_64-unknown-linux-gnu"]
+    options = ["--no-config", "--no-annotate", "--no-header", "--quiet"]
+    indexes = ["--index-strategy", "unsafe-best-match"]
+    command = [str(UV), "pip", "compile", *options, *target, *indexes, str(pins)]
+    return subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=300)
+
+
+def pinned(text: str) -> set[str]:
+    return set(re.findall(r"^([\w.-]+==\S+)", text, re.MULTILINE))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def index(tmp_path_factory):
+    probe = tmp_path_factory.mktemp("probe") / "requirements.txt"
+    probe.write_text("six==1.17.0\n")
+    if resolved(probe).returncode:
+        pytest.skip("no package index can be reached")
+
+
+@pytest.mark.parametrize("purpose", ["sft", "rl", "agents"])
+def test_pins_of_a_gpu_environment_are_what_they_resolve_to(purpose):
+    pins = pins_of(purpose, "gpu")
+    done = resolved(pins)
+    assert done.returncode == 0, done.stderr
+    assert pinned(done.stdout) == pinned(pins.read_text())
+
+
+def test_a_missing_package_and_a_conflict_are_noticed(tmp_path):
+    pins = tmp_path / "pins.txt"
+    pins.write_text("anyio==4.16.0\n")
+    assert pinned(resolved(pins).stdout) > pinned(pins.read_text())
+    pins.write_text("anyio==4.16.0\nidna==1.0\n")
+    assert "unsatisfiable" in resolved(pins).stderr
