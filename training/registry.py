@@ -1,21 +1,21 @@
 """The registry of checkpoints: their folders, which version is in use, and the history of that.
 
-A row of the table `checkpoints` describes a checkpoint; its folder has the weights. Promotions,
-rejections and rollbacks are an append-only journal per name, from which the `status` of every row
-follows: the status that an interrupted command leaves is corrected by the next one. A lock lets one
-process at a time change a home's registry.
+A row of the table `checkpoints` describes a checkpoint; its folder has the weights. Decisions are
+in a journal (`inference/backends/checkpoint/promotions.py`), from which the `status` of every row
+follows: one that an interrupted command leaves is corrected by the next. A lock lets one process at
+a time change a home's registry.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
 
 import orjson
 
+from inference.backends.checkpoint import promotions
 from inference.backends.checkpoint.manifest import CheckpointError, checkpoint_rows, find_checkpoint
+from inference.backends.checkpoint.promotions import RegistryEvent
 from schemas import StorageError
 from schemas.training import CHECKPOINTS, CheckpointRow, CheckpointStatus
 from warehouse import Home
@@ -23,24 +23,7 @@ from warehouse.file_lock import exclusive_lock
 from warehouse.storage import safe_name
 
 RECORD = "training.json"  # results of its training, and the `files` of the folder
-Action = Literal["promote", "reject", "roll_back"]
 _LOCK_SECONDS = 60.0  # a change takes milliseconds, over a network seconds
-
-
-@dataclass(frozen=True)
-class RegistryEvent:
-    """A decision about a version.
-
-    A promotion after an evaluation has the `system` (name -> version) that was evaluated, and its
-    `means` by metric.
-    """
-
-    action: Action
-    version: str
-    at: datetime
-    why: str
-    system: Mapping[str, str] = field(default_factory=dict)
-    means: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -93,14 +76,12 @@ class CheckpointRegistry:
 
     def history(self, name: str) -> list[RegistryEvent]:
         """All decisions about versions of a name, oldest first."""
-        records = self.home.journal("promotions", name).records()
-        return [RegistryEvent(**{**r, "at": datetime.fromisoformat(r["at"])}) for r in records]
+        return promotions.history(self.home, name)
 
     def promoted(self, name: str) -> CheckpointRow | None:
         """The version in use; None before any was promoted."""
-        if stack := _in_use(self.history(name)):
-            return self.find(name, stack[-1])
-        return None
+        version = promotions.versions_in_use(self.home, [name]).get(name)
+        return self.find(name, version) if version else None
 
     def promote(self, name: str, version: str, why: str) -> CheckpointRow:
         """Put a version in use.
@@ -125,9 +106,9 @@ class CheckpointRegistry:
         with self._locked():
             for name, version in system.items():
                 self.usable_folder(name, version)
-            for name, version in system.items():
-                if _in_use(self.history(name))[-1:] != [version]:
-                    self._append_event(name, "promote", version, why, **evaluated)
+            in_use = promotions.versions_in_use(self.home, system)
+            if changed := dict(system.items() - in_use.items()):
+                promotions.record(self.home, "promote", changed, why, **evaluated)
             for name, version in system.items():
                 self._update_statuses(name, version)
 
@@ -135,7 +116,7 @@ class CheckpointRegistry:
         """Mark a candidate as worse than the version in use."""
         with self._locked():
             self.find(name, version)
-            self._append_event(name, "reject", version, why)
+            promotions.record(self.home, "reject", {name: version}, why)
             return self._update_statuses(name, version)
 
     def roll_back(self, name: str, why: str) -> CheckpointRow:
@@ -147,7 +128,7 @@ class CheckpointRegistry:
             CheckpointError: no other version was in use before, or it no longer exists.
         """
         with self._locked():
-            stack = _in_use(self.history(name))
+            stack = promotions.promoted_versions(self.history(name))
             current = stack[-1] if stack else None
             before = [version for version in stack if version != current]
             if not before:
@@ -157,7 +138,7 @@ class CheckpointRegistry:
                     "`interleave checkpoints` lists what there is"
                 )
             self.usable_folder(name, before[-1])
-            self._append_event(name, "roll_back", stack[-1], why)
+            promotions.record(self.home, "roll_back", {name: stack[-1]}, why)
             return self._update_statuses(name, before[-1])
 
     @contextmanager
@@ -167,13 +148,6 @@ class CheckpointRegistry:
         busy = f"the registry of {self.home.root} is being changed by another process: try again"
         with exclusive_lock(path, StorageError(busy), _LOCK_SECONDS):
             yield
-
-    def _append_event(
-        self, name: str, action: Action, version: str, why: str, **evaluated: Any
-    ) -> None:
-        record = {"action": action, "version": version, "at": datetime.now(UTC).isoformat()}
-        with self.home.journal("promotions", name) as journal:
-            journal.append({**record, "why": why, **evaluated})
 
     def _update_statuses(self, name: str, version: str) -> CheckpointRow:
         """Write the statuses of the history, `version` first so that one is always in use."""
@@ -198,22 +172,8 @@ def is_complete_folder(folder: Path) -> bool:
     return all((folder / name).exists() for name in files)
 
 
-def _in_use(history: Sequence[RegistryEvent]) -> list[str]:
-    """Versions in the order in which they were put in use, without those rolled back since.
-
-    A version may occur more than once; a rollback removes all its occurrences.
-    """
-    stack: list[str] = []
-    for event in history:
-        if event.action == "promote":
-            stack.append(event.version)
-        if event.action == "roll_back":
-            stack = [version for version in stack if version != event.version]
-    return stack
-
-
 def _status(version: str, history: Sequence[RegistryEvent]) -> CheckpointStatus:
-    if _in_use(history)[-1:] == [version]:
+    if promotions.promoted_versions(history)[-1:] == [version]:
         return "promoted"
     last = [event.action for event in history if event.version == version][-1:]
     return "rejected" if last in (["reject"], ["roll_back"]) else "candidate"

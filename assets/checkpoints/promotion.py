@@ -176,6 +176,7 @@ def decide(
     if chosen in own:
         return "promoted", chosen.why if chosen else ""
     why = "; ".join(f"{each.variant}: {each.why}" for each in own)
+    why = why or "no trained agent of the other role to serve with yet"
     is_worse = bool(own) and all(each.outcome == "worse" for each in own)
     outcome: Decision = "rejected" if is_worse else "kept"
     return outcome, why
@@ -237,6 +238,8 @@ def promotion(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg
     for name, version in newest.versions.items():
         if in_use.get(name) == version:
             outcome, why = "kept", "in use already"
+        elif not registry.is_complete(name, version):
+            outcome, why = "kept", "not trained yet"
         else:
             outcome, why = decide(name, version, assessments, chosen)
         if outcome == "rejected":

@@ -55,11 +55,16 @@ class AgentFactory:
         return CheckpointCritic(self._model(reference)) if reference else AcceptAllCritic()
 
     def _model(self, reference: str) -> CheckpointModel:
-        name, _, version = reference.partition("@")
-        version = version or (LINEAGE | ABLATION_RECIPES)[name](self.foundry).version
+        name, version = checkpoint_of(self.foundry, reference)
         registry = CheckpointRegistry(self.foundry.home)
         registry.find(name, version)
         folder = registry.folder(name, version)
         if folder not in self._models:
             self._models[folder] = CheckpointModel(folder, self.foundry.settings.checkpoint)
         return self._models[folder]
+
+
+def checkpoint_of(foundry: FoundryResource, reference: str) -> tuple[str, str]:
+    """Name and version of a reference."""
+    name, _, version = reference.partition("@")
+    return name, version or (LINEAGE | ABLATION_RECIPES)[name](foundry).version

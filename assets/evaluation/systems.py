@@ -55,7 +55,10 @@ def system_in_use(registry: CheckpointRegistry) -> System | None:
 
 
 def candidate_systems(foundry: FoundryResource) -> dict[str, System]:
-    """Variant -> system that may be promoted, the newest first; none where that is in use."""
+    """Variant -> system that may be promoted, the newest first; none where that is in use.
+
+    Only those whose versions are trained: one agent may be newer than the other.
+    """
     registry, newest = CheckpointRegistry(foundry.home), newest_system(foundry)
     planner, critic = registry.promoted(PLANNER), registry.promoted(CRITIC_RL)
     systems = {CANDIDATE: newest}
@@ -63,7 +66,8 @@ def candidate_systems(foundry: FoundryResource) -> dict[str, System]:
         systems[NEW_CRITIC] = System(planner.version, newest.critic)
     if critic:
         systems[NEW_PLANNER] = System(newest.planner, critic.version)
-    return _distinct(systems.items(), [system_in_use(registry)])
+    trained = ((name, system) for name, system in systems.items() if _is_trained(registry, system))
+    return _distinct(trained, [system_in_use(registry)])
 
 
 def reference_systems(foundry: FoundryResource) -> dict[str, System]:
@@ -83,6 +87,10 @@ def reference_systems(foundry: FoundryResource) -> dict[str, System]:
 def is_system_variant(name: str) -> bool:
     """Whether a variant of the table `evaluations` is one that only promotion needs."""
     return name in (PROMOTED, NEW_PLANNER, NEW_CRITIC) or name.startswith(BEST)
+
+
+def _is_trained(registry: CheckpointRegistry, system: System) -> bool:
+    return all(registry.is_complete(*version) for version in system.versions.items())
 
 
 def _best_systems(registry: CheckpointRegistry) -> Iterator[System]:

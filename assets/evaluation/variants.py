@@ -24,6 +24,11 @@ class Variant:
     critic: str | None  # None: every first image is accepted
     t_max: int | None = None  # attempts per step; None: `evaluation.t_max`
 
+    @property
+    def agents(self) -> list[str]:
+        """References of the agents that it has."""
+        return [each for each in (self.planner, self.critic) if each]
+
     def with_t_max(self, default: int) -> "Variant":
         """This variant with `t_max` set: 1 without a critic."""
         return replace(self, t_max=1 if self.critic is None else self.t_max or default)

@@ -47,7 +47,8 @@ def _agents(foundry: FoundryResource, _instance: dg.DagsterInstance) -> list[str
     """The profile's roles and the promoted checkpoints."""
     roles, home = foundry.roles, foundry.home
     names = [qualified_name(role) for role in (roles.planner, roles.generator, roles.critic)]
-    return [*names, promoted("planner", home), promoted("critic", home)]
+    in_use = promoted(home)
+    return [*names, in_use.get("planner"), in_use.get("critic")]
 
 
 GENERATION_SET = Node(

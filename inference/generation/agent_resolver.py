@@ -96,9 +96,9 @@ class AgentResolver:
     def _choose(self) -> _Choice:
         if self._agents == "profile":
             return {}
-        planner, critic = promoted("planner", self._home), promoted("critic", self._home)
-        if planner and critic:
-            return {"planner": planner, "critic": critic}
+        choice: _Choice = promoted(self._home)
+        if choice.keys() == {"planner", "critic"}:
+            return choice
         if self._agents == "promoted":
             raise BackendError(
                 f"no planner and critic were promoted yet in {self._home.root}: train them with "

@@ -7,12 +7,14 @@ from itertools import pairwise
 
 import pytest
 
-from inference.backends.checkpoint.manifest import MANIFEST_FILE, CheckpointError
+from inference.backends.checkpoint.manifest import MANIFEST_FILE, CheckpointError, promoted
+from inference.backends.checkpoint.promotions import record
 from schemas.training import CHECKPOINTS
 from tests.helpers.checkpoint_rows import checkpoint_row
 from training.registry import RECORD, CheckpointRegistry
 
 NAME = "critic_rl_checkpoint"
+PLANNER = "planner_sft_checkpoint"
 
 
 @pytest.fixture
@@ -65,7 +67,7 @@ def test_a_rolled_back_version_can_be_promoted_again(registry):
 
 def test_rolling_back_a_version_that_was_promoted_twice_leaves_it(registry):
     for version in "aab":
-        registry._append_event(NAME, "promote", version, "by two processes at once")
+        record(registry.home, "promote", {NAME: version}, "by two processes at once")
     registry._append_event(NAME, "promote", "b", "by two processes at once")
     assert registry.roll_back(NAME, "bad").version == "a"
     assert statuses(registry) == {"a": "promoted", "b": "rejected", "c": "candidate"}
@@ -111,6 +113,33 @@ def test_a_system_is_promoted_with_what_was_measured_of_it(registry):
     assert registry.promoted(NAME).version == "a"
 
 
+def test_planner_and_critic_are_promoted_at_once(registry, monkeypatch):
+    """Killed before the table is written, the service uses both or none of them."""
+    folder = registry.folder(PLANNER, "p")
+    folder.mkdir(parents=True)
+    (folder / RECORD).write_text('{"files": []}')
+    registry.register(checkpoint_row(PLANNER, "p", folder))
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(CheckpointRegistry, "_update_statuses", killed)
+    with pytest.raises(KeyboardInterrupt):
+        registry.promote_system({PLANNER: "p", NAME: "a"}, "good", {"final_success": 0.8})
+    in_use = {"planner": f"{PLANNER}@p", "critic": f"{NAME}@a"}
+    assert promoted(registry.home) == in_use
+    assert len(list(registry.home.journal("promotions", "registry").records())) == 1
+
+
+def test_promotions_of_an_older_home_are_read(registry):
+    with registry.home.journal("promotions", NAME) as journal:
+        at = "2026-01-01T00:00:00+00:00"
+        journal.append({"action": "promote", "version": "a", "at": at, "why": "before"})
+    assert registry.promoted(NAME).version == "a"
+    registry.promote(NAME, "b", "after")
+    assert registry.roll_back(NAME, "bad").version == "a"
+
+
 def test_promoting_the_promoted_version_changes_nothing(registry):
     registry.promote(NAME, "a", "first")
     registry.promote(NAME, "b", "better")
@@ -139,8 +168,9 @@ def test_registering_again_keeps_the_status(registry):
 
 def test_a_promotion_that_was_killed_halfway_is_finished_by_the_next_command(registry):
     registry.promote(NAME, "a", "first")
-    registry._append_event(NAME, "promote", "b", "killed after the journal, before the table")
+    record(registry.home, "promote", {NAME: "b"}, "killed after the journal, before the table")
     assert registry.promoted(NAME).version == "b"
+    assert promoted(registry.home)["critic"] == f"{NAME}@b"  # what the service would use
     registry.promote(NAME, "b", "again")
     assert statuses(registry) == {"a": "candidate", "b": "promoted", "c": "candidate"}
 

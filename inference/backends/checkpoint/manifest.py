@@ -10,6 +10,8 @@ from schemas.errors import first_problem
 from schemas.training import CHECKPOINTS, CheckpointRow
 from warehouse import Home
 
+from .promotions import versions_in_use
+
 MANIFEST_FILE = "interleave.json"
 PROMOTED = "promoted"
 
@@ -94,7 +96,7 @@ def resolve(reference: str, role: AgentRole, home: Home) -> Path:
         CheckpointError: none was promoted yet, or there is none of that name and version.
     """
     if reference == PROMOTED:
-        reference = promoted(role, home) or ""
+        reference = promoted(home).get(role, "")
         if not reference:
             raise CheckpointError(
                 f"no {role} was promoted yet in {home.root}; train one with `interleave run`, or "
@@ -106,17 +108,21 @@ def resolve(reference: str, role: AgentRole, home: Home) -> Path:
     return Path(reference).expanduser()
 
 
-def promoted(role: AgentRole, home: Home) -> str | None:
-    """`name@version` of the promoted checkpoint of a role; None: there is none."""
-    in_use = {row.name: row for row in checkpoint_rows(home) if row.status == "promoted"}
-    names = (name for name in _NAMES_BY_ROLE[role] if name in in_use)
-    return next((_reference(in_use[name]) for name in names), None)
+def promoted(home: Home) -> dict[AgentRole, str]:
+    """`name@version` of the promoted checkpoints of one moment; roles without one are left out."""
+    names = [name for role_names in _NAMES_BY_ROLE.values() for name in role_names]
+    in_use = versions_in_use(home, names)
+    return {
+        role: next(f"{name}@{in_use[name]}" for name in role_names if name in in_use)
+        for role, role_names in _NAMES_BY_ROLE.items()
+        if in_use.keys() & set(role_names)
+    }
 
 
 def newest(name: str, home: Home) -> str | None:
     """`name@version` of the promoted version, else of the newest; None: there is none."""
-    rows = checkpoint_rows(home, name)
-    rows.sort(key=lambda row: row.status == "promoted")
+    rows, in_use = checkpoint_rows(home, name), versions_in_use(home, [name]).get(name)
+    rows.sort(key=lambda row: row.version == in_use)
     return _reference(rows[-1]) if rows else None
 
 

@@ -187,6 +187,33 @@ def test_the_critic_alone_is_promoted_and_the_table_says_why(registered):
     ]
 
 
+def test_what_is_not_trained_yet_waits_and_the_other_agent_moves_alone(registered):
+    """As in job `retrain_planner` while new rows for the critic wait for their training."""
+    home = registered()
+    newest = newest_system(home.foundry)
+    home.register(OLD, System(newest.planner, OLD.critic))
+    home.registry.promote_system(OLD.versions, "first", dict.fromkeys(METRICS, 1.0))
+    new_planner = System(newest.planner, OLD.critic)
+    assert candidate_systems(home.foundry) == {NEW_PLANNER: new_planner}
+    evaluated = {each.name for each in evaluation_variants(home.foundry)}
+    assert evaluated == {"generator_only", "planner_sft", "full_sft", NEW_PLANNER, "promoted"}
+    home.store("promoted", OLD, ALL_ONE)
+    home.store(NEW_PLANNER, new_planner, ALL_ONE)
+    shown = home.promote()
+    assert home.in_use() == new_planner
+    assert "not trained yet" in shown["decisions"]
+
+
+def test_a_planner_without_any_critic_waits(registered):
+    home = registered()
+    newest = newest_system(home.foundry)
+    home.register(newest)
+    (home.registry.folder(CRITIC_RL, newest.critic) / RECORD).unlink()
+    shown = home.promote()
+    assert home.in_use() is None
+    assert "no trained agent of the other role" in shown["decisions"]
+
+
 def test_the_best_ever_promoted_is_compared_as_long_as_it_is_good(registered):
     home = registered()
     with_one_in_use(home)

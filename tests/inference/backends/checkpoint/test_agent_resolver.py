@@ -6,6 +6,7 @@ import shutil
 import pytest
 
 from inference.backends.checkpoint.model import CheckpointSettings
+from inference.backends.checkpoint.promotions import record
 from inference.backends.factory import Backends, RoleBindings
 from inference.generation import agent_resolver
 from inference.generation.agent_resolver import AgentResolver
@@ -29,6 +30,8 @@ def publish(home, untrained):
             (folder / "interleave.json").write_text(BOTH.model_copy(update=about).model_dump_json())
         row = checkpoint_row(name, version, folder, status)
         home.lake.write(CHECKPOINTS, [row], f"{name}-{version}")
+        if status == "promoted":
+            record(home, "promote", {name: version}, "it is good")
 
     return published
 

@@ -4,6 +4,7 @@ import pytest
 
 from inference.backends.checkpoint.manifest import CheckpointError, read_manifest, resolve
 from inference.backends.checkpoint.model import CheckpointModel, CheckpointSettings
+from inference.backends.checkpoint.promotions import record
 from inference.backends.factory import Backends, RoleBindings
 from inference.roles import qualified_name
 from schemas.training import CHECKPOINTS
@@ -23,6 +24,8 @@ def register(home, name, version="1", status="promoted", role="both"):
     (folder / "interleave.json").write_text(manifest.model_dump_json())
     row = checkpoint_row(name, version, folder, status)
     home.lake.write(CHECKPOINTS, [row], f"{name}-{version}")
+    if status == "promoted":
+        record(home, "promote", {name: version}, "it is good")
     return folder
 
 
