@@ -68,7 +68,7 @@ def test_a_rolled_back_version_can_be_promoted_again(registry):
 def test_rolling_back_a_version_that_was_promoted_twice_leaves_it(registry):
     for version in "aab":
         record(registry.home, "promote", {NAME: version}, "by two processes at once")
-    registry._append_event(NAME, "promote", "b", "by two processes at once")
+    record(registry.home, "promote", {NAME: "b"}, "by two processes at once")
     assert registry.roll_back(NAME, "bad").version == "a"
     assert statuses(registry) == {"a": "promoted", "b": "rejected", "c": "candidate"}
     with pytest.raises(CheckpointError, match="before a"):
