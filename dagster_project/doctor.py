@@ -12,6 +12,7 @@ from urllib.request import urlopen
 
 from rich.console import Console
 
+from assets.core.gpu_assignment import server_problem, training_problem
 from assets.core.profile import PostgresSettings, Profile, load_profile
 from inference.backends.health_check import PROVIDERS, check_endpoint
 from inference.backends.model_files import cached_file
@@ -46,6 +47,7 @@ def diagnose(profile_name: str, home: Home) -> list[Finding]:
         *_generator(profile),
         *_checkpoints(profile, home),
         *_training(profile),
+        *_servers(profile),
         *_cluster(profile, home),
         *_notifications(profile),
     ]
@@ -113,7 +115,8 @@ def _providers(profile: Profile) -> Iterator[Finding]:
             yield _model(profile, name, role, model)
         endpoints = [one for model in models.values() for one in settings.endpoints_of(model)]
         for endpoint in dict.fromkeys(endpoints):
-            yield from _endpoint(name, endpoint)
+            if not endpoint.server:  # those are started by the first call
+                yield from _endpoint(name, endpoint)
 
 
 def _package(name: str, target: str) -> Finding:
@@ -181,12 +184,21 @@ def _resolved(what: str, resolve: Callable[[], object]) -> Finding:
 def _training(profile: Profile) -> Iterator[Finding]:
     if profile.training is None:
         return
-    needed, available = _gpus_needed(profile), gpus()
-    if needed and profile.training.launcher.kind == "local":
-        short = available < needed
-        fix = "train on a machine that has them, or with `training.launcher: {kind: ray}`"
-        yield Finding(f"GPUs: {available} of {needed} for training", fix if short else None)
     yield _base_model(profile.training.base_model)
+
+
+def _servers(profile: Profile) -> Iterator[Finding]:
+    """What takes this machine's GPUs."""
+    for name, server in profile.servers.items():
+        where = f"GPUs {', '.join(map(str, server.gpus))}" if server.gpus else "the CPU"
+        served = server.model or f"the trained {getattr(server, 'trained', '')}"
+        what = f"server {name}: {served} on {where}, started by the first call"
+        yield Finding(what, server_problem(server, gpus()))
+    if profile.training and profile.training.launcher.kind == "local":
+        needed = _gpus_needed(profile)
+        if needed:
+            what = f"GPUs: {gpus()} of {needed} for training"
+            yield Finding(what, training_problem(profile, gpus()))
 
 
 def _cluster(profile: Profile, home: Home) -> Iterator[Finding]:

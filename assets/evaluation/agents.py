@@ -6,8 +6,10 @@ A reference is a checkpoint's name (the version that the profile makes of it now
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import cast
 
 from inference.backends.checkpoint.agents import CheckpointCritic, CheckpointPlanner
+from inference.backends.checkpoint.manifest import AgentRole
 from inference.backends.checkpoint.model import CheckpointModel
 from inference.roles import Critic, Plan, Planner, PlanRequest, PlanStep, Verdict
 from training.registry import CheckpointRegistry
@@ -49,17 +51,32 @@ class AgentFactory:
     _models: dict[Path, CheckpointModel] = field(default_factory=dict)
 
     def planner(self, reference: str | None) -> Planner:
-        return CheckpointPlanner(self._model(reference)) if reference else PassthroughPlanner()
+        if reference is None:
+            return PassthroughPlanner()
+        if self.foundry.settings.trained_server("planner"):
+            return cast(Planner, self._served("planner", reference))
+        return CheckpointPlanner(self._model(reference))
 
     def critic(self, reference: str | None) -> Critic:
-        return CheckpointCritic(self._model(reference)) if reference else AcceptAllCritic()
+        if reference is None:
+            return AcceptAllCritic()
+        if self.foundry.settings.trained_server("critic"):
+            return cast(Critic, self._served("critic", reference))
+        return CheckpointCritic(self._model(reference))
+
+    def _served(self, role: AgentRole, reference: str) -> object:
+        settings, home = self.foundry.settings, self.foundry.home
+        return settings.agent(role, str(self._folder(reference)), home)
 
     def _model(self, reference: str) -> CheckpointModel:
+        folder = self._folder(reference)
+        if folder not in self._models:
+            self._models[folder] = CheckpointModel(folder, self.foundry.settings.checkpoint)
+        return self._models[folder]
+
+    def _folder(self, reference: str) -> Path:
         name, _, version = reference.partition("@")
         version = version or (LINEAGE | ABLATION_RECIPES)[name](self.foundry).version
         registry = CheckpointRegistry(self.foundry.home)
         registry.find(name, version)
-        folder = registry.folder(name, version)
-        if folder not in self._models:
-            self._models[folder] = CheckpointModel(folder, self.foundry.settings.checkpoint)
-        return self._models[folder]
+        return registry.folder(name, version)

@@ -90,7 +90,9 @@ def _root() -> Path:
 
 @cache
 def gpus() -> int:
-    """GPUs of this machine, as `nvidia-smi` lists them."""
+    """GPUs of this machine: those of CUDA_VISIBLE_DEVICES, else all that `nvidia-smi` lists."""
+    if (visible := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:
+        return len([name for name in visible.split(",") if name.strip() not in ("", "-1")])
     try:
         done = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=30)
     except (OSError, subprocess.TimeoutExpired):
