@@ -12,7 +12,7 @@ from urllib.request import urlopen
 
 from rich.console import Console
 
-from assets.core.gpu_assignment import server_problem, training_problem
+from assets.core.gpu_assignment import server_problem
 from assets.core.profile import PostgresSettings, Profile, load_profile
 from inference.backends.health_check import PROVIDERS, check_endpoint
 from inference.backends.model_files import cached_file
@@ -198,7 +198,7 @@ def _servers(profile: Profile) -> Iterator[Finding]:
         needed = _gpus_needed(profile)
         if needed:
             what = f"GPUs: {gpus()} of {needed} for training"
-            yield Finding(what, training_problem(profile, gpus()))
+            yield Finding(what, profile.gpu_assignment.training_problem(gpus()))
 
 
 def _cluster(profile: Profile, home: Home) -> Iterator[Finding]:

@@ -30,7 +30,7 @@ from training.registry import RECORD, CheckpointRegistry, is_complete_folder
 from warehouse.atomic import atomic_path
 
 from ..core.foundry import FoundryResource
-from ..core.gpu_assignment import Training, training_claim
+from ..core.gpu_assignment import Training
 from ..core.metadata import markdown_section
 from ..core.progress import progress_factory
 from .recipes import Recipe
@@ -115,7 +115,7 @@ async def _train(
     job_folder = registry.job_folder(recipe.name, recipe.version)
     job = recipe.job(recipe.version, job_folder, parent_folder)
     kind: Training = "rl" if isinstance(recipe.settings, GrpoSettings) else "sft"
-    claim = training_claim(foundry.settings, kind, job.gpus, gpus())
+    claim = foundry.settings.gpu_assignment.claim(kind, job.gpus, gpus())
     job = job.model_copy(update={"devices": claim.gpus, "memory": claim.memory})
     progress = progress_factory()(recipe.name)
     outcome = await run_job(context, job, foundry.training.launcher, progress)

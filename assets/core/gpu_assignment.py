@@ -5,19 +5,16 @@ roles; those of trained agents with generator, scorer and judge; generator and s
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
+from inference.backends.factory import Backends
+from inference.servers.settings import Server
 from schemas import FoundryError
 from schemas.trajectories import LOOP_ROLES
+from training.settings import TrainingSettings
 from training.sft.recipe import read_recipe
-
-if TYPE_CHECKING:
-    from inference.servers.settings import Server
-    from training.settings import TrainingSettings
-
-    from .profile import Profile
 
 Training = Literal["sft", "rl"]
 _TOLERANCE = 1e-6
@@ -31,44 +28,126 @@ class GpuClaim:
     memory: float = 1.0
 
 
-def training_claim(profile: "Profile", kind: Training, count: int, machine: int) -> GpuClaim:
-    """The GPUs of a training with `count` of them: those of `training.devices`, else the first ones
-    of the machine's that no server needed by its rewards takes.
+@dataclass(frozen=True)
+class GpuAssignment:
+    """What takes GPUs.
 
-    Raises:
-        FoundryError: there are fewer.
+    Args:
+        judges: names of the servers that a judge of evaluations needs.
+        runs_on_ray: whether Dagster's runs are jobs of a Ray cluster.
     """
-    training = profile.training
-    if training is None or training.launcher.kind == "ray" or not count:
-        return GpuClaim()
-    beside = _memory(_reward_servers(profile)) if kind == "rl" else {}
-    given = getattr(training.devices, kind)
-    free = [gpu for gpu in range(machine) if gpu not in beside]
-    gpus = tuple(free[:count] if given is None else given)
-    if len(gpus) < count or max(gpus) >= machine:
-        servers = f" beside servers on {sorted(beside)}" if beside else ""
-        raise FoundryError(
-            f"{kind} is to be trained on {count} GPUs{servers}, and this machine has {machine}: "
-            "lower `gpus` of the training, or name GPUs in `training.devices` and `servers`"
-        )
-    return GpuClaim(gpus, 1 - max(beside.get(gpu, 0.0) for gpu in gpus))
+
+    backends: Backends
+    training: TrainingSettings | None
+    judges: frozenset[str] = frozenset()
+    runs_on_ray: bool = False
+
+    def claim(self, kind: Training, count: int, machine: int) -> GpuClaim:
+        """The GPUs of a training with `count` of them: those of `training.devices`, else the first
+        ones of the machine's that no server needed by its rewards takes.
+
+        Raises:
+            FoundryError: there are fewer.
+        """
+        if self.training is None or self.training.launcher.kind == "ray" or not count:
+            return GpuClaim()
+        beside = self._memory(self._rewarding) if kind == "rl" else {}
+        given = getattr(self.training.devices, kind)
+        free = [gpu for gpu in range(machine) if gpu not in beside]
+        gpus = tuple(free[:count] if given is None else given)
+        if len(gpus) < count or max(gpus) >= machine:
+            servers = f" beside servers on {sorted(beside)}" if beside else ""
+            raise FoundryError(
+                f"{kind} is to be trained on {count} GPUs{servers}, and this machine has "
+                f"{machine}: lower `gpus` of the training, or change `training.devices` and "
+                "`servers`"
+            )
+        return GpuClaim(gpus, 1 - max(beside.get(gpu, 0.0) for gpu in gpus))
+
+    def training_problem(self, machine: int) -> str | None:
+        """What to change where a machine has too few GPUs for the trainings; None: it has enough.
+
+        Trainings of a Ray cluster find theirs there.
+        """
+        try:
+            for kind, _, count in self._trainings():
+                self.claim(kind, count, machine)
+        except FoundryError as error:
+            return str(error)
+        return None
+
+    def contradictions(self) -> Iterator[str]:
+        """What cannot be, whatever the machine: `key: what is wrong and what to do`."""
+        on_ray = self.training is not None and self.training.launcher.kind == "ray"
+        if self.backends.servers and (on_ray or self.runs_on_ray):
+            yield (
+                "servers: they are started on one machine, and runs or trainings are jobs of a Ray "
+                "cluster: start servers by hand, and name URLs under `endpoints` (docs/gpus.md)"
+            )
+        yield from self._overlaps()
+        yield from self._training_contradictions()
+
+    def _overlaps(self) -> Iterator[str]:
+        servers = self.backends.servers
+        for why, together in self._together():
+            for gpu, memory in sorted(self._memory(together).items()):
+                if memory > 1 + _TOLERANCE:
+                    names = " and ".join(sorted(n for n in together if gpu in servers[n].gpus))
+                    yield (
+                        f"servers: {names} are needed at the same time ({why}) and take "
+                        f"{memory:.0%} of GPU {gpu}: give them other `gpus`, or a smaller `memory`"
+                    )
+
+    def _training_contradictions(self) -> Iterator[str]:
+        for kind, name, count in self._trainings():
+            if (devices := self._devices(kind)) and len(devices) != count:
+                yield (
+                    f"training.devices.{kind}: {len(devices)} GPUs, but training.{name}.gpus is "
+                    f"{count}: make them equal"
+                )
+        memory = self._memory(self._rewarding)
+        for gpu in self._devices("rl"):
+            if memory.get(gpu, 0.0) > 1 - _TOLERANCE:
+                names = " and ".join(sorted(self._rewarding))
+                yield (
+                    f"training.devices.rl: rewards need {names}, which take all of GPU {gpu}: "
+                    "choose other GPUs, or lower the `memory` of the servers"
+                )
+
+    def _together(self) -> Iterator[tuple[str, set[str]]]:
+        """Why, and the names of servers that have to run at the same time."""
+        yield "by the loop", {n for role in LOOP_ROLES for n in self.backends.servers_of(role)}
+        trained = [self.backends.trained_server(role) for role in ("planner", "critic")]
+        if names := set(filter(None, trained)):
+            yield "by evaluation and service", names | self._rewarding | self.judges
+
+    @property
+    def _rewarding(self) -> set[str]:
+        """Servers of generator and scorer."""
+        return self.backends.servers_of("generator") | self.backends.servers_of("scorer")
+
+    def _memory(self, names: set[str]) -> dict[int, float]:
+        """GPU -> the share of its memory that servers take together."""
+        memory: defaultdict[int, float] = defaultdict(float)
+        for name in names:
+            server: Server = self.backends.servers[name]
+            for gpu in server.gpus:
+                memory[gpu] += server.memory
+        return dict(memory)
+
+    def _trainings(self) -> Iterator[tuple[Training, str, int]]:
+        """Trainer, section and number of GPUs."""
+        if self.training:
+            yield "sft", "planner_sft", read_recipe(self.training.planner_sft).gpus
+            yield "sft", "critic_sft", read_recipe(self.training.critic_sft).gpus
+            rl = self.training.critic_rl
+            yield "rl", "critic_rl", 0 if rl.on_cluster else rl.gpus
+
+    def _devices(self, kind: Training) -> tuple[int, ...]:
+        return (self.training and getattr(self.training.devices, kind)) or ()
 
 
-def contradictions(profile: "Profile") -> Iterator[str]:
-    """What cannot be, whatever the machine: `key: what is wrong and what to do`."""
-    training = profile.training
-    if profile.servers and _is_distributed(profile):
-        yield (
-            "servers: they are started on one machine, and runs or trainings are jobs of a Ray "
-            "cluster: start servers by hand and name URLs under `endpoints` (docs/gpus.md)"
-        )
-    for why, servers in _together(profile):
-        yield from _overlaps(why, servers)
-    if training:
-        yield from _training_contradictions(profile, training)
-
-
-def server_problem(server: "Server", machine: int) -> str | None:
+def server_problem(server: Server, machine: int) -> str | None:
     """What to change where a machine has too few GPUs for a server; None: it has enough."""
     if lacking := [gpu for gpu in server.gpus if gpu >= machine]:
         return (
@@ -76,84 +155,3 @@ def server_problem(server: "Server", machine: int) -> str | None:
             "this machine's layout to `on_gpus`"
         )
     return None
-
-
-def training_problem(profile: "Profile", machine: int) -> str | None:
-    """What to change where a machine has too few GPUs for the trainings; None: it has enough."""
-    try:
-        for kind, _, count in _counts(profile):
-            training_claim(profile, kind, count, machine)
-    except FoundryError as error:
-        return str(error)
-    return None
-
-
-def _training_contradictions(profile: "Profile", training: "TrainingSettings") -> Iterator[str]:
-    for kind, name, count in _counts(profile):
-        devices = getattr(training.devices, kind)
-        if devices is not None and len(devices) != count:
-            yield (
-                f"training.devices.{kind}: {len(devices)} GPUs, but training.{name}.gpus is "
-                f"{count}: make them equal"
-            )
-    for name, server in _reward_servers(profile).items():
-        shared = set(server.gpus) & set(training.devices.rl or ())
-        if shared and server.memory > 1 - _TOLERANCE:
-            yield (
-                f"training.devices.rl: GRPO needs server {name}, which takes all of GPU "
-                f"{min(shared)}: choose other GPUs, or lower `servers.{name}.memory`"
-            )
-
-
-def _counts(profile: "Profile") -> Iterator[tuple[Training, str, int]]:
-    """Trainer, training and its number of GPUs."""
-    if training := profile.training:
-        yield "sft", "planner_sft", read_recipe(training.planner_sft).gpus
-        yield "sft", "critic_sft", read_recipe(training.critic_sft).gpus
-        rl = training.critic_rl
-        yield "rl", "critic_rl", 0 if rl.on_cluster else rl.gpus
-
-
-def _overlaps(why: str, servers: Mapping[str, "Server"]) -> Iterator[str]:
-    for gpu, memory in sorted(_memory(servers).items()):
-        if memory > 1 + _TOLERANCE:
-            names = " and ".join(name for name, server in servers.items() if gpu in server.gpus)
-            yield (
-                f"servers: {names} are needed at the same time ({why}) and take {memory:.0%} of "
-                f"GPU {gpu}: give them other `gpus`, or a smaller `memory`"
-            )
-
-
-def _together(profile: "Profile") -> Iterator[tuple[str, dict[str, "Server"]]]:
-    """Why, and servers that have to run at the same time."""
-    loop = {name for role in LOOP_ROLES for name in profile.servers_of(role)}
-    yield "by the loop", _named(profile, loop)
-    trained = {profile.trained_server("planner"), profile.trained_server("critic")}
-    if trained != {None}:
-        names = {name for name in trained if name} | set(_reward_servers(profile))
-        if judge := profile.evaluation.judge:
-            for model in (judge.model, judge.rubrics):
-                names |= set(profile.servers_named(judge.backend, model))
-        yield "by evaluation and service", _named(profile, names)
-
-
-def _reward_servers(profile: "Profile") -> dict[str, "Server"]:
-    return _named(profile, profile.servers_of("generator") | profile.servers_of("scorer"))
-
-
-def _named(profile: "Profile", names: set[str]) -> dict[str, "Server"]:
-    return {name: server for name, server in profile.servers.items() if name in names}
-
-
-def _memory(servers: Mapping[str, "Server"]) -> dict[int, float]:
-    """GPU -> the share of its memory that servers take together."""
-    memory: defaultdict[int, float] = defaultdict(float)
-    for server in servers.values():
-        for gpu in server.gpus:
-            memory[gpu] += server.memory
-    return dict(memory)
-
-
-def _is_distributed(profile: "Profile") -> bool:
-    trains = profile.training is not None and profile.training.launcher.kind == "ray"
-    return trains or (profile.cluster is not None and profile.cluster.ray is not None)

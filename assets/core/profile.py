@@ -30,7 +30,7 @@ from ..curation.settings import CurationSettings
 from ..evaluation.settings import EvaluationSettings
 from ..generations.settings import GenerationsSettings
 from ..prompts.settings import BankSettings, PromptsSettings
-from .gpu_assignment import contradictions
+from .gpu_assignment import GpuAssignment
 from .notification_settings import NotificationSettings
 
 FOLDER = Path(__file__).parents[2] / "profiles"
@@ -122,6 +122,14 @@ class Profile(Backends):
         check_conditioning(self.loop, roles.generator)
         return roles
 
+    @property
+    def gpu_assignment(self) -> GpuAssignment:
+        judge, names = self.evaluation.judge, set[str]()
+        if judge:
+            names |= set(self.servers_named(judge.backend, judge.model))
+        runs_on_ray = self.cluster is not None and self.cluster.ray is not None
+        return GpuAssignment(self, self.training, frozenset(names), runs_on_ray)
+
     def shards(self, size: str) -> int:
         """Shards of the pack for a size; FoundryError if the profile has no such size."""
         if size not in self.sizes:
@@ -171,14 +179,14 @@ class Profile(Backends):
         return profiles[max(count for count in profiles if count <= gpus())]
 
     @model_validator(mode="after")
-    def _gpus_suffice(self) -> Self:
+    def _servers_fit(self) -> Self:
         expansion, judge = self.prompts.expansion, self.evaluation.judge
         if expansion:
             self.check_servers("prompts.expansion.model", expansion.backend, expansion.model)
         if judge:
             self.check_servers("evaluation.judge.model", judge.backend, judge.model)
             self.check_servers("evaluation.judge.rubrics", judge.backend, judge.rubrics)
-        if problem := next(contradictions(self), None):
+        if problem := next(self.gpu_assignment.contradictions(), None):
             raise ValueError(problem)
         return self
 
