@@ -161,10 +161,25 @@ class Profile(Backends):
                 raise ValueError(first_problem(error, "size_changes", size)) from None
         return self
 
+    @model_validator(mode="after")
+    def _servers_fit(self) -> Self:
+        expansion, judge = self.prompts.expansion, self.evaluation.judge
+        if expansion:
+            self.check_servers("prompts.expansion.model", expansion.backend, expansion.model)
+        if judge:
+            self.check_servers("evaluation.judge.model", judge.backend, judge.model)
+            self.check_servers("evaluation.judge.rubrics", judge.backend, judge.rubrics)
+        if problem := next(self.gpu_assignment.contradictions(), None):
+            raise ValueError(problem)
+        return self
+
     @model_validator(mode="wrap")
     @classmethod
     def _for_this_machine(cls, values: Any, validate: ModelWrapValidatorHandler[Self]) -> Self:
-        """Validates the profile of every number of GPUs in `on_gpus`; returns this machine's."""
+        """Validates the profile of every number of GPUs in `on_gpus`; returns this machine's.
+
+        It has to be the last validator, to include all others.
+        """
         changes = values.get("on_gpus") if isinstance(values, dict) else None
         if not isinstance(changes, dict) or not changes:
             return validate(values)
@@ -177,18 +192,6 @@ class Profile(Backends):
             except ValidationError as error:
                 raise ValueError(first_problem(error, "on_gpus", str(count))) from None
         return profiles[max(count for count in profiles if count <= gpus())]
-
-    @model_validator(mode="after")
-    def _servers_fit(self) -> Self:
-        expansion, judge = self.prompts.expansion, self.evaluation.judge
-        if expansion:
-            self.check_servers("prompts.expansion.model", expansion.backend, expansion.model)
-        if judge:
-            self.check_servers("evaluation.judge.model", judge.backend, judge.model)
-            self.check_servers("evaluation.judge.rubrics", judge.backend, judge.rubrics)
-        if problem := next(self.gpu_assignment.contradictions(), None):
-            raise ValueError(problem)
-        return self
 
 
 def _merged(settings: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ supervisor holds `supervisor`.
 """
 
 import asyncio
+import logging
 import os
 import secrets
 import subprocess
@@ -36,6 +37,8 @@ _POLL_SECONDS = 0.2
 _STARTS = 3
 # Variables of a training, or of a run of Dagster, which a server outlives.
 _NOT_INHERITED = ("INTERLEAVE_TRAIN", "DAGSTER_PIPES_", "RAY_")
+
+_log = logging.getLogger(__name__)
 
 # Of the servers that this process has used; freed by its end.
 _uses: dict[Path, HeldLock] = {}
@@ -141,10 +144,12 @@ class ServerInstance:
             _uses[path] = lock
 
     async def _ready(self) -> ServerState:
-        asked_at, starts = time.time(), 0
+        asked_at, starts, logged = time.time(), 0, None
         starter: subprocess.Popen[bytes] | None = None
         while True:
             state = self.folder.state()
+            if state and logged != (logged := f"{state.state} {state.note}".strip()):
+                _log.info("server %s: %s", self.spec.name, logged)
             if state and state.state == "ready":
                 return state
             if state and state.state == "failed" and state.since >= asked_at:
