@@ -17,6 +17,7 @@ from assets.core.profile import PostgresSettings, Profile, load_profile
 from inference.backends.health_check import PROVIDERS, check_endpoint
 from inference.backends.model_files import cached_file
 from inference.backends.providers.settings import EndpointSettings, RemoteModel
+from inference.servers.settings import ImageServer
 from schemas import FoundryError
 from training.base_model.settings import BaseModelSettings
 from training.environments import gpus
@@ -148,20 +149,24 @@ def _endpoint(backend: str, endpoint: EndpointSettings) -> Iterator[Finding]:
 
 
 def _generator(profile: Profile) -> Iterator[Finding]:
+    """Weights of the generators that run on this machine, in a process of ours or in a server."""
     from inference.backends.diffusers.model_selection import missing_requirements, select_model
 
-    if profile.roles.generator != "diffusers":
-        return
-    settings = profile.diffusers
-    try:
-        choice = select_model(settings)
-    except FoundryError as error:
-        yield Finding(f"generator {settings.model}", str(error))
-        return
-    reasons = missing_requirements(choice.model, on_gpu=settings.device != "cpu")
-    remedy = "weights are downloaded for the first picture, or by `hf download`"
-    fix = f"{', '.join(reasons)}; {remedy} {choice.model.model}" if reasons else None
-    yield Finding(f"generator {choice.identity}", fix)
+    chosen = [profile.diffusers] if profile.roles.generator == "diffusers" else []
+    servers = [one for one in profile.servers.values() if isinstance(one, ImageServer)]
+    if servers:
+        yield _package("ray", "cluster")
+    chosen += [server.pipeline for server in servers if server.pipeline]
+    for settings in chosen:
+        try:
+            choice = select_model(settings)
+        except FoundryError as error:
+            yield Finding(f"generator {settings.model}", str(error))
+            continue
+        reasons = missing_requirements(choice.model, on_gpu=settings.device != "cpu")
+        remedy = "weights are downloaded for the first picture, or by `hf download`"
+        fix = f"{', '.join(reasons)}; {remedy} {choice.model.model}" if reasons else None
+        yield Finding(f"generator {choice.identity}", fix)
 
 
 def _checkpoints(profile: Profile, home: Home) -> Iterator[Finding]:

@@ -8,6 +8,7 @@ from pydantic import Field, field_validator, model_validator
 from schemas.yaml_config import ConfigModel, added_field
 
 from ..backends.checkpoint.manifest import AgentRole
+from ..backends.diffusers.registry import DiffusersSettings
 
 Gpu = Annotated[int, Field(ge=0)]
 
@@ -21,6 +22,9 @@ class _Server(ConfigModel):
         1.0, gt=0, le=1, description="Share of their memory; the rest is for another server"
     )
     port: int = Field(0, ge=0, le=65535, description="Port on 127.0.0.1; 0: any free one")
+    start_seconds: float = Field(
+        3600, gt=0, description="It fails unless it is ready after so long, downloads included"
+    )
     idle_seconds: float = Field(
         900,
         ge=0,
@@ -88,6 +92,14 @@ class ImageServer(_Server):
     registry: Path | None = Field(None, description="YAML file with more models")
     batch: int = Field(4, ge=1, description="Images that a replica generates at once, at most")
     queue: int = Field(64, ge=0, description="Images that may wait until replicas are free")
+
+    @property
+    def pipeline(self) -> DiffusersSettings | None:
+        """The pipeline that it serves; None: the sketch world's generator."""
+        if self.model == "sketch":
+            return None
+        device = "auto" if self.gpus else "cpu"
+        return DiffusersSettings(model=self.model, registry=self.registry, device=device)
 
 
 class CommandServer(_Server):

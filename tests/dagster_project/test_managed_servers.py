@@ -16,8 +16,11 @@ from inference.roles import PlanRequest, UnusableAnswerError
 from inference.servers.instance import server_folders
 from schemas.training import EVALUATIONS, ROLLOUTS
 from schemas.trajectories import ATTEMPTS
+from tests.helpers.fake_launcher import FakeLauncher
 from tests.inference.servers.conftest import processes_of, wait_until
+from training.launch.launcher import run_job
 from training.registry import CheckpointRegistry
+from training.sft.driver import __name__ as sft_driver
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 
@@ -41,7 +44,7 @@ PROFILE = """
     training:
       planner_sft: {max_steps: 1, batch: 2}
       critic_sft: {max_steps: 1, batch: 2}
-      critic_rl: {batch: 1, mini_batch: 1, n: 2, max_steps: 1, response_length: 32}
+      critic_rl: {batch: 2, mini_batch: 2, n: 2, max_steps: 1, response_length: 32}
       answers: {planner_tokens: 24, critic_tokens: 24}
       promote_at_least: {}  # a step teaches nothing
     evaluation:
@@ -60,12 +63,19 @@ def foundry(tmp_path_factory, vllm_python):
     foundry = FoundryResource(profile=str(profile), root=str(folder / "lake"))
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("DAGSTER_HOME", raising=False)
+        patch.setattr("assets.checkpoints.training.run_job", run_job_without_sft)
         with open_instance(foundry.home) as instance:
             try:
                 run_lineage(foundry, instance, shards=1)
                 yield foundry
             finally:
                 stop_servers(foundry.home)
+
+
+async def run_job_without_sft(context, job, settings, progress):
+    """SFT needs no server: its parent is taken for what it makes."""
+    run = FakeLauncher().run_job if job.module == sft_driver else run_job
+    return await run(context, job, settings, progress)
 
 
 def stop_servers(home):

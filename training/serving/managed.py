@@ -29,7 +29,7 @@ from warehouse import Home
 from warehouse.file_lock import HeldLock, try_lock
 
 from ..environments import ensure_environment, gpus
-from ..launch.supervisor import exit_on_signal
+from ..launch.supervisor import DRIVER_LOG, exit_on_signal
 from .agents import ServerSettings, find_model, vllm_command, vllm_variables
 from .server import RunningServer, ServerCommand, ServerFailedError, run_server
 
@@ -110,6 +110,12 @@ class Supervisor:
 
     def _starting(self, line: str) -> None:
         self._raise_if_abandoned()
+        state, limit = self.folder.state(), self.spec.settings.start_seconds
+        if state and state.note != line:
+            self.folder.write(state.model_copy(update={"note": line}))
+        if state and time.time() - state.since > limit:
+            log = self.folder.path / DRIVER_LOG
+            raise ServerFailedError(f"it is not ready after {limit:g} s: {line} (log: {log})")
 
     def _raise_if_abandoned(self) -> None:
         if self._unused_seconds() > _ABANDONED_SECONDS and self._take_lease():

@@ -106,6 +106,7 @@ PARSER_CASES = {
     "trained on GPUs": (TRAINED, ON_GPUS),
     "foreign on CPU": (FOREIGN, ON_CPU),
     "foreign on GPUs": (FOREIGN, ON_GPUS),
+    "copies on GPUs": (FOREIGN, ServerSettings(gpus=4, tensor_parallel=2, memory=0.5)),
 }
 
 
