@@ -127,21 +127,18 @@ class ServerInstance:
         """
         self.folder.path.mkdir(parents=True, exist_ok=True)
         key = self.folder.key()
-        self._note_use()
-        path = self.folder.path / LEASE
-        while (lock := try_lock(path, shared=True)) is None:
-            await asyncio.sleep(_POLL_SECONDS)  # it is being stopped, and started again then
+        users = self.folder.path / USERS
+        if users not in _uses:
+            use = await _shared_lock(users)
+            if _uses.setdefault(users, use) is not use:
+                use.release()
+        lock = await _shared_lock(self.folder.path / LEASE)
         try:
             state = await self._ready()
         except BaseException:
             lock.release()
             raise
         return Lease(state.url or "", key, self.folder, state.pid, lock)
-
-    def _note_use(self) -> None:
-        path = self.folder.path / USERS
-        if path not in _uses and (lock := try_lock(path, shared=True)):
-            _uses[path] = lock
 
     async def _ready(self) -> ServerState:
         asked_at, starts, logged = time.time(), 0, None
@@ -176,6 +173,13 @@ class ServerInstance:
                 env=kept,
                 start_new_session=True,
             )
+
+
+async def _shared_lock(path: Path) -> HeldLock:
+    """Waits while the supervisor looks whether it is free, or stops the server."""
+    while (lock := try_lock(path, shared=True)) is None:
+        await asyncio.sleep(_POLL_SECONDS)
+    return lock
 
 
 def server_folders(home: Home) -> Iterator[ServerFolder]:

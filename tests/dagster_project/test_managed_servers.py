@@ -20,7 +20,7 @@ from tests.helpers.fake_launcher import FakeLauncher
 from tests.inference.servers.conftest import processes_of, wait_until
 from training.launch.launcher import run_job
 from training.registry import CheckpointRegistry
-from training.sft.driver import __name__ as sft_driver
+from training.sft import driver as sft_driver
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 
@@ -74,7 +74,7 @@ def foundry(tmp_path_factory, vllm_python):
 
 async def run_job_without_sft(context, job, settings, progress):
     """SFT needs no server: its parent is taken for what it makes."""
-    run = FakeLauncher().run_job if job.module == sft_driver else run_job
+    run = FakeLauncher().run_job if job.module == sft_driver.__name__ else run_job
     return await run(context, job, settings, progress)
 
 
