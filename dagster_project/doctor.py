@@ -20,7 +20,7 @@ from inference.backends.providers.settings import EndpointSettings, RemoteModel
 from inference.servers.settings import ImageServer
 from schemas import FoundryError
 from training.base_model.settings import BaseModelSettings
-from training.environments import gpus
+from training.environments import gpu_bytes, gpus
 from warehouse import Home
 
 _TIMEOUT_SECONDS = 5.0
@@ -198,7 +198,7 @@ def _servers(profile: Profile) -> Iterator[Finding]:
         where = f"GPUs {', '.join(map(str, server.gpus))}" if server.gpus else "the CPU"
         served = server.model or f"the trained {getattr(server, 'trained', '')}"
         what = f"server {name}: {served} on {where}, started by the first call"
-        yield Finding(what, server_problem(server, gpus()))
+        yield Finding(what, server_problem(server, gpus(), gpu_bytes()))
     if profile.training and profile.training.launcher.kind == "local":
         needed = _gpus_needed(profile)
         if needed:

@@ -147,11 +147,21 @@ class GpuAssignment:
         return (self.training and getattr(self.training.devices, kind)) or ()
 
 
-def server_problem(server: Server, machine: int) -> str | None:
-    """What to change where a machine has too few GPUs for a server; None: it has enough."""
+def server_problem(server: Server, machine: int, gpu_bytes: int = 0) -> str | None:
+    """What to change where a machine's GPUs do not suffice for a server; None: they do.
+
+    Args:
+        gpu_bytes: memory of a GPU; 0: unknown.
+    """
     if lacking := [gpu for gpu in server.gpus if gpu >= machine]:
         return (
             f"this machine has {machine} GPUs, and no GPU {lacking[0]}: change its `gpus`, or add "
             "this machine's layout to `on_gpus`"
+        )
+    weights, share = server.weights_per_gpu or 0, server.memory * gpu_bytes
+    if server.gpus and gpu_bytes and weights > share:
+        return (
+            f"its weights take {weights / 1e9:.1f} GB of a GPU, and its share is "
+            f"{share / 1e9:.1f} GB: raise its `memory`, or spread it over more `gpus`"
         )
     return None

@@ -1,14 +1,17 @@
 """Section `servers` of a profile: models that are served here, and the GPUs that each takes."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from schemas import FoundryError
 from schemas.yaml_config import ConfigModel, added_field
 
 from ..backends.checkpoint.manifest import AgentRole
+from ..backends.diffusers.model_selection import select_model
 from ..backends.diffusers.registry import DiffusersSettings
+from ..backends.model_files import weights_bytes
 
 Gpu = Annotated[int, Field(ge=0)]
 
@@ -65,6 +68,12 @@ class AgentServer(_Server):
     flags: tuple[str, ...] = Field((), description="More flags of `vllm serve`; they win over ours")
 
     @property
+    def weights_per_gpu(self) -> float | None:
+        """Bytes of weights on each of its GPUs; None: they are not here yet."""
+        size = weights_bytes(self.model, self.revision) if self.model else None
+        return size and size / (self.tensor_parallel or max(1, len(self.gpus)))
+
+    @property
     def concurrency(self) -> int:
         """Requests that are answered at the same time."""
         return 128 if self.gpus else 16
@@ -94,6 +103,17 @@ class ImageServer(_Server):
     queue: int = Field(64, ge=0, description="Images that may wait until replicas are free")
 
     @property
+    def weights_per_gpu(self) -> float | None:
+        """Bytes of weights on each of its GPUs; None: they are not here yet."""
+        if self.pipeline is None:
+            return None
+        try:
+            model = select_model(self.pipeline).model
+        except FoundryError:  # no such model
+            return None
+        return weights_bytes(model.model, model.revision)
+
+    @property
     def pipeline(self) -> DiffusersSettings | None:
         """The pipeline that it serves; None: the sketch world's generator."""
         if self.model == "sketch":
@@ -113,6 +133,7 @@ class CommandServer(_Server):
         "a key that it may require is in INTERLEAVE_SERVER_KEY",
     )
     health: str = Field("/health", description="Path that answers 200 once it is ready")
+    weights_per_gpu: ClassVar[float | None] = None  # unknown
 
 
 Server = Annotated[AgentServer | ImageServer | CommandServer, Field(discriminator="kind")]

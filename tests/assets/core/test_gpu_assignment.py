@@ -116,6 +116,18 @@ def test_a_training_shares_a_gpu_with_the_images_of_its_rewards(read):
     assert shared.gpu_assignment.claim("rl", 1, machine=2) == GpuClaim((1,), 0.75)
 
 
+def test_weights_have_to_fit(read, tmp_path):
+    model = tmp_path / "model"
+    model.mkdir()
+    (model / "config.json").write_text("{}")
+    (model / "weights.safetensors").write_bytes(bytes(3000))
+    changes = {"model": str(model), "gpus": [0, 2], "memory": 0.5}
+    server = read({"agents": AGENTS | changes}).servers["agents"]
+    assert server_problem(server, 3, gpu_bytes=3001) is None  # half of them on each
+    assert "no GPU 2" in server_problem(server, 2, gpu_bytes=3001)
+    assert "raise its `memory`" in server_problem(server, 3, gpu_bytes=2999)
+
+
 @pytest.mark.parametrize("machine", [1, 2, 4, 8])
 def test_profile_gpu_fits_its_machines(monkeypatch, machine):
     monkeypatch.setattr(profile_module, "gpus", lambda: machine)
