@@ -7,20 +7,23 @@ import textwrap
 from contextlib import suppress
 
 import pytest
+from PIL import Image
 
 from assets.core.foundry import FoundryResource
 from dagster_project.instance import open_instance
 from dagster_project.run import run_lineage
 from inference.generation.agent_resolver import AgentResolver
-from inference.roles import PlanRequest, UnusableAnswerError
+from inference.roles import Verdict
 from inference.servers.instance import server_folders
 from schemas.training import EVALUATIONS, ROLLOUTS
 from schemas.trajectories import ATTEMPTS
 from tests.helpers.fake_launcher import FakeLauncher
 from tests.inference.servers.conftest import processes_of, wait_until
 from training.launch.launcher import run_job
+from training.launch.supervisor import DRIVER_LOG
 from training.registry import CheckpointRegistry
 from training.sft import driver as sft_driver
+from warehouse import EncodedImage
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 
@@ -33,7 +36,6 @@ PROFILE = """
     bank: {shard_size: 20}
     servers:
       images: {kind: images, model: sketch, gpus: []}
-      planner: {kind: agents, trained: planner, gpus: []}
       critic: {kind: agents, trained: critic, gpus: []}
     images:
       endpoints: [{server: images, concurrency: 8}]
@@ -49,7 +51,7 @@ PROFILE = """
       promote_at_least: {}  # a step teaches nothing
     evaluation:
       variants: [full_rl]
-      heldout: {stories: 1, verdicts: 2}
+      heldout: {stories: 2, verdicts: 4}
       heldout_category: {stories: 1, verdicts: 1}
       resamples: 100
 """
@@ -96,17 +98,20 @@ def test_one_command_ends_in_promoted_agents(foundry):
 
 def test_every_model_has_one_server(foundry):
     running = [folder.spec for folder in server_folders(foundry.home) if folder.state()]
-    assert sorted(spec.name for spec in running) == ["critic", "images", "planner"]
+    assert sorted(spec.name for spec in running) == ["critic", "images"]
 
 
 def test_the_service_gets_promoted_agents_from_them(foundry):
-    async def plan():
+    red = EncodedImage.of(Image.new("RGB", (96, 96), "red"))
+
+    async def judge():
         async with AgentResolver(foundry.settings, foundry.home, "promoted") as resolver:
             roles = await resolver.resolve()
-            with suppress(UnusableAnswerError):  # a beginner's plan
-                await roles.planner.plan(PlanRequest("A cat."))
-            return roles.names
+            return roles.names, await roles.critic.judge(None, red, "Draw a cat.", "a cat")
 
-    names = asyncio.run(plan())
-    assert names["planner"].startswith("checkpoint/planner_sft_checkpoint@")
+    names, verdict = asyncio.run(judge())
     assert names["critic"].startswith("checkpoint/critic_rl_checkpoint@")
+    assert isinstance(verdict, Verdict)
+    (critic,) = [f for f in server_folders(foundry.home) if f.spec.name == "critic"]
+    log = (critic.path / DRIVER_LOG).read_text("utf-8")
+    assert log.count("POST /v1/chat/completions") > 1
