@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from schemas import FoundryError
+
 from .options import HomeOption
 
 if TYPE_CHECKING:
@@ -27,15 +29,17 @@ def servers(
     from inference.servers.instance import server_folders
     from warehouse import Home
 
+    running = [(folder, row) for folder in server_folders(Home(home)) if (row := _row(folder))]
+    stopped = [folder for folder, row in running if row[0] == stop]
+    if stop and not stopped:
+        raise FoundryError(f"no server {stop} runs in {home}: `interleave servers` lists them")
+    for folder in stopped:
+        _stop(folder)
     grid = Table("name", "model", "GPUs", "state", "address", "since", "note", box=None)
-    for folder in server_folders(Home(home)):
-        if (row := _row(folder)) is None:
-            continue
-        if stop == row[0]:
-            _stop(folder)
+    for _, row in running:
         grid.add_row(*row)
     console = Console(highlight=False, soft_wrap=True)
-    console.print(grid if grid.row_count else "no server runs; the first call starts one")
+    console.print(grid if running else "no server runs; the first call starts one")
     if stop:
         console.print(f"told to stop: {stop}")
 

@@ -92,4 +92,4 @@ def _holders(device: str) -> list[str]:
 def _file(device: str, name: str) -> Path:
     folder = Path(gettempdir()) / f"interleave-gpus-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
-    return folder / f"{device}.{name}"
+    return folder / f"{device.replace('/', '-')}.{name}"
