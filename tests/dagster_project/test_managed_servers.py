@@ -33,7 +33,7 @@ PROFILE = """
     roles: {planner: sketch, generator: images, critic: sketch, scorer: sketch}
     pack: sketchbook
     sizes: {demo: 1}
-    bank: {shard_size: 20}
+    bank: {shard_size: 60}
     servers:
       images: {kind: images, model: sketch, gpus: []}
       critic: {kind: agents, trained: critic, gpus: []}
