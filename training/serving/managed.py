@@ -80,8 +80,9 @@ class Supervisor:
                 f"`servers.{self.spec.name}.gpus`"
             )
         self._write("starting")
-        os.environ[_KEYS[settings.kind]] = self.folder.key()  # unlike variables of the command,
-        command = server_command(self.spec, settings.port or _free_port())  # this is in no file
+        # Not among the command's variables: those are written to a file.
+        os.environ[_KEYS[settings.kind]] = self.folder.key()
+        command = server_command(self.spec, settings.port or _free_port())
         with run_server(command, self.folder.path, self._starting) as server:
             self._write("ready", url=command.url)
             self._watch(server)
@@ -105,17 +106,23 @@ class Supervisor:
         return idle_seconds
 
     def _wait_for_gpus(self, note: str) -> None:
-        self._write("waiting", note=note)
+        self._note(note)
         self._raise_if_abandoned()
 
     def _starting(self, line: str) -> None:
         self._raise_if_abandoned()
-        state, limit = self.folder.state(), self.spec.settings.start_seconds
-        if state and state.note != line:
-            self.folder.write(state.model_copy(update={"note": line}))
-        if state and time.time() - state.since > limit:
+        limit = self.spec.settings.start_seconds
+        if time.time() - self._note(line) > limit:
             log = self.folder.path / DRIVER_LOG
             raise ServerFailedError(f"it is not ready after {limit:g} s: {line} (log: {log})")
+
+    def _note(self, note: str) -> float:
+        """Note what it waits for; returns since when it does."""
+        state = self.folder.state()
+        assert state is not None  # it is this process's
+        if state.note != note:
+            self.folder.write(state.model_copy(update={"note": note}))
+        return state.since
 
     def _raise_if_abandoned(self) -> None:
         if self._unused_seconds() > _ABANDONED_SECONDS and self._take_lease():
