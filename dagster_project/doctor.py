@@ -12,13 +12,15 @@ from urllib.request import urlopen
 
 from rich.console import Console
 
+from assets.core.gpu_assignment import server_problem
 from assets.core.profile import PostgresSettings, Profile, load_profile
 from inference.backends.health_check import PROVIDERS, check_endpoint
 from inference.backends.model_files import cached_file
 from inference.backends.providers.settings import EndpointSettings, RemoteModel
+from inference.servers.settings import ImageServer
 from schemas import FoundryError
 from training.base_model.settings import BaseModelSettings
-from training.environments import gpus
+from training.environments import gpu_bytes, gpus
 from warehouse import Home
 
 _TIMEOUT_SECONDS = 5.0
@@ -46,6 +48,7 @@ def diagnose(profile_name: str, home: Home) -> list[Finding]:
         *_generator(profile),
         *_checkpoints(profile, home),
         *_training(profile),
+        *_servers(profile),
         *_cluster(profile, home),
         *_notifications(profile),
     ]
@@ -113,7 +116,8 @@ def _providers(profile: Profile) -> Iterator[Finding]:
             yield _model(profile, name, role, model)
         endpoints = [one for model in models.values() for one in settings.endpoints_of(model)]
         for endpoint in dict.fromkeys(endpoints):
-            yield from _endpoint(name, endpoint)
+            if not endpoint.server:  # those are started by the first call
+                yield from _endpoint(name, endpoint)
 
 
 def _package(name: str, target: str) -> Finding:
@@ -145,20 +149,24 @@ def _endpoint(backend: str, endpoint: EndpointSettings) -> Iterator[Finding]:
 
 
 def _generator(profile: Profile) -> Iterator[Finding]:
+    """Weights of the generators that run on this machine, in a process of ours or in a server."""
     from inference.backends.diffusers.model_selection import missing_requirements, select_model
 
-    if profile.roles.generator != "diffusers":
-        return
-    settings = profile.diffusers
-    try:
-        choice = select_model(settings)
-    except FoundryError as error:
-        yield Finding(f"generator {settings.model}", str(error))
-        return
-    reasons = missing_requirements(choice.model, on_gpu=settings.device != "cpu")
-    remedy = "weights are downloaded for the first picture, or by `hf download`"
-    fix = f"{', '.join(reasons)}; {remedy} {choice.model.model}" if reasons else None
-    yield Finding(f"generator {choice.identity}", fix)
+    chosen = [profile.diffusers] if profile.roles.generator == "diffusers" else []
+    servers = [one for one in profile.servers.values() if isinstance(one, ImageServer)]
+    if servers:
+        yield _package("ray", "cluster")
+    chosen += [server.pipeline for server in servers if server.pipeline]
+    for settings in chosen:
+        try:
+            choice = select_model(settings)
+        except FoundryError as error:
+            yield Finding(f"generator {settings.model}", str(error))
+            continue
+        reasons = missing_requirements(choice.model, on_gpu=settings.device != "cpu")
+        remedy = "weights are downloaded for the first picture, or by `hf download`"
+        fix = f"{', '.join(reasons)}; {remedy} {choice.model.model}" if reasons else None
+        yield Finding(f"generator {choice.identity}", fix)
 
 
 def _checkpoints(profile: Profile, home: Home) -> Iterator[Finding]:
@@ -181,12 +189,21 @@ def _resolved(what: str, resolve: Callable[[], object]) -> Finding:
 def _training(profile: Profile) -> Iterator[Finding]:
     if profile.training is None:
         return
-    needed, available = _gpus_needed(profile), gpus()
-    if needed and profile.training.launcher.kind == "local":
-        short = available < needed
-        fix = "train on a machine that has them, or with `training.launcher: {kind: ray}`"
-        yield Finding(f"GPUs: {available} of {needed} for training", fix if short else None)
     yield _base_model(profile.training.base_model)
+
+
+def _servers(profile: Profile) -> Iterator[Finding]:
+    """What takes this machine's GPUs."""
+    for name, server in profile.servers.items():
+        where = f"GPUs {', '.join(map(str, server.gpus))}" if server.gpus else "the CPU"
+        served = server.model or f"the trained {getattr(server, 'trained', '')}"
+        what = f"server {name}: {served} on {where}, started by the first call"
+        yield Finding(what, server_problem(server, gpus(), gpu_bytes()))
+    if profile.training and profile.training.launcher.kind == "local":
+        needed = _gpus_needed(profile)
+        if needed:
+            what = f"GPUs: {gpus()} of {needed} for training"
+            yield Finding(what, profile.gpu_assignment.training_problem(gpus()))
 
 
 def _cluster(profile: Profile, home: Home) -> Iterator[Finding]:

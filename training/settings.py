@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field, PositiveInt
 
-from schemas.yaml_config import ConfigModel
+from schemas.yaml_config import ConfigModel, added_field
 
 from .base_model.settings import BaseModelSettings
 from .grpo.recipe import GrpoSettings
@@ -40,6 +40,21 @@ class PromotionMargins(ConfigModel):
     final_success: Margin = Field(0.1, description="Share of final images that are right")
 
 
+Gpus = tuple[Annotated[int, Field(ge=0)], ...]
+
+
+class TrainingDevices(ConfigModel):
+    """GPUs by their numbers; null: the first ones that no server needed meanwhile takes."""
+
+    sft: Gpus | None = Field(None, min_length=1, description="Of supervised fine-tuning")
+    rl: Gpus | None = Field(
+        None,
+        min_length=1,
+        description="Of GRPO, whose rewards need the servers of generator and scorer; on GPUs that "
+        "those share, it takes the memory that they leave",
+    )
+
+
 class TrainingSettings(ConfigModel):
     """Base model, planner and critic (paper, section 4.1)."""
 
@@ -62,6 +77,10 @@ class TrainingSettings(ConfigModel):
         "its agents of different roles: for a machine that one training leaves half idle",
     )
     launcher: LauncherSettings = Field(LauncherSettings(), description="Where trainers run")
+    devices: TrainingDevices = added_field(
+        TrainingDevices(),
+        description="Which GPUs of this machine trainings take; servers on them are stopped",
+    )
     promote_at_least: dict[str, float] = Field(
         default_factory=lambda: dict.fromkeys(
             ("plan_valid", "verdict_accuracy_true", "verdict_accuracy_false"), 0.5

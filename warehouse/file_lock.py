@@ -1,7 +1,10 @@
-"""Locks between the processes of one machine."""
+"""Locks between the processes of one machine, which the kernel frees with the process."""
 
+import fcntl
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -24,3 +27,40 @@ def exclusive_lock(path: Path, in_use: Exception, seconds: float = 0) -> Iterato
         raise in_use from None
     with lock:
         yield
+
+
+@dataclass(frozen=True)
+class HeldLock:
+    """A lock that `try_lock` took; `release` may be called once."""
+
+    descriptor: int
+
+    def release(self) -> None:
+        os.close(self.descriptor)
+
+    def write(self, text: str) -> None:
+        """Replace the content of the lock's file, for those who find it locked."""
+        os.ftruncate(self.descriptor, 0)
+        os.pwrite(self.descriptor, text.encode(), 0)
+
+
+def try_lock(path: Path, shared: bool = False) -> HeldLock | None:
+    """Take a lock without waiting; many may hold it `shared`. None: others hold it."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(descriptor)
+        if isinstance(error, BlockingIOError):
+            return None
+        raise
+    return HeldLock(descriptor)
+
+
+def is_locked(path: Path) -> bool:
+    """Whether a process holds the lock exclusively."""
+    if not path.exists():
+        return False
+    if lock := try_lock(path, shared=True):
+        lock.release()
+    return lock is None

@@ -22,12 +22,15 @@ from inference.engine.hashing import content_digest
 from schemas import FoundryError
 from schemas.training import CheckpointRow
 from schemas.yaml_config import ConfigModel
+from training.environments import gpus
+from training.grpo.recipe import GrpoSettings
 from training.launch.jobs import TrainingProgress
 from training.launch.launcher import run_job
 from training.registry import RECORD, CheckpointRegistry, is_complete_folder
 from warehouse.atomic import atomic_path
 
 from ..core.foundry import FoundryResource
+from ..core.gpu_assignment import Training
 from ..core.metadata import markdown_section
 from ..core.progress import progress_factory
 from .recipes import Recipe
@@ -111,6 +114,9 @@ async def _train(
         parent_folder = registry.folder(parent.name, parent.version)
     job_folder = registry.job_folder(recipe.name, recipe.version)
     job = recipe.job(recipe.version, job_folder, parent_folder)
+    kind: Training = "rl" if isinstance(recipe.settings, GrpoSettings) else "sft"
+    claim = foundry.settings.gpu_assignment.claim(kind, job.gpus, gpus())
+    job = job.model_copy(update={"devices": claim.gpus, "memory": claim.memory})
     progress = progress_factory()(recipe.name)
     outcome = await run_job(context, job, foundry.training.launcher, progress)
     return outcome.model, _record(recipe, job.payload, outcome.metrics, outcome.curves)

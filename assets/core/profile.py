@@ -4,7 +4,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Self
 
-from pydantic import Field, PositiveFloat, PositiveInt, ValidationError, model_validator
+from pydantic import (
+    Field,
+    ModelWrapValidatorHandler,
+    PositiveFloat,
+    PositiveInt,
+    TypeAdapter,
+    ValidationError,
+    model_validator,
+)
 
 from inference.backends.factory import Backends
 from inference.loop import check_conditioning
@@ -13,7 +21,8 @@ from inference.service.settings import ServiceSettings
 from inference.settings import Limits, LoopSettings
 from schemas import FoundryError
 from schemas.errors import first_problem
-from schemas.yaml_config import ConfigModel, load_document
+from schemas.yaml_config import ConfigModel, added_field, load_document
+from training.environments import gpus
 from training.settings import TrainingSettings
 from warehouse import Home
 
@@ -21,6 +30,7 @@ from ..curation.settings import CurationSettings
 from ..evaluation.settings import EvaluationSettings
 from ..generations.settings import GenerationsSettings
 from ..prompts.settings import BankSettings, PromptsSettings
+from .gpu_assignment import GpuAssignment
 from .notification_settings import NotificationSettings
 
 FOLDER = Path(__file__).parents[2] / "profiles"
@@ -75,6 +85,11 @@ class Profile(Backends):
         default_factory=dict,
         description="What is set otherwise at a size: size -> sections with their changed keys",
     )
+    on_gpus: dict[PositiveInt, dict[str, Any]] = added_field(
+        {},
+        description="What is set otherwise on a machine with so many GPUs (or more, up to the next "
+        "number here): number -> sections with their changed keys",
+    )
     bank: BankSettings = Field(BankSettings(), description="How prompts are made")
     prompts: PromptsSettings = Field(
         PromptsSettings(), description="Sources of prompts besides the packs"
@@ -107,6 +122,14 @@ class Profile(Backends):
         check_conditioning(self.loop, roles.generator)
         return roles
 
+    @property
+    def gpu_assignment(self) -> GpuAssignment:
+        judge, names = self.evaluation.judge, set[str]()
+        if judge:
+            names |= set(self.servers_named(judge.backend, judge.model))
+        runs_on_ray = self.cluster is not None and self.cluster.ray is not None
+        return GpuAssignment(self, self.training, frozenset(names), runs_on_ray)
+
     def shards(self, size: str) -> int:
         """Shards of the pack for a size; FoundryError if the profile has no such size."""
         if size not in self.sizes:
@@ -137,6 +160,38 @@ class Profile(Backends):
             except ValidationError as error:
                 raise ValueError(first_problem(error, "size_changes", size)) from None
         return self
+
+    @model_validator(mode="after")
+    def _servers_fit(self) -> Self:
+        expansion, judge = self.prompts.expansion, self.evaluation.judge
+        if expansion:
+            self.check_servers("prompts.expansion.model", expansion.backend, expansion.model)
+        if judge:
+            self.check_servers("evaluation.judge.model", judge.backend, judge.model)
+            self.check_servers("evaluation.judge.rubrics", judge.backend, judge.rubrics)
+        if problem := next(self.gpu_assignment.contradictions(), None):
+            raise ValueError(problem)
+        return self
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _for_this_machine(cls, values: Any, validate: ModelWrapValidatorHandler[Self]) -> Self:
+        """Validates the profile of every number of GPUs in `on_gpus`; returns this machine's.
+
+        It has to be the last validator, to include all others.
+        """
+        changes = values.get("on_gpus") if isinstance(values, dict) else None
+        if not isinstance(changes, dict) or not changes:
+            return validate(values)
+        base = {key: value for key, value in values.items() if key != "on_gpus"}
+        profiles = {0: validate({**base, "on_gpus": {}})}
+        validate_changes = TypeAdapter(dict[PositiveInt, dict[str, Any]]).validate_python
+        for count, changed in validate_changes(changes).items():
+            try:
+                profiles[count] = validate(_merged(base, changed))
+            except ValidationError as error:
+                raise ValueError(first_problem(error, "on_gpus", str(count))) from None
+        return profiles[max(count for count in profiles if count <= gpus())]
 
 
 def _merged(settings: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:

@@ -6,8 +6,10 @@ A reference is a checkpoint's name (the version that the profile makes of it now
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import cast
 
 from inference.backends.checkpoint.agents import CheckpointCritic, CheckpointPlanner
+from inference.backends.checkpoint.manifest import AgentRole
 from inference.backends.checkpoint.model import CheckpointModel
 from inference.roles import Critic, Plan, Planner, PlanRequest, PlanStep, Verdict
 from training.registry import CheckpointRegistry
@@ -49,19 +51,34 @@ class AgentFactory:
     _models: dict[Path, CheckpointModel] = field(default_factory=dict)
 
     def planner(self, reference: str | None) -> Planner:
-        return CheckpointPlanner(self._model(reference)) if reference else PassthroughPlanner()
+        if reference is None:
+            return PassthroughPlanner()
+        if self.foundry.settings.trained_server("planner"):
+            return cast(Planner, self._served("planner", reference))
+        return CheckpointPlanner(self._model(reference))
 
     def critic(self, reference: str | None) -> Critic:
-        return CheckpointCritic(self._model(reference)) if reference else AcceptAllCritic()
+        if reference is None:
+            return AcceptAllCritic()
+        if self.foundry.settings.trained_server("critic"):
+            return cast(Critic, self._served("critic", reference))
+        return CheckpointCritic(self._model(reference))
+
+    def _served(self, role: AgentRole, reference: str) -> object:
+        settings, home = self.foundry.settings, self.foundry.home
+        return settings.agent(role, str(self._folder(reference)), home)
 
     def _model(self, reference: str) -> CheckpointModel:
-        name, version = checkpoint_of(self.foundry, reference)
-        registry = CheckpointRegistry(self.foundry.home)
-        registry.find(name, version)
-        folder = registry.folder(name, version)
+        folder = self._folder(reference)
         if folder not in self._models:
             self._models[folder] = CheckpointModel(folder, self.foundry.settings.checkpoint)
         return self._models[folder]
+
+    def _folder(self, reference: str) -> Path:
+        name, version = checkpoint_of(self.foundry, reference)
+        registry = CheckpointRegistry(self.foundry.home)
+        registry.find(name, version)
+        return registry.folder(name, version)
 
 
 def checkpoint_of(foundry: FoundryResource, reference: str) -> tuple[str, str]:

@@ -139,7 +139,9 @@ def _gpus(foundry: FoundryResource, model: _Model) -> int:
     backend = getattr(foundry.settings, model.name.partition("/")[0], None)
     settings = model.settings
     if isinstance(settings, RemoteModel) and isinstance(backend, ProviderSettings | ImagesSettings):
-        return sum(endpoint.gpus for endpoint in backend.endpoints_of(settings))
+        servers = foundry.settings.servers
+        endpoints = backend.endpoints_of(settings)
+        return sum(len(servers[e.server].gpus) if e.server else e.gpus for e in endpoints)
     device = getattr(backend, "device", "cpu")
     return int(device != "cpu" and (device != "auto" or gpus_here() > 0))
 

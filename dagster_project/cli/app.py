@@ -5,7 +5,7 @@ import typer
 
 from schemas import FoundryError
 
-from . import agents, checkpoints, doctor, generate, generators, run, serve, sql, ui
+from . import agents, checkpoints, doctor, generate, generators, run, serve, servers, sql, ui
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -19,6 +19,7 @@ for command in (
     sql.sql,
     ui.ui,
     serve.serve,
+    servers.servers,
     doctor.doctor,
     checkpoints.checkpoints,
     checkpoints.promote,

@@ -1,7 +1,8 @@
 """What `interleave run` shows: progress of each asset, the first sequences, a summary."""
 
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 
@@ -14,6 +15,7 @@ from assets.core.foundry import FoundryResource
 from assets.core.progress import LogProgress, ProgressFactory, reporting_to
 from assets.trajectories.contact_sheet import write_showcase
 from assets.trajectories.estimate import Estimate, estimate
+from inference.servers.instance import server_folders
 from schemas import TABLES
 from warehouse import Home
 from warehouse.sql import run_sql
@@ -41,6 +43,7 @@ def run_in_terminal(
         open_instance(foundry.home, foundry.settings.cluster) as instance,
         _progress(console) as progress,
         reporting_to(progress),
+        _reporting_servers(foundry.home, partial(console.print, markup=False, soft_wrap=True)),
     ):
         result = run_lineage(
             foundry, instance, foundry.shards, select, console.print, show, jobs, force
@@ -109,6 +112,36 @@ def _progress(console: Console) -> Iterator[ProgressFactory]:
         console=console,
     ) as bars:
         yield lambda label: BarProgress(bars, label)
+
+
+@contextmanager
+def _reporting_servers(home: Home, announce: Callable[[str], object]) -> Iterator[None]:
+    """A line whenever a server that any process of the home uses changes its state."""
+    ended = threading.Event()
+
+    def watch() -> None:
+        seen = dict(_server_states(home))
+        while not ended.wait(1.0):
+            now = dict(_server_states(home))
+            for name, state in now.items():
+                if seen.get(name) != state:
+                    announce(f"Server {name}: {state}")
+            seen = now
+
+    watching = threading.Thread(target=watch, name="servers", daemon=True)
+    watching.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        watching.join()
+
+
+def _server_states(home: Home) -> Iterator[tuple[str, str]]:
+    for folder in server_folders(home):
+        if state := folder.state():
+            note = f", {state.note}" if state.state in ("waiting", "failed") and state.note else ""
+            yield f"{folder.spec.name} ({folder.spec.model})", f"{state.state}{note}"
 
 
 def _summarize(

@@ -4,18 +4,21 @@ A new backend is a section of `Backends`, a name in the literals below and a cas
 `Backends._agents`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, cast
 
 from pydantic import Field, model_validator
 
 from schemas.trajectories import LOOP_ROLES, Role
-from schemas.yaml_config import ConfigModel
+from schemas.yaml_config import ConfigModel, added_field
 from warehouse import Home
 
 from ..engine.ensemble import Ensemble, EnsembleSettings
 from ..roles import Expander, Judge, Roles, RubricWriter
+from ..servers.instance import ServerInstance
+from ..servers.settings import AgentServer, Server, ServerSpec, misfit
 from ..sketch_world.settings import SketchSettings
+from .checkpoint.manifest import AgentRole, resolve
 from .checkpoint.model import CheckpointSettings
 from .diffusers.registry import DiffusersSettings
 from .editscore.loading import EditScoreSettings
@@ -35,6 +38,7 @@ AgentBackend = Literal["sketch", "checkpoint", "openai", "gemini"]
 ScorerBackend = Literal["sketch", "editscore", "openai", "gemini", "ensemble"]
 ChatBackend = Literal["openai", "gemini"]
 GeneratorBackend = Literal["sketch", "gemini", "images", "diffusers"]
+_PROVIDERS = ("openai", "gemini", "images")
 
 
 class RoleBindings(ConfigModel):
@@ -83,6 +87,9 @@ class Backends(ConfigModel):
         default_factory=dict, description="Model -> its price; a model that is not in it has none"
     )
     budget: BudgetSettings | None = Field(None, description="null: no limit")
+    servers: dict[str, Server] = added_field(
+        {}, description="Models that are served on this machine: name -> model and GPUs"
+    )
 
     @model_validator(mode="after")
     def _names_members(self) -> "Backends":
@@ -92,6 +99,21 @@ class Backends(ConfigModel):
                 "`ensemble: {members: {sketch: 1, openai: 2}}`"
             )
         return self
+
+    @model_validator(mode="after")
+    def _endpoints_fit_servers(self) -> "Backends":
+        for backend, role, model in self._models():
+            self.check_servers(f"{backend}.{role}", backend, model)
+        return self
+
+    def check_servers(self, path: str, backend: str, model: RemoteModel) -> None:
+        """Raises ValueError unless the servers that a model's endpoints name can serve it."""
+        for name in self.servers_named(backend, model):
+            if name not in self.servers:
+                known = ", ".join(self.servers) or "none"
+                raise ValueError(f"{path}: no `servers.{name}`; there are: {known}")
+            if problem := misfit(self.servers[name], backend, model.model):
+                raise ValueError(f"{path}: server {name} {problem}")
 
     def build(self, home: Home) -> Roles:
         """Build the agents of the four roles.
@@ -109,6 +131,52 @@ class Backends(ConfigModel):
             scorers = {backend: agents[backend]["scorer"] for backend in weights}
             by_role["scorer"] = Ensemble(scorers, weights)
         return Roles(**by_role)
+
+    def agent(self, role: AgentRole, reference: str, home: Home) -> Any:
+        """A trained agent: at the server that `trained` names for the role, else in this process.
+
+        Args:
+            reference: `promoted`, `name@version`, or a folder.
+
+        Raises:
+            CheckpointError: there is no such checkpoint, or it was not trained for the role.
+        """
+        from .checkpoint.agents import checkpoint_agents
+        from .checkpoint.served import served_agent
+
+        if name := self.trained_server(role):
+            server = cast(AgentServer, self.servers[name])
+            return served_agent(role, resolve(reference, role, home), name, server, home)
+        settings = self.checkpoint.model_copy(update={role: reference})
+        return checkpoint_agents([role], settings, home)[role]
+
+    def trained_server(self, role: Role) -> str | None:
+        """Name of the server of trained agents of a role; None: they run in this process."""
+        for name, server in self.servers.items():
+            if isinstance(server, AgentServer) and server.trained == role:
+                return name
+        return None
+
+    def servers_of(self, role: Role) -> set[str]:
+        """Names of the servers that calls of a role need."""
+        return {
+            name
+            for backend, played, model in self._models()
+            if played == role and role in self.bound.get(backend, [])
+            for name in self.servers_named(backend, model)
+        }
+
+    def _models(self) -> Iterator[tuple[str, Role, RemoteModel]]:
+        """Provider, role and model, also where `roles` names another backend."""
+        for backend in _PROVIDERS:
+            for role in LOOP_ROLES:
+                if model := getattr(getattr(self, backend), role, None):
+                    yield backend, role, model
+
+    def servers_named(self, backend: str, model: RemoteModel) -> list[str]:
+        """Names of the servers among the endpoints of a provider's model."""
+        endpoints = getattr(self, backend).endpoints_of(model)
+        return [endpoint.server for endpoint in endpoints if endpoint.server]
 
     @property
     def bound(self) -> dict[str, list[Role]]:
@@ -154,7 +222,10 @@ class Backends(ConfigModel):
             case "checkpoint":
                 from .checkpoint.agents import checkpoint_agents
 
-                return checkpoint_agents(cast(Any, roles), self.checkpoint, home)
+                if not any(self.trained_server(role) for role in roles):
+                    return checkpoint_agents(cast(Any, roles), self.checkpoint, home)
+                references = {role: getattr(self.checkpoint, role) or "" for role in roles}
+                return {role: self.agent(cast(Any, role), references[role], home) for role in roles}
             case "editscore":
                 from .editscore.scorer import EditScoreScorer
 
@@ -173,4 +244,10 @@ class Backends(ConfigModel):
         from .providers.factory import remote_agents
 
         settings = getattr(self, provider)
-        return remote_agents(provider, settings, models, self.prices, self.budget, home)
+        specs = {
+            name: ServerSpec(name=name, model=server.model, root=home.root, settings=server)
+            for name, server in self.servers.items()
+            if server.model
+        }
+        servers = {name: ServerInstance.of(spec, home) for name, spec in specs.items()}
+        return remote_agents(provider, settings, models, self.prices, self.budget, home, servers)

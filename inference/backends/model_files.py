@@ -45,6 +45,14 @@ def cached_file(model: str, revision: str | None, file: str) -> Path | None:
     return Path(path) if isinstance(path, str) else None
 
 
+def weights_bytes(model: str, revision: str | None) -> int | None:
+    """Size of all weights that are here; None: they are not."""
+    indexes = (cached_file(model, revision, name) for name in ("model_index.json", "config.json"))
+    if index := next(filter(None, indexes), None):
+        return sum(path.stat().st_size for path in index.parent.rglob("*.safetensors")) or None
+    return None
+
+
 def missing_here(packages: Iterable[str], on_gpu: bool) -> Iterator[str]:
     """The packages that are not installed, and the GPU that torch cannot use."""
     for name in packages:

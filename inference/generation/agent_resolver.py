@@ -10,6 +10,7 @@ from typing import Any, Literal, Self
 from schemas import FoundryError
 from warehouse import Home
 
+from ..backends.checkpoint.agents import CheckpointAgent
 from ..backends.checkpoint.manifest import AgentRole, newest, promoted
 from ..backends.factory import Backends
 from ..backends.health_check import first_failure
@@ -120,14 +121,12 @@ class AgentResolver:
         return replace(self._profile_roles, **agents)
 
     def _agent(self, role: AgentRole, reference: str) -> Any:
-        from ..backends.checkpoint.agents import checkpoint_agents
-
         key = role, reference.partition("@")[0]
         loaded, agent = self._loaded.get(key, (None, None))
         if loaded != reference:
-            settings = self._backends.checkpoint.model_copy(update={role: reference})
-            agent = checkpoint_agents([role], settings, self._home)[role]
-            agent.load()
+            agent = self._backends.agent(role, reference, self._home)
+            if isinstance(agent, CheckpointAgent):  # a served one is loaded by the first call
+                agent.load()
             # Generations that run with another version hold their own reference.
             self._loaded[key] = reference, agent
         return agent

@@ -90,12 +90,26 @@ def _root() -> Path:
 
 @cache
 def gpus() -> int:
-    """GPUs of this machine, as `nvidia-smi` lists them."""
+    """GPUs of this machine: those of CUDA_VISIBLE_DEVICES, else all that `nvidia-smi` lists."""
+    if (visible := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:
+        return len([name for name in visible.split(",") if name.strip() not in ("", "-1")])
+    return _nvidia_smi("-L").count("GPU ")
+
+
+@cache
+def gpu_bytes() -> int:
+    """Memory of this machine's smallest GPU; 0: there is none."""
+    sizes = _nvidia_smi("--query-gpu=memory.total", "--format=csv,noheader,nounits").split()
+    return min((int(size) for size in sizes if size.isdigit()), default=0) * 2**20
+
+
+def _nvidia_smi(*options: str) -> str:
+    """Its output; empty where it does not work."""
     try:
-        done = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=30)
+        done = subprocess.run(["nvidia-smi", *options], capture_output=True, text=True, timeout=30)
     except (OSError, subprocess.TimeoutExpired):
-        return 0
-    return done.stdout.count("GPU ") if done.returncode == 0 else 0
+        return ""
+    return done.stdout if done.returncode == 0 else ""
 
 
 def _python_in(folder: Path) -> Path:

@@ -20,6 +20,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import count
 from pathlib import Path
 from statistics import median
@@ -28,6 +29,7 @@ from typing import Any
 import orjson
 from dagster_pipes import PipesContext, PipesEnvVarParamsLoader, open_dagster_pipes
 
+from inference.servers.gpus import claimed_gpus, visible_devices
 from schemas import FoundryError
 
 from .jobs import Message, TrainerJob, TrainingFailure, TrainingFinished, TrainingProgress
@@ -75,6 +77,10 @@ class Driver:
         else:
             print(line, flush=True)
 
+    def log_once(self) -> Callable[[str], object]:
+        """`log` for lines that are repeated."""
+        return cache(self.log)
+
     def send(self, message: Message) -> None:
         """Send a message to the launcher, or write it to standard output."""
         if self.pipes:
@@ -118,7 +124,7 @@ class Driver:
                 stdin=subprocess.DEVNULL,  # ours is the launcher's pipe
                 stdout=output,
                 stderr=output,
-                env={**os.environ, **environment, TRAINER_MARK: mark},
+                env={**os.environ, **self._devices(), **environment, TRAINER_MARK: mark},
             )
             try:
                 while trainer.poll() is None:
@@ -130,6 +136,10 @@ class Driver:
             finally:
                 terminate_processes(lambda: find_marked(TRAINER_MARK, mark), _GRACE_SECONDS)
                 trainer.wait()
+
+    def _devices(self) -> dict[str, str]:
+        claimed = visible_devices(self.job.devices)
+        return {"CUDA_VISIBLE_DEVICES": claimed} if claimed else {}
 
 
 @dataclass
@@ -177,7 +187,9 @@ def open_driver(argv: Sequence[str]) -> Iterator[Driver]:
     with open_dagster_pipes() if by_dagster else nullcontext() as pipes:
         driver = Driver(job, pipes)
         try:
-            yield driver
+            name = f"the training of {job.name}"
+            with claimed_gpus(job.devices, job.memory, name, driver.log_once()):
+                yield driver
         except Exception as error:
             failed = _failure(error, job.folder)
             driver.send(Message(kind="failed", failed=failed))

@@ -43,6 +43,10 @@ class TrainerJob(ConfigModel):
     folder: Path = Field(description="Absolute folder of the job: configuration, logs, checkpoints")
     payload: dict[str, Any] = Field(description="What the driver needs to know, as JSON")
     gpus: int = Field(0, ge=0, description="GPUs to reserve where a cluster schedules them")
+    devices: tuple[int, ...] = Field(
+        (), description="GPUs of this machine that its driver claims before it trains"
+    )
+    memory: float = Field(1.0, gt=0, le=1, description="Share of their memory")
     environment: dict[str, str] = Field(
         default_factory=dict,
         description="Variables for the driver; never written to a file, so secrets may be here",

@@ -7,22 +7,20 @@ import json
 import os
 import re
 import socket
-from contextlib import suppress
 from dataclasses import dataclass
 from math import isqrt
 from pathlib import Path
-from typing import Any
 
 import yaml
 from pydantic import Field
 
 from inference.backends.checkpoint.manifest import (
     MANIFEST_FILE,
-    AgentRole,
     CheckpointError,
     Manifest,
     read_manifest,
 )
+from inference.backends.checkpoint.served import ROLES, has_role, prompting
 from schemas.yaml_config import ConfigModel
 from warehouse import Home
 
@@ -33,6 +31,7 @@ TEMPLATE = Path(__file__).with_name("chat.jinja")
 _LENGTH = 32_768
 _CRITIC_IMAGES, _PLANNER_IMAGES = 2, 16
 _CPU_CACHE_BYTES = 1024**3
+_USED_MEMORY = 0.9  # of a share; the rest is for what vLLM does not count, such as CUDA itself
 # Where white space between the parts is allowed, a model can fill its answer with it.
 _STRUCTURED = {"backend": "xgrammar", "disable_any_whitespace": True}
 _GPU_CONCURRENCY, _CPU_CONCURRENCY = 128, 16
@@ -40,10 +39,6 @@ _HUB_ID = re.compile(r"[^/]*[^/.~][^/]*/[^/]+")  # owner/name, not ./name or ~/n
 _ANY_ADDRESS = ("0.0.0.0", "::", "")
 # vLLM reads the API key that it requires from this variable.
 _KEY_VARIABLE = "VLLM_API_KEY"
-_PROMPTS: dict[AgentRole, tuple[str, ...]] = {
-    "planner": ("planner_text", "planner_interleaved"),
-    "critic": ("critic",),
-}
 
 
 class ServerSettings(ConfigModel):
@@ -52,6 +47,10 @@ class ServerSettings(ConfigModel):
     host: str = Field("127.0.0.1", description="Address to listen on")
     port: int = Field(8000, ge=1, le=65535, description="Port to listen on")
     gpus: int = Field(0, ge=0, description="GPUs that share the model; 0: vLLM's CPU build")
+    tensor_parallel: int | None = Field(
+        None, ge=1, description="GPUs that share one copy of the model; null: all of them"
+    )
+    memory: float = Field(1.0, gt=0, le=1, description="Share of the GPUs' memory")
     max_length: int | None = Field(
         None, ge=1, description="Tokens of a question and its answer; null: 32768, or what it can"
     )
@@ -66,7 +65,12 @@ class ServerSettings(ConfigModel):
     def url(self) -> str:
         """Base URL for clients."""
         host = socket.gethostname() if self.host in _ANY_ADDRESS else self.host
-        return f"http://{f'[{host}]' if ':' in host else host}:{self.port}/v1"
+        return f"{_base_url(host, self.port)}/v1"
+
+    @property
+    def local_url(self) -> str:
+        """Its URL on this machine, without a path."""
+        return _base_url({"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host), self.port)
 
 
 @dataclass(frozen=True)
@@ -137,16 +141,25 @@ def vllm_variables(model: ServableAgent) -> dict[str, str]:
 
 def profile_lines(model: ServableAgent, settings: ServerSettings) -> str:
     """YAML: the section `openai` of a profile, with every role of the model."""
-    manifest, roles = model.manifest, list(_PROMPTS)
+    manifest, roles = model.manifest, list(ROLES)
     if manifest:
-        roles = [role for role in roles if _has_role(manifest, role)]
+        roles = [role for role in roles if has_role(manifest, role)]
     key = {"key": _KEY_VARIABLE} if os.environ.get(_KEY_VARIABLE) else {}
     endpoint = {"url": settings.url, **key, "concurrency": settings.concurrency}
     agents = {  # an endpoint of its own for each, since YAML would refer to a shared one
-        role: {"model": model.name, "endpoints": [dict(endpoint)], **_prompting(role, manifest)}
+        role: {
+            "model": model.name,
+            "endpoints": [dict(endpoint)],
+            # for foreign models JSON by our schemas
+            **(prompting(role, manifest) if manifest else {"form": "schema"}),
+        }
         for role in roles
     }
     return yaml.safe_dump({"openai": agents}, sort_keys=False, default_flow_style=None, width=100)
+
+
+def _base_url(host: str, port: int) -> str:
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 def _in_folder(folder: Path) -> ServableAgent:
@@ -174,7 +187,13 @@ def _service_flags(model: ServableAgent, settings: ServerSettings) -> list[str]:
 def _hardware_flags(settings: ServerSettings) -> list[str]:
     """The data types are those of the `checkpoint` backend."""
     if settings.gpus:
-        return ["--dtype", "bfloat16", "--tensor-parallel-size", str(settings.gpus)]
+        per_copy = settings.tensor_parallel or settings.gpus
+        copies = ["--data-parallel-size", str(settings.gpus // per_copy)]
+        return [
+            *("--dtype", "bfloat16", "--tensor-parallel-size", str(per_copy)),
+            *(copies if settings.gpus > per_copy else []),
+            *("--gpu-memory-utilization", f"{_USED_MEMORY * settings.memory:.3g}"),
+        ]
     cache = ["--kv-cache-memory-bytes", str(_CPU_CACHE_BYTES)]
     return ["--dtype", "float32", "--enforce-eager", *cache]
 
@@ -195,24 +214,3 @@ def _image_limit(model: ServableAgent) -> int | dict[str, int]:
     count = _CRITIC_IMAGES if manifest.role == "critic" else _PLANNER_IMAGES
     side = isqrt(manifest.image_max_pixels)
     return {"count": count, "width": side, "height": side}
-
-
-def _has_role(manifest: Manifest, role: AgentRole) -> bool:
-    with suppress(CheckpointError):
-        manifest.check_role(role)
-        return True
-    return False
-
-
-def _prompting(role: AgentRole, manifest: Manifest | None) -> dict[str, Any]:
-    """Prompts of a role: those of its training, or for foreign models JSON by our schemas."""
-    if manifest is None:
-        return {"form": "schema"}
-    prompts = manifest.agent_prompts.items()
-    return {
-        "form": "tags",
-        "temperature": 0,
-        "max_tokens": manifest.max_new_tokens[role],
-        "image_pixels": [manifest.image_min_pixels, manifest.image_max_pixels],
-        "agent_prompts": {str(name): prompt for name, prompt in prompts if name in _PROMPTS[role]},
-    }

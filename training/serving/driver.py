@@ -1,6 +1,6 @@
-"""Driver of a server: runs vLLM for as long as the process that started it.
+"""Driver of a server: runs it for as long as the process that started it.
 
-`python -m training.serving.driver JOB.json`; its exit code is vLLM's.
+`python -m training.serving.driver JOB.json`; its exit code is the server's.
 """
 
 import sys
@@ -11,7 +11,7 @@ from ..launch.supervisor import DRIVER_LOG
 
 def main() -> None:
     with open_driver(sys.argv) as driver:
-        # vLLM's command line, and its variables beside those of this process
+        # the command line, and its variables beside those of this process
         command, variables = driver.job.payload["command"], driver.job.payload["variables"]
         code = driver.run_trainer(command, variables, driver.job.folder / DRIVER_LOG)
         raise SystemExit(code if code >= 0 else 128 - code)

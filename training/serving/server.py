@@ -1,14 +1,15 @@
-"""A vLLM server as a child process: starts it, waits until it is ready, and ends it."""
+"""A server as a child process: starts it, waits until it is ready, and ends it."""
 
 import http.client
 import re
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from schemas import FoundryError
 from warehouse import Home
@@ -26,6 +27,7 @@ _POLL_SECONDS = 0.5
 _HEALTH_TIMEOUT_SECONDS = 5.0
 _TAIL_BYTES = 4096
 _REMEDY = "give it more memory or --gpus, or a smaller --max-length"
+_MANAGED_REMEDY = "give it more `gpus` or `memory` in the profile, or a smaller `max_length`"
 # The engine logs its exception; the server's own only says that there was one.
 _ENGINE_FAILED = "Engine core initialization failed"
 _ENGINE_EXCEPTION = re.compile(
@@ -40,18 +42,53 @@ class ServerFailedError(FoundryError):
 
 
 @dataclass(frozen=True)
-class VllmServer:
+class ServerCommand:
+    """A program that serves.
+
+    Args:
+        title: what it is, for errors.
+        variables: of its environment, beside those of this process; written to a file, no secrets.
+        url: base URL of its API.
+        health: URL that answers 200 once it is ready.
+        remedy: what to do where memory was short.
+    """
+
+    title: str
+    command: Sequence[str]
+    variables: Mapping[str, str]
+    url: str
+    health: str
+    remedy: str = _MANAGED_REMEDY
+
+    def is_ready(self) -> bool:
+        health = urlsplit(self.health)
+        connection = http.client.HTTPConnection(health.netloc, timeout=_HEALTH_TIMEOUT_SECONDS)
+        try:
+            connection.request("GET", health.path)
+            return connection.getresponse().status == http.HTTPStatus.OK
+        except (OSError, http.client.HTTPException):
+            return False
+        finally:
+            connection.close()
+
+
+@dataclass(frozen=True)
+class RunningServer:
     """A running server.
 
     Args:
-        url: its base URL.
-        log: where vLLM writes.
-        process: the driver, which ends with vLLM, and vLLM with it.
+        log: where it writes.
+        process: the driver, which ends with the server, and the server with it.
     """
 
-    url: str
+    command: ServerCommand
     log: Path
     process: subprocess.Popen[bytes]
+
+    @property
+    def url(self) -> str:
+        """Its base URL."""
+        return self.command.url
 
     def wait(self) -> None:
         """Wait until it ends; always raises `ServerFailedError`, with the reason and the log."""
@@ -59,11 +96,11 @@ class VllmServer:
 
     def failure(self, code: int) -> ServerFailedError:
         """The error for an exit code."""
-        reason = exit_reason(code, self.log, _REMEDY)
+        reason = exit_reason(code, self.log, self.command.remedy)
         if _ENGINE_FAILED in reason:
             exceptions = _ENGINE_EXCEPTION.findall(self.log.read_text("utf-8", "replace"))
             reason = f"its engine ended with {exceptions[0]}" if exceptions else reason
-        return ServerFailedError(f"vLLM is not serving: {reason} (log: {self.log})")
+        return ServerFailedError(f"{self.command.title} is not serving: {reason} (log: {self.log})")
 
 
 @contextmanager
@@ -73,8 +110,8 @@ def serve(
     home: Home,
     announce: Callable[[str], object],
     starting: Callable[[str], object] = lambda line: None,
-) -> Iterator[VllmServer]:
-    """A server that is ready; leaving the context, or the end of this process, ends it.
+) -> Iterator[RunningServer]:
+    """vLLM, ready; leaving the context, or the end of this process, ends it.
 
     Args:
         home: its log is written below it.
@@ -91,19 +128,37 @@ def serve(
         )
     with _reserved_port(home.local / "serving" / str(settings.port), settings) as folder:
         python = ensure_environment("agents", "gpu" if settings.gpus else "cpu", announce)
-        command = vllm_command(python, model, settings)
-        payload = {"command": command, "variables": vllm_variables(model)}
-        job = TrainerJob(name=model.name, module=driver.__name__, folder=folder, payload=payload)
-        log = folder / DRIVER_LOG
-        log.unlink(missing_ok=True)
-        with supervised_driver(job.module, job.write(), {}, _GRACE_SECONDS) as process:
-            server = VllmServer(settings.url, log, process)
-            while not _is_ready(settings):
-                if (code := process.poll()) is not None:
-                    raise server.failure(code)
-                starting(newest_line(log))
-                time.sleep(_POLL_SECONDS)
+        arguments, variables = vllm_command(python, model, settings), vllm_variables(model)
+        health = f"{settings.local_url}/health"
+        command = ServerCommand("vLLM", arguments, variables, settings.url, health, _REMEDY)
+        with run_server(command, folder, starting) as server:
             yield server
+
+
+@contextmanager
+def run_server(
+    command: ServerCommand, folder: Path, starting: Callable[[str], object]
+) -> Iterator[RunningServer]:
+    """A server that is ready; `starting`: see `serve`; what it raises ends the server.
+
+    Args:
+        folder: absolute; its log is written there.
+
+    Raises:
+        ServerFailedError: the server ended.
+    """
+    payload = {"command": list(command.command), "variables": dict(command.variables)}
+    job = TrainerJob(name=command.title, module=driver.__name__, folder=folder, payload=payload)
+    log = folder / DRIVER_LOG
+    log.unlink(missing_ok=True)
+    with supervised_driver(job.module, job.write(), {}, _GRACE_SECONDS) as process:
+        server = RunningServer(command, log, process)
+        while not command.is_ready():
+            if (code := process.poll()) is not None:
+                raise server.failure(code)
+            starting(newest_line(log))
+            time.sleep(_POLL_SECONDS)
+        yield server
 
 
 @contextmanager
@@ -127,18 +182,6 @@ def _check_free(settings: ServerSettings) -> None:
     with socket.socket(family) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         probe.bind((settings.host, settings.port))
-
-
-def _is_ready(settings: ServerSettings) -> bool:
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.host, settings.host)
-    connection = http.client.HTTPConnection(host, settings.port, timeout=_HEALTH_TIMEOUT_SECONDS)
-    try:
-        connection.request("GET", "/health")
-        return connection.getresponse().status == http.HTTPStatus.OK
-    except (OSError, http.client.HTTPException):
-        return False
-    finally:
-        connection.close()
 
 
 def newest_line(log: Path) -> str:

@@ -22,6 +22,7 @@ from warehouse.sqlite_file import SqliteFile
 
 from ...engine.call_context import pause_timeout
 from ...roles import RetryableError
+from ...servers.instance import ServerInstance
 from .chat import Adapter, BatchResult, CompletionRequest
 from .endpoints import Endpoints
 from .settings import EndpointSettings, ProviderSettings
@@ -93,9 +94,10 @@ class BatchClient:
         endpoint: EndpointSettings,
         store: BatchStore,
         settings: ProviderSettings,
+        servers: Mapping[str, ServerInstance],
     ) -> None:
         self._adapter, self.store, self._settings = adapter, store, settings
-        self._endpoints = Endpoints([endpoint], adapter.connect, adapter.close)
+        self._endpoints = Endpoints([endpoint], adapter.connect, adapter.close, servers)
         self._pending: WeakKeyDictionary[asyncio.AbstractEventLoop, _PendingRequests]
         self._pending = WeakKeyDictionary()
 

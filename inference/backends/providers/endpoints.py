@@ -10,7 +10,7 @@ reopens with one trial call. One that rejects its key gets no more calls.
 import asyncio
 import random
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from time import monotonic
@@ -19,6 +19,8 @@ from weakref import WeakKeyDictionary
 
 from ...engine.call_context import pause_timeout, report_usage
 from ...roles import BackendError, RetryableError
+from ...servers.instance import ServerInstance
+from .connections import Close, Connect, Connection
 from .errors import EndpointUnusableError, ThrottledError
 from .settings import EndpointSettings
 
@@ -42,10 +44,10 @@ _BackoffUntil = dict[str, float]
 
 @dataclass
 class EndpointState:
-    """An endpoint's client and its recent behaviour. Times are of `time.monotonic`."""
+    """An endpoint and its recent behaviour. Times are of `time.monotonic`."""
 
     name: str
-    client: Any
+    connection: Connection
     max_limit: int
     limit: float
     active_calls: int = 0
@@ -68,11 +70,11 @@ class EndpointState:
         """When a call may be sent to it."""
         return max(self.closed_until, backoff_until.get(self.name, 0.0))
 
-    async def send(self, send: Send[Result], backoff_until: _BackoffUntil) -> Result:
+    async def send(self, send: Send[Result], client: Any, backoff_until: _BackoffUntil) -> Result:
         """Send one request; its outcome is recorded."""
         started_at = monotonic()
         try:
-            result = await send(self.client)
+            result = await send(client)
         except ThrottledError as error:
             until = backoff_until[self.name] = monotonic() + _backoff_seconds(error.retry_after)
             self._record_throttle(started_at, until)
@@ -144,6 +146,8 @@ class EndpointPool:
     def release(self, endpoint: EndpointState) -> None:
         """A call has ended: wake as many waiters as there are free slots now."""
         endpoint.active_calls -= 1
+        if not endpoint.active_calls:
+            endpoint.connection.rest()
         for _ in range(max(1, int(endpoint.limit) - endpoint.active_calls)):
             self._wake_one()
 
@@ -190,15 +194,18 @@ class Endpoints:
     Args:
         connect: makes the client of an endpoint; called inside the event loop that will use it.
         close: closes a client, before that event loop ends.
+        servers: the profile's servers by name, which endpoints may name.
     """
 
     def __init__(
         self,
         settings: Sequence[EndpointSettings],
-        connect: Callable[[EndpointSettings], Any],
-        close: Callable[[Any], Awaitable[None]],
+        connect: Connect,
+        close: Close,
+        servers: Mapping[str, ServerInstance] | None = None,
     ) -> None:
         self._settings, self._connect, self._close = settings, connect, close
+        self._servers = servers or {}
         self._pools: WeakKeyDictionary[asyncio.AbstractEventLoop, EndpointPool]
         self._pools = WeakKeyDictionary()
 
@@ -216,7 +223,8 @@ class Endpoints:
             try:
                 async with pause_timeout():
                     endpoint = await pool.acquire(backoff_until)
-                return await endpoint.send(send, backoff_until)
+                    client = await endpoint.connection.client()
+                return await endpoint.send(send, client, backoff_until)
             except ThrottledError:
                 throttles += 1
                 if throttles >= _MAX_THROTTLES:
@@ -246,12 +254,14 @@ class Endpoints:
         finally:
             del self._pools[loop]
             for endpoint in pool.endpoints:
-                await self._close(endpoint.client)
+                await endpoint.connection.close()
 
     def _open(self, settings: EndpointSettings) -> EndpointState:
-        known = [part for part in (settings.url, settings.key) if part]
+        server = self._servers[settings.server] if settings.server else None
+        known = [part for part in (settings.url, settings.server, settings.key) if part]
         name, limit = " with ".join(known) or "the provider", settings.concurrency
-        return EndpointState(name, self._connect(settings), limit, float(limit))
+        connection = Connection(settings, server, self._connect, self._close)
+        return EndpointState(name, connection, limit, float(limit))
 
 
 def _backoff_seconds(retry_after: float | None) -> float:

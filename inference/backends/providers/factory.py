@@ -8,6 +8,7 @@ from schemas.trajectories import Role
 from warehouse import Home
 
 from ...roles import BackendError
+from ...servers.instance import ServerInstance
 from ..gemini import GeminiAdapter
 from ..openai import ImagesAdapter, OpenAIAdapter
 from .agents import (
@@ -58,12 +59,16 @@ def remote_agents(
     prices: dict[str, Price],
     budget: BudgetSettings | None,
     home: Home,
+    servers: Mapping[str, ServerInstance],
+    backend: str | None = None,
 ) -> Mapping[Role, Any]:
     """Agents of one provider by role; those with the same endpoints share a client.
 
     Args:
         prices: model -> its price; required for every model where there is a budget.
         home: holds the database of batches, and that of the budget.
+        servers: those that endpoints may name.
+        backend: what the agents are called by; None: as the provider.
 
     Raises:
         BackendError: no model for a role, no price of a model, or a missing key.
@@ -82,12 +87,12 @@ def remote_agents(
             endpoint.secret()  # fail before the first call if a key is missing
         batches = None
         if isinstance(settings, ProviderSettings):
-            batches = BatchClient(adapter, endpoints[0], store, settings)
-        shared = Endpoints(endpoints, adapter.connect, adapter.close)
+            batches = BatchClient(adapter, endpoints[0], store, settings, servers)
+        shared = Endpoints(endpoints, adapter.connect, adapter.close, servers)
         return CompletionClient(adapter, shared, prices, home_budget, batches)
 
     return {
-        role: _AGENTS[role](provider, client(*settings.endpoints_of(model)), model)
+        role: _AGENTS[role](backend or provider, client(*settings.endpoints_of(model)), model)
         for role, model in checked.items()
     }
 

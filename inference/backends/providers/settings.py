@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, JsonValue, PositiveInt, model_validator
 
-from schemas.yaml_config import ConfigModel
+from schemas.yaml_config import ConfigModel, added_field
 
 from ...agent_prompts.templates import version_of
 from ...engine.hashing import stable_hash
@@ -20,6 +20,9 @@ class EndpointSettings(ConfigModel):
     """One URL and key that calls go to. Several keys of one provider are several endpoints."""
 
     url: str | None = Field(None, description="Base URL; null: the provider's own")
+    server: str | None = added_field(
+        None, description="Instead of a URL: a name in `servers`, which is started on first use"
+    )
     key: str | None = Field(
         None, description="Environment variable that holds the key; null: none is needed"
     )
@@ -29,6 +32,15 @@ class EndpointSettings(ConfigModel):
     gpus: int = Field(
         0, ge=0, description="GPUs of yours that work behind it, for `interleave run --estimate`"
     )
+
+    @model_validator(mode="after")
+    def _url_or_server(self) -> "EndpointSettings":
+        if self.server and (self.url or self.key or self.gpus):
+            raise ValueError(
+                f"server {self.server} has an address, a key and GPUs of its own: leave url, key "
+                "and gpus out"
+            )
+        return self
 
     def secret(self) -> str | None:
         """The key itself; None where none is needed.

@@ -68,12 +68,12 @@ def test_expansion_is_one_call_per_bank_until_there_are_proposals(api, tmp_path)
     assert "expander" not in [role.role for role in estimate(foundry, 1).roles]
 
 
-def test_gpu_hours_follow_from_the_endpoints_gpus(tmp_path, monkeypatch):
+def test_gpu_hours_follow_from_the_servers_gpus(tmp_path, monkeypatch):
     monkeypatch.setenv("GEMINI_API_KEY", "none")
     expected = estimate(FoundryResource(profile="gpu", root=str(tmp_path / "home")), 1)
     by_role = {role.role: role for role in expected.roles}
     for role in ("planner", "generator", "critic"):
-        assert by_role[role].gpu_hours == pytest.approx(by_role[role].hours) != 0
+        assert by_role[role].gpu_hours == pytest.approx(4 * by_role[role].hours) != 0  # 4 GPUs each
     assert by_role["scorer"].gpu_hours == 0
     assert expected.gpu_hours == pytest.approx(sum(r.gpu_hours for r in expected.roles))
 

@@ -1,6 +1,7 @@
 """A driver started by hand, and the reasons given for a process that ended."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from inference.servers.gpus import claimed_gpus
 from schemas import FoundryError
 from tests.training.launch.launch_helpers import THREE_STEPS, toy_job
 from training.launch.driver import exit_reason, reachable_host
@@ -22,6 +24,23 @@ def test_a_driver_started_by_hand_prints_its_messages(tmp_path):
     )
     kinds = [json.loads(line)["kind"] for line in done.stdout.splitlines()]
     assert kinds == ["progress", "progress", "progress", "finished"]
+
+
+def test_a_driver_waits_for_its_gpus(tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,7")
+    code = 'import os; print("trained on", os.environ["CUDA_VISIBLE_DEVICES"])'
+    job = toy_job(tmp_path, code).model_copy(update={"devices": (1,), "memory": 0.5})
+    toy = str(Path(__file__).parent / "toy_trainer.py")
+    with claimed_gpus([1], 1.0, "another training"):
+        driver = subprocess.Popen(
+            [sys.executable, toy, str(job.write())], cwd=tmp_path, stdout=subprocess.PIPE, text=True
+        )
+        waiting = f"GPU 7 is used by another training, process {os.getpid()}"
+        assert driver.stdout.readline().strip() == waiting
+    assert json.loads(driver.communicate()[0])["kind"] == "finished"
+    assert (tmp_path / "trainer.log").read_text() == "trained on 7\n"
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,12 @@ def test_gpus_share_the_model_in_half_precision():
     assert not {"enforce-eager", "kv-cache-memory-bytes"} & set(flags)
 
 
+def test_gpus_hold_as_many_copies_as_fit():
+    flags = flags_of(TRAINED, ServerSettings(gpus=4, tensor_parallel=2, memory=0.5))
+    assert (flags["tensor-parallel-size"], flags["data-parallel-size"]) == ("2", "2")
+    assert flags["gpu-memory-utilization"] == "0.45"
+
+
 def test_a_cpu_compiles_nothing_and_bounds_memory():
     flags = flags_of(TRAINED, ON_CPU)
     assert flags["enforce-eager"] is True and flags["dtype"] == "float32"
@@ -100,6 +106,7 @@ PARSER_CASES = {
     "trained on GPUs": (TRAINED, ON_GPUS),
     "foreign on CPU": (FOREIGN, ON_CPU),
     "foreign on GPUs": (FOREIGN, ON_GPUS),
+    "copies on GPUs": (FOREIGN, ServerSettings(gpus=4, tensor_parallel=2, memory=0.5)),
 }
 
 

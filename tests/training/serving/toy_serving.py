@@ -7,7 +7,7 @@ from pathlib import Path
 
 from training.serving import server
 from training.serving.agents import ServableAgent, ServerSettings
-from training.serving.server import VllmServer, serve
+from training.serving.server import RunningServer, serve
 from warehouse import Home
 
 TOY = str(Path(__file__).with_name("toy_server.py"))
@@ -23,7 +23,7 @@ def toy_python(*_: object) -> Path:
 
 def serve_toy(
     home: Home, port: int, *flags: str, starting: Callable[[str], object] = str
-) -> AbstractContextManager[VllmServer]:
+) -> AbstractContextManager[RunningServer]:
     """Call it where `vllm_command` and `ensure_environment` are the toy's: see `use_toy`."""
     settings = ServerSettings(port=port, flags=flags)
     return serve(ServableAgent("toy", "toy"), settings, home, str, starting)

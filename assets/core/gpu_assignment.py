@@ -1,0 +1,167 @@
+"""Which GPUs servers and trainings of a profile take, and what contradicts itself.
+
+What calls go to at the same time has to be there at the same time: the servers of the loop's
+roles; those of trained agents with generator, scorer and judge; generator and scorer during GRPO.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from inference.backends.factory import Backends
+from inference.servers.settings import Server
+from schemas import FoundryError
+from schemas.trajectories import LOOP_ROLES
+from training.settings import TrainingSettings
+from training.sft.recipe import read_recipe
+
+Training = Literal["sft", "rl"]
+_TOLERANCE = 1e-6
+
+
+@dataclass(frozen=True)
+class GpuClaim:
+    """GPUs that a training takes, and the share of their memory."""
+
+    gpus: tuple[int, ...] = ()
+    memory: float = 1.0
+
+
+@dataclass(frozen=True)
+class GpuAssignment:
+    """What takes GPUs.
+
+    Args:
+        judges: names of the servers that a judge of evaluations needs.
+        runs_on_ray: whether Dagster's runs are jobs of a Ray cluster.
+    """
+
+    backends: Backends
+    training: TrainingSettings | None
+    judges: frozenset[str] = frozenset()
+    runs_on_ray: bool = False
+
+    def claim(self, kind: Training, count: int, machine: int) -> GpuClaim:
+        """The GPUs of a training with `count` of them: those of `training.devices`, else the first
+        ones of the machine's that no server needed by its rewards takes.
+
+        Raises:
+            FoundryError: there are fewer.
+        """
+        if self.training is None or self.training.launcher.kind == "ray" or not count:
+            return GpuClaim()
+        beside = self._memory(self._rewarding) if kind == "rl" else {}
+        given = getattr(self.training.devices, kind)
+        free = [gpu for gpu in range(machine) if gpu not in beside]
+        gpus = tuple(free[:count] if given is None else given)
+        if len(gpus) < count or max(gpus) >= machine:
+            servers = f" beside servers on {sorted(beside)}" if beside else ""
+            raise FoundryError(
+                f"{kind} is to be trained on {count} GPUs{servers}, and this machine has "
+                f"{machine}: lower `gpus` of the training, or change `training.devices` and "
+                "`servers`"
+            )
+        return GpuClaim(gpus, 1 - max(beside.get(gpu, 0.0) for gpu in gpus))
+
+    def training_problem(self, machine: int) -> str | None:
+        """What to change where a machine has too few GPUs for the trainings; None: it has enough.
+
+        Trainings of a Ray cluster find theirs there.
+        """
+        try:
+            for kind, _, count in self._trainings():
+                self.claim(kind, count, machine)
+        except FoundryError as error:
+            return str(error)
+        return None
+
+    def contradictions(self) -> Iterator[str]:
+        """What cannot be, whatever the machine: `key: what is wrong and what to do`."""
+        on_ray = self.training is not None and self.training.launcher.kind == "ray"
+        if self.backends.servers and (on_ray or self.runs_on_ray):
+            yield (
+                "servers: they are started on one machine, and runs or trainings are jobs of a Ray "
+                "cluster: start servers by hand, and name URLs under `endpoints` (docs/gpus.md)"
+            )
+        yield from self._overlaps()
+        yield from self._training_contradictions()
+
+    def _overlaps(self) -> Iterator[str]:
+        servers = self.backends.servers
+        for why, together in self._together():
+            for gpu, memory in sorted(self._memory(together).items()):
+                if memory > 1 + _TOLERANCE:
+                    names = " and ".join(sorted(n for n in together if gpu in servers[n].gpus))
+                    yield (
+                        f"servers: {names} are needed at the same time ({why}) and take "
+                        f"{memory:.0%} of GPU {gpu}: give them other `gpus`, or a smaller `memory`"
+                    )
+
+    def _training_contradictions(self) -> Iterator[str]:
+        for kind, name, count in self._trainings():
+            if (devices := self._devices(kind)) and len(devices) != count:
+                yield (
+                    f"training.devices.{kind}: {len(devices)} GPUs, but training.{name}.gpus is "
+                    f"{count}: make them equal"
+                )
+        memory = self._memory(self._rewarding)
+        for gpu in self._devices("rl"):
+            if memory.get(gpu, 0.0) > 1 - _TOLERANCE:
+                names = " and ".join(sorted(self._rewarding))
+                yield (
+                    f"training.devices.rl: rewards need {names}, which take all of GPU {gpu}: "
+                    "choose other GPUs, or lower the `memory` of the servers"
+                )
+
+    def _together(self) -> Iterator[tuple[str, set[str]]]:
+        """Why, and the names of servers that have to run at the same time."""
+        yield "by the loop", {n for role in LOOP_ROLES for n in self.backends.servers_of(role)}
+        trained = [self.backends.trained_server(role) for role in ("planner", "critic")]
+        if names := set(filter(None, trained)):
+            yield "by evaluation and service", names | self._rewarding | self.judges
+
+    @property
+    def _rewarding(self) -> set[str]:
+        """Servers of generator and scorer."""
+        return self.backends.servers_of("generator") | self.backends.servers_of("scorer")
+
+    def _memory(self, names: set[str]) -> dict[int, float]:
+        """GPU -> the share of its memory that servers take together."""
+        memory: defaultdict[int, float] = defaultdict(float)
+        for name in names:
+            server: Server = self.backends.servers[name]
+            for gpu in server.gpus:
+                memory[gpu] += server.memory
+        return dict(memory)
+
+    def _trainings(self) -> Iterator[tuple[Training, str, int]]:
+        """Trainer, section and number of GPUs."""
+        if self.training:
+            yield "sft", "planner_sft", read_recipe(self.training.planner_sft).gpus
+            yield "sft", "critic_sft", read_recipe(self.training.critic_sft).gpus
+            rl = self.training.critic_rl
+            yield "rl", "critic_rl", 0 if rl.on_cluster else rl.gpus
+
+    def _devices(self, kind: Training) -> tuple[int, ...]:
+        return (self.training and getattr(self.training.devices, kind)) or ()
+
+
+def server_problem(server: Server, machine: int, gpu_bytes: int = 0) -> str | None:
+    """What to change where a machine's GPUs do not suffice for a server; None: they do.
+
+    Args:
+        gpu_bytes: memory of a GPU; 0: unknown.
+    """
+    if lacking := [gpu for gpu in server.gpus if gpu >= machine]:
+        return (
+            f"this machine has {machine} GPUs, and no GPU {lacking[0]}: change its `gpus`, or add "
+            "this machine's layout to `on_gpus`"
+        )
+    weights, share = server.weights_per_gpu or 0, server.memory * gpu_bytes
+    if server.gpus and gpu_bytes and weights > share:
+        return (
+            f"its weights take {weights / 1e9:.1f} GB of a GPU, and its share is "
+            f"{share / 1e9:.1f} GB: raise its `memory`, or spread it over more `gpus`"
+        )
+    return None

@@ -1,0 +1,61 @@
+"""`interleave servers`: the model servers of a home, which its processes start and share."""
+
+import os
+import signal
+from contextlib import suppress
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from schemas import FoundryError
+
+from .options import HomeOption
+
+if TYPE_CHECKING:
+    from inference.servers.instance import ServerFolder
+
+
+def servers(
+    stop: Annotated[
+        str | None, typer.Option(help="Stop the servers of this name, also while they are used.")
+    ] = None,
+    home: HomeOption = ".interleave",
+) -> None:
+    """List the model servers that run, or stop some; they start on first use (docs/gpus.md)."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from inference.servers.instance import server_folders
+    from warehouse import Home
+
+    running = [(folder, row) for folder in server_folders(Home(home)) if (row := _row(folder))]
+    stopped = [folder for folder, row in running if row[0] == stop]
+    if stop and not stopped:
+        raise FoundryError(f"no server {stop} runs in {home}: `interleave servers` lists them")
+    for folder in stopped:
+        _stop(folder)
+    grid = Table("name", "model", "GPUs", "state", "address", "since", "note", box=None)
+    for _, row in running:
+        grid.add_row(*row)
+    console = Console(highlight=False, soft_wrap=True)
+    console.print(grid if running else "no server runs; the first call starts one")
+    if stop:
+        console.print(f"told to stop: {stop}")
+
+
+def _row(folder: "ServerFolder") -> tuple[str, ...] | None:
+    """None: the server does not run, and its last end was no failure."""
+    spec, state = folder.spec, folder.state()
+    if state is None:
+        return None
+    since = f"{datetime.fromtimestamp(state.since):%d %b %H:%M:%S}"
+    devices = ", ".join(map(str, spec.settings.gpus)) or "CPU"
+    return spec.name, spec.model, devices, state.state, state.url or "", since, state.note
+
+
+def _stop(folder: "ServerFolder") -> None:
+    state = folder.state()
+    if state and folder.is_supervised:
+        with suppress(ProcessLookupError):  # it has just ended
+            os.kill(state.pid, signal.SIGTERM)

@@ -1,0 +1,57 @@
+"""Checkpoints behind an OpenAI-compatible server, such as vLLM: prompted as they were trained."""
+
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from warehouse import Home
+
+from ...servers.instance import ServerInstance
+from ...servers.settings import AgentServer, ServerSpec
+from ..providers.factory import remote_agents
+from ..providers.settings import AgentModel, EndpointSettings, OpenAISettings
+from .manifest import AgentRole, CheckpointError, Manifest, read_manifest
+
+_PROMPTS: dict[AgentRole, tuple[str, ...]] = {
+    "planner": ("planner_text", "planner_interleaved"),
+    "critic": ("critic",),
+}
+ROLES = tuple(_PROMPTS)
+
+
+def has_role(manifest: Manifest, role: AgentRole) -> bool:
+    """Whether a checkpoint was trained for a role."""
+    with suppress(CheckpointError):
+        manifest.check_role(role)
+        return True
+    return False
+
+
+def prompting(role: AgentRole, manifest: Manifest) -> dict[str, Any]:
+    """Fields of `AgentModel`: the prompts and limits of a role's training."""
+    prompts = manifest.agent_prompts.items()
+    return {
+        "form": "tags",
+        "temperature": 0,
+        "max_tokens": manifest.max_new_tokens[role],
+        "image_pixels": [manifest.image_min_pixels, manifest.image_max_pixels],
+        "agent_prompts": {str(name): prompt for name, prompt in prompts if name in _PROMPTS[role]},
+    }
+
+
+def served_agent(role: AgentRole, folder: Path, name: str, server: AgentServer, home: Home) -> Any:
+    """The agent of a checkpoint's folder, at a server of the profile, which the first call starts.
+
+    Raises:
+        CheckpointError: there is no such checkpoint, or it was not trained for the role.
+    """
+    manifest = read_manifest(folder)
+    manifest.check_role(role)
+    spec = ServerSpec(name=name, model=str(folder.absolute()), root=home.root, settings=server)
+    endpoint = EndpointSettings(server=name, concurrency=server.concurrency)
+    model = AgentModel(model=manifest.identity, endpoints=[endpoint], **prompting(role, manifest))
+    servers = {name: ServerInstance.of(spec, home)}
+    agents = remote_agents(
+        "openai", OpenAISettings(), {role: model}, {}, None, home, servers, "checkpoint"
+    )
+    return agents[role]

@@ -1,0 +1,140 @@
+"""What a profile says of GPUs: contradictions are refused when it is read, with the fix."""
+
+import pytest
+import yaml
+
+from assets.core import profile as profile_module
+from assets.core.gpu_assignment import GpuClaim, server_problem
+from assets.core.profile import load_profile
+from schemas import DocumentError, FoundryError
+
+ROLES = {"planner": "openai", "generator": "images", "critic": "openai", "scorer": "sketch"}
+MODEL = "owner/agents"
+AGENTS = {"kind": "agents", "model": MODEL, "gpus": [0]}
+IMAGES = {"kind": "images", "model": "sketch", "gpus": [1]}
+
+
+def content(servers=None, **sections):
+    endpoint = {"endpoints": [{"server": "agents"}]}
+    return {
+        "name": "mine",
+        "description": "Servers of its own",
+        "roles": ROLES,
+        "pack": "sketchbook",
+        "sizes": {"demo": 1},
+        "servers": {"agents": AGENTS, "images": IMAGES} | (servers or {}),
+        "openai": endpoint | {"planner": {"model": MODEL}, "critic": {"model": MODEL}},
+        "images": {"endpoints": [{"server": "images"}], "generator": {"model": "sketch"}},
+        **sections,
+    }
+
+
+@pytest.fixture
+def read(tmp_path):
+    def read(servers=None, **sections):
+        path = tmp_path / "mine.yaml"
+        path.write_text(yaml.safe_dump(content(servers, **sections)))
+        load_profile.cache_clear()
+        return load_profile(str(path))
+
+    return read
+
+
+GRPO = {"batch": 4, "mini_batch": 4, "n": 2, "tensor_parallel": 1}
+
+
+@pytest.mark.parametrize(
+    ("servers", "sections", "message"),
+    [
+        ({"agents": AGENTS | {"gpus": [0, 0]}}, {}, r"servers.agents.*gpus.*names a GPU twice"),
+        (
+            {"agents": AGENTS | {"gpus": [0, 2, 3], "tensor_parallel": 2}},
+            {},
+            "tensor_parallel 2 does not divide its 3 GPUs: set it to one of 1, 3",
+        ),
+        ({"agents": AGENTS | {"gpus": [1]}}, {}, "agents and images are needed at the same time"),
+        ({"agents": AGENTS | {"model": "owner/other"}}, {}, "openai.planner: server agents serves"),
+        ({"images": IMAGES | {"kind": "agents"}}, {}, "server images is of kind agents"),
+        (
+            {"planner": {"kind": "agents", "trained": "planner", "gpus": [1]}},
+            {},
+            r"images and planner are needed at the same time \(by evaluation and service\)",
+        ),
+        ({"planner": {"kind": "agents", "gpus": [0]}}, {}, "name either a `model`"),
+        (
+            None,
+            {"images": {"endpoints": [{"server": "pics"}], "generator": {"model": "sketch"}}},
+            r"images.generator: no `servers.pics`; there are: agents, images",
+        ),
+        (
+            None,
+            {"openai": {"endpoints": [{"server": "agents", "url": "http://x/v1"}]}},
+            "has an address, a key and GPUs of its own",
+        ),
+        (
+            None,
+            {"training": {"critic_rl": {**GRPO, "gpus": 1}, "devices": {"rl": [1]}}},
+            "rewards need images, which take all of GPU 1",
+        ),
+        (
+            None,
+            {"training": {"critic_rl": {**GRPO, "gpus": 2}, "devices": {"rl": [0]}}},
+            "training.devices.rl: 1 GPUs, but training.critic_rl.gpus is 2: make them equal",
+        ),
+        (
+            None,
+            {"training": {"launcher": {"kind": "ray", "address": "http://head:8265"}}},
+            "start servers by hand, and name URLs",
+        ),
+        (None, {"on_gpus": {2: {"servers": {"agents": {"gpus": [1]}}}}}, "on_gpus.2.*same time"),
+    ],
+)
+def test_contradictions_are_refused(read, servers, sections, message):
+    with pytest.raises(DocumentError, match=rf"mine\.yaml:\d+: .*{message}"):
+        read(servers, **sections)
+
+
+def test_servers_may_share_a_gpu_by_its_memory(read):
+    half = {"gpus": [0], "memory": 0.5}
+    assert read({"agents": AGENTS | half, "images": IMAGES | half})
+
+
+def test_a_training_takes_what_its_rewards_leave(read):
+    grpo = {**GRPO, "gpus": 2}
+    assignment = read(training={"critic_rl": grpo}).gpu_assignment
+    assert assignment.claim("rl", 2, machine=4) == GpuClaim((0, 2))  # 1 has the images
+    assert assignment.claim("sft", 2, machine=4) == GpuClaim((0, 1))
+    with pytest.raises(FoundryError, match=r"2 GPUs beside servers on \[1\].*machine has 2"):
+        assignment.claim("rl", 2, machine=2)
+    assert "lower `gpus`" in assignment.training_problem(2)
+    assert assignment.training_problem(3) is None
+
+
+def test_a_training_shares_a_gpu_with_the_images_of_its_rewards(read):
+    training = {"critic_rl": {**GRPO, "gpus": 1}, "devices": {"rl": [1]}}
+    shared = read({"images": IMAGES | {"memory": 0.25}}, training=training)
+    assert shared.gpu_assignment.claim("rl", 1, machine=2) == GpuClaim((1,), 0.75)
+
+
+def test_weights_have_to_fit(read, tmp_path):
+    model = tmp_path / "model"
+    model.mkdir()
+    (model / "config.json").write_text("{}")
+    (model / "weights.safetensors").write_bytes(bytes(3000))
+    changes = {"model": str(model), "gpus": [0, 2], "memory": 0.5}
+    server = read({"agents": AGENTS | changes}).servers["agents"]
+    assert server_problem(server, 3, gpu_bytes=3001) is None  # half of them on each
+    assert "no GPU 2" in server_problem(server, 2, gpu_bytes=3001)
+    assert "raise its `memory`" in server_problem(server, 3, gpu_bytes=2999)
+
+
+@pytest.mark.parametrize("machine", [1, 2, 4, 8])
+def test_profile_gpu_fits_its_machines(monkeypatch, machine):
+    monkeypatch.setattr(profile_module, "gpus", lambda: machine)
+    load_profile.cache_clear()
+    profile = load_profile("gpu")
+    assert profile.gpu_assignment.training_problem(machine) is None
+    assert not any(server_problem(server, machine) for server in profile.servers.values())
+    taken = {gpu for server in profile.servers.values() for gpu in server.gpus}
+    assert taken == set(range(machine))
+    load_profile.cache_clear()

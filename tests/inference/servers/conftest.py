@@ -1,0 +1,58 @@
+import os
+import signal
+import time
+from contextlib import suppress
+
+import psutil
+import pytest
+
+from inference.servers import instance
+from inference.servers.instance import server_folders
+from warehouse import Home
+
+TIMEOUT_SECONDS = 30
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    """A home whose servers are ended with the test; GPUs are claimed in a folder of its own."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    home = Home(tmp_path / "home")
+    yield home
+    for folder in server_folders(home):
+        state = folder.state()
+        if state and folder.is_supervised:
+            with suppress(ProcessLookupError):
+                os.kill(state.pid, signal.SIGTERM)
+    wait_until(lambda: not any(folder.is_supervised for folder in server_folders(home)))
+    forget_uses()
+
+
+def forget_uses():
+    """As if this process, which used servers, had ended."""
+    while instance._uses:
+        instance._uses.popitem()[1].release()
+
+
+def only_server(home):
+    (folder,) = server_folders(home)
+    return folder
+
+
+def processes_of(folder):
+    """Everything that runs in a server's folder."""
+    found = []
+    for process in psutil.process_iter():
+        with suppress(psutil.Error, OSError):
+            if process.environ().get("INTERLEAVE_TRAINING_JOB") == str(folder.path):
+                found.append(process)
+    return [process for process in found if process.status() != psutil.STATUS_ZOMBIE]
+
+
+def wait_until(condition):
+    deadline = time.monotonic() + TIMEOUT_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, "it took too long"
+        time.sleep(0.05)
