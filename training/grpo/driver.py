@@ -36,6 +36,7 @@ from ..launch.driver import (
 from ..launch.jobs import AbsolutePath, TrainerJob, TrainingProgress
 from ..rewards.rollouts import LAST_STEPS, failed_share, find_collapse, judged_prompts
 from ..rewards.service import RewardService
+from ..row_lengths import left_out_metrics
 from .recipe import (
     CHECKPOINTS,
     REWARD_ADDRESS,
@@ -47,7 +48,8 @@ from .recipe import (
     overrides,
     program,
 )
-from .verl_files import GrpoLogFollower, points_up_to, resume_step, total_steps, write_rows
+from .rows import prepare_rows
+from .verl_files import GrpoLogFollower, points_up_to, resume_step
 
 ROLLOUTS = "rollouts.jsonl"  # the journal of the reward service, in the job's folder
 _FINAL_STEPS = 10  # last steps whose mean is a final figure
@@ -94,7 +96,14 @@ class GrpoRun:
             TrainingFailedError: verl ended with an error or too early, or too many rollouts have
                 no reward.
         """
-        total = total_steps(self._job.data, self._settings)
+        total = prepare_rows(
+            self._job.data,
+            self._folder,
+            self._settings,
+            self._job.parent,
+            Home(self._job.root).images,
+            self._driver.log,
+        )
         done = self._resume_step()
         if done:
             self._driver.log(f"{done} of {total} steps are done already")
@@ -108,7 +117,8 @@ class GrpoRun:
         model = self._folder / "model"
         if not model.is_dir():
             self._export(total, model)
-        self._driver.finish(model, _final_metrics(points_up_to(total, self._curves)))
+        metrics = _final_metrics(points_up_to(total, self._curves))
+        self._driver.finish(model, metrics | left_out_metrics(self._folder))
 
     def _resume_step(self) -> int:
         return resume_step(self._folder / CHECKPOINTS, self._driver.log)
@@ -116,7 +126,6 @@ class GrpoRun:
     def _train(self, total: int) -> None:
         from ..rewards.server import serve_rewards_in_thread  # FastAPI: not for reading recipes
 
-        write_rows(self._job.data, self._folder / ROWS, self._settings)
         metrics = attempt_file(self._folder, "metrics", ".jsonl")  # verl empties an existing one
         service = self._reward_service()
         follower = GrpoLogFollower(metrics, total, self._settings, service.step)

@@ -19,6 +19,7 @@ from warehouse.atomic import atomic_path, atomic_write
 from ..environments import ensure_environment
 from ..launch.driver import Driver, TrainingFailedError, attempt_file, exit_reason, open_driver
 from ..launch.jobs import TrainerJob
+from ..row_lengths import left_out_metrics
 from .llamafactory_files import (
     LOG,
     SftLogFollower,
@@ -30,6 +31,7 @@ from .llamafactory_files import (
 )
 from .nodes import rendezvous
 from .recipe import CHECKPOINTS, CONFIG, SftJob, environment, llamafactory_config, read_recipe
+from .rows import prepare_rows
 
 # What a process of torchrun raised; the processes around it only say that it ended.
 _RANK_EXCEPTION = re.compile(r"^\[rank\d+\]: ((?:\w+\.)*\w+(?:Error|Exception)\b.*)$", re.M)
@@ -83,13 +85,15 @@ class SftRun:
         model = self._folder / "model"
         if not model.is_dir():
             self._publish(newest, model)
-        self._driver.finish(model, follower.final_metrics() | {"steps": step_of(newest)})
+        metrics = follower.final_metrics() | {"steps": step_of(newest)}
+        self._driver.finish(model, metrics | left_out_metrics(self._folder))
 
     def _newest_checkpoint(self) -> Path | None:
         return newest_checkpoint(self._folder / CHECKPOINTS, self._driver.log)
 
     def _train(self, follow: Callable[[], object]) -> None:
-        config, nodes = llamafactory_config(self._job, self._folder), self._job.settings.nodes
+        data = prepare_rows(self._job, self._recipe, self._folder, self._driver.log)
+        config, nodes = llamafactory_config(self._job, self._folder, data), self._job.settings.nodes
         with rendezvous(self._folder) if nodes > 1 else nullcontext() as meeting:
             variables = meeting.variables(nodes, 0, self._recipe) if meeting else {}
             self._run("train", CONFIG, config, variables, follow)

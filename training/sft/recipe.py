@@ -66,7 +66,7 @@ class SftSettings(ConfigModel):
     )
     threads: int | None = Field(None, ge=1, description="CPU threads per process")
     cutoff_len: int | None = Field(
-        None, ge=1, description="Longest row in tokens; the rest is cut off"
+        None, ge=1, description="Longest row in tokens; longer ones are left out"
     )
     image_max_pixels: int | None = Field(
         None, ge=1024, description="Larger images are shrunk to this"
@@ -149,8 +149,11 @@ def recipe_content(settings: SftSettings) -> dict[str, Any]:
     return load_document(settings.recipe_path, SftRecipe).model_dump(mode="json")
 
 
-def llamafactory_config(job: SftJob, folder: Path) -> dict[str, Any]:
+def llamafactory_config(job: SftJob, folder: Path, data: Path | None = None) -> dict[str, Any]:
     """The configuration of LLaMA-Factory for a training in `folder`.
+
+    Args:
+        data: folder of the data sets where it is not the export's; pictures are in that.
 
     Raises:
         FoundryError: the batch cannot be divided evenly.
@@ -162,7 +165,7 @@ def llamafactory_config(job: SftJob, folder: Path) -> dict[str, Any]:
     shared = {"data_shared_file_system": True, "ddp_backend": None if recipe.gpus else "gloo"}
     return {
         "model_name_or_path": str(job.parent),
-        "dataset_dir": str(job.data),
+        "dataset_dir": str(data or job.data),
         "media_dir": str(job.data),
         "dataset": ",".join(job.datasets),
         "output_dir": str(folder / CHECKPOINTS),

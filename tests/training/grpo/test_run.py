@@ -56,7 +56,8 @@ def coloured(colour: str) -> EncodedImage:
 def export(folder: Path, home: Home) -> Path:
     folder.mkdir()
     before, after = coloured("white"), coloured("green")
-    home.images.put(before)
+    for image in (before, after):
+        home.images.put(image)
     rows = [row(index, before, after) for index in range(4)]
     pq.write_table(pa.Table.from_pylist(rows), folder / "critic_rl.parquet")
     return folder
