@@ -21,6 +21,12 @@ class LauncherSettings(ConfigModel):
     python: str | None = Field(
         None, description="Python with this package on the cluster; null: this one's path"
     )
+    detached: bool = Field(
+        False,
+        description="A local training goes on when the process that started it is killed, and is "
+        "followed when it is started again; a Ray job always is. Otherwise it ends with that "
+        "process, and resumes from its newest checkpoint",
+    )
     grace_seconds: PositiveFloat = Field(
         10.0, le=14.0, description="Between TERM and KILL when a run is terminated"
     )

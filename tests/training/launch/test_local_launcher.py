@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import dagster as dg
@@ -15,10 +16,13 @@ import pytest
 from schemas import FoundryError
 from tests.training.launch.launch_helpers import (
     THREE_STEPS,
+    THREE_STEPS_ON_GO,
     RecordedProgress,
     launch,
     launch_all,
+    run_in_process,
     toy_job,
+    wait_for,
 )
 from training.launch.driver import TrainingFailedError
 from training.launch.jobs import LauncherSettings
@@ -39,13 +43,6 @@ time.sleep(600)
 
 def remaining(folder: Path) -> list[psutil.Process]:
     return find_marked(JOB_MARK, str(folder))
-
-
-def wait_for(path: Path) -> None:
-    deadline = time.monotonic() + 120
-    while not path.exists():
-        assert time.monotonic() < deadline, f"{path} was not written"
-        time.sleep(0.1)
 
 
 def have_ended(pids: list[int]) -> bool:
@@ -159,23 +156,6 @@ pathlib.Path("pids").write_text(str(subprocess.Popen(nap, start_new_session=True
     assert have_ended([int((tmp_path / "pids").read_text())])
 
 
-ONE_RUN = """
-import sys
-from pathlib import Path
-sys.path.insert(0, {here!r})
-from tests.training.launch.launch_helpers import launch, toy_job
-from training.launch.jobs import LauncherSettings
-launch(toy_job(Path({folder!r}), {code!r}), LauncherSettings(grace_seconds=1))
-"""
-
-
-def run_in_process(folder: Path, code: str) -> subprocess.Popen[bytes]:
-    """A run in a process of its own, as Dagster's launcher starts one."""
-    program = ONE_RUN.format(here=str(HERE), folder=str(folder), code=code)
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    return subprocess.Popen([sys.executable, "-c", program], **quiet)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "number",
@@ -222,6 +202,61 @@ def test_the_next_run_ends_what_a_killed_one_remaining(tmp_path):
     finally:
         for process in remaining(tmp_path):
             process.kill()
+
+
+@pytest.fixture
+def left_running(tmp_path):
+    """A detached training after its run was killed, at its first step; ended afterwards."""
+    settings = LauncherSettings(detached=True, grace_seconds=1, log_seconds=0)
+    run = run_in_process(tmp_path, THREE_STEPS_ON_GO, settings)
+    try:
+        wait_for(tmp_path / "starts")
+        run.kill()
+        run.wait()
+        yield settings
+    finally:
+        run.kill()
+        for process in remaining(tmp_path):
+            process.kill()
+
+
+@pytest.mark.slow
+def test_a_detached_training_is_followed_when_its_run_was_killed(tmp_path, left_running):
+    assert remaining(tmp_path)
+    with dg.DagsterInstance.ephemeral() as instance, ThreadPoolExecutor(1) as threads:
+        job = toy_job(tmp_path, THREE_STEPS_ON_GO)
+        following = threads.submit(launch, job, left_running, instance)
+        while not _logged(instance, "is being trained already: following it"):
+            time.sleep(0.1)
+        (tmp_path / "go").touch()
+        outcome, updates = following.result(60)
+    assert (tmp_path / "starts").read_text().splitlines() == ["start"]
+    assert [point.step for point in outcome.curves] == [1, 2, 3]
+    assert [done for done, _, _ in updates] == [1, 2, 3]
+    assert not remaining(tmp_path)
+
+
+def _logged(instance: dg.DagsterInstance, text: str) -> bool:
+    runs = instance.get_runs()
+    return any(
+        text in entry.user_message for run in runs for entry in instance.all_logs(run.run_id)
+    )
+
+
+@pytest.mark.slow
+def test_cancelling_a_followed_training_ends_it(tmp_path, left_running):
+    pids = [process.pid for process in remaining(tmp_path)]
+    follower = run_in_process(tmp_path, THREE_STEPS_ON_GO, left_running)
+    try:
+        # It writes the job's file, then looks for a driver.
+        time.sleep(4)
+        assert not have_ended(pids)
+        follower.send_signal(signal.SIGTERM)
+        follower.wait(60)
+        assert have_ended(pids)
+    finally:
+        follower.kill()
+        follower.wait()
 
 
 def test_two_trainings_cannot_share_a_folder(tmp_path):
