@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -246,10 +245,11 @@ def _logged(instance: dg.DagsterInstance, text: str) -> bool:
 @pytest.mark.slow
 def test_cancelling_a_followed_training_ends_it(tmp_path, left_running):
     pids = [process.pid for process in remaining(tmp_path)]
+    context = tmp_path / "pipes_context.json"
+    context.unlink()  # each run writes its own, before it follows
     follower = run_in_process(tmp_path, THREE_STEPS_ON_GO, left_running)
     try:
-        # It writes the job's file, then looks for a driver.
-        time.sleep(4)
+        wait_for(context)
         assert not have_ended(pids)
         follower.send_signal(signal.SIGTERM)
         follower.wait(60)
