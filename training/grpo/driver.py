@@ -37,6 +37,7 @@ from ..launch.jobs import AbsolutePath, TrainerJob, TrainingProgress
 from ..rewards.rollouts import LAST_STEPS, failed_share, find_collapse, judged_prompts
 from ..rewards.service import RewardService
 from ..row_lengths import left_out_metrics
+from ..tracking import require_tracker
 from .recipe import (
     CHECKPOINTS,
     REWARD_ADDRESS,
@@ -73,7 +74,10 @@ def grpo_job(name: str, folder: Path, job: GrpoJob) -> TrainerJob:
     """A reinforcement in `folder`, which is absolute."""
     payload = job.model_dump(mode="json", by_alias=True)
     gpus = 0 if job.settings.on_cluster else job.settings.gpus  # verl reserves a cluster's itself
-    return TrainerJob(name=name, module=__name__, folder=folder, payload=payload, gpus=gpus)
+    used = job.settings.gpus * job.settings.nodes
+    return TrainerJob(
+        name=name, module=__name__, folder=folder, payload=payload, gpus=gpus, gpus_used=used
+    )
 
 
 class GrpoRun:
@@ -126,6 +130,8 @@ class GrpoRun:
     def _train(self, total: int) -> None:
         from ..rewards.server import serve_rewards_in_thread  # FastAPI: not for reading recipes
 
+        tracking = self._driver.job.tracking
+        require_tracker(tracking, self._python)
         metrics = attempt_file(self._folder, "metrics", ".jsonl")  # verl empties an existing one
         service = self._reward_service()
         follower = GrpoLogFollower(metrics, total, self._settings, service.step)
@@ -136,9 +142,9 @@ class GrpoRun:
 
         with serve_rewards_in_thread(service, self._reward_host()) as address, ExitStack() as stack:
             stack.enter_context(address.written_to(self._folder / REWARD_ADDRESS))
-            variables = {"VERL_FILE_LOGGER_PATH": str(metrics)}
+            variables = {"VERL_FILE_LOGGER_PATH": str(metrics), **tracking.variables(self._folder)}
             changes = overrides(
-                self._settings, self._job.parent, self._folder, total, self._attention()
+                self._settings, self._job.parent, self._folder, total, self._attention(), tracking
             )
             if self._settings.on_cluster:
                 shared = environment(self._settings) | variables

@@ -31,6 +31,7 @@ from dagster_pipes import PipesContext, PipesEnvVarParamsLoader, open_dagster_pi
 from schemas import FoundryError
 
 from .jobs import Message, TrainerJob, TrainingFailure, TrainingFinished, TrainingProgress
+from .stopwatch import Stopwatch, trainer_hours
 from .supervisor import (
     DRIVER_LOG,
     PARENT_PIPE,
@@ -88,7 +89,8 @@ class Driver:
         self.send(Message(kind="progress", progress=progress))
 
     def finish(self, model: Path, metrics: dict[str, float]) -> None:
-        """Report the model; the last thing a driver does."""
+        """Report the model; the last thing a driver does. Adds the `hours` that trainers ran."""
+        metrics = metrics | trainer_hours(self.job.folder)
         finished = TrainingFinished(model=model, metrics=metrics)
         self.send(Message(kind="finished", finished=finished))
 
@@ -112,7 +114,7 @@ class Driver:
         """
         mark = uuid.uuid4().hex
         log.parent.mkdir(parents=True, exist_ok=True)
-        with log.open("ab") as output:
+        with log.open("ab") as output, Stopwatch(self.job.folder) as stopwatch:
             trainer = subprocess.Popen(
                 list(command),
                 stdin=subprocess.DEVNULL,  # ours is the launcher's pipe
@@ -123,6 +125,7 @@ class Driver:
             try:
                 while trainer.poll() is None:
                     follow()
+                    stopwatch.save()
                     with suppress(subprocess.TimeoutExpired):
                         trainer.wait(_POLL_SECONDS)  # returns at once when it ends
                 follow()

@@ -5,8 +5,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, PositiveFloat, model_validator
 
-from schemas.yaml_config import ConfigModel
+from schemas.yaml_config import ConfigModel, added_field
 from warehouse.atomic import atomic_write
+
+from ..tracking import TrackingSettings
 
 AbsolutePath = Annotated[Path, AfterValidator(Path.absolute)]
 
@@ -21,7 +23,7 @@ class LauncherSettings(ConfigModel):
     python: str | None = Field(
         None, description="Python with this package on the cluster; null: this one's path"
     )
-    detached: bool = Field(
+    detached: bool = added_field(
         False,
         description="A local training goes on when the process that started it is killed, and is "
         "followed when it is started again; a Ray job always is. Otherwise it ends with that "
@@ -49,6 +51,8 @@ class TrainerJob(ConfigModel):
     folder: Path = Field(description="Absolute folder of the job: configuration, logs, checkpoints")
     payload: dict[str, Any] = Field(description="What the driver needs to know, as JSON")
     gpus: int = Field(0, ge=0, description="GPUs to reserve where a cluster schedules them")
+    gpus_used: int = Field(0, ge=0, description="GPUs that it keeps busy, of all nodes")
+    tracking: TrackingSettings = Field(TrackingSettings(), description="Where its curves go")
     environment: dict[str, str] = Field(
         default_factory=dict,
         description="Variables for the driver; never written to a file, so secrets may be here",

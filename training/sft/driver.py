@@ -20,6 +20,7 @@ from ..environments import ensure_environment
 from ..launch.driver import Driver, TrainingFailedError, attempt_file, exit_reason, open_driver
 from ..launch.jobs import TrainerJob
 from ..row_lengths import left_out_metrics
+from ..tracking import require_tracker
 from .llamafactory_files import (
     LOG,
     SftLogFollower,
@@ -44,7 +45,10 @@ def sft_job(name: str, folder: Path, job: SftJob) -> TrainerJob:
     if isinstance(recipe, Path):
         payload["settings"]["recipe"] = str(recipe.absolute())
     gpus = read_recipe(job.settings).gpus
-    return TrainerJob(name=name, module=__name__, folder=folder, payload=payload, gpus=gpus)
+    used = gpus * job.settings.nodes
+    return TrainerJob(
+        name=name, module=__name__, folder=folder, payload=payload, gpus=gpus, gpus_used=used
+    )
 
 
 class SftRun:
@@ -93,9 +97,13 @@ class SftRun:
 
     def _train(self, follow: Callable[[], object]) -> None:
         data = prepare_rows(self._job, self._recipe, self._folder, self._driver.log)
-        config, nodes = llamafactory_config(self._job, self._folder, data), self._job.settings.nodes
+        tracking, nodes = self._driver.job.tracking, self._job.settings.nodes
+        config = llamafactory_config(self._job, self._folder, data, tracking)
+        require_tracker(tracking, self._python())
+        variables = tracking.variables(self._folder)
         with rendezvous(self._folder) if nodes > 1 else nullcontext() as meeting:
-            variables = meeting.variables(nodes, 0, self._recipe) if meeting else {}
+            if meeting:
+                variables |= meeting.variables(nodes, 0, self._recipe)
             self._run("train", CONFIG, config, variables, follow)
         shutil.rmtree(self._folder / "cache", ignore_errors=True)
 
@@ -126,7 +134,7 @@ class SftRun:
         follow: Callable[[], object] = lambda: None,
     ) -> None:
         """One command of `llamafactory-cli` on a YAML file in the job's folder, where it runs."""
-        python = ensure_environment("sft", "gpu" if self._recipe.gpus else "cpu", self._driver.log)
+        python = self._python()
         content = yaml.safe_dump(config, sort_keys=False, allow_unicode=True)
         atomic_write(self._folder / name, content)
         code = self._driver.run_trainer(
@@ -141,6 +149,9 @@ class SftRun:
             if exceptions and "CalledProcessError" in reason:
                 reason = f"it ended with {' '.join(exceptions[-1].split())[:300]}"
             raise TrainingFailedError(reason, self._log)
+
+    def _python(self) -> Path:
+        return ensure_environment("sft", "gpu" if self._recipe.gpus else "cpu", self._driver.log)
 
 
 def main() -> None:

@@ -10,6 +10,7 @@ from schemas import FoundryError
 from schemas.yaml_config import ConfigModel, added_field, load_document
 
 from ..launch.jobs import AbsolutePath
+from ..tracking import OFFLINE, TrackingSettings
 
 _RECIPES = Path(__file__).parent / "recipes"
 CONFIG = "config.yaml"
@@ -149,7 +150,9 @@ def recipe_content(settings: SftSettings) -> dict[str, Any]:
     return load_document(settings.recipe_path, SftRecipe).model_dump(mode="json")
 
 
-def llamafactory_config(job: SftJob, folder: Path, data: Path | None = None) -> dict[str, Any]:
+def llamafactory_config(
+    job: SftJob, folder: Path, data: Path | None = None, tracking: TrackingSettings = OFFLINE
+) -> dict[str, Any]:
     """The configuration of LLaMA-Factory for a training in `folder`.
 
     Args:
@@ -174,8 +177,19 @@ def llamafactory_config(job: SftJob, folder: Path, data: Path | None = None) -> 
         "seed": job.settings.seed,
         **(shared if nodes > 1 else {}),
         **recipe.options,
+        **_tracking_options(job, folder, tracking),
         "bf16": recipe.options.get("bf16", _cpu_has_bfloat16() and not recipe.gpus),
     }
+
+
+def _tracking_options(job: SftJob, folder: Path, tracking: TrackingSettings) -> dict[str, Any]:
+    """Where the trainer reports to, unless the profile's own options say it."""
+    options = {
+        "report_to": tracking.kind,
+        "run_name": f"{folder.parent.name}-{folder.name}",
+        "project": tracking.project,
+    }
+    return options | {k: v for k, v in job.settings.options.items() if k in options}
 
 
 def _batch_problem(settings: SftSettings) -> str | None:

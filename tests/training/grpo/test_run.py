@@ -109,6 +109,7 @@ def test_trains_merges_resumes_and_leaves_nothing_behind(tmp_path):
 
     rollouts = (tmp_path / "job" / "rollouts.jsonl").read_text().splitlines()
     assert len(rollouts) == 4
+    assert list((tmp_path / "job" / "tensorboard").glob("events.out.tfevents.*"))
 
     torn = tmp_path / "job" / "checkpoints" / "global_step_2" / "actor"
     torn.mkdir(parents=True)

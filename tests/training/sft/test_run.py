@@ -46,7 +46,8 @@ def test_a_training_learns_and_reports_progress(uninterrupted):
     assert reported[-1]["samples_per_second"] > 0
     finished = messages[-1]["finished"]
     assert finished["model"] == str(training.folder / "model")
-    assert finished["metrics"]["steps"] == 8
+    assert finished["metrics"]["steps"] == 8 and finished["metrics"]["hours"] > 0
+    assert list((training.folder / "tensorboard").glob("events.out.tfevents.*"))
 
 
 def test_the_model_can_be_loaded(uninterrupted):
