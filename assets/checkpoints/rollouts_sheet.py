@@ -27,7 +27,7 @@ def rollouts_sheet(foundry: FoundryResource, rollouts: Sequence[RolloutRow]) -> 
         for row, (before, after, words) in zip(drawn, axes.reshape(-1, 3), strict=True):
             for panel, image in ((before, judged.get(row.row_id)), (after, row.image)):
                 if image and foundry.home.images.exists(image):
-                    panel.imshow(foundry.home.images.get(image).image())
+                    panel.imshow(foundry.home.images.get(image).image)
             words.text(0, 1, _caption(row), va="top", fontsize=8, transform=words.transAxes)
             for panel in (before, after, words):
                 panel.set_axis_off()

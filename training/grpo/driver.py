@@ -34,6 +34,7 @@ from ..launch.driver import (
     reachable_host,
 )
 from ..launch.jobs import AbsolutePath, TrainerJob, TrainingProgress
+from ..rewards.calls import CALLS, RewardCalls
 from ..rewards.rollouts import LAST_STEPS, failed_share, find_collapse, judged_prompts
 from ..rewards.service import RewardService
 from ..row_lengths import left_out_metrics
@@ -193,6 +194,7 @@ class GrpoRun:
             self._settings.reward,
             self._job.version,
             Journal(self._folder / ROLLOUTS),
+            RewardCalls(self._driver.job.name, self._job.version, Journal(self._folder / CALLS)),
         )
 
     def _report(self, point: TrainingProgress, service: RewardService) -> None:

@@ -24,7 +24,9 @@ from ..tracking import require_tracker
 from .llamafactory_files import (
     LOG,
     SftLogFollower,
+    best_checkpoint,
     copy_model,
+    dev_metrics,
     is_final,
     newest_checkpoint,
     step_of,
@@ -88,8 +90,8 @@ class SftRun:
         follow()
         model = self._folder / "model"
         if not model.is_dir():
-            self._publish(newest, model)
-        metrics = follower.final_metrics() | {"steps": step_of(newest)}
+            self._publish(best_checkpoint(newest), model)
+        metrics = follower.final_metrics() | {"steps": step_of(newest)} | dev_metrics(newest)
         self._driver.finish(model, metrics | left_out_metrics(self._folder))
 
     def _newest_checkpoint(self) -> Path | None:

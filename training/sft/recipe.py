@@ -78,6 +78,16 @@ class SftSettings(ConfigModel):
     seed: int = Field(
         42, ge=0, description="Seed of the order of the rows and of all other randomness"
     )
+    dev_share: float = added_field(
+        0.0,
+        ge=0,
+        le=0.5,
+        description="Share of the prompts whose rows are not trained on: their loss, at every "
+        "checkpoint, chooses the checkpoint that is kept; 0: the last one is",
+    )
+    patience: int | None = added_field(
+        None, ge=1, description="Evaluations without a lower loss after which training stops"
+    )
     revision: str | None = Field(None, description="Commit of a parent from the Hugging Face hub")
     options: dict[str, Any] = Field(
         default_factory=dict, description="Any other options of LLaMA-Factory, by its names"
@@ -97,6 +107,12 @@ class SftSettings(ConfigModel):
     def _batch_can_be_shared(self) -> "SftSettings":
         if not isinstance(self.recipe, Path) and (problem := _batch_problem(self)):
             raise ValueError(problem)
+        return self
+
+    @model_validator(mode="after")
+    def _stops_by_an_evaluation(self) -> "SftSettings":
+        if self.patience and not self.dev_share:
+            raise ValueError("patience counts evaluations: set dev_share, or leave patience out")
         return self
 
     @property
@@ -177,8 +193,29 @@ def llamafactory_config(
         "seed": job.settings.seed,
         **(shared if nodes > 1 else {}),
         **recipe.options,
+        **(_dev_options(job, recipe) if job.settings.dev_share else {}),
         **_tracking_options(job, folder, tracking),
         "bf16": recipe.options.get("bf16", _cpu_has_bfloat16() and not recipe.gpus),
+    }
+
+
+def dev_set(name: str) -> str:
+    """Name of the data set of the rows of `name` that are not trained on."""
+    return f"{name}_dev"
+
+
+def _dev_options(job: SftJob, recipe: SftRecipe) -> dict[str, Any]:
+    """An evaluation at every checkpoint; the best one is kept."""
+    return {
+        "eval_dataset": ",".join(map(dev_set, job.datasets)),
+        "eval_strategy": "steps",
+        "eval_steps": recipe.options.get("save_steps", 500),
+        "per_device_eval_batch_size": recipe.batch_per_device,
+        "prediction_loss_only": True,
+        "load_best_model_at_end": True,
+        "metric_for_best_model": "eval_loss",
+        "greater_is_better": False,
+        "early_stopping_steps": job.settings.patience,
     }
 
 

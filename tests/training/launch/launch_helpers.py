@@ -1,6 +1,7 @@
 """Run a toy training from a real asset, in this process."""
 
 import asyncio
+import os
 import subprocess
 import sys
 import time
@@ -75,7 +76,7 @@ def toy_job(folder: Path, code: str, **payload: Any) -> TrainerJob:
         module="toy_trainer",
         folder=folder,
         payload={"code": code, **payload},
-        environment={"PYTHONPATH": str(HERE)},
+        environment={"PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])},
     )
 
 

@@ -31,6 +31,17 @@ def parse(config: dict[str, Any]) -> dict[str, Any]:
         "type": finetuning.finetuning_type,
         "frozen": [finetuning.freeze_vision_tower, finetuning.freeze_multi_modal_projector],
         "zero": _zero_stage(plan) if plan else None,
+        "evaluation": [
+            training.eval_strategy.value,
+            training.eval_steps,
+            data.eval_dataset,
+            finetuning.early_stopping_steps,
+        ],
+        "best": [
+            training.load_best_model_at_end,
+            training.metric_for_best_model,
+            training.greater_is_better,
+        ],
         "trackers": training.report_to,
         "unknown_trackers": sorted({*training.report_to} - {*INTEGRATION_TO_CALLBACK, "none"}),
         "run": [training.project, training.run_name],

@@ -27,6 +27,7 @@ def configs(tmp_path_factory):
     data = write_export(folder / "llamafactory", rows=4)
     settings = {recipe: SftSettings(recipe=recipe) for recipe in RECIPES}
     settings |= {kind: SftSettings() for kind in TRACKERS}
+    settings["dev"] = SftSettings(recipe="paper", dev_share=0.1, patience=3)
     settings["misspelt"] = SftSettings(options={"freeze_vision_towers": True})
     return {
         name: llamafactory_config(
@@ -69,6 +70,12 @@ def test_llamafactory_knows_every_tracker(kind, configs, parsed):
     assert understood["trackers"] == ([] if kind == "none" else [kind])
     assert understood["unknown_trackers"] == []
     assert understood["run"] == ["mine", configs[kind]["run_name"]]
+
+
+def test_llamafactory_evaluates_at_every_checkpoint(parsed):
+    understood = parsed["dev"]
+    assert understood["evaluation"] == ["steps", 200.0, ["critic_sft_dev"], 3]
+    assert understood["best"] == [True, "eval_loss", False]
 
 
 def test_llamafactory_rejects_unknown_options(parsed):

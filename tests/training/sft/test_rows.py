@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from pydantic import ValidationError
 
 from schemas import FoundryError
 from tests.training.sft.sft_runs import settings, write_export
@@ -51,6 +52,35 @@ def test_a_row_above_the_cutoff_is_left_out_and_named(tmp_path, data):
     assert left_out_metrics(tmp_path / "job") == {"rows_left_out": 1.0}
     config = llamafactory_config(work, tmp_path / "job", folder)
     assert (config["dataset_dir"], config["media_dir"]) == (str(folder), str(data))
+
+
+def test_rows_of_a_prompt_are_trained_on_or_evaluated(tmp_path):
+    data = write_export(tmp_path / "export", rows=32)
+    work = job(data, dev_share=0.25)
+    folder = prepare(work, tmp_path / "job")
+    trained, dev = (
+        {row["prompt_id"] for row in json.loads((folder / f"{name}.json").read_text())}
+        for name in ("critic_sft", "critic_sft_dev")
+    )
+    assert trained and dev and not trained & dev and len(trained | dev) == 16
+    assert prepare(work, tmp_path / "again") != folder
+    dev_file = "rows/critic_sft_dev.json"
+    assert (tmp_path / "again" / dev_file).read_bytes() == (
+        tmp_path / "job" / dev_file
+    ).read_bytes()
+    config = llamafactory_config(work, tmp_path / "job", folder)
+    assert config["eval_dataset"] == "critic_sft_dev" and config["load_best_model_at_end"]
+
+
+def test_a_share_that_leaves_no_rows_is_named(tmp_path, data):
+    with pytest.raises(FoundryError, match="6 rows to train on and 0 to evaluate: change it"):
+        prepare(job(data, dev_share=0.001), tmp_path / "job")
+
+
+def test_dev_settings_change_no_version():
+    assert not {"dev_share", "patience"} & settings().model_dump().keys()
+    with pytest.raises(ValidationError, match="patience counts evaluations"):
+        settings(patience=2)
 
 
 def test_no_row_left_is_one_line(tmp_path, data):
