@@ -13,6 +13,7 @@ from PIL import Image
 
 from inference.roles import Score
 from schemas.curation import Evaluation
+from training.rewards.calls import RewardCalls
 from training.rewards.reward import RewardSettings
 from training.rewards.server import RewardAddress, serve_rewards
 from training.rewards.service import RewardRequest, RewardService, RowState
@@ -82,7 +83,8 @@ def _reward(rollouts: int, seconds: float) -> None:
         home, actor = Home(folder), SimulatedBackend(seconds)
         settings = RewardSettings(concurrency=SLOTS)
         journal = home.journal("rollouts", "bench")
-        service = RewardService(actor, actor, home.images, settings, "bench", journal)
+        calls = RewardCalls("bench", "bench", home.journal("calls", "bench"))
+        service = RewardService(actor, actor, home.images, settings, "bench", journal, calls)
         asyncio.run(_step(service, home.images.put(EncodedImage(_png("grey"))), rollouts))
 
 

@@ -10,6 +10,7 @@ from .base_model.settings import BaseModelSettings
 from .grpo.recipe import GrpoSettings
 from .launch.jobs import LauncherSettings
 from .sft.recipe import SftSettings
+from .tracking import TrackingSettings
 
 
 class AnswerSettings(ConfigModel):
@@ -91,6 +92,12 @@ class TrainingSettings(ConfigModel):
     promotion_margin: PromotionMargins = Field(
         PromotionMargins(),
         description="How far below the best ever promoted system a new one may be",
+    )
+    tracking: TrackingSettings = added_field(
+        TrackingSettings(), description="Where the trainers' curves go, besides Dagster"
+    )
+    gpu_hour_usd: float | None = added_field(
+        None, ge=0, description="Price of an hour of one GPU that trains; null: costs are unknown"
     )
     retrain_after_rows: PositiveInt = Field(
         2000, description="New training rows after which `retrain_when_grown` starts a training"

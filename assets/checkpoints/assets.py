@@ -8,17 +8,23 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
+from schemas.curation import CRITIC_RL
 from schemas.training import CHECKPOINTS, ROLLOUTS, CheckpointRow, RolloutRow
+from schemas.trajectories import MODEL_CALLS, ModelCallRow
 from training.grpo.driver import ROLLOUTS as ROLLOUT_JOURNAL
 from training.launch.jobs import TrainingProgress
 from training.registry import CheckpointRegistry
+from training.rewards.calls import CALLS as CALL_JOURNAL
+from training.rewards.calls import reward_call_rows
 from training.rewards.rollouts import rollout_rows
+from training.tracking import tracking_link
 
 from ..core.foundry import FoundryResource
-from ..core.metadata import image_metadata, table_metadata
+from ..core.metadata import image_metadata, model_call_costs, table_metadata
 from ..core.node import Node
 from ..core.plotting import ACCENT, GOOD, OTHER, figure_png, new_figure
 from .recipes import LINEAGE, Recipe
+from .rollouts_sheet import rollouts_sheet
 from .training import TrainingRecord, ensure_checkpoint
 
 if TYPE_CHECKING:
@@ -58,12 +64,16 @@ def _checkpoint(name: str, **fields: Any) -> dg.AssetsDefinition:
         recipe = LINEAGE[name](foundry)
         row, record = asyncio.run(ensure_checkpoint(context, foundry, recipe))
         counts, metadata = {"checkpoints": 1}, _checkpoint_metadata(row, record)
+        metadata |= _tracking_metadata(foundry, recipe)
         if ROLLOUTS in tables:
             rollouts = _store_rollouts(foundry, recipe)
             counts["rollouts"] = len(rollouts)
+            metadata |= model_call_costs(_store_calls(foundry, recipe))
             last = rollouts[-_MAX_ROLLOUTS:]
             samples = [{c: getattr(row, c) for c in _ROLLOUT_COLUMNS} for row in last]
             metadata["samples"] = table_metadata(samples)
+            if sheet := rollouts_sheet(foundry, rollouts):
+                metadata["rollouts"] = image_metadata(sheet, "Rewritten prompts, drawn")
         return declared.describe(context, foundry, counts, metadata)
 
     return checkpoint
@@ -104,6 +114,26 @@ def _store_rollouts(foundry: FoundryResource, recipe: Recipe) -> list[RolloutRow
     if (journal := folder / ROLLOUT_JOURNAL).exists():
         foundry.home.lake.write(ROLLOUTS, rollout_rows(journal), recipe.version)
     return foundry.rows(ROLLOUTS, recipe.version)
+
+
+def _store_calls(foundry: FoundryResource, recipe: Recipe) -> list[ModelCallRow]:
+    """Write the calls of a training's rewards from their journal to the lake; returns them."""
+    folder = CheckpointRegistry(foundry.home).job_folder(recipe.name, recipe.version)
+    lake, partition = foundry.home.lake, f"{recipe.name}-{recipe.version}"
+    if (journal := folder / CALL_JOURNAL).exists():
+        rows = lake.read(CRITIC_RL, columns=["row_id", "prompt_id"]).to_pylist()
+        prompts = {row["row_id"]: row["prompt_id"] for row in rows}
+        lake.write(MODEL_CALLS, reward_call_rows(journal, prompts), partition)
+    return foundry.rows(MODEL_CALLS, partition) if lake.exists(MODEL_CALLS, partition) else []
+
+
+def _tracking_metadata(foundry: FoundryResource, recipe: Recipe) -> dict[str, Any]:
+    folder = CheckpointRegistry(foundry.home).job_folder(recipe.name, recipe.version)
+    link = tracking_link(foundry.training.tracking, folder)
+    if link is None:
+        return {}
+    kind = dg.MetadataValue.url if "://" in link else dg.MetadataValue.path
+    return {"tracking": kind(link)}
 
 
 def _checkpoint_metadata(row: CheckpointRow, record: TrainingRecord) -> dict[str, Any]:

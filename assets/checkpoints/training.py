@@ -6,6 +6,7 @@ all. Weights are hard links into the trainer's folder, or symbolic links into a 
 
 import os
 import shutil
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,9 +25,10 @@ from schemas.training import CheckpointRow
 from schemas.yaml_config import ConfigModel
 from training.environments import gpus
 from training.grpo.recipe import GrpoSettings
-from training.launch.jobs import TrainingProgress
+from training.launch.jobs import TrainerJob, TrainingProgress
 from training.launch.launcher import run_job
 from training.registry import RECORD, CheckpointRegistry, is_complete_folder
+from training.settings import TrainingSettings
 from warehouse.atomic import atomic_path
 
 from ..core.foundry import FoundryResource
@@ -114,12 +116,27 @@ async def _train(
         parent_folder = registry.folder(parent.name, parent.version)
     job_folder = registry.job_folder(recipe.name, recipe.version)
     job = recipe.job(recipe.version, job_folder, parent_folder)
-    kind: Training = "rl" if isinstance(recipe.settings, GrpoSettings) else "sft"
-    claim = foundry.settings.gpu_assignment.claim(kind, job.gpus, gpus())
-    job = job.model_copy(update={"devices": claim.gpus, "memory": claim.memory})
+    job = _with_gpus(job, recipe, foundry)
+    job = job.model_copy(update={"tracking": foundry.training.tracking})
     progress = progress_factory()(recipe.name)
     outcome = await run_job(context, job, foundry.training.launcher, progress)
-    return outcome.model, _record(recipe, job.payload, outcome.metrics, outcome.curves)
+    metrics = outcome.metrics | _costs(outcome.metrics, job.gpus_used, foundry.training)
+    return outcome.model, _record(recipe, job.payload, metrics, outcome.curves)
+
+
+def _with_gpus(job: TrainerJob, recipe: Recipe, foundry: FoundryResource) -> TrainerJob:
+    """The job with the GPUs of this machine that the profile assigns to it."""
+    kind: Training = "rl" if isinstance(recipe.settings, GrpoSettings) else "sft"
+    claim = foundry.settings.gpu_assignment.claim(kind, job.gpus, gpus())
+    return job.model_copy(update={"devices": claim.gpus, "memory": claim.memory})
+
+
+def _costs(metrics: Mapping[str, float], gpus: int, settings: TrainingSettings) -> dict[str, float]:
+    """GPU hours, and their price where the profile has one."""
+    if not gpus or "hours" not in metrics:
+        return {}
+    hours, price = metrics["hours"] * gpus, settings.gpu_hour_usd
+    return {"gpu_hours": hours} | ({"cost_usd": hours * price} if price is not None else {})
 
 
 def _record(

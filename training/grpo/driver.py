@@ -34,8 +34,11 @@ from ..launch.driver import (
     reachable_host,
 )
 from ..launch.jobs import AbsolutePath, TrainerJob, TrainingProgress
+from ..rewards.calls import CALLS, RewardCalls
 from ..rewards.rollouts import LAST_STEPS, failed_share, find_collapse, judged_prompts
 from ..rewards.service import RewardService
+from ..row_lengths import left_out_metrics
+from ..tracking import require_tracker
 from .recipe import (
     CHECKPOINTS,
     REWARD_ADDRESS,
@@ -47,7 +50,8 @@ from .recipe import (
     overrides,
     program,
 )
-from .verl_files import GrpoLogFollower, points_up_to, resume_step, total_steps, write_rows
+from .rows import prepare_rows
+from .verl_files import GrpoLogFollower, points_up_to, resume_step
 
 ROLLOUTS = "rollouts.jsonl"  # the journal of the reward service, in the job's folder
 _FINAL_STEPS = 10  # last steps whose mean is a final figure
@@ -71,7 +75,10 @@ def grpo_job(name: str, folder: Path, job: GrpoJob) -> TrainerJob:
     """A reinforcement in `folder`, which is absolute."""
     payload = job.model_dump(mode="json", by_alias=True)
     gpus = 0 if job.settings.on_cluster else job.settings.gpus  # verl reserves a cluster's itself
-    return TrainerJob(name=name, module=__name__, folder=folder, payload=payload, gpus=gpus)
+    used = job.settings.gpus * job.settings.nodes
+    return TrainerJob(
+        name=name, module=__name__, folder=folder, payload=payload, gpus=gpus, gpus_used=used
+    )
 
 
 class GrpoRun:
@@ -94,7 +101,14 @@ class GrpoRun:
             TrainingFailedError: verl ended with an error or too early, or too many rollouts have
                 no reward.
         """
-        total = total_steps(self._job.data, self._settings)
+        total = prepare_rows(
+            self._job.data,
+            self._folder,
+            self._settings,
+            self._job.parent,
+            Home(self._job.root).images,
+            self._driver.log,
+        )
         done = self._resume_step()
         if done:
             self._driver.log(f"{done} of {total} steps are done already")
@@ -108,7 +122,8 @@ class GrpoRun:
         model = self._folder / "model"
         if not model.is_dir():
             self._export(total, model)
-        self._driver.finish(model, _final_metrics(points_up_to(total, self._curves)))
+        metrics = _final_metrics(points_up_to(total, self._curves))
+        self._driver.finish(model, metrics | left_out_metrics(self._folder))
 
     def _resume_step(self) -> int:
         return resume_step(self._folder / CHECKPOINTS, self._driver.log)
@@ -116,7 +131,8 @@ class GrpoRun:
     def _train(self, total: int) -> None:
         from ..rewards.server import serve_rewards_in_thread  # FastAPI: not for reading recipes
 
-        write_rows(self._job.data, self._folder / ROWS, self._settings)
+        tracking = self._driver.job.tracking
+        require_tracker(tracking, self._python)
         metrics = attempt_file(self._folder, "metrics", ".jsonl")  # verl empties an existing one
         service = self._reward_service()
         follower = GrpoLogFollower(metrics, total, self._settings, service.step)
@@ -127,9 +143,9 @@ class GrpoRun:
 
         with serve_rewards_in_thread(service, self._reward_host()) as address, ExitStack() as stack:
             stack.enter_context(address.written_to(self._folder / REWARD_ADDRESS))
-            variables = {"VERL_FILE_LOGGER_PATH": str(metrics)}
+            variables = {"VERL_FILE_LOGGER_PATH": str(metrics), **tracking.variables(self._folder)}
             changes = overrides(
-                self._settings, self._job.parent, self._folder, total, self._attention()
+                self._settings, self._job.parent, self._folder, total, self._attention(), tracking
             )
             if self._settings.on_cluster:
                 shared = environment(self._settings) | variables
@@ -178,6 +194,7 @@ class GrpoRun:
             self._settings.reward,
             self._job.version,
             Journal(self._folder / ROLLOUTS),
+            RewardCalls(self._driver.job.name, self._job.version, Journal(self._folder / CALLS)),
         )
 
     def _report(self, point: TrainingProgress, service: RewardService) -> None:

@@ -12,6 +12,7 @@ from pydantic import Field, JsonValue, field_validator, model_validator
 from schemas.yaml_config import ConfigModel, added_field
 
 from ..rewards.reward import RewardSettings
+from ..tracking import OFFLINE, TrackingSettings
 from .hydra import hydra_value, is_option_name, overlap, override_list, plain_name
 
 PLUGINS = Path(__file__).parent / "plugins"
@@ -296,7 +297,12 @@ def environment(settings: GrpoSettings) -> dict[str, str]:
 
 
 def overrides(
-    settings: GrpoSettings, parent: Path, folder: Path, steps: int, attention: Attention = "sdpa"
+    settings: GrpoSettings,
+    parent: Path,
+    folder: Path,
+    steps: int,
+    attention: Attention = "sdpa",
+    tracking: TrackingSettings = OFFLINE,
 ) -> list[str]:
     """Hydra overrides, one `key=value` each: fixed ones, the settings', and its `options`.
 
@@ -308,6 +314,11 @@ def overrides(
     """
     pairs = _fixed("common") | _fixed("gpu" if settings.gpus else "cpu")
     pairs |= _paths(parent, folder) | _changes(settings, steps)
+    pairs |= {
+        "trainer.logger": ["console", "file", *({tracking.kind} - {"none"})],
+        "trainer.project_name": tracking.project,
+        "trainer.experiment_name": f"{folder.parent.name}-{folder.name}",
+    }
     pairs |= _devices(settings, settings.attention or attention) | _memory(settings)
     names = {plain_name(key): key for key in pairs}
     options = {names.get(plain_name(key), key): value for key, value in settings.options.items()}

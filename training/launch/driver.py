@@ -33,6 +33,7 @@ from inference.servers.gpus import claimed_gpus, visible_devices
 from schemas import FoundryError
 
 from .jobs import Message, TrainerJob, TrainingFailure, TrainingFinished, TrainingProgress
+from .stopwatch import Stopwatch, trainer_hours
 from .supervisor import (
     DRIVER_LOG,
     PARENT_PIPE,
@@ -94,7 +95,8 @@ class Driver:
         self.send(Message(kind="progress", progress=progress))
 
     def finish(self, model: Path, metrics: dict[str, float]) -> None:
-        """Report the model; the last thing a driver does."""
+        """Report the model; the last thing a driver does. Adds the `hours` that trainers ran."""
+        metrics = metrics | trainer_hours(self.job.folder)
         finished = TrainingFinished(model=model, metrics=metrics)
         self.send(Message(kind="finished", finished=finished))
 
@@ -118,7 +120,7 @@ class Driver:
         """
         mark = uuid.uuid4().hex
         log.parent.mkdir(parents=True, exist_ok=True)
-        with log.open("ab") as output:
+        with log.open("ab") as output, Stopwatch(self.job.folder) as stopwatch:
             trainer = subprocess.Popen(
                 list(command),
                 stdin=subprocess.DEVNULL,  # ours is the launcher's pipe
@@ -129,6 +131,7 @@ class Driver:
             try:
                 while trainer.poll() is None:
                     follow()
+                    stopwatch.save()
                     with suppress(subprocess.TimeoutExpired):
                         trainer.wait(_POLL_SECONDS)  # returns at once when it ends
                 follow()

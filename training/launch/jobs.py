@@ -5,8 +5,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, PositiveFloat, model_validator
 
-from schemas.yaml_config import ConfigModel
+from schemas.yaml_config import ConfigModel, added_field
 from warehouse.atomic import atomic_write
+
+from ..tracking import TrackingSettings
 
 AbsolutePath = Annotated[Path, AfterValidator(Path.absolute)]
 
@@ -20,6 +22,12 @@ class LauncherSettings(ConfigModel):
     )
     python: str | None = Field(
         None, description="Python with this package on the cluster; null: this one's path"
+    )
+    detached: bool = added_field(
+        False,
+        description="A local training goes on when the process that started it is killed, and is "
+        "followed when it is started again; a Ray job always is. Otherwise it ends with that "
+        "process, and resumes from its newest checkpoint",
     )
     grace_seconds: PositiveFloat = Field(
         10.0, le=14.0, description="Between TERM and KILL when a run is terminated"
@@ -47,6 +55,8 @@ class TrainerJob(ConfigModel):
         (), description="GPUs of this machine that its driver claims before it trains"
     )
     memory: float = Field(1.0, gt=0, le=1, description="Share of their memory")
+    gpus_used: int = Field(0, ge=0, description="GPUs that it keeps busy, of all nodes")
+    tracking: TrackingSettings = Field(TrackingSettings(), description="Where its curves go")
     environment: dict[str, str] = Field(
         default_factory=dict,
         description="Variables for the driver; never written to a file, so secrets may be here",

@@ -4,19 +4,20 @@ The driver is a process of this machine, or a job of a Ray cluster that shares i
 """
 
 import asyncio
-import hashlib
-import shlex
-import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from threading import Event, Thread
 
 import dagster as dg
-from dagster import PipesFileContextInjector, PipesFileMessageReader, open_pipes_session
+import orjson
+import psutil
+from dagster import PipesFileContextInjector, open_pipes_session
+from dagster_pipes import PipesParams
 
 from inference.engine.progress import Progress
 from schemas import FoundryError
@@ -33,15 +34,10 @@ from .jobs import (
     TrainingOutcome,
     TrainingProgress,
 )
-
-if TYPE_CHECKING:
-    from ray.job_submission import JobSubmissionClient
+from .ray_job import RayDriver
 
 _POLL_SECONDS = 0.25
-_RAY_POLL_SECONDS = 1.0
-_RAY_CLEAN_UP_SECONDS = 10.0
-_RAY_STOP_SECONDS = 60.0
-_RAY_SILENT_SECONDS = 300.0  # without a job server, as while a head restarts
+_READ_SECONDS = 0.05
 
 
 async def run_job(
@@ -52,7 +48,8 @@ async def run_job(
 ) -> TrainingOutcome:
     """Run a job from an asset, with live progress in Dagster's log and in `progress`.
 
-    Cancelling it ends the job's processes.
+    Cancelling it ends the job's processes. Where the job still runs, which a killed run left, it is
+    followed instead.
 
     Raises:
         TrainingFailedError: it crashed, was killed or ended without a model.
@@ -64,44 +61,106 @@ async def run_job(
     running = FoundryError(
         f"{job.name} is being trained in {job.folder} already; wait for that run or terminate it"
     )
-    with (
-        exclusive_lock(job.folder / "job.lock", running),
-        _pipes_session(context, job.folder) as session,
-    ):
-        variables = {**job.environment, **session.get_bootstrap_env_vars()}
-        with _started_driver(job, file, variables, settings) as exit_code:
-            while (code := exit_code()) is None:
-                await asyncio.sleep(_POLL_SECONDS)
-                messages.handle_new(session.get_custom_messages())
+    with exclusive_lock(job.folder / "job.lock", running):
+        driver = _driver(job, file, settings)
+        again = driver.running is not None
+        if again:
+            context.log.info(f"{job.name} is being trained already: following it")
+        with _pipes_session(context, job.folder, again) as session:
+            variables = {**job.environment, **session.get_bootstrap_env_vars()}
+            with driver.run(variables) as exit_code:
+                while (code := exit_code()) is None:
+                    await asyncio.sleep(_POLL_SECONDS)
+                    messages.handle_new(session.get_custom_messages())
     messages.handle_new(session.get_custom_messages())
     return messages.outcome(code)
 
 
-@contextmanager
-def _started_driver(
-    job: TrainerJob, file: Path, variables: Mapping[str, str], settings: LauncherSettings
-) -> Iterator[Callable[[], int | None]]:
-    """Gives the driver's exit code, None while it runs; leaving ends all of its processes."""
-    if settings.kind == "ray":
-        with _ray_job(job, file, variables, settings) as exit_code:
-            yield exit_code
-    else:
-        grace = settings.grace_seconds
-        with supervisor.supervised_driver(job.module, file, variables, grace) as process:
+@dataclass(frozen=True)
+class _LocalDriver:
+    """A job's driver as a process of this machine."""
+
+    job: TrainerJob
+    file: Path
+    settings: LauncherSettings
+
+    @cached_property
+    def running(self) -> psutil.Process | None:
+        """What a killed run left, where that is to be followed."""
+        return (
+            supervisor.find_driver(self.job.module, self.file) if self.settings.detached else None
+        )
+
+    @contextmanager
+    def run(self, variables: Mapping[str, str]) -> Iterator[Callable[[], int | None]]:
+        grace, leash = self.settings.grace_seconds, not self.settings.detached
+        if self.running:
+            with supervisor.followed_driver(self.running, self.job.folder, grace) as exit_code:
+                yield exit_code
+            return
+        module = self.job.module
+        with supervisor.supervised_driver(module, self.file, variables, grace, leash) as process:
             yield process.poll
 
 
 @contextmanager
-def _pipes_session(context: dg.AssetExecutionContext, folder: Path) -> Iterator[dg.PipesSession]:
-    """Context and messages are files in the job's folder, which a cluster's nodes see as well."""
+def _pipes_session(
+    context: dg.AssetExecutionContext, folder: Path, again: bool
+) -> Iterator[dg.PipesSession]:
+    """Context and messages are files in the job's folder, which a cluster's nodes see as well.
+
+    Args:
+        again: read the messages of a driver that runs already, from the first one.
+    """
     injector = PipesFileContextInjector(str(folder / "pipes_context.json"))
-    reader = PipesFileMessageReader(str(folder / "pipes_messages.jsonl"))
+    reader = _MessageFile(folder / "pipes_messages.jsonl", again)
     with ExitStack() as stack:
         with warnings.catch_warnings():
             # Dagster warns about its own use of a preview feature.
             warnings.simplefilter("ignore", dg.PreviewWarning)
             session = stack.enter_context(open_pipes_session(context, injector, reader))
         yield session
+
+
+@dataclass
+class _MessageFile(dg.PipesMessageReader):
+    """Reads messages from a file: `PipesFileMessageReader` would empty one that is there."""
+
+    path: Path
+    again: bool
+
+    @contextmanager
+    def read_messages(self, handler: dg.PipesMessageHandler) -> Iterator[PipesParams]:
+        with self.path.open("ab" if self.again else "wb"):
+            pass
+        ended = Event()
+        thread = Thread(target=self._read, args=(handler, ended), daemon=True)
+        thread.start()
+        try:
+            yield {"path": str(self.path), "include_stdio_in_messages": False}
+        finally:
+            ended.set()
+            thread.join()
+            self.path.unlink(missing_ok=True)
+
+    def no_messages_debug_text(self) -> str:
+        return f"No messages were written to {self.path}."
+
+    def _read(self, handler: dg.PipesMessageHandler, ended: Event) -> None:
+        with self.path.open("rb") as stream:
+            line = b""
+            while True:
+                last = ended.is_set()  # what was written until then is read
+                while (line := line + stream.readline()).endswith(b"\n"):
+                    handler.handle_message(orjson.loads(line))
+                    line = b""
+                if last:
+                    return
+                ended.wait(_READ_SECONDS)
+
+
+def _driver(job: TrainerJob, file: Path, settings: LauncherSettings) -> "_LocalDriver | RayDriver":
+    return (RayDriver if settings.kind == "ray" else _LocalDriver)(job, file, settings)
 
 
 @dataclass
@@ -153,102 +212,3 @@ class _MessageHandler:
 
     def _error(self, reason: str, log: Path) -> TrainingFailedError:
         return TrainingFailedError(f"training {self.job.name} failed: {reason}", log)
-
-
-@contextmanager
-def _ray_job(
-    job: TrainerJob, file: Path, variables: Mapping[str, str], settings: LauncherSettings
-) -> Iterator[Callable[[], int | None]]:
-    """The driver as a Ray job; gives its exit code, None while it runs.
-
-    One that a killed run of the same job left is stopped first.
-    """
-    client = _ray_client(settings.address or "")
-    # The same for every attempt at a job, so that a leftover one is found.
-    name = f"interleave-{hashlib.sha256(str(job.folder).encode()).hexdigest()[:16]}"
-    python, grace = settings.python or sys.executable, settings.grace_seconds
-    command = [python, "-m", supervisor.__name__, job.module, str(file), str(grace)]
-    # Ray's own KILL must come after the supervisor has ended everything.
-    wait = {"RAY_JOB_STOP_WAIT_TIME_S": str(int(grace + _RAY_CLEAN_UP_SECONDS))}
-    _stop_ray_job(client, name)
-    client.submit_job(
-        entrypoint=shlex.join(command),
-        submission_id=name,
-        entrypoint_num_gpus=job.gpus or None,
-        runtime_env={"env_vars": {**variables, **wait}},
-        metadata={"name": job.name},
-    )
-    try:
-        yield _RayJobStatus(client, name).exit_code
-    finally:
-        _stop_ray_job(client, name)
-
-
-def _ray_client(address: str) -> "JobSubmissionClient":
-    try:
-        from ray.exceptions import AuthenticationError
-        from ray.job_submission import JobSubmissionClient
-    except ImportError as error:
-        raise FoundryError("the ray launcher needs Ray: pip install 'ray[default]'") from error
-    try:
-        return JobSubmissionClient(address)
-    except AuthenticationError as error:
-        raise FoundryError(
-            f"the Ray job server at {address} rejects our token: set RAY_AUTH_MODE=token and "
-            "RAY_AUTH_TOKEN (or RAY_AUTH_TOKEN_PATH) as on the cluster"
-        ) from error
-    except (ConnectionError, RuntimeError) as error:
-        raise FoundryError(
-            f"no Ray job server at {address}: start the cluster, or correct launcher.address"
-        ) from error
-
-
-def _stop_ray_job(client: "JobSubmissionClient", name: str) -> None:
-    """Stop a job if there is one, wait until it is, and forget it."""
-    with suppress(RuntimeError, OSError):  # no such job; or no job server: the next run stops it
-        client.stop_job(name)
-        deadline = time.monotonic() + _RAY_STOP_SECONDS
-        while not client.get_job_status(name).is_terminal():
-            if time.monotonic() > deadline:
-                raise FoundryError(f"Ray did not stop job {name}; stop it with `ray job stop`")
-            time.sleep(_RAY_POLL_SECONDS)
-        client.delete_job(name)
-
-
-@dataclass
-class _RayJobStatus:
-    """Asks for a job's exit code; a job server that is silent for a while is asked again."""
-
-    client: "JobSubmissionClient"
-    name: str
-    answered_at: float = field(default_factory=time.monotonic)
-    asked_at: float = float("-inf")
-
-    def exit_code(self) -> int | None:
-        """None while it runs, and where the job server does not say.
-
-        Raises:
-            FoundryError: the job server has been silent for minutes, or does not know the job.
-        """
-        now = time.monotonic()
-        if now - self.asked_at < _RAY_POLL_SECONDS:
-            return None
-        self.asked_at = now
-        try:
-            info = self.client.get_job_info(self.name)
-        except Exception as error:  # whatever its HTTP client and Ray raise
-            self._require_patience(error)
-            return None
-        self.answered_at = time.monotonic()
-        if not info.status.is_terminal():
-            return None
-        return 0 if info.status == "SUCCEEDED" else info.driver_exit_code or 1
-
-    def _require_patience(self, error: Exception) -> None:
-        silent = time.monotonic() - self.answered_at
-        if silent > _RAY_SILENT_SECONDS:
-            reason = " ".join(str(error).split())[:200]
-            raise FoundryError(
-                f"Ray's job server has not answered about job {self.name} for {silent:.0f} s "
-                f"({reason}): start the cluster, then run again to resume"
-            ) from error

@@ -34,7 +34,7 @@ _KILL_ROUNDS = 3
 
 @contextmanager
 def supervised_driver(
-    module: str, file: Path, variables: Mapping[str, str], grace: float
+    module: str, file: Path, variables: Mapping[str, str], grace: float, leash: bool = True
 ) -> Iterator[subprocess.Popen[bytes]]:
     """The driver's process, in the folder of its job file; leaving the context ends all of it.
 
@@ -42,15 +42,17 @@ def supervised_driver(
 
     Args:
         grace: seconds between TERM and KILL.
+        leash: it ends when this process does, however that dies.
     """
     folder = file.parent
+    variables = {**variables, JOB_MARK: str(folder), **({PARENT_PIPE: "1"} if leash else {})}
     terminate_processes(lambda: find_marked(JOB_MARK, str(folder)), grace)
     with (folder / DRIVER_LOG).open("ab") as log:
         driver = subprocess.Popen(
             [sys.executable, "-m", module, str(file)],
             cwd=folder,
-            env={**os.environ, **variables, JOB_MARK: str(folder), PARENT_PIPE: "1"},
-            stdin=subprocess.PIPE,  # ends when this process does, however it dies
+            env={**os.environ, **variables},
+            stdin=subprocess.PIPE if leash else subprocess.DEVNULL,
             stdout=log,
             stderr=log,
             start_new_session=True,
@@ -60,6 +62,30 @@ def supervised_driver(
     finally:
         terminate_processes(lambda: _all_processes(driver.pid, folder), grace)
         driver.communicate()
+
+
+def find_driver(module: str, file: Path) -> psutil.Process | None:
+    """The driver of a job file that runs without a leash; None: there is none."""
+    for process in find_marked(JOB_MARK, str(file.parent)):
+        with suppress(psutil.Error):
+            unleashed = PARENT_PIPE not in process.environ()
+            if unleashed and process.cmdline()[-2:] == [module, str(file)] and _is_alive(process):
+                return process
+    return None
+
+
+@contextmanager
+def followed_driver(
+    driver: psutil.Process, folder: Path, grace: float
+) -> Iterator[Callable[[], int | None]]:
+    """A driver that another process started; leaving the context ends all of it.
+
+    Gives None while it runs, then 0: only its parent learns the exit code.
+    """
+    try:
+        yield lambda: None if _is_alive(driver) else 0
+    finally:
+        terminate_processes(lambda: _all_processes(driver.pid, folder), grace)
 
 
 def find_marked(mark: str, value: str) -> list[psutil.Process]:

@@ -24,6 +24,7 @@ from schemas.trajectories import Role
 from schemas.yaml_config import ConfigModel
 from warehouse import EncodedImage, ImageStore, Journal
 
+from .calls import RewardCalls
 from .reward import (
     WORST,
     Grades,
@@ -88,14 +89,20 @@ class _RedrawCache:
     """
 
     def __init__(
-        self, generator: Generator, scorer: Scorer, images: ImageStore, settings: RewardSettings
+        self,
+        generator: Generator,
+        scorer: Scorer,
+        images: ImageStore,
+        settings: RewardSettings,
+        calls: RewardCalls,
     ) -> None:
         self._generator, self._scorer, self._images = generator, scorer, images
+        self._calls = calls
         self._seed = settings.seed
         self._caller = RetryingCaller(settings.limits)
         self._tasks: dict[tuple[str, str, str], asyncio.Task[_Redraw]] = {}
 
-    async def get(self, origin: str, goal: str, prompt: str) -> _Redraw:
+    async def get(self, origin: str, goal: str, prompt: str, row_id: str) -> _Redraw:
         """The image that `prompt` makes of `origin`, graded against the step's `goal`.
 
         `origin` is the sha256 of an image; a white canvas means from scratch, as in the loop.
@@ -103,7 +110,7 @@ class _RedrawCache:
         key = (origin, goal, prompt)
         task = self._tasks.get(key)
         if task is None:
-            task = self._tasks[key] = asyncio.create_task(self._draw_and_grade(*key))
+            task = self._tasks[key] = asyncio.create_task(self._draw_and_grade(*key, row_id))
             task.add_done_callback(partial(self._forget_failure, key))
         return await asyncio.shield(task)
 
@@ -114,23 +121,34 @@ class _RedrawCache:
             task.cancel()
         await asyncio.gather(*pending, return_exceptions=True)
 
-    async def _draw_and_grade(self, origin: str, goal: str, prompt: str) -> _Redraw:
+    async def _draw_and_grade(self, origin: str, goal: str, prompt: str, row_id: str) -> _Redraw:
         before = await asyncio.to_thread(self._load_origin, origin)
         draw = partial(self._generator.generate, prompt, (before,) if before else (), self._seed)
         try:
-            image = await self._call("generator", draw)
+            request = {"text": prompt, "before": origin if before else None}
+            image = await self._call("generator", self._generator, draw, row_id, request)
         except UnusableAnswerError as error:
             raise _PromptRefusedError(str(error)) from error
         sha256 = await asyncio.to_thread(self._images.put, image)
 
         async def grade(scorer: Scorer) -> Score:
-            return await self._call("scorer", partial(scorer.score, before, image, goal))
+            send = partial(scorer.score, before, image, goal)
+            request = {"text": goal, "before": origin if before else None, "after": sha256}
+            return await self._call("scorer", scorer, send, row_id, request)
 
         score = (await score_with(self._scorer, grade)).score
         return sha256, Grades(score.semantics, score.quality)
 
-    async def _call(self, role: Role, function: Callable[[], Awaitable[T]]) -> T:
-        outcome = await self._caller.call(role, function)
+    async def _call(
+        self,
+        role: Role,
+        model: Generator | Scorer,
+        send: Callable[[], Awaitable[T]],
+        row_id: str,
+        request: dict[str, str | None],
+    ) -> T:
+        outcome = await self._caller.call(role, send)
+        self._calls.record(role, model, row_id, request, outcome)
         if outcome.error is not None:
             raise outcome.error
         assert outcome.answer is not None  # RetryingCaller has checked it
@@ -152,6 +170,7 @@ class RewardService:
     Args:
         run: version of the checkpoint that is being trained.
         journal: gets a line for every rollout; `rollouts.rollout_rows` reads them.
+        calls: gets a line for every call of generator and scorer.
     """
 
     def __init__(
@@ -162,10 +181,12 @@ class RewardService:
         settings: RewardSettings,
         run: str,
         journal: Journal,
+        calls: RewardCalls,
     ) -> None:
         self.settings = settings
         self._run, self._journal = run, journal
-        self._redraws = _RedrawCache(generator, scorer, images, settings)
+        self._calls = calls
+        self._redraws = _RedrawCache(generator, scorer, images, settings, calls)
         self._attempt = datetime.now(UTC).isoformat()
         self._samples: Counter[tuple[int, str]] = Counter()
         self._steps: dict[int, list[Rollout]] = {}
@@ -177,7 +198,7 @@ class RewardService:
         self._samples[group] += 1
         received, start = time.time(), time.perf_counter()
         answer = parse_answer(request.response)
-        result = await self._grade(answer, request.state)
+        result = await self._grade(answer, request.state, request.row_id)
         seconds = time.perf_counter() - start
         parts = result.parts
         row = RolloutRow(
@@ -214,8 +235,11 @@ class RewardService:
         """Cancel pending drawings and close the journal."""
         await self._redraws.close()
         self._journal.close()
+        self._calls.journal.close()
 
-    async def _grade(self, answer: ParsedAnswer | None, state: RowState) -> _RolloutResult:
+    async def _grade(
+        self, answer: ParsedAnswer | None, state: RowState, row_id: str
+    ) -> _RolloutResult:
         form, truth = self.settings.form, state.evaluation.success
         parts = RewardParts(format_reward(answer))
         if answer is None:
@@ -229,8 +253,8 @@ class RewardService:
         prompt = answer.refined_prompt or state.rewritten_prompt or state.origin_prompt
         image, problem = None, None
         try:
-            redraw = self._redraws.get(state.origin_image, state.origin_prompt, prompt)
-            image, grades = await redraw
+            key = (state.origin_image, state.origin_prompt, prompt)
+            image, grades = await self._redraws.get(*key, row_id)
         except _PromptRefusedError as error:  # the policy's fault
             grades, problem = WORST, summarize_error(error)
         except Exception as error:  # of generator, scorer or image store

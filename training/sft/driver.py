@@ -19,10 +19,14 @@ from warehouse.atomic import atomic_path, atomic_write
 from ..environments import ensure_environment
 from ..launch.driver import Driver, TrainingFailedError, attempt_file, exit_reason, open_driver
 from ..launch.jobs import TrainerJob
+from ..row_lengths import left_out_metrics
+from ..tracking import require_tracker
 from .llamafactory_files import (
     LOG,
     SftLogFollower,
+    best_checkpoint,
     copy_model,
+    dev_metrics,
     is_final,
     newest_checkpoint,
     step_of,
@@ -30,6 +34,7 @@ from .llamafactory_files import (
 )
 from .nodes import rendezvous
 from .recipe import CHECKPOINTS, CONFIG, SftJob, environment, llamafactory_config, read_recipe
+from .rows import prepare_rows
 
 # What a process of torchrun raised; the processes around it only say that it ended.
 _RANK_EXCEPTION = re.compile(r"^\[rank\d+\]: ((?:\w+\.)*\w+(?:Error|Exception)\b.*)$", re.M)
@@ -42,7 +47,10 @@ def sft_job(name: str, folder: Path, job: SftJob) -> TrainerJob:
     if isinstance(recipe, Path):
         payload["settings"]["recipe"] = str(recipe.absolute())
     gpus = read_recipe(job.settings).gpus
-    return TrainerJob(name=name, module=__name__, folder=folder, payload=payload, gpus=gpus)
+    used = gpus * job.settings.nodes
+    return TrainerJob(
+        name=name, module=__name__, folder=folder, payload=payload, gpus=gpus, gpus_used=used
+    )
 
 
 class SftRun:
@@ -82,16 +90,22 @@ class SftRun:
         follow()
         model = self._folder / "model"
         if not model.is_dir():
-            self._publish(newest, model)
-        self._driver.finish(model, follower.final_metrics() | {"steps": step_of(newest)})
+            self._publish(best_checkpoint(newest), model)
+        metrics = follower.final_metrics() | {"steps": step_of(newest)} | dev_metrics(newest)
+        self._driver.finish(model, metrics | left_out_metrics(self._folder))
 
     def _newest_checkpoint(self) -> Path | None:
         return newest_checkpoint(self._folder / CHECKPOINTS, self._driver.log)
 
     def _train(self, follow: Callable[[], object]) -> None:
-        config, nodes = llamafactory_config(self._job, self._folder), self._job.settings.nodes
+        data = prepare_rows(self._job, self._recipe, self._folder, self._driver.log)
+        tracking, nodes = self._driver.job.tracking, self._job.settings.nodes
+        config = llamafactory_config(self._job, self._folder, data, tracking)
+        require_tracker(tracking, self._python())
+        variables = tracking.variables(self._folder)
         with rendezvous(self._folder) if nodes > 1 else nullcontext() as meeting:
-            variables = meeting.variables(nodes, 0, self._recipe) if meeting else {}
+            if meeting:
+                variables |= meeting.variables(nodes, 0, self._recipe)
             self._run("train", CONFIG, config, variables, follow)
         shutil.rmtree(self._folder / "cache", ignore_errors=True)
 
@@ -122,7 +136,7 @@ class SftRun:
         follow: Callable[[], object] = lambda: None,
     ) -> None:
         """One command of `llamafactory-cli` on a YAML file in the job's folder, where it runs."""
-        python = ensure_environment("sft", "gpu" if self._recipe.gpus else "cpu", self._driver.log)
+        python = self._python()
         content = yaml.safe_dump(config, sort_keys=False, allow_unicode=True)
         atomic_write(self._folder / name, content)
         code = self._driver.run_trainer(
@@ -137,6 +151,9 @@ class SftRun:
             if exceptions and "CalledProcessError" in reason:
                 reason = f"it ended with {' '.join(exceptions[-1].split())[:300]}"
             raise TrainingFailedError(reason, self._log)
+
+    def _python(self) -> Path:
+        return ensure_environment("sft", "gpu" if self._recipe.gpus else "cpu", self._driver.log)
 
 
 def main() -> None:

@@ -56,8 +56,26 @@ def step_of(folder: Path) -> int:
 
 
 def is_final(folder: Path) -> bool:
-    """Whether no step follows a complete checkpoint."""
-    return step_of(folder) >= int(_read_json(folder / _STATE)["max_steps"])
+    """Whether no step follows a complete checkpoint: all are done, or training stopped early."""
+    state = _read_json(folder / _STATE)
+    control = state.get("stateful_callbacks", {}).get("TrainerControl", {}).get("args", {})
+    stopped = bool(control.get("should_training_stop"))
+    return stopped or step_of(folder) >= int(state["max_steps"])
+
+
+def best_checkpoint(newest: Path) -> Path:
+    """The checkpoint with the lowest loss on rows that are not trained on, as the newest one says;
+    the newest itself without such rows."""
+    best = _read_json(newest / _STATE).get("best_model_checkpoint")
+    return newest.with_name(Path(best).name) if best else newest
+
+
+def dev_metrics(newest: Path) -> dict[str, float]:
+    """Its loss on those rows, and its step; empty without them."""
+    state = _read_json(newest / _STATE)
+    if state.get("best_metric") is None:
+        return {}
+    return {"dev_loss": state["best_metric"], "best_step": step_of(best_checkpoint(newest))}
 
 
 def copy_model(checkpoint: Path, model: Path) -> None:

@@ -10,6 +10,7 @@ from schemas import FoundryError
 from schemas.yaml_config import ConfigModel, added_field, load_document
 
 from ..launch.jobs import AbsolutePath
+from ..tracking import OFFLINE, TrackingSettings
 
 _RECIPES = Path(__file__).parent / "recipes"
 CONFIG = "config.yaml"
@@ -66,7 +67,7 @@ class SftSettings(ConfigModel):
     )
     threads: int | None = Field(None, ge=1, description="CPU threads per process")
     cutoff_len: int | None = Field(
-        None, ge=1, description="Longest row in tokens; the rest is cut off"
+        None, ge=1, description="Longest row in tokens; longer ones are left out"
     )
     image_max_pixels: int | None = Field(
         None, ge=1024, description="Larger images are shrunk to this"
@@ -76,6 +77,16 @@ class SftSettings(ConfigModel):
     )
     seed: int = Field(
         42, ge=0, description="Seed of the order of the rows and of all other randomness"
+    )
+    dev_share: float = added_field(
+        0.0,
+        ge=0,
+        le=0.5,
+        description="Share of the prompts whose rows are not trained on: their loss, at every "
+        "checkpoint, chooses the checkpoint that is kept; 0: the last one is",
+    )
+    patience: int | None = added_field(
+        None, ge=1, description="Evaluations without a lower loss after which training stops"
     )
     revision: str | None = Field(None, description="Commit of a parent from the Hugging Face hub")
     options: dict[str, Any] = Field(
@@ -96,6 +107,12 @@ class SftSettings(ConfigModel):
     def _batch_can_be_shared(self) -> "SftSettings":
         if not isinstance(self.recipe, Path) and (problem := _batch_problem(self)):
             raise ValueError(problem)
+        return self
+
+    @model_validator(mode="after")
+    def _stops_by_an_evaluation(self) -> "SftSettings":
+        if self.patience and not self.dev_share:
+            raise ValueError("patience counts evaluations: set dev_share, or leave patience out")
         return self
 
     @property
@@ -149,8 +166,13 @@ def recipe_content(settings: SftSettings) -> dict[str, Any]:
     return load_document(settings.recipe_path, SftRecipe).model_dump(mode="json")
 
 
-def llamafactory_config(job: SftJob, folder: Path) -> dict[str, Any]:
+def llamafactory_config(
+    job: SftJob, folder: Path, data: Path | None = None, tracking: TrackingSettings = OFFLINE
+) -> dict[str, Any]:
     """The configuration of LLaMA-Factory for a training in `folder`.
+
+    Args:
+        data: folder of the data sets where it is not the export's; pictures are in that.
 
     Raises:
         FoundryError: the batch cannot be divided evenly.
@@ -162,7 +184,7 @@ def llamafactory_config(job: SftJob, folder: Path) -> dict[str, Any]:
     shared = {"data_shared_file_system": True, "ddp_backend": None if recipe.gpus else "gloo"}
     return {
         "model_name_or_path": str(job.parent),
-        "dataset_dir": str(job.data),
+        "dataset_dir": str(data or job.data),
         "media_dir": str(job.data),
         "dataset": ",".join(job.datasets),
         "output_dir": str(folder / CHECKPOINTS),
@@ -171,8 +193,40 @@ def llamafactory_config(job: SftJob, folder: Path) -> dict[str, Any]:
         "seed": job.settings.seed,
         **(shared if nodes > 1 else {}),
         **recipe.options,
+        **(_dev_options(job, recipe) if job.settings.dev_share else {}),
+        **_tracking_options(job, folder, tracking),
         "bf16": recipe.options.get("bf16", _cpu_has_bfloat16() and not recipe.gpus),
     }
+
+
+def dev_set(name: str) -> str:
+    """Name of the data set of the rows of `name` that are not trained on."""
+    return f"{name}_dev"
+
+
+def _dev_options(job: SftJob, recipe: SftRecipe) -> dict[str, Any]:
+    """An evaluation at every checkpoint; the best one is kept."""
+    return {
+        "eval_dataset": ",".join(map(dev_set, job.datasets)),
+        "eval_strategy": "steps",
+        "eval_steps": recipe.options.get("save_steps", 500),
+        "per_device_eval_batch_size": recipe.batch_per_device,
+        "prediction_loss_only": True,
+        "load_best_model_at_end": True,
+        "metric_for_best_model": "eval_loss",
+        "greater_is_better": False,
+        "early_stopping_steps": job.settings.patience,
+    }
+
+
+def _tracking_options(job: SftJob, folder: Path, tracking: TrackingSettings) -> dict[str, Any]:
+    """Where the trainer reports to, unless the profile's own options say it."""
+    options = {
+        "report_to": tracking.kind,
+        "run_name": f"{folder.parent.name}-{folder.name}",
+        "project": tracking.project,
+    }
+    return options | {k: v for k, v in job.settings.options.items() if k in options}
 
 
 def _batch_problem(settings: SftSettings) -> str | None:

@@ -33,6 +33,7 @@ _SHAREGPT = {
     "columns": {"messages": "messages", "images": "images"},
     "tags": {f"{name}_tag": name for name in ("role", "content", "user", "assistant")},
 }
+_IDS = ("row_id", "prompt_id")  # LLaMA-Factory ignores them
 # The reference's reward recognises by this name that an image is to be generated, not edited.
 _WHITE = "data/interleave/white.png"
 
@@ -68,7 +69,7 @@ def _sharegpt_samples(folder: ExportFolder, table: Table, where: str) -> Iterato
     for condition in ("len(images) > 0", "len(images) = 0"):
         for row in folder.rows(table, f"{where} AND {condition}"):
             images = [folder.add_image(image) for image in row["images"]]
-            yield {"messages": row["messages"], "images": images}
+            yield {"messages": row["messages"], "images": images, **{n: row[n] for n in _IDS}}
 
 
 def _write_verl(folder: ExportFolder, settings: ExportSettings) -> dict[str, int]:

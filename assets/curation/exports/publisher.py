@@ -22,7 +22,7 @@ from ..steps import theta_of
 from .folder import CARD, ExportFolder, read_card
 from .formats import FORMATS
 
-FORMAT_VERSION = 2  # incremented when an exporter writes the same rows differently
+FORMAT_VERSION = 3  # incremented when an exporter writes the same rows differently
 
 # Tables and columns that name the packs and models that the rows came from.
 _SOURCES = {

@@ -16,6 +16,7 @@ from verl.trainer.ppo.utils import need_critic, need_reference_policy
 from verl.utils.config import omega_conf_to_dataclass, validate_config
 from verl.utils.import_utils import load_class_from_fqn
 from verl.utils.model import get_hf_auto_model_class
+from verl.utils.tracking import Tracking
 
 
 def parse(overrides: list[str]) -> dict[str, Any]:
@@ -46,6 +47,9 @@ def parse(overrides: list[str]) -> dict[str, Any]:
         "reference": reference,
         "data": config.data.train_files,
         "device": config.trainer.device,
+        "trackers": list(config.trainer.logger),
+        "unknown_trackers": sorted({*config.trainer.logger} - {*Tracking.supported_backend}),
+        "run": [config.trainer.project_name, config.trainer.experiment_name],
     }
 
 

@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
@@ -9,6 +10,7 @@ from tests.training.trainer_parsers import parse_all
 from training.base_model.architecture import build_untrained
 from training.environments import ensure_environment
 from training.grpo.recipe import GrpoSettings, cluster_overrides, environment, overrides
+from training.tracking import Tracker, TrackingSettings
 
 pytestmark = pytest.mark.slow
 PARSER = Path(__file__).parent / "parse_config.py"
@@ -39,6 +41,12 @@ PAPER = {
 }
 
 
+TRACKERS = {
+    kind: TrackingSettings(kind=kind, project="mine", url="http://t" if kind == "mlflow" else None)
+    for kind in get_args(Tracker)
+}
+
+
 @pytest.fixture(scope="module")
 def parsed(tmp_path_factory):
     folder = tmp_path_factory.mktemp("grpo")
@@ -47,6 +55,8 @@ def parsed(tmp_path_factory):
     cases = {name: overrides(settings, *paths, 7) for name, settings in PAPER.items()}
     variables = environment(PAPER["paper"])
     cases["cluster"] += cluster_overrides(Path("/e n/python"), variables)
+    for kind, tracking in TRACKERS.items():
+        cases[f"to {kind}"] = overrides(PAPER["paper"], *paths, 7, tracking=tracking)
     cases["misspelt"] = [*cases["paper"], "data.train_bacth_size=3"]
     return parse_all(ensure_environment("rl", "cpu"), PARSER, cases, os.environ | variables)
 
@@ -68,7 +78,7 @@ def test_verl_accepts_the_large_recipes(name, parsed):
 
 def test_flash_attention_needs_its_package(parsed):
     """verl asks transformers for it, which refuses where it is not installed."""
-    assert "flash_attn" in parsed["flash"]["error"].lower()
+    assert "FlashAttention2 doesn't seem to be installed" in parsed["flash"]["error"]
 
 
 def test_verl_gets_what_one_gpu_needs(parsed):
@@ -85,6 +95,13 @@ def test_a_cluster_gets_the_workers_environment(parsed):
 def test_options_of_every_kind_reach_verl(parsed):
     assert parsed["options"]["mine"] == MINE
     assert parsed["options"]["entropy_coeff"] == 1e-3
+
+
+@pytest.mark.parametrize("kind", TRACKERS)
+def test_verl_knows_every_tracker(kind, parsed):
+    understood = parsed[f"to {kind}"]
+    assert understood["trackers"] == ["console", "file", *({kind} - {"none"})]
+    assert understood["unknown_trackers"] == [] and understood["run"] == ["mine", "a b-it's"]
 
 
 def test_verl_rejects_unknown_options(parsed):

@@ -1,71 +1,113 @@
-"""Rows for verl, in the order of training."""
+"""Rows for verl: those that fit, in the order of training, with pictures as paths."""
 
+import json
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from PIL import Image
 
 from schemas import FoundryError
-from training.grpo.recipe import GrpoSettings
-from training.grpo.verl_files import total_steps, write_rows
+from training.base_model.driver import packaged_model
+from training.grpo.recipe import ROWS, GrpoSettings
+from training.grpo.rows import prepare_rows
+from training.row_lengths import LEFT_OUT
+from warehouse import EncodedImage, Home
+
+PICTURE = EncodedImage.of(Image.new("RGB", (96, 96), "green"))
+SMALL = {"batch": 4, "mini_batch": 2}
 
 
-def export(folder: Path, rows: int, images: list[dict]) -> Path:
-    table = [{"extra_info": {"index": i}, "images": images} for i in range(rows)]
-    pq.write_table(pa.Table.from_pylist(table), folder / "critic_rl.parquet")
+@pytest.fixture
+def home(tmp_path):
+    return Home(tmp_path / "home")
+
+
+def row(number: int, image: dict, words: int) -> dict:
+    return {
+        "prompt": [{"role": "user", "content": "<image><image>\n" + "tree " * words}],
+        "extra_info": {
+            "index": number,
+            "row_id": f"row{number}",
+            "origin_image": PICTURE.sha256,
+            "edited_image": PICTURE.sha256,
+        },
+        "images": [image, image],
+    }
+
+
+def export(folder: Path, rows: int, image: dict | None = None, long: tuple[int, ...] = ()) -> Path:
+    table = [
+        row(n, image or {"bytes": PICTURE.data}, words=900 if n in long else 3) for n in range(rows)
+    ]
+    folder.mkdir(exist_ok=True)
+    pq.write_table(pa.Table.from_pylist(table), folder / ROWS)
     return folder
 
 
-def write_and_read(folder: Path, settings: GrpoSettings, name: str = "rows.parquet") -> list[dict]:
-    write_rows(folder, folder / name, settings)
-    return pq.read_table(folder / name).to_pylist()
+def prepare(data: Path, home: Home, name: str, **settings: object) -> list[dict]:
+    """The rows of a job of that name; they fill its steps."""
+    folder = data / name
+    folder.mkdir()
+    chosen = GrpoSettings(**SMALL | settings)
+    steps = prepare_rows(data, folder, chosen, packaged_model(), home.images, print)
+    rows = pq.read_table(folder / ROWS).to_pylist()
+    assert len(rows) == steps * chosen.batch
+    return rows
 
 
 def numbers(rows: list[dict]) -> list[int]:
     return [row["extra_info"]["index"] for row in rows]
 
 
-def test_no_row_is_used_twice(tmp_path):
-    export(tmp_path, 10, [{"bytes": b"a"}])
-    order = numbers(write_and_read(tmp_path, GrpoSettings(batch=4, mini_batch=2, max_steps=6)))
+def test_no_row_is_used_twice(tmp_path, home):
+    order = numbers(prepare(export(tmp_path, 10), home, "job", max_steps=6))
     assert len(order) == len(set(order)) == 8
 
 
-def test_the_order_follows_from_the_seed(tmp_path):
-    export(tmp_path, 30, [{"bytes": b"a"}])
-    settings = {"batch": 4, "mini_batch": 2, "max_steps": 5}
-    first, again = (write_and_read(tmp_path, GrpoSettings(**settings), name) for name in ("a", "b"))
-    other = write_and_read(tmp_path, GrpoSettings(**settings, seed=1), "c")
-    assert numbers(first) == numbers(again) != numbers(other)
+def test_the_order_follows_from_the_seed(tmp_path, home):
+    data = export(tmp_path, 30)
+    first, again = (numbers(prepare(data, home, name, max_steps=5)) for name in "ab")
+    assert first == again != numbers(prepare(data, home, "c", max_steps=5, seed=1))
 
 
-def test_an_epoch_has_complete_batches_only(tmp_path):
-    export(tmp_path, 10, [{"bytes": b"a"}])
-    settings = GrpoSettings(batch=4, mini_batch=2, max_steps=None)
-    assert total_steps(tmp_path, settings) == 2
-    assert len(write_and_read(tmp_path, settings)) == 8
+def test_an_epoch_has_complete_batches_only(tmp_path, home):
+    assert len(prepare(export(tmp_path, 10), home, "job", max_steps=None)) == 8
 
 
-def test_images_carry_their_largest_size(tmp_path):
-    export(tmp_path, 4, [{"bytes": b"a"}, {"bytes": b"b"}])
-    settings = GrpoSettings(batch=4, mini_batch=2, max_steps=1, image_max_pixels=2048)
-    row = write_and_read(tmp_path, settings)[0]
-    assert row["images"] == [
-        {"bytes": b"a", "max_pixels": 2048},
-        {"bytes": b"b", "max_pixels": 2048},
-    ]
+def test_pictures_are_not_copied(tmp_path, home):
+    home.images.put(PICTURE)
+    rows = prepare(export(tmp_path, 4), home, "job", image_max_pixels=2048)
+    path = home.images.url(PICTURE.sha256)
+    assert all(each["images"] == [{"image": path, "max_pixels": 2048}] * 2 for each in rows)
 
 
-def test_paths_become_absolute(tmp_path):
-    export(tmp_path, 4, [{"image": "images/a.png"}])
-    row = write_and_read(tmp_path, GrpoSettings(batch=4, mini_batch=2, max_steps=1))[0]
-    assert row["images"][0]["image"] == str(tmp_path / "images/a.png")
+def test_pictures_that_are_not_in_the_store_come_from_the_export(tmp_path, home):
+    rows = prepare(export(tmp_path, 4), home, "job", image_max_pixels=2048)
+    assert rows[0]["images"] == [{"bytes": PICTURE.data, "max_pixels": 2048}] * 2
+    picture = tmp_path / "a.png"
+    picture.write_bytes(PICTURE.data)
+    rows = prepare(export(tmp_path, 4, {"image": "a.png"}), home, "other")
+    assert rows[0]["images"][0]["image"] == str(picture)
 
 
-def test_missing_exports_and_rows_are_named(tmp_path):
+def test_prompts_that_are_too_long_are_left_out_and_named(tmp_path, home):
+    data = export(tmp_path, 10, long=(2, 7))
+    assert not {2, 7} & set(numbers(prepare(data, home, "job")))
+    named = [json.loads(line) for line in (data / "job" / LEFT_OUT).read_text().splitlines()]
+    assert [each["row_id"] for each in named] == ["row2", "row7"]
+    assert named[0]["tokens"] > 512 and named[0]["reason"] == "longer than prompt_length 512"
+
+
+def test_where_all_fit_the_order_is_that_of_earlier_versions(tmp_path, home):
+    assert numbers(prepare(export(tmp_path, 10), home, "job")) == [6, 9, 0, 2, 4, 3, 5, 1]
+
+
+def test_missing_exports_and_rows_are_named(tmp_path, home):
     with pytest.raises(FoundryError, match="materialize `exports`"):
-        total_steps(tmp_path, GrpoSettings())
-    export(tmp_path, 3, [{"bytes": b"a"}])
-    with pytest.raises(FoundryError, match="3 rows, fewer than a batch of 16"):
-        total_steps(tmp_path, GrpoSettings())
+        prepare(tmp_path, home, "none")
+    with pytest.raises(FoundryError, match="3 rows, fewer than a batch of 4"):
+        prepare(export(tmp_path, 3), home, "few")
+    with pytest.raises(FoundryError, match="all 2 rows are longer than prompt_length 512: raise"):
+        prepare(export(tmp_path, 2, long=(0, 1)), home, "long")

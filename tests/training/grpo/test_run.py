@@ -56,7 +56,8 @@ def coloured(colour: str) -> EncodedImage:
 def export(folder: Path, home: Home) -> Path:
     folder.mkdir()
     before, after = coloured("white"), coloured("green")
-    home.images.put(before)
+    for image in (before, after):
+        home.images.put(image)
     rows = [row(index, before, after) for index in range(4)]
     pq.write_table(pa.Table.from_pylist(rows), folder / "critic_rl.parquet")
     return folder
@@ -108,6 +109,7 @@ def test_trains_merges_resumes_and_leaves_nothing_behind(tmp_path):
 
     rollouts = (tmp_path / "job" / "rollouts.jsonl").read_text().splitlines()
     assert len(rollouts) == 4
+    assert list((tmp_path / "job" / "tensorboard").glob("events.out.tfevents.*"))
 
     torn = tmp_path / "job" / "checkpoints" / "global_step_2" / "actor"
     torn.mkdir(parents=True)

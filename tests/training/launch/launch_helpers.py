@@ -1,6 +1,10 @@
 """Run a toy training from a real asset, in this process."""
 
 import asyncio
+import os
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +21,43 @@ with open("steps.jsonl", "w") as steps:
         print(json.dumps({"step": step, "total": 3, "loss": 1 / step}), file=steps, flush=True)
         time.sleep(0.1)
 """
+# The first step at once, two more when the file `go` is there; a line in `starts` for each start.
+THREE_STEPS_ON_GO = """
+import json, pathlib, time
+with open("starts", "a") as starts:
+    print("start", file=starts)
+with open("steps.jsonl", "w") as steps:
+    for step in (1, 2, 3):
+        print(json.dumps({"step": step, "total": 3, "loss": 1 / step}), file=steps, flush=True)
+        while not pathlib.Path("go").exists():
+            time.sleep(0.05)
+"""
+ONE_RUN = """
+import sys
+from pathlib import Path
+sys.path.insert(0, {here!r})
+from tests.training.launch.launch_helpers import launch, toy_job
+from training.launch.jobs import LauncherSettings
+settings = LauncherSettings.model_validate_json({settings!r})
+launch(toy_job(Path({folder!r}), {code!r}), settings)
+"""
+
+
+def run_in_process(
+    folder: Path, code: str, settings: LauncherSettings | None = None
+) -> subprocess.Popen[bytes]:
+    """A run in a process of its own, as Dagster's launcher starts one."""
+    chosen = (settings or LauncherSettings(grace_seconds=1)).model_dump_json()
+    program = ONE_RUN.format(here=str(HERE), folder=str(folder), code=code, settings=chosen)
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    return subprocess.Popen([sys.executable, "-c", program], **quiet)
+
+
+def wait_for(path: Path) -> None:
+    deadline = time.monotonic() + 120
+    while not path.exists():
+        assert time.monotonic() < deadline, f"{path} was not written"
+        time.sleep(0.1)
 
 
 class RecordedProgress:
@@ -35,7 +76,7 @@ def toy_job(folder: Path, code: str, **payload: Any) -> TrainerJob:
         module="toy_trainer",
         folder=folder,
         payload={"code": code, **payload},
-        environment={"PYTHONPATH": str(HERE)},
+        environment={"PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])},
     )
 
 

@@ -4,8 +4,8 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import dagster as dg
@@ -15,10 +15,13 @@ import pytest
 from schemas import FoundryError
 from tests.training.launch.launch_helpers import (
     THREE_STEPS,
+    THREE_STEPS_ON_GO,
     RecordedProgress,
     launch,
     launch_all,
+    run_in_process,
     toy_job,
+    wait_for,
 )
 from training.launch.driver import TrainingFailedError
 from training.launch.jobs import LauncherSettings
@@ -41,13 +44,6 @@ def remaining(folder: Path) -> list[psutil.Process]:
     return find_marked(JOB_MARK, str(folder))
 
 
-def wait_for(path: Path) -> None:
-    deadline = time.monotonic() + 120
-    while not path.exists():
-        assert time.monotonic() < deadline, f"{path} was not written"
-        time.sleep(0.1)
-
-
 def have_ended(pids: list[int]) -> bool:
     """A zombie that no init removes has ended as well."""
     alive = [psutil.Process(pid).status() for pid in pids if psutil.pid_exists(pid)]
@@ -60,7 +56,8 @@ def test_a_training_reports_live_and_leaves_a_model(tmp_path):
         run = instance.get_runs()[0]
         logged = [entry.user_message for entry in instance.all_logs(run.run_id)]
     assert outcome.model == tmp_path / "model"
-    assert outcome.metrics == {"loss": 0.25}
+    assert outcome.metrics["loss"] == 0.25
+    assert 0.2 < outcome.metrics["hours"] * 3600 < 100
     assert [point.loss for point in outcome.curves] == [1.0, 0.5, pytest.approx(1 / 3)]
     assert [(done, total) for done, total, _ in updates] == [(1, 3), (2, 3), (3, 3)]
     assert "toy: step 3 of 3, loss 0.3333" in logged
@@ -159,23 +156,6 @@ pathlib.Path("pids").write_text(str(subprocess.Popen(nap, start_new_session=True
     assert have_ended([int((tmp_path / "pids").read_text())])
 
 
-ONE_RUN = """
-import sys
-from pathlib import Path
-sys.path.insert(0, {here!r})
-from tests.training.launch.launch_helpers import launch, toy_job
-from training.launch.jobs import LauncherSettings
-launch(toy_job(Path({folder!r}), {code!r}), LauncherSettings(grace_seconds=1))
-"""
-
-
-def run_in_process(folder: Path, code: str) -> subprocess.Popen[bytes]:
-    """A run in a process of its own, as Dagster's launcher starts one."""
-    program = ONE_RUN.format(here=str(HERE), folder=str(folder), code=code)
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    return subprocess.Popen([sys.executable, "-c", program], **quiet)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "number",
@@ -222,6 +202,62 @@ def test_the_next_run_ends_what_a_killed_one_remaining(tmp_path):
     finally:
         for process in remaining(tmp_path):
             process.kill()
+
+
+@pytest.fixture
+def left_running(tmp_path):
+    """A detached training after its run was killed, at its first step; ended afterwards."""
+    settings = LauncherSettings(detached=True, grace_seconds=1, log_seconds=0)
+    run = run_in_process(tmp_path, THREE_STEPS_ON_GO, settings)
+    try:
+        wait_for(tmp_path / "starts")
+        run.kill()
+        run.wait()
+        yield settings
+    finally:
+        run.kill()
+        for process in remaining(tmp_path):
+            process.kill()
+
+
+@pytest.mark.slow
+def test_a_detached_training_is_followed_when_its_run_was_killed(tmp_path, left_running):
+    assert remaining(tmp_path)
+    with dg.DagsterInstance.ephemeral() as instance, ThreadPoolExecutor(1) as threads:
+        job = toy_job(tmp_path, THREE_STEPS_ON_GO)
+        following = threads.submit(launch, job, left_running, instance)
+        while not _logged(instance, "is being trained already: following it"):
+            time.sleep(0.1)
+        (tmp_path / "go").touch()
+        outcome, updates = following.result(60)
+    assert (tmp_path / "starts").read_text().splitlines() == ["start"]
+    assert [point.step for point in outcome.curves] == [1, 2, 3]
+    assert [done for done, _, _ in updates] == [1, 2, 3]
+    assert not remaining(tmp_path)
+
+
+def _logged(instance: dg.DagsterInstance, text: str) -> bool:
+    runs = instance.get_runs()
+    return any(
+        text in entry.user_message for run in runs for entry in instance.all_logs(run.run_id)
+    )
+
+
+@pytest.mark.slow
+def test_cancelling_a_followed_training_ends_it(tmp_path, left_running):
+    pids = [process.pid for process in remaining(tmp_path)]
+    context = tmp_path / "pipes_context.json"
+    context.unlink()  # each run writes its own, before it follows
+    follower = run_in_process(tmp_path, THREE_STEPS_ON_GO, left_running)
+    try:
+        wait_for(context)
+        assert not have_ended(pids)
+        follower.send_signal(signal.SIGTERM)
+        follower.wait(60)
+        assert have_ended(pids)
+    finally:
+        follower.kill()
+        follower.wait()
 
 
 def test_two_trainings_cannot_share_a_folder(tmp_path):

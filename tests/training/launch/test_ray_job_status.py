@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from schemas import FoundryError
-from training.launch import launcher
+from training.launch import ray_job
 
 RUNNING = {"type": "SUBMISSION", "status": "RUNNING", "entrypoint": "x"}
 ENDED = RUNNING | {"status": "FAILED", "driver_exit_code": 7}
@@ -41,7 +41,7 @@ class Handler(BaseHTTPRequestHandler):
 @pytest.fixture
 def server(monkeypatch) -> Iterator[JobServer]:
     pytest.importorskip("ray")
-    monkeypatch.setattr(launcher, "_RAY_POLL_SECONDS", 0)
+    monkeypatch.setattr(ray_job, "_POLL_SECONDS", 0)
     with JobServer(("127.0.0.1", 0), Handler) as server:
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
@@ -51,13 +51,13 @@ def server(monkeypatch) -> Iterator[JobServer]:
 
 def test_a_failed_poll_does_not_end_a_training(server):
     server.answers = [RUNNING, None, None, RUNNING, ENDED]
-    status = launcher._RayJobStatus(launcher._ray_client(server.address), "job")
+    status = ray_job.RayJobStatus(ray_job._job_client(server.address), "job")
     assert [status.exit_code() for _ in range(5)] == [None, None, None, None, 7]
 
 
 def test_a_server_that_is_gone_for_a_while_does_not_end_one_either(server):
     server.answers = [RUNNING]
-    status = launcher._RayJobStatus(launcher._ray_client(server.address), "job")
+    status = ray_job.RayJobStatus(ray_job._job_client(server.address), "job")
     assert status.exit_code() is None
     server.shutdown()
     server.server_close()
@@ -66,9 +66,9 @@ def test_a_server_that_is_gone_for_a_while_does_not_end_one_either(server):
 
 def test_a_server_that_stays_silent_does(server, monkeypatch):
     server.answers = [RUNNING, None, None]
-    status = launcher._RayJobStatus(launcher._ray_client(server.address), "job")
+    status = ray_job.RayJobStatus(ray_job._job_client(server.address), "job")
     assert (status.exit_code(), status.exit_code()) == (None, None)
-    monkeypatch.setattr(launcher, "_RAY_SILENT_SECONDS", 0)
+    monkeypatch.setattr(ray_job, "_SILENT_SECONDS", 0)
     with pytest.raises(
         FoundryError, match=r"has not answered about job job .* run again to resume"
     ):
@@ -76,7 +76,7 @@ def test_a_server_that_stays_silent_does(server, monkeypatch):
 
 
 def test_polls_are_spaced(server, monkeypatch):
-    monkeypatch.setattr(launcher, "_RAY_POLL_SECONDS", 60)
+    monkeypatch.setattr(ray_job, "_POLL_SECONDS", 60)
     server.answers = [RUNNING]
-    status = launcher._RayJobStatus(launcher._ray_client(server.address), "job")
+    status = ray_job.RayJobStatus(ray_job._job_client(server.address), "job")
     assert (status.exit_code(), status.exit_code()) == (None, None)

@@ -15,7 +15,14 @@ import pytest
 
 from schemas import FoundryError
 from tests.helpers.ports import free_port
-from tests.training.launch.launch_helpers import THREE_STEPS, launch, toy_job
+from tests.training.launch.launch_helpers import (
+    THREE_STEPS,
+    THREE_STEPS_ON_GO,
+    launch,
+    run_in_process,
+    toy_job,
+    wait_for,
+)
 from training.launch.driver import TrainingFailedError
 from training.launch.jobs import LauncherSettings
 from training.launch.supervisor import JOB_MARK, find_marked, terminate_processes
@@ -104,6 +111,18 @@ def test_a_driver_killed_in_a_ray_job_is_noticed(cluster, tmp_path):
     with pytest.raises(TrainingFailedError, match="training toy failed: it was killed"):
         launch(toy_job(tmp_path, code), cluster)
     assert not find_marked(JOB_MARK, str(tmp_path))
+
+
+def test_a_ray_job_is_followed_when_its_run_was_killed(cluster, tmp_path):
+    run = run_in_process(tmp_path, THREE_STEPS_ON_GO, cluster)
+    wait_for(tmp_path / "starts")
+    run.kill()
+    run.wait()
+    threading.Timer(2, (tmp_path / "go").touch).start()
+    outcome, updates = launch(toy_job(tmp_path, THREE_STEPS_ON_GO), cluster)
+    assert (tmp_path / "starts").read_text().splitlines() == ["start"]
+    assert [done for done, _, _ in updates] == [1, 2, 3]
+    assert [point.step for point in outcome.curves] == [1, 2, 3]
 
 
 @pytest.mark.long

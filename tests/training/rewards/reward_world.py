@@ -13,6 +13,7 @@ from inference.sketch_world import generator as sketch_generator
 from inference.sketch_world import scorer as sketch_scorer
 from inference.sketch_world.settings import MistakeRates, SketchSettings
 from schemas.curation import Evaluation
+from training.rewards.calls import RewardCalls
 from training.rewards.reward import RewardSettings
 from training.rewards.service import RewardRequest, RewardService, RowState
 from warehouse import EncodedImage, Home
@@ -91,7 +92,8 @@ class RewardWorld:
     ) -> RewardService:
         images, scorer = self.home.images, scorer or SketchScorer(FLAWLESS)
         journal = self.home.journal("rollouts", run)
-        return RewardService(self.generator, scorer, images, settings, run, journal)
+        calls = RewardCalls("critic_rl_checkpoint", run, self.home.journal("calls", run))
+        return RewardService(self.generator, scorer, images, settings, run, journal, calls)
 
     def state(self, truth: bool, rewritten: str = "", **other: object) -> RowState:
         """A row whose image shows the goal, or the wrong object in the right place."""

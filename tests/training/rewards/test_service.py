@@ -9,10 +9,12 @@ from inference.engine.ensemble import Ensemble
 from inference.roles import Score, UnusableAnswerError
 from schemas import FoundryError
 from schemas.training import ROLLOUTS
+from schemas.trajectories import MODEL_CALLS
 from tests.training.rewards.reward_world import EXACT, GOAL, QUICK, WRONG, answer
+from training.rewards.calls import reward_call_rows
 from training.rewards.reward import Grades, RewardSettings, step_reward
 from training.rewards.rollouts import failed_share, rollout_rows, step_figures
-from warehouse import EncodedImage
+from warehouse import EncodedImage, Journal
 
 CODE = RewardSettings(form="code", draw_timeout_seconds=5, tries=1)
 
@@ -259,3 +261,23 @@ async def test_a_failed_ensemble_member_is_retried_alone(world):
     before = world.state(truth=False).grades
     assert row.step_reward == pytest.approx((6 - before.overall) / 10)
     assert (stable.calls, flaky.calls) == (1, 2)
+
+
+async def test_every_call_is_in_the_ledger_once(world):
+    service = world.service()
+    same = [world.request(answer(False, EXACT)) for _ in range(3)]
+    await asyncio.gather(*map(service.reward, same))
+    await service.reward(world.request(answer(False, "refuse"), row="row-2"))
+    await service.close()
+    journal = world.home.local / "calls.jsonl"
+    with Journal(journal) as copy:
+        for record in world.home.journal("calls", "run-1").records():
+            copy.append(record)
+    rows = reward_call_rows(journal, {"row-1": "p1", "row-2": "p2"})
+    assert [(row.role, row.prompt_id, row.error) for row in rows] == [
+        ("generator", "p1", None),
+        ("scorer", "p1", None),
+        ("generator", "p2", "not that"),
+    ]
+    assert len({row.call_id for row in rows}) == 3 and {row.shard for row in rows} == {"run-1"}
+    assert world.home.lake.write(MODEL_CALLS, rows, "critic_rl_checkpoint-run-1")

@@ -11,6 +11,7 @@ from typing import Any
 import torchvision.transforms.v2  # noqa: F401  the environment must have it
 from accelerate.utils.deepspeed import HfDeepSpeedConfig
 from llamafactory.hparams import get_train_args
+from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
 
 
 def parse(config: dict[str, Any]) -> dict[str, Any]:
@@ -30,6 +31,20 @@ def parse(config: dict[str, Any]) -> dict[str, Any]:
         "type": finetuning.finetuning_type,
         "frozen": [finetuning.freeze_vision_tower, finetuning.freeze_multi_modal_projector],
         "zero": _zero_stage(plan) if plan else None,
+        "evaluation": [
+            training.eval_strategy.value,
+            training.eval_steps,
+            data.eval_dataset,
+            finetuning.early_stopping_steps,
+        ],
+        "best": [
+            training.load_best_model_at_end,
+            training.metric_for_best_model,
+            training.greater_is_better,
+        ],
+        "trackers": training.report_to,
+        "unknown_trackers": sorted({*training.report_to} - {*INTEGRATION_TO_CALLBACK, "none"}),
+        "run": [training.project, training.run_name],
     }
 
 

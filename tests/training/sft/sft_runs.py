@@ -51,6 +51,8 @@ def _sample(expected: str, shown: str) -> dict[str, object]:
             },
         ],
         "images": ["images/white.png", f"images/{shown}.png"],
+        "row_id": f"{expected}-{shown}",
+        "prompt_id": f"{expected}-{shown}",
     }
 
 

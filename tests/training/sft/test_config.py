@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
@@ -9,9 +10,14 @@ from tests.training.sft.sft_runs import write_export
 from tests.training.trainer_parsers import parse_all
 from training.environments import ensure_environment
 from training.sft.recipe import SftJob, SftSettings, llamafactory_config
+from training.tracking import OFFLINE, Tracker, TrackingSettings
 
 pytestmark = pytest.mark.slow
 RECIPES = ("sketch", "paper", "reference", "lora")
+TRACKERS = {
+    kind: TrackingSettings(kind=kind, project="mine", url="http://t" if kind == "mlflow" else None)
+    for kind in get_args(Tracker)
+}
 PARSER = Path(__file__).parent / "parse_config.py"
 
 
@@ -20,6 +26,8 @@ def configs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("sft")
     data = write_export(folder / "llamafactory", rows=4)
     settings = {recipe: SftSettings(recipe=recipe) for recipe in RECIPES}
+    settings |= {kind: SftSettings() for kind in TRACKERS}
+    settings["dev"] = SftSettings(recipe="paper", dev_share=0.1, patience=3)
     settings["misspelt"] = SftSettings(options={"freeze_vision_towers": True})
     return {
         name: llamafactory_config(
@@ -30,6 +38,7 @@ def configs(tmp_path_factory):
                 settings=each,
             ),
             folder / name,
+            tracking=TRACKERS.get(name, OFFLINE),
         )
         for name, each in settings.items()
     }
@@ -53,6 +62,20 @@ def test_llamafactory_accepts_every_recipe(recipe, configs, parsed):
     assert understood["warmup"] == (5 if recipe == "sketch" else 10)
     assert understood["zero"] == (3 if recipe in ("paper", "reference") else None)
     assert understood["type"] == ("lora" if recipe == "lora" else "full")
+
+
+@pytest.mark.parametrize("kind", TRACKERS)
+def test_llamafactory_knows_every_tracker(kind, configs, parsed):
+    understood = parsed[kind]
+    assert understood["trackers"] == ([] if kind == "none" else [kind])
+    assert understood["unknown_trackers"] == []
+    assert understood["run"] == ["mine", configs[kind]["run_name"]]
+
+
+def test_llamafactory_evaluates_at_every_checkpoint(parsed):
+    understood = parsed["dev"]
+    assert understood["evaluation"] == ["steps", 200.0, ["critic_sft_dev"], 3]
+    assert understood["best"] == [True, "eval_loss", False]
 
 
 def test_llamafactory_rejects_unknown_options(parsed):

@@ -46,7 +46,8 @@ def test_a_training_learns_and_reports_progress(uninterrupted):
     assert reported[-1]["samples_per_second"] > 0
     finished = messages[-1]["finished"]
     assert finished["model"] == str(training.folder / "model")
-    assert finished["metrics"]["steps"] == 8
+    assert finished["metrics"]["steps"] == 8 and finished["metrics"]["hours"] > 0
+    assert list((training.folder / "tensorboard").glob("events.out.tfevents.*"))
 
 
 def test_the_model_can_be_loaded(uninterrupted):
@@ -89,12 +90,24 @@ def test_a_killed_training_resumes_and_ends_in_the_same_weights(
     assert losses(messages) == losses(uninterrupted[1])
 
 
+def test_the_best_checkpoint_is_kept_and_training_stops_early(tmp_path, parent, data):
+    """A learning rate that makes every step worse, so that the first checkpoint is the best."""
+    changes = {"dev_share": 0.3, "patience": 1, "learning_rate": 0.5, "save_steps": 1}
+    training = Training(tmp_path / "job", parent, data, settings(**changes))
+    messages, _ = training.run()
+    metrics = messages[-1]["finished"]["metrics"]
+    assert metrics["best_step"] < metrics["steps"] < 8 and metrics["dev_loss"] > 0
+    best = training.checkpoints / f"checkpoint-{metrics['best_step']:.0f}" / "model.safetensors"
+    assert training.weights() == best.read_bytes()
+    assert training.run()[0][-1] == messages[-1]  # it is not trained on
+
+
 def test_a_crash_is_one_line_with_the_log(tmp_path, parent, data):
     broken = write_export(tmp_path / "export", rows=4)
     for image in (broken / "images").iterdir():
-        image.write_bytes(b"no image")
+        image.write_bytes(image.read_bytes()[:60])
     training = Training(tmp_path / "job", parent, broken, settings())
     messages, _ = training.run()
     failed = messages[-1]["failed"]
-    assert "UnidentifiedImageError" in failed["reason"] and "\n" not in failed["reason"]
+    assert "OSError" in failed["reason"] and "\n" not in failed["reason"]
     assert Path(failed["log"]).read_text()

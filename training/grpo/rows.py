@@ -1,0 +1,125 @@
+"""The rows that verl reads: those of the export that fit, in the order of training."""
+
+from collections.abc import Callable
+from functools import cache
+from io import BytesIO
+from itertools import chain
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from schemas import FoundryError
+from warehouse import ImageStore
+from warehouse.atomic import atomic_path
+
+from ..row_lengths import LEFT_OUT, TokenCounter, name_left_out
+from .recipe import ROWS, GrpoSettings
+
+_IMAGE_IDS = ("origin_image", "edited_image")
+
+
+def prepare_rows(
+    export: Path,
+    folder: Path,
+    settings: GrpoSettings,
+    parent: Path,
+    images: ImageStore,
+    log: Callable[[str], object],
+) -> int:
+    """Write the rows of all steps to the job's folder, once; returns the number of steps.
+
+    Steps are one epoch, or `max_steps` where that is less; verl reads the rows from first to last.
+    A picture is a path where the image store is a folder: then neither this file nor the trainer's
+    cache of it has a copy. With it is `max_pixels`, to which verl's loader (qwen_vl_utils) shrinks
+    it, so that the policy sees what it saw in supervised training.
+
+    Raises:
+        FoundryError: there is no export, or too few rows fit.
+    """
+    target = folder / ROWS
+    if not target.is_file():
+        table = _read(export, images)
+        count = TokenCounter(parent, settings.image_max_pixels).count
+        fitting = _fitting(table, count, folder, settings, log)
+        steps = len(fitting) // settings.batch
+        if not steps:
+            few = f"{len(fitting)} rows, fewer than a batch of {settings.batch}"
+            raise FoundryError(f"{export / ROWS} has {few}")
+        used = min(steps, settings.max_steps or steps) * settings.batch
+        chosen = table.take(Random(settings.seed).sample(fitting, used))
+        with atomic_path(target, target.with_suffix(".partial")) as draft:
+            pq.write_table(_with_max_pixels(chosen, settings), draft, compression="zstd")
+    return int(pq.read_metadata(target).num_rows) // settings.batch
+
+
+def _read(export: Path, images: ImageStore) -> pa.Table:
+    file = export / ROWS
+    if not file.is_file():
+        raise FoundryError(f"{file} is missing: materialize `exports`")
+    names = pq.read_schema(file).names
+    table = pq.read_table(file, columns=[name for name in names if name != "images"])
+    stored = _stored_images(table, images)
+    if stored is None:
+        exported = pq.read_table(file, columns=["images"]).column(0).to_pylist()
+        stored = [[_absolute(image, export) for image in row] for row in exported]
+    return table.append_column("images", pa.array(stored))
+
+
+def _stored_images(table: pa.Table, images: ImageStore) -> list[list[dict[str, str]]] | None:
+    """The rows' pictures as paths in the image store; None where it does not have them as files."""
+    if not images.storage.is_local:
+        return None
+    rows = table.column("extra_info").to_pylist()
+    paths = [[images.url(row[name]) for name in _IMAGE_IDS] for row in rows]
+    if not all(Path(path).is_file() for path in chain.from_iterable(paths)):
+        return None
+    return [[{"image": path} for path in row] for row in paths]
+
+
+def _absolute(image: dict[str, Any], export: Path) -> dict[str, Any]:
+    return {"image": str((export / image["image"]).absolute())} if "image" in image else image
+
+
+def _fitting(
+    table: pa.Table,
+    count: Callable[..., int],
+    folder: Path,
+    settings: GrpoSettings,
+    log: Callable[[str], object],
+) -> list[int]:
+    """Numbers of the rows whose prompts are not too long."""
+    size, limit = cache(_size), settings.prompt_length
+    fitting, left_out = [], []
+    for number, row in enumerate(table.select(["prompt", "images", "extra_info"]).to_pylist()):
+        sizes = [size(image.get("bytes") or image["image"]) for image in row["images"]]
+        if (tokens := count(row["prompt"], sizes)) <= limit:
+            fitting.append(number)
+        else:
+            left_out.append({"row_id": row["extra_info"]["row_id"], "tokens": tokens})
+    name_left_out(folder, left_out, table.num_rows, f"prompt_length {limit}")
+    if left_out:
+        total = f"{len(left_out)} of {table.num_rows} prompts are longer than"
+        log(f"{total} prompt_length {limit}: see {LEFT_OUT}")
+    return fitting
+
+
+def _size(image: bytes | str) -> tuple[int, int]:
+    from PIL import Image
+
+    try:
+        with Image.open(BytesIO(image) if isinstance(image, bytes) else image) as opened:
+            return opened.size
+    except OSError as error:
+        name = "a picture in it" if isinstance(image, bytes) else image
+        raise FoundryError(f"{ROWS}: {name} cannot be read: materialize `exports`") from error
+
+
+def _with_max_pixels(table: pa.Table, settings: GrpoSettings) -> pa.Table:
+    def sized(image: dict[str, Any]) -> dict[str, Any]:
+        return {**image, "max_pixels": settings.image_max_pixels}
+
+    column = [list(map(sized, images)) for images in table.column("images").to_pylist()]
+    return table.set_column(table.column_names.index("images"), "images", pa.array(column))

@@ -1,0 +1,149 @@
+"""A training's driver as a job of a Ray cluster that shares this machine's file system."""
+
+import hashlib
+import shlex
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from schemas import FoundryError
+
+from . import supervisor
+from .jobs import LauncherSettings, TrainerJob
+
+if TYPE_CHECKING:
+    from ray.job_submission import JobSubmissionClient
+
+_POLL_SECONDS = 1.0
+_CLEAN_UP_SECONDS = 10.0
+_STOP_SECONDS = 60.0
+_SILENT_SECONDS = 300.0  # without a job server, as while a head restarts
+
+
+@dataclass(frozen=True)
+class RayDriver:
+    """A job's driver as a Ray job; the job outlives the run that submitted it, if that is killed.
+
+    Raises:
+        FoundryError: there is no job server, or Ray is not installed.
+    """
+
+    job: TrainerJob
+    file: Path
+    settings: LauncherSettings
+
+    @property
+    def name(self) -> str:
+        """The same for every attempt at a job, so that one that still runs is found."""
+        return f"interleave-{hashlib.sha256(str(self.job.folder).encode()).hexdigest()[:16]}"
+
+    @cached_property
+    def running(self) -> str | None:
+        """The name of the Ray job, if it has not ended."""
+        with suppress(RuntimeError):  # there is none
+            if not self._client.get_job_status(self.name).is_terminal():
+                return self.name
+        return None
+
+    @contextmanager
+    def run(self, variables: Mapping[str, str]) -> Iterator[Callable[[], int | None]]:
+        """Gives the exit code, None while it runs; leaving ends the job."""
+        if not self.running:
+            self._submit(variables)
+        try:
+            yield RayJobStatus(self._client, self.name).exit_code
+        finally:
+            _stop(self._client, self.name)
+
+    @cached_property
+    def _client(self) -> "JobSubmissionClient":
+        return _job_client(self.settings.address or "")
+
+    def _submit(self, variables: Mapping[str, str]) -> None:
+        python, grace = self.settings.python or sys.executable, self.settings.grace_seconds
+        command = [python, "-m", supervisor.__name__, self.job.module, str(self.file), str(grace)]
+        # Ray's own KILL must come after the supervisor has ended everything.
+        wait = {"RAY_JOB_STOP_WAIT_TIME_S": str(int(grace + _CLEAN_UP_SECONDS))}
+        _stop(self._client, self.name)  # forget one that has ended
+        self._client.submit_job(
+            entrypoint=shlex.join(command),
+            submission_id=self.name,
+            entrypoint_num_gpus=self.job.gpus or None,
+            runtime_env={"env_vars": {**variables, **wait}},
+            metadata={"name": self.job.name},
+        )
+
+
+def _job_client(address: str) -> "JobSubmissionClient":
+    try:
+        from ray.exceptions import AuthenticationError
+        from ray.job_submission import JobSubmissionClient
+    except ImportError as error:
+        raise FoundryError("the ray launcher needs Ray: pip install 'ray[default]'") from error
+    try:
+        return JobSubmissionClient(address)
+    except AuthenticationError as error:
+        raise FoundryError(
+            f"the Ray job server at {address} rejects our token: set RAY_AUTH_MODE=token and "
+            "RAY_AUTH_TOKEN (or RAY_AUTH_TOKEN_PATH) as on the cluster"
+        ) from error
+    except (ConnectionError, RuntimeError) as error:
+        raise FoundryError(
+            f"no Ray job server at {address}: start the cluster, or correct launcher.address"
+        ) from error
+
+
+def _stop(client: "JobSubmissionClient", name: str) -> None:
+    """Stop a job if there is one, wait until it is, and forget it."""
+    with suppress(RuntimeError, OSError):  # no such job; or no job server: the next run stops it
+        client.stop_job(name)
+        deadline = time.monotonic() + _STOP_SECONDS
+        while not client.get_job_status(name).is_terminal():
+            if time.monotonic() > deadline:
+                raise FoundryError(f"Ray did not stop job {name}; stop it with `ray job stop`")
+            time.sleep(_POLL_SECONDS)
+        client.delete_job(name)
+
+
+@dataclass
+class RayJobStatus:
+    """Asks for a job's exit code; a job server that is silent for a while is asked again."""
+
+    client: "JobSubmissionClient"
+    name: str
+    answered_at: float = field(default_factory=time.monotonic)
+    asked_at: float = float("-inf")
+
+    def exit_code(self) -> int | None:
+        """None while it runs, and where the job server does not say.
+
+        Raises:
+            FoundryError: the job server has been silent for minutes, or does not know the job.
+        """
+        now = time.monotonic()
+        if now - self.asked_at < _POLL_SECONDS:
+            return None
+        self.asked_at = now
+        try:
+            info = self.client.get_job_info(self.name)
+        except Exception as error:  # whatever its HTTP client and Ray raise
+            self._require_patience(error)
+            return None
+        self.answered_at = time.monotonic()
+        if not info.status.is_terminal():
+            return None
+        return 0 if info.status == "SUCCEEDED" else info.driver_exit_code or 1
+
+    def _require_patience(self, error: Exception) -> None:
+        silent = time.monotonic() - self.answered_at
+        if silent > _SILENT_SECONDS:
+            reason = " ".join(str(error).split())[:200]
+            raise FoundryError(
+                f"Ray's job server has not answered about job {self.name} for {silent:.0f} s "
+                f"({reason}): start the cluster, then run again to resume"
+            ) from error
