@@ -48,7 +48,7 @@ def parse(overrides: list[str]) -> dict[str, Any]:
         "data": config.data.train_files,
         "device": config.trainer.device,
         "trackers": list(config.trainer.logger),
-        "unknown_trackers": sorted({*config.trainer.logger} - {*Tracking.supported_backend}),
+        "known_trackers": Tracking.supported_backend,
         "run": [config.trainer.project_name, config.trainer.experiment_name],
     }
 
