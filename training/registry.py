@@ -1,9 +1,10 @@
 """The registry of checkpoints: their folders, which version is in use, and the history of that.
 
 A row of the table `checkpoints` describes a checkpoint; its folder has the weights. Promotions,
-rejections and rollbacks are an append-only journal per name, from which the `status` of every row
-follows: the status that an interrupted command leaves is corrected by the next one. A lock lets one
-process at a time change a home's registry.
+rejections and rollbacks are an append-only journal, a line per change, from which the `status` of
+every row follows. A system of several agents is one line, so a killed command leaves all of them in
+use or none; the statuses that it leaves are corrected by the next one. Older homes have a journal
+per name, whose decisions come first. A lock lets one process at a time change a home's registry.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,7 +16,12 @@ from typing import Any, Literal
 
 import orjson
 
-from inference.backends.checkpoint.manifest import CheckpointError, checkpoint_rows, find_checkpoint
+from inference.backends.checkpoint.manifest import (
+    REGISTRY_JOURNAL,
+    CheckpointError,
+    checkpoint_rows,
+    find_checkpoint,
+)
 from schemas import StorageError
 from schemas.training import CHECKPOINTS, CheckpointRow, CheckpointStatus
 from warehouse import Home
@@ -93,7 +99,11 @@ class CheckpointRegistry:
 
     def history(self, name: str) -> list[RegistryEvent]:
         """All decisions about versions of a name, oldest first."""
-        records = self.home.journal("promotions", name).records()
+        changes = (change["events"] for change in self.home.journal(*REGISTRY_JOURNAL).records())
+        records = [
+            *self.home.journal("promotions", name).records(),
+            *(events[name] for events in changes if name in events),
+        ]
         return [RegistryEvent(**{**r, "at": datetime.fromisoformat(r["at"])}) for r in records]
 
     def promoted(self, name: str) -> CheckpointRow | None:
@@ -125,9 +135,13 @@ class CheckpointRegistry:
         with self._locked():
             for name, version in system.items():
                 self.usable_folder(name, version)
-            for name, version in system.items():
-                if _in_use(self.history(name))[-1:] != [version]:
-                    self._append_event(name, "promote", version, why, **evaluated)
+            changed = {
+                name: version
+                for name, version in system.items()
+                if _in_use(self.history(name))[-1:] != [version]
+            }
+            if changed:
+                self._append_change("promote", changed, why, **evaluated)
             for name, version in system.items():
                 self._update_statuses(name, version)
 
@@ -135,7 +149,7 @@ class CheckpointRegistry:
         """Mark a candidate as worse than the version in use."""
         with self._locked():
             self.find(name, version)
-            self._append_event(name, "reject", version, why)
+            self._append_change("reject", {name: version}, why)
             return self._update_statuses(name, version)
 
     def roll_back(self, name: str, why: str) -> CheckpointRow:
@@ -157,7 +171,7 @@ class CheckpointRegistry:
                     "`interleave checkpoints` lists what there is"
                 )
             self.usable_folder(name, before[-1])
-            self._append_event(name, "roll_back", stack[-1], why)
+            self._append_change("roll_back", {name: stack[-1]}, why)
             return self._update_statuses(name, before[-1])
 
     @contextmanager
@@ -168,12 +182,20 @@ class CheckpointRegistry:
         with exclusive_lock(path, StorageError(busy), _LOCK_SECONDS):
             yield
 
-    def _append_event(
-        self, name: str, action: Action, version: str, why: str, **evaluated: Any
+    def _append_change(
+        self, action: Action, versions: Mapping[str, str], why: str, **evaluated: Any
     ) -> None:
-        record = {"action": action, "version": version, "at": datetime.now(UTC).isoformat()}
-        with self.home.journal("promotions", name) as journal:
-            journal.append({**record, "why": why, **evaluated})
+        """Append one line with an event per name, and all versions that are in use after it."""
+        at = datetime.now(UTC)
+        shared = {"action": action, "at": at.isoformat(), "why": why, **evaluated}
+        events = {name: {**shared, "version": version} for name, version in versions.items()}
+        histories = {row.name: self.history(row.name) for row in self.rows()}
+        for name, version in versions.items():
+            histories[name].append(RegistryEvent(action, version, at, why))
+        stacks = {name: _in_use(history) for name, history in histories.items()}
+        in_use = {name: stack[-1] for name, stack in stacks.items() if stack}
+        with self.home.journal(*REGISTRY_JOURNAL) as journal:
+            journal.append({"events": events, "in_use": in_use})
 
     def _update_statuses(self, name: str, version: str) -> CheckpointRow:
         """Write the statuses of the history, `version` first so that one is always in use."""

@@ -39,6 +39,7 @@ from ..evaluation.systems import (
     newest_system,
     reference_systems,
     system_in_use,
+    untrained,
 )
 from ..evaluation.variants import CANDIDATE, CRITIC_RL, PLANNER
 
@@ -237,6 +238,8 @@ def promotion(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg
     for name, version in newest.versions.items():
         if in_use.get(name) == version:
             outcome, why = "kept", "in use already"
+        elif not any(each.system.versions[name] == version for each in assessments):
+            outcome, why = "kept", _why_not_assessed(registry, newest)
         else:
             outcome, why = decide(name, version, assessments, chosen)
         if outcome == "rejected":
@@ -268,6 +271,12 @@ def _assess_candidates(foundry: FoundryResource, registry: CheckpointRegistry) -
         assess(variant, system, ours[system], theirs, _rejected(registry, system), rules)
         for variant, system in candidates.items()
     ]
+
+
+def _why_not_assessed(registry: CheckpointRegistry, newest: System) -> str:
+    """Why no system with a newest version is a candidate."""
+    missing = ", ".join(untrained(registry, newest))
+    return f"{missing} is not trained yet, and none is promoted to take its place"
 
 
 def _rejected(registry: CheckpointRegistry, system: System) -> list[str]:

@@ -16,6 +16,7 @@ from warehouse import EncodedImage
 from ..checkpoints.recipes import LINEAGE
 from ..core.foundry import FoundryResource
 from .ablation_recipes import ABLATION_RECIPES
+from .variants import Variant
 
 
 class PassthroughPlanner:
@@ -54,9 +55,18 @@ class AgentFactory:
     def critic(self, reference: str | None) -> Critic:
         return CheckpointCritic(self._model(reference)) if reference else AcceptAllCritic()
 
-    def _model(self, reference: str) -> CheckpointModel:
+    def untrained(self, variant: Variant) -> list[str]:
+        """`name version` of a variant's checkpoints that do not exist (yet)."""
+        registry = CheckpointRegistry(self.foundry.home)
+        agents = [self._version(each) for each in (variant.planner, variant.critic) if each]
+        return [" ".join(agent) for agent in agents if not registry.is_complete(*agent)]
+
+    def _version(self, reference: str) -> tuple[str, str]:
         name, _, version = reference.partition("@")
-        version = version or (LINEAGE | ABLATION_RECIPES)[name](self.foundry).version
+        return name, version or (LINEAGE | ABLATION_RECIPES)[name](self.foundry).version
+
+    def _model(self, reference: str) -> CheckpointModel:
+        name, version = self._version(reference)
         registry = CheckpointRegistry(self.foundry.home)
         registry.find(name, version)
         folder = registry.folder(name, version)

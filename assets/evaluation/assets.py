@@ -15,6 +15,7 @@ from ..core.metadata import image_metadata, table_metadata
 from ..core.node import Node
 from ..core.progress import progress_of
 from .ablation_recipes import ABLATION_RECIPES
+from .agents import AgentFactory
 from .graders import has_exact_grader
 from .paper import describe_order, side_by_side
 from .plots import beside_paper_plot
@@ -102,11 +103,17 @@ ABLATION = Node(
 
 @dg.asset(**EVALUATION.asset_args())
 def evaluation(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg.MaterializeResult:
-    comparison = compare(foundry, evaluation_variants(foundry), progress_of(context))
+    variants, agents = evaluation_variants(foundry), AgentFactory(foundry)
+    missing = {each.name: untrained for each in variants if (untrained := agents.untrained(each))}
+    evaluated = [each for each in variants if each.name not in missing]
+    comparison = compare(foundry, evaluated, progress_of(context))
     row_counts = store_comparison(foundry, comparison)
     _delete_other_systems(foundry, comparison.variants)
     row_counts[REPORTED_RECIPES.name] = record_reported(foundry, comparison.rows)
     metadata = comparison_metadata(foundry, comparison, comparison.rows)
+    if missing:  # a retraining makes one agent
+        rows = [{"variant": v, "not trained yet": ", ".join(m)} for v, m in missing.items()]
+        metadata["not_evaluated"] = table_metadata(rows)
     return EVALUATION.describe(context, foundry, row_counts, metadata)
 
 

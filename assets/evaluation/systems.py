@@ -1,8 +1,9 @@
 """Systems, a planner and a critic that serve together, which promotion decides about.
 
 Planner and critic can be promoted alone, so every choice between newest and promoted ones is a
-candidate. Candidates are compared with the system in use, and with the best ever promoted: else
-many small losses, each within the margin, would add up.
+candidate, as far as its checkpoints are trained: a retraining makes one of the two. Candidates are
+compared with the system in use, and with the best ever promoted: else many small losses, each
+within the margin, would add up.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -55,7 +56,10 @@ def system_in_use(registry: CheckpointRegistry) -> System | None:
 
 
 def candidate_systems(foundry: FoundryResource) -> dict[str, System]:
-    """Variant -> system that may be promoted, the newest first; none where that is in use."""
+    """Variant -> system that may be promoted, the newest first; none where that is in use.
+
+    Those with a version that is not trained yet are left out.
+    """
     registry, newest = CheckpointRegistry(foundry.home), newest_system(foundry)
     planner, critic = registry.promoted(PLANNER), registry.promoted(CRITIC_RL)
     systems = {CANDIDATE: newest}
@@ -63,7 +67,16 @@ def candidate_systems(foundry: FoundryResource) -> dict[str, System]:
         systems[NEW_CRITIC] = System(planner.version, newest.critic)
     if critic:
         systems[NEW_PLANNER] = System(newest.planner, critic.version)
-    return _distinct(systems.items(), [system_in_use(registry)])
+    trained = (
+        (variant, system) for variant, system in systems.items() if not untrained(registry, system)
+    )
+    return _distinct(trained, [system_in_use(registry)])
+
+
+def untrained(registry: CheckpointRegistry, system: System) -> list[str]:
+    """`name version` of a system's checkpoints that do not exist (yet)."""
+    versions = system.versions.items()
+    return [f"{name} {v}" for name, v in versions if not registry.is_complete(name, v)]
 
 
 def reference_systems(foundry: FoundryResource) -> dict[str, System]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import dagster as dg
 
-from inference.backends.checkpoint.manifest import promoted
+from inference.backends.checkpoint.manifest import promoted_agents
 from inference.generation.trajectory_view import TrajectoryView
 from inference.roles import qualified_name
 from schemas import FoundryError, Row
@@ -47,7 +47,8 @@ def _agents(foundry: FoundryResource, _instance: dg.DagsterInstance) -> list[str
     """The profile's roles and the promoted checkpoints."""
     roles, home = foundry.roles, foundry.home
     names = [qualified_name(role) for role in (roles.planner, roles.generator, roles.critic)]
-    return [*names, promoted("planner", home), promoted("critic", home)]
+    agents = promoted_agents(home)
+    return [*names, agents.get("planner"), agents.get("critic")]
 
 
 GENERATION_SET = Node(

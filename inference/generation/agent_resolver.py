@@ -10,7 +10,7 @@ from typing import Any, Literal, Self
 from schemas import FoundryError
 from warehouse import Home
 
-from ..backends.checkpoint.manifest import AgentRole, newest, promoted
+from ..backends.checkpoint.manifest import AgentRole, newest, promoted_agents
 from ..backends.factory import Backends
 from ..backends.health_check import first_failure
 from ..roles import BackendError, Roles
@@ -96,9 +96,9 @@ class AgentResolver:
     def _choose(self) -> _Choice:
         if self._agents == "profile":
             return {}
-        planner, critic = promoted("planner", self._home), promoted("critic", self._home)
-        if planner and critic:
-            return {"planner": planner, "critic": critic}
+        agents = promoted_agents(self._home)
+        if agents.keys() == {"planner", "critic"}:
+            return agents
         if self._agents == "promoted":
             raise BackendError(
                 f"no planner and critic were promoted yet in {self._home.root}: train them with "

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from assets.core.checks import partition_of
 from tests.helpers.browser import TIMEOUT_SECONDS, query_graphql
 
 _WHERE = 'repositoryName: "__repository__", repositoryLocationName: "interleave"'
@@ -57,7 +58,7 @@ def runs(url: str) -> list[dict[str, Any]]:
     found = state["runsOrError"]["results"]
     for run in found:
         tags = {tag["key"]: tag["value"] for tag in run.pop("tags")}
-        run["partition"] = tags.get("dagster/partition")
+        run["partition"] = partition_of(tags)
     return found
 
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from inference.backends.checkpoint.manifest import MANIFEST_FILE, CheckpointError
+from inference.backends.checkpoint.manifest import MANIFEST_FILE, CheckpointError, promoted_agents
 from schemas.training import CHECKPOINTS
 from tests.helpers.checkpoint_rows import checkpoint_row
 from training.registry import RECORD, CheckpointRegistry
@@ -65,8 +65,8 @@ def test_a_rolled_back_version_can_be_promoted_again(registry):
 
 def test_rolling_back_a_version_that_was_promoted_twice_leaves_it(registry):
     for version in "aab":
-        registry._append_event(NAME, "promote", version, "by two processes at once")
-    registry._append_event(NAME, "promote", "b", "by two processes at once")
+        registry._append_change("promote", {NAME: version}, "by two processes at once")
+    registry._append_change("promote", {NAME: "b"}, "by two processes at once")
     assert registry.roll_back(NAME, "bad").version == "a"
     assert statuses(registry) == {"a": "promoted", "b": "rejected", "c": "candidate"}
     with pytest.raises(CheckpointError, match="before a"):
@@ -139,10 +139,93 @@ def test_registering_again_keeps_the_status(registry):
 
 def test_a_promotion_that_was_killed_halfway_is_finished_by_the_next_command(registry):
     registry.promote(NAME, "a", "first")
-    registry._append_event(NAME, "promote", "b", "killed after the journal, before the table")
+    registry._append_change("promote", {NAME: "b"}, "killed after the journal, before the table")
     assert registry.promoted(NAME).version == "b"
     registry.promote(NAME, "b", "again")
     assert statuses(registry) == {"a": "candidate", "b": "promoted", "c": "candidate"}
+
+
+PLANNER = "planner_sft_checkpoint"
+
+
+def pair(home):
+    """What the service would load, and what the registry says, which never differ."""
+    served = promoted_agents(home)
+    registry = CheckpointRegistry(home)
+    versions = {name: row.version for name in (PLANNER, NAME) if (row := registry.promoted(name))}
+    assert {*served.values()} == {f"{name}@{version}" for name, version in versions.items()}
+    return versions
+
+
+@pytest.fixture
+def systems(registry):
+    """Two systems that were evaluated, a (in use) and b."""
+    for version in "ab":
+        folder = registry.folder(PLANNER, version)
+        folder.mkdir(parents=True)
+        (folder / RECORD).write_text(json.dumps({"files": []}))
+        registry.register(checkpoint_row(PLANNER, version, folder))
+    systems = [{PLANNER: version, NAME: version} for version in "ab"]
+    registry.promote_system(systems[0], "first", {"final_success": 0.5})
+    return systems
+
+
+KILLED = """
+import os, sys
+from training.registry import CheckpointRegistry
+from warehouse import Home
+from warehouse.lake import Lake
+from warehouse.journal import Journal
+left = int(sys.argv[2])
+def dying(method):
+    def write(*args, **kwargs):
+        global left
+        if left == 0:
+            os.kill(os.getpid(), 9)
+        left -= 1
+        return method(*args, **kwargs)
+    return write
+Lake.write, Journal.append = dying(Lake.write), dying(Journal.append)
+system = {"planner_sft_checkpoint": "b", "critic_rl_checkpoint": "b"}
+CheckpointRegistry(Home(sys.argv[1])).promote_system(system, "better", {"final_success": 0.6})
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("writes", range(5))
+def test_a_killed_promotion_never_leaves_a_pair_that_was_not_evaluated(registry, systems, writes):
+    """Killed before its line in the journal, and before each of the four statuses."""
+    root = registry.home.root
+    killed = subprocess.run([sys.executable, "-c", KILLED, root, str(writes)], timeout=120)
+    assert killed.returncode == -9
+    assert pair(registry.home) == systems[writes > 0]
+    registry.promote_system(systems[1], "again", {"final_success": 0.6})
+    assert pair(registry.home) == systems[1]
+    assert {row.name: row.version for row in registry.rows() if row.status == "promoted"} == (
+        systems[1]
+    )
+
+
+def test_a_line_that_was_cut_off_promotes_neither(registry, systems):
+    registry.promote_system(systems[1], "better", {"final_success": 0.6})
+    path = registry.home.local / "journals" / "registry" / "changes.jsonl"
+    path.write_bytes(path.read_bytes()[:-100])
+    assert pair(registry.home) == systems[0]
+
+
+def test_decisions_of_homes_from_before_the_common_journal_still_hold(registry, systems):
+    """They have a journal per name, and the statuses in the table."""
+    registry.home.journal("registry", "changes").remove()
+    for name, version in systems[0].items():
+        event = {"action": "promote", "version": version, "why": "first"}
+        with registry.home.journal("promotions", name) as journal:
+            journal.append(event | {"at": "2026-01-01T00:00:00+00:00"})
+    assert pair(registry.home) == systems[0]
+    registry.promote(NAME, "b", "better")
+    assert pair(registry.home) == {PLANNER: "a", NAME: "b"}
+    assert [event.version for event in registry.history(NAME)] == ["a", "b"]
+    assert registry.roll_back(NAME, "bad").version == "a"
+    assert pair(registry.home) == systems[0]
 
 
 def test_unknown_and_incomplete_versions_are_not_promoted(registry):

@@ -1,5 +1,7 @@
 """Checkpoints: manifests (`interleave.json`, how a model is prompted), table and references."""
 
+from collections import deque
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal
 
@@ -12,6 +14,8 @@ from warehouse import Home
 
 MANIFEST_FILE = "interleave.json"
 PROMOTED = "promoted"
+# Changes of the registry (`training/registry.py`), with the versions in use after each, by name.
+REGISTRY_JOURNAL = ("registry", "changes")
 
 AgentRole = Literal["planner", "critic"]
 
@@ -108,16 +112,36 @@ def resolve(reference: str, role: AgentRole, home: Home) -> Path:
 
 def promoted(role: AgentRole, home: Home) -> str | None:
     """`name@version` of the promoted checkpoint of a role; None: there is none."""
-    in_use = {row.name: row for row in checkpoint_rows(home) if row.status == "promoted"}
-    names = (name for name in _NAMES_BY_ROLE[role] if name in in_use)
-    return next((_reference(in_use[name]) for name in names), None)
+    return promoted_agents(home).get(role)
+
+
+def promoted_agents(home: Home) -> dict[AgentRole, str]:
+    """`name@version` of the promoted checkpoint of every role that has one, all as of one time."""
+    in_use = _rows_in_use(checkpoint_rows(home), home)
+    agents: dict[AgentRole, str] = {}
+    for role, names in _NAMES_BY_ROLE.items():
+        if row := next((in_use[name] for name in names if name in in_use), None):
+            agents[role] = _reference(row)
+    return agents
 
 
 def newest(name: str, home: Home) -> str | None:
     """`name@version` of the promoted version, else of the newest; None: there is none."""
     rows = checkpoint_rows(home, name)
-    rows.sort(key=lambda row: row.status == "promoted")
-    return _reference(rows[-1]) if rows else None
+    row = _rows_in_use(rows, home).get(name) or next(reversed(rows), None)
+    return _reference(row) if row else None
+
+
+def _rows_in_use(rows: Iterable[CheckpointRow], home: Home) -> dict[str, CheckpointRow]:
+    """Name -> promoted row: by the last change of the registry, which is one line for all, else
+    (in homes from before there was one) by the statuses, which are written one after the other."""
+    changes = deque(home.journal(*REGISTRY_JOURNAL).records(), maxlen=1)
+    in_use = changes[0]["in_use"] if changes else {}
+    return {
+        row.name: row
+        for row in rows
+        if (in_use[row.name] == row.version if row.name in in_use else row.status == "promoted")
+    }
 
 
 def _reference(row: CheckpointRow) -> str:

@@ -201,3 +201,27 @@ def test_the_best_ever_promoted_is_compared_as_long_as_it_is_good(registered):
     for name in better.versions:
         home.registry.roll_back(name, "bad in practice")
     assert reference_systems(home.foundry) == {"promoted": later, "best_1": OLD}
+
+
+def test_the_planner_alone_is_promoted_while_the_newest_critic_is_not_trained(registered):
+    home = registered()
+    newest = newest_system(home.foundry)
+    new_planner = System(newest.planner, OLD.critic)
+    home.register(OLD, new_planner)
+    home.registry.promote_system(OLD.versions, "first", dict.fromkeys(METRICS, 1.0))
+    assert candidate_systems(home.foundry) == {NEW_PLANNER: new_planner}
+    home.store("promoted", OLD, ALL_ONE)
+    home.store(NEW_PLANNER, new_planner, ALL_ONE)
+    shown = home.promote()
+    assert home.in_use() == new_planner
+    assert f"{CRITIC_RL} {newest.critic} is not trained yet" in shown["decisions"]
+
+
+def test_one_agent_alone_with_none_promoted_is_kept_and_the_reason_is_shown(registered):
+    home = registered()
+    newest = newest_system(home.foundry)
+    home.register(System(newest.planner, OLD.critic))
+    shown = home.promote()
+    assert home.in_use() is None
+    why = f"{CRITIC_RL} {newest.critic} is not trained yet, and none is promoted"
+    assert shown["decisions"].count(why) == 2
