@@ -189,7 +189,7 @@ class CheckpointRegistry:
         at = datetime.now(UTC)
         shared = {"action": action, "at": at.isoformat(), "why": why, **evaluated}
         events = {name: {**shared, "version": version} for name, version in versions.items()}
-        histories = {row.name: self.history(row.name) for row in self.rows()}
+        histories = {name: self.history(name) for name in {row.name for row in self.rows()}}
         for name, version in versions.items():
             histories[name].append(RegistryEvent(action, version, at, why))
         stacks = {name: _in_use(history) for name, history in histories.items()}

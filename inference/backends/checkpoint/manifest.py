@@ -1,7 +1,6 @@
 """Checkpoints: manifests (`interleave.json`, how a model is prompted), table and references."""
 
 from collections import deque
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal
 
@@ -117,7 +116,7 @@ def promoted(role: AgentRole, home: Home) -> str | None:
 
 def promoted_agents(home: Home) -> dict[AgentRole, str]:
     """`name@version` of the promoted checkpoint of every role that has one, all as of one time."""
-    in_use = _rows_in_use(checkpoint_rows(home), home)
+    in_use = _rows_in_use(home)
     agents: dict[AgentRole, str] = {}
     for role, names in _NAMES_BY_ROLE.items():
         if row := next((in_use[name] for name in names if name in in_use), None):
@@ -127,19 +126,18 @@ def promoted_agents(home: Home) -> dict[AgentRole, str]:
 
 def newest(name: str, home: Home) -> str | None:
     """`name@version` of the promoted version, else of the newest; None: there is none."""
-    rows = checkpoint_rows(home, name)
-    row = _rows_in_use(rows, home).get(name) or next(reversed(rows), None)
+    row = _rows_in_use(home).get(name) or next(reversed(checkpoint_rows(home, name)), None)
     return _reference(row) if row else None
 
 
-def _rows_in_use(rows: Iterable[CheckpointRow], home: Home) -> dict[str, CheckpointRow]:
+def _rows_in_use(home: Home) -> dict[str, CheckpointRow]:
     """Name -> promoted row: by the last change of the registry, which is one line for all, else
     (in homes from before there was one) by the statuses, which are written one after the other."""
     changes = deque(home.journal(*REGISTRY_JOURNAL).records(), maxlen=1)
     in_use = changes[0]["in_use"] if changes else {}
     return {
         row.name: row
-        for row in rows
+        for row in checkpoint_rows(home)  # read last: whatever is in use was registered before
         if (in_use[row.name] == row.version if row.name in in_use else row.status == "promoted")
     }
 
