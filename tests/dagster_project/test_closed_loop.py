@@ -32,7 +32,7 @@ SHARDS = ["sketchbook-0000", "sketchbook-0001"]
 def profile(tmp_path):
     path = tmp_path / "closed.yaml"
     text = textwrap.dedent(PROFILE).replace("side_by_side: true", "side_by_side: false")
-    path.write_text(text.replace("shard_size: 60", "shard_size: 40"))
+    path.write_text(text)
     return path
 
 
