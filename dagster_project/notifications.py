@@ -16,12 +16,12 @@ from urllib.request import Request, urlopen
 import dagster as dg
 from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
 
+from assets.core.checks import partition_of
 from assets.core.notification_settings import MailSettings, NotificationSettings, secret
 from schemas import FoundryError
 
 _MAX_WAIT_SECONDS = 2
 _BUSY = (408, 425, 429)
-_PARTITION_TAG = "dagster/partition"
 _WILL_RETRY_TAG = "dagster/will_retry"
 _MAX_ERROR_CHARACTERS = 300
 _MODULE = re.compile(r"^(?:\w+\.)+(?=\w+:)")
@@ -52,7 +52,7 @@ def failure_of(run: dg.DagsterRun, steps: Sequence[dg.DagsterEvent], why: str, u
     names = [step.step_key for step in steps if step.step_key]
     errors = [_user_error(step) for step in steps]
     selected = sorted(key.to_user_string() for key in run.asset_selection or ())
-    partition = run.tags.get(_PARTITION_TAG)
+    partition = partition_of(run.tags)
     label = ", ".join(names or selected or [run.job_name])
     return Failure(
         label=f"{label}[{partition}]" if partition else label,

@@ -3,7 +3,7 @@
 A check of a partitioned asset reads the partition of its run; outside one, the whole table.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 
 import dagster as dg
@@ -33,8 +33,7 @@ def blocking_checks(node: Node, **rules: tuple[str, Rule]) -> dg.AssetChecksDefi
     def checks(
         context: dg.AssetCheckExecutionContext, foundry: FoundryResource
     ) -> Iterator[dg.AssetCheckResult]:
-        # `partition_key` of a check's context raises in an unpartitioned run; the tag does not.
-        partition = context.run.tags.get("dagster/partition") if node.is_partitioned else None
+        partition = partition_of(context.run.tags) if node.is_partitioned else None
         selected = {key.name for key in context.selected_asset_check_keys}
         for name, (_, rule) in all_rules.items():
             if name in selected:
@@ -45,6 +44,14 @@ def blocking_checks(node: Node, **rules: tuple[str, Rule]) -> dg.AssetChecksDefi
                 )
 
     return checks
+
+
+def partition_of(tags: Mapping[str, str]) -> str | None:
+    """The partition of a run, by its tags: that of a backfill has a range, of one partition.
+
+    (`partition_key` of a check's context raises in an unpartitioned run.)
+    """
+    return tags.get("dagster/partition") or tags.get("dagster/asset_partition_range_start")
 
 
 def schema_violations(nodes: Iterable[Node], foundry: FoundryResource) -> Violations:

@@ -1,7 +1,8 @@
 """Estimates the calls, tokens, money, hours and disk space of a number of shards, before they run.
 
 Calls are taken to be like the average call of the same model in this home; where there was none,
-assumptions are used, and marked as such.
+assumptions are used, and marked as such. A judge's calls are those of the variants of the settings,
+without the systems that promotion compares beside them once one is in use.
 """
 
 from collections.abc import Iterator
@@ -13,12 +14,14 @@ from inference.backends.providers.settings import ImagesSettings, ProviderSettin
 from inference.engine.ensemble import Ensemble
 from inference.roles import qualified_name
 from schemas.prompts import VOCABULARY_PROPOSALS
+from schemas.training import EVALUATIONS, RUBRICS
 from schemas.trajectories import LOOP_ROLES, TRAJECTORIES, Role
 from training.environments import gpus as gpus_here
 from warehouse import Home
 from warehouse.views import connect
 
 from ..core.foundry import FoundryResource
+from ..evaluation.variants import VARIANTS
 from ..prompts.assets import load_packs
 from ..prompts.expansion import bank_requests
 from ..prompts.user_requests import is_request_shard, requests_without_trajectories
@@ -44,6 +47,8 @@ _ASSUMED: dict[Role, _Call] = {
     "critic": _Call(3500, 900, 15),
     "scorer": _Call(3500, 700, 15),
     "expander": _Call(900, 2000, 25),
+    "rubric_writer": _Call(600, 400, 10),
+    "judge": _Call(6000, 400, 15),  # a plan's text, or the outcome with its images
 }
 
 
@@ -89,7 +94,10 @@ def estimate(foundry: FoundryResource, shards: int) -> Estimate:
     measured = _measured_calls(foundry.home)
     roles = [
         _role_estimate(foundry, model, measured.get((model.role, model.name), _ASSUMED[model.role]))
-        for model in _models(foundry, trajectories, round(attempts))
+        for model in (
+            *_models(foundry, trajectories, round(attempts)),
+            *_judge_models(foundry, trajectories),
+        )
     ]
     return Estimate(trajectories, tuple(roles), attempts * _image_mb(foundry) / 1000)
 
@@ -115,6 +123,30 @@ def _models(foundry: FoundryResource, trajectories: int, attempts: int) -> Itera
             settings = getattr(getattr(foundry.settings, one.backend), role, None)
             calls = trajectories if role == "planner" else attempts
             yield _Model(role, qualified_name(one), settings, calls)
+
+
+def _judge_models(foundry: FoundryResource, trajectories: int) -> Iterator[_Model]:
+    """The models of `evaluation.judge`: a rubric a held-out request, once; then for every variant
+    the outcome of each request, and the plan where it has a planner.
+
+    Variants are evaluated again when there are new trajectories, of which some may be held out.
+    """
+    lake, evaluation = foundry.home.lake, foundry.settings.evaluation
+    judge = evaluation.judge
+    if judge is None:
+        return
+    requests = evaluation.heldout.stories + evaluation.heldout_category.stories
+    written = {row.prompt_id for row in foundry.rows(RUBRICS)}
+    missing = max(0, requests - len(written))
+    name = f"{judge.backend}/{judge.rubrics.identity}"
+    yield _Model("rubric_writer", name, judge.rubrics, missing)
+    if foundry.settings.training is None:  # no checkpoints to evaluate
+        return
+    evaluated = set() if trajectories else set(lake.partitions(EVALUATIONS))
+    variants = [VARIANTS[each] for each in evaluation.variants if each not in evaluated]
+    grades = sum(1 + (variant.planner is not None) for variant in variants)
+    name = f"{judge.backend}/{judge.model.identity}"
+    yield _Model("judge", name, judge.model, requests * grades)
 
 
 def _role_estimate(foundry: FoundryResource, model: _Model, call: _Call) -> RoleEstimate:

@@ -53,9 +53,9 @@ def interleave(command: str, home: Path, profile: Path, *options: str) -> None:
 
 
 @contextmanager
-def dagster_ui(home: Path, profile: Path) -> Iterator[str]:
+def dagster_ui(home: Path, profile: Path, variables: dict[str, str] | None = None) -> Iterator[str]:
     """`interleave ui` on a free port; its address, once it answers."""
-    with _server("ui", home, profile, "/server_info") as url:
+    with _server("ui", home, profile, "/server_info", variables) as url:
         yield url
 
 

@@ -121,7 +121,8 @@ def promoted(home: Home) -> dict[AgentRole, str]:
 
 def newest(name: str, home: Home) -> str | None:
     """`name@version` of the promoted version, else of the newest; None: there is none."""
-    rows, in_use = checkpoint_rows(home, name), versions_in_use(home, [name]).get(name)
+    in_use = versions_in_use(home, [name]).get(name)  # before the rows: it is among them
+    rows = checkpoint_rows(home, name)
     rows.sort(key=lambda row: row.version == in_use)
     return _reference(rows[-1]) if rows else None
 

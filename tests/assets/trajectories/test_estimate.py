@@ -7,6 +7,7 @@ from assets.core.foundry import FoundryResource
 from assets.core.profile import FOLDER
 from assets.trajectories.estimate import estimate
 from schemas.prompts import VOCABULARY_PROPOSALS
+from schemas.training import EVALUATIONS, RUBRICS, EvaluationRow, RubricRow
 
 
 @pytest.fixture
@@ -89,3 +90,43 @@ def test_gpus_of_several_servers_add_up(tmp_path, monkeypatch):
     expected = estimate(FoundryResource(profile=str(path), root=str(tmp_path / "home")), 1)
     generator = next(role for role in expected.roles if role.role == "generator")
     assert generator.gpu_hours == pytest.approx(8 * generator.hours)
+
+
+def test_a_judge_writes_a_rubric_a_request_and_grades_plans_and_outcomes(api, tmp_path):
+    """Two requests and one; of the two variants, one has no plan to grade."""
+    model = {"model": "gemini-2.5-pro"}
+    content = yaml.safe_load((FOLDER / "api.yaml").read_text()) | {
+        "training": {},
+        "evaluation": {
+            "variants": ["generator_only", "full_rl"],
+            "heldout": {"stories": 2, "verdicts": 4},
+            "heldout_category": {"stories": 1, "verdicts": 1},
+            "judge": {"backend": "gemini", "model": model, "rubrics": model},
+        },
+    }
+    path = tmp_path / "judged.yaml"
+    path.write_text(yaml.safe_dump(content))
+    foundry = FoundryResource(profile=str(path), root=str(tmp_path / "home"))
+
+    def by_role(shards):
+        return {role.role: role for role in estimate(foundry, shards).roles}
+
+    first = by_role(1)
+    assert (first["rubric_writer"].calls, first["judge"].calls) == (3, 3 * (1 + 2))
+    for role in (first["rubric_writer"], first["judge"]):
+        assert role.usd > 0 and role.input_tokens > 0 and role.output_tokens > 0
+    without = estimate(api, 1)
+    added = first["rubric_writer"].usd + first["judge"].usd
+    assert estimate(foundry, 1).usd == pytest.approx(without.usd + added)
+
+    written = {"prompt_id": "p", "rubric_version": "1", "image_count": None, "writer": "w"}
+    row = RubricRow(kind="image", number=1, criterion="Is there a cat?", **written)
+    foundry.home.lake.write(RUBRICS, [row], "all")
+    agents = {"planner": "none", "critic": "none"}
+    value = EvaluationRow(
+        benchmark="b", variant="full_rl", item_id="i", metric="m", value=1.0, **agents
+    )
+    foundry.home.lake.write(EVALUATIONS, [value], "full_rl")
+    assert by_role(1)["rubric_writer"].calls == 2
+    assert by_role(1)["judge"].calls == 9, "new trajectories, so all is evaluated again"
+    assert by_role(0)["judge"].calls == 3, "the other variant"

@@ -1,0 +1,69 @@
+"""Schedules and sensors of a running daemon, through the UI's GraphQL endpoint."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from assets.core.checks import partition_of
+from tests.helpers.browser import TIMEOUT_SECONDS, query_graphql
+
+_WHERE = 'repositoryName: "__repository__", repositoryLocationName: "interleave"'
+_TICKS = "{ ticks(limit: 50) { status skipReason error { message } runIds } }"
+
+Ticks = dict[str, list[dict[str, Any]]]  # of every schedule and sensor, by its name
+
+
+def start_sensor(url: str, name: str) -> None:
+    _mutate(url, f'startSensor(sensorSelector: {{{_WHERE}, sensorName: "{name}"}})')
+
+
+def start_schedule(url: str, name: str) -> None:
+    _mutate(url, f'startSchedule(scheduleSelector: {{{_WHERE}, scheduleName: "{name}"}})')
+
+
+def backfill(url: str, asset: str, partitions: list[str]) -> None:
+    """Backfill partitions of an asset, as the UI's dialog does."""
+    names = ", ".join(f'"{name}"' for name in partitions)
+    params = f'assetSelection: [{{path: ["{asset}"]}}], partitionNames: [{names}]'
+    _mutate(url, f"launchPartitionBackfill(backfillParams: {{{params}}})")
+
+
+def ticks(url: str) -> Ticks:
+    """The last ticks, newest first."""
+    sensors = f"sensorsOrError(repositorySelector: {{{_WHERE}}})"
+    schedules = f"schedulesOrError(repositorySelector: {{{_WHERE}}})"
+    state = query_graphql(
+        url,
+        f"{{ {sensors} {{ ... on Sensors {{ results {{ name sensorState {_TICKS} }} }} }} "
+        f"{schedules} {{ ... on Schedules {{ results {{ name scheduleState {_TICKS} }} }} }} }}",
+    )
+    found = {one["name"]: one["sensorState"]["ticks"] for one in state["sensorsOrError"]["results"]}
+    for one in state["schedulesOrError"]["results"]:
+        found[one["name"]] = one["scheduleState"]["ticks"]
+    return found
+
+
+def runs(url: str) -> list[dict[str, Any]]:
+    """All runs: id, status, job and partition."""
+    fields = "runId status jobName tags { key value }"
+    state = query_graphql(url, f"{{ runsOrError {{ ... on Runs {{ results {{ {fields} }} }} }} }}")
+    found = state["runsOrError"]["results"]
+    for run in found:
+        tags = {tag["key"]: tag["value"] for tag in run.pop("tags")}
+        run["partition"] = partition_of(tags)
+    return found
+
+
+def wait_until(condition: Callable[[], object], seconds: float = 2 * TIMEOUT_SECONDS) -> None:
+    """Poll until the condition is true; AssertionError when it takes too long."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it takes too long"
+        time.sleep(1)
+
+
+def _mutate(url: str, mutation: str) -> None:
+    error = "__typename ... on PythonError { message }"
+    answer = query_graphql(url, f"mutation {{ it: {mutation} {{ {error} }} }}")["it"]
+    failed = ("Error", "NotFound", "Unauthorized", "Invalid", "Conflict")
+    assert not any(word in answer["__typename"] for word in failed), answer
