@@ -20,20 +20,6 @@ CHAT = (
 GAIN = 1.5
 
 
-def shrink_megapixels(monkeypatch: Any) -> None:
-    """Make editing pipelines scale images to 64x64 pixels instead of their fixed 1024x1024."""
-    from diffusers.pipelines.flux import pipeline_flux_kontext as kontext
-    from diffusers.pipelines.longcat_image import pipeline_longcat_image_edit as longcat
-    from diffusers.pipelines.qwenimage import pipeline_qwenimage_edit as edit
-    from diffusers.pipelines.qwenimage import pipeline_qwenimage_edit_plus as edit_plus
-
-    for module in (edit, edit_plus, longcat):
-        original = module.calculate_dimensions
-        small = lambda _, ratio, original=original: original(64 * 64, ratio)  # noqa: E731
-        monkeypatch.setattr(module, "calculate_dimensions", small)
-    monkeypatch.setattr(kontext, "PREFERRED_KONTEXT_RESOLUTIONS", [(64, 64)])
-
-
 def build(pipeline: str, folder: Path) -> Path:
     """Save a pipeline of a class of diffusers to `folder`."""
     torch.manual_seed(0)

@@ -1,0 +1,330 @@
+"""The profile of a rehearsal: a profile's roles, backends, recipes and options with tiny models,
+few prompts and no GPU. Everything that is set otherwise is recorded."""
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from assets.core.profile import Profile
+from inference.backends.checkpoint.manifest import MANIFEST_FILE, Manifest
+from training.sft.recipe import SftSettings, read_recipe
+
+from .answers import edit_scores
+from .models import TinyModel, registered_generator, tiny_agent, tiny_generator
+
+Kind = Literal["model", "size", "gpu"]
+Values = dict[str, Any]
+
+_HUB_ID = re.compile(r"[^/]+/[^/]+")
+_CHAT, _PROVIDERS = ("openai", "gemini"), ("openai", "gemini", "images")
+_ROLES = ("planner", "critic", "scorer", "generator")
+_VARIANTS = ("generator_only", "full_rl")  # every agent that is trained, in one server each
+_SIDE = 128
+_CPU = {"gpus": []}
+
+
+@dataclass(frozen=True)
+class Substitution:
+    """A setting that a rehearsal changes.
+
+    Args:
+        kind: model: another model or server; size: less of the same; gpu: only a GPU, or more
+            machines, can show it.
+    """
+
+    path: str
+    before: str
+    after: str
+    kind: Kind
+
+
+@dataclass
+class Rehearsal:
+    """Rewrites a profile; its tiny models and their registry are made in `folder`.
+
+    Args:
+        provider: address of the local server that stands in for hosted models.
+    """
+
+    profile: Profile
+    folder: Path
+    provider: str
+    prompts: int
+    substitutions: list[Substitution] = field(default_factory=list)
+    _values: Values = field(default_factory=dict)
+    _agents: dict[str, Path] = field(default_factory=dict)
+    _generators: dict[str, Any] = field(default_factory=dict)
+
+    def values(self) -> Values:
+        """The profile as YAML's data; FoundryError where no tiny model can be made."""
+        self._values = {"servers": {}} | self.profile.model_dump(mode="json")
+        self._sizes()
+        self._servers()
+        for path, backend, model in self._models():
+            self._remote(path, backend, model)
+        for backend in _PROVIDERS:
+            self._values[backend]["endpoints"] = [self._hosted(backend)]
+        self._local_models()
+        if self._values["training"]:
+            self._training(self._values["training"])
+        self._machines()
+        return self._values
+
+    def _sizes(self) -> None:
+        values = self._values
+        values |= {"sizes": {"rehearsal": 1}, "size_changes": {}, "on_gpus": {}}
+        self._set("bank", "shard_size", self.prompts, "size")
+        values["banks"] = dict.fromkeys(values["banks"], 1)
+        if values["training"]:
+            self._evaluation()
+
+    def _evaluation(self) -> None:
+        few = {"stories": 6, "verdicts": 6}
+        for split in ("heldout", "heldout_category"):
+            for name, count in few.items():
+                self._lower(f"evaluation.{split}", name, count)
+        self._lower("evaluation", "resamples", 200)
+        given = self._values["evaluation"]["variants"]
+        if variants := [name for name in given if name in _VARIANTS]:
+            self._set("evaluation", "variants", variants, "size")
+
+    def _servers(self) -> None:
+        """The same servers on the CPU; another program cannot be given a tiny model."""
+        for name, server in list(self._values["servers"].items()):
+            path = f"servers.{name}"
+            if server["kind"] == "command":
+                del self._values["servers"][name]
+                self._record(path, server["command"], "the local provider", "model")
+                continue
+            if server["gpus"]:
+                self._set(path, "gpus", [], "gpu")
+            if server["kind"] == "agents":
+                for option in ("tensor_parallel", "flags"):
+                    if server.get(option):
+                        self._set(path, option, None if option != "flags" else [], "gpu")
+                if server["model"]:
+                    server |= {"model": str(self._agent(server["model"])), "revision": None}
+            else:
+                self._register(server["model"], server)
+
+    def _models(self) -> list[tuple[str, str, Values]]:
+        """Path, backend and settings of every model behind an API."""
+        values = self._values
+        models = [
+            (f"{backend}.{role}", backend, values[backend].get(role))
+            for backend in _PROVIDERS
+            for role in _ROLES
+        ]
+        if judge := values["evaluation"]["judge"]:
+            names = ("model", "rubrics")
+            models += [(f"evaluation.judge.{n}", judge["backend"], judge[n]) for n in names]
+        if expansion := values["prompts"]["expansion"]:
+            models.append(("prompts.expansion.model", expansion["backend"], expansion["model"]))
+        return [(path, backend, model) for path, backend, model in models if model]
+
+    def _remote(self, path: str, backend: str, model: Values) -> None:
+        """Where a model's calls go: its own server, one that is started by hand, or a provider."""
+        if model.get("batch"):
+            self._set(path, "batch", False, "model")
+        endpoints = model["endpoints"] or self._values[backend]["endpoints"]
+        name, first = model["model"], endpoints[0]
+        if first.get("server") in self._values["servers"]:
+            model["endpoints"] = endpoints[:1]
+        elif server := self._own_server(backend, name, first):
+            model["endpoints"] = [{"server": server, "concurrency": first["concurrency"]}]
+        else:
+            model["endpoints"] = [self._hosted(backend)]
+            self._record(path, name, f"scripted answers in {backend}'s API", "model")
+            if backend == "gemini" and "size" in model:
+                model["size"] = None
+            return
+        if backend == "openai":
+            model["model"] = self._agent(name).name
+            self._values["prices"].setdefault(model["model"], self._values["prices"].get(name, {}))
+        elif name != "sketch" and model["size"]:
+            self._set(path, "size", f"{_SIDE}x{_SIDE}", "size")
+
+    def _own_server(self, backend: str, model: str, endpoint: Values) -> str | None:
+        """A server for a model that is served by hand; None: it is hosted."""
+        if not endpoint.get("url") or backend == "gemini":
+            return None
+        known = registered_generator(model)
+        if backend == "images" and (model == "sketch" or (known and known.pipeline)):
+            server: Values = {"kind": "images", "model": model, **_CPU}
+            self._register(model, server)
+        elif backend == "openai" and _HUB_ID.fullmatch(model):
+            server = {"kind": "agents", "model": str(self._agent(model)), **_CPU}
+        else:
+            return None
+        name = f"rehearsed-{backend}-{Path(model).name}"
+        self._values["servers"][name] = server
+        self._record(f"{backend}.endpoints", endpoint["url"], "started by the rehearsal", "gpu")
+        return name
+
+    def _hosted(self, backend: str) -> Values:
+        return {"url": self.provider + ("" if backend == "gemini" else "/v1"), "concurrency": 16}
+
+    def _agent(self, model: str, revision: str | None = None) -> Path:
+        """Folder of the tiny model that stands for a planner or critic."""
+        if model not in self._agents:
+            folder = self.folder / "models" / Path(model).name
+            self._agents[model] = self._record_model(model, tiny_agent(folder, model, revision))
+        return self._agents[model]
+
+    def _register(self, model: str, settings: Values) -> None:
+        """Make a tiny generator, and name a registry that has it under the same name."""
+        if model == "sketch":
+            return
+        extra = settings.get("registry")
+        if model not in self._generators:
+            folder = self.folder / "models" / Path(model).name
+            made = tiny_generator(folder, model, extra and Path(extra))
+            self._record_model(model, made)
+            known = registered_generator(model, extra and Path(extra))
+            entry = known.model_dump(mode="json") if known else {}
+            if entry.get("lora"):
+                self._record(model, "its LoRA", "none", "model")
+            changes = {"model": str(folder), "revision": None, "lora": None, "gated": False}
+            self._generators[model] = entry | changes
+        if self._generators[model].get("title"):  # else a folder, which has no entry
+            settings["registry"] = str(self.folder / REGISTRY)
+        else:
+            settings["model"] = self._generators[model]["model"]
+
+    def _local_models(self) -> None:
+        """Models in this process."""
+        values, roles = self._values, self.profile.roles
+        if roles.generator == "diffusers":
+            diffusers = values["diffusers"]
+            self._register(diffusers["model"], diffusers)
+            diffusers |= {"device": "cpu", "revision": None}
+            self._set("diffusers", "size", f"{_SIDE}x{_SIDE}", "size")
+        members = self.profile.ensemble.members if self.profile.ensemble else {}
+        if "editscore" in (roles.scorer, *members):
+            scorer = values["editscore"]
+            folder = self.folder / "models" / "editscore"
+            made = tiny_agent(folder, scorer["model"], scorer["revision"], edit_scores())
+            self._record_model("editscore", made)
+            scorer |= {"model": str(folder), "revision": None, "adapter": None, "device": "cpu"}
+        for role in ("planner", "critic"):
+            if getattr(roles, role) == "checkpoint":
+                values["checkpoint"] |= {role: str(self._checkpoint()), "device": "cpu"}
+
+    def _checkpoint(self) -> Path:
+        """A tiny planner and critic, as a trained one."""
+        folder = self._agent("trained-agent")
+        if not (folder / MANIFEST_FILE).is_file():
+            manifest = Manifest(
+                name="rehearsal",
+                version="1",
+                role="both",
+                agent_prompts={
+                    "critic": "critic@1",
+                    "planner_text": "planner-text@1",
+                    "planner_interleaved": "planner-interleaved@1",
+                },
+                image_max_pixels=_SIDE**2,
+                max_new_tokens={"planner": 64, "critic": 64},
+            )
+            (folder / MANIFEST_FILE).write_text(manifest.model_dump_json(), "utf-8")
+        return folder
+
+    def _training(self, training: Values) -> None:
+        base = training["base_model"]
+        name = base["model"] or f"the {base['source']} base model"
+        folder = self._agent(name, base["revision"])
+        base |= {"source": "huggingface", "model": str(folder), "revision": None}
+        for role in ("planner_sft", "critic_sft"):
+            self._sft(f"training.{role}", getattr(self.profile.training, role))
+        self._grpo(training["critic_rl"])
+        self._lower("training.answers", "image_max_pixels", _SIDE**2)
+        if training["launcher"]["kind"] == "ray":
+            self._record("training.launcher", "Ray jobs", "local processes", "gpu")
+            training["launcher"] |= {"kind": "local", "address": None}
+        training["devices"] = {}
+        if training["promote_at_least"]:
+            self._set("training", "promote_at_least", {}, "size")
+
+    def _sft(self, path: str, settings: SftSettings) -> None:
+        recipe, section = read_recipe(settings), self._section(path)
+        if recipe.gpus:
+            wanted = f"{recipe.gpus} GPUs" + (f" on {settings.nodes} nodes" * (settings.nodes > 1))
+            self._record(path, wanted, "the CPU", "gpu")
+        quick = {"preprocessing_num_workers": 1, "dataloader_num_workers": 0}
+        on_cpu = {"deepspeed": None, "bf16": False, "flash_attn": "sdpa", "use_cpu": True}
+        for option in ("deepspeed", "bf16"):
+            if recipe.options.get(option):
+                before = Path(str(recipe.options[option])).name
+                self._record(f"{path}.options.{option}", before, "off", "gpu")
+        options = {name: value for name, value in on_cpu.items() if name in recipe.options}
+        section["options"] = section["options"] | options | {"use_cpu": True} | quick
+        sizes = {"max_steps": 2, "batch": 2, "batch_per_device": 1, "save_steps": 1}
+        self._record(path, f"batch {recipe.batch}, all steps", "batch 2, 2 steps", "size")
+        pixels = recipe.options.get("image_max_pixels", _SIDE**2)
+        section |= sizes | {"gpus": 0, "nodes": 1, "threads": 2}
+        section["image_max_pixels"] = min(pixels, _SIDE**2)
+
+    def _grpo(self, section: Values) -> None:
+        path = "training.critic_rl"
+        if section["gpus"]:
+            self._record(path, f"{section['gpus']} GPUs, rollouts by vLLM", "the CPU engine", "gpu")
+        for option in ("offload", "attention", "tokens_per_gpu", "cluster"):
+            if section.get(option):
+                self._record(f"{path}.{option}", section[option], "off", "gpu")
+        for option in [name for name in section.get("options", {}) if "gpu" in name]:
+            self._record(f"{path}.options", option, "left out", "gpu")
+            del section["options"][option]
+        self._record(
+            path,
+            f"{section['batch']} prompts x {section['n']} rollouts a step",
+            "2 x 2, 1 step",
+            "size",
+        )
+        section |= {"gpus": 0, "nodes": 1, "cluster": False, "offload": False, "attention": None}
+        section |= {"tokens_per_gpu": None, "batch": 2, "mini_batch": 2, "n": 2, "max_steps": 1}
+        section |= {"save_every": 1, "micro_batch": 4, "threads": 2, "tensor_parallel": 1}
+        for name, most in (("response_length", 64), ("image_max_pixels", _SIDE**2)):
+            section[name] = min(section[name], most)
+        section["prompt_length"] = min(max(section["prompt_length"], 4096), 6144)
+
+    def _machines(self) -> None:
+        if self.profile.cluster:
+            self._record("cluster", "Ray, Postgres", "this process", "gpu")
+        if self.profile.notifications:
+            self._record("notifications", "sent", "nobody is told", "model")
+        self._values |= {"cluster": None, "notifications": None}
+
+    def _section(self, path: str) -> Values:
+        section: Values = self._values
+        for name in path.split("."):
+            section = section[name]
+        return section
+
+    def _set(self, path: str, name: str, value: Any, kind: Kind) -> None:
+        section = self._section(path)
+        if (before := section.get(name)) != value:
+            self._record(f"{path}.{name}", before, value, kind)
+            section[name] = value
+
+    def _lower(self, path: str, name: str, most: int) -> None:
+        if self._section(path)[name] > most:
+            self._set(path, name, most, "size")
+
+    def _record_model(self, name: str, made: TinyModel) -> Path:
+        after = f"tiny {made.kind}" + (f" ({made.note})" if made.note else "")
+        self._record("models", name, after, "model")
+        return made.folder
+
+    def _record(self, path: str, before: object, after: object, kind: Kind) -> None:
+        new = Substitution(path, str(before), str(after), kind)
+        if new not in self.substitutions:
+            self.substitutions.append(new)
+
+    @property
+    def registry(self) -> Values:
+        """Tiny generators by their names; a file of the form of `registry.yaml`."""
+        return {"models": {n: e for n, e in self._generators.items() if e.get("title")}}
+
+
+REGISTRY = "registry.yaml"
