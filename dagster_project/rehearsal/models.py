@@ -101,6 +101,9 @@ def _build_agent(folder: Path, free_answers: Sequence[str]) -> None:
         GenerationConfig,
     )
 
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
     packaged = packaged_model()
     processor: Any = AutoProcessor.from_pretrained(packaged)
     tokenizer, schema_answers = processor.tokenizer, whole_answers()

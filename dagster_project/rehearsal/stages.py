@@ -3,10 +3,10 @@
 import os
 import signal
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
-from itertools import groupby
 from pathlib import Path
 
 import dagster as dg
@@ -150,18 +150,17 @@ def _stages(
 
         return run
 
-    nodes = select_nodes([], foundry.settings)
-    by_stage = [(name, lineage(list(group))) for name, group in groupby(nodes, _stage_of)]
-    for name, run in [*by_stage, ("service", lambda: answer_a_request(profile, foundry.home))]:
+    nodes = defaultdict(list)
+    for node in select_nodes([], foundry.settings):
+        nodes[_STAGES.get(node.group, node.name)].append(node)
+    runs = {name: lineage(own) for name, own in nodes.items()}
+    runs["service"] = lambda: answer_a_request(profile, foundry.home)
+    for name, run in runs.items():
         announce(name)
         stage = _run(name, run, foundry.home)
         yield stage
         if stage.failed:
             return
-
-
-def _stage_of(node: Node) -> str:
-    return _STAGES.get(node.group, node.name)
 
 
 def _run(name: str, run: Callable[[], str], home: Home) -> Stage:
