@@ -1,6 +1,7 @@
 """Tiny models of the classes that a profile names, with random weights, made on the spot."""
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,7 @@ from .answers import tagged_answers, whole_answers
 
 # The class that trainers and servers of agents are written for.
 AGENT_CLASS = "Qwen3VLForConditionalGeneration"
+HUB_ID = re.compile(r"[^/]+/[^/]+")
 _CONTEXT, _LAYERS = 32_768, 2
 # A constant in the first of all hidden dimensions, far above the noise of the others, from which
 # the next token follows: an answer, and after it the end. Without a schema the free answers win.
@@ -83,10 +85,11 @@ def _pipeline_of(model: str, registry: Path | None) -> str:
 
 
 def _class_of(model: str, revision: str | None) -> str:
-    """By its config.json where it is here, else by its name."""
-    if config := cached_file(model, revision, "config.json"):
+    """By its config.json where it is here, else by its name; ours have none of a hub's."""
+    is_named = Path(model).is_dir() or HUB_ID.fullmatch(model)
+    if is_named and (config := cached_file(model, revision, "config.json")):
         return str(json.loads(config.read_text("utf-8"))["architectures"][0])
-    return AGENT_CLASS if "qwen3-vl" in model.lower() else model
+    return AGENT_CLASS if not is_named or "qwen3-vl" in model.lower() else model
 
 
 def _build_agent(folder: Path, free_answers: Sequence[str]) -> None:
@@ -105,6 +108,7 @@ def _build_agent(folder: Path, free_answers: Sequence[str]) -> None:
 
     logging.disable_progress_bar()
     packaged = packaged_model()
+    assert packaged, "the packaged base model is part of the project"
     processor: Any = AutoProcessor.from_pretrained(packaged)
     tokenizer, schema_answers = processor.tokenizer, whole_answers()
     tokenizer.add_tokens([*schema_answers, *free_answers])

@@ -1,7 +1,6 @@
 """The profile of a rehearsal: a profile's roles, backends, recipes and options with tiny models,
 few prompts and no GPU. Everything that is set otherwise is recorded."""
 
-import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -11,17 +10,15 @@ from inference.backends.checkpoint.manifest import MANIFEST_FILE, Manifest
 from training.sft.recipe import SftSettings, read_recipe
 
 from .answers import edit_scores
-from .models import TinyModel, registered_generator, tiny_agent, tiny_generator
+from .models import HUB_ID, TinyModel, registered_generator, tiny_agent, tiny_generator
 
 Kind = Literal["model", "size", "gpu"]
 Values = dict[str, Any]
 
-_HUB_ID = re.compile(r"[^/]+/[^/]+")
 _CHAT, _PROVIDERS = ("openai", "gemini"), ("openai", "gemini", "images")
 _ROLES = ("planner", "critic", "scorer", "generator")
 _VARIANTS = ("generator_only", "full_rl")  # every agent that is trained, in one server each
 _SIDE = 128
-_CPU = {"gpus": []}
 
 
 @dataclass(frozen=True)
@@ -151,10 +148,10 @@ class Rehearsal:
             return None
         known = registered_generator(model)
         if backend == "images" and (model == "sketch" or (known and known.pipeline)):
-            server: Values = {"kind": "images", "model": model, **_CPU}
+            server: Values = {"kind": "images", "model": model, "gpus": []}
             self._register(model, server)
-        elif backend == "openai" and _HUB_ID.fullmatch(model):
-            server = {"kind": "agents", "model": str(self._agent(model)), **_CPU}
+        elif backend == "openai" and HUB_ID.fullmatch(model):
+            server = {"kind": "agents", "model": str(self._agent(model)), "gpus": []}
         else:
             return None
         name = f"rehearsed-{backend}-{Path(model).name}"

@@ -256,7 +256,7 @@ def vision_processor() -> Any:
 
 def chat_tokenizer() -> Any:
     """A token per byte, and those of a chat with images."""
-    return transformers.Qwen2TokenizerFast(
+    return transformers.Qwen2TokenizerFast(  # type: ignore[attr-defined]
         vocab={word: place for place, word in enumerate(WORDS)},
         merges=[],
         additional_special_tokens=["<|im_start|>", "<|im_end|>", *VISION],
@@ -277,7 +277,10 @@ def clip_tokenizer() -> Any:
 def t5_tokenizer() -> Any:
     words = ["<pad>", "</s>", "<unk>", *WORDS]
     model = models.Unigram([(word, -1.0) for word in words], unk_id=2)
-    return transformers.T5TokenizerFast(tokenizer_object=Tokenizer(model), extra_ids=0)
+    words_only = Tokenizer(model)
+    return transformers.T5TokenizerFast(  # type: ignore[attr-defined]
+        tokenizer_object=words_only, extra_ids=0
+    )
 
 
 BUILDERS: dict[str, Callable[[], Any]] = {
