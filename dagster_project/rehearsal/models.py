@@ -103,7 +103,6 @@ def _build_agent(folder: Path, free_answers: Sequence[str]) -> None:
         AutoProcessor,
         GenerationConfig,
     )
-
     from transformers.utils import logging
 
     logging.disable_progress_bar()

@@ -3,6 +3,7 @@
 import os
 import signal
 import time
+import traceback
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -170,6 +171,9 @@ def _run(name: str, run: Callable[[], str], home: Home) -> Stage:
             stage = replace(stage, ran=run())
         except FoundryError as error:
             stage = replace(stage, ran=str(error), failed=True)
+        except Exception as error:  # a bug: the table is shown all the same
+            traceback.print_exc()
+            stage = replace(stage, ran=f"{type(error).__name__}: {error}", failed=True)
     return replace(stage, measured=taken)
 
 
