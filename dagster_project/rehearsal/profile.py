@@ -204,9 +204,10 @@ class Rehearsal:
             made = tiny_agent(folder, scorer["model"], scorer["revision"], edit_scores())
             self._record_model("editscore", made)
             scorer |= {"model": str(folder), "revision": None, "adapter": None, "device": "cpu"}
+        values["checkpoint"]["device"] = "cpu"
         for role in ("planner", "critic"):
             if getattr(roles, role) == "checkpoint":
-                values["checkpoint"] |= {role: str(self._checkpoint()), "device": "cpu"}
+                values["checkpoint"][role] = str(self._checkpoint())
 
     def _checkpoint(self) -> Path:
         """A tiny planner and critic, as a trained one."""

@@ -38,8 +38,7 @@ _STAGES = {
     "curation": "data sets",
     "data_sets": "data sets",
 }
-# Nothing is downloaded, and no GPU is touched.
-_VARIABLES = {"HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": ""}
+_VARIABLES = {"HF_HUB_OFFLINE": "1"}  # nothing is downloaded
 
 
 @dataclass(frozen=True)
