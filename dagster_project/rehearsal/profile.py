@@ -3,37 +3,19 @@ few prompts and no GPU. Everything that is set otherwise is recorded."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from assets.core.profile import Profile
 from inference.backends.checkpoint.manifest import MANIFEST_FILE, Manifest
-from training.sft.recipe import SftSettings, read_recipe
 
 from .answers import edit_scores
 from .models import HUB_ID, TinyModel, registered_generator, tiny_agent, tiny_generator
+from .substitutions import SIDE, Rewriter, Substitution, Values
+from .trainings import shorten_trainings
 
-Kind = Literal["model", "size", "gpu"]
-Values = dict[str, Any]
-
-_CHAT, _PROVIDERS = ("openai", "gemini"), ("openai", "gemini", "images")
+_PROVIDERS = ("openai", "gemini", "images")
 _ROLES = ("planner", "critic", "scorer", "generator")
 _VARIANTS = ("generator_only", "full_rl")  # every agent that is trained, in one server each
-_SIDE = 128
-
-
-@dataclass(frozen=True)
-class Substitution:
-    """A setting that a rehearsal changes.
-
-    Args:
-        kind: model: another model or server; size: less of the same; gpu: only a GPU, or more
-            machines, can show it.
-    """
-
-    path: str
-    before: str
-    after: str
-    kind: Kind
 
 
 @dataclass
@@ -48,14 +30,13 @@ class Rehearsal:
     folder: Path
     provider: str
     prompts: int
-    substitutions: list[Substitution] = field(default_factory=list)
-    _values: Values = field(default_factory=dict)
+    _rewriter: Rewriter = field(default_factory=Rewriter)
     _agents: dict[str, Path] = field(default_factory=dict)
     _generators: dict[str, Any] = field(default_factory=dict)
 
     def values(self) -> Values:
         """The profile as YAML's data; FoundryError where no tiny model can be made."""
-        self._values = {"servers": {}} | self.profile.model_dump(mode="json")
+        self._values.update({"servers": {}} | self.profile.model_dump(mode="json"))
         self._sizes()
         self._servers()
         for path, backend, model in self._models():
@@ -63,15 +44,16 @@ class Rehearsal:
         for backend in _PROVIDERS:
             self._values[backend]["endpoints"] = [self._hosted(backend)]
         self._local_models()
-        if self._values["training"]:
-            self._training(self._values["training"])
+        if self.profile.training:
+            self._base_model(self._values["training"]["base_model"])
+            shorten_trainings(self._rewriter, self.profile.training)
         self._machines()
         return self._values
 
     def _sizes(self) -> None:
         values = self._values
-        values |= {"sizes": {"rehearsal": 1}, "size_changes": {}, "on_gpus": {}}
-        self._set("bank", "shard_size", self.prompts, "size")
+        values.update({"sizes": {"rehearsal": 1}, "size_changes": {}, "on_gpus": {}})
+        self._rewriter.set("bank", "shard_size", self.prompts, "size")
         values["banks"] = dict.fromkeys(values["banks"], 1)
         if values["training"]:
             self._evaluation()
@@ -80,11 +62,11 @@ class Rehearsal:
         few = {"stories": 6, "verdicts": 6}
         for split in ("heldout", "heldout_category"):
             for name, count in few.items():
-                self._lower(f"evaluation.{split}", name, count)
-        self._lower("evaluation", "resamples", 200)
+                self._rewriter.lower(f"evaluation.{split}", name, count)
+        self._rewriter.lower("evaluation", "resamples", 200)
         given = self._values["evaluation"]["variants"]
         if variants := [name for name in given if name in _VARIANTS]:
-            self._set("evaluation", "variants", variants, "size")
+            self._rewriter.set("evaluation", "variants", variants, "size")
 
     def _servers(self) -> None:
         """The same servers on the CPU; another program cannot be given a tiny model."""
@@ -92,14 +74,14 @@ class Rehearsal:
             path = f"servers.{name}"
             if server["kind"] == "command":
                 del self._values["servers"][name]
-                self._record(path, server["command"], "the local provider", "model")
+                self._rewriter.record(path, server["command"], "the local provider", "model")
                 continue
             if server["gpus"]:
-                self._set(path, "gpus", [], "gpu")
+                self._rewriter.set(path, "gpus", [], "gpu")
             if server["kind"] == "agents":
                 for option in ("tensor_parallel", "flags"):
                     if server.get(option):
-                        self._set(path, option, None if option != "flags" else [], "gpu")
+                        self._rewriter.set(path, option, None if option != "flags" else [], "gpu")
                 if server["model"]:
                     server |= {"model": str(self._agent(server["model"])), "revision": None}
             else:
@@ -123,7 +105,7 @@ class Rehearsal:
     def _remote(self, path: str, backend: str, model: Values) -> None:
         """Where a model's calls go: its own server, one that is started by hand, or a provider."""
         if model.get("batch"):
-            self._set(path, "batch", False, "model")
+            self._rewriter.set(path, "batch", False, "model")
         endpoints = model["endpoints"] or self._values[backend]["endpoints"]
         name, first = model["model"], endpoints[0]
         if first.get("server") in self._values["servers"]:
@@ -132,7 +114,7 @@ class Rehearsal:
             model["endpoints"] = [{"server": server, "concurrency": first["concurrency"]}]
         else:
             model["endpoints"] = [self._hosted(backend)]
-            self._record(path, name, f"scripted answers in {backend}'s API", "model")
+            self._rewriter.record(path, name, f"scripted answers in {backend}'s API", "model")
             if backend == "gemini" and "size" in model:
                 model["size"] = None
             return
@@ -140,7 +122,7 @@ class Rehearsal:
             model["model"] = self._agent(name).name
             self._values["prices"].setdefault(model["model"], self._values["prices"].get(name, {}))
         elif name != "sketch" and model["size"]:
-            self._set(path, "size", f"{_SIDE}x{_SIDE}", "size")
+            self._rewriter.set(path, "size", f"{SIDE}x{SIDE}", "size")
 
     def _own_server(self, backend: str, model: str, endpoint: Values) -> str | None:
         """A server for a model that is served by hand; None: it is hosted."""
@@ -156,7 +138,9 @@ class Rehearsal:
             return None
         name = f"rehearsed-{backend}-{Path(model).name}"
         self._values["servers"][name] = server
-        self._record(f"{backend}.endpoints", endpoint["url"], "started by the rehearsal", "gpu")
+        self._rewriter.record(
+            f"{backend}.endpoints", endpoint["url"], "started by the rehearsal", "gpu"
+        )
         return name
 
     def _hosted(self, backend: str) -> Values:
@@ -181,7 +165,7 @@ class Rehearsal:
             known = registered_generator(model, extra and Path(extra))
             entry = known.model_dump(mode="json") if known else {}
             if entry.get("lora"):
-                self._record(model, "its LoRA", "none", "model")
+                self._rewriter.record(model, "its LoRA", "none", "model")
             changes = {"model": str(folder), "revision": None, "lora": None, "gated": False}
             self._generators[model] = entry | changes
         if self._generators[model].get("title"):  # else a folder, which has no entry
@@ -196,7 +180,7 @@ class Rehearsal:
             diffusers = values["diffusers"]
             self._register(diffusers["model"], diffusers)
             diffusers |= {"device": "cpu", "revision": None}
-            self._set("diffusers", "size", f"{_SIDE}x{_SIDE}", "size")
+            self._rewriter.set("diffusers", "size", f"{SIDE}x{SIDE}", "size")
         members = self.profile.ensemble.members if self.profile.ensemble else {}
         if "editscore" in (roles.scorer, *members):
             scorer = values["editscore"]
@@ -222,102 +206,36 @@ class Rehearsal:
                     "planner_text": "planner-text@1",
                     "planner_interleaved": "planner-interleaved@1",
                 },
-                image_max_pixels=_SIDE**2,
+                image_max_pixels=SIDE**2,
                 max_new_tokens={"planner": 64, "critic": 64},
             )
             (folder / MANIFEST_FILE).write_text(manifest.model_dump_json(), "utf-8")
         return folder
 
-    def _training(self, training: Values) -> None:
-        base = training["base_model"]
+    def _base_model(self, base: Values) -> None:
         name = base["model"] or f"the {base['source']} base model"
         folder = self._agent(name, base["revision"])
         base |= {"source": "huggingface", "model": str(folder), "revision": None}
-        for role in ("planner_sft", "critic_sft"):
-            self._sft(f"training.{role}", getattr(self.profile.training, role))
-        self._grpo(training["critic_rl"])
-        self._lower("training.answers", "image_max_pixels", _SIDE**2)
-        if training["launcher"]["kind"] == "ray":
-            self._record("training.launcher", "Ray jobs", "local processes", "gpu")
-            training["launcher"] |= {"kind": "local", "address": None}
-        training["devices"] = {}
-        if training["promote_at_least"]:
-            self._set("training", "promote_at_least", {}, "size")
-
-    def _sft(self, path: str, settings: SftSettings) -> None:
-        recipe, section = read_recipe(settings), self._section(path)
-        if recipe.gpus:
-            wanted = f"{recipe.gpus} GPUs" + (f" on {settings.nodes} nodes" * (settings.nodes > 1))
-            self._record(path, wanted, "the CPU", "gpu")
-        quick = {"preprocessing_num_workers": 1, "dataloader_num_workers": 0}
-        on_cpu = {"deepspeed": None, "bf16": False, "flash_attn": "sdpa", "use_cpu": True}
-        for option in ("deepspeed", "bf16"):
-            if recipe.options.get(option):
-                before = Path(str(recipe.options[option])).name
-                self._record(f"{path}.options.{option}", before, "off", "gpu")
-        options = {name: value for name, value in on_cpu.items() if name in recipe.options}
-        section["options"] = section["options"] | options | {"use_cpu": True} | quick
-        sizes = {"max_steps": 2, "batch": 2, "batch_per_device": 1, "save_steps": 1}
-        self._record(path, f"batch {recipe.batch}, all steps", "batch 2, 2 steps", "size")
-        pixels = recipe.options.get("image_max_pixels", _SIDE**2)
-        section |= sizes | {"gpus": 0, "nodes": 1, "threads": 2}
-        section["image_max_pixels"] = min(pixels, _SIDE**2)
-
-    def _grpo(self, section: Values) -> None:
-        path = "training.critic_rl"
-        if section["gpus"]:
-            self._record(path, f"{section['gpus']} GPUs, rollouts by vLLM", "the CPU engine", "gpu")
-        for option in ("offload", "attention", "tokens_per_gpu", "cluster"):
-            if section.get(option):
-                self._record(f"{path}.{option}", section[option], "off", "gpu")
-        for option in [name for name in section.get("options", {}) if "gpu" in name]:
-            self._record(f"{path}.options", option, "left out", "gpu")
-            del section["options"][option]
-        self._record(
-            path,
-            f"{section['batch']} prompts x {section['n']} rollouts a step",
-            "2 x 2, 1 step",
-            "size",
-        )
-        section |= {"gpus": 0, "nodes": 1, "cluster": False, "offload": False, "attention": None}
-        section |= {"tokens_per_gpu": None, "batch": 2, "mini_batch": 2, "n": 2, "max_steps": 1}
-        section |= {"save_every": 1, "micro_batch": 4, "threads": 2, "tensor_parallel": 1}
-        for name, most in (("response_length", 64), ("image_max_pixels", _SIDE**2)):
-            section[name] = min(section[name], most)
-        section["prompt_length"] = min(max(section["prompt_length"], 4096), 6144)
 
     def _machines(self) -> None:
         if self.profile.cluster:
-            self._record("cluster", "Ray, Postgres", "this process", "gpu")
+            self._rewriter.record("cluster", "Ray, Postgres", "this process", "gpu")
         if self.profile.notifications:
-            self._record("notifications", "sent", "nobody is told", "model")
-        self._values |= {"cluster": None, "notifications": None}
-
-    def _section(self, path: str) -> Values:
-        section: Values = self._values
-        for name in path.split("."):
-            section = section[name]
-        return section
-
-    def _set(self, path: str, name: str, value: Any, kind: Kind) -> None:
-        section = self._section(path)
-        if (before := section.get(name)) != value:
-            self._record(f"{path}.{name}", before, value, kind)
-            section[name] = value
-
-    def _lower(self, path: str, name: str, most: int) -> None:
-        if self._section(path)[name] > most:
-            self._set(path, name, most, "size")
+            self._rewriter.record("notifications", "sent", "nobody is told", "model")
+        self._values.update({"cluster": None, "notifications": None})
 
     def _record_model(self, name: str, made: TinyModel) -> Path:
         after = f"tiny {made.kind}" + (f" ({made.note})" if made.note else "")
-        self._record("models", name, after, "model")
+        self._rewriter.record("models", name, after, "model")
         return made.folder
 
-    def _record(self, path: str, before: object, after: object, kind: Kind) -> None:
-        new = Substitution(path, str(before), str(after), kind)
-        if new not in self.substitutions:
-            self.substitutions.append(new)
+    @property
+    def substitutions(self) -> list[Substitution]:
+        return self._rewriter.substitutions
+
+    @property
+    def _values(self) -> Values:
+        return self._rewriter.values
 
     @property
     def registry(self) -> Values:

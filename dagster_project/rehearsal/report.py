@@ -10,8 +10,8 @@ from rich.text import Text
 
 from warehouse.atomic import atomic_write
 
-from .profile import Kind
 from .stages import Report
+from .substitutions import Kind
 
 FILE = "rehearsal.json"
 _TITLES: dict[Kind, str] = {

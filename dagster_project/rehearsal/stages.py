@@ -25,9 +25,10 @@ from ..instance import open_instance
 from ..run import run_lineage
 from ..stages import select_nodes
 from .measurement import Measured, measured
-from .profile import REGISTRY, Rehearsal, Substitution
+from .profile import REGISTRY, Rehearsal
 from .provider import local_provider
 from .service import answer_a_request
+from .substitutions import Substitution
 
 _STOP_SECONDS = 60.0
 # Stages of several assets, by their groups; those of other groups are stages of their own.
