@@ -118,8 +118,9 @@ def is_of(process, folder):
         return False
 
 
+# `sketch` trains as `test_training_lineage.py` does, and `cluster` is rewritten to what `gpu` is.
 @pytest.mark.long
-@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("profile", ["api", "sketch-agents", "gpu"])
 def test_rehearsals_end_in_an_answered_request(profile, tmp_path, capsys, monkeypatch):
     for name in ("GEMINI_API_KEY", "OPENAI_API_KEY"):
         monkeypatch.delenv(name, raising=False)
