@@ -5,7 +5,19 @@ import typer
 
 from schemas import FoundryError
 
-from . import agents, checkpoints, doctor, generate, generators, run, serve, servers, sql, ui
+from . import (
+    agents,
+    checkpoints,
+    doctor,
+    generate,
+    generators,
+    rehearse,
+    run,
+    serve,
+    servers,
+    sql,
+    ui,
+)
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -20,6 +32,7 @@ for command in (
     ui.ui,
     serve.serve,
     servers.servers,
+    rehearse.rehearse,
     doctor.doctor,
     checkpoints.checkpoints,
     checkpoints.promote,

@@ -10,6 +10,7 @@ import openai
 import psutil
 import pytest
 
+from inference.backends.diffusers import tiny
 from inference.backends.diffusers.model_selection import select_model
 from inference.backends.diffusers.registry import DiffusersSettings
 from inference.backends.factory import Backends
@@ -17,7 +18,6 @@ from inference.images_server.models import servable_pipeline
 from inference.images_server.ray_replicas import deploy
 from inference.images_server.settings import ImagesServerSettings
 from inference.roles import UnusableAnswerError
-from tests.inference.backends.diffusers import tiny
 from tests.inference.images_server.served_images import images_of, metrics, served, until
 from warehouse import EncodedImage, Home
 

@@ -12,7 +12,7 @@ from inference.backends.diffusers.pipeline_runner import PipelineRunner
 from inference.backends.diffusers.registry import SamplingParams, load_registry
 from inference.roles import UnusableAnswerError
 from schemas import BadImageError
-from tests.inference.backends.diffusers import tiny
+from tests.inference.backends.diffusers.conftest import shrink_megapixels
 from warehouse import EncodedImage
 
 MODELS = {name: m for name, m in load_registry().models.items() if m.backend == "diffusers"}
@@ -66,7 +66,7 @@ def half_white(size=(64, 64)):
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch):
-    tiny.shrink_megapixels(monkeypatch)
+    shrink_megapixels(monkeypatch)
 
 
 @pytest.fixture(scope="module", params=MODELS)

@@ -8,7 +8,7 @@ from inference.backends.factory import Backends
 from inference.roles import BackendError, Generator, UnusableAnswerError
 from inference.settings import Limits, LoopSettings
 from inference.shard import run_shard
-from tests.inference.backends.diffusers import tiny
+from tests.inference.backends.diffusers.conftest import shrink_megapixels
 from tests.inference.scripted_world import SHARD, plan_rows_for, prompt_row, roles
 from warehouse import EncodedImage
 
@@ -45,7 +45,7 @@ async def test_many_at_once_and_one_that_fails(klein):
 
 
 async def test_a_model_that_only_edits_starts_from_a_white_canvas(pipelines, home, monkeypatch):
-    tiny.shrink_megapixels(monkeypatch)
+    shrink_megapixels(monkeypatch)
     folder = str(pipelines("QwenImageEditPipeline"))
     generated = await generator(home, model=folder).generate("a red cat", (), 1)
     edited = await generator(home, model=folder).generate(

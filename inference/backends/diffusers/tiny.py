@@ -20,20 +20,6 @@ CHAT = (
 GAIN = 1.5
 
 
-def shrink_megapixels(monkeypatch: Any) -> None:
-    """Make editing pipelines scale images to 64x64 pixels instead of their fixed 1024x1024."""
-    from diffusers.pipelines.flux import pipeline_flux_kontext as kontext
-    from diffusers.pipelines.longcat_image import pipeline_longcat_image_edit as longcat
-    from diffusers.pipelines.qwenimage import pipeline_qwenimage_edit as edit
-    from diffusers.pipelines.qwenimage import pipeline_qwenimage_edit_plus as edit_plus
-
-    for module in (edit, edit_plus, longcat):
-        original = module.calculate_dimensions
-        small = lambda _, ratio, original=original: original(64 * 64, ratio)  # noqa: E731
-        monkeypatch.setattr(module, "calculate_dimensions", small)
-    monkeypatch.setattr(kontext, "PREFERRED_KONTEXT_RESOLUTIONS", [(64, 64)])
-
-
 def build(pipeline: str, folder: Path) -> Path:
     """Save a pipeline of a class of diffusers to `folder`."""
     torch.manual_seed(0)
@@ -270,7 +256,7 @@ def vision_processor() -> Any:
 
 def chat_tokenizer() -> Any:
     """A token per byte, and those of a chat with images."""
-    return transformers.Qwen2TokenizerFast(
+    return transformers.Qwen2TokenizerFast(  # type: ignore[attr-defined]
         vocab={word: place for place, word in enumerate(WORDS)},
         merges=[],
         additional_special_tokens=["<|im_start|>", "<|im_end|>", *VISION],
@@ -291,7 +277,10 @@ def clip_tokenizer() -> Any:
 def t5_tokenizer() -> Any:
     words = ["<pad>", "</s>", "<unk>", *WORDS]
     model = models.Unigram([(word, -1.0) for word in words], unk_id=2)
-    return transformers.T5TokenizerFast(tokenizer_object=Tokenizer(model), extra_ids=0)
+    words_only = Tokenizer(model)
+    return transformers.T5TokenizerFast(  # type: ignore[attr-defined]
+        tokenizer_object=words_only, extra_ids=0
+    )
 
 
 BUILDERS: dict[str, Callable[[], Any]] = {

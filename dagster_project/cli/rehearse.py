@@ -1,0 +1,41 @@
+"""`interleave rehearse`: a profile's whole lineage with tiny models, in minutes, on a CPU."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .options import ProfileOption, enable_interrupts
+
+
+def rehearse(
+    profile: ProfileOption = "sketch",
+    folder: Annotated[
+        Path | None, typer.Option(help="A new folder for what it makes; default: a temporary one.")
+    ] = None,
+    prompts: Annotated[int, typer.Option(min=8, help="Prompts, held-out ones included.")] = 16,
+) -> None:
+    """Run a profile's whole lineage with tiny random models, and say what it took.
+
+    Real servers, trainers and service, on the CPU, without keys or network (docs/rehearsal.md).
+    """
+    import tempfile
+
+    from rich.console import Console
+
+    from schemas import FoundryError
+
+    from ..rehearsal import report, stages
+
+    enable_interrupts()
+    chosen = folder or Path(tempfile.mkdtemp(prefix="rehearsal-"))
+    if chosen.exists() and any(chosen.iterdir()):
+        raise FoundryError(f"{chosen} is not empty: name a new folder")
+    chosen.mkdir(parents=True, exist_ok=True)
+    console = Console(highlight=False)
+    done = stages.rehearse(
+        profile, chosen.absolute(), prompts, lambda name: console.print(f"Rehearsing: {name}")
+    )
+    report.write_report(done)
+    report.show_report(done, console)
+    raise typer.Exit(done.failed)

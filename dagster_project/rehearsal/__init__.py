@@ -1,0 +1,1 @@
+"""`interleave rehearse`: a profile's whole lineage with tiny models, before it is paid for."""

@@ -1,0 +1,246 @@
+"""The profile of a rehearsal: a profile's roles, backends, recipes and options with tiny models,
+few prompts and no GPU. Everything that is set otherwise is recorded."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from assets.core.profile import Profile
+from inference.backends.checkpoint.manifest import MANIFEST_FILE, Manifest
+
+from .answers import edit_scores
+from .models import HUB_ID, TinyModel, registered_generator, tiny_agent, tiny_generator
+from .substitutions import SIDE, Rewriter, Substitution, Values
+from .trainings import shorten_trainings
+
+_PROVIDERS = ("openai", "gemini", "images")
+_ROLES = ("planner", "critic", "scorer", "generator")
+_VARIANTS = ("generator_only", "full_rl")  # every agent that is trained, in one server each
+
+
+@dataclass
+class Rehearsal:
+    """Rewrites a profile; its tiny models and their registry are made in `folder`.
+
+    Args:
+        provider: address of the local server that stands in for hosted models.
+    """
+
+    profile: Profile
+    folder: Path
+    provider: str
+    prompts: int
+    _rewriter: Rewriter = field(default_factory=Rewriter)
+    _agents: dict[str, Path] = field(default_factory=dict)
+    _generators: dict[str, Any] = field(default_factory=dict)
+
+    def values(self) -> Values:
+        """The profile as YAML's data; FoundryError where no tiny model can be made."""
+        self._values.update({"servers": {}} | self.profile.model_dump(mode="json"))
+        self._sizes()
+        self._servers()
+        for path, backend, model in self._models():
+            self._remote(path, backend, model)
+        for backend in _PROVIDERS:
+            self._values[backend]["endpoints"] = [self._hosted(backend)]
+        self._local_models()
+        if self.profile.training:
+            self._base_model(self._values["training"]["base_model"])
+            shorten_trainings(self._rewriter, self.profile.training)
+        self._machines()
+        return self._values
+
+    def _sizes(self) -> None:
+        values = self._values
+        values.update({"sizes": {"rehearsal": 1}, "size_changes": {}, "on_gpus": {}})
+        self._rewriter.set("bank", "shard_size", self.prompts, "size")
+        values["banks"] = dict.fromkeys(values["banks"], 1)
+        if values["training"]:
+            self._evaluation()
+
+    def _evaluation(self) -> None:
+        few = {"stories": 6, "verdicts": 6}
+        for split in ("heldout", "heldout_category"):
+            for name, count in few.items():
+                self._rewriter.lower(f"evaluation.{split}", name, count)
+        self._rewriter.lower("evaluation", "resamples", 200)
+        given = self._values["evaluation"]["variants"]
+        if variants := [name for name in given if name in _VARIANTS]:
+            self._rewriter.set("evaluation", "variants", variants, "size")
+
+    def _servers(self) -> None:
+        """The same servers on the CPU; another program cannot be given a tiny model."""
+        for name, server in list(self._values["servers"].items()):
+            path = f"servers.{name}"
+            if server["kind"] == "command":
+                del self._values["servers"][name]
+                self._rewriter.record(path, server["command"], "the local provider", "model")
+                continue
+            if server["gpus"]:
+                self._rewriter.set(path, "gpus", [], "gpu")
+            if server["kind"] == "agents":
+                for option in ("tensor_parallel", "flags"):
+                    if server.get(option):
+                        self._rewriter.set(path, option, None if option != "flags" else [], "gpu")
+                if server["model"]:
+                    server |= {"model": str(self._agent(server["model"])), "revision": None}
+            else:
+                self._register(server["model"], server)
+
+    def _models(self) -> list[tuple[str, str, Values]]:
+        """Path, backend and settings of every model behind an API."""
+        values = self._values
+        models = [
+            (f"{backend}.{role}", backend, values[backend].get(role))
+            for backend in _PROVIDERS
+            for role in _ROLES
+        ]
+        if judge := values["evaluation"]["judge"]:
+            names = ("model", "rubrics")
+            models += [(f"evaluation.judge.{n}", judge["backend"], judge[n]) for n in names]
+        if expansion := values["prompts"]["expansion"]:
+            models.append(("prompts.expansion.model", expansion["backend"], expansion["model"]))
+        return [(path, backend, model) for path, backend, model in models if model]
+
+    def _remote(self, path: str, backend: str, model: Values) -> None:
+        """Where a model's calls go: its own server, one that is started by hand, or a provider."""
+        if model.get("batch"):
+            self._rewriter.set(path, "batch", False, "model")
+        endpoints = model["endpoints"] or self._values[backend]["endpoints"]
+        name, first = model["model"], endpoints[0]
+        if first.get("server") in self._values["servers"]:
+            model["endpoints"] = endpoints[:1]
+        elif server := self._own_server(backend, name, first):
+            model["endpoints"] = [{"server": server, "concurrency": first["concurrency"]}]
+        else:
+            model["endpoints"] = [self._hosted(backend)]
+            self._rewriter.record(path, name, f"scripted answers in {backend}'s API", "model")
+            if backend == "gemini" and "size" in model:
+                model["size"] = None
+            return
+        if backend == "openai":
+            model["model"] = self._agent(name).name
+            self._values["prices"].setdefault(model["model"], self._values["prices"].get(name, {}))
+        elif name != "sketch" and model["size"]:
+            self._rewriter.set(path, "size", f"{SIDE}x{SIDE}", "size")
+
+    def _own_server(self, backend: str, model: str, endpoint: Values) -> str | None:
+        """A server for a model that is served by hand; None: it is hosted."""
+        if not endpoint.get("url") or backend == "gemini":
+            return None
+        known = registered_generator(model)
+        if backend == "images" and (model == "sketch" or (known and known.pipeline)):
+            server: Values = {"kind": "images", "model": model, "gpus": []}
+            self._register(model, server)
+        elif backend == "openai" and HUB_ID.fullmatch(model):
+            server = {"kind": "agents", "model": str(self._agent(model)), "gpus": []}
+        else:
+            return None
+        name = f"rehearsed-{backend}-{Path(model).name}"
+        self._values["servers"][name] = server
+        self._rewriter.record(
+            f"{backend}.endpoints", endpoint["url"], "started by the rehearsal", "gpu"
+        )
+        return name
+
+    def _hosted(self, backend: str) -> Values:
+        return {"url": self.provider + ("" if backend == "gemini" else "/v1"), "concurrency": 16}
+
+    def _agent(self, model: str, revision: str | None = None) -> Path:
+        """Folder of the tiny model that stands for a planner or critic."""
+        if model not in self._agents:
+            folder = self.folder / "models" / Path(model).name
+            self._agents[model] = self._record_model(model, tiny_agent(folder, model, revision))
+        return self._agents[model]
+
+    def _register(self, model: str, settings: Values) -> None:
+        """Make a tiny generator, and name a registry that has it under the same name."""
+        if model == "sketch":
+            return
+        extra = settings.get("registry")
+        if model not in self._generators:
+            folder = self.folder / "models" / Path(model).name
+            made = tiny_generator(folder, model, extra and Path(extra))
+            self._record_model(model, made)
+            known = registered_generator(model, extra and Path(extra))
+            entry = known.model_dump(mode="json") if known else {}
+            if entry.get("lora"):
+                self._rewriter.record(model, "its LoRA", "none", "model")
+            changes = {"model": str(folder), "revision": None, "lora": None, "gated": False}
+            self._generators[model] = entry | changes
+        if self._generators[model].get("title"):  # else a folder, which has no entry
+            settings["registry"] = str(self.folder / REGISTRY)
+        else:
+            settings["model"] = self._generators[model]["model"]
+
+    def _local_models(self) -> None:
+        """Models in this process."""
+        values, roles = self._values, self.profile.roles
+        if roles.generator == "diffusers":
+            diffusers = values["diffusers"]
+            self._register(diffusers["model"], diffusers)
+            diffusers |= {"device": "cpu", "revision": None}
+            self._rewriter.set("diffusers", "size", f"{SIDE}x{SIDE}", "size")
+        members = self.profile.ensemble.members if self.profile.ensemble else {}
+        if "editscore" in (roles.scorer, *members):
+            scorer = values["editscore"]
+            folder = self.folder / "models" / "editscore"
+            made = tiny_agent(folder, scorer["model"], scorer["revision"], edit_scores())
+            self._record_model("editscore", made)
+            scorer |= {"model": str(folder), "revision": None, "adapter": None, "device": "cpu"}
+        values["checkpoint"]["device"] = "cpu"
+        for role in ("planner", "critic"):
+            if getattr(roles, role) == "checkpoint":
+                values["checkpoint"][role] = str(self._checkpoint())
+
+    def _checkpoint(self) -> Path:
+        """A tiny planner and critic, as a trained one."""
+        folder = self._agent("trained-agent")
+        if not (folder / MANIFEST_FILE).is_file():
+            manifest = Manifest(
+                name="rehearsal",
+                version="1",
+                role="both",
+                agent_prompts={
+                    "critic": "critic@1",
+                    "planner_text": "planner-text@1",
+                    "planner_interleaved": "planner-interleaved@1",
+                },
+                image_max_pixels=SIDE**2,
+                max_new_tokens={"planner": 64, "critic": 64},
+            )
+            (folder / MANIFEST_FILE).write_text(manifest.model_dump_json(), "utf-8")
+        return folder
+
+    def _base_model(self, base: Values) -> None:
+        name = base["model"] or f"the {base['source']} base model"
+        folder = self._agent(name, base["revision"])
+        base |= {"source": "huggingface", "model": str(folder), "revision": None}
+
+    def _machines(self) -> None:
+        if self.profile.cluster:
+            self._rewriter.record("cluster", "Ray, Postgres", "this process", "gpu")
+        if self.profile.notifications:
+            self._rewriter.record("notifications", "sent", "nobody is told", "model")
+        self._values.update({"cluster": None, "notifications": None})
+
+    def _record_model(self, name: str, made: TinyModel) -> Path:
+        after = f"tiny {made.kind}" + (f" ({made.note})" if made.note else "")
+        self._rewriter.record("models", name, after, "model")
+        return made.folder
+
+    @property
+    def substitutions(self) -> list[Substitution]:
+        return self._rewriter.substitutions
+
+    @property
+    def _values(self) -> Values:
+        return self._rewriter.values
+
+    @property
+    def registry(self) -> Values:
+        """Tiny generators by their names; a file of the form of `registry.yaml`."""
+        return {"models": {n: e for n, e in self._generators.items() if e.get("title")}}
+
+
+REGISTRY = "registry.yaml"

@@ -1,0 +1,188 @@
+"""The stages of a rehearsal, each brought up to date by `interleave run`'s own code."""
+
+import os
+import signal
+import time
+import traceback
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import dagster as dg
+import yaml
+
+from assets.core.foundry import FoundryResource
+from assets.core.node import Node
+from assets.core.profile import load_profile
+from inference.servers.instance import server_folders
+from schemas import FoundryError
+from schemas.training import CHECKPOINTS
+from warehouse import Home
+
+from ..instance import open_instance
+from ..run import run_lineage
+from ..stages import select_nodes
+from .measurement import Measured, measured
+from .profile import REGISTRY, Rehearsal
+from .provider import local_provider
+from .service import answer_a_request
+from .substitutions import Substitution
+
+_STOP_SECONDS = 60.0
+# Stages of several assets, by their groups; those of other groups are stages of their own.
+_STAGES = {
+    "taxonomy": "prompts",
+    "prompts": "prompts",
+    "trajectories": "trajectories",
+    "curation": "data sets",
+    "data_sets": "data sets",
+}
+_VARIABLES = {"HF_HUB_OFFLINE": "1"}  # nothing is downloaded
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A stage that was run.
+
+    Args:
+        ran: what it made, in a few words; of one that failed, why.
+    """
+
+    name: str
+    ran: str
+    measured: Measured
+    failed: bool = False
+
+
+@dataclass(frozen=True)
+class Report:
+    """A rehearsal. `stages` end with the one that failed, if one did."""
+
+    profile: str
+    home: Home
+    stages: tuple[Stage, ...]
+    substitutions: tuple[Substitution, ...]
+
+    @property
+    def failed(self) -> bool:
+        return any(stage.failed for stage in self.stages)
+
+
+def rehearse(
+    profile: str, folder: Path, prompts: int, announce: Callable[[str], object] = str
+) -> Report:
+    """Rehearse a profile in a new home; nothing that it started is left running.
+
+    Args:
+        folder: of the home, with the rehearsal's own profile and models; empty.
+        announce: gets a line when a stage begins.
+
+    Raises:
+        FoundryError: the profile cannot be read, or no tiny model can be made for it.
+    """
+    home = Home(str(folder / "home"))
+    with ExitStack() as stack:
+        stack.enter_context(_variables())
+        rehearsal = Rehearsal(
+            load_profile(profile), folder, stack.enter_context(local_provider()), prompts
+        )
+        with measured(home) as making:
+            announce("tiny models")
+            path = _write(rehearsal)
+            foundry = FoundryResource(profile=str(path), root=home.root)
+            made = [s.after for s in rehearsal.substitutions if s.path == "models"]
+        first = Stage("tiny models", ", ".join(made) or "none is needed", making)
+        instance = stack.enter_context(open_instance(home))
+        stack.callback(stop_servers, home)
+        stages = [first, *_stages(foundry, instance, path, announce)]
+    return Report(foundry.settings.name, home, tuple(stages), tuple(rehearsal.substitutions))
+
+
+def stop_servers(home: Home) -> None:
+    """End the servers of a home, and wait until they have ended."""
+    folders = [folder for folder in server_folders(home) if folder.is_supervised]
+    for folder in folders:
+        if state := folder.state():
+            with suppress(ProcessLookupError):
+                os.kill(state.pid, signal.SIGTERM)
+    deadline = time.monotonic() + _STOP_SECONDS
+    while any(folder.is_supervised for folder in folders) and time.monotonic() < deadline:
+        time.sleep(0.2)
+
+
+@contextmanager
+def _variables() -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in _VARIABLES}
+    os.environ.update(_VARIABLES)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def _write(rehearsal: Rehearsal) -> Path:
+    """The rehearsal's profile as a file, its tiny models beside it."""
+    path = rehearsal.folder / "profile.yaml"
+    values = rehearsal.values()
+    registry = yaml.safe_dump(rehearsal.registry, sort_keys=False)
+    (rehearsal.folder / REGISTRY).write_text(registry, "utf-8")
+    path.write_text(yaml.safe_dump(values, sort_keys=False, allow_unicode=True), "utf-8")
+    return path
+
+
+def _stages(
+    foundry: FoundryResource,
+    instance: dg.DagsterInstance,
+    profile: Path,
+    announce: Callable[[str], object],
+) -> Iterator[Stage]:
+    """Up to the first that fails."""
+
+    def lineage(nodes: list[Node]) -> Callable[[], str]:
+        def run() -> str:
+            run_lineage(foundry, instance, foundry.shards, [node.name for node in nodes])
+            return _made(foundry, nodes)
+
+        return run
+
+    nodes = defaultdict(list)
+    for node in select_nodes([], foundry.settings):
+        nodes[_STAGES.get(node.group, node.name)].append(node)
+    runs = {name: lineage(own) for name, own in nodes.items()}
+    runs["service"] = lambda: answer_a_request(profile, foundry.home)
+    for name, run in runs.items():
+        announce(name)
+        stage = _run(name, run, foundry.home)
+        yield stage
+        if stage.failed:
+            return
+
+
+def _run(name: str, run: Callable[[], str], home: Home) -> Stage:
+    stage = Stage(name, "", Measured())
+    with measured(home) as taken:
+        try:
+            stage = replace(stage, ran=run())
+        except FoundryError as error:
+            stage = replace(stage, ran=str(error), failed=True)
+        except Exception as error:  # a bug: the table is shown all the same
+            traceback.print_exc()
+            stage = replace(stage, ran=f"{type(error).__name__}: {error}", failed=True)
+    return replace(stage, measured=taken)
+
+
+def _made(foundry: FoundryResource, nodes: list[Node]) -> str:
+    """Rows by table; of checkpoints their versions and whether they are promoted."""
+    if nodes[0].group == "checkpoints":
+        rows = foundry.rows(CHECKPOINTS)
+        own = [row for row in rows if row.name in {node.name for node in nodes}] or rows
+        return ", ".join(f"{row.name} {row.version}: {row.status}" for row in own)
+    tables = {node.tables[0].name: node.tables[0] for node in nodes if node.tables}
+    rows_of = foundry.home.lake.rows
+    return ", ".join(f"{rows_of(table)} {name}" for name, table in tables.items())

@@ -1,0 +1,132 @@
+"""Rehearsals: what stands in for real models, the rewritten profiles, and whole lineages."""
+
+import json
+import random
+
+import psutil
+import pytest
+import yaml
+
+from assets.core.profile import FOLDER, load_profile
+from dagster_project.rehearsal import profile as rewriting
+from dagster_project.rehearsal.answers import answer, tagged_answers, whole_answers
+from dagster_project.rehearsal.models import TinyModel, tiny_agent
+from dagster_project.rehearsal.profile import Rehearsal
+from dagster_project.rehearsal.report import FILE
+from inference.agent_prompts.formatting import parse_plan, parse_verdict
+from inference.backends.providers import structured
+from inference.backends.providers.structured import CompletionResult, parse_answer
+from inference.servers.instance import server_folders
+from tests.helpers.command import interleave
+from warehouse import Home
+
+PROFILES = sorted(path.stem for path in FOLDER.glob("*.yaml"))
+ANSWERS = [
+    structured.PlanAnswer,
+    structured.VerdictAnswer,
+    structured.ScoreAnswer,
+    structured.RubricAnswer,
+    structured.JudgementAnswer,
+    structured.ExpansionAnswer,
+]
+
+
+@pytest.mark.parametrize("form", ANSWERS)
+def test_scripted_answers_are_valid(form):
+    fields = frozenset(form.model_json_schema()["properties"])
+    content = answer(fields, random.Random(1), criteria=3)
+    assert parse_answer(CompletionResult(json.dumps(content)), form).value()
+
+
+@pytest.mark.parametrize("form", ANSWERS)
+def test_a_tiny_model_knows_an_answer_of_every_schema(form):
+    fields = set(form.model_json_schema()["properties"])
+    fitting = [text for text in whole_answers() if set(json.loads(text)) == fields]
+    assert fitting and all(form.model_validate_json(text) for text in fitting)
+
+
+def test_free_answers_are_plans_and_verdicts():
+    accepting, rejecting = map(parse_verdict, tagged_answers())
+    assert accepting.accepted and not rejecting.accepted and rejecting.refined_prompt
+    assert all(len(parse_plan(text).steps) == 2 for text in tagged_answers())
+
+
+@pytest.fixture
+def quick_models(monkeypatch):
+    """Folders without weights: the rewriting is tested, not the models."""
+
+    def made(folder, *_):
+        folder.mkdir(parents=True)
+        return TinyModel(folder, "Tiny")
+
+    monkeypatch.setattr(rewriting, "tiny_agent", made)
+    monkeypatch.setattr(rewriting, "tiny_generator", made)
+
+
+@pytest.mark.parametrize("name", PROFILES)
+def test_every_profile_can_be_rewritten(name, tmp_path, quick_models):
+    rehearsal = Rehearsal(load_profile(name), tmp_path, "http://127.0.0.1:1", prompts=16)
+    path = tmp_path / "profile.yaml"
+    path.write_text(yaml.safe_dump(rehearsal.values()))
+    (tmp_path / rewriting.REGISTRY).write_text(yaml.safe_dump(rehearsal.registry))
+    rewritten, original = load_profile(str(path)), load_profile(name)
+    assert rewritten.roles == original.roles and rewritten.pack == original.pack
+    assert not any(server.gpus for server in rewritten.servers.values())
+    assert "_API_KEY" not in path.read_text()
+    if original.training:
+        recipes = [s.training.critic_rl.recipe for s in (original, rewritten)]
+        assert recipes[0] == recipes[1]
+
+
+def test_what_only_a_gpu_shows_is_named(tmp_path, quick_models):
+    rehearsal = Rehearsal(load_profile("cluster"), tmp_path, "http://127.0.0.1:1", prompts=16)
+    rehearsal.values()
+    paths = {each.path for each in rehearsal.substitutions if each.kind == "gpu"}
+    assert {"cluster", "training.launcher", "training.planner_sft", "training.critic_rl"} <= paths
+
+
+@pytest.mark.slow
+def test_a_tiny_agent_answers_in_the_form_of_trained_agents(tmp_path):
+    folder = tiny_agent(tmp_path / "agent", "Qwen/Qwen3-VL-8B-Instruct").folder
+    from transformers import AutoModelForImageTextToText, AutoProcessor
+
+    model = AutoModelForImageTextToText.from_pretrained(folder)
+    processor = AutoProcessor.from_pretrained(folder)
+    turn = {"role": "user", "content": [{"type": "text", "text": "Plan a house."}]}
+    inputs = processor.apply_chat_template(
+        [turn], add_generation_prompt=True, tokenize=True, return_dict=True, return_tensors="pt"
+    )
+    tokens = model.generate(**inputs, max_new_tokens=8, do_sample=False)[0]
+    text = processor.tokenizer.decode(tokens[inputs["input_ids"].shape[1] :])
+    assert text.endswith("<|im_end|>") and parse_plan(text).steps
+
+
+def rehearsed(capsys, folder, profile):
+    """The report of a rehearsal, after which nothing runs any more."""
+    done = interleave(capsys, "rehearse", "--profile", profile, "--folder", folder)
+    assert done.returncode == 0, done.stdout + done.stderr
+    home = Home(str(folder / "home"))
+    assert not any(server.is_supervised for server in server_folders(home))
+    assert not [p for p in psutil.process_iter() if is_of(p, folder)]
+    return json.loads((home.local / FILE).read_text())
+
+
+def is_of(process, folder):
+    try:
+        return str(folder) in " ".join(process.cmdline())
+    except psutil.Error:
+        return False
+
+
+# `sketch` trains as `test_training_lineage.py` does, and `cluster` is rewritten to what `gpu` is.
+@pytest.mark.long
+@pytest.mark.parametrize("profile", ["api", "sketch-agents", "gpu"])
+def test_rehearsals_end_in_an_answered_request(profile, tmp_path, capsys, monkeypatch):
+    for name in ("GEMINI_API_KEY", "OPENAI_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    report = rehearsed(capsys, tmp_path / "r", profile)
+    assert report["stages"][-1]["name"] == "service"
+    assert all(stage["measured"]["peak_bytes"] > 0 for stage in report["stages"])
+    if load_profile(profile).training:
+        names = {stage["name"] for stage in report["stages"]}
+        assert {"planner_sft_checkpoint", "critic_rl_checkpoint", "promotion"} <= names
