@@ -6,6 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from assets.core.profile import Profile
+from assets.evaluation.items import part_of
+from assets.prompts.bank import generate_bank
+from assets.prompts.pack_loader import load_pack
 from inference.backends.checkpoint.manifest import MANIFEST_FILE, Manifest
 
 from .answers import edit_scores
@@ -15,6 +18,8 @@ from .trainings import shorten_trainings
 
 _PROVIDERS = ("openai", "gemini", "images")
 _ROLES = ("planner", "critic", "scorer", "generator")
+_HELDOUT_SHARES = (0.5, 0.7, 0.8, 0.85, 0.9)
+_DEV_PROMPTS = 3
 _VARIANTS = ("generator_only", "full_rl")  # every agent that is trained, in one server each
 
 
@@ -64,9 +69,21 @@ class Rehearsal:
             for name, count in few.items():
                 self._rewriter.lower(f"evaluation.{split}", name, count)
         self._rewriter.lower("evaluation", "resamples", 200)
+        self._rewriter.set("bank", "heldout_share", self._heldout_share(), "size")
         given = self._values["evaluation"]["variants"]
         if variants := [name for name in given if name in _VARIANTS]:
             self._rewriter.set("evaluation", "variants", variants, "size")
+
+    def _heldout_share(self) -> float:
+        """The smallest with which so few prompts have some that promotion decides by."""
+        pack, settings = load_pack(self.profile.pack), self.profile.bank
+        for share in (settings.heldout_share, *_HELDOUT_SHARES):
+            changed = settings.model_copy(update={"heldout_share": share})
+            rows = generate_bank(pack, changed, self.prompts)
+            held_out = [row.prompt_id for row in rows if row.split == "heldout"]
+            if [part_of("heldout", name) for name in held_out].count("dev") >= _DEV_PROMPTS:
+                break
+        return share
 
     def _servers(self) -> None:
         """The same servers on the CPU; another program cannot be given a tiny model."""
