@@ -81,16 +81,18 @@ def step_figures(rollouts: Sequence[Rollout], seconds: float) -> dict[str, float
 def dev_figures(rollouts: Sequence[Rollout]) -> dict[str, float]:
     """Figures of an evaluation on rows that are not trained on, by name; none without a reward.
 
-    Means are over the answers that have the part.
+    Means are over the answers that have the part; one that no answer has is missing.
     """
     rows = [rollout.row for rollout in rollouts]
-    if all(row.reward is None for row in rows):
-        return {}
-    return {
-        DEV_REWARD: _mean(row.reward for row in rows),
-        "dev_accuracy": _mean(row.accuracy for row in rows),
-        "dev_masked_share": sum(row.status == "masked" for row in rows) / len(rows),
+    parts = {
+        DEV_REWARD: [row.reward for row in rows if row.reward is not None],
+        "dev_accuracy": [row.accuracy for row in rows if row.accuracy is not None],
     }
+    if not parts[DEV_REWARD]:
+        return {}
+    masked = sum(row.status == "masked" for row in rows) / len(rows)
+    means = {name: fmean(values) for name, values in parts.items() if values}
+    return means | {"dev_masked_share": masked}
 
 
 def failed_share(rows: Iterable[RolloutRow]) -> float:

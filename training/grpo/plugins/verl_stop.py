@@ -12,7 +12,7 @@ from verl.trainer.ppo.checkpoint_callback import CheckpointCallback
 _STOP = "stop"
 
 
-class StopOnRequest(CheckpointCallback):  # type: ignore[misc]
+class StopOnRequest(CheckpointCallback):
     """From the first checkpoint on, looks for the file at the end of each step."""
 
     _watches = False
