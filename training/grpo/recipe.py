@@ -30,6 +30,7 @@ _REFERENCE = "actor_rollout_ref.ref"
 _MODEL = "actor_rollout_ref.model"
 _RAY = "ray_kwargs.ray_init"
 _KEPT = "trainer.max_actor_ckpt_to_keep"
+_REMOVED = "trainer.remove_previous_ckpt_in_save"
 
 # Defaults of the recipes for Qwen3-VL-8B on 8 GPUs. The fields' own are the sketch's, for a few
 # million parameters on a CPU. The paper (section 4.1) has a divergence from the parent, its
@@ -239,8 +240,11 @@ class GrpoSettings(ConfigModel):
     def _stops_by_an_evaluation(self) -> "GrpoSettings":
         if self.patience and not self.dev_share:
             raise ValueError("patience counts evaluations: set dev_share, or leave patience out")
-        if self.dev_share and _KEPT in self.options:
-            raise ValueError(f"options.{_KEPT}: with dev_share the best and the newest are: remove")
+        removing = [key for key in self.options if plain_name(key) in (_KEPT, _REMOVED)]
+        if self.dev_share and removing:
+            raise ValueError(
+                f"options.{removing[0]}: with dev_share the best and the newest are kept: remove"
+            )
         return self
 
     @model_validator(mode="after")

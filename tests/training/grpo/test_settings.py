@@ -192,7 +192,7 @@ def test_dynamic_batches_hold_the_longest_sequence():
         ({"offload": True}, "offload is for GPUs"),
         ({"lora_alpha": 8}, "set lora_rank, or leave lora_alpha out"),
         ({"patience": 2}, "patience counts evaluations: set dev_share"),
-        ({"dev_share": 0.1, "options": {"trainer.max_actor_ckpt_to_keep": 1}}, "the newest are"),
+        ({"dev_share": 0.1, "options": {"++trainer.max_actor_ckpt_to_keep": 1}}, "the newest are"),
     ],
 )
 def test_contradictions_name_the_fix(changes, reason):
