@@ -16,7 +16,7 @@ from training.launch.jobs import TrainingProgress
 from training.registry import CheckpointRegistry
 from training.rewards.calls import CALLS as CALL_JOURNAL
 from training.rewards.calls import reward_call_rows
-from training.rewards.rollouts import rollout_rows
+from training.rewards.rollouts import DEV_REWARD, rollout_rows
 from training.tracking import tracking_link
 
 from ..core.foundry import FoundryResource
@@ -173,5 +173,8 @@ def _curve(axes: "Axes", curves: Sequence[TrainingProgress], name: str) -> None:
     axes.plot(steps, means, "-", color=_COLOURS[name], label="running mean")
     axes.plot(steps[-1:], values[-1:], "o", color=ACCENT, label=f"last: {values[-1]:.4g}")
     axes.set_ylabel(name)
+    if name == "reward" and (dev := [p for p in curves if DEV_REWARD in p.extra]):
+        evaluated = [(point.step, point.extra[DEV_REWARD]) for point in dev]
+        axes.plot(*zip(*evaluated, strict=True), "s", color=OTHER, label="dev rows")
     axes.grid(axis="y")
     axes.legend(loc="best")

@@ -2,7 +2,8 @@
 
 Calls are taken to be like the average call of the same model in this home; where there was none,
 assumptions are used, and marked as such. A judge's calls are those of the variants of the settings,
-without the systems that promotion compares beside them once one is in use.
+without the systems that promotion compares beside them once one is in use. Those of GRPO's rewards
+are upper bounds (`grpo_estimate.py`); supervised training is not estimated.
 """
 
 from collections.abc import Iterator
@@ -20,6 +21,7 @@ from training.environments import gpus as gpus_here
 from warehouse import Home
 from warehouse.views import connect
 
+from ..checkpoints.grpo_estimate import GrpoLoad, grpo_load
 from ..core.foundry import FoundryResource
 from ..evaluation.variants import VARIANTS
 from ..prompts.assets import load_packs
@@ -65,6 +67,23 @@ class RoleEstimate:
     gpu_hours: float  # `hours` times the GPUs that serve the model
     usd: float | None  # None: the profile has no price for the model
     measured: int  # calls of this model in this home that were averaged; 0: assumptions
+    purpose: str = ""  # "rewards": of GRPO
+
+
+@dataclass(frozen=True)
+class GrpoEstimate:
+    """The training of the critic with GRPO, whose rewards are among the roles."""
+
+    load: GrpoLoad
+    step_seconds: float  # at most, where it is not measured: rewards overlap with sampling
+
+    @property
+    def hours(self) -> float:
+        return self.load.steps * self.step_seconds / _SECONDS_AN_HOUR
+
+    @property
+    def gpu_hours(self) -> float:
+        return self.hours * self.load.gpus
 
 
 @dataclass(frozen=True)
@@ -74,6 +93,7 @@ class Estimate:
     trajectories: int
     roles: tuple[RoleEstimate, ...]
     disk_gb: float  # of the images
+    grpo: GrpoEstimate | None  # None: there is none to come
 
     @property
     def usd(self) -> float:
@@ -92,14 +112,17 @@ def estimate(foundry: FoundryResource, shards: int) -> Estimate:
     trajectories += requests_without_trajectories(foundry)
     attempts = trajectories * _attempts_per_trajectory(foundry.home)
     measured = _measured_calls(foundry.home)
+    load = grpo_load(foundry, trajectories)
     roles = [
         _role_estimate(foundry, model, measured.get((model.role, model.name), _ASSUMED[model.role]))
         for model in (
             *_models(foundry, trajectories, round(attempts)),
             *_judge_models(foundry, trajectories),
+            *(_reward_models(foundry, load) if load else ()),
         )
     ]
-    return Estimate(trajectories, tuple(roles), attempts * _image_mb(foundry) / 1000)
+    disk_gb = attempts * _image_mb(foundry) / 1000
+    return Estimate(trajectories, tuple(roles), disk_gb, _grpo(load, roles) if load else None)
 
 
 class _Model(NamedTuple):
@@ -107,6 +130,8 @@ class _Model(NamedTuple):
     name: str  # in the lake
     settings: object
     calls: int
+    slots: int | None = None  # None: the profile's
+    purpose: str = ""
 
 
 def _models(foundry: FoundryResource, trajectories: int, attempts: int) -> Iterator[_Model]:
@@ -117,12 +142,32 @@ def _models(foundry: FoundryResource, trajectories: int, attempts: int) -> Itera
         name = f"{expansion.backend}/{expansion.model.identity}"
         yield _Model("expander", name, expansion.model, banks)
     for role in LOOP_ROLES:
-        backend = getattr(foundry.roles, role)
-        members = backend.members if isinstance(backend, Ensemble) else ()
-        for one in [member.scorer for member in members] or [backend]:
-            settings = getattr(getattr(foundry.settings, one.backend), role, None)
-            calls = trajectories if role == "planner" else attempts
-            yield _Model(role, qualified_name(one), settings, calls)
+        calls = trajectories if role == "planner" else attempts
+        for name, settings in _members(foundry, role):
+            yield _Model(role, name, settings, calls)
+
+
+def _members(foundry: FoundryResource, role: Role) -> Iterator[tuple[str, object]]:
+    """Names and settings of the models of a role."""
+    backend = getattr(foundry.roles, role)
+    members = backend.members if isinstance(backend, Ensemble) else ()
+    for one in [member.scorer for member in members] or [backend]:
+        yield qualified_name(one), getattr(getattr(foundry.settings, one.backend), role, None)
+
+
+def _reward_models(foundry: FoundryResource, load: GrpoLoad) -> Iterator[_Model]:
+    """A drawing for every answer whose prompt is drawn, and a score by every scorer."""
+    reward = foundry.training.critic_rl.reward
+    slots: dict[Role, int] = {"generator": reward.concurrency, "scorer": reward.scorings}
+    for role, most in slots.items():
+        for name, settings in _members(foundry, role):
+            yield _Model(role, name, settings, load.draws, most, "rewards")
+
+
+def _grpo(load: GrpoLoad, roles: list[RoleEstimate]) -> GrpoEstimate:
+    """With the slower of drawing and scoring in each step, unless its time was measured."""
+    waiting = max(role.hours for role in roles if role.purpose) * _SECONDS_AN_HOUR / load.steps
+    return GrpoEstimate(load, load.seconds + (0.0 if load.seconds_measured else waiting))
 
 
 def _judge_models(foundry: FoundryResource, trajectories: int) -> Iterator[_Model]:
@@ -151,7 +196,7 @@ def _judge_models(foundry: FoundryResource, trajectories: int) -> Iterator[_Mode
 
 def _role_estimate(foundry: FoundryResource, model: _Model, call: _Call) -> RoleEstimate:
     limits, count = foundry.settings.limits, model.calls
-    slots = limits.generator if model.role == "generator" else limits.agents
+    slots = model.slots or (limits.generator if model.role == "generator" else limits.agents)
     hours = count * call.seconds / slots / _SECONDS_AN_HOUR
     return RoleEstimate(
         role=model.role,
@@ -163,6 +208,7 @@ def _role_estimate(foundry: FoundryResource, model: _Model, call: _Call) -> Role
         gpu_hours=hours * _gpus(foundry, model),
         usd=_usd(foundry, model, call),
         measured=call.measured,
+        purpose=model.purpose,
     )
 
 

@@ -30,7 +30,8 @@ def run(
     estimate: Annotated[
         bool,
         typer.Option(
-            "--estimate", help="Only say what the trajectories would take: calls, cost, ..."
+            "--estimate",
+            help="Only say what the trajectories and GRPO would take: calls, cost, time, ...",
         ),
     ] = False,
 ) -> None:

@@ -14,7 +14,7 @@ from rich.table import Table as RichTable
 from assets.core.foundry import FoundryResource
 from assets.core.progress import LogProgress, ProgressFactory, reporting_to
 from assets.trajectories.contact_sheet import write_showcase
-from assets.trajectories.estimate import Estimate, estimate
+from assets.trajectories.estimate import Estimate, GrpoEstimate, estimate
 from inference.servers.instance import server_folders
 from schemas import TABLES
 from warehouse import Home
@@ -53,7 +53,7 @@ def run_in_terminal(
 
 
 def estimate_in_terminal(profile: str, root: str, size: str) -> None:
-    """Print what the trajectories of a size would take; nothing is called."""
+    """Print what the trajectories of a size, and GRPO, would take; nothing is called."""
     foundry = FoundryResource(profile=profile, root=root, size=size)
     expected = estimate(foundry, foundry.shards)
     console = Console()
@@ -64,6 +64,20 @@ def estimate_in_terminal(profile: str, root: str, size: str) -> None:
         f"{expected.disk_gb:,.1f} GB of images; hours are those of a role alone, with all of its "
         "slots"
     )
+    if expected.grpo:
+        console.print(_grpo_line(expected.grpo))
+
+
+def _grpo_line(grpo: GrpoEstimate) -> str:
+    load = grpo.load
+    time = f"as {load.seconds_measured}" if load.seconds_measured else "assumed, at most"
+    share = f"{load.drawn_measured:,} here" if load.drawn_measured else "assumed"
+    return (
+        f"\nGRPO: {load.steps:,} steps of {load.rollouts:,} answers, about "
+        f"{grpo.step_seconds:,.0f} s a step ({time}), {grpo.hours:,.1f} hours, "
+        f"{grpo.gpu_hours:,.1f} GPU hours; {load.evaluated:,} answers to dev rows; "
+        f"{load.drawn_share:.0%} of all answers are drawn and scored ({share})"
+    )
 
 
 def _estimate_grid(expected: Estimate) -> RichTable:
@@ -71,7 +85,7 @@ def _estimate_grid(expected: Estimate) -> RichTable:
     grid = RichTable(*columns, "known from", box=None, header_style="bold")
     for role in expected.roles:
         grid.add_row(
-            role.role,
+            f"{role.role}, {role.purpose}" if role.purpose else role.role,
             role.model,
             f"{role.calls:,}",
             f"{role.input_tokens:,}",

@@ -14,6 +14,9 @@ def shorten_trainings(rewriter: Rewriter, settings: TrainingSettings) -> None:
     for role in ("planner_sft", "critic_sft"):
         _sft(rewriter, f"training.{role}", getattr(settings, role))
     _grpo(rewriter, training["critic_rl"])
+    for role in ("planner_sft", "critic_sft", "critic_rl"):
+        if getattr(settings, role).dev_share:  # some of a few prompts
+            rewriter.set(f"training.{role}", "dev_share", 0.5, "size")
     rewriter.lower("training.answers", "image_max_pixels", SIDE**2)
     if training["launcher"]["kind"] == "ray":
         rewriter.record("training.launcher", "Ray jobs", "local processes", "gpu")

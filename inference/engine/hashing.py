@@ -16,6 +16,11 @@ def content_digest(content: object) -> str:
     return hashlib.sha256(orjson.dumps(content, option=orjson.OPT_SORT_KEYS)).hexdigest()
 
 
+def unit_interval(text: str) -> float:
+    """A number from 0 to below 1 that follows from `text`, evenly spread."""
+    return int(hashlib.sha256(text.encode()).hexdigest()[:8], 16) / 2**32
+
+
 def attempt_seed(seed: int, prompt_id: str, step_number: int, iteration: int) -> int:
     """The seed of one generator call.
 

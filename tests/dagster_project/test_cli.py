@@ -47,6 +47,15 @@ def test_the_installed_command_names_every_subcommand():
     assert all(word in done.stdout for word in ("run", "sql", "ui"))
 
 
+def test_an_estimate_has_trajectories_and_grpo(command):
+    done = command("run", "--profile", "sketch", "--estimate")
+    assert done.returncode == 0, done.stderr
+    shown = " ".join(done.stdout.split())
+    assert "100 trajectories" in shown and "generator, rewards" in shown
+    assert "GRPO: 2 steps of 64 answers, about " in shown
+    assert "50% of all answers are drawn and scored (assumed)" in shown
+
+
 @pytest.mark.parametrize(
     ("format", "shown"),
     [("table", "music"), ("csv", "category,subcategory\nart,music"), ("json", '"subcategory"')],

@@ -79,6 +79,16 @@ def test_every_profile_can_be_rewritten(name, tmp_path, quick_models):
         assert recipes[0] == recipes[1]
 
 
+def test_evaluations_while_training_have_prompts(tmp_path, quick_models):
+    profile = yaml.safe_load((FOLDER / "sketch.yaml").read_text())
+    profile["training"]["critic_rl"] |= {"dev_share": 0.02, "patience": 2}
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(profile))
+    rehearsal = Rehearsal(load_profile(str(tmp_path / "mine.yaml")), tmp_path, "", prompts=16)
+    training = rehearsal.values()["training"]
+    assert (training["critic_rl"]["dev_share"], training["critic_rl"]["patience"]) == (0.5, 2)
+    assert "dev_share" not in training["critic_sft"]
+
+
 def test_what_only_a_gpu_shows_is_named(tmp_path, quick_models):
     rehearsal = Rehearsal(load_profile("cluster"), tmp_path, "http://127.0.0.1:1", prompts=16)
     rehearsal.values()

@@ -6,17 +6,21 @@ import shutil
 import subprocess
 import sys
 import textwrap
+from io import BytesIO
+from pathlib import Path
 
 import dagster as dg
 import pytest
+from PIL import Image
 
+from assets.checkpoints.rollouts_sheet import rollouts_sheet
 from assets.core.foundry import FoundryResource
 from assets.evaluation.variants import VARIANTS
 from dagster_project import jobs
 from dagster_project.definitions import ASSETS, CHECKS
 from dagster_project.instance import open_instance
 from dagster_project.run import QUIET, run_lineage
-from schemas.curation import PLANNER_SFT
+from schemas.curation import CRITIC_RL, PLANNER_SFT
 from schemas.training import CHECKPOINTS, EVALUATIONS, ROLLOUTS
 from tests.helpers.ticks import sensor_tick
 from training.registry import CheckpointRegistry
@@ -99,6 +103,19 @@ def test_it_ends_in_promoted_checkpoints(trained, foundry):
 def test_every_rollout_is_kept(trained, foundry):
     rows = foundry.rows(ROLLOUTS)
     assert len(rows) == 4 and {row.step for row in rows} == {1}
+
+
+def test_curves_and_rollouts_of_grpo_are_shown(trained, foundry, instance):
+    event = instance.get_latest_materialization_event(dg.AssetKey(MADE[3]))
+    metadata = event.asset_materialization.metadata
+    events = list(Path(metadata["tracking"].path).glob("events.out.tfevents.*"))
+    assert events and b"actor/pg_loss" in events[0].read_bytes()
+    assert metadata["curves"].value.startswith("![") and "| step |" in metadata["samples"].value
+    rollouts, judged = foundry.rows(ROLLOUTS), foundry.rows(CRITIC_RL)[0].edited_image
+    assert ("rollouts" in metadata) == any(row.image for row in rollouts)
+    drawn = [row.model_copy(update={"image": judged}) for row in rollouts]
+    sheet = Image.open(BytesIO(rollouts_sheet(foundry, drawn)))
+    assert sheet.height > sheet.width / 3, "a row for each of the four"
 
 
 def test_every_metric_is_evaluated(trained, foundry):

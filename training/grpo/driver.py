@@ -9,11 +9,10 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import cached_property
 from pathlib import Path
-from statistics import fmean
 from tempfile import gettempdir
 
 import pyarrow.parquet as pq
@@ -35,14 +34,16 @@ from ..launch.driver import (
 )
 from ..launch.jobs import AbsolutePath, TrainerJob, TrainingProgress
 from ..rewards.calls import CALLS, RewardCalls
-from ..rewards.rollouts import LAST_STEPS, failed_share, find_collapse, judged_prompts
+from ..rewards.rollouts import DEV_REWARD, LAST_STEPS, failed_share, find_collapse, judged_prompts
 from ..rewards.service import RewardService
 from ..row_lengths import left_out_metrics
 from ..tracking import require_tracker
+from .evaluations import DevEvaluations
 from .recipe import (
     CHECKPOINTS,
     REWARD_ADDRESS,
     ROWS,
+    STOP,
     Attention,
     GrpoSettings,
     cluster_overrides,
@@ -51,10 +52,10 @@ from .recipe import (
     program,
 )
 from .rows import prepare_rows
-from .verl_files import GrpoLogFollower, points_up_to, resume_step
+from .verl_files import GrpoLogFollower, final_metrics, points_up_to, resume_step
 
 ROLLOUTS = "rollouts.jsonl"  # the journal of the reward service, in the job's folder
-_FINAL_STEPS = 10  # last steps whose mean is a final figure
+_LAST_STEPS = 10  # steps whose drawings must not fail
 
 
 class GrpoJob(ConfigModel):
@@ -89,8 +90,10 @@ class GrpoRun:
         self._job = GrpoJob.model_validate(driver.job.payload)
         self._settings = self._job.settings
         self._log = self._folder / "verl.log"
+        self._checkpoints = self._folder / CHECKPOINTS
         # The points of all attempts, from which a resumed run goes on.
         self._curves = Journal(self._folder / "progress.jsonl")
+        self._evaluations = DevEvaluations(self._curves, self._checkpoints, self._settings.patience)
         self._collapse: str | None = None
         self._python = ensure_environment("rl", "gpu" if self._settings.gpus else "cpu", driver.log)
 
@@ -114,19 +117,22 @@ class GrpoRun:
             self._driver.log(f"{done} of {total} steps are done already")
         for point in points_up_to(done, self._curves):
             self._driver.progress(point)
-        if done < total:
+        if not self._is_over(done, total):
             self._train(total)
             done = self._resume_step()
-        if done < total:
+        if not self._is_over(done, total):
             raise TrainingFailedError(f"verl ended at step {done} of {total}", self._log)
-        model = self._folder / "model"
+        best, model = self._evaluations.best(done), self._folder / "model"
         if not model.is_dir():
-            self._export(total, model)
-        metrics = _final_metrics(points_up_to(total, self._curves))
+            self._export(best or done, model)
+        metrics = final_metrics(points_up_to(done, self._curves), best)
         self._driver.finish(model, metrics | left_out_metrics(self._folder))
 
     def _resume_step(self) -> int:
-        return resume_step(self._folder / CHECKPOINTS, self._driver.log)
+        return resume_step(self._checkpoints, self._driver.log)
+
+    def _is_over(self, done: int, total: int) -> bool:
+        return done >= total or self._evaluations.stop_training(done)
 
     def _train(self, total: int) -> None:
         from ..rewards.server import serve_rewards_in_thread  # FastAPI: not for reading recipes
@@ -135,7 +141,8 @@ class GrpoRun:
         require_tracker(tracking, self._python)
         metrics = attempt_file(self._folder, "metrics", ".jsonl")  # verl empties an existing one
         service = self._reward_service()
-        follower = GrpoLogFollower(metrics, total, self._settings, service.step)
+        follower = GrpoLogFollower(metrics, total, self._settings, service.step, service.evaluation)
+        (self._checkpoints / STOP).unlink(missing_ok=True)
 
         def follow() -> None:
             for point in follower.new_points():
@@ -200,6 +207,8 @@ class GrpoRun:
     def _report(self, point: TrainingProgress, service: RewardService) -> None:
         self._curves.append(point.model_dump(mode="json", exclude_none=True))
         self._driver.progress(point)
+        if DEV_REWARD in point.extra:
+            self._evaluations.conclude(point.step, self._driver.log)
         self._log_collapse(point.step, service)
         self._stop_if_failing(point.step, service)
 
@@ -224,7 +233,7 @@ class GrpoRun:
         self._stop_if_drawings_fail(service)
 
     def _stop_if_drawings_fail(self, service: RewardService) -> None:
-        limit, rows = self._settings.reward.max_failed_share, service.recent_rows(_FINAL_STEPS)
+        limit, rows = self._settings.reward.max_failed_share, service.recent_rows(_LAST_STEPS)
         failed = failed_share(rows)
         if failed > limit:
             error = next(row.error for row in reversed(rows) if row.error)
@@ -233,9 +242,9 @@ class GrpoRun:
             raise TrainingFailedError(message, self._folder / ROLLOUTS)
 
     def _export(self, step: int, model: Path) -> None:
-        """Write the last checkpoint in Hugging Face format, with tokenizer and processor."""
+        """Write a step's checkpoint in Hugging Face format, with tokenizer and processor."""
         self._driver.log("merging the checkpoint into Hugging Face format")
-        source = self._folder / CHECKPOINTS / f"global_step_{step}" / "actor"
+        source = self._checkpoints / f"global_step_{step}" / "actor"
         with atomic_path(model, model.with_suffix(".partial")) as draft:
             merge = ["verl.model_merger", "merge", "--backend", "fsdp"]
             self._run([*merge, "--local_dir", str(source), "--target_dir", str(draft)])
@@ -258,17 +267,6 @@ class GrpoRun:
         code = self._driver.run_trainer(command, variables, self._log, follow)
         if code:
             raise TrainingFailedError(exit_reason(code, self._log), self._log)
-
-
-def _final_metrics(points: Sequence[TrainingProgress]) -> dict[str, float]:
-    """Mean figures of the last steps."""
-    last = points[-_FINAL_STEPS:]
-    names = sorted({name for point in last for name in point.extra})
-    metrics = {name: fmean(p.extra[name] for p in last if name in p.extra) for name in names}
-    rewards = [point.reward for point in last if point.reward is not None]
-    if rewards:
-        metrics["reward"] = fmean(rewards)
-    return metrics | {"steps": float(points[-1].step if points else 0)}
 
 
 @contextmanager

@@ -17,7 +17,9 @@ from .hydra import hydra_value, is_option_name, overlap, override_list, plain_na
 
 PLUGINS = Path(__file__).parent / "plugins"
 ROWS = "critic_rl.parquet"
+DEV_ROWS = "critic_rl_dev.parquet"
 CHECKPOINTS = "checkpoints"
+STOP = "stop"  # a file beside the checkpoints that asks verl to end
 REWARD_ADDRESS = "reward-address.json"  # in the job's folder while the reward server runs
 Attention = Literal["sdpa", "flash_attention_2"]
 _REWARD_FUNCTION = Path(__file__).parents[1] / "rewards" / "verl_client.py"
@@ -27,6 +29,8 @@ _ACTOR = "actor_rollout_ref.actor"
 _REFERENCE = "actor_rollout_ref.ref"
 _MODEL = "actor_rollout_ref.model"
 _RAY = "ray_kwargs.ray_init"
+_KEPT = "trainer.max_actor_ckpt_to_keep"
+_REMOVED = "trainer.remove_previous_ckpt_in_save"
 
 # Defaults of the recipes for Qwen3-VL-8B on 8 GPUs. The fields' own are the sketch's, for a few
 # million parameters on a CPU. The paper (section 4.1) has a divergence from the parent, its
@@ -69,6 +73,10 @@ _DERIVED_FROM = {
     "trainer.device": "gpus",
     "trainer.n_gpus_per_node": "gpus",
     "trainer.total_training_steps": "max_steps",
+    "trainer.test_freq": "dev_share",
+    "trainer.val_before_train": "dev_share",
+    "trainer.checkpoint_callback_class": "patience",
+    "data.val_max_samples": "dev_share",
     f"{_ACTOR}.use_kl_loss": "kl",
     f"{_ACTOR}.ppo_micro_batch_size_per_gpu": "micro_batch",
     f"{_REFERENCE}.log_prob_micro_batch_size_per_gpu": "micro_batch",
@@ -131,6 +139,16 @@ class GrpoSettings(ConfigModel):
     save_every: int = Field(10, ge=1, description="Steps between checkpoints")
     prompt_length: int = Field(512, ge=1, description="Longest prompt in tokens, pictures included")
     response_length: int = Field(256, ge=1, description="Longest response in tokens")
+    dev_share: float = added_field(
+        0.0,
+        ge=0,
+        le=0.5,
+        description="Share of the prompts whose rows are not trained on: the reward of an answer "
+        "to each, at every checkpoint, chooses the checkpoint that is kept; 0: the last one is",
+    )
+    patience: int | None = added_field(
+        None, ge=1, description="Evaluations without a higher reward after which training stops"
+    )
     image_max_pixels: int = Field(
         9216, ge=1024, description="Larger pictures are shrunk to this, as in SFT"
     )
@@ -215,6 +233,17 @@ class GrpoSettings(ConfigModel):
             raise ValueError(
                 f"tokens_per_gpu {self.tokens_per_gpu} is less than the longest sequence: set it "
                 f"to {longest} (prompt_length plus response_length) or more"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _stops_by_an_evaluation(self) -> "GrpoSettings":
+        if self.patience and not self.dev_share:
+            raise ValueError("patience counts evaluations: set dev_share, or leave patience out")
+        removing = [key for key in self.options if plain_name(key) in (_KEPT, _REMOVED)]
+        if self.dev_share and removing:
+            raise ValueError(
+                f"options.{removing[0]}: with dev_share the best and the newest are kept: remove"
             )
         return self
 
@@ -314,7 +343,7 @@ def overrides(
         attention: on GPUs, where the settings name none.
     """
     pairs = _fixed("common") | _fixed("gpu" if settings.gpus else "cpu")
-    pairs |= _paths(parent, folder) | _changes(settings, steps)
+    pairs |= _paths(parent, folder) | _changes(settings, steps) | _evaluations(settings, folder)
     pairs |= {
         "trainer.logger": ["console", "file", *({tracking.kind} - {"none"})],
         "trainer.project_name": tracking.project,
@@ -362,6 +391,20 @@ def _changes(settings: GrpoSettings, steps: int) -> dict[str, Any]:
         f"{_ACTOR}.ppo_micro_batch_size_per_gpu": settings.pass_size,
         f"{_REFERENCE}.log_prob_micro_batch_size_per_gpu": settings.pass_size,
         f"{_ROLLOUT}.log_prob_micro_batch_size_per_gpu": settings.pass_size,
+    }
+
+
+def _evaluations(settings: GrpoSettings, folder: Path) -> dict[str, Any]:
+    """Greedy answers, verl's default, to rows that are not trained on, at every checkpoint."""
+    if not settings.dev_share:
+        return {}
+    stop = {"trainer.checkpoint_callback_class": "verl_stop.StopOnRequest"}
+    return {
+        "data.val_files": folder / DEV_ROWS,
+        "data.val_max_samples": -1,
+        "trainer.test_freq": settings.save_every,
+        _KEPT: None,  # the driver removes those that are neither the best nor the newest
+        **(stop if settings.patience else {}),
     }
 
 

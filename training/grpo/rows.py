@@ -1,4 +1,5 @@
-"""The rows that verl reads: those of the export that fit, in the order of training."""
+"""The rows that verl reads: those of the export that fit, in the order of training, and those that
+it does not train on, by which a checkpoint is chosen."""
 
 from collections.abc import Callable
 from functools import cache
@@ -11,12 +12,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from inference.engine.hashing import unit_interval
 from schemas import FoundryError
 from warehouse import ImageStore
 from warehouse.atomic import atomic_path
 
 from ..row_lengths import LEFT_OUT, TokenCounter, name_left_out
-from .recipe import ROWS, GrpoSettings
+from .recipe import DEV_ROWS, ROWS, GrpoSettings
 
 _IMAGE_IDS = ("origin_image", "edited_image")
 
@@ -29,7 +31,8 @@ def prepare_rows(
     images: ImageStore,
     log: Callable[[str], object],
 ) -> int:
-    """Write the rows of all steps to the job's folder, once; returns the number of steps.
+    """Write the rows of all steps to the job's folder, once, and with `dev_share` the rows that are
+    not trained on; returns the number of steps.
 
     Steps are one epoch, or `max_steps` where that is less; verl reads the rows from first to last.
     A picture is a path where the image store is a folder: then neither this file nor the trainer's
@@ -37,22 +40,51 @@ def prepare_rows(
     it, so that the policy sees what it saw in supervised training.
 
     Raises:
-        FoundryError: there is no export, or too few rows fit.
+        FoundryError: there is no export, too few rows fit, or none is left to evaluate.
     """
     target = folder / ROWS
     if not target.is_file():
         table = _read(export, images)
         count = TokenCounter(parent, settings.image_max_pixels).count
-        fitting = _fitting(table, count, folder, settings, log)
+        fitting, dev = _split(
+            table, _fitting(table, count, folder, settings, log), settings.dev_share
+        )
         steps = len(fitting) // settings.batch
-        if not steps:
-            few = f"{len(fitting)} rows, fewer than a batch of {settings.batch}"
-            raise FoundryError(f"{export / ROWS} has {few}")
+        if not steps or (settings.dev_share and not dev):
+            apart = f", and {len(dev)} by dev_share {settings.dev_share}" * bool(settings.dev_share)
+            few = f"{len(fitting)} rows to train on, by batches of {settings.batch}{apart}"
+            raise FoundryError(f"{export / ROWS} has {few}: run more shards, or change these")
         used = min(steps, settings.max_steps or steps) * settings.batch
         chosen = table.take(Random(settings.seed).sample(fitting, used))
-        with atomic_path(target, target.with_suffix(".partial")) as draft:
-            pq.write_table(_with_max_pixels(chosen, settings), draft, compression="zstd")
+        if dev:
+            _write(_marked(table.take(dev), "dev"), folder / DEV_ROWS, settings)
+        _write(chosen, target, settings)
     return int(pq.read_metadata(target).num_rows) // settings.batch
+
+
+def _split(table: pa.Table, rows: list[int], dev_share: float) -> tuple[list[int], list[int]]:
+    """Numbers of the rows that are trained on, and of those of the other prompts."""
+    names = [row["row_id"] for row in table.column("extra_info").to_pylist()]
+    # TRAJECTORY/STEP/ITERATION/COPY: a prompt has one trajectory.
+    prompts = [name.rsplit("/", 3)[0] for name in names]
+    dev = {prompt for prompt in prompts if unit_interval(prompt) < dev_share}
+    return (
+        [number for number in rows if prompts[number] not in dev],
+        [number for number in rows if prompts[number] in dev],
+    )
+
+
+def _write(rows: pa.Table, target: Path, settings: GrpoSettings) -> None:
+    with atomic_path(target, target.with_suffix(".partial")) as draft:
+        pq.write_table(_with_max_pixels(rows, settings), draft, compression="zstd")
+
+
+def _marked(table: pa.Table, split: str) -> pa.Table:
+    """Rows whose `extra_info` says which split they are of."""
+    column = table.column("extra_info")
+    marked = [{**row, "split": split} for row in column.to_pylist()]
+    position = table.column_names.index("extra_info")
+    return table.set_column(position, "extra_info", pa.array(marked, type=column.type))
 
 
 def _read(export: Path, images: ImageStore) -> pa.Table:

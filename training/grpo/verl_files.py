@@ -10,6 +10,7 @@ import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from warehouse import Journal
@@ -17,10 +18,10 @@ from warehouse.atomic import atomic_write
 
 from ..launch.driver import LogFollower, complete_checkpoints
 from ..launch.jobs import TrainingProgress
-from ..rewards.rollouts import Rollout, step_figures
+from ..rewards.rollouts import Rollout, dev_figures, step_figures
 from .recipe import GrpoSettings
 
-_CHECKPOINT = re.compile(r"global_step_(\d+)")
+CHECKPOINT_NAME = re.compile(r"global_step_(\d+)")
 # Name of a curve -> verl's metric.
 _EXTRA = {
     "entropy": "actor/entropy_loss",
@@ -33,7 +34,9 @@ _EXTRA = {
     "seconds": "timing_s/step",
     "generation_seconds": "timing_s/gen",
     "update_seconds": "timing_s/update_actor",
+    "evaluation_seconds": "timing_s/testing",
 }
+_FINAL_STEPS = 10  # last steps whose mean is a final figure
 
 
 def resume_step(checkpoints: Path, log: Callable[[str], object]) -> int:
@@ -41,7 +44,7 @@ def resume_step(checkpoints: Path, log: Callable[[str], object]) -> int:
 
     Half-written ones are moved to `global_step_N.broken`, and logged.
     """
-    newest = max(complete_checkpoints(checkpoints, _CHECKPOINT, _is_complete, log), default=0)
+    newest = max(complete_checkpoints(checkpoints, CHECKPOINT_NAME, _is_complete, log), default=0)
     tracker = checkpoints / "latest_checkpointed_iteration.txt"
     if newest:
         atomic_write(tracker, str(newest))
@@ -57,6 +60,21 @@ def points_up_to(step: int, curves: Journal) -> list[TrainingProgress]:
     return [last[number] for number in sorted(last)]
 
 
+def final_metrics(points: Sequence[TrainingProgress], best: int | None) -> dict[str, float]:
+    """Mean figures of the last steps; those of the evaluation of the best checkpoint, if any."""
+    last = points[-_FINAL_STEPS:]
+    names = sorted({name for point in last for name in point.extra if not _is_dev(name)})
+    metrics = {name: fmean(p.extra[name] for p in last if name in p.extra) for name in names}
+    rewards = [point.reward for point in last if point.reward is not None]
+    if rewards:
+        metrics["reward"] = fmean(rewards)
+    if best is not None:
+        figures = next(point.extra for point in points if point.step == best)
+        metrics |= {name: value for name, value in figures.items() if _is_dev(name)}
+        metrics["best_step"] = float(best)
+    return metrics | {"steps": float(points[-1].step if points else 0)}
+
+
 @dataclass
 class GrpoLogFollower(LogFollower):
     """Reads verl's metrics file as it grows.
@@ -64,11 +82,13 @@ class GrpoLogFollower(LogFollower):
     Args:
         total: steps of the complete run.
         rollouts: the rewarded rollouts of a step; none where another process rewarded them.
+        evaluation: the answers, after a step, to rows that are not trained on.
     """
 
     total: int
     settings: GrpoSettings
     rollouts: Callable[[int], Sequence[Rollout]]
+    evaluation: Callable[[int], Sequence[Rollout]]
 
     def _point(self, record: dict[str, Any]) -> TrainingProgress:
         step, metrics = record["step"], record["data"]
@@ -85,8 +105,12 @@ class GrpoLogFollower(LogFollower):
             learning_rate=metrics.get("actor/lr"),
             samples_per_second=self.settings.batch * self.settings.n / seconds,
             seconds_left=self._seconds_left(self.total - step),
-            extra=extra | rewards,
+            extra=extra | rewards | dev_figures(self.evaluation(step)),
         )
+
+
+def _is_dev(name: str) -> bool:
+    return name.startswith("dev_")
 
 
 def _finite(value: float | None) -> float | None:

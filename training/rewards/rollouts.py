@@ -13,9 +13,10 @@ from pydantic import Field, ValidationError
 
 from schemas import FoundryError
 from schemas.training import RolloutRow
-from schemas.yaml_config import ConfigModel
+from schemas.yaml_config import ConfigModel, added_field
 from warehouse import Journal
 
+DEV_REWARD = "dev_reward"  # the figure by which a checkpoint is chosen
 LAST_STEPS = 5  # steps whose rollouts are examined
 _MIN_ROLLOUTS = 16  # of a kind; fewer show nothing
 _ALL = 0.98  # share that counts as "everything"
@@ -30,6 +31,7 @@ class Rollout(ConfigModel):
     received_at: float = Field(description="When its reward was requested")
     answered_at: float = Field(description="When its reward was sent")
     row: RolloutRow = Field(description="Its row of the table")
+    dev: bool = added_field(False, description="Its row is not trained on: it is in no table")
 
 
 def rollout_rows(journal: Path) -> list[RolloutRow]:
@@ -49,8 +51,9 @@ def rollout_rows(journal: Path) -> list[RolloutRow]:
                 f"{journal}:{number}: not a rollout of this version; move the file away, and the "
                 "run's training starts a new one"
             ) from error
-    last = {rollout.row.step: rollout.attempt for rollout in rollouts}
-    return [rollout.row for rollout in rollouts if rollout.attempt == last[rollout.row.step]]
+    trained = [rollout for rollout in rollouts if not rollout.dev]
+    last = {rollout.row.step: rollout.attempt for rollout in trained}
+    return [rollout.row for rollout in trained if rollout.attempt == last[rollout.row.step]]
 
 
 def step_figures(rollouts: Sequence[Rollout], seconds: float) -> dict[str, float]:
@@ -73,6 +76,23 @@ def step_figures(rollouts: Sequence[Rollout], seconds: float) -> dict[str, float
         "step_reward": _mean(row.step_reward for row in rows),
         "reward_wait_share": waiting / seconds,
     }
+
+
+def dev_figures(rollouts: Sequence[Rollout]) -> dict[str, float]:
+    """Figures of an evaluation on rows that are not trained on, by name; none without a reward.
+
+    Means are over the answers that have the part; one that no answer has is missing.
+    """
+    rows = [rollout.row for rollout in rollouts]
+    parts = {
+        DEV_REWARD: [row.reward for row in rows if row.reward is not None],
+        "dev_accuracy": [row.accuracy for row in rows if row.accuracy is not None],
+    }
+    if not parts[DEV_REWARD]:
+        return {}
+    masked = sum(row.status == "masked" for row in rows) / len(rows)
+    means = {name: fmean(values) for name, values in parts.items() if values}
+    return means | {"dev_masked_share": masked}
 
 
 def failed_share(rows: Iterable[RolloutRow]) -> float:

@@ -21,7 +21,7 @@ from inference.roles import Generator, Score, Scorer, UnusableAnswerError
 from schemas.curation import Evaluation
 from schemas.training import RolloutRow, RolloutStatus
 from schemas.trajectories import Role
-from schemas.yaml_config import ConfigModel
+from schemas.yaml_config import ConfigModel, added_field
 from warehouse import EncodedImage, ImageStore, Journal
 
 from .calls import RewardCalls
@@ -66,6 +66,7 @@ class RewardRequest(ConfigModel):
     row_id: str = Field(description="Row of critic_rl: the rollout's group")
     response: str = Field(description="The policy's answer")
     state: RowState = Field(description="What the policy was shown")
+    dev: bool = added_field(False, description="It is not trained on: `step` is the last one done")
 
 
 class _RolloutResult(NamedTuple):
@@ -190,6 +191,7 @@ class RewardService:
         self._attempt = datetime.now(UTC).isoformat()
         self._samples: Counter[tuple[int, str]] = Counter()
         self._steps: dict[int, list[Rollout]] = {}
+        self._evaluations: dict[int, list[Rollout]] = {}
 
     async def reward(self, request: RewardRequest) -> RolloutRow:
         """The rollout with its reward, after its line is in the journal; `StorageError` if not."""
@@ -219,12 +221,16 @@ class RewardService:
             seconds=seconds,
             error=result.error,
         )
-        self._store(row, received)
+        self._store(row, received, request.dev)
         return row
 
     def step(self, number: int) -> list[Rollout]:
         """The rollouts of a recent step, in the order in which they were rewarded."""
         return list(self._steps.get(number, ()))
+
+    def evaluation(self, step: int) -> list[Rollout]:
+        """The answers to rows that are not trained on, after a recent step."""
+        return list(self._evaluations.get(step, ()))
 
     def recent_rows(self, steps: int) -> list[RolloutRow]:
         """The rows of the newest steps."""
@@ -262,10 +268,11 @@ class RewardService:
         step = step_reward(state.grades, grades, form)
         return _RolloutResult("scored", replace(graded, step=step), image, problem)
 
-    def _store(self, row: RolloutRow, received: float) -> None:
+    def _store(self, row: RolloutRow, received: float, dev: bool) -> None:
         sent, attempt = received + row.seconds, self._attempt
-        rollout = Rollout(attempt=attempt, received_at=received, answered_at=sent, row=row)
+        rollout = Rollout(attempt=attempt, received_at=received, answered_at=sent, row=row, dev=dev)
         self._journal.append(rollout.model_dump(mode="json"))
-        self._steps.setdefault(row.step, []).append(rollout)
-        for old in sorted(self._steps)[:-_STEPS_IN_MEMORY]:
-            del self._steps[old]
+        steps = self._evaluations if dev else self._steps
+        steps.setdefault(row.step, []).append(rollout)
+        for old in sorted(steps)[:-_STEPS_IN_MEMORY]:
+            del steps[old]

@@ -6,7 +6,8 @@ same keys for every sample: any error gives the same numbers, with `masked` 1.
 
 Of verl 0.9 it uses `solution_str`, decoded without special tokens, `ground_truth` and `extra_info`
 of the Parquet row, and `extra_info["global_steps"]`, which the rollout server adds: the number of
-updates before the weights that wrote the answer.
+updates before the weights that wrote the answer. `extra_info["split"]` is `dev` in rows that are
+not trained on.
 """
 
 import asyncio
@@ -50,8 +51,10 @@ def _request(
 ) -> dict[str, Any]:
     truth = {name: float(ground_truth[name]) for name in _TRUTH}
     evaluation = truth | {"success": bool(ground_truth["success"])}
+    dev = extra_info.get("split") == "dev"
     return {
-        "step": int(extra_info.get("global_steps") or 0) + 1,
+        "step": int(extra_info.get("global_steps") or 0) + (not dev),
+        "dev": dev,
         "row_id": extra_info["row_id"],
         "response": response,
         "state": {name: extra_info[name] for name in _STATE} | {"evaluation": evaluation},

@@ -1,7 +1,6 @@
 """The rows that LLaMA-Factory reads: those of the export, less the ones above its cutoff; and those
 that it does not train on, by which a checkpoint is chosen."""
 
-import hashlib
 from collections.abc import Callable
 from functools import cache, partial
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any
 
 import orjson
 
+from inference.engine.hashing import unit_interval
 from schemas import FoundryError
 from warehouse.atomic import atomic_write
 
@@ -79,8 +79,7 @@ def _position(row: dict[str, Any]) -> float:
     """Between 0 and 1, by the prompt; rows without one, which were imported, by themselves."""
     if "row_id" not in row:
         raise FoundryError("the export has no ids of prompts: materialize `exports` again")
-    key = row["prompt_id"] or row["row_id"]
-    return int(hashlib.sha256(key.encode()).hexdigest()[:8], 16) / 2**32
+    return unit_interval(row["prompt_id"] or row["row_id"])
 
 
 def _tokens(

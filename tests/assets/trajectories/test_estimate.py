@@ -1,5 +1,8 @@
 """Estimates of a run's calls, cost and disk space."""
 
+import json
+from datetime import UTC, datetime
+
 import pytest
 import yaml
 
@@ -7,7 +10,16 @@ from assets.core.foundry import FoundryResource
 from assets.core.profile import FOLDER
 from assets.trajectories.estimate import estimate
 from schemas.prompts import VOCABULARY_PROPOSALS
-from schemas.training import EVALUATIONS, RUBRICS, EvaluationRow, RubricRow
+from schemas.training import (
+    CHECKPOINTS,
+    EVALUATIONS,
+    ROLLOUTS,
+    RUBRICS,
+    CheckpointRow,
+    EvaluationRow,
+    RolloutRow,
+    RubricRow,
+)
 
 
 @pytest.fixture
@@ -109,7 +121,7 @@ def test_a_judge_writes_a_rubric_a_request_and_grades_plans_and_outcomes(api, tm
     foundry = FoundryResource(profile=str(path), root=str(tmp_path / "home"))
 
     def by_role(shards):
-        return {role.role: role for role in estimate(foundry, shards).roles}
+        return {role.role: role for role in estimate(foundry, shards).roles if not role.purpose}
 
     first = by_role(1)
     assert (first["rubric_writer"].calls, first["judge"].calls) == (3, 3 * (1 + 2))
@@ -117,6 +129,7 @@ def test_a_judge_writes_a_rubric_a_request_and_grades_plans_and_outcomes(api, tm
         assert role.usd > 0 and role.input_tokens > 0 and role.output_tokens > 0
     without = estimate(api, 1)
     added = first["rubric_writer"].usd + first["judge"].usd
+    added += sum(role.usd for role in estimate(foundry, 1).roles if role.purpose == "rewards")
     assert estimate(foundry, 1).usd == pytest.approx(without.usd + added)
 
     written = {"prompt_id": "p", "rubric_version": "1", "image_count": None, "writer": "w"}
@@ -130,3 +143,74 @@ def test_a_judge_writes_a_rubric_a_request_and_grades_plans_and_outcomes(api, tm
     assert by_role(1)["rubric_writer"].calls == 2
     assert by_role(1)["judge"].calls == 9, "new trajectories, so all is evaluated again"
     assert by_role(0)["judge"].calls == 3, "the other variant"
+
+
+@pytest.fixture
+def trained(api, tmp_path):
+    """Profile `api` with a training of the critic, of so many steps."""
+
+    def make(**critic_rl) -> FoundryResource:
+        content = yaml.safe_load((FOLDER / "api.yaml").read_text())
+        content["training"] = {"critic_rl": critic_rl}
+        path = tmp_path / f"{len(list(tmp_path.iterdir()))}.yaml"  # a profile is read once
+        path.write_text(yaml.safe_dump(content))
+        return FoundryResource(profile=str(path), root=str(tmp_path / "home"))
+
+    return make
+
+
+def rewards_of(expected):
+    return {role.role: role for role in expected.roles if role.purpose == "rewards"}
+
+
+def test_rewards_are_drawn_and_scored_for_half_of_the_answers_unless_measured(api, trained):
+    expected = estimate(trained(batch=10, mini_batch=5, n=4, reward={"concurrency": 2}), 2)
+    load, rewards = expected.grpo.load, rewards_of(expected)
+    assert (load.steps, load.rollouts, load.drawn_measured) == (200 * 3 // 2 // 10, 40, 0)
+    assert rewards["generator"].calls == rewards["scorer"].calls == load.draws == 30 * 40 / 2
+    assert rewards["generator"].usd > 0 and rewards["scorer"].usd > 0
+    drawing = rewards["generator"].hours * 3600 / load.steps
+    assert drawing == pytest.approx(20 * 20 / 2), "20 drawings of 20 s, two at a time"
+    assert expected.grpo.step_seconds == load.seconds + drawing
+    assert estimate(api, 2).grpo is None and not rewards_of(estimate(api, 2))
+
+
+def test_evaluations_while_training_count(trained):
+    plain, dev = (
+        estimate(trained(max_steps=5, save_every=2, dev_share=share), 1).grpo.load
+        for share in (0.0, 0.2)
+    )
+    assert (plain.evaluated, dev.evaluated) == (0, 3 * 150 * 0.2)
+    assert dev.draws == plain.draws + 45
+
+
+def test_what_is_not_drawn_costs_nothing(trained):
+    expected = estimate(trained(reward={"without": ["step"]}), 1)
+    assert expected.grpo.load.draws == 0 == rewards_of(expected)["scorer"].usd
+
+
+def test_an_earlier_training_tells_time_and_share(trained):
+    foundry = trained(max_steps=5, batch=8)
+    row = {"run": "v1", "row_id": "r", "response": "", "status": "scored", "truth": True}
+    row |= {"refined_prompt": "", "image": None, "format": 1.0, "accuracy": 0.0, "error": None}
+    row |= {"step_reward": 0.0, "reward": 0.5, "seconds": 1.0}
+    rollouts = [
+        RolloutRow(rollout_id=str(n), step=1 + n % 2, verdict=n % 4 > 0, **row) for n in range(200)
+    ]
+    foundry.home.lake.write(ROLLOUTS, rollouts, "v1")
+    checkpoint = CheckpointRow(
+        name="critic_rl_checkpoint",
+        version="v1",
+        parent=None,
+        dataset_version=None,
+        config_hash="",
+        metrics=json.dumps({"seconds": 50.0}),
+        status="candidate",
+        uri="",
+        created_at=datetime.now(UTC),
+    )
+    foundry.home.lake.write(CHECKPOINTS, [checkpoint], "critic_rl_checkpoint-v1")
+    expected = estimate(foundry, 1).grpo
+    assert (expected.load.drawn_share, expected.load.drawn_measured) == (0.25, 200)
+    assert expected.load.seconds_measured == "v1"
+    assert expected.step_seconds == 50 * 64 / 100

@@ -11,6 +11,7 @@ from typing import Any
 import torchvision.transforms.v2  # noqa: F401  the environment must have it
 from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
+from verl.trainer.ppo.checkpoint_callback import build_checkpoint_callback
 from verl.trainer.ppo.reward import get_custom_reward_fn
 from verl.trainer.ppo.utils import need_critic, need_reference_policy
 from verl.utils.config import omega_conf_to_dataclass, validate_config
@@ -47,9 +48,23 @@ def parse(overrides: list[str]) -> dict[str, Any]:
         "reference": reference,
         "data": config.data.train_files,
         "device": config.trainer.device,
+        "evaluation": _evaluation(config),
         "trackers": list(config.trainer.logger),
         "known_trackers": Tracking.supported_backend,
         "run": [config.trainer.project_name, config.trainer.experiment_name],
+    }
+
+
+def _evaluation(config: Any) -> dict[str, Any]:
+    return {
+        "file": config.data.val_files,
+        "rows": config.data.val_max_samples,
+        "every": config.trainer.test_freq,
+        "before": config.trainer.val_before_train,
+        "temperature": config.actor_rollout_ref.rollout.val_kwargs.temperature,
+        "n": config.actor_rollout_ref.rollout.val_kwargs.n,
+        "kept": config.trainer.max_actor_ckpt_to_keep,
+        "callback": type(build_checkpoint_callback(config)).__name__,
     }
 
 

@@ -34,6 +34,7 @@ PAPER = {
         recipe="paper", gpus=1, lora_rank=32, offload=True, tokens_per_gpu=24000
     ),
     "cluster": GrpoSettings(recipe="paper", nodes=2),
+    "dev": GrpoSettings(recipe="paper", dev_share=0.1, patience=3),
     "options": GrpoSettings(
         recipe="paper",
         options={"+data.mine": MINE, "actor_rollout_ref.actor.entropy_coeff": "1e-3"},
@@ -78,6 +79,21 @@ def test_flash_attention_needs_its_package(parsed):
 def test_verl_gets_what_one_gpu_needs(parsed):
     assert parsed["adapters"]["offload"] == [True, True]
     assert parsed["adapters"]["tokens"] == [24000, 24000]
+
+
+def test_verl_evaluates_greedily_at_every_checkpoint_and_removes_none(parsed):
+    assert parsed["dev"]["evaluation"] == {
+        "file": "/a b/it's/critic_rl_dev.parquet",
+        "rows": -1,
+        "every": 50,
+        "before": False,
+        "temperature": 0,
+        "n": 1,
+        "kept": None,
+        "callback": "StopOnRequest",
+    }
+    assert parsed["paper"]["evaluation"]["every"] == -1
+    assert parsed["paper"]["evaluation"]["kept"] == 2
 
 
 def test_a_cluster_gets_the_workers_environment(parsed):

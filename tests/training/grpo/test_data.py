@@ -10,7 +10,7 @@ from PIL import Image
 
 from schemas import FoundryError
 from training.base_model.driver import packaged_model
-from training.grpo.recipe import ROWS, GrpoSettings
+from training.grpo.recipe import DEV_ROWS, ROWS, GrpoSettings
 from training.grpo.rows import prepare_rows
 from training.row_lengths import LEFT_OUT
 from warehouse import EncodedImage, Home
@@ -24,12 +24,13 @@ def home(tmp_path):
     return Home(tmp_path / "home")
 
 
-def row(number: int, image: dict, words: int) -> dict:
+def row(number: int, image: dict, words: int, row_id: str = "row{}") -> dict:
     return {
         "prompt": [{"role": "user", "content": "<image><image>\n" + "tree " * words}],
         "extra_info": {
             "index": number,
-            "row_id": f"row{number}",
+            "split": "train",
+            "row_id": row_id.format(number),
             "origin_image": PICTURE.sha256,
             "edited_image": PICTURE.sha256,
         },
@@ -104,10 +105,29 @@ def test_where_all_fit_the_order_is_that_of_earlier_versions(tmp_path, home):
     assert numbers(prepare(export(tmp_path, 10), home, "job")) == [6, 9, 0, 2, 4, 3, 5, 1]
 
 
+def test_rows_of_a_prompt_are_trained_on_or_evaluated(tmp_path, home):
+    table = [row(n, {"bytes": PICTURE.data}, 3, f"plan/{n % 10}/1/{{}}/0") for n in range(40)]
+    pq.write_table(pa.Table.from_pylist(table), tmp_path / ROWS)
+    trained = prepare(tmp_path, home, "job", dev_share=0.3, max_steps=None)
+    dev = pq.read_table(tmp_path / "job" / DEV_ROWS).to_pylist()
+    prompts, held_out = ({n % 10 for n in numbers(rows)} for rows in (trained, dev))
+    assert prompts and held_out and not prompts & held_out
+    assert len(dev) == 4 * len(held_out)
+    assert {r["extra_info"]["split"] for r in trained} == {"train"}
+    assert {r["extra_info"]["split"] for r in dev} == {"dev"}
+    assert dev[0]["images"] == trained[0]["images"]
+
+
+def test_a_share_that_leaves_no_rows_is_named(tmp_path, home):
+    data = export(tmp_path, 6)
+    with pytest.raises(FoundryError, match=r"6 rows to train on.*and 0 by dev_share 0.001: run"):
+        prepare(data, home, "none", dev_share=0.001)
+
+
 def test_missing_exports_and_rows_are_named(tmp_path, home):
     with pytest.raises(FoundryError, match="materialize `exports`"):
         prepare(tmp_path, home, "none")
-    with pytest.raises(FoundryError, match="3 rows, fewer than a batch of 4"):
+    with pytest.raises(FoundryError, match="3 rows to train on, by batches of 4: run more"):
         prepare(export(tmp_path, 3), home, "few")
     with pytest.raises(FoundryError, match="all 2 rows are longer than prompt_length 512: raise"):
         prepare(export(tmp_path, 2, long=(0, 1)), home, "long")

@@ -22,7 +22,8 @@ def metrics(tmp_path):
 
 @pytest.fixture
 def follower(metrics):
-    return GrpoLogFollower(metrics, 10, GrpoSettings(batch=4, mini_batch=4, n=2), lambda _step: [])
+    settings = GrpoSettings(batch=4, mini_batch=4, n=2)
+    return GrpoLogFollower(metrics, 10, settings, lambda _step: [], lambda _step: [])
 
 
 def test_nothing_before_the_first_step(follower, metrics):

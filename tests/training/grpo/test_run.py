@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import psutil
@@ -16,11 +17,14 @@ from assets.core.profile import load_profile
 from inference.backends.factory import Backends
 from training.base_model.architecture import build_untrained
 from training.grpo.driver import GrpoJob, grpo_job
-from training.grpo.recipe import GrpoSettings
+from training.grpo.recipe import DEV_ROWS, GrpoSettings
 from training.launch.jobs import Message, TrainerJob
-from warehouse import EncodedImage, Home
+from training.rewards.rollouts import rollout_rows
+from warehouse import EncodedImage, Home, Journal
 
 WEIGHTS = "model.safetensors"
+ROWS = 24
+VERLS_DEV_REWARD = b"val-core/interleave_critic/reward/mean@1"
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 # All sequences of a batch are equally long: on those verl 0.9.1 fails without our plugin.
 GOAL = "Paint a tree."
@@ -58,7 +62,7 @@ def export(folder: Path, home: Home) -> Path:
     before, after = coloured("white"), coloured("green")
     for image in (before, after):
         home.images.put(image)
-    rows = [row(index, before, after) for index in range(4)]
+    rows = [row(index, before, after) for index in range(ROWS)]
     pq.write_table(pa.Table.from_pylist(rows), folder / "critic_rl.parquet")
     return folder
 
@@ -96,29 +100,39 @@ def steps_of(messages: list[Message]) -> list[int]:
     return [m.progress.step for m in messages if m.progress]
 
 
-def test_trains_merges_resumes_and_leaves_nothing_behind(tmp_path):
+def test_trains_evaluates_merges_resumes_and_stops_early(tmp_path):
+    """The answers of a model that is not trained are malformed: no evaluation has a reward."""
     export(tmp_path / "export", Home(tmp_path / "home"))
     build_untrained(tmp_path / "parent")
-    first = drive(job(tmp_path, steps=1))
+    changes, folder = {"dev_share": 0.25, "patience": 1}, tmp_path / "job"
+    first = drive(job(tmp_path, steps=1, **changes))
     assert steps_of(first) == [1]
     model = first[-1].finished.model
     names = {path.name for path in model.iterdir()}
     assert {"config.json", "model.safetensors", "tokenizer.json"} <= names
     assert names & {"preprocessor_config.json", "processor_config.json"}
-    assert drive(job(tmp_path, steps=1)) == first  # finished: reported again, not trained again
+    assert drive(job(tmp_path, 1, **changes)) == first  # finished: it is not trained again
 
-    rollouts = (tmp_path / "job" / "rollouts.jsonl").read_text().splitlines()
-    assert len(rollouts) == 4
-    assert list((tmp_path / "job" / "tensorboard").glob("events.out.tfevents.*"))
+    dev = pq.read_metadata(folder / DEV_ROWS).num_rows
+    rollouts = Journal(folder / "rollouts.jsonl").records()
+    assert Counter(each.get("dev", False) for each in rollouts) == {False: 4, True: dev}
+    assert len(rollout_rows(folder / "rollouts.jsonl")) == 4
+    assert first[0].progress.extra["dev_reward"] == 0 == first[-1].finished.metrics["dev_reward"]
+    (events,) = (folder / "tensorboard").glob("events.out.tfevents.*")
+    curves = events.read_bytes()
+    assert b"actor/pg_loss" in curves and VERLS_DEV_REWARD in curves
 
-    torn = tmp_path / "job" / "checkpoints" / "global_step_2" / "actor"
+    torn = folder / "checkpoints" / "global_step_2" / "actor"
     torn.mkdir(parents=True)
+    before = (model / WEIGHTS).read_bytes()
     model.rename(tmp_path / "first-model")
-    (tmp_path / "job" / "critic_rl.parquet").unlink()
-    again = drive(job(tmp_path, steps=2))
-    assert steps_of(again) == [1, 2]
-    assert (tmp_path / "job" / "checkpoints" / "global_step_2.broken").is_dir()
-    assert again[-1].finished.metrics["steps"] == 2
+    (folder / "critic_rl.parquet").unlink()
+    again = drive(job(tmp_path, steps=8, **changes))
+    metrics = again[-1].finished.metrics
+    assert steps_of(again)[:2] == [1, 2]
+    assert (folder / "checkpoints" / "global_step_2.broken").is_dir()
+    assert metrics["best_step"] == 1 and 2 <= metrics["steps"] < 8
+    assert (again[-1].finished.model / WEIGHTS).read_bytes() == before
 
     assert not [p for p in psutil.process_iter() if _belongs_to(p, tmp_path)]
 

@@ -108,7 +108,8 @@ def test_attention_needs_no_package_unless_it_is_there_or_asked_for():
 
 
 def test_fields_that_are_not_used_stay_out_of_a_recipes_hash():
-    assert not {"options", "nodes", "lora_rank", "attention"} & set(GrpoSettings().model_dump())
+    added = {"options", "nodes", "lora_rank", "attention", "dev_share", "patience"}
+    assert not added & set(GrpoSettings().model_dump())
     used = GrpoSettings(recipe="paper", nodes=2, options={"data.seed": 1})
     assert used.model_dump(mode="json")["nodes"] == 2
     assert GrpoSettings.model_validate(used.model_dump(mode="json")) == used
@@ -135,6 +136,7 @@ def test_options_are_passed_on_and_replace_fixed_ones():
         ("trainer.default_local_dir", "the driver sets this"),
         ("reward.reward_manager.name", "the driver sets this"),
         ("hydra.run.dir", "the driver sets this"),
+        ("trainer.test_freq", "`dev_share`: set that instead"),
         ("data.x=1 trainer.y", "no name of an option"),
         ("~data.seed", "no name of an option"),
     ],
@@ -189,6 +191,8 @@ def test_dynamic_batches_hold_the_longest_sequence():
         ({"nodes": 2}, "nodes is for GPUs: set gpus"),
         ({"offload": True}, "offload is for GPUs"),
         ({"lora_alpha": 8}, "set lora_rank, or leave lora_alpha out"),
+        ({"patience": 2}, "patience counts evaluations: set dev_share"),
+        ({"dev_share": 0.1, "options": {"++trainer.max_actor_ckpt_to_keep": 1}}, "the newest are"),
     ],
 )
 def test_contradictions_name_the_fix(changes, reason):

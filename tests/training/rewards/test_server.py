@@ -85,6 +85,14 @@ async def test_verl_gets_the_reward_and_its_parts_as_numbers(world, connect):
     assert (row.step, row.row_id, numbers["masked"]) == (5, "trajectory/1/0/0", 0)
 
 
+async def test_a_row_of_the_dev_split_belongs_to_the_step_before_its_weights(world, connect):
+    service = world.service()
+    async with serve_rewards(service) as address:
+        call = verl_call(world, answer(False, EXACT), global_steps=4, split="dev")
+        assert (await connect(address)(**call))["score"] > 0
+        assert len(service.evaluation(4)) == 1 and not service.step(5)
+
+
 async def test_errors_have_the_same_keys(world, connect):
     texts = [answer(True), "?", answer(False, "nothing"), answer(False, "broken"), "\x00\ud800"]
     async with serve_rewards(world.service()) as address:

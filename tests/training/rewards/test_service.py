@@ -13,7 +13,7 @@ from schemas.trajectories import MODEL_CALLS
 from tests.training.rewards.reward_world import EXACT, GOAL, QUICK, WRONG, answer
 from training.rewards.calls import reward_call_rows
 from training.rewards.reward import Grades, RewardSettings, step_reward
-from training.rewards.rollouts import failed_share, rollout_rows, step_figures
+from training.rewards.rollouts import dev_figures, failed_share, rollout_rows, step_figures
 from warehouse import EncodedImage, Journal
 
 CODE = RewardSettings(form="code", draw_timeout_seconds=5, tries=1)
@@ -200,6 +200,26 @@ async def test_only_the_last_sample_of_a_step_counts(world):
     verdicts = [(row.step, row.verdict) for row in rows]
     assert verdicts == [(1, True), (2, False), (2, False), (3, False)]
     assert len({row.rollout_id for row in rows}) == 4
+
+
+async def test_rows_that_are_not_trained_on_are_no_rollouts_of_training(world):
+    service = world.service()
+    texts = [answer(False, EXACT), answer(True), answer(False, "broken")]
+    for number, text in enumerate(texts):
+        request = world.request(text, row=f"dev-{number}")
+        await service.reward(request.model_copy(update={"dev": True}))
+    assert dev_figures(service.evaluation(2)) == {} == step_figures(service.step(1), 1.0)
+    figures, rewards = (
+        dev_figures(service.evaluation(1)),
+        [r.row.reward for r in service.evaluation(1)],
+    )
+    assert figures["dev_reward"] == pytest.approx((rewards[0] + rewards[1]) / 2)
+    assert (figures["dev_accuracy"], figures["dev_masked_share"]) == (-0.5, pytest.approx(1 / 3))
+    await service.reward(world.request(answer(True)))
+    await service.close()
+    assert [row.row_id for row in rollout_rows(world.journal.path)] == ["row-1"]
+    calls = reward_call_rows(world.home.journal("calls", "run-1").path, {})
+    assert [call.role for call in calls] == ["generator", "scorer", "generator"]
 
 
 async def test_a_torn_line_is_ignored_and_a_foreign_one_is_named(world):
