@@ -21,6 +21,14 @@ def start_schedule(url: str, name: str) -> None:
     _mutate(url, f'startSchedule(scheduleSelector: {{{_WHERE}, scheduleName: "{name}"}})')
 
 
+def stop_schedule(url: str, name: str) -> None:
+    selector = f'scheduleSelector: {{{_WHERE}, scheduleName: "{name}"}}'
+    fields = "... on Schedule { scheduleState { id } }"
+    state = query_graphql(url, f"{{ scheduleOrError({selector}) {{ {fields} }} }}")
+    schedule_id = state["scheduleOrError"]["scheduleState"]["id"]
+    _mutate(url, f'stopRunningSchedule(id: "{schedule_id}")')
+
+
 def backfill(url: str, asset: str, partitions: list[str]) -> None:
     """Backfill partitions of an asset, as the UI's dialog does."""
     names = ", ".join(f'"{name}"' for name in partitions)
