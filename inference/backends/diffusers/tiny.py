@@ -5,9 +5,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import diffusers
-import torch
-import transformers
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 WORDS = sorted(pre_tokenizers.ByteLevel.alphabet())
@@ -22,6 +19,8 @@ GAIN = 1.5
 
 def build(pipeline: str, folder: Path) -> Path:
     """Save a pipeline of a class of diffusers to `folder`."""
+    import torch
+
     torch.manual_seed(0)
     built = BUILDERS[pipeline]()
     for part in (built.transformer, built.vae):
@@ -33,16 +32,22 @@ def build(pipeline: str, folder: Path) -> Path:
 
 
 def qwen_image() -> Any:
+    import diffusers
+
     return diffusers.QwenImagePipeline(
         transformer=qwen_transformer(), vae=qwen_vae(), tokenizer=chat_tokenizer(), **qwen_parts()
     )
 
 
 def qwen_image_edit() -> Any:
+    import diffusers
+
     return _qwen_edit(diffusers.QwenImageEditPipeline)
 
 
 def qwen_image_edit_plus() -> Any:
+    import diffusers
+
     return _qwen_edit(diffusers.QwenImageEditPlusPipeline)
 
 
@@ -57,6 +62,8 @@ def _qwen_edit(kind: Callable[..., Any]) -> Any:
 
 
 def longcat() -> Any:
+    import diffusers
+
     transformer = diffusers.LongCatImageTransformer2DModel(
         in_channels=64,
         num_layers=1,
@@ -77,6 +84,9 @@ def longcat() -> Any:
 
 
 def klein() -> Any:
+    import diffusers
+    import transformers
+
     text = transformers.Qwen3Config(
         vocab_size=len(WORDS) + 7,
         hidden_size=16,
@@ -118,19 +128,28 @@ def klein() -> Any:
 
 
 def flux() -> Any:
+    import diffusers
+
     return diffusers.FluxPipeline(**flux_parts(in_channels=16))
 
 
 def kontext() -> Any:
+    import diffusers
+
     return diffusers.FluxKontextPipeline(**flux_parts(in_channels=16))
 
 
 def fill() -> Any:
     # Latents, those of the masked image (16 each), and the mask: 2x2 patches of 4x4 pixels.
+    import diffusers
+
     return diffusers.FluxFillPipeline(**flux_parts(in_channels=16 + 16 + 64))
 
 
 def flux_parts(in_channels: int) -> dict[str, Any]:
+    import diffusers
+    import transformers
+
     clip = transformers.CLIPTextConfig(
         vocab_size=len(WORDS) + 2,
         hidden_size=16,
@@ -169,6 +188,8 @@ def flux_parts(in_channels: int) -> dict[str, Any]:
 
 
 def flux_vae(latent_channels: int) -> Any:
+    import diffusers
+
     return diffusers.AutoencoderKL(
         down_block_types=("DownEncoderBlock2D",) * 3,
         up_block_types=("UpDecoderBlock2D",) * 3,
@@ -185,6 +206,8 @@ def flux_vae(latent_channels: int) -> Any:
 
 
 def qwen_transformer() -> Any:
+    import diffusers
+
     return diffusers.QwenImageTransformer2DModel(
         in_channels=16,
         out_channels=4,
@@ -197,6 +220,8 @@ def qwen_transformer() -> Any:
 
 
 def qwen_vae() -> Any:
+    import diffusers
+
     return diffusers.AutoencoderKLQwenImage(
         base_dim=8,
         z_dim=4,
@@ -209,6 +234,9 @@ def qwen_vae() -> Any:
 
 
 def qwen_parts() -> dict[str, Any]:
+    import diffusers
+    import transformers
+
     tokenizer = chat_tokenizer()
     start, end, image, video = (tokenizer.convert_tokens_to_ids(token) for token in VISION)
     config = transformers.Qwen2_5_VLConfig(
@@ -246,6 +274,8 @@ def qwen_parts() -> dict[str, Any]:
 
 def vision_processor() -> Any:
     """Few visual tokens for an image of any size."""
+    import transformers
+
     size = {"shortest_edge": 28 * 28, "longest_edge": 56 * 56}
     return transformers.Qwen2VLProcessor(
         image_processor=transformers.Qwen2VLImageProcessor(size=size),
@@ -256,6 +286,8 @@ def vision_processor() -> Any:
 
 def chat_tokenizer() -> Any:
     """A token per byte, and those of a chat with images."""
+    import transformers
+
     return transformers.Qwen2TokenizerFast(  # type: ignore[attr-defined]
         vocab={word: place for place, word in enumerate(WORDS)},
         merges=[],
@@ -268,6 +300,8 @@ def chat_tokenizer() -> Any:
 
 
 def clip_tokenizer() -> Any:
+    import transformers
+
     words = ["<|startoftext|>", "<|endoftext|>", *WORDS]
     return transformers.CLIPTokenizer(
         vocab={word: place for place, word in enumerate(words)}, merges=[], model_max_length=77
@@ -275,6 +309,8 @@ def clip_tokenizer() -> Any:
 
 
 def t5_tokenizer() -> Any:
+    import transformers
+
     words = ["<pad>", "</s>", "<unk>", *WORDS]
     model = models.Unigram([(word, -1.0) for word in words], unk_id=2)
     words_only = Tokenizer(model)
