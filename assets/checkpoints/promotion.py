@@ -23,6 +23,7 @@ from typing import Literal
 
 import dagster as dg
 
+from inference.backends.checkpoint.manifest import is_agent_of
 from schemas.training import EVALUATIONS, EvaluationRow
 from training.registry import CheckpointRegistry
 from training.settings import PromotionMargins, TrainingSettings
@@ -198,7 +199,7 @@ def values_by_system(
 
 def _made_by(row: EvaluationRow, system: System) -> bool:
     planner, critic = (f"{name}@{version}" for name, version in system.versions.items())
-    return row.planner.endswith(planner) and row.critic.endswith(critic)
+    return is_agent_of(planner, row.planner) and is_agent_of(critic, row.critic)
 
 
 def _statuses(foundry: FoundryResource) -> list[str | None]:

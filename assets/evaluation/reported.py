@@ -6,6 +6,7 @@ A version on more data is no choice of settings, and neither is one of a reduced
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 
+from inference.backends.checkpoint.manifest import is_agent_of
 from inference.engine.hashing import content_digest
 from schemas.training import REPORTED_RECIPES, EvaluationRow, ReportedRecipeRow
 
@@ -25,7 +26,7 @@ def record_reported(foundry: FoundryResource, rows: Iterable[EvaluationRow]) -> 
     lake, reported = foundry.home.lake, 0
     for recipe in _newest_recipes(foundry):
         identity, partition = f"{recipe.name}@{recipe.version}", f"{recipe.name}-{recipe.version}"
-        if not any(agent.endswith(identity) for agent in agents):
+        if not any(is_agent_of(identity, agent) for agent in agents):
             continue
         reported += 1
         if not lake.exists(REPORTED_RECIPES, partition):

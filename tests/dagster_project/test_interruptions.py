@@ -54,6 +54,7 @@ def all_exit(processes):
     return not alive
 
 
+@pytest.mark.long
 def test_workers_end_with_a_killed_command_and_the_next_run_finishes(foundry, started):
     workers = psutil.Process(started.pid).children(recursive=True)
     started.kill()

@@ -119,6 +119,7 @@ def test_changed_content_counts_without_a_row_more(foundry, instance, launcher):
     assert [each.job_name for each in tick(foundry, instance)[0]] == ["retrain_planner"]
 
 
+@pytest.mark.long
 def test_rows_that_are_gone_count(foundry, instance, launcher):
     train(foundry, instance)
     tick(foundry, instance)
@@ -127,6 +128,7 @@ def test_rows_that_are_gone_count(foundry, instance, launcher):
     assert tick(foundry, instance)[1] == "3 of 5 rows changed"
 
 
+@pytest.mark.long
 def test_without_a_record_of_them_rows_are_counted(foundry, instance, launcher):
     train(foundry, instance)
     tick(foundry, instance)
@@ -140,6 +142,7 @@ def test_without_a_record_of_them_rows_are_counted(foundry, instance, launcher):
     assert tick(foundry, instance)[1] == "2 of 5 rows changed"
 
 
+@pytest.mark.long
 def test_rows_of_an_earlier_checkpoint_are_not_trained_on_again(foundry, instance, launcher):
     train(foundry, instance)
     tick(foundry, instance)

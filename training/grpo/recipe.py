@@ -277,10 +277,11 @@ def program(settings: GrpoSettings) -> str:
 
 def environment(settings: GrpoSettings) -> dict[str, str]:
     """Environment variables of the trainer that do not depend on the job."""
-    modules = "verl_masking" if settings.gpus else "verl_cpu,verl_masking"
+    on_cpu = [] if settings.gpus else ["verl_cpu"]
+    modules = [*on_cpu, "verl_masking", "verl_equal_lengths"]
     common = {
         "PYTHONPATH": str(PLUGINS),
-        "VERL_USE_EXTERNAL_MODULES": modules,
+        "VERL_USE_EXTERNAL_MODULES": ",".join(modules),
         "RAY_USAGE_STATS_ENABLED": "0",
         "TOKENIZERS_PARALLELISM": "false",
         "HYDRA_FULL_ERROR": "1",

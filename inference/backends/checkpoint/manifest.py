@@ -127,5 +127,14 @@ def newest(name: str, home: Home) -> str | None:
     return _reference(rows[-1]) if rows else None
 
 
+def is_agent_of(identity: str, agent: str) -> bool:
+    """Whether an agent, as tables name it, is a checkpoint `name@version`.
+
+    `backend/name@version` in this process; a server's ends in a hash of its settings.
+    """
+    name = agent.rpartition("/")[2]
+    return name == identity or name.startswith(f"{identity}-")
+
+
 def _reference(row: CheckpointRow) -> str:
     return f"{row.name}@{row.version}"

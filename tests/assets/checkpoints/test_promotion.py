@@ -184,5 +184,7 @@ def test_only_rows_of_the_systems_own_versions_count():
         return values_by_system(rows, BENCHMARK, {"full_rl": NEW})[NEW]
 
     assert found(row()) == {"step_reward": {"item": 1.0}}
+    assert found(row(critic="c1-afb2ea1d")) == found(row()), "at a server"
     test_items = row(benchmark="sketchbook-heldout-test")
-    assert not found(row("p0"), row(critic="c0"), test_items, row(variant="t_max_1"))
+    others = row("p0"), row("p11"), row(critic="c0-afb2ea1d")
+    assert not found(*others, test_items, row(variant="t_max_1"))

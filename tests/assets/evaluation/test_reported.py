@@ -44,7 +44,7 @@ def report(foundry: FoundryResource, benchmark: str = "sketchbook-heldout-test")
         metric="final_success",
         value=1.0,
         planner=f"checkpoint/{PLANNER}@{planner}",
-        critic=f"checkpoint/{CRITIC_RL}@{critic}",
+        critic=f"checkpoint/{CRITIC_RL}@{critic}-afb2ea1d",  # at a server
     )
     return record_reported(foundry, [row])
 

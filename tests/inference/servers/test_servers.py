@@ -66,6 +66,7 @@ def test_a_server_that_cannot_start_says_why(home):
     assert only_server(home).state().state == "failed"
 
 
+@pytest.mark.long
 def test_a_server_that_dies_is_started_again(home):
     first = draw(home.root)
     folder = only_server(home)
@@ -76,7 +77,9 @@ def test_a_server_that_dies_is_started_again(home):
     assert draw(home.root) != first
 
 
-@pytest.mark.parametrize("health", ["/health", "/never-ready"])
+@pytest.mark.parametrize(
+    "health", ["/health", pytest.param("/never-ready", marks=pytest.mark.long)]
+)
 def test_nothing_is_left_of_a_server_whose_users_were_killed(home, health):
     with user_of(home, health) as user:
         if health == "/health":
@@ -97,6 +100,7 @@ def test_a_killed_supervisor_takes_the_server_along(home):
     assert folder.state() is None
 
 
+@pytest.mark.long
 def test_it_stops_when_it_is_idle(home):
     draw(home.root, idle_seconds=0.5)
     folder = only_server(home)
@@ -104,6 +108,7 @@ def test_it_stops_when_it_is_idle(home):
     assert not processes_of(folder)
 
 
+@pytest.mark.long
 def test_a_training_gets_the_gpus_between_two_calls(home, monkeypatch):
     """The lease outlasts a call for a while, in which the training waits."""
     monkeypatch.setattr("inference.servers.instance.SUPERVISOR", toy_model.QUICK_SUPERVISOR)

@@ -71,7 +71,7 @@ print(json.dumps(found))
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_no_token_of_a_masked_rollout_counts_in_a_loss():
     """verl's losses, its divergence and their denominators count the tokens of this mask."""
     python, settings = ensure_environment("rl", "cpu"), GrpoSettings()

@@ -12,7 +12,7 @@ from training.base_model.architecture import build_untrained
 from training.environments import ensure_environment
 from training.grpo.recipe import PLUGINS
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 ADAPT = """
 import sys
 from peft import LoraConfig, get_peft_model

@@ -22,15 +22,15 @@ from warehouse import EncodedImage, Home
 
 WEIGHTS = "model.safetensors"
 pytestmark = [pytest.mark.slow, pytest.mark.long]
-# Of different lengths: verl 0.9.1 fails on a batch whose sequences are all equally long.
-GOALS = ("Paint a tree.", "Paint a meadow with a green tree in the center.")
+# All sequences of a batch are equally long: on those verl 0.9.1 fails without our plugin.
+GOAL = "Paint a tree."
 
 
 def row(index: int, before: EncodedImage, after: EncodedImage) -> dict:
-    good, goal = index % 2 == 0, GOALS[index // 2]
+    good = index % 2 == 0
     return {
         "data_source": "interleave_critic",
-        "prompt": [{"role": "user", "content": f"<image><image>\nGoal: {goal}"}],
+        "prompt": [{"role": "user", "content": f"<image><image>\nGoal: {GOAL}"}],
         "images": [{"bytes": before.data}, {"bytes": after.data}],
         "ability": "critic",
         "reward_model": {
@@ -41,7 +41,7 @@ def row(index: int, before: EncodedImage, after: EncodedImage) -> dict:
             "index": index,
             "split": "train",
             "row_id": f"row{index}",
-            "origin_prompt": goal,
+            "origin_prompt": GOAL,
             "rewritten_prompt": "",
             "origin_image": before.sha256,
             "edited_image": after.sha256,

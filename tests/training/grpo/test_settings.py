@@ -202,4 +202,4 @@ def test_a_clusters_workers_get_their_python_and_environment():
     lines = cluster_overrides(Path("/e n/bin/python"), environment(settings))
     ray = "++ray_kwargs.ray_init.runtime_env"
     assert lines[0] == rf"{ray}.py_executable='\'/e n/bin/python\''"
-    assert f"{ray}.env_vars.VERL_USE_EXTERNAL_MODULES='verl_masking'" in lines
+    assert f"{ray}.env_vars.VERL_USE_EXTERNAL_MODULES='verl_masking,verl_equal_lengths'" in lines

@@ -243,7 +243,7 @@ def _logged(instance: dg.DagsterInstance, text: str) -> bool:
     )
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_cancelling_a_followed_training_ends_it(tmp_path, left_running):
     pids = [process.pid for process in remaining(tmp_path)]
     context = tmp_path / "pipes_context.json"

@@ -113,6 +113,7 @@ def test_a_driver_killed_in_a_ray_job_is_noticed(cluster, tmp_path):
     assert not find_marked(JOB_MARK, str(tmp_path))
 
 
+@pytest.mark.long
 def test_a_ray_job_is_followed_when_its_run_was_killed(cluster, tmp_path):
     run = run_in_process(tmp_path, THREE_STEPS_ON_GO, cluster)
     wait_for(tmp_path / "starts")

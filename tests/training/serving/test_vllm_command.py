@@ -128,7 +128,9 @@ def test_vllm_accepts_every_flag(name, parsed):
     assert understood["model_tag"] == model.source
     assert understood["served_model_name"] == [model.name]
     assert understood["port"] == settings.port
-    assert understood["tensor_parallel_size"] == max(1, settings.gpus)
+    tensor_parallel = settings.tensor_parallel or max(1, settings.gpus)
+    assert understood["tensor_parallel_size"] == tensor_parallel
+    assert understood["data_parallel_size"] == max(1, settings.gpus // tensor_parallel)
     assert understood["structured_outputs_config"]["disable_any_whitespace"] is True
     assert understood["enforce_eager"] is (settings.gpus == 0)
 
