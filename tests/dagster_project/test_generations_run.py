@@ -226,7 +226,7 @@ def test_the_schedule_requests_unanswered_batches(foundry, instance, requests):
 
     assert requested() == (["inbox-0000", "inbox-0001"], None)
     answer(foundry, instance)
-    assert requested() == ([], "2 batches, all answered")
+    assert requested() == ([], "2 batches, none is waiting")
     write(requests, [*REQUESTS, {"text": "A cat"}])
     assert requested() == (["inbox-0001"], None)
 
@@ -234,7 +234,7 @@ def test_the_schedule_requests_unanswered_batches(foundry, instance, requests):
 def test_without_a_file_of_requests_nothing_is_requested(foundry, instance, profile):
     plain = FoundryResource(profile=profile, root=foundry.root)
     ticked = schedule_tick("answer_requests", plain, instance)
-    assert (ticked.run_requests, ticked.skip_message) == ([], "0 batches, all answered")
+    assert (ticked.run_requests, ticked.skip_message) == ([], "0 batches, none is waiting")
     assert sensor_tick("register_requests", plain, instance).skip_message == "0 batches of requests"
 
 
