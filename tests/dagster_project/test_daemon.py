@@ -138,3 +138,6 @@ def test_from_a_schedules_tick_to_other_agents_of_the_service(foundry, ui, webho
     assert all(ticked[sensor] for sensor in SENSORS)
     assert not [tick["error"] for each in ticked.values() for tick in each if tick["error"]]
     assert statuses(ui, "retrain_planner") == statuses(ui, "retrain_critic") == ["SUCCESS"]
+    planner, critic = AGENTS.values()
+    event = CheckpointRegistry(foundry.home).history(planner)[-1]
+    assert event.system == {planner: event.version, critic: first["critic"]}, "one at a time"

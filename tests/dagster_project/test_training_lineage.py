@@ -10,17 +10,14 @@ import textwrap
 import dagster as dg
 import pytest
 
-from assets.checkpoints import training
 from assets.core.foundry import FoundryResource
 from assets.evaluation.variants import VARIANTS
 from dagster_project import jobs
-from dagster_project.definitions import ASSETS, CHECKS, definitions
+from dagster_project.definitions import ASSETS, CHECKS
 from dagster_project.instance import open_instance
-from dagster_project.retraining import RECIPE_TAG
 from dagster_project.run import QUIET, run_lineage
-from schemas.curation import CRITIC_SFT, PLANNER_SFT
+from schemas.curation import PLANNER_SFT
 from schemas.training import CHECKPOINTS, EVALUATIONS, ROLLOUTS
-from tests.helpers.fake_launcher import FakeLauncher
 from tests.helpers.ticks import sensor_tick
 from training.registry import CheckpointRegistry
 
@@ -185,35 +182,3 @@ def test_new_rows_start_a_training_once_they_are_exported(trained, foundry, inst
     assert "retrain_planner: 5 of 1 rows changed, waits for `exports`" in requested()[1]
     run_lineage(foundry, instance, shards=1, select=["exports"])
     assert requested()[0] == ["retrain_planner"]
-
-
-def test_one_agent_is_promoted_while_the_other_is_not_trained_yet(
-    trained, foundry, instance, monkeypatch
-):
-    """Rows of both have changed; the planner's job runs first. The trainer hands out the base
-    model: what is looked at is the job, not what is learned."""
-    monkeypatch.setattr(training, "run_job", FakeLauncher().run_job)
-    registry = CheckpointRegistry(foundry.home)
-    critic = registry.promoted(MADE[3]).version
-    for table in (PLANNER_SFT, CRITIC_SFT):
-        rows = foundry.rows(table)
-        more = [row.model_copy(update={"row_id": f"{row.row_id}-new"}) for row in rows[:3]]
-        foundry.home.lake.write(table, [*rows, *more])
-    run_lineage(foundry, instance, shards=1, select=["exports"])
-    requests = sensor_tick("retrain_when_grown", foundry, instance).run_requests
-    (request,) = (each for each in requests if each.job_name == "retrain_planner")
-    job = definitions(foundry).resolve_job_def(request.job_name)
-    result = job.execute_in_process(
-        instance=instance, run_config=QUIET, tags=request.tags, raise_on_error=False
-    )
-    (promotion,) = result.asset_materializations_for_node("promotion")
-    (evaluation,) = result.asset_materializations_for_node("evaluation")
-    decisions = str(promotion.metadata["decisions"].value)
-    assert "critic_rl_checkpoint" in decisions and "is not trained yet" in decisions
-    assert "full_rl" in str(evaluation.metadata["not_evaluated"].value)
-    newest = registry.rows(MADE[1])[-1]
-    assert newest.version == request.tags[RECIPE_TAG]
-    assert {row.planner for row in foundry.rows(EVALUATIONS, "new_planner")} == {
-        f"checkpoint/{MADE[1]}@{newest.version}"
-    }
-    assert registry.promoted(MADE[3]).version == critic

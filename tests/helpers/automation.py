@@ -30,13 +30,6 @@ def stop_schedule(url: str, name: str) -> None:
     _mutate(url, f'stopRunningSchedule(id: "{schedule_id}")')
 
 
-def backfill(url: str, asset: str, partitions: list[str]) -> None:
-    """Backfill partitions of an asset, as the UI's dialog does."""
-    names = ", ".join(f'"{name}"' for name in partitions)
-    params = f'assetSelection: [{{path: ["{asset}"]}}], partitionNames: [{names}]'
-    _mutate(url, f"launchPartitionBackfill(backfillParams: {{{params}}})")
-
-
 def ticks(url: str) -> Ticks:
     """The last ticks, newest first."""
     sensors = f"sensorsOrError(repositorySelector: {{{_WHERE}}})"
