@@ -30,6 +30,9 @@ from warehouse.storage import first_line, storage_errors
 RUNNER_TAG = "interleave/runner"
 RUNNER = secrets.token_hex(8)
 NO_RETRIES = {"dagster/max_retries": "0"}  # tags of runs that only the command line can repeat
+# Of two runs with this tag one waits: what is compared with the agents in use must stay in use
+# until it is decided about.
+PROMOTES_TAG = "interleave/promotes"
 TRAINING_POOL = "gpu_train"
 # Nodes learn here what a run works on; secrets they must have themselves.
 _RAY_ENV = ["INTERLEAVE_PROFILE", "INTERLEAVE_HOME", "INTERLEAVE_LOCAL", "INTERLEAVE_LEASE_SECONDS"]
@@ -160,7 +163,10 @@ def dagster_yaml(cluster: ClusterSettings) -> str:
         "telemetry": {"enabled": False},
         "nux": {"enabled": False},
         "concurrency": {
-            "runs": {"max_concurrent_runs": cluster.runs},
+            "runs": {
+                "max_concurrent_runs": cluster.runs,
+                "tag_concurrency_limits": [{"key": PROMOTES_TAG, "limit": 1}],
+            },
             "pools": {"granularity": "op", "default_limit": cluster.runs},
         },
         "run_monitoring": monitor,

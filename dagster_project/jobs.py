@@ -4,7 +4,10 @@ import dagster as dg
 
 from assets.generations.assets import GENERATION_SET
 
+from .instance import PROMOTES_TAG
+
 _EVALUATION = ("rubrics", "evaluation", "promotion")
+_ONE_AT_A_TIME = {PROMOTES_TAG: "true"}
 
 refresh_data = dg.define_asset_job(
     "refresh_data",
@@ -15,6 +18,7 @@ refresh_data = dg.define_asset_job(
 retrain_planner = dg.define_asset_job(
     "retrain_planner",
     selection=dg.AssetSelection.assets("base_model", "planner_sft_checkpoint", *_EVALUATION),
+    tags=_ONE_AT_A_TIME,
     description="Train the planner on its present samples, evaluate it, and put it in use unless "
     "it is worse. What has been trained on the same rows is not trained again.",
 )
@@ -23,12 +27,14 @@ retrain_critic = dg.define_asset_job(
     selection=dg.AssetSelection.assets(
         "base_model", "critic_sft_checkpoint", "critic_rl_checkpoint", *_EVALUATION
     ),
+    tags=_ONE_AT_A_TIME,
     description="Train the critic on its present samples (SFT, then GRPO), evaluate it, and put it "
     "in use unless it is worse. What has been trained on the same rows is not trained again.",
 )
 evaluate = dg.define_asset_job(
     "evaluate",
     selection=dg.AssetSelection.assets(*_EVALUATION),
+    tags=_ONE_AT_A_TIME,
     description="Evaluate the newest checkpoints on held-out requests and put them in use unless "
     "they are worse.",
 )

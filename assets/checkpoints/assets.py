@@ -62,6 +62,8 @@ def _checkpoint(name: str, **fields: Any) -> dg.AssetsDefinition:
         context: dg.AssetExecutionContext, foundry: FoundryResource
     ) -> dg.MaterializeResult:
         recipe = LINEAGE[name](foundry)
+        # Of the rows that it is trained on, which may change meanwhile.
+        fingerprint = declared.fingerprint(foundry, context.instance, None)
         row, record = asyncio.run(ensure_checkpoint(context, foundry, recipe))
         counts, metadata = {"checkpoints": 1}, _checkpoint_metadata(row, record)
         metadata |= _tracking_metadata(foundry, recipe)
@@ -74,7 +76,7 @@ def _checkpoint(name: str, **fields: Any) -> dg.AssetsDefinition:
             metadata["samples"] = table_metadata(samples)
             if sheet := rollouts_sheet(foundry, rollouts):
                 metadata["rollouts"] = image_metadata(sheet, "Rewritten prompts, drawn")
-        return declared.describe(context, foundry, counts, metadata)
+        return declared.describe(context, foundry, counts, metadata, fingerprint)
 
     return checkpoint
 

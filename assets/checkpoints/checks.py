@@ -12,17 +12,17 @@ from ..core.foundry import FoundryResource
 from ..core.integrity import Violations
 from ..core.node import NODES
 from .assets import base_model, critic_rl_checkpoint, critic_sft_checkpoint, planner_sft_checkpoint
-from .recipes import LINEAGE, critic_rl
+from .recipes import LINEAGE, critic_rl, newest_version
 
 
 def _checkpoint_checks(asset: dg.AssetsDefinition) -> dg.AssetChecksDefinition:
     name = asset.key.to_user_string()
 
     def rule(foundry: FoundryResource, _partition: str | None) -> Violations:
-        recipe = LINEAGE[name](foundry)
-        if CheckpointRegistry(foundry.home).is_complete(recipe.name, recipe.version):
+        version = newest_version(foundry.home, LINEAGE[name](foundry))
+        if CheckpointRegistry(foundry.home).is_complete(name, version):
             return []
-        return [{"checkpoint": recipe.name, "version": recipe.version, "problem": "incomplete"}]
+        return [{"checkpoint": name, "version": version, "problem": "incomplete"}]
 
     description = "The checkpoint's row and all its files exist"
     return blocking_checks(NODES[name], folder_whole=(description, rule))
@@ -41,7 +41,7 @@ critic_rl_checkpoint_checks = _checkpoint_checks(critic_rl_checkpoint)
 )
 def policy_not_collapsed(foundry: FoundryResource) -> dg.AssetCheckResult:
     """Not blocking: evaluation measures the effect, and promotion decides by that."""
-    rows = foundry.rows(ROLLOUTS, critic_rl(foundry).version)
+    rows = foundry.rows(ROLLOUTS, newest_version(foundry.home, critic_rl(foundry)))
     newest = max((row.step for row in rows), default=0)
     last = [row for row in rows if row.step > newest - LAST_STEPS]
     columns = ["row_id", "origin_prompt", "rewritten_prompt"]

@@ -23,6 +23,7 @@ from training.environments import Hardware, pinned_version
 from training.grpo.driver import GrpoJob, grpo_job
 from training.grpo.recipe import GrpoSettings
 from training.launch.jobs import TrainerJob
+from training.registry import CheckpointRegistry
 from training.sft.driver import sft_job
 from training.sft.recipe import SftJob, SftSettings, read_recipe, recipe_content
 from warehouse import Home
@@ -134,6 +135,15 @@ def critic_rl(foundry: FoundryResource) -> Recipe:
     data = exported_data(foundry.home, "verl", CRITIC_RL)
     settings = foundry.training.critic_rl
     return grpo(foundry, "critic_rl_checkpoint", critic_sft(foundry), data, settings)
+
+
+def newest_version(home: Home, recipe: Recipe) -> str:
+    """The version of a recipe, or the last one trained under its name while that is not trained.
+
+    Data may change after a training, and during one: what it made is still evaluated and promoted.
+    """
+    versions = [row.version for row in CheckpointRegistry(home).rows(recipe.name)]
+    return recipe.version if recipe.version in versions or not versions else versions[-1]
 
 
 def sft(name: str, role: Role, parent: Recipe, data: DataSet, settings: SftSettings) -> Recipe:

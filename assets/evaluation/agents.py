@@ -1,7 +1,6 @@
 """The planner and critic of a variant: checkpoints, or none.
 
-A reference is a checkpoint's name (the version that the profile makes of it now) or
-`name@version`; None is no agent.
+A reference is a checkpoint's name (its newest version) or `name@version`; None is no agent.
 """
 
 from dataclasses import dataclass, field
@@ -15,7 +14,7 @@ from inference.roles import Critic, Plan, Planner, PlanRequest, PlanStep, Verdic
 from training.registry import CheckpointRegistry
 from warehouse import EncodedImage
 
-from ..checkpoints.recipes import LINEAGE
+from ..checkpoints.recipes import LINEAGE, newest_version
 from ..core.foundry import FoundryResource
 from .ablation_recipes import ABLATION_RECIPES
 
@@ -76,12 +75,11 @@ class AgentFactory:
 
     def _folder(self, reference: str) -> Path:
         name, version = checkpoint_of(self.foundry, reference)
-        registry = CheckpointRegistry(self.foundry.home)
-        registry.find(name, version)
-        return registry.folder(name, version)
+        return CheckpointRegistry(self.foundry.home).usable_folder(name, version)
 
 
 def checkpoint_of(foundry: FoundryResource, reference: str) -> tuple[str, str]:
     """Name and version of a reference."""
     name, _, version = reference.partition("@")
-    return name, version or (LINEAGE | ABLATION_RECIPES)[name](foundry).version
+    recipe_of = (LINEAGE | ABLATION_RECIPES)[name]
+    return name, version or newest_version(foundry.home, recipe_of(foundry))

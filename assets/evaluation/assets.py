@@ -7,7 +7,6 @@ import dagster as dg
 from inference.roles import qualified_name
 from schemas.training import EVALUATIONS, REPORTED_RECIPES
 from schemas.trajectories import MODEL_CALLS
-from training.registry import CheckpointRegistry
 
 from ..checkpoints.recipes import Recipe
 from ..checkpoints.training import ensure_checkpoint
@@ -16,7 +15,6 @@ from ..core.metadata import image_metadata, table_metadata
 from ..core.node import Node
 from ..core.progress import progress_of
 from .ablation_recipes import ABLATION_RECIPES
-from .agents import checkpoint_of
 from .graders import has_exact_grader
 from .paper import describe_order, side_by_side
 from .plots import beside_paper_plot
@@ -36,34 +34,7 @@ def ablation_variants(foundry: FoundryResource) -> list[Variant]:
 def evaluation_variants(foundry: FoundryResource) -> list[Variant]:
     """Those of the settings, and those of the systems that promotion compares."""
     variants = [VARIANTS[name] for name in foundry.settings.evaluation.variants]
-    systems = _compared_systems(foundry).items()
-    return [
-        *(variant for variant in variants if not _awaited(foundry, variant)),
-        *(system.variant(name) for name, system in systems),
-    ]
-
-
-def _awaited(foundry: FoundryResource, variant: Variant) -> list[str]:
-    """Checkpoints of a variant that are out of date: their newest versions are not trained yet.
-
-    One that has no version at all is an error of the evaluation, which names it.
-    """
-    registry = CheckpointRegistry(foundry.home)
-    checkpoints = (checkpoint_of(foundry, each) for each in variant.agents)
-    return [
-        f"{name} {version}"
-        for name, version in checkpoints
-        if registry.rows(name) and not registry.is_complete(name, version)
-    ]
-
-
-def _not_evaluated(foundry: FoundryResource) -> list[dict[str, object]]:
-    variants = (VARIANTS[name] for name in foundry.settings.evaluation.variants)
-    return [
-        {"variant": variant.name, "not trained yet": ", ".join(awaited)}
-        for variant in variants
-        if (awaited := _awaited(foundry, variant))
-    ]
+    return [*variants, *(each.variant(name) for name, each in _compared_systems(foundry).items())]
 
 
 def _compared_systems(foundry: FoundryResource) -> dict[str, System]:
@@ -135,8 +106,6 @@ def evaluation(context: dg.AssetExecutionContext, foundry: FoundryResource) -> d
     _delete_other_systems(foundry, comparison.variants)
     row_counts[REPORTED_RECIPES.name] = record_reported(foundry, comparison.rows)
     metadata = comparison_metadata(foundry, comparison, comparison.rows)
-    if not_evaluated := _not_evaluated(foundry):
-        metadata["not_evaluated"] = table_metadata(not_evaluated)
     return EVALUATION.describe(context, foundry, row_counts, metadata)
 
 

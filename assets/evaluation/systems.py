@@ -44,8 +44,11 @@ class System:
 
 
 def newest_system(foundry: FoundryResource) -> System:
-    """The versions that the profile makes of the present data."""
-    return System(recipes.planner_sft(foundry).version, recipes.critic_rl(foundry).version)
+    """The newest versions: of the present data, else the last that were trained."""
+    planner, critic = recipes.planner_sft(foundry), recipes.critic_rl(foundry)
+    return System(
+        recipes.newest_version(foundry.home, planner), recipes.newest_version(foundry.home, critic)
+    )
 
 
 def system_in_use(registry: CheckpointRegistry) -> System | None:

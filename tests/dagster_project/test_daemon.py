@@ -1,35 +1,71 @@
-"""A running daemon: its schedules, sensors and backfills, as `interleave ui` starts it."""
+"""A night and a day of a running daemon, as `interleave ui` starts it, and nobody's hand.
 
+All is real but the trainers, which hand out the base model: a version differs in its rows alone.
+"""
+
+import json
+import os
+import signal
+import sys
 import textwrap
+import urllib.request
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
+import yaml
 
+from assets.checkpoints import training
 from assets.core.foundry import FoundryResource
-from schemas.prompts import PROMPTS
-from schemas.trajectories import PLANS, SCORES
-from tests.helpers.automation import backfill, runs, start_schedule, start_sensor, ticks, wait_until
-from tests.helpers.browser import TINY_PROFILE, dagster_ui, interleave
+from dagster_project.instance import open_instance
+from dagster_project.run import run_lineage
+from schemas.trajectories import SCORES
+from tests.dagster_project.test_training_lineage import PROFILE
+from tests.helpers.automation import (
+    runs,
+    start_schedule,
+    start_sensor,
+    stop_schedule,
+    ticks,
+    wait_until,
+    worker_of,
+)
+from tests.helpers.browser import dagster_ui, interleave_serve, materialized_partitions
+from tests.helpers.fake_launcher import FakeLauncher
 from tests.helpers.webhook import webhook_server
+from training.registry import CheckpointRegistry
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.slow, pytest.mark.long]
+AGENTS = {"planner": "planner_sft_checkpoint", "critic": "critic_rl_checkpoint"}
 SHARDS = ["sketchbook-0000", "sketchbook-0001"]
 SENSORS = {"follow_upstream", "notify_failures", "register_requests", "retrain_when_grown"}
-SETTINGS = """
-    training: {retrain_after_rows: 100000}
-    notifications: {webhook: TEST_WEBHOOK}
-"""
+UNTRAINED = yaml.safe_dump(
+    {
+        "load_from": [
+            {
+                "python_module": {
+                    "module_name": "tests.helpers.untrained_lineage",
+                    "location_name": "interleave",
+                    "executable_path": sys.executable,
+                    "working_directory": str(Path(__file__).parents[2]),
+                }
+            }
+        ]
+    }
+)
 
 
 @pytest.fixture
-def foundry(tmp_path) -> FoundryResource:
-    """A bank of two shards, of which the second has lost its prompts."""
-    profile = tmp_path / "tiny.yaml"
-    profile.write_text(textwrap.dedent(TINY_PROFILE) + textwrap.dedent(SETTINGS))
-    foundry = FoundryResource(profile=str(profile), root=str(tmp_path / "home"))
-    assets = "taxonomy,vocabulary_expansion,vocabulary,templates,prompts"
-    interleave("run", tmp_path / "home", profile, "--select", assets)
-    foundry.home.lake.delete(PROMPTS, SHARDS[1])
-    return foundry
+def profile(tmp_path) -> Path:
+    path = tmp_path / "closed.yaml"
+    text = textwrap.dedent(PROFILE).replace("side_by_side: true", "side_by_side: false")
+    path.write_text(f"{text}notifications: {{webhook: TEST_WEBHOOK}}\n")
+    return path
+
+
+@pytest.fixture
+def foundry(tmp_path, profile) -> FoundryResource:
+    return FoundryResource(profile=str(profile), root=str(tmp_path / "home"))
 
 
 @pytest.fixture
@@ -39,33 +75,69 @@ def webhook():
 
 
 @pytest.fixture
-def ui(foundry, tmp_path, webhook):
+def ui(foundry, profile, webhook, monkeypatch):
+    """A daemon, on a lake of one shard whose agents are promoted, with fake trainers."""
+    monkeypatch.setattr(training, "run_job", FakeLauncher().run_job)
+    monkeypatch.delenv("DAGSTER_HOME", raising=False)
     variables = {"TEST_WEBHOOK": webhook.url, "INTERLEAVE_GROW_CRON": "* * * * *"}
-    with dagster_ui(tmp_path / "home", tmp_path / "tiny.yaml", variables) as url:
-        yield url
+    with open_instance(foundry.home) as instance, ThreadPoolExecutor(1) as thread:
+        (foundry.home.dagster / "workspace.yaml").write_text(UNTRAINED)
+        lineage = thread.submit(run_lineage, foundry, instance, shards=1)
+        with dagster_ui(Path(foundry.root), profile, variables) as url:
+            lineage.result()
+            yield url
 
 
-def test_a_daemon_evaluates_them_all_and_none_fails(foundry, ui, webhook):
-    start_sensor(ui, "retrain_when_grown")
-    # The sensor of failures begins with those after its first tick.
-    wait_until(lambda: all(ticks(ui)[sensor] for sensor in SENSORS))
+def promoted(foundry):
+    registry = CheckpointRegistry(foundry.home)
+    return {role: registry.promoted(name).version for role, name in AGENTS.items()}
 
-    backfill(ui, "plans", SHARDS)
-    wait_until(
-        lambda: (
-            {run["partition"]: run["status"] for run in runs(ui)}.items()
-            >= {SHARDS[0]: "SUCCESS", SHARDS[1]: "FAILURE"}.items()
-        )
-    )
-    assert foundry.home.lake.partitions(PLANS) == SHARDS[:1], "a run for each shard"
-    wait_until(lambda: webhook.lines)
-    assert webhook.lines[0].startswith(f"plans[{SHARDS[1]}] failed: ")
 
+def served(url):
+    with urllib.request.urlopen(f"{url}/ready", timeout=30) as answer:
+        versions = json.load(answer)["versions"]
+    return {role: versions[role].rpartition("@")[2] for role in AGENTS}
+
+
+def exports(url):
+    """How often they were materialized."""
+    return len(materialized_partitions(url)[0]["exports"])
+
+
+def statuses(url, job):
+    """Of its runs, newest first."""
+    return [run["status"] for run in runs(url) if run["jobName"] == job]
+
+
+def kill_at_work(foundry, url):
+    """Kill the process of the schedule's run while it makes trajectories."""
+    wait_until(lambda: "STARTED" in statuses(url, "refresh_data"))
+    (run,) = (run for run in runs(url) if run["jobName"] == "refresh_data")
+    journal = Path(foundry.root, "journals", "trajectories", f"{SHARDS[1]}.jsonl")
+    wait_until(journal.exists, pause=0.05)
+    os.kill(worker_of(url, run["runId"]), signal.SIGKILL)
+
+
+def test_from_a_schedules_tick_to_other_agents_of_the_service(foundry, ui, webhook):
+    first, exported = promoted(foundry), exports(ui)
     start_schedule(ui, "grow_bank")
-    wait_until(lambda: SHARDS[0] in foundry.home.lake.partitions(SCORES))
+    with interleave_serve(Path(foundry.root)) as service:
+        assert served(service) == first
+        kill_at_work(foundry, ui)
+        stop_schedule(ui, "grow_bank")
+        wait_until(lambda: statuses(ui, "refresh_data") == ["SUCCESS", "FAILURE"])
+        assert foundry.home.lake.partitions(SCORES) == SHARDS
+        (line,) = webhook.lines
+        assert line.startswith(f"refresh_data[{SHARDS[1]}] failed; it is started again")
+        wait_until(lambda: exports(ui) > exported)
+
+        start_sensor(ui, "retrain_when_grown")
+        wait_until(lambda: not promoted(foundry).items() & first.items())
+        wait_until(lambda: served(service) == promoted(foundry))
     ticked = ticks(ui)
-    assert any(tick["runIds"] for tick in ticked["grow_bank"])
-    skipped = [tick["skipReason"] or "" for tick in ticked["retrain_when_grown"]]
-    assert any("retrain_planner: 0 of 100000 rows changed; retrain_critic: " in s for s in skipped)
+    assert all(ticked[sensor] for sensor in SENSORS)
     assert not [tick["error"] for each in ticked.values() for tick in each if tick["error"]]
-    assert len(webhook.lines) == 1
+    assert statuses(ui, "retrain_planner") == statuses(ui, "retrain_critic") == ["SUCCESS"]
+    planner, critic = AGENTS.values()
+    event = CheckpointRegistry(foundry.home).history(planner)[-1]
+    assert event.system == {planner: event.version, critic: first["critic"]}, "one at a time"

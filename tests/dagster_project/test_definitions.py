@@ -6,6 +6,7 @@ import dagster as dg
 
 from assets.core.node import NODES
 from dagster_project.definitions import defs
+from dagster_project.instance import PROMOTES_TAG
 
 
 def test_the_graph_is_the_one_in_the_snapshot(snapshot):
@@ -35,6 +36,22 @@ def test_jobs_schedules_and_sensors_are_those_in_the_snapshot(snapshot):
         "schedules": {s.name: s.cron_schedule for s in repository.schedule_defs},
         "sensors": {s.name: s.default_status.value for s in repository.sensor_defs},
     } == snapshot
+
+
+def test_of_runs_that_promote_one_waits_for_the_other(instance):
+    repository = defs.get_repository_def()
+    promoting = {
+        name
+        for name in repository.job_names
+        if not name.startswith("__")
+        and dg.AssetKey("promotion") in repository.get_job(name).asset_layer.executable_asset_keys
+    }
+    tagged = {
+        name for name in repository.job_names if PROMOTES_TAG in repository.get_job(name).run_tags
+    }
+    assert promoting == tagged == {"retrain_planner", "retrain_critic", "evaluate"}
+    queue = instance.get_concurrency_config().run_queue_config
+    assert {"key": PROMOTES_TAG, "limit": 1} in queue.tag_concurrency_limits
 
 
 def test_every_asset_documents_itself():

@@ -13,7 +13,7 @@ from PIL import Image
 from assets.core.foundry import FoundryResource
 from assets.generations.assets import GENERATION_SET
 from dagster_project import jobs
-from dagster_project.definitions import ASSETS, CHECKS
+from dagster_project.definitions import ASSETS, CHECKS, definitions
 from dagster_project.instance import open_instance
 from dagster_project.run import QUIET, run_lineage
 from dagster_project.stages import select_nodes
@@ -225,8 +225,12 @@ def test_the_schedule_requests_unanswered_batches(foundry, instance, requests):
         return [run.partition_key for run in ticked.run_requests], ticked.skip_message
 
     assert requested() == (["inbox-0000", "inbox-0001"], None)
+    job = definitions(foundry).resolve_job_def("generate_stories")
+    queued = instance.create_run_for_job(job, tags={"dagster/partition": "inbox-0000"})
+    assert requested() == (["inbox-0001"], None)
+    instance.report_run_canceled(queued)
     answer(foundry, instance)
-    assert requested() == ([], "2 batches, all answered")
+    assert requested() == ([], "2 batches, none is waiting")
     write(requests, [*REQUESTS, {"text": "A cat"}])
     assert requested() == (["inbox-0001"], None)
 
@@ -234,7 +238,7 @@ def test_the_schedule_requests_unanswered_batches(foundry, instance, requests):
 def test_without_a_file_of_requests_nothing_is_requested(foundry, instance, profile):
     plain = FoundryResource(profile=profile, root=foundry.root)
     ticked = schedule_tick("answer_requests", plain, instance)
-    assert (ticked.run_requests, ticked.skip_message) == ([], "0 batches, all answered")
+    assert (ticked.run_requests, ticked.skip_message) == ([], "0 batches, none is waiting")
     assert sensor_tick("register_requests", plain, instance).skip_message == "0 batches of requests"
 
 

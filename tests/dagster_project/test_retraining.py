@@ -8,11 +8,15 @@ import dagster as dg
 import pytest
 
 from assets.checkpoints import training
+from assets.checkpoints.recipes import planner_sft
 from assets.core.foundry import FoundryResource
+from assets.core.node import NODES
 from assets.curation.exports.publisher import export_all
+from assets.evaluation.systems import newest_system
 from dagster_project import retraining
 from dagster_project.definitions import ASSETS, CHECKS, definitions
 from dagster_project.run import QUIET
+from dagster_project.stages import is_up_to_date
 from schemas import FoundryError
 from schemas.curation import CRITIC_RL, CRITIC_SFT, PLANNER_SFT
 from tests.dagster_project.conftest import TINY_PROFILE, copy_lake
@@ -117,6 +121,25 @@ def test_changed_content_counts_without_a_row_more(foundry, instance, launcher):
     assert tick(foundry, instance) == ([], "5 of 5 rows changed, waits for `exports`")
     export(foundry)
     assert [each.job_name for each in tick(foundry, instance)[0]] == ["retrain_planner"]
+
+
+def test_what_is_trained_while_rows_change_is_evaluated_and_trained_again(
+    foundry, instance, launcher, monkeypatch
+):
+    async def run_job(*args):
+        change(foundry, NEEDED, "other@2")
+        export(foundry)
+        return await launcher.run_job(*args)
+
+    monkeypatch.setattr(training, "run_job", run_job)
+    trained = planner_sft(foundry).version
+    assert tick(foundry, instance)[0]
+    train(foundry, instance)
+    assert planner_sft(foundry).version != trained
+    assert newest_system(foundry).planner == trained
+    assert not is_up_to_date(NODES["planner_sft_checkpoint"], foundry, instance)
+    (request,), _ = tick(foundry, instance)
+    assert request.tags[retraining.RECIPE_TAG] == planner_sft(foundry).version
 
 
 @pytest.mark.long

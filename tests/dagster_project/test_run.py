@@ -8,7 +8,7 @@ import pytest
 from assets.core.foundry import SHARDS, FoundryResource
 from assets.core.node import NODES
 from dagster_project import jobs
-from dagster_project.definitions import ASSETS, CHECKS, defs
+from dagster_project.definitions import ASSETS, CHECKS, definitions, defs
 from dagster_project.instance import open_instance
 from dagster_project.run import QUIET, run_lineage
 from dagster_project.stages import select_nodes
@@ -82,6 +82,13 @@ def test_the_schedule_grows_the_bank_by_a_new_shard(foundry, instance):
         assert request.partition_key == "sketchbook-0001"
         assert request.tags["dagster/schedule_name"] == "grow_bank"
     assert instance.get_dynamic_partitions(str(SHARDS.name)) == ["sketchbook-0001"]
+    job = definitions(foundry).resolve_job_def("refresh_data")
+    long_run = instance.create_run_for_job(job, tags=request.tags)
+    ticked = schedule_tick("grow_bank", foundry, instance)
+    assert not ticked.run_requests
+    assert ticked.skip_message == "the run of sketchbook-0001 is not finished"
+    instance.report_run_failed(long_run)
+    assert schedule_tick("grow_bank", foundry, instance).run_requests, "the next night"
 
 
 def test_the_schedule_fills_a_gap_first(foundry, instance):

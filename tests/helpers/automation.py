@@ -1,5 +1,6 @@
 """Schedules and sensors of a running daemon, through the UI's GraphQL endpoint."""
 
+import re
 import time
 from collections.abc import Callable
 from typing import Any
@@ -21,11 +22,12 @@ def start_schedule(url: str, name: str) -> None:
     _mutate(url, f'startSchedule(scheduleSelector: {{{_WHERE}, scheduleName: "{name}"}})')
 
 
-def backfill(url: str, asset: str, partitions: list[str]) -> None:
-    """Backfill partitions of an asset, as the UI's dialog does."""
-    names = ", ".join(f'"{name}"' for name in partitions)
-    params = f'assetSelection: [{{path: ["{asset}"]}}], partitionNames: [{names}]'
-    _mutate(url, f"launchPartitionBackfill(backfillParams: {{{params}}})")
+def stop_schedule(url: str, name: str) -> None:
+    selector = f'scheduleSelector: {{{_WHERE}, scheduleName: "{name}"}}'
+    fields = "... on Schedule { scheduleState { id } }"
+    state = query_graphql(url, f"{{ scheduleOrError({selector}) {{ {fields} }} }}")
+    schedule_id = state["scheduleOrError"]["scheduleState"]["id"]
+    _mutate(url, f'stopRunningSchedule(id: "{schedule_id}")')
 
 
 def ticks(url: str) -> Ticks:
@@ -54,12 +56,24 @@ def runs(url: str) -> list[dict[str, Any]]:
     return found
 
 
-def wait_until(condition: Callable[[], object], seconds: float = 2 * TIMEOUT_SECONDS) -> None:
+def worker_of(url: str, run_id: str) -> int:
+    """Process id of a started run."""
+    events = "... on EventConnection { events { ... on MessageEvent { message } } }"
+    state = query_graphql(url, f'{{ logsForRun(runId: "{run_id}") {{ {events} }} }}')
+    messages = "\n".join(event["message"] for event in state["logsForRun"]["events"])
+    started = re.search(r"Started process for run \(pid: (\d+)\)", messages)
+    assert started, messages
+    return int(started[1])
+
+
+def wait_until(
+    condition: Callable[[], object], seconds: float = 2 * TIMEOUT_SECONDS, pause: float = 1
+) -> None:
     """Poll until the condition is true; AssertionError when it takes too long."""
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "it takes too long"
-        time.sleep(1)
+        time.sleep(pause)
 
 
 def _mutate(url: str, mutation: str) -> None:

@@ -3,6 +3,7 @@
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.helpers.automation import runs
 from tests.helpers.browser import CHROMIUM, TIMEOUT_SECONDS, chromium, tiny_ui, wait_for_runs
 
 pytestmark = [
@@ -39,6 +40,7 @@ def test_a_backfill_of_all_shards_is_followed_by_the_training_sets(ui, page):
     partitions = wait_for_runs(ui, lambda partitions: bool(partitions["exports"]))
     for asset in ("plans", "trajectories", "scores"):
         assert set(partitions[asset]) == set(SHARDS)
+    assert {run["partition"] for run in runs(ui)} == {*SHARDS, None}, "a run for each shard"
     for aggregate, checks in _checks_of_aggregates().items():
         assert partitions[aggregate] == [None], f"{aggregate} runs once, after both shards"
         _expect_checks_pass(page, ui, aggregate, checks)

@@ -194,14 +194,14 @@ def test_what_is_not_trained_yet_waits_and_the_other_agent_moves_alone(registere
     home.register(OLD, System(newest.planner, OLD.critic))
     home.registry.promote_system(OLD.versions, "first", dict.fromkeys(METRICS, 1.0))
     new_planner = System(newest.planner, OLD.critic)
-    assert candidate_systems(home.foundry) == {NEW_PLANNER: new_planner}
+    assert candidate_systems(home.foundry) == {"full_rl": new_planner}
     evaluated = {each.name for each in evaluation_variants(home.foundry)}
-    assert evaluated == {"generator_only", "planner_sft", "full_sft", NEW_PLANNER, "promoted"}
+    assert evaluated == {"generator_only", "planner_sft", "full_sft", "full_rl", "promoted"}
     home.store("promoted", OLD, ALL_ONE)
-    home.store(NEW_PLANNER, new_planner, ALL_ONE)
+    home.store("full_rl", new_planner, ALL_ONE)
     shown = home.promote()
     assert home.in_use() == new_planner
-    assert "not trained yet" in shown["decisions"]
+    assert "in use already" in shown["decisions"]
 
 
 def test_a_planner_without_any_critic_waits(registered):
