@@ -1,10 +1,7 @@
 """The lineage with servers that it starts: real Ray Serve, real vLLM, tiny models, no GPU."""
 
 import asyncio
-import os
-import signal
 import textwrap
-from contextlib import suppress
 
 import pytest
 from PIL import Image
@@ -82,9 +79,7 @@ async def run_job_without_sft(context, job, settings, progress):
 
 def stop_servers(home):
     for folder in server_folders(home):
-        if (state := folder.state()) and folder.is_supervised:
-            with suppress(ProcessLookupError):
-                os.kill(state.pid, signal.SIGTERM)
+        folder.stop()
     wait_until(lambda: not any(map(processes_of, server_folders(home))))
 
 
