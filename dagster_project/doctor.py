@@ -17,7 +17,8 @@ from assets.core.profile import PostgresSettings, Profile, load_profile
 from inference.backends.health_check import PROVIDERS, check_endpoint
 from inference.backends.model_files import cached_file
 from inference.backends.providers.settings import EndpointSettings, RemoteModel
-from inference.servers.settings import ImageServer
+from inference.servers.ray_jobs import gpus_of_nodes
+from inference.servers.settings import ImageServer, Server
 from schemas import FoundryError
 from training.base_model.settings import BaseModelSettings
 from training.environments import gpu_bytes, gpus
@@ -193,17 +194,43 @@ def _training(profile: Profile) -> Iterator[Finding]:
 
 
 def _servers(profile: Profile) -> Iterator[Finding]:
-    """What takes this machine's GPUs."""
+    """What takes this machine's GPUs, or those of a Ray cluster."""
+    if profile.servers and profile.cluster and profile.cluster.ray:
+        yield from _servers_on_ray(profile, profile.cluster.ray.address)
+        return
     for name, server in profile.servers.items():
         where = f"GPUs {', '.join(map(str, server.gpus))}" if server.gpus else "the CPU"
-        served = server.model or f"the trained {getattr(server, 'trained', '')}"
-        what = f"server {name}: {served} on {where}, started by the first call"
+        what = f"server {name}: {_served(server)} on {where}, started by the first call"
         yield Finding(what, server_problem(server, gpus(), gpu_bytes()))
     if profile.training and profile.training.launcher.kind == "local":
         needed = _gpus_needed(profile)
         if needed:
             what = f"GPUs: {gpus()} of {needed} for training"
             yield Finding(what, profile.gpu_assignment.training_problem(gpus()))
+
+
+def _served(server: Server) -> str:
+    return server.model or f"the trained {getattr(server, 'trained', '')}"
+
+
+def _servers_on_ray(profile: Profile, address: str) -> Iterator[Finding]:
+    shared = "INTERLEAVE_LOCAL"
+    fix = None if os.environ.get(shared) else f"set {shared} to a folder that all nodes share"
+    yield Finding(f"{shared}: where servers and their users find each other", fix)
+    nodes = gpus_of_nodes(address)
+    if nodes is None:
+        return  # that there is no job server is said elsewhere
+    largest, total = max(nodes, default=0), sum(nodes)
+    for name, server in profile.servers.items():
+        count = len(server.gpus)
+        where = f"{count} GPUs of a node" if count else "the CPU of Ray's head"
+        fix = f"no node has more than {largest:g}: lower its `gpus`" if count > largest else None
+        yield Finding(
+            f"server {name}: {_served(server)} on {where}, started by the first call", fix
+        )
+    needed = profile.gpu_assignment.needed_gpus()
+    fix = "add nodes, or lower `gpus` of servers or trainings" if needed > total else None
+    yield Finding(f"GPUs of the Ray cluster: {total:g} of {needed:g} needed at a time", fix)
 
 
 def _cluster(profile: Profile, home: Home) -> Iterator[Finding]:

@@ -64,3 +64,10 @@ def is_locked(path: Path) -> bool:
     if lock := try_lock(path, shared=True):
         lock.release()
     return lock is None
+
+
+def is_free(path: Path) -> bool:
+    """Whether no process holds the lock."""
+    if lock := try_lock(path):
+        lock.release()
+    return lock is not None

@@ -74,15 +74,15 @@ class Home:
     def journal(self, asset: str, shard: str) -> AnyJournal:
         asset, shard = safe_name(asset, "asset"), safe_name(shard, "shard")
         if self.storage.has_conditional_writes:
-            return ObjectJournal(self.storage.child(f"journals/{asset}/{shard}"), _lease_seconds())
+            return ObjectJournal(self.storage.child(f"journals/{asset}/{shard}"), lease_seconds())
         return Journal(self.local / "journals" / asset / f"{shard}.jsonl")
 
     def __repr__(self) -> str:
         return f"Home({self.root!r})"
 
 
-def _lease_seconds() -> float:
-    """How long a shard waits for a worker that died ($INTERLEAVE_LEASE_SECONDS), by default 60."""
+def lease_seconds() -> float:
+    """How long others wait for a process that died ($INTERLEAVE_LEASE_SECONDS), by default 60."""
     text = os.environ.get("INTERLEAVE_LEASE_SECONDS") or "60"
     with suppress(ValueError):
         if 0 < (seconds := float(text)) < float("inf"):

@@ -2,6 +2,7 @@
 
 What calls go to at the same time has to be there at the same time: the servers of the loop's
 roles; those of trained agents with generator, scorer and judge; generator and scorer during GRPO.
+On a Ray cluster, Ray chooses the GPUs: there only numbers count.
 """
 
 from collections import defaultdict
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from inference.backends.factory import Backends
-from inference.servers.settings import Server
+from inference.servers.settings import CommandServer, Server
 from schemas import FoundryError
 from schemas.trajectories import LOOP_ROLES
 from training.settings import TrainingSettings
@@ -34,13 +35,13 @@ class GpuAssignment:
 
     Args:
         judges: names of the servers that a judge of evaluations needs.
-        runs_on_ray: whether Dagster's runs are jobs of a Ray cluster.
+        ray: job server of the Ray cluster of runs and servers; None: they are on this machine.
     """
 
     backends: Backends
     training: TrainingSettings | None
     judges: frozenset[str] = frozenset()
-    runs_on_ray: bool = False
+    ray: str | None = None
 
     def claim(self, kind: Training, count: int, machine: int) -> GpuClaim:
         """The GPUs of a training with `count` of them: those of `training.devices`, else the first
@@ -64,6 +65,19 @@ class GpuAssignment:
             )
         return GpuClaim(gpus, 1 - max(beside.get(gpu, 0.0) for gpu in gpus))
 
+    def needed_gpus(self) -> float:
+        """The most that a cluster needs at the same time: for servers, or for a training and the
+        servers of its rewards."""
+        servers = [sum(map(self._reserved, names)) for _, names in self._together()]
+        rewarding = sum(map(self._reserved, self._rewarding))
+        trainings = [count + rewarding * (kind == "rl") for kind, _, count in self._trainings()]
+        if self.training and (rl := self.training.critic_rl).on_cluster:
+            trainings.append(rl.gpus * rl.nodes + rewarding)
+        return max([*servers, *trainings])
+
+    def _reserved(self, server: str) -> float:
+        return self.backends.servers[server].reserved_gpus
+
     def training_problem(self, machine: int) -> str | None:
         """What to change where a machine has too few GPUs for the trainings; None: it has enough.
 
@@ -78,14 +92,36 @@ class GpuAssignment:
 
     def contradictions(self) -> Iterator[str]:
         """What cannot be, whatever the machine: `key: what is wrong and what to do`."""
-        on_ray = self.training is not None and self.training.launcher.kind == "ray"
-        if self.backends.servers and (on_ray or self.runs_on_ray):
+        if self.ray and self.backends.servers:
+            yield from self._ray_contradictions()
+            return
+        if self.backends.servers and self.training and self.training.launcher.kind == "ray":
             yield (
-                "servers: they are started on one machine, and runs or trainings are jobs of a Ray "
-                "cluster: start servers by hand, and name URLs under `endpoints` (docs/gpus.md)"
+                "servers: trainings are jobs of a Ray cluster, which does not know what servers of "
+                "this machine take: name the cluster under `cluster.ray` as well, and it serves"
             )
         yield from self._overlaps()
         yield from self._training_contradictions()
+
+    def _ray_contradictions(self) -> Iterator[str]:
+        for name, server in self.backends.servers.items():
+            if isinstance(server, CommandServer) and not any("{host}" in p for p in server.command):
+                yield (
+                    f"servers.{name}.command: other nodes of the Ray cluster call it: have it "
+                    "listen on {host}"
+                )
+            if server.memory < 1 and len(server.gpus) > 1:
+                yield (
+                    f"servers.{name}.memory: Ray shares single GPUs only, and it takes "
+                    f"{len(server.gpus)}: set it to 1"
+                )
+        launcher = self.training.launcher if self.training else None
+        trains = any(count for _, _, count in self._trainings())
+        if launcher and trains and (launcher.kind, launcher.address) != ("ray", self.ray):
+            yield (
+                "training.launcher: servers are on a Ray cluster, which is to reserve the GPUs of "
+                f"trainings as well: set it to {{kind: ray, address: {self.ray}}}"
+            )
 
     def _overlaps(self) -> Iterator[str]:
         servers = self.backends.servers

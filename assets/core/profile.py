@@ -127,8 +127,8 @@ class Profile(Backends):
         judge, names = self.evaluation.judge, set[str]()
         if judge:
             names |= set(self.servers_named(judge.backend, judge.model))
-        runs_on_ray = self.cluster is not None and self.cluster.ray is not None
-        return GpuAssignment(self, self.training, frozenset(names), runs_on_ray)
+        ray = self.cluster.ray.address if self.cluster and self.cluster.ray else None
+        return GpuAssignment(self, self.training, frozenset(names), ray)
 
     def shards(self, size: str) -> int:
         """Shards of the pack for a size; FoundryError if the profile has no such size."""
@@ -149,6 +149,21 @@ class Profile(Backends):
         if not changes:
             return self
         return self.model_validate({**_merged(self.model_dump(), changes), "size_changes": {}})
+
+    @model_validator(mode="before")
+    @classmethod
+    def _servers_are_where_runs_are(cls, values: Any) -> Any:
+        """With `cluster.ray` they are on its nodes."""
+        if not isinstance(values, dict):
+            return values
+        address, servers = _value(values, "cluster", "ray", "address"), values.get("servers")
+        if not isinstance(address, str) or not isinstance(servers, dict):
+            return values
+        on_ray = {
+            name: {"ray": address, **server} if isinstance(server, dict) else server
+            for name, server in servers.items()
+        }
+        return {**values, "servers": on_ray}
 
     @model_validator(mode="after")
     def _size_changes_are_valid(self) -> Self:
@@ -192,6 +207,13 @@ class Profile(Backends):
             except ValidationError as error:
                 raise ValueError(first_problem(error, "on_gpus", str(count))) from None
         return profiles[max(count for count in profiles if count <= gpus())]
+
+
+def _value(values: Any, *keys: str) -> Any:
+    """What is at a path of nested dictionaries; None: nothing."""
+    for key in keys:
+        values = values.get(key) if isinstance(values, dict) else None
+    return values
 
 
 def _merged(settings: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:

@@ -1,8 +1,5 @@
 """`interleave servers`: the model servers of a home, which its processes start and share."""
 
-import os
-import signal
-from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
 
@@ -34,7 +31,7 @@ def servers(
     if stop and not stopped:
         raise FoundryError(f"no server {stop} runs in {home}: `interleave servers` lists them")
     for folder in stopped:
-        _stop(folder)
+        folder.stop()
     grid = Table("name", "model", "GPUs", "state", "address", "since", "note", box=None)
     for _, row in running:
         grid.add_row(*row)
@@ -47,15 +44,11 @@ def servers(
 def _row(folder: "ServerFolder") -> tuple[str, ...] | None:
     """None: the server does not run, and its last end was no failure."""
     spec, state = folder.spec, folder.state()
+    count, ray = len(spec.settings.gpus), spec.settings.ray
+    devices = f"{count} of Ray" if ray else ", ".join(map(str, spec.settings.gpus))
+    served = spec.name, spec.model, devices if count else "CPU"
     if state is None:
-        return None
+        note = f"until a node has {count} free GPUs"
+        return (*served, "queued", "", "", note) if folder.host.is_queued() else None
     since = f"{datetime.fromtimestamp(state.since):%d %b %H:%M:%S}"
-    devices = ", ".join(map(str, spec.settings.gpus)) or "CPU"
-    return spec.name, spec.model, devices, state.state, state.url or "", since, state.note
-
-
-def _stop(folder: "ServerFolder") -> None:
-    state = folder.state()
-    if state and folder.is_supervised:
-        with suppress(ProcessLookupError):  # it has just ended
-            os.kill(state.pid, signal.SIGTERM)
+    return *served, state.state, state.url or "", since, state.note

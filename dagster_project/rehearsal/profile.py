@@ -95,6 +95,8 @@ class Rehearsal:
                 continue
             if server["gpus"]:
                 self._rewriter.set(path, "gpus", [], "gpu")
+            if server.pop("ray", None):
+                self._rewriter.record(path, "a node of the Ray cluster", "this machine", "gpu")
             if server["kind"] == "agents":
                 for option in ("tensor_parallel", "flags"):
                     if server.get(option):

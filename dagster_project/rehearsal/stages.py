@@ -1,12 +1,11 @@
 """The stages of a rehearsal, each brought up to date by `interleave run`'s own code."""
 
 import os
-import signal
 import time
 import traceback
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -104,9 +103,7 @@ def stop_servers(home: Home) -> None:
     """End the servers of a home, and wait until they have ended."""
     folders = [folder for folder in server_folders(home) if folder.is_supervised]
     for folder in folders:
-        if state := folder.state():
-            with suppress(ProcessLookupError):
-                os.kill(state.pid, signal.SIGTERM)
+        folder.stop()
     deadline = time.monotonic() + _STOP_SECONDS
     while any(folder.is_supervised for folder in folders) and time.monotonic() < deadline:
         time.sleep(0.2)

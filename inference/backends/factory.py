@@ -88,7 +88,9 @@ class Backends(ConfigModel):
     )
     budget: BudgetSettings | None = Field(None, description="null: no limit")
     servers: dict[str, Server] = added_field(
-        {}, description="Models that are served on this machine: name -> model and GPUs"
+        {},
+        description="Models that are served on this machine, or on the Ray cluster of "
+        "`cluster.ray`: name -> model and GPUs",
     )
 
     @model_validator(mode="after")

@@ -1,47 +1,50 @@
 """A server of a home: its supervisor is started on first use, and users hold leases.
 
 Everything about it is in a folder below `servers/`: `server.json` (what is served), `state.json`,
-logs and lock files. Calls lock `lease` shared; the supervisor locks it exclusively before it stops
-the server. A process that has used the server locks `users` shared as long as it lives. The
-supervisor holds `supervisor`.
+logs and locks. Calls lock `lease` shared; the supervisor locks it exclusively before it stops the
+server. A process that has used the server locks `users` shared as long as it lives. The supervisor
+holds `supervisor`.
+
+A server is on this machine, or on a node of a Ray cluster whose nodes share the folder: then the
+supervisor is a job of the cluster, and locks are heartbeats.
 """
 
 import asyncio
 import logging
 import os
 import secrets
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from pydantic import ValidationError
 
 from warehouse import Home
 from warehouse.atomic import atomic_write
-from warehouse.file_lock import HeldLock, is_locked, try_lock
 
 from ..engine.hashing import content_digest
 from ..roles import BackendError
+from .ray_jobs import RayHost
 from .settings import ServerSpec, ServerState
+from .supervisors import Held, LocalHost, SupervisorHost
 
 # Module of the supervisor, a process of its own, which installs environments and starts trainers'
 # processes: it is of a package that this one may not import.
 SUPERVISOR = "training.serving.managed"
-SUPERVISOR_LOCK, LEASE, USERS, LOG = "supervisor", "lease", "users", "supervisor.log"
+SUPERVISOR_LOCK, LEASE, USERS = "supervisor", "lease", "users"
 _SPEC, _STATE, _KEY = "server.json", "state.json", "key"
 _POLL_SECONDS = 0.2
 _STARTS = 3
-# Variables of a training, or of a run of Dagster, which a server outlives.
-_NOT_INHERITED = ("INTERLEAVE_TRAIN", "DAGSTER_PIPES_", "RAY_")
+_CONNECT_SECONDS = 5.0
+_UNREACHABLE_SECONDS = 300.0  # longer than it takes until a dead node's server counts as dead
 
 _log = logging.getLogger(__name__)
 
 # Of the servers that this process has used; freed by its end.
-_uses: dict[Path, HeldLock] = {}
+_uses: dict[Path, Held] = {}
 
 
 @dataclass(frozen=True)
@@ -56,13 +59,17 @@ class Lease:
     key: str = field(repr=False)
     folder: "ServerFolder" = field(repr=False)
     supervisor: int = field(repr=False)
-    lock: HeldLock = field(repr=False)
+    lock: Held = field(repr=False)
 
     @property
     def is_valid(self) -> bool:
-        """Whether the server that was leased still runs."""
+        """Whether the server that was leased still runs, as far as its state says."""
         state = self.folder.state()
         return state is not None and (state.pid, state.url) == (self.supervisor, self.url)
+
+    async def is_reachable(self) -> bool:
+        """Whether it accepts connections: of a dead node nothing else says so at once."""
+        return await _accepts(self.url)
 
     def release(self) -> None:
         self.lock.release()
@@ -70,9 +77,25 @@ class Lease:
 
 @dataclass(frozen=True)
 class ServerFolder:
-    """The files of one server."""
+    """The files of one server.
+
+    Args:
+        host: where its supervisor runs.
+    """
 
     path: Path
+    host: SupervisorHost
+
+    @classmethod
+    def of(cls, path: Path, spec: ServerSpec) -> "ServerFolder":
+        if (ray := spec.settings.ray) is None:
+            return cls(path, LocalHost(SUPERVISOR, path))
+        return cls(path, RayHost(SUPERVISOR, path, ray, spec.settings.reserved_gpus))
+
+    @classmethod
+    def at(cls, path: Path) -> "ServerFolder":
+        """That of a server that was started once."""
+        return cls.of(path, ServerSpec.model_validate_json((path / _SPEC).read_bytes()))
 
     @property
     def spec(self) -> ServerSpec:
@@ -91,7 +114,13 @@ class ServerFolder:
 
     @property
     def is_supervised(self) -> bool:
-        return is_locked(self.path / SUPERVISOR_LOCK)
+        return self.host.locks.is_locked(self.path / SUPERVISOR_LOCK)
+
+    def stop(self) -> None:
+        """Have the supervisor end, and the server with it, also while it is used."""
+        if self.is_supervised or self.host.is_queued():
+            state = self.state()
+            self.host.stop(state.pid if state else None)
 
     def key(self) -> str:
         """The API key that all servers of the home share, made on first use."""
@@ -117,7 +146,7 @@ class ServerInstance:
     def of(cls, spec: ServerSpec, home: Home) -> "ServerInstance":
         """Its folder is named by all that it is: changed settings make another server."""
         name = f"{spec.name}-{content_digest(spec.model_dump(mode='json'))[:8]}"
-        return cls(spec, ServerFolder(home.local.absolute() / "servers" / name))
+        return cls(spec, ServerFolder.of(home.local.absolute() / "servers" / name, spec))
 
     async def lease(self) -> Lease:
         """Start the server unless it runs, and wait until it is ready, which can take minutes.
@@ -129,10 +158,10 @@ class ServerInstance:
         key = self.folder.key()
         users = self.folder.path / USERS
         if users not in _uses:
-            use = await _shared_lock(users)
+            use = await self._shared_lock(users)
             if _uses.setdefault(users, use) is not use:
                 use.release()
-        lock = await _shared_lock(self.folder.path / LEASE)
+        lock = await self._shared_lock(self.folder.path / LEASE)
         try:
             state = await self._ready()
         except BaseException:
@@ -141,48 +170,61 @@ class ServerInstance:
         return Lease(state.url or "", key, self.folder, state.pid, lock)
 
     async def _ready(self) -> ServerState:
-        asked_at, starts, logged = time.time(), 0, None
-        starter: subprocess.Popen[bytes] | None = None
+        earlier, starts, logged = self.folder.state(), 0, ""
+        unreachable_at: float | None = None
         while True:
             state = self.folder.state()
-            if state and logged != (logged := f"{state.state} {state.note}".strip()):
-                _log.info("server %s: %s", self.spec.name, logged)
             if state and state.state == "ready":
-                return state
-            if state and state.state == "failed" and state.since >= asked_at:
+                if not self.folder.host.is_remote or await _accepts(state.url or ""):
+                    return state
+                unreachable_at = unreachable_at or time.monotonic()
+                if time.monotonic() - unreachable_at > _UNREACHABLE_SECONDS:
+                    raise BackendError(
+                        f"server {self.spec.name} is ready at {state.url}, but this machine "
+                        "cannot connect to it: let it through the firewall"
+                    )
+            elif state and state.state == "failed" and state != earlier:
                 raise BackendError(f"server {self.spec.name} cannot be used: {state.note}")
-            if not self.folder.is_supervised and (starter is None or starter.poll() is not None):
+            note = f"{state.state} {state.note}".strip() if state else "starting"
+            if logged != (logged := note):
+                _log.info("server %s: %s", self.spec.name, note)
+            if await asyncio.to_thread(self._is_down):
                 if starts == _STARTS:
                     raise BackendError(
                         f"the supervisor of server {self.spec.name} ended without a reason (log: "
-                        f"{self.folder.path / LOG})"
+                        f"{self.folder.host.log})"
                     )
-                starter, starts = self._start(), starts + 1
+                await asyncio.to_thread(self._start)
+                starts += 1
             await asyncio.sleep(_POLL_SECONDS)
 
-    def _start(self) -> subprocess.Popen[bytes]:
-        """A process that ends once the supervisor is a daemon, nobody's child."""
+    def _is_down(self) -> bool:
+        return not self.folder.is_supervised and not self.folder.host.is_starting()
+
+    def _start(self) -> None:
         atomic_write(self.folder.path / _SPEC, self.spec.model_dump_json(indent=2))
-        kept = {n: v for n, v in os.environ.items() if not n.startswith(_NOT_INHERITED)}
-        with (self.folder.path / LOG).open("ab") as log:
-            return subprocess.Popen(
-                [sys.executable, "-m", SUPERVISOR, str(self.folder.path)],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env=kept,
-                start_new_session=True,
-            )
+        self.folder.host.start()
 
-
-async def _shared_lock(path: Path) -> HeldLock:
-    """Waits while the supervisor looks whether it is free, or stops the server."""
-    while (lock := try_lock(path, shared=True)) is None:
-        await asyncio.sleep(_POLL_SECONDS)
-    return lock
+    async def _shared_lock(self, path: Path) -> Held:
+        """Waits while the supervisor looks whether it is free, or stops the server."""
+        while (lock := self.folder.host.locks.try_lock(path, shared=True)) is None:
+            await asyncio.sleep(_POLL_SECONDS)
+        return lock
 
 
 def server_folders(home: Home) -> Iterator[ServerFolder]:
     """All servers of a home that were ever started."""
     for path in sorted((home.local.absolute() / "servers").glob(f"*/{_SPEC}")):
-        yield ServerFolder(path.parent)
+        yield ServerFolder.at(path.parent)
+
+
+async def _accepts(url: str) -> bool:
+    """Whether a server accepts connections."""
+    address = urlsplit(url)
+    try:
+        async with asyncio.timeout(_CONNECT_SECONDS):
+            _, writer = await asyncio.open_connection(address.hostname, address.port)
+    except (OSError, TimeoutError):
+        return False
+    writer.close()
+    return True

@@ -1,7 +1,7 @@
 """Section `servers` of a profile: models that are served here, and the GPUs that each takes."""
 
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -18,13 +18,18 @@ Gpu = Annotated[int, Field(ge=0)]
 
 class _Server(ConfigModel):
     gpus: tuple[Gpu, ...] = Field(
-        description="GPUs that it takes, counted from 0 among those that this machine shows; []: "
-        "it runs on the CPU"
+        description="GPUs that it takes, counted from 0 among those that this machine shows, or "
+        "their number; []: it runs on the CPU. On a Ray cluster only their number counts"
     )
     memory: float = Field(
         1.0, gt=0, le=1, description="Share of their memory; the rest is for another server"
     )
-    port: int = Field(0, ge=0, le=65535, description="Port on 127.0.0.1; 0: any free one")
+    ray: str | None = added_field(
+        None,
+        description="Job server of the Ray cluster whose GPUs it takes, on one of its nodes; set "
+        "by `cluster.ray`. null: this machine",
+    )
+    port: int = Field(0, ge=0, le=65535, description="Port that it listens on; 0: any free one")
     start_seconds: float = Field(
         3600, gt=0, description="It fails unless it is ready after so long, downloads included"
     )
@@ -34,6 +39,17 @@ class _Server(ConfigModel):
         description="It is stopped when it has not been used for so long; half a minute after the "
         "last process that used it has ended",
     )
+
+    @property
+    def reserved_gpus(self) -> float:
+        """How much of GPUs a Ray cluster reserves for it."""
+        return len(self.gpus) * self.memory
+
+    @field_validator("gpus", mode="before")
+    @classmethod
+    def _first_gpus(cls, gpus: Any) -> Any:
+        is_number = isinstance(gpus, int) and not isinstance(gpus, bool) and gpus >= 0
+        return tuple(range(gpus)) if is_number else gpus
 
     @field_validator("gpus")
     @classmethod
@@ -129,8 +145,8 @@ class CommandServer(_Server):
     model: str = Field(description="Its name for the model")
     command: tuple[str, ...] = Field(
         min_length=1,
-        description="Program and arguments, in which {port} is replaced. It listens on 127.0.0.1; "
-        "a key that it may require is in INTERLEAVE_SERVER_KEY",
+        description="Program and arguments, in which {host} and {port}, where it is to listen, are "
+        "replaced; a key that it may require is in INTERLEAVE_SERVER_KEY",
     )
     health: str = Field("/health", description="Path that answers 200 once it is ready")
     weights_per_gpu: ClassVar[float | None] = None  # unknown

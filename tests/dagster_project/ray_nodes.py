@@ -19,11 +19,14 @@ _MARK = "INTERLEAVE_TEST_RAY_NODES"
 class Nodes:
     """Worker nodes of one CPU each; the head takes no work.
 
+    Args:
+        gpus: that each worker node says it has.
+
     Attributes:
         address: of the job server.
     """
 
-    def __init__(self, count: int, folder: Path) -> None:
+    def __init__(self, count: int, folder: Path, gpus: int = 0) -> None:
         from ray._common.utils import get_default_ray_temp_dir
         from ray.cluster_utils import Cluster
 
@@ -39,13 +42,17 @@ class Nodes:
             "temp_dir": str(folder),
         }
         self._cluster: Any = Cluster(initialize_head=True, head_node_args=head)
-        self._workers = {
-            node.node_id: node
-            for node in (
-                self._cluster.add_node(num_cpus=1, object_store_memory=80_000_000)
-                for _ in range(count)
-            )
-        }
+        self._gpus = gpus
+        self._workers: dict[str, Any] = {}
+        for _ in range(count):
+            self.add()
+
+    def add(self) -> str:
+        """One more worker node; returns its id."""
+        resources = {"num_cpus": 1, "num_gpus": self._gpus}
+        node = self._cluster.add_node(object_store_memory=80_000_000, **resources)
+        self._workers[node.node_id] = node
+        return str(node.node_id)
 
     def jobs(self) -> list[Any]:
         from ray.job_submission import JobSubmissionClient
@@ -77,13 +84,13 @@ class Nodes:
 
 
 @contextmanager
-def ray_nodes(count: int) -> Iterator[Nodes]:
+def ray_nodes(count: int, gpus: int = 0) -> Iterator[Nodes]:
     """Nodes that inherit this process's environment, and of which nothing is left afterwards."""
     with tempfile.TemporaryDirectory(prefix="ray", ignore_cleanup_errors=True) as folder:
         os.environ[_MARK] = folder
         os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
         try:
-            nodes = Nodes(count, Path(folder))
+            nodes = Nodes(count, Path(folder), gpus)
             nodes.wait()
             yield nodes
             nodes.stop()

@@ -40,6 +40,7 @@ from .supervisor import (
     TRAINER_MARK,
     exit_on_signal,
     find_marked,
+    guard_session,
     terminate_processes,
 )
 
@@ -181,6 +182,7 @@ def open_driver(argv: Sequence[str]) -> Iterator[Driver]:
     Reports to Dagster where a launcher started this process, and to standard output elsewhere.
     Any error becomes the job's failure; the process then exits with code 1.
     """
+    guard_session(_GRACE_SECONDS)  # first: a fork has only this thread
     signal.signal(signal.SIGTERM, exit_on_signal)
     if os.environ.pop(PARENT_PIPE, None):
         threading.Thread(target=_terminate_at_end_of_stdin, daemon=True).start()

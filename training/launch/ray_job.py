@@ -7,10 +7,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from inference.servers.ray_jobs import GPUS_KEY, job_client, waited_in_vain
 from schemas import FoundryError
 
 from . import supervisor
@@ -56,13 +57,14 @@ class RayDriver:
         if not self.running:
             self._submit(variables)
         try:
-            yield RayJobStatus(self._client, self.name).exit_code
+            again = partial(self._submit, variables)
+            yield RayJobStatus(self._client, self.name, again).exit_code
         finally:
             _stop(self._client, self.name)
 
     @cached_property
     def _client(self) -> "JobSubmissionClient":
-        return _job_client(self.settings.address or "")
+        return job_client(self.settings.address or "")
 
     def _submit(self, variables: Mapping[str, str]) -> None:
         python, grace = self.settings.python or sys.executable, self.settings.grace_seconds
@@ -75,27 +77,8 @@ class RayDriver:
             submission_id=self.name,
             entrypoint_num_gpus=self.job.gpus or None,
             runtime_env={"env_vars": {**variables, **wait}},
-            metadata={"name": self.job.name},
+            metadata={"name": self.job.name, GPUS_KEY: str(self.job.gpus)},
         )
-
-
-def _job_client(address: str) -> "JobSubmissionClient":
-    try:
-        from ray.exceptions import AuthenticationError
-        from ray.job_submission import JobSubmissionClient
-    except ImportError as error:
-        raise FoundryError("the ray launcher needs Ray: pip install 'ray[default]'") from error
-    try:
-        return JobSubmissionClient(address)
-    except AuthenticationError as error:
-        raise FoundryError(
-            f"the Ray job server at {address} rejects our token: set RAY_AUTH_MODE=token and "
-            "RAY_AUTH_TOKEN (or RAY_AUTH_TOKEN_PATH) as on the cluster"
-        ) from error
-    except (ConnectionError, RuntimeError) as error:
-        raise FoundryError(
-            f"no Ray job server at {address}: start the cluster, or correct launcher.address"
-        ) from error
 
 
 def _stop(client: "JobSubmissionClient", name: str) -> None:
@@ -112,10 +95,15 @@ def _stop(client: "JobSubmissionClient", name: str) -> None:
 
 @dataclass
 class RayJobStatus:
-    """Asks for a job's exit code; a job server that is silent for a while is asked again."""
+    """Asks for a job's exit code; a job server that is silent for a while is asked again.
+
+    Args:
+        submit: submits the job again, where Ray gave up waiting for its GPUs.
+    """
 
     client: "JobSubmissionClient"
     name: str
+    submit: Callable[[], object]
     answered_at: float = field(default_factory=time.monotonic)
     asked_at: float = float("-inf")
 
@@ -135,6 +123,9 @@ class RayJobStatus:
             self._require_patience(error)
             return None
         self.answered_at = time.monotonic()
+        if waited_in_vain(info):
+            self.submit()
+            return None
         if not info.status.is_terminal():
             return None
         return 0 if info.status == "SUCCEEDED" else info.driver_exit_code or 1

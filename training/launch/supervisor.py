@@ -67,8 +67,10 @@ def supervised_driver(
 def find_driver(module: str, file: Path) -> psutil.Process | None:
     """The driver of a job file that runs without a leash; None: there is none."""
     for process in find_marked(JOB_MARK, str(file.parent)):
-        with suppress(psutil.Error):
-            unleashed = PARENT_PIPE not in process.environ()
+        with suppress(psutil.Error, OSError):
+            # Its guard, a fork, has the same variables and command.
+            leads = os.getsid(process.pid) == process.pid
+            unleashed = leads and PARENT_PIPE not in process.environ()
             if unleashed and process.cmdline()[-2:] == [module, str(file)] and _is_alive(process):
                 return process
     return None
@@ -119,6 +121,27 @@ def terminate_processes(find: Callable[[], list[psutil.Process]], grace: float) 
             _signal(known, psutil.Process.kill, _KILL_SECONDS)
 
 
+def guard_session(grace: float) -> None:
+    """Have a process of its own end what this one's session leaves running if this one is killed.
+
+    Some outlive it otherwise: vLLM's engine does not notice that its parent was killed as well, and
+    a process that sets its title, as it does, loses its mark.
+    """
+    session = os.getpid()
+    if os.getsid(0) != session:  # started by hand, in a terminal's session
+        return
+    read, write = os.pipe()
+    if os.fork():
+        os.close(read)  # the other end is closed by the end of this process
+        return
+    try:
+        os.close(write)
+        os.read(read, 1)
+        terminate_processes(lambda: _members(session), grace)
+    finally:
+        os._exit(0)
+
+
 def exit_on_signal(number: int, _frame: FrameType | None) -> None:
     """A signal handler that ends this process as an exception would, cleaning up."""
     signal.signal(number, signal.SIG_IGN)  # a second one must not interrupt the clean-up
@@ -127,12 +150,17 @@ def exit_on_signal(number: int, _frame: FrameType | None) -> None:
 
 def _all_processes(session: int, folder: Path) -> list[psutil.Process]:
     """Everything in the driver's session, and everything marked as the job's."""
+    return [*{*_members(session), *find_marked(JOB_MARK, str(folder))}]
+
+
+def _members(session: int) -> list[psutil.Process]:
+    """All processes of a session; never this process."""
     members = []
     for process in psutil.process_iter():
         with suppress(OSError):
-            if os.getsid(process.pid) == session:
+            if os.getsid(process.pid) == session and process.pid != os.getpid():
                 members.append(process)
-    return [*{*members, *find_marked(JOB_MARK, str(folder))}]
+    return members
 
 
 def _signal(

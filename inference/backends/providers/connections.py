@@ -45,6 +45,7 @@ class Connection:
         self._connect, self._close = connect, close
         self._client = None if server else connect(settings)
         self._lease: Lease | None = None
+        self._is_doubtful = False
         self._lock = asyncio.Lock()
         self._timer: asyncio.TimerHandle | None = None
 
@@ -58,11 +59,15 @@ class Connection:
             return self._client
         self._stop_timer()
         async with self._lock:
-            if self._lease is None or not self._lease.is_valid:
+            if self._lease is None or not await self._still_serves(self._lease):
                 await self.close()
                 self._lease = await self._server.lease()
                 self._client = self._connect(self._address(self._lease))
             return self._client
+
+    def doubt(self) -> None:
+        """A call has failed: the next one looks whether the server is still there."""
+        self._is_doubtful = True
 
     def rest(self) -> None:
         """No call uses it now: after a while the server may be stopped."""
@@ -76,6 +81,12 @@ class Connection:
         if self._client is not None:
             client, self._client = self._client, None
             await self._close(client)
+
+    async def _still_serves(self, lease: Lease) -> bool:
+        if self._is_doubtful:
+            self._is_doubtful = False
+            return lease.is_valid and await lease.is_reachable()
+        return lease.is_valid
 
     def _address(self, lease: Lease) -> EndpointSettings:
         concurrency = self._settings.concurrency

@@ -81,6 +81,7 @@ class EndpointState:
             raise
         except (RetryableError, ConnectionError, TimeoutError) as error:
             self._record_failure(started_at)
+            self.connection.doubt()
             if isinstance(error, EndpointUnusableError):
                 self.unusable_reason = str(error)
             raise

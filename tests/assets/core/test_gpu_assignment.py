@@ -13,6 +13,9 @@ MODEL = "owner/agents"
 AGENTS = {"kind": "agents", "model": MODEL, "gpus": [0]}
 IMAGES = {"kind": "images", "model": "sketch", "gpus": [1]}
 
+COMMAND = {"kind": "command", "model": "sketch", "gpus": 1}
+CLUSTER = {"ray": {"address": "http://head:8265"}}
+
 
 def content(servers=None, **sections):
     endpoint = {"endpoints": [{"server": "agents"}]}
@@ -84,7 +87,22 @@ GRPO = {"batch": 4, "mini_batch": 4, "n": 2, "tensor_parallel": 1}
         (
             None,
             {"training": {"launcher": {"kind": "ray", "address": "http://head:8265"}}},
-            "start servers by hand, and name URLs",
+            "name the cluster under `cluster.ray` as well",
+        ),
+        (
+            {"images": COMMAND | {"command": ["serve", "{port}"]}},
+            {"cluster": CLUSTER},
+            r"servers.images.command: .* listen on \{host\}",
+        ),
+        (
+            {"agents": AGENTS | {"gpus": 2, "memory": 0.5}},
+            {"cluster": CLUSTER},
+            "servers.agents.memory: Ray shares single GPUs only, and it takes 2",
+        ),
+        (
+            None,
+            {"cluster": CLUSTER, "training": {"critic_rl": {**GRPO, "gpus": 1}}},
+            r"training.launcher: .*set it to \{kind: ray, address: http://head:8265\}",
         ),
         (None, {"on_gpus": {2: {"servers": {"agents": {"gpus": [1]}}}}}, "on_gpus.2.*same time"),
     ],
@@ -92,6 +110,18 @@ GRPO = {"batch": 4, "mini_batch": 4, "n": 2, "tensor_parallel": 1}
 def test_contradictions_are_refused(read, servers, sections, message):
     with pytest.raises(DocumentError, match=rf"mine\.yaml:\d+: .*{message}"):
         read(servers, **sections)
+
+
+def test_on_ray_numbers_of_gpus_count(read):
+    command = COMMAND | {"gpus": [0], "command": ["serve", "{host}", "{port}"]}
+    launcher = {"kind": "ray", "address": "http://head:8265"}
+    training = {"critic_rl": {**GRPO, "gpus": 2}, "launcher": launcher}
+    servers = {"agents": AGENTS | {"gpus": 4, "tensor_parallel": 2}, "images": command}
+    profile = read(servers, cluster=CLUSTER, training=training)
+    assert {server.ray for server in profile.servers.values()} == {"http://head:8265"}
+    assert profile.servers["agents"].gpus == (0, 1, 2, 3)
+    assert profile.gpu_assignment.needed_gpus() == 5
+    assert profile.gpu_assignment.claim("rl", 2, machine=0) == GpuClaim()
 
 
 def test_servers_may_share_a_gpu_by_its_memory(read):

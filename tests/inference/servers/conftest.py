@@ -1,5 +1,3 @@
-import os
-import signal
 import time
 from contextlib import suppress
 
@@ -22,10 +20,7 @@ def home(tmp_path, monkeypatch):
     home = Home(tmp_path / "home")
     yield home
     for folder in server_folders(home):
-        state = folder.state()
-        if state and folder.is_supervised:
-            with suppress(ProcessLookupError):
-                os.kill(state.pid, signal.SIGTERM)
+        folder.stop()
     wait_until(lambda: not any(folder.is_supervised for folder in server_folders(home)))
     forget_uses()
 

@@ -2,9 +2,9 @@
 
 import sys
 
-from training.serving import managed
+from training.serving import managed, placement
 
-managed.gpus = lambda: 1
+placement.gpus = lambda: 1
 managed._ORPHANED_SECONDS = managed._ABANDONED_SECONDS = 1.0
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Servers that processes of a home start and share, with a tiny HTTP server as the model."""
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
@@ -22,9 +23,9 @@ pytestmark = pytest.mark.slow
 
 
 @contextmanager
-def user_of(home, health="/health"):
+def user_of(home, **changes):
     """A process that calls the server, and prints who answered."""
-    command = [sys.executable, toy_model.__file__, "use", home.root, health]
+    command = [sys.executable, toy_model.__file__, "use", home.root, json.dumps(changes)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as user:
         try:
             yield user
@@ -81,7 +82,7 @@ def test_a_server_that_dies_is_started_again(home):
     "health", ["/health", pytest.param("/never-ready", marks=pytest.mark.long)]
 )
 def test_nothing_is_left_of_a_server_whose_users_were_killed(home, health):
-    with user_of(home, health) as user:
+    with user_of(home, health=health) as user:
         if health == "/health":
             user.stdout.readline()
         wait_until(lambda: any(map(processes_of, server_folders(home))))

@@ -1,7 +1,7 @@
 """A server of the images API in a few lines, and clients of it, as processes of their own.
 
-`python toy_model.py serve PORT` answers every request with a red line. `python toy_model.py use
-HOME HEALTH` makes a call through a profile, prints the server's process, and stays.
+`python toy_model.py serve HOST PORT` answers every request with a red line. `python toy_model.py
+use HOME CHANGES` makes a call through a profile, prints the server's process, and stays.
 """
 
 import asyncio
@@ -52,7 +52,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 def profile(idle_seconds=60, gpus=(), **changes):
     """The settings of a generator that is such a server."""
-    command = [sys.executable, str(Path(__file__)), "serve", "{port}"]
+    command = [sys.executable, str(Path(__file__)), "serve", "{host}", "{port}"]
     server = {"kind": "command", "model": "toy", "command": command, "gpus": list(gpus)}
     return {
         "roles": {
@@ -85,7 +85,7 @@ def draw(root, **settings):
 
 if __name__ == "__main__":
     if sys.argv[1] == "serve":
-        ThreadingHTTPServer(("127.0.0.1", int(sys.argv[2])), _Handler).serve_forever()
+        ThreadingHTTPServer((sys.argv[2], int(sys.argv[3])), _Handler).serve_forever()
     instance.SUPERVISOR = QUICK_SUPERVISOR
-    print(draw(sys.argv[2], health=sys.argv[3]), flush=True)
+    print(draw(sys.argv[2], **json.loads(sys.argv[3])), flush=True)
     time.sleep(60)

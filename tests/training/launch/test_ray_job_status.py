@@ -7,6 +7,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from inference.servers.ray_jobs import job_client
 from schemas import FoundryError
 from training.launch import ray_job
 
@@ -49,15 +50,27 @@ def server(monkeypatch) -> Iterator[JobServer]:
         server.shutdown()
 
 
+def status_of(server, submit=lambda: None):
+    return ray_job.RayJobStatus(job_client(server.address), "job", submit)
+
+
+def test_a_job_that_waited_in_vain_for_its_gpus_waits_again(server):
+    error = {"error_type": "JOB_SUPERVISOR_ACTOR_START_TIMEOUT"}
+    server.answers, submitted = [RUNNING | error | {"status": "FAILED"}, RUNNING, ENDED], []
+    status = status_of(server, lambda: submitted.append(True))
+    assert [status.exit_code() for _ in range(3)] == [None, None, 7]
+    assert submitted == [True]
+
+
 def test_a_failed_poll_does_not_end_a_training(server):
     server.answers = [RUNNING, None, None, RUNNING, ENDED]
-    status = ray_job.RayJobStatus(ray_job._job_client(server.address), "job")
+    status = status_of(server)
     assert [status.exit_code() for _ in range(5)] == [None, None, None, None, 7]
 
 
 def test_a_server_that_is_gone_for_a_while_does_not_end_one_either(server):
     server.answers = [RUNNING]
-    status = ray_job.RayJobStatus(ray_job._job_client(server.address), "job")
+    status = status_of(server)
     assert status.exit_code() is None
     server.shutdown()
     server.server_close()
@@ -66,7 +79,7 @@ def test_a_server_that_is_gone_for_a_while_does_not_end_one_either(server):
 
 def test_a_server_that_stays_silent_does(server, monkeypatch):
     server.answers = [RUNNING, None, None]
-    status = ray_job.RayJobStatus(ray_job._job_client(server.address), "job")
+    status = status_of(server)
     assert (status.exit_code(), status.exit_code()) == (None, None)
     monkeypatch.setattr(ray_job, "_SILENT_SECONDS", 0)
     with pytest.raises(
@@ -78,5 +91,5 @@ def test_a_server_that_stays_silent_does(server, monkeypatch):
 def test_polls_are_spaced(server, monkeypatch):
     monkeypatch.setattr(ray_job, "_POLL_SECONDS", 60)
     server.answers = [RUNNING]
-    status = ray_job.RayJobStatus(ray_job._job_client(server.address), "job")
+    status = status_of(server)
     assert (status.exit_code(), status.exit_code()) == (None, None)

@@ -183,3 +183,21 @@ def test_a_killed_command_leaves_no_process(home, port, monkeypatch):
     finally:
         for process in remaining(home, port):
             process.kill()
+
+
+@pytest.mark.slow
+@pytest.mark.long
+def test_an_engine_ends_whose_server_and_driver_were_killed_with_the_command(home, port):
+    run = serve_in_process(home, port, "engine")
+    pids = pids_of(home, port)
+    (driver,) = psutil.Process(run.pid).children()
+    killed = [psutil.Process(pids[0]), driver, psutil.Process(run.pid)]
+    for process in killed:
+        process.suspend()  # none of them sees another one's end
+    for process in killed:
+        process.kill()
+    run.communicate()
+    deadline = time.monotonic() + 60
+    while not have_ended(pids) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    assert have_ended(pids)

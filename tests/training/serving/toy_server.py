@@ -1,6 +1,6 @@
 """A substitute for vLLM where only its process matters.
 
-usage: toy_server.py PORT [dies|engine dies|stubborn]
+usage: toy_server.py PORT [dies|engine dies|stubborn|engine]
 """
 
 import os
@@ -32,6 +32,8 @@ def main(port: str, mode: str = "") -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         stray = subprocess.Popen([sys.executable, "-c", STRAY], start_new_session=True)
         pids.append(stray.pid)
+    if mode == "engine":  # which has lost its mark, as vLLM's by its title
+        pids.append(subprocess.Popen([sys.executable, "-c", STRAY], env={}).pid)
     time.sleep(1.0)
     Path("pids").write_text(" ".join(map(str, pids)))
     HTTPServer(("127.0.0.1", int(port)), Handler).serve_forever()
