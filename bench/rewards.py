@@ -84,7 +84,8 @@ def _reward(rollouts: int, seconds: float) -> None:
         settings = RewardSettings(concurrency=SLOTS)
         journal = home.journal("rollouts", "bench")
         calls = RewardCalls("bench", "bench", home.journal("calls", "bench"))
-        service = RewardService(actor, actor, home.images, settings, "bench", journal, calls)
+        images = home.images
+        service = RewardService(lambda _: actor, actor, images, settings, "bench", journal, calls)
         asyncio.run(_step(service, home.images.put(EncodedImage(_png("grey"))), rollouts))
 
 

@@ -107,6 +107,8 @@ def _providers(profile: Profile) -> Iterator[Finding]:
     for name in PROVIDERS:
         settings = getattr(profile, name)
         models = {role: getattr(settings, role, None) for role in profile.bound.get(name, [])}
+        if name in profile.generators:
+            models["generator"] = getattr(settings, "generator", None)
         if expansion and expansion.backend == name:
             models["expander"] = expansion.model
         if judge and judge.backend == name:
@@ -153,7 +155,7 @@ def _generator(profile: Profile) -> Iterator[Finding]:
     """Weights of the generators that run on this machine, in a process of ours or in a server."""
     from inference.backends.diffusers.model_selection import missing_requirements, select_model
 
-    chosen = [profile.diffusers] if profile.roles.generator == "diffusers" else []
+    chosen = [profile.diffusers] if "diffusers" in profile.generators else []
     servers = [one for one in profile.servers.values() if isinstance(one, ImageServer)]
     if servers:
         yield _package("ray", "cluster")

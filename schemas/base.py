@@ -49,6 +49,8 @@ class Table:
         references: foreign keys, checked by asset checks.
         renamed: (old, new) names of columns that `version` renamed. With them, partitions of the
             version before are read, under the new names.
+        added: nullable columns that `version` added. With them, partitions of the version before
+            are read, with nulls.
     """
 
     name: str
@@ -58,6 +60,7 @@ class Table:
     sharded: bool = False
     references: tuple[ForeignKey, ...] = ()
     renamed: tuple[tuple[str, str], ...] = ()
+    added: tuple[str, ...] = ()
 
     @property
     def description(self) -> str:

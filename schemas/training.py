@@ -51,6 +51,9 @@ class RolloutRow(Row):
     reward: float | None = Field(description="Total reward; null: masked")
     seconds: float = Field(description="Wall time of generation and scoring")
     error: str | None = Field(description="Why it was masked")
+    generator: str | None = Field(
+        None, description="Backend and model that was asked to draw its prompt; null: none"
+    )
 
 
 class EvaluationRow(Row):
@@ -87,7 +90,9 @@ class ReportedRecipeRow(Row):
 
 
 CHECKPOINTS = Table("checkpoints", CheckpointRow, key=("name", "version"), sharded=True)
-ROLLOUTS = Table("rollouts", RolloutRow, key=("rollout_id",), sharded=True)
+ROLLOUTS = Table(
+    "rollouts", RolloutRow, key=("rollout_id",), version=2, sharded=True, added=("generator",)
+)
 RUBRICS = Table("rubrics", RubricRow, key=("prompt_id", "kind", "number"), references=(TO_PROMPT,))
 REPORTED_RECIPES = Table(
     "reported_recipes", ReportedRecipeRow, key=("name", "version"), sharded=True

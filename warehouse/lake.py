@@ -155,12 +155,16 @@ class Lake:
         with storage_errors("read", self.storage.url(_path(table, partition))):
             rows = file.read([stored for stored, name in names.items() if name in needed])
         rows = rows.rename_columns([names[stored] for stored in rows.column_names])
+        for field in (table.arrow_schema.field(name) for name in table.added):
+            if field.name not in names.values():
+                rows = rows.append_column(field, pa.nulls(len(rows), field.type))
         matching = rows if where is None else rows.filter(where)
         return matching.select(schema.names).cast(schema)
 
     def _open_checked(self, table: Table, partition: str) -> pq.ParquetFile:
-        file, expected = self._open(table, partition), table.arrow_schema
+        file = self._open(table, partition)
         stored = file.schema_arrow
+        expected = _expected_schema(table, stored)
         version, names = _version(stored.metadata), _current_names(table, stored)
         if version not in _readable_versions(table):
             problem = f"has schema version {version}, this code reads version {table.version}"
@@ -248,8 +252,18 @@ def _version(metadata: Mapping[bytes, bytes] | None) -> str:
 
 
 def _readable_versions(table: Table) -> tuple[str, ...]:
-    """Schema versions whose rows can be read: the current one, and the one before its renames."""
-    return tuple(map(str, range(table.version - bool(table.renamed), table.version + 1)))
+    """Schema versions whose rows can be read: the current one, and the one before its renames or
+    additions."""
+    older = bool(table.renamed or table.added)
+    return tuple(map(str, range(table.version - older, table.version + 1)))
+
+
+def _expected_schema(table: Table, stored: pa.Schema) -> pa.Schema:
+    """Columns that a file of its version has, under today's names."""
+    schema = table.arrow_schema
+    if _version(stored.metadata) == str(table.version):
+        return schema
+    return pa.schema([field for field in schema if field.name not in table.added])
 
 
 def _current_names(table: Table, stored: pa.Schema) -> list[str]:

@@ -80,16 +80,23 @@ def _create_views(connection: duckdb.DuckDBPyConnection, home: Home, requests: b
             connection.execute(f"{view} {_empty_select(connection, table, 'false')}")
             continue
         try:
-            connection.execute(f"{view} {_files_select(table, home, requests)}")
+            connection.execute(f"{view} {_files_select(connection, table, home, requests)}")
         except duckdb.Error as error:
             problem = f"error({_literal(f'table {table.name}: {first_line(error)}')}) IS NULL"
             connection.execute(f"{view} {_empty_select(connection, table, problem)}")
 
 
-def _files_select(table: Table, home: Home, requests: bool) -> str:
+def _files_select(
+    connection: duckdb.DuckDBPyConnection, table: Table, home: Home, requests: bool
+) -> str:
     columns = ", ".join(_column(table, name) for name in table.columns)
-    options = f"hive_partitioning = false, union_by_name = {bool(table.renamed)}"
-    select = f"SELECT {columns} FROM read_parquet({_literal(home.lake.glob(table))}, {options})"
+    mixed = bool(table.renamed or table.added)  # old and new files, in any mixture
+    options = f"hive_partitioning = false, union_by_name = {mixed}"
+    files = f"read_parquet({_literal(home.lake.glob(table))}, {options})"
+    if table.added:  # which no file may have
+        empty = _empty_select(connection, table, "false")
+        files = f"(SELECT * FROM {files} UNION ALL BY NAME {empty})"
+    select = f"SELECT {columns} FROM {files}"
     if not requests and "shard" in table.columns:
         select += f" WHERE NOT starts_with(shard, {_literal(REQUESTS)})"
     return select

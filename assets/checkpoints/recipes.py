@@ -5,7 +5,7 @@ with GRPO (paper, section 4.1). The ablation builds its recipes from the same fu
 """
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
@@ -172,15 +172,21 @@ def grpo(
     hardware: Hardware = "gpu" if settings.gpus else "cpu"
     inputs = {
         "trainer": pinned_version("rl", hardware, "verl"),
-        "generator": _models_of(roles, "generator"),
+        "generator": _models_of(roles, "generator", settings.reward.generators),
         "scorer": _models_of(roles, "scorer"),
     }
     return Recipe(name, "critic", settings, job, parent=parent, data=data, inputs=inputs)
 
 
-def _models_of(roles: Backends, role: Literal["generator", "scorer"]) -> dict[str, Any]:
-    """Backends of a role -> what their answers follow from; no keys or endpoints are needed."""
-    bound = [backend for backend, names in roles.bound.items() if role in names]
+def _models_of(
+    roles: Backends, role: Literal["generator", "scorer"], named: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Backends of a role -> what their answers follow from; no keys or endpoints are needed.
+
+    Args:
+        named: backends that play it; none: those of `roles`.
+    """
+    bound = named or [backend for backend, names in roles.bound.items() if role in names]
     models = {backend: _model_of(getattr(roles, backend), role) for backend in bound}
     if role == "scorer" and roles.roles.scorer == "ensemble" and roles.ensemble:
         models["ensemble"] = roles.ensemble.model_dump(mode="json")

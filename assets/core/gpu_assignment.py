@@ -152,15 +152,21 @@ class GpuAssignment:
 
     def _together(self) -> Iterator[tuple[str, set[str]]]:
         """Why, and the names of servers that have to run at the same time."""
-        yield "by the loop", {n for role in LOOP_ROLES for n in self.backends.servers_of(role)}
+        loop = {name for role in LOOP_ROLES for name in self.backends.servers_of(role)}
+        yield "by the loop", loop
+        if self._rewarding - loop:
+            yield "by rewards", self._rewarding
         trained = [self.backends.trained_server(role) for role in ("planner", "critic")]
         if names := set(filter(None, trained)):
-            yield "by evaluation and service", names | self._rewarding | self.judges
+            untrained = self.backends.servers_of("generator") | self.backends.servers_of("scorer")
+            yield "by evaluation and service", names | untrained | self.judges
 
     @property
     def _rewarding(self) -> set[str]:
-        """Servers of generator and scorer."""
-        return self.backends.servers_of("generator") | self.backends.servers_of("scorer")
+        """Servers of generators and scorer during GRPO."""
+        named = self.training.critic_rl.reward.generators if self.training else ()
+        drawing = self.backends.servers_of("generator", named)
+        return drawing | self.backends.servers_of("scorer")
 
     def _memory(self, names: set[str]) -> dict[int, float]:
         """GPU -> the share of its memory that servers take together."""

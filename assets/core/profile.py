@@ -123,6 +123,12 @@ class Profile(Backends):
         return roles
 
     @property
+    def generators(self) -> tuple[str, ...]:
+        """Backends whose generators draw: in the loop, then for GRPO's rewards."""
+        named = self.training.critic_rl.reward.generators if self.training else ()
+        return tuple(dict.fromkeys((self.roles.generator, *named)))
+
+    @property
     def gpu_assignment(self) -> GpuAssignment:
         judge, names = self.evaluation.judge, set[str]()
         if judge:

@@ -195,7 +195,7 @@ class Rehearsal:
     def _local_models(self) -> None:
         """Models in this process."""
         values, roles = self._values, self.profile.roles
-        if roles.generator == "diffusers":
+        if "diffusers" in self.profile.generators:
             diffusers = values["diffusers"]
             self._register(diffusers["model"], diffusers)
             diffusers |= {"device": "cpu", "revision": None}

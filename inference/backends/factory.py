@@ -4,7 +4,7 @@ A new backend is a section of `Backends`, a name in the literals below and a cas
 `Backends._agents`.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Literal, cast
 
 from pydantic import Field, model_validator
@@ -14,7 +14,7 @@ from schemas.yaml_config import ConfigModel, added_field
 from warehouse import Home
 
 from ..engine.ensemble import Ensemble, EnsembleSettings
-from ..roles import Expander, Judge, Roles, RubricWriter
+from ..roles import Expander, Generator, Judge, Roles, RubricWriter
 from ..servers.instance import ServerInstance
 from ..servers.settings import AgentServer, Server, ServerSpec, misfit
 from ..sketch_world.settings import SketchSettings
@@ -134,6 +134,10 @@ class Backends(ConfigModel):
             by_role["scorer"] = Ensemble(scorers, weights)
         return Roles(**by_role)
 
+    def generator(self, backend: GeneratorBackend, home: Home) -> Generator:
+        """Build the generator of a backend, whichever one `roles` names."""
+        return cast(Generator, self._agents(backend, ["generator"], home)["generator"])
+
     def agent(self, role: AgentRole, reference: str, home: Home) -> Any:
         """A trained agent: at the server that `trained` names for the role, else in this process.
 
@@ -159,12 +163,17 @@ class Backends(ConfigModel):
                 return name
         return None
 
-    def servers_of(self, role: Role) -> set[str]:
-        """Names of the servers that calls of a role need."""
+    def servers_of(self, role: Role, backends: Collection[str] = ()) -> set[str]:
+        """Names of the servers that calls of a role need.
+
+        Args:
+            backends: that play the role; none: those of `roles`.
+        """
+        playing = backends or [name for name, roles in self.bound.items() if role in roles]
         return {
             name
             for backend, played, model in self._models()
-            if played == role and role in self.bound.get(backend, [])
+            if played == role and backend in playing
             for name in self.servers_named(backend, model)
         }
 

@@ -34,6 +34,7 @@ from ..launch.driver import (
 )
 from ..launch.jobs import AbsolutePath, TrainerJob, TrainingProgress
 from ..rewards.calls import CALLS, RewardCalls
+from ..rewards.generators import generators_of_rows
 from ..rewards.rollouts import DEV_REWARD, LAST_STEPS, failed_share, find_collapse, judged_prompts
 from ..rewards.service import RewardService
 from ..row_lengths import left_out_metrics
@@ -189,16 +190,20 @@ class GrpoRun:
         return "flash_attention_2" if installed else "sdpa"
 
     def _reward_service(self) -> RewardService:
-        home = Home(self._job.root)
+        home, settings = Home(self._job.root), self._settings.reward
         # No trained agent is loaded for a reward.
         untrained = {"planner": "sketch", "critic": "sketch"}
         bindings = self._job.roles.roles.model_copy(update=untrained)
-        roles = self._job.roles.model_copy(update={"roles": bindings}).build(home)
+        backends = self._job.roles.model_copy(update={"roles": bindings})
+        roles = backends.build(home)
+        named = [backends.generator(name, home) for name in settings.generators]
         return RewardService(
-            roles.generator,
+            generators_of_rows(
+                named or [roles.generator], self._judged_prompts, settings.seed, home, self._folder
+            ),
             roles.scorer,
             home.images,
-            self._settings.reward,
+            settings,
             self._job.version,
             Journal(self._folder / ROLLOUTS),
             RewardCalls(self._driver.job.name, self._job.version, Journal(self._folder / CALLS)),

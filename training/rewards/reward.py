@@ -34,11 +34,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from inference.agent_prompts.formatting import REFINE_KEY, SUCCESS_KEY
+from inference.backends.factory import GeneratorBackend
 from inference.settings import Limits
-from schemas.yaml_config import ConfigModel
+from schemas.yaml_config import ConfigModel, added_field
 
 Form = Literal["paper", "code"]
 Part = Literal["accuracy", "step"]
@@ -65,6 +66,11 @@ class RewardSettings(ConfigModel):
         (), max_length=1, description="Ablation: a part that is left out; the other gets its weight"
     )
     seed: int = Field(0, ge=0, description="Seed of every drawing (reference: 0)")
+    generators: tuple[GeneratorBackend, ...] = added_field(
+        (),
+        description="Backends whose generators draw, each for rows of its own: those whose picture "
+        "it drew, and an equal share of the others; none: the one of `roles`",
+    )
     concurrency: int = Field(4, ge=1, description="Drawings under way at once")
     scorings: int = Field(8, ge=1, description="Scorings under way at once")
     draw_timeout_seconds: float = Field(
@@ -75,6 +81,13 @@ class RewardSettings(ConfigModel):
     max_failed_share: float = Field(
         0.2, ge=0, le=1, description="Training fails when more of its drawings than this failed"
     )
+
+    @field_validator("generators")
+    @classmethod
+    def _each_once(cls, names: tuple[GeneratorBackend, ...]) -> tuple[GeneratorBackend, ...]:
+        if len(set(names)) < len(names):
+            raise ValueError(f"{', '.join(names)}: name each backend once")
+        return names
 
     @property
     def limits(self) -> Limits:

@@ -17,7 +17,7 @@ from pydantic import Field
 
 from inference.engine.ensemble import score_with
 from inference.engine.retry import RetryingCaller, summarize_error
-from inference.roles import Generator, Score, Scorer, UnusableAnswerError
+from inference.roles import Generator, Score, Scorer, UnusableAnswerError, qualified_name
 from schemas.curation import Evaluation
 from schemas.training import RolloutRow, RolloutStatus
 from schemas.trajectories import Role
@@ -70,12 +70,13 @@ class RewardRequest(ConfigModel):
 
 
 class _RolloutResult(NamedTuple):
-    """A rollout's status, the parts of its reward, and the sha256 of the redrawn image."""
+    """A rollout's status, the parts of its reward, the redrawn image (sha256) and who drew it."""
 
     status: RolloutStatus
     parts: RewardParts
     image: str | None = None
     error: str | None = None
+    generator: str | None = None
 
 
 class _PromptRefusedError(UnusableAnswerError):
@@ -90,28 +91,26 @@ class _RedrawCache:
     """
 
     def __init__(
-        self,
-        generator: Generator,
-        scorer: Scorer,
-        images: ImageStore,
-        settings: RewardSettings,
-        calls: RewardCalls,
+        self, scorer: Scorer, images: ImageStore, settings: RewardSettings, calls: RewardCalls
     ) -> None:
-        self._generator, self._scorer, self._images = generator, scorer, images
+        self._scorer, self._images = scorer, images
         self._calls = calls
         self._seed = settings.seed
         self._caller = RetryingCaller(settings.limits)
-        self._tasks: dict[tuple[str, str, str], asyncio.Task[_Redraw]] = {}
+        self._tasks: dict[tuple[str, str, str, str], asyncio.Task[_Redraw]] = {}
 
-    async def get(self, origin: str, goal: str, prompt: str, row_id: str) -> _Redraw:
+    async def get(
+        self, generator: Generator, origin: str, goal: str, prompt: str, row_id: str
+    ) -> _Redraw:
         """The image that `prompt` makes of `origin`, graded against the step's `goal`.
 
         `origin` is the sha256 of an image; a white canvas means from scratch, as in the loop.
         """
-        key = (origin, goal, prompt)
+        key = (qualified_name(generator), origin, goal, prompt)
         task = self._tasks.get(key)
         if task is None:
-            task = self._tasks[key] = asyncio.create_task(self._draw_and_grade(*key, row_id))
+            drawing = self._draw_and_grade(generator, origin, goal, prompt, row_id)
+            task = self._tasks[key] = asyncio.create_task(drawing)
             task.add_done_callback(partial(self._forget_failure, key))
         return await asyncio.shield(task)
 
@@ -122,12 +121,14 @@ class _RedrawCache:
             task.cancel()
         await asyncio.gather(*pending, return_exceptions=True)
 
-    async def _draw_and_grade(self, origin: str, goal: str, prompt: str, row_id: str) -> _Redraw:
+    async def _draw_and_grade(
+        self, generator: Generator, origin: str, goal: str, prompt: str, row_id: str
+    ) -> _Redraw:
         before = await asyncio.to_thread(self._load_origin, origin)
-        draw = partial(self._generator.generate, prompt, (before,) if before else (), self._seed)
+        draw = partial(generator.generate, prompt, (before,) if before else (), self._seed)
         try:
             request = {"text": prompt, "before": origin if before else None}
-            image = await self._call("generator", self._generator, draw, row_id, request)
+            image = await self._call("generator", generator, draw, row_id, request)
         except UnusableAnswerError as error:
             raise _PromptRefusedError(str(error)) from error
         sha256 = await asyncio.to_thread(self._images.put, image)
@@ -160,7 +161,7 @@ class _RedrawCache:
         image = self._images.get(sha256)
         return None if image.is_white else image
 
-    def _forget_failure(self, key: tuple[str, str, str], task: asyncio.Task[_Redraw]) -> None:
+    def _forget_failure(self, key: tuple[str, str, str, str], task: asyncio.Task[_Redraw]) -> None:
         if task.cancelled() or task.exception():
             del self._tasks[key]
 
@@ -169,6 +170,7 @@ class RewardService:
     """Rewards of one training run.
 
     Args:
+        generator_of: the generator that draws for a row of `critic_rl`.
         run: version of the checkpoint that is being trained.
         journal: gets a line for every rollout; `rollouts.rollout_rows` reads them.
         calls: gets a line for every call of generator and scorer.
@@ -176,7 +178,7 @@ class RewardService:
 
     def __init__(
         self,
-        generator: Generator,
+        generator_of: Callable[[str], Generator],
         scorer: Scorer,
         images: ImageStore,
         settings: RewardSettings,
@@ -186,8 +188,8 @@ class RewardService:
     ) -> None:
         self.settings = settings
         self._run, self._journal = run, journal
-        self._calls = calls
-        self._redraws = _RedrawCache(generator, scorer, images, settings, calls)
+        self._calls, self._generator_of = calls, generator_of
+        self._redraws = _RedrawCache(scorer, images, settings, calls)
         self._attempt = datetime.now(UTC).isoformat()
         self._samples: Counter[tuple[int, str]] = Counter()
         self._steps: dict[int, list[Rollout]] = {}
@@ -220,6 +222,7 @@ class RewardService:
             reward=None if result.status == "masked" else total_reward(parts, self.settings),
             seconds=seconds,
             error=result.error,
+            generator=result.generator,
         )
         self._store(row, received, request.dev)
         return row
@@ -258,15 +261,17 @@ class RewardService:
         # without a new prompt the previous one, as the reference does
         prompt = answer.refined_prompt or state.rewritten_prompt or state.origin_prompt
         image, problem = None, None
+        generator = self._generator_of(row_id)
+        name = qualified_name(generator)
         try:
             key = (state.origin_image, state.origin_prompt, prompt)
-            image, grades = await self._redraws.get(*key, row_id)
+            image, grades = await self._redraws.get(generator, *key, row_id)
         except _PromptRefusedError as error:  # the policy's fault
             grades, problem = WORST, summarize_error(error)
         except Exception as error:  # of generator, scorer or image store
-            return _RolloutResult("masked", parts, error=summarize_error(error))
+            return _RolloutResult("masked", parts, None, summarize_error(error), name)
         step = step_reward(state.grades, grades, form)
-        return _RolloutResult("scored", replace(graded, step=step), image, problem)
+        return _RolloutResult("scored", replace(graded, step=step), image, problem, name)
 
     def _store(self, row: RolloutRow, received: float, dev: bool) -> None:
         sent, attempt = received + row.seconds, self._attempt

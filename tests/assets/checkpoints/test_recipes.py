@@ -78,6 +78,14 @@ def test_the_models_behind_rewards_count_and_need_no_keys(monkeypatch):
     assert rl(gpu.model_copy(update={"images": moved})).version == rl(gpu).version
 
 
+def test_the_generators_of_rewards_count_instead_of_the_loops():
+    gpu = load_profile("gpu")
+    several = rl(gpu, reward={"generators": ["images", "gemini"]})
+    assert list(several.inputs["generator"]) == ["images", "gemini"]
+    assert several.version not in (rl(gpu).version, rl(gpu, reward={}).version)
+    assert rl(gpu, reward={"generators": []}).version == rl(gpu).version
+
+
 def test_settings_that_a_profile_does_not_use_change_no_version():
     """Fields of later versions, at their defaults, and options that are not there."""
     unused = GrpoSettings(nodes=1, options={}, attention=None, lora_rank=0)

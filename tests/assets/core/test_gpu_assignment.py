@@ -140,6 +140,26 @@ def test_a_training_takes_what_its_rewards_leave(read):
     assert assignment.training_problem(3) is None
 
 
+def test_the_generators_of_rewards_need_their_servers(read):
+    backends = {"gemini": {"generator": {"model": "nano"}}}
+    roles = {"roles": ROLES | {"generator": "gemini", "scorer": "gemini"}, **backends}
+    reward = {"generators": ["gemini", "images"]}
+    training = {"critic_rl": {**GRPO, "gpus": 2, "reward": reward}}
+    profile = read(training=training, **roles)
+    assert profile.generators == ("gemini", "images")
+    assert profile.gpu_assignment.claim("rl", 2, machine=4) == GpuClaim((0, 2))
+    alone = read(training={"critic_rl": {**GRPO, "gpus": 2}}, **roles).gpu_assignment
+    assert alone.claim("rl", 2, machine=4) == GpuClaim((0, 1))
+    devices = {**training, "devices": {"rl": [1, 2]}}
+    with pytest.raises(DocumentError, match=r"devices.rl: rewards need images.* all of GPU 1"):
+        read(training=devices, **roles)
+    scorer = {"scorer": {"model": MODEL, "endpoints": [{"server": "more"}]}}
+    changes = {"roles": roles["roles"] | {"scorer": "openai"}, "training": training}
+    openai = {"openai": content()["openai"] | scorer}
+    with pytest.raises(DocumentError, match=r"images and more .*\(by rewards\) and take 200%"):
+        read({"more": AGENTS | {"gpus": [1]}}, **backends, **changes, **openai)
+
+
 def test_a_training_shares_a_gpu_with_the_images_of_its_rewards(read):
     training = {"critic_rl": {**GRPO, "gpus": 1}, "devices": {"rl": [1]}}
     shared = read({"images": IMAGES | {"memory": 0.25}}, training=training)

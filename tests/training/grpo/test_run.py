@@ -141,6 +141,7 @@ def test_adapters_are_trained_with_dynamic_batches_and_merged(tmp_path):
     export(tmp_path / "export", Home(tmp_path / "home"))
     build_untrained(tmp_path / "parent")
     changes = {"lora_rank": 4, "tokens_per_gpu": 1024, "kl": 1e-3, "learning_rate": 0.01}
+    changes["reward"] = {"generators": ["sketch"]}
     model = drive(job(tmp_path, 1, **changes))[-1].finished.model
     parent, trained = (load_file(folder / WEIGHTS) for folder in (tmp_path / "parent", model))
     assert parent.keys() == trained.keys() and not (model / "lora_adapter").exists()

@@ -2,13 +2,13 @@
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from PIL import Image
 
 from inference.backends.sketch.agents import SketchScorer
-from inference.roles import Scorer, UnusableAnswerError
+from inference.roles import Generator, Scorer, UnusableAnswerError
 from inference.sketch_world import generator as sketch_generator
 from inference.sketch_world import scorer as sketch_scorer
 from inference.sketch_world.settings import MistakeRates, SketchSettings
@@ -88,12 +88,17 @@ class RewardWorld:
         self.generator = FaultyGenerator()
 
     def service(
-        self, settings: RewardSettings = QUICK, run: str = "run-1", scorer: Scorer | None = None
+        self,
+        settings: RewardSettings = QUICK,
+        run: str = "run-1",
+        scorer: Scorer | None = None,
+        generator_of: Callable[[str], Generator] | None = None,
     ) -> RewardService:
         images, scorer = self.home.images, scorer or SketchScorer(FLAWLESS)
         journal = self.home.journal("rollouts", run)
         calls = RewardCalls("critic_rl_checkpoint", run, self.home.journal("calls", run))
-        return RewardService(self.generator, scorer, images, settings, run, journal, calls)
+        generator_of = generator_of or (lambda _row: self.generator)
+        return RewardService(generator_of, scorer, images, settings, run, journal, calls)
 
     def state(self, truth: bool, rewritten: str = "", **other: object) -> RowState:
         """A row whose image shows the goal, or the wrong object in the right place."""

@@ -1,0 +1,61 @@
+"""Which generator draws for a row of `critic_rl`, where a profile names several for rewards."""
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+
+from inference.engine.hashing import stable_hash
+from inference.roles import Generator, qualified_name
+from warehouse import Home
+from warehouse.atomic import atomic_write
+from warehouse.views import connect
+
+ASSIGNED = "generators.json"  # in the job's folder
+_DREW = """
+    SELECT row_id, generator
+    FROM critic_rl JOIN attempts USING (trajectory_id, step_number, iteration)
+"""
+
+
+def generators_of_rows(
+    generators: Sequence[Generator], rows: Iterable[str], seed: int, home: Home, folder: Path
+) -> Callable[[str], Generator]:
+    """The generator of a row's id: one for a row, so that the rollouts of a group are comparable.
+
+    Args:
+        rows: ids of all rows that are trained on.
+        seed: of the choice among several.
+        home: its lake says which generator drew the picture that a row judges.
+        folder: the job's; with several generators it keeps the choice, which a resumed run repeats
+            whatever the lake holds by then.
+    """
+    if len(generators) == 1:
+        return lambda _row: generators[0]
+    by_name = {qualified_name(generator): generator for generator in generators}
+    path = folder / ASSIGNED
+    names = assign_generators(list(by_name), rows, seed, _drew(home))
+    if path.is_file():
+        names |= json.loads(path.read_text("utf-8"))
+    atomic_write(path, json.dumps(names, indent=1))
+    return lambda row: by_name[names[row]]
+
+
+def assign_generators(
+    names: Sequence[str], rows: Iterable[str], seed: int, drew: Mapping[str, str]
+) -> dict[str, str]:
+    """Row -> who drew its picture, where that is among `names`; else one by a hash."""
+    return {
+        row: drew[row] if drew.get(row) in names else names[_number(seed, row) % len(names)]
+        for row in rows
+    }
+
+
+def _number(seed: int, row: str) -> int:
+    return int(stable_hash("generator", seed, row), 16)
+
+
+def _drew(home: Home) -> dict[str, str]:
+    """Row of `critic_rl` -> generator of the picture that it judges."""
+    with closing(connect(home)) as connection:
+        return dict(connection.sql(_DREW).fetchall())
