@@ -54,13 +54,28 @@ class RayDriver:
     @contextmanager
     def run(self, variables: Mapping[str, str]) -> Iterator[Callable[[], int | None]]:
         """Gives the exit code, None while it runs; leaving ends the job."""
+        self._withdrawn.unlink(missing_ok=True)
         if not self.running:
             self._submit(variables)
         try:
             again = partial(self._submit, variables)
             yield RayJobStatus(self._client, self.name, again).exit_code
         finally:
-            _stop(self._client, self.name)
+            self._end()
+
+    def _end(self) -> None:
+        """Ray cannot take a job out of its queue: one that waits there ends when it has its GPUs,
+        unless another run follows it by then."""
+        self._withdrawn.touch()
+        with suppress(RuntimeError, OSError):  # there is none
+            if self._client.get_job_status(self.name) == "PENDING":
+                return
+        _stop(self._client, self.name)
+        self._withdrawn.unlink()
+
+    @property
+    def _withdrawn(self) -> Path:
+        return self.job.folder / supervisor.WITHDRAWN
 
     @cached_property
     def _client(self) -> "JobSubmissionClient":

@@ -20,6 +20,8 @@ from types import FrameType
 import psutil
 
 DRIVER_LOG = "driver.log"
+# A file in a job's folder: what starts there now ends at once, since nobody waits for it.
+WITHDRAWN = "withdrawn"
 # Set by a launcher that holds the other end of standard input, which closes when it dies.
 PARENT_PIPE = "INTERLEAVE_TRAINING_LEASH"
 # Marks every process of a job; its value is the job's folder.
@@ -186,6 +188,8 @@ def main(argv: list[str]) -> int:
     """Supervise a driver to its end; returns its exit code, a signal's as 128 plus its number."""
     signal.signal(signal.SIGTERM, exit_on_signal)
     module, file, grace = argv
+    if Path(file).with_name(WITHDRAWN).exists():
+        return 0
     with supervised_driver(module, Path(file), {}, float(grace)) as driver:
         code = driver.wait()
     return code if code >= 0 else 128 - code

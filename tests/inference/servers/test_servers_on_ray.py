@@ -4,8 +4,11 @@ import os
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from dagster_project.cli.app import app
 from inference.servers import instance
+from inference.servers.ray_jobs import gpus_of_nodes
 from tests.dagster_project.ray_nodes import ray_nodes
 from tests.inference.servers import toy_model
 from tests.inference.servers.conftest import forget_uses, only_server, processes_of, wait_until
@@ -16,7 +19,7 @@ from training.launch.jobs import LauncherSettings
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 
-LEASE_SECONDS = "6"
+LEASE_SECONDS = "4"
 
 
 @pytest.fixture(scope="module")
@@ -42,13 +45,16 @@ def test_processes_share_a_server_until_a_training_needs_its_gpu(nodes, on_ray, 
         assert draw(home.root, **on_ray) == first
         folder = only_server(home)
         assert folder.state().state == "ready"
-        (job,) = [job for job in nodes.jobs() if job.status == "RUNNING"]
-        assert job.submission_id == folder.host.name
+        assert "1 of Ray" in listed(home) and folder.state().url in listed(home)
         train(nodes, tmp_path / "job")
         assert draw(home.root, **on_ray) != first
     forget_uses()
     wait_until(lambda: not folder.is_supervised)
     assert not processes_of(folder)
+
+
+def listed(home):
+    return CliRunner().invoke(app, ["servers", "--home", home.root]).output
 
 
 def train(nodes, folder):
@@ -62,6 +68,7 @@ def test_a_dead_nodes_server_is_started_elsewhere(nodes, on_ray, home):
     first = draw(home.root, **on_ray)
     folder = only_server(home)
     (job,) = [job for job in nodes.jobs() if job.status == "RUNNING"]
+    assert job.submission_id == folder.host.name and sorted(gpus_of_nodes(nodes.address)) == [0, 1]
     nodes.kill(job.driver_node_id)
     wait_until(lambda: not processes_of(folder))
     nodes.add()

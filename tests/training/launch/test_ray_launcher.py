@@ -25,7 +25,9 @@ from tests.training.launch.launch_helpers import (
 )
 from training.launch.driver import TrainingFailedError
 from training.launch.jobs import LauncherSettings
-from training.launch.supervisor import JOB_MARK, find_marked, terminate_processes
+from training.launch.ray_job import RayDriver
+from training.launch.supervisor import JOB_MARK, WITHDRAWN, find_marked, terminate_processes
+from training.launch.supervisor import main as supervisor_main
 
 pytestmark = pytest.mark.slow
 CLUSTER_MARK = "INTERLEAVE_TEST_RAY"
@@ -133,6 +135,18 @@ def test_an_interrupted_run_stops_its_ray_job(cluster, tmp_path):
     with pytest.raises(BaseException, match=r"^$|[Ii]nterrupt"):
         launch(toy_job(tmp_path, code), cluster)
     assert not find_marked(JOB_MARK, str(tmp_path))
+
+
+def test_a_queued_job_is_left_to_the_next_run(cluster, tmp_path):
+    """There is no GPU for it, so it waits."""
+    job = toy_job(tmp_path, THREE_STEPS).model_copy(update={"gpus": 1})
+    file = job.write()
+    for _ in range(2):
+        first, second = RayDriver(job, file, cluster), RayDriver(job, file, cluster)
+        with first.run({}) as exit_code:
+            assert exit_code() is None
+        assert (tmp_path / WITHDRAWN).exists() and second.running
+    assert supervisor_main(["no.such.module", str(file), "1"]) == 0
 
 
 def interrupt_when_there(path: Path) -> None:
