@@ -89,6 +89,19 @@ def test_evaluations_while_training_have_prompts(tmp_path, quick_models):
     assert "dev_share" not in training["critic_sft"]
 
 
+def test_cluster_is_rewritten_to_what_gpu_is(tmp_path, quick_models):
+    """So that the long test below need not run both."""
+
+    def rewritten(name):
+        values = Rehearsal(load_profile(name), tmp_path / name, "http://127.0.0.1:1", 16).values()
+        for section in ("name", "description", "limits"):
+            del values[section]
+        del values["training"]["launcher"]
+        return json.loads(json.dumps(values).replace(str(tmp_path / name), "FOLDER"))
+
+    assert rewritten("cluster") == rewritten("gpu")
+
+
 def test_what_only_a_gpu_shows_is_named(tmp_path, quick_models):
     rehearsal = Rehearsal(load_profile("cluster"), tmp_path, "http://127.0.0.1:1", prompts=16)
     rehearsal.values()
@@ -129,7 +142,6 @@ def is_of(process, folder):
         return False
 
 
-# `cluster` is rewritten to what `gpu` is, so that is not run twice.
 @pytest.mark.long
 @pytest.mark.parametrize("name", [n for n in PROFILES if n != "cluster"])
 def test_rehearsals_end_in_an_answered_request(name, tmp_path, capsys, monkeypatch):
