@@ -27,7 +27,7 @@ from warehouse.storage import storage_errors
 RECIPE_TAG = "interleave/recipe"
 _TABLES = {table.name: table for table in (PLANNER_SFT, CRITIC_SFT, CRITIC_RL)}
 _HASH_BYTES = 8
-_MOST_RUNS = 3  # on the same rows
+MOST_RUNS = 3  # on the same rows
 _RUNS = 100  # of a job that are looked at
 _PAUSE_SECONDS = 600  # after the first failed run, twice as long after the second
 
@@ -103,7 +103,7 @@ def _not_yet(own: Sequence[dg.RunRecord]) -> str | None:
     newest = own[0]
     count = sum(each.dagster_run.status == dg.DagsterRunStatus.FAILURE for each in own)
     name = newest.dagster_run.run_id
-    if count >= _MOST_RUNS:
+    if count >= MOST_RUNS:
         return f"{count} runs on these failed, last {name}"
     ended = newest.end_time or newest.update_timestamp.timestamp()
     seconds = ended + _PAUSE_SECONDS * 2 ** (count - 1) - time.time()

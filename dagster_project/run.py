@@ -84,19 +84,23 @@ def run_lineage(
 def _prepare_environments(foundry: FoundryResource) -> None:
     """Make the trainers' environments while the data is made, if trainings run on this machine; a
     failure is the training's to say."""
-    from training.environments import Purpose, ensure_environment
+    from training.environments import Extra, Purpose, ensure_environment
     from training.sft.recipe import read_recipe
 
     settings = foundry.training
     if settings.launcher.kind != "local":
         return
     sft = max(read_recipe(agent).gpus for agent in (settings.planner_sft, settings.critic_sft))
-    needed: tuple[tuple[Purpose, int], ...] = (("sft", sft), ("rl", settings.critic_rl.gpus))
+    rl = settings.critic_rl
+    needed: tuple[tuple[Purpose, int, Extra | None], ...] = (
+        ("sft", sft, None),
+        ("rl", rl.gpus, rl.environment_extra),
+    )
 
     def prepare() -> None:
         with suppress(FoundryError):
-            for purpose, gpus in needed:
-                ensure_environment(purpose, "gpu" if gpus else "cpu", announce=lambda _: None)
+            for purpose, gpus, extra in needed:
+                ensure_environment(purpose, "gpu" if gpus else "cpu", lambda _: None, extra)
 
     Thread(target=prepare, name="environments", daemon=True).start()
 

@@ -1,7 +1,8 @@
 """Schedules, off until they are switched on: grow the prompt bank, answer requests.
 
 Both run every night, or when a cron expression in the environment says ($INTERLEAVE_GROW_CRON,
-$INTERLEAVE_ANSWER_CRON; UTC).
+$INTERLEAVE_ANSWER_CRON; UTC). A partition whose run failed is requested again, at most twice with
+the same profile and requests, runs that the daemon repeats because their process died included.
 """
 
 import os
@@ -13,9 +14,13 @@ from assets.generations.assets import GENERATION_SET
 from assets.prompts.assets import shard_names
 from assets.prompts.pack_loader import load_pack
 from assets.trajectories.assets import SCORE_SET
+from inference.engine.hashing import content_digest
 
 from .jobs import generate_stories, refresh_data
+from .retraining import MOST_RUNS
 from .stages import is_up_to_date
+
+INPUTS_TAG = "interleave/inputs"  # hash of what a scheduled run follows from
 
 
 @dg.schedule(
@@ -28,16 +33,16 @@ def grow_bank(
 ) -> dg.RunRequest | dg.SkipReason:
     """Every night: the next shard of prompts, and everything downstream of it.
 
-    Next is the first shard without scores, so a preview or a failed night leaves no gap behind.
-    While a run of it is not finished, there is no second one.
+    Next is the first shard without scores, so a preview or a failed night leaves no gap behind: one
+    that failed too often has to be run by hand before the bank grows again. While a run of it is
+    not finished, there is no second one.
     """
     scored = context.instance.get_materialized_partitions(dg.AssetKey(SCORE_SET.name))
     names = shard_names(load_pack(foundry.settings.pack).name, len(scored) + 1)
     shard = next(name for name in names if name not in scored)
     context.instance.add_dynamic_partitions(str(SHARDS.name), [shard])
-    if _is_running(context.instance, refresh_data.name, shard):
-        return dg.SkipReason(f"the run of {shard} is not finished")
-    return dg.RunRequest(partition_key=shard)
+    found = _request(context.instance, foundry, refresh_data.name, shard)
+    return found if isinstance(found, dg.RunRequest) else dg.SkipReason(found)
 
 
 @dg.schedule(
@@ -48,18 +53,39 @@ def grow_bank(
 def answer_requests(
     context: dg.ScheduleEvaluationContext, foundry: FoundryResource
 ) -> list[dg.RunRequest] | dg.SkipReason:
-    """Every night: the batches that are new, have changed, or failed, and have no run yet."""
+    """Every night: the batches that are new, have changed, or failed less than three times."""
     instance = context.instance
     names = register_batches(instance, foundry)
-    stale = [
-        name
-        for name in names
-        if not is_up_to_date(GENERATION_SET, foundry, instance, name)
-        and not _is_running(instance, generate_stories.name, name)
-    ]
+    stale = [name for name in names if not is_up_to_date(GENERATION_SET, foundry, instance, name)]
+    found = [_request(instance, foundry, generate_stories.name, name) for name in stale]
+    waiting = [each for each in found if isinstance(each, str)]
+    requests = [each for each in found if isinstance(each, dg.RunRequest)]
+    reason = "; ".join(waiting) or "all answered"
+    return requests or dg.SkipReason(f"{len(names)} batches, {reason}")
+
+
+def _request(
+    instance: dg.DagsterInstance, foundry: FoundryResource, job: str, partition: str
+) -> dg.RunRequest | str:
+    """The request for a partition's run; why there is none, where one runs or too many failed."""
+    if _is_running(instance, job, partition):
+        return f"the run of {partition} is not finished"
+    settings = foundry.settings.model_dump(mode="json")
+    batches = GENERATION_SET.partitions if job == generate_stories.name else None
+    origin = batches.origin(foundry, partition) if batches else None
+    tags = {INPUTS_TAG: content_digest([settings, origin])[:12]}
+    status = dg.DagsterRunStatus.FAILURE
+    failed = instance.get_runs(
+        dg.RunsFilter(
+            job_name=job, statuses=[status], tags={"dagster/partition": partition, **tags}
+        )
+    )
+    if len(failed) >= MOST_RUNS:
+        name = failed[0].run_id
+        return f"{partition}: {len(failed)} runs failed, last {name}: see why, and run it by hand"
+    tags["dagster/max_retries"] = str(MOST_RUNS - 1 - len(failed))
     # Several requests of one tick need a key each.
-    requests = [dg.RunRequest(partition_key=name, run_key=name) for name in stale]
-    return requests or dg.SkipReason(f"{len(names)} batches, none is waiting")
+    return dg.RunRequest(partition_key=partition, run_key=partition, tags=tags)
 
 
 def _is_running(instance: dg.DagsterInstance, job: str, partition: str) -> bool:

@@ -22,7 +22,7 @@ from schemas import FoundryError
 from schemas.generations import GENERATIONS
 from schemas.trajectories import ATTEMPTS, PLANS, TRAJECTORIES
 from tests.dagster_project.conftest import TINY_PROFILE, copy_lake
-from tests.helpers.ticks import schedule_tick, sensor_tick
+from tests.helpers.ticks import run_requests, schedule_tick, sensor_tick
 from warehouse import EncodedImage
 
 pytestmark = pytest.mark.slow
@@ -233,6 +233,18 @@ def test_the_schedule_requests_unanswered_batches(foundry, instance, requests):
     assert requested() == ([], "2 batches, none is waiting")
     write(requests, [*REQUESTS, {"text": "A cat"}])
     assert requested() == (["inbox-0001"], None)
+
+
+def test_a_batch_that_fails_is_requested_again_twice(foundry, instance, requests):
+    write(requests, [{"txt": "no text"}])
+    runs = run_requests("answer_requests", foundry, instance)
+    assert [next(runs) for _ in range(3)] == ["2", "1", "0"]  # how often the daemon repeats it
+    ticked = schedule_tick("answer_requests", foundry, instance)
+    assert ticked.run_requests == []
+    assert "1 batches, inbox-0000: 3 runs failed, last " in ticked.skip_message
+    write(requests, REQUESTS[:1])
+    (request,) = schedule_tick("answer_requests", foundry, instance).run_requests
+    assert request.tags["dagster/max_retries"] == "2"
 
 
 def test_without_a_file_of_requests_nothing_is_requested(foundry, instance, profile):

@@ -7,6 +7,7 @@ import pytest
 
 from assets.core.foundry import SHARDS, FoundryResource
 from assets.core.node import NODES
+from assets.prompts import assets as prompt_assets
 from dagster_project import jobs
 from dagster_project.definitions import ASSETS, CHECKS, definitions, defs
 from dagster_project.instance import open_instance
@@ -16,7 +17,7 @@ from interleave_foundry import query
 from schemas import FoundryError
 from schemas.prompts import PROMPTS, TEMPLATES
 from schemas.trajectories import ATTEMPTS, PLANS, SCORES
-from tests.helpers.ticks import schedule_tick
+from tests.helpers.ticks import run_requests, schedule_tick
 from warehouse.views import refresh_views
 
 pytestmark = pytest.mark.slow
@@ -94,6 +95,25 @@ def test_the_schedule_grows_the_bank_by_a_new_shard(foundry, instance):
 def test_the_schedule_fills_a_gap_first(foundry, instance):
     for shard in ("sketchbook-0000", "sketchbook-0002"):
         instance.report_runless_asset_event(dg.AssetMaterialization("scores", partition=shard))
+    (request,) = schedule_tick("grow_bank", foundry, instance).run_requests
+    assert request.partition_key == "sketchbook-0001"
+
+
+@pytest.mark.long
+def test_a_shard_that_fails_is_requested_again_twice_and_leaves_no_gap(
+    foundry, instance, monkeypatch
+):
+    def broken(_foundry):
+        raise FoundryError("the pack is damaged")
+
+    monkeypatch.setattr(prompt_assets, "load_packs", broken)
+    runs = run_requests("grow_bank", foundry, instance)
+    assert [next(runs) for _ in range(3)] == ["2", "1", "0"]  # how often the daemon repeats it
+    ticked = schedule_tick("grow_bank", foundry, instance)
+    assert not ticked.run_requests and "sketchbook-0000: 3 runs failed" in ticked.skip_message
+    instance.report_runless_asset_event(
+        dg.AssetMaterialization("scores", partition="sketchbook-0000")
+    )
     (request,) = schedule_tick("grow_bank", foundry, instance).run_requests
     assert request.partition_key == "sketchbook-0001"
 

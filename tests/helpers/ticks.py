@@ -1,5 +1,7 @@
 """Ticks of schedules and sensors as Dagster's code server evaluates them."""
 
+from collections.abc import Iterator
+
 import dagster as dg
 
 from assets.core.foundry import FoundryResource
@@ -28,3 +30,21 @@ def sensor_tick(
         repository_def=repository,
     ) as context:
         return repository.get_sensor_def(name).evaluate_tick(context)
+
+
+def run_requests(
+    schedule: str, foundry: FoundryResource, instance: dg.DagsterInstance
+) -> Iterator[str]:
+    """Run the only request of each tick, which fails; how often the daemon may repeat that run."""
+    repository = definitions(foundry).get_repository_def()
+    job = repository.get_job(repository.get_schedule_def(schedule).job_name)
+    while True:
+        (request,) = schedule_tick(schedule, foundry, instance).run_requests
+        result = job.execute_in_process(
+            instance=instance,
+            partition_key=request.partition_key,
+            tags=request.tags,
+            raise_on_error=False,
+        )
+        assert not result.success
+        yield request.tags["dagster/max_retries"]

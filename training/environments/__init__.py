@@ -2,7 +2,7 @@
 
 Each is installed on first use, in a folder named by the hash of all that it is made of, so one is
 never changed. It is made under a lock and complete once `complete.json` is in it; without, it is
-made again.
+made again. An extra adds packages that are compiled against the environment's own.
 """
 
 import hashlib
@@ -24,10 +24,11 @@ from inference.backends import torch_cpu_shim
 from schemas import FoundryError
 from warehouse.atomic import atomic_write
 
-from .installers import clean_variables, install, run_all
+from .installers import clean_variables, install, install_extra, run_all
 
 Purpose = Literal["sft", "rl", "agents"]
 Hardware = Literal["cpu", "gpu"]
+Extra = Literal["flash"]
 
 FOLDER_VARIABLE = "INTERLEAVE_ENVIRONMENTS"
 COMPLETE = "complete.json"
@@ -40,39 +41,48 @@ _IMPORT_CHECKS: dict[Purpose, str] = {
     "rl": "import torchvision, verl.trainer.main_ppo",
     "agents": "import torchvision",
 }
+_EXTRA_CHECKS: dict[Extra, str] = {"flash": "import flash_attn"}
 
 
 def ensure_environment(
-    purpose: Purpose, hardware: Hardware, announce: Callable[[str], object] = print
+    purpose: Purpose,
+    hardware: Hardware,
+    announce: Callable[[str], object] = print,
+    extra: Extra | None = None,
 ) -> Path:
     """Interpreter of an environment, which is installed on first use.
 
     Args:
         purpose: sft and rl: a trainer; agents: the server of trained agents.
         announce: called with a line when an installation starts and when it has ended.
+        extra: flash: of `rl` on `gpu`, flash-attn.
 
     Raises:
         FoundryError: the installation failed; one line and the installer's log.
     """
-    folder = environment_of(purpose, hardware)
+    folder = environment_of(purpose, hardware, extra)
     if not _is_complete(folder):
         with _locked(folder):
             if not _is_complete(folder):
-                _install(folder, purpose, hardware, announce)
+                _install(folder, purpose, hardware, announce, extra)
     return _python_in(folder)
 
 
-def environment_of(purpose: Purpose, hardware: Hardware) -> Path:
+def environment_of(purpose: Purpose, hardware: Hardware, extra: Extra | None = None) -> Path:
     """Folder of an environment, installed or not; its name hashes pins, platform and shim."""
     pins, shim = pins_of(purpose, hardware).read_text("utf-8"), _SHIM.read_text("utf-8")
+    name = f"{purpose}-{hardware}"
+    if extra:
+        pins += pins_of(purpose, hardware, extra).read_text("utf-8")
+        name += f"-{extra}"
     origin = [pins, platform.python_version(), sys.platform, platform.machine(), shim]
     digest = hashlib.sha256("\0".join(origin).encode()).hexdigest()[:12]
-    return _root() / f"{purpose}-{hardware}-{digest}"
+    return _root() / f"{name}-{digest}"
 
 
-def pins_of(purpose: Purpose, hardware: Hardware) -> Path:
-    """The requirements file of an environment: all packages, pinned."""
-    return _PINS / f"{purpose}-{hardware}.txt"
+def pins_of(purpose: Purpose, hardware: Hardware, extra: Extra | None = None) -> Path:
+    """The requirements file of an environment: all packages, pinned; or only those of an extra."""
+    return _PINS / (f"{purpose}-{hardware}-{extra}.txt" if extra else f"{purpose}-{hardware}.txt")
 
 
 def pinned_version(purpose: Purpose, hardware: Hardware, package: str) -> str:
@@ -134,21 +144,29 @@ def _locked(folder: Path) -> AcquireReturnProxy:
 
 
 def _install(
-    folder: Path, purpose: Purpose, hardware: Hardware, announce: Callable[[str], object]
+    folder: Path,
+    purpose: Purpose,
+    hardware: Hardware,
+    announce: Callable[[str], object],
+    extra: Extra | None,
 ) -> None:
     announce(f"Making the {purpose} environment in {folder} (once; some minutes)")
     started = time.monotonic()
     shutil.rmtree(folder, ignore_errors=True)
     log = folder.with_suffix(".log")
     installer = install(folder, pins_of(purpose, hardware), log, announce)
+    if extra:
+        announce(f"Adding {extra} to it, which may be compiled for up to hours")
+        install_extra(_python_in(folder), pins_of(purpose, hardware, extra), installer, log)
     packages = next(folder.glob("lib/python3*/site-packages"))
     # A copy of `torch_cpu_shim.py`, installed whenever the environment's Python starts.
     shutil.copyfile(_SHIM, packages / f"{_SHIM_MODULE}.py")
     start = f"import {_SHIM_MODULE}; {_SHIM_MODULE}.install()\n"
     (packages / f"{_SHIM_MODULE}.pth").write_text(start, "utf-8")
     _name_vllm(packages)
-    check = [str(_python_in(folder)), "-c", _IMPORT_CHECKS[purpose]]
-    if not run_all([check], clean_variables(), log):
+    codes = [_IMPORT_CHECKS[purpose], *([_EXTRA_CHECKS[extra]] if extra else [])]
+    checks = [[str(_python_in(folder)), "-c", code] for code in codes]
+    if not run_all(checks, clean_variables(), log):
         raise FoundryError(f"{folder.name} was installed, but cannot be imported (log: {log})")
     seconds = round(time.monotonic() - started, 1)
     record = {"python": sys.version, "installer": installer, "seconds": seconds}

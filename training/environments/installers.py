@@ -53,6 +53,30 @@ def install(folder: Path, pins: Path, log: Path, announce: Callable[[str], objec
     )
 
 
+def install_extra(python: Path, pins: Path, installer: str, log: Path) -> None:
+    """Add pinned packages to an environment, one after the other: each is built, if it has no
+    wheel, with what is installed by then.
+
+    Args:
+        installer: that made the environment: `uv` or `pip`.
+
+    Raises:
+        FoundryError: one cannot be installed; names the log.
+    """
+    from schemas import FoundryError
+
+    pip, variables = [str(python), "-m", "pip", "install", "--no-input"], clean_variables()
+    uv = _find_uv()
+    if installer == "uv" and uv:
+        options = ["--no-config", "--index-strategy", "unsafe-best-match"]
+        pip, variables = [uv, "pip", "install", "--python", str(python), *options], uv_environment()
+    for pin in pins.read_text("utf-8").splitlines():
+        if pin.startswith("#"):
+            continue
+        if not run_all([[*pip, "--no-deps", "--no-build-isolation", pin]], variables, log):
+            raise FoundryError(f"cannot install {pin} of {pins.name} (log: {log})")
+
+
 def main(pins: str) -> None:
     """Install pinned packages into the environment of this interpreter."""
     if uv := _find_uv():

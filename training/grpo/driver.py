@@ -23,7 +23,7 @@ from schemas.yaml_config import ConfigModel
 from warehouse import Home, Journal
 from warehouse.atomic import atomic_path
 
-from ..environments import ensure_environment
+from ..environments import Hardware, ensure_environment
 from ..launch.driver import (
     Driver,
     TrainingFailedError,
@@ -96,7 +96,8 @@ class GrpoRun:
         self._curves = Journal(self._folder / "progress.jsonl")
         self._evaluations = DevEvaluations(self._curves, self._checkpoints, self._settings.patience)
         self._collapse: str | None = None
-        self._python = ensure_environment("rl", "gpu" if self._settings.gpus else "cpu", driver.log)
+        hardware: Hardware = "gpu" if (run := self._settings).gpus else "cpu"
+        self._python = ensure_environment("rl", hardware, driver.log, run.environment_extra)
 
     def run(self) -> None:
         """Train the remaining steps and publish the model.

@@ -11,6 +11,7 @@ from pydantic import Field, JsonValue, field_validator, model_validator
 
 from schemas.yaml_config import ConfigModel, added_field
 
+from ..environments import Extra
 from ..rewards.reward import RewardSettings
 from ..tracking import OFFLINE, TrackingSettings
 from .hydra import hydra_value, is_option_name, overlap, override_list, plain_name
@@ -176,8 +177,8 @@ class GrpoSettings(ConfigModel):
     )
     attention: Attention | None = added_field(
         None,
-        description="null: flash_attention_2, without padding, where flash_attn is installed in "
-        "the trainer's environment, else sdpa",
+        description="flash_attention_2: without padding; its package is added to the trainer's "
+        "environment. null: so where it is installed there already, else sdpa",
     )
     lora_rank: int = added_field(
         0, ge=0, description="Rank of LoRA adapters on the language model; 0: all weights"
@@ -272,6 +273,11 @@ class GrpoSettings(ConfigModel):
     def rollout_gpus(self) -> int:
         """GPUs that share one copy of the rollout model."""
         return min(self.tensor_parallel, max(self.gpus, 1))
+
+    @property
+    def environment_extra(self) -> Extra | None:
+        """What the trainer's environment needs besides its pins."""
+        return "flash" if self.gpus and self.attention == "flash_attention_2" else None
 
     @property
     def on_cluster(self) -> bool:

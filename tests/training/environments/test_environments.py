@@ -1,6 +1,8 @@
 """Environments of trainers: installed once, repaired when incomplete, with uv or with pip."""
 
+import io
 import subprocess
+import tarfile
 import zipfile
 from importlib import metadata
 from pathlib import Path
@@ -12,6 +14,23 @@ from training import environments
 from training.environments import ensure_environment, environment_of, installers
 
 PACKAGE = "tiny_trainer"
+# A source distribution that is built with what its environment has, as flash-attn is.
+SOURCE = "tiny_flash"
+BACKEND = f"""
+import zipfile
+from {PACKAGE} import ANSWER
+
+def build_wheel(folder, config_settings=None, metadata_directory=None):
+    name, info = "{SOURCE}-1.0-py3-none-any.whl", "{SOURCE}-1.0.dist-info"
+    with zipfile.ZipFile(folder + "/" + name, "w") as wheel:
+        wheel.writestr("{SOURCE}.py", f"BUILT_WITH = {{ANSWER}}")
+        wheel.writestr(info + "/METADATA", "Metadata-Version: 2.1\\nName: {SOURCE}\\nVersion: 1.0")
+        kind = "Root-Is-Purelib: true\\nTag: py3-none-any"
+        wheel.writestr(info + "/WHEEL", "Wheel-Version: 1.0\\n" + kind)
+        wheel.writestr(info + "/RECORD", "")
+    return name
+"""
+PROJECT = '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'
 
 
 def tiny_wheel(folder: Path) -> None:
@@ -59,6 +78,42 @@ def test_an_environment_is_installed_once(tiny):
     lines.clear()
     assert ensure_environment("sft", "cpu", lines.append) == python
     assert not lines
+
+
+def add_extra(folder: Path) -> None:
+    """An extra of the rl trainer that is built from source."""
+    files = {
+        "pyproject.toml": f'{PROJECT}[project]\nname = "{SOURCE}"\nversion = "1.0"\n',
+        "backend.py": BACKEND,
+        "PKG-INFO": f"Metadata-Version: 2.1\nName: {SOURCE}\nVersion: 1.0\n",
+    }
+    with tarfile.open(folder / "wheels" / f"{SOURCE}-1.0.tar.gz", "w:gz") as archive:
+        for name, text in files.items():
+            member = tarfile.TarInfo(f"{SOURCE}-1.0/{name}")
+            member.size = len(text.encode())
+            archive.addfile(member, io.BytesIO(text.encode()))
+    (folder / "rl-cpu-flash.txt").write_text(f"# pinned\n{SOURCE}==1.0\n")
+
+
+@pytest.mark.parametrize("installer", ["uv", pytest.param("pip", marks=pytest.mark.long)])
+def test_an_extra_is_built_with_what_its_environment_has(tiny, tmp_path, monkeypatch, installer):
+    add_extra(tmp_path)
+    check = f"import {SOURCE}; assert {SOURCE}.BUILT_WITH == 42"
+    monkeypatch.setattr(environments, "_EXTRA_CHECKS", {"flash": check})
+    if installer == "pip":
+        monkeypatch.setattr(installers, "_find_uv", lambda: None)
+    lines: list[str] = []
+    python = ensure_environment("rl", "cpu", lines.append, "flash")
+    assert python.parents[1].name.startswith("rl-cpu-flash-")
+    assert any(line.startswith("Adding flash to it") for line in lines)
+    assert environment_of("rl", "cpu", "flash") != environment_of("rl", "cpu")
+    assert not environment_of("rl", "cpu").exists()
+
+
+def test_an_extra_that_cannot_be_built_is_one_line_with_a_log(tiny, tmp_path):
+    (tmp_path / "rl-cpu-flash.txt").write_text("no_such_extra==1.0\n")
+    with pytest.raises(FoundryError, match=r"no_such_extra==1\.0 of rl-cpu-flash\.txt \(log: "):
+        ensure_environment("rl", "cpu", str, "flash")
 
 
 @pytest.mark.slow

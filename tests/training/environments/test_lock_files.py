@@ -20,11 +20,11 @@ UV = Path(sys.executable).parent / "uv"
 ENVIRONMENT = {key: value for key, value in uv_environment().items() if key != "UV_FIND_LINKS"}
 
 
-def resolved(pins: Path) -> subprocess.CompletedProcess[str]:
+def resolved(*pins: Path) -> subprocess.CompletedProcess[str]:
     target = ["--python-version", "3.11", "--python-platform", "x86_64-unknown-linux-gnu"]
     options = ["--no-config", "--no-annotate", "--no-header", "--quiet"]
     indexes = ["--index-strategy", "unsafe-best-match"]
-    command = [str(UV), "pip", "compile", *options, *target, *indexes, str(pins)]
+    command = [str(UV), "pip", "compile", *options, *target, *indexes, *map(str, pins)]
     return subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=300)
 
 
@@ -46,6 +46,17 @@ def test_pins_of_a_gpu_environment_are_what_they_resolve_to(purpose):
     done = resolved(pins)
     assert done.returncode == 0, done.stderr
     assert pinned(done.stdout) == pinned(pins.read_text())
+
+
+def test_flash_attention_is_the_one_that_the_trainer_names(tmp_path):
+    base, extra = pins_of("rl", "gpu"), pins_of("rl", "gpu", "flash")
+    done = resolved(base, extra)
+    assert done.returncode == 0, done.stderr
+    assert pinned(done.stdout) == pinned(base.read_text()) | pinned(extra.read_text())
+    wanted = tmp_path / "wanted.txt"
+    wanted.write_text("verl[flash-attn-cu130torch211]==0.9.1\n")
+    by_verl = pinned(resolved(base, wanted).stdout) - pinned(base.read_text())
+    assert by_verl == pinned(extra.read_text()) - {"wheel==0.45.1"}
 
 
 def test_a_missing_package_and_a_conflict_are_noticed(tmp_path):

@@ -103,6 +103,11 @@ def test_attention_needs_no_package_unless_it_is_there_or_asked_for():
         "'flash_attention_2'",
         "true",
     )
+    chosen = [GrpoSettings(recipe="paper"), GrpoSettings(recipe="paper", attention="sdpa")]
+    assert [settings.environment_extra for settings in chosen] == [None, None]
+    asking = {"attention": "flash_attention_2"}
+    assert GrpoSettings(recipe="paper", **asking).environment_extra == "flash"
+    assert GrpoSettings(**asking).environment_extra is None, "the CPU engine has no use for it"
     found = overrides(GrpoSettings(recipe="paper"), *PATHS, 7, attention="flash_attention_2")
     assert f"{model}.use_remove_padding=true" in found
 
