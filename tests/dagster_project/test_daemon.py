@@ -1,4 +1,5 @@
-"""A night and a day of a running daemon, as `interleave ui` starts it, and nobody's hand.
+"""A night and a day of a running daemon, as `interleave ui` starts it: from a schedule's tick to
+other agents in the service, and a run whose process is killed on the way.
 
 All is real but the trainers, which hand out the base model: a version differs in its rows alone.
 """
