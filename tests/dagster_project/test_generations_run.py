@@ -230,7 +230,7 @@ def test_the_schedule_requests_unanswered_batches(foundry, instance, requests):
     assert requested() == (["inbox-0001"], None)
     instance.report_run_canceled(queued)
     answer(foundry, instance)
-    assert requested() == ([], "2 batches, none is waiting")
+    assert requested() == ([], "2 batches, all answered")
     write(requests, [*REQUESTS, {"text": "A cat"}])
     assert requested() == (["inbox-0001"], None)
 
@@ -250,7 +250,7 @@ def test_a_batch_that_fails_is_requested_again_twice(foundry, instance, requests
 def test_without_a_file_of_requests_nothing_is_requested(foundry, instance, profile):
     plain = FoundryResource(profile=profile, root=foundry.root)
     ticked = schedule_tick("answer_requests", plain, instance)
-    assert (ticked.run_requests, ticked.skip_message) == ([], "0 batches, none is waiting")
+    assert (ticked.run_requests, ticked.skip_message) == ([], "0 batches, all answered")
     assert sensor_tick("register_requests", plain, instance).skip_message == "0 batches of requests"
 
 
