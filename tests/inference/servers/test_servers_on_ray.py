@@ -69,7 +69,7 @@ def test_a_dead_nodes_server_is_started_elsewhere(nodes, on_ray, home):
     folder = only_server(home)
     (job,) = [job for job in nodes.jobs() if job.status == "RUNNING"]
     assert job.submission_id == folder.host.name and sorted(gpus_of_nodes(nodes.address)) == [0, 1]
-    nodes.kill(job.driver_node_id)
+    nodes.kill(job.driver_node_id, at_once=False)
     wait_until(lambda: not processes_of(folder))
     nodes.add()
     assert draw(home.root, **on_ray) != first
