@@ -71,14 +71,10 @@ class Nodes:
             else:
                 return
 
-    def kill(self, node_id: str, at_once: bool = True) -> None:
-        """As if its machine had lost power: its runs die with it, not some time later.
-
-        Args:
-            at_once: False: only Ray's own process is killed, what it started is left to itself.
-        """
+    def kill(self, node_id: str) -> None:
+        """As if its machine had lost power: its runs die with it, not some time later."""
         node = self._workers.pop(node_id)
-        for process in _descendants(node) if at_once else ():
+        for process in _descendants(node):
             with suppress(psutil.NoSuchProcess):
                 process.kill()
         self._cluster.remove_node(node, allow_graceful=False)
