@@ -18,7 +18,7 @@ from inference.backends.health_check import PROVIDERS, check_endpoint
 from inference.backends.model_files import cached_file
 from inference.backends.providers.settings import EndpointSettings, RemoteModel
 from inference.servers.ray_jobs import gpus_of_nodes
-from inference.servers.settings import ImageServer, Server
+from inference.servers.settings import ImageServer
 from schemas import FoundryError
 from training.base_model.settings import BaseModelSettings
 from training.environments import gpu_bytes, gpus
@@ -202,7 +202,7 @@ def _servers(profile: Profile) -> Iterator[Finding]:
         return
     for name, server in profile.servers.items():
         where = f"GPUs {', '.join(map(str, server.gpus))}" if server.gpus else "the CPU"
-        what = f"server {name}: {_served(server)} on {where}, started by the first call"
+        what = f"server {name}: {server.title} on {where}, started by the first call"
         yield Finding(what, server_problem(server, gpus(), gpu_bytes()))
     if profile.training and profile.training.launcher.kind == "local":
         needed = _gpus_needed(profile)
@@ -211,14 +211,9 @@ def _servers(profile: Profile) -> Iterator[Finding]:
             yield Finding(what, profile.gpu_assignment.training_problem(gpus()))
 
 
-def _served(server: Server) -> str:
-    return server.model or f"the trained {getattr(server, 'trained', '')}"
-
-
 def _servers_on_ray(profile: Profile, address: str) -> Iterator[Finding]:
-    shared = "INTERLEAVE_LOCAL"
-    fix = None if os.environ.get(shared) else f"set {shared} to a folder that all nodes share"
-    yield Finding(f"{shared}: where servers and their users find each other", fix)
+    fix = None if os.environ.get("INTERLEAVE_LOCAL") else "set it to a folder that all nodes share"
+    yield Finding("INTERLEAVE_LOCAL: where servers and their users find each other", fix)
     nodes = gpus_of_nodes(address)
     if nodes is None:
         return  # that there is no job server is said elsewhere
@@ -227,9 +222,7 @@ def _servers_on_ray(profile: Profile, address: str) -> Iterator[Finding]:
         count = len(server.gpus)
         where = f"{count} GPUs of a node" if count else "the CPU of Ray's head"
         fix = f"no node has more than {largest:g}: lower its `gpus`" if count > largest else None
-        yield Finding(
-            f"server {name}: {_served(server)} on {where}, started by the first call", fix
-        )
+        yield Finding(f"server {name}: {server.title} on {where}, started by the first call", fix)
     needed = profile.gpu_assignment.needed_gpus()
     fix = "add nodes, or lower `gpus` of servers or trainings" if needed > total else None
     yield Finding(f"GPUs of the Ray cluster: {total:g} of {needed:g} needed at a time", fix)

@@ -84,6 +84,10 @@ class AgentServer(_Server):
     flags: tuple[str, ...] = Field((), description="More flags of `vllm serve`; they win over ours")
 
     @property
+    def title(self) -> str:
+        return self.model or f"the trained {self.trained}"
+
+    @property
     def weights_per_gpu(self) -> float | None:
         """Bytes of weights on each of its GPUs; None: they are not here yet."""
         size = weights_bytes(self.model, self.revision) if self.model else None
@@ -119,6 +123,10 @@ class ImageServer(_Server):
     queue: int = Field(64, ge=0, description="Images that may wait until replicas are free")
 
     @property
+    def title(self) -> str:
+        return self.model
+
+    @property
     def weights_per_gpu(self) -> float | None:
         """Bytes of weights on each of its GPUs; None: they are not here yet."""
         if self.pipeline is None:
@@ -150,6 +158,10 @@ class CommandServer(_Server):
     )
     health: str = Field("/health", description="Path that answers 200 once it is ready")
     weights_per_gpu: ClassVar[float | None] = None  # unknown
+
+    @property
+    def title(self) -> str:
+        return self.model
 
 
 Server = Annotated[AgentServer | ImageServer | CommandServer, Field(discriminator="kind")]

@@ -10,8 +10,10 @@ import yaml
 from typer.testing import CliRunner
 
 from assets.core.profile import FOLDER
+from dagster_project import doctor
 from dagster_project.cli.app import app
 from dagster_project.doctor import diagnose
+from tests.helpers.ports import free_port
 from warehouse import Home
 
 KEY = "a-secret-key"
@@ -191,3 +193,22 @@ def test_variables_of_notifications_are_looked_for(tmp_path, monkeypatch):
     findings = {finding.what: finding.fix for finding in diagnose(own, Home(tmp_path / "home"))}
     assert findings["notifications: HOOK"] is None
     assert "MAIL_PASSWORD" in findings["notifications: MAIL_PASSWORD"]
+
+
+def test_servers_need_gpus_of_nodes(home, tmp_path, monkeypatch):
+    monkeypatch.setattr(doctor, "gpus_of_nodes", lambda address: [2.0, 1.0])
+    monkeypatch.setenv("INTERLEAVE_LOCAL", str(tmp_path))
+    command = {"kind": "command", "model": "m", "command": ["serve", "{host}", "{port}"]}
+    servers = {"small": command | {"gpus": 2}, "large": command | {"gpus": 3}}
+    agent = {"model": "m", "endpoints": [{"server": "small"}]}
+    agents = {"planner": "openai", "critic": "openai"}
+    settings = {
+        "roles": {"generator": "sketch", "scorer": "sketch", **agents},
+        "servers": servers,
+        "openai": {"planner": agent, "critic": agent | {"endpoints": [{"server": "large"}]}},
+        "cluster": {"ray": {"address": f"http://127.0.0.1:{free_port()}"}},
+    }
+    found = missing(profile(tmp_path, **settings), home)
+    assert "no node has more than 2" in found[next(what for what in found if "large" in what)]
+    assert not any("small" in what or "INTERLEAVE_LOCAL" in what for what in found)
+    assert "add nodes" in found["GPUs of the Ray cluster: 3 of 5 needed at a time"]

@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 
+import psutil
 import pytest
 from typer.testing import CliRunner
 
@@ -69,7 +70,14 @@ def test_a_dead_nodes_server_is_started_elsewhere(nodes, on_ray, home):
     folder = only_server(home)
     (job,) = [job for job in nodes.jobs() if job.status == "RUNNING"]
     assert job.submission_id == folder.host.name and sorted(gpus_of_nodes(nodes.address)) == [0, 1]
-    nodes.kill(job.driver_node_id)
+    actor_of(folder.state().pid).kill()
     wait_until(lambda: not processes_of(folder))
+    nodes.kill(job.driver_node_id)
     nodes.add()
     assert draw(home.root, **on_ray) != first
+
+
+def actor_of(supervisor):
+    """Ray's process that runs a job."""
+    parents = psutil.Process(supervisor).parents()
+    return next(parent for parent in parents if "JobSupervisor" in " ".join(parent.cmdline()))
