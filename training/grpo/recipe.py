@@ -14,7 +14,8 @@ from schemas.yaml_config import ConfigModel, added_field
 from ..environments import Extra
 from ..rewards.reward import RewardSettings
 from ..tracking import OFFLINE, TrackingSettings
-from .hydra import hydra_value, is_option_name, overlap, override_list, plain_name
+from .hydra import override_list, plain_name
+from .verl_options import ACTOR, MODEL, REFERENCE, ROLLOUT, SETTING_OF, check_option
 
 PLUGINS = Path(__file__).parent / "plugins"
 ROWS = "critic_rl.parquet"
@@ -25,10 +26,6 @@ REWARD_ADDRESS = "reward-address.json"  # in the job's folder while the reward s
 Attention = Literal["sdpa", "flash_attention_2"]
 _REWARD_FUNCTION = Path(__file__).parents[1] / "rewards" / "verl_client.py"
 _FIXED = Path(__file__).parent / "overrides"
-_ROLLOUT = "actor_rollout_ref.rollout"
-_ACTOR = "actor_rollout_ref.actor"
-_REFERENCE = "actor_rollout_ref.ref"
-_MODEL = "actor_rollout_ref.model"
 _RAY = "ray_kwargs.ray_init"
 _KEPT = "trainer.max_actor_ckpt_to_keep"
 _REMOVED = "trainer.remove_previous_ckpt_in_save"
@@ -51,65 +48,6 @@ _RECIPES: dict[str, dict[str, Any]] = {
     "paper": {**_LARGE, "kl": 1e-3, "reward": _WORKERS},
     "reference": {**_LARGE, "kl": 0.0, "reward": {**_WORKERS, "form": "code"}},
 }
-
-# verl's option -> the setting that it is, or follows from.
-_SETTING_OF = {
-    "data.train_batch_size": "batch",
-    "data.max_prompt_length": "prompt_length",
-    "data.max_response_length": "response_length",
-    "trainer.save_freq": "save_every",
-    "trainer.nnodes": "nodes",
-    f"{_ACTOR}.kl_loss_coef": "kl",
-    f"{_ACTOR}.optim.lr": "learning_rate",
-    f"{_ACTOR}.ppo_mini_batch_size": "mini_batch",
-    f"{_ACTOR}.clip_ratio_low": "clip_low",
-    f"{_ACTOR}.clip_ratio_high": "clip_high",
-    f"{_ACTOR}.clip_ratio_c": "clip_dual",
-    f"{_ACTOR}.data_loader_seed": "seed",
-    f"{_ROLLOUT}.n": "n",
-    f"{_ROLLOUT}.temperature": "temperature",
-    f"{_ROLLOUT}.seed": "seed",
-}
-_DERIVED_FROM = {
-    "trainer.device": "gpus",
-    "trainer.n_gpus_per_node": "gpus",
-    "trainer.total_training_steps": "max_steps",
-    "trainer.test_freq": "dev_share",
-    "trainer.val_before_train": "dev_share",
-    "trainer.checkpoint_callback_class": "patience",
-    "data.val_max_samples": "dev_share",
-    f"{_ACTOR}.use_kl_loss": "kl",
-    f"{_ACTOR}.ppo_micro_batch_size_per_gpu": "micro_batch",
-    f"{_REFERENCE}.log_prob_micro_batch_size_per_gpu": "micro_batch",
-    f"{_ROLLOUT}.log_prob_micro_batch_size_per_gpu": "micro_batch",
-    f"{_ACTOR}.use_dynamic_bsz": "tokens_per_gpu",
-    f"{_ACTOR}.ppo_max_token_len_per_gpu": "tokens_per_gpu",
-    f"{_ROLLOUT}.tensor_model_parallel_size": "tensor_parallel",
-    f"{_ACTOR}.fsdp_config.param_offload": "offload",
-    f"{_ACTOR}.fsdp_config.optimizer_offload": "offload",
-    f"{_MODEL}.override_config.attn_implementation": "attention",
-    f"{_MODEL}.use_remove_padding": "attention",
-    f"{_MODEL}.lora_rank": "lora_rank",
-    f"{_MODEL}.lora_alpha": "lora_alpha",
-}
-# On these depend the files that the driver reads, resumption, rewards and masking.
-_DRIVERS = (
-    "algorithm.adv_estimator",
-    "data.image_key",
-    "data.shuffle",
-    "data.train_files",
-    "data.val_files",
-    "hydra",
-    "reward.custom_reward_function",
-    "reward.reward_manager",
-    "trainer.default_local_dir",
-    "trainer.logger",
-    "trainer.resume_mode",
-    "trainer.total_epochs",
-    f"{_MODEL}.path",
-    f"{_MODEL}.lora",
-    f"{_ROLLOUT}.agent.agent_loop_manager_class",
-)
 
 
 class GrpoSettings(ConfigModel):
@@ -217,7 +155,7 @@ class GrpoSettings(ConfigModel):
     @classmethod
     def _leave_ours(cls, options: dict[str, JsonValue]) -> dict[str, JsonValue]:
         for key, value in options.items():
-            _check_option(key, value)
+            check_option(key, value)
         return options
 
     @model_validator(mode="after")
@@ -288,21 +226,6 @@ class GrpoSettings(ConfigModel):
     def pass_size(self) -> int:
         """Sequences of a pass: the greatest that divides `micro_batch` and a device's update."""
         return gcd(self.micro_batch, self.mini_batch * self.n // self.devices)
-
-
-def _check_option(key: str, value: JsonValue) -> None:
-    """Raises ValueError for an option that the settings or the driver set, or Hydra cannot read."""
-    if not is_option_name(key):
-        raise ValueError(f"{key!r} is no name of an option, such as {_ROLLOUT}.enforce_eager")
-    for option, setting in (_SETTING_OF | _DERIVED_FROM).items():
-        if overlap(plain_name(key), option):
-            raise ValueError(f"{key} follows from `{setting}`: set that instead, beside `options`")
-    if any(overlap(plain_name(key), option) for option in _DRIVERS):
-        raise ValueError(f"{key}: the driver sets this, its files and rewards depend on it: remove")
-    try:
-        hydra_value(value)
-    except ValueError as error:
-        raise ValueError(f"{key}: {error}") from error
 
 
 def program(settings: GrpoSettings) -> str:
@@ -381,7 +304,7 @@ def _paths(parent: Path, folder: Path) -> dict[str, Any]:
     return {
         "data.train_files": folder / ROWS,
         "data.val_files": folder / ROWS,
-        f"{_MODEL}.path": parent,
+        f"{MODEL}.path": parent,
         "hydra.run.dir": folder / "hydra",
         "reward.custom_reward_function.path": _REWARD_FUNCTION,
         "+reward.custom_reward_function.reward_kwargs.address": folder / REWARD_ADDRESS,
@@ -390,13 +313,13 @@ def _paths(parent: Path, folder: Path) -> dict[str, Any]:
 
 
 def _changes(settings: GrpoSettings, steps: int) -> dict[str, Any]:
-    return {option: getattr(settings, name) for option, name in _SETTING_OF.items()} | {
+    return {option: getattr(settings, name) for option, name in SETTING_OF.items()} | {
         "trainer.n_gpus_per_node": max(settings.gpus, 1),
         "trainer.total_training_steps": steps,
-        f"{_ACTOR}.use_kl_loss": settings.kl > 0,
-        f"{_ACTOR}.ppo_micro_batch_size_per_gpu": settings.pass_size,
-        f"{_REFERENCE}.log_prob_micro_batch_size_per_gpu": settings.pass_size,
-        f"{_ROLLOUT}.log_prob_micro_batch_size_per_gpu": settings.pass_size,
+        f"{ACTOR}.use_kl_loss": settings.kl > 0,
+        f"{ACTOR}.ppo_micro_batch_size_per_gpu": settings.pass_size,
+        f"{REFERENCE}.log_prob_micro_batch_size_per_gpu": settings.pass_size,
+        f"{ROLLOUT}.log_prob_micro_batch_size_per_gpu": settings.pass_size,
     }
 
 
@@ -416,12 +339,12 @@ def _evaluations(settings: GrpoSettings, folder: Path) -> dict[str, Any]:
 
 def _devices(settings: GrpoSettings, attention: Attention) -> dict[str, Any]:
     if not settings.gpus:
-        return {f"{_ROLLOUT}.max_num_seqs": settings.batch * settings.n}
+        return {f"{ROLLOUT}.max_num_seqs": settings.batch * settings.n}
     return {
-        f"{_ROLLOUT}.tensor_model_parallel_size": settings.rollout_gpus,
-        f"+{_MODEL}.override_config.attn_implementation": attention,
+        f"{ROLLOUT}.tensor_model_parallel_size": settings.rollout_gpus,
+        f"+{MODEL}.override_config.attn_implementation": attention,
         # Sequences in one row, without padding: only flash attention keeps them apart.
-        f"{_MODEL}.use_remove_padding": attention == "flash_attention_2",
+        f"{MODEL}.use_remove_padding": attention == "flash_attention_2",
     }
 
 
@@ -430,20 +353,20 @@ def _memory(settings: GrpoSettings) -> dict[str, Any]:
     options: dict[str, Any] = {}
     if settings.tokens_per_gpu:
         options |= {
-            f"{_ACTOR}.use_dynamic_bsz": True,
-            f"{_ACTOR}.ppo_max_token_len_per_gpu": settings.tokens_per_gpu,
+            f"{ACTOR}.use_dynamic_bsz": True,
+            f"{ACTOR}.ppo_max_token_len_per_gpu": settings.tokens_per_gpu,
         }
     if settings.offload:
         options |= {
-            f"{_ACTOR}.fsdp_config.param_offload": True,
-            f"{_ACTOR}.fsdp_config.optimizer_offload": True,
+            f"{ACTOR}.fsdp_config.param_offload": True,
+            f"{ACTOR}.fsdp_config.optimizer_offload": True,
         }
     if settings.lora_rank:
         options |= {
-            f"{_MODEL}.lora_rank": settings.lora_rank,
-            f"{_MODEL}.lora_alpha": settings.lora_alpha or 2 * settings.lora_rank,
-            f"{_MODEL}.exclude_modules": ".*visual.*",
+            f"{MODEL}.lora_rank": settings.lora_rank,
+            f"{MODEL}.lora_alpha": settings.lora_alpha or 2 * settings.lora_rank,
+            f"{MODEL}.exclude_modules": ".*visual.*",
             # Rollouts are sampled from merged weights, whatever their engine knows of adapters.
-            f"{_MODEL}.lora.merge": True,
+            f"{MODEL}.lora.merge": True,
         }
     return options

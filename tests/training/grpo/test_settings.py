@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from assets.core.profile import FOLDER, load_profile
 from schemas import FoundryError
-from training.grpo import recipe
+from training.grpo import verl_options
 from training.grpo.recipe import GrpoSettings, cluster_overrides, environment, overrides
 
 PATHS = (Path("/models/m"), Path("/a b/it's"))
@@ -167,7 +167,7 @@ def test_a_colliding_option_names_file_line_and_key(tmp_path):
 
 
 def test_every_setting_that_becomes_an_option_exists():
-    assert set(recipe._SETTING_OF.values()) | set(recipe._DERIVED_FROM.values()) <= set(
+    assert set(verl_options.SETTING_OF.values()) | set(verl_options.DERIVED_FROM.values()) <= set(
         GrpoSettings.model_fields
     )
 
