@@ -18,7 +18,7 @@ from .trainings import shorten_trainings
 
 _PROVIDERS = ("openai", "gemini", "images")
 _ROLES = ("planner", "critic", "scorer", "generator")
-_HELDOUT_SHARES = (0.5, 0.7, 0.8, 0.85, 0.9)
+_HELDOUT_SHARES = (0.5, 0.8, 0.85, 0.9)
 _DEV_PROMPTS = 3
 _VARIANTS = ("generator_only", "full_rl")  # every agent that is trained, in one server each
 

@@ -8,6 +8,9 @@ import pytest
 import yaml
 
 from assets.core.profile import FOLDER, load_profile
+from assets.evaluation.items import part_of
+from assets.prompts.bank import generate_bank
+from assets.prompts.pack_loader import load_pack
 from dagster_project.rehearsal import profile as rewriting
 from dagster_project.rehearsal.answers import answer, tagged_answers, whole_answers
 from dagster_project.rehearsal.models import TinyModel, tiny_agent
@@ -54,7 +57,7 @@ def test_free_answers_are_plans_and_verdicts():
 
 @pytest.fixture
 def quick_models(monkeypatch):
-    """Folders without weights: the rewriting is tested, not the models."""
+    """Folders without weights, and no bank: the rewriting is tested."""
 
     def made(folder, *_):
         folder.mkdir(parents=True)
@@ -62,6 +65,7 @@ def quick_models(monkeypatch):
 
     monkeypatch.setattr(rewriting, "tiny_agent", made)
     monkeypatch.setattr(rewriting, "tiny_generator", made)
+    monkeypatch.setattr(Rehearsal, "_heldout_share", lambda _: 0.85)
 
 
 @pytest.mark.parametrize("name", PROFILES)
@@ -107,6 +111,15 @@ def test_what_only_a_gpu_shows_is_named(tmp_path, quick_models):
     rehearsal.values()
     paths = {each.path for each in rehearsal.substitutions if each.kind == "gpu"}
     assert {"cluster", "training.launcher", "training.planner_sft", "training.critic_rl"} <= paths
+
+
+def test_few_prompts_have_some_that_promotion_decides_by(tmp_path):
+    settings = load_profile("sketch")
+    share = Rehearsal(settings, tmp_path, "http://127.0.0.1:1", prompts=16)._heldout_share()
+    changed = settings.bank.model_copy(update={"heldout_share": share})
+    rows = generate_bank(load_pack(settings.pack), changed, 16)
+    parts = [part_of(row.split, row.prompt_id) for row in rows if row.split == "heldout"]
+    assert parts.count("dev") >= 3 and any(row.split == "train" for row in rows)
 
 
 @pytest.mark.slow

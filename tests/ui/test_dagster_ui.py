@@ -20,6 +20,7 @@ from tests.helpers.browser import (
 pytestmark = [
     pytest.mark.browser,
     pytest.mark.slow,
+    pytest.mark.long,
     pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here: install Debian's `chromium`"),
 ]
 
@@ -63,7 +64,6 @@ def test_the_lineage_shows_every_asset(tmp_path, page):
             expect(node_in_lineage(page, name)).to_be_visible()
 
 
-@pytest.mark.long
 def test_clicking_materialize_makes_the_prompts_and_shows_what_they_are(ui, page):
     materialize(page, ui, "prompts")
     page.goto(f"{ui}/assets/prompts")
@@ -75,7 +75,6 @@ def test_clicking_materialize_makes_the_prompts_and_shows_what_they_are(ui, page
     assert picture.evaluate("image => image.complete && image.naturalWidth") > 500
 
 
-@pytest.mark.long
 def test_the_schedule_is_switched_on_and_its_tick_runs_the_next_shard(ui, page):
     shards = materialized_partitions(ui)[0]["scores"]
     shard = f"sketchbook-{len(set(shards)):04d}"
