@@ -12,7 +12,7 @@ SIZE ?= demo
 PROFILE ?= sketch
 TESTS ?= tests
 WORKERS ?= 2
-PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --durations=10
+PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --durations=10
 
 .DEFAULT_GOAL := help
 .PHONY: help setup cluster demo ui serve test test-long lint bench docs
@@ -45,6 +45,8 @@ serve: .venv/core.stamp
 test: .venv/dev.stamp
 	@$(PYTEST) -m "not long" $(TESTS)
 
+# Half of their time they wait, for servers, daemons and clusters.
+test-long: WORKERS = 3
 test-long: .venv/dev.stamp
 	@$(PYTEST) -m long $(TESTS)
 

@@ -8,7 +8,7 @@ import pytest
 from schemas import FoundryError
 from warehouse import Home
 
-# Two workers on two cores: a torch thread each, in this process and in those that tests start.
+# As many workers as cores: a torch thread each, in this process and in those that tests start.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
