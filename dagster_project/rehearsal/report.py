@@ -48,6 +48,9 @@ def show_report(report: Report, console: Console) -> None:
     total = sum(stage.measured.seconds for stage in report.stages)
     state = "failed" if report.failed else "complete"
     console.print(f"\nRehearsal of {report.profile}: {state} in {total:.0f} s; {report.home.root}")
+    for stage in report.stages:
+        if stage.failed:  # once more, where a long table does not hide it
+            console.print(Text(f"{stage.name}: {stage.ran}", "red"))
 
 
 def _substitutions(report: Report) -> Iterator[RichTable | Text]:
