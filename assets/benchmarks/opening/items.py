@@ -1,5 +1,6 @@
 """OpenING's items, read from the official files."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, Self
@@ -15,7 +16,7 @@ Split = Literal["test", "dev"]
 TASKS_PER_TOPIC = dict(
     enumerate((2, 3, 2, 2, 4, 2, 5, 2, 2, 5, 4, 1, 1, 3, 2, 2, 3, 2, 3, 2, 2, 1, 1), 1)
 )
-MARKERS = ("<BEGIN>", "<image>")  # of the official files; no part of what is asked
+_MARKER = re.compile(r"[ \t]*(?:<BEGIN>|<image>)[ \t]*")  # of the files; no part of what is asked
 _FOLDERS = ("", "OpenING-benchmark", "OpenING-Benchmark")
 
 
@@ -32,10 +33,7 @@ class Part(_Model):
     @property
     def plain_text(self) -> str:
         """The text without the files' markers."""
-        text = self.text
-        for marker in MARKERS:
-            text = text.replace(marker, "")
-        return text.strip()
+        return _MARKER.sub(" ", self.text).strip()
 
 
 class Input(_Model):
