@@ -1,6 +1,6 @@
 """What a judge of OpenING is asked, and how its answers are read.
 
-Two protocols (section 4 of the paper): absolute scores of one answer on seven criteria, and a
+Two protocols: absolute scores of one answer on seven criteria, and a
 comparison of two answers in which a tie still leans to a side. The criteria, their order of weight
 and their scale are the benchmark's; the wording is ours.
 """
@@ -72,10 +72,10 @@ def score_call(
     item: OpeningItem, input_images: Sequence[EncodedImage], answer: Sequence[AnswerStep]
 ) -> JudgeCall:
     """The call that grades an answer on all criteria; `input_images` are the item's, in order."""
-    page = _Page()
-    page.add_input(item, input_images)
-    page.add_answer("Answer", answer)
-    return page.call(SCORE, _SCORE_TASK)
+    call = _CallText()
+    call.add_input(item, input_images)
+    call.add_answer("Answer", answer)
+    return call.build(SCORE, _SCORE_TASK)
 
 
 def compare_call(
@@ -85,11 +85,11 @@ def compare_call(
     answer_b: Sequence[AnswerStep],
 ) -> JudgeCall:
     """The call that compares two answers to an item."""
-    page = _Page()
-    page.add_input(item, input_images)
-    page.add_answer("Answer of A", answer_a)
-    page.add_answer("Answer of B", answer_b)
-    return page.call(COMPARE, _COMPARE_TASK)
+    call = _CallText()
+    call.add_input(item, input_images)
+    call.add_answer("Answer of A", answer_a)
+    call.add_answer("Answer of B", answer_b)
+    return call.build(COMPARE, _COMPARE_TASK)
 
 
 def parse(name: str, text: str) -> dict[str, int] | Verdict | None:
@@ -118,7 +118,7 @@ def parse_verdict(text: str) -> Verdict | None:
     return verdicts.get(lines.pop()) if len(lines) == 1 else None
 
 
-class _Page:
+class _CallText:
     """Texts and the pictures that they name, numbered in order."""
 
     def __init__(self) -> None:
@@ -142,7 +142,7 @@ class _Page:
         for step in answer:
             self._add(step.text, step.image)
 
-    def call(self, name: str, task: str) -> JudgeCall:
+    def build(self, name: str, task: str) -> JudgeCall:
         return JudgeCall(name, "\n".join([task, "", *self._lines]), tuple(self._images))
 
     def _add(self, text: str, image: EncodedImage | None) -> None:

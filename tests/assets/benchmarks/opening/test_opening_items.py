@@ -8,8 +8,7 @@ import pytest
 
 from assets.benchmarks.opening.items import TASKS_PER_TOPIC, load, load_images
 from schemas.errors import FoundryError
-
-from .conftest import record, write_records
+from tests.assets.benchmarks.opening.opening_files import record, write_records
 
 
 def test_an_item_says_what_is_asked(benchmark_folder: Path) -> None:

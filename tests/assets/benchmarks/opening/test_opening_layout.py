@@ -53,6 +53,12 @@ def test_answers_of_others_are_read_by_the_picture_s_name(
     assert OutputFolder(tmp_path, "theirs").read("0301007") == ANSWER
 
 
+def test_an_empty_picture_s_name_is_none(tmp_path: Path, item: OpeningItem) -> None:
+    path = OutputFolder(tmp_path, "theirs").write(item, ANSWER[1:2])
+    path.write_text(path.read_text().replace("null", '""'))
+    assert OutputFolder(tmp_path, "theirs").read("0301007") == ANSWER[1:2]
+
+
 def test_what_is_missing_or_damaged_is_named(tmp_path: Path, item: OpeningItem) -> None:
     folder = OutputFolder(tmp_path, "ours")
     path = folder.write(item, ANSWER)
