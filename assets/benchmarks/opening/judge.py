@@ -42,9 +42,9 @@ _CRITERIA_LIST = "\n".join(
 _EXAMPLE = "{" + ", ".join(f'"{name}": {{"reason": "...", "score": 0}}' for name in CRITERIA) + "}"
 _SCORE_TASK = f"""\
 You grade an answer in which texts and images take turns. Read the request and the answer below, \
-look at every image, and grade each criterion with an integer from 0 to {MAX_SCORE}: 0 to 2 for a \
-failure, 3 to 5 for visible faults, 6 to 8 for good work that could be better, 9 or 10 for work \
-that leaves nothing to wish for.
+look at every image, and grade each criterion with an integer from 0 to {MAX_SCORE}: 0 to 2 if it \
+fails, 3 to 5 if its faults are plain to see, 6 to 8 if it is good and could be better, 9 or 10 if \
+hardly anything could be better.
 
 Criteria, the most important first:
 {_CRITERIA_LIST}
@@ -155,12 +155,15 @@ class _CallText:
 def _scores(value: object) -> dict[str, int] | None:
     if not isinstance(value, dict) or value.keys() != CRITERIA.keys():
         return None
-    entries = (value[name] for name in CRITERIA)
-    scores = [entry.get("score") if isinstance(entry, dict) else entry for entry in entries]
-    # A bool is an int in Python, and no score.
-    if not all(type(score) is int and 0 <= score <= MAX_SCORE for score in scores):
-        return None
-    return dict(zip(CRITERIA, scores, strict=True))
+    scores: dict[str, int] = {}
+    for name in CRITERIA:
+        entry = value[name]
+        score = entry.get("score") if isinstance(entry, dict) else entry
+        # A bool is an int to isinstance, and no score.
+        if type(score) is not int or not 0 <= score <= MAX_SCORE:
+            return None
+        scores[name] = score
+    return scores
 
 
 def _json_objects(text: str) -> list[object]:

@@ -3,6 +3,7 @@
 import csv
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -113,7 +114,7 @@ def test_verdict_files(tmp_path: Path) -> None:
 
 def test_score_files(tmp_path: Path) -> None:
     entries = {name: {"Score": 4, "Justification": "so"} for name in CRITERIA}
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"data_id": "1", "model": {"id": "1", "name": "x"}, "score": entries},
         {"instance_id": "2", "model": {"name": "x"}, "score": None},
         {
