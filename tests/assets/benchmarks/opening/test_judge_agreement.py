@@ -1,0 +1,72 @@
+"""Agreement, kappa and intervals, by hand and on the published verdicts."""
+
+from pathlib import Path
+
+import pytest
+
+from assets.benchmarks.agreement import agreement, disagreements, kappa_interval, sampled
+from assets.benchmarks.opening.scores import agreement_labels, read_duels
+
+# Cohen's textbook form: 20 yes-yes, 5 yes-no, 10 no-yes, 15 no-no.
+PAIRS = [("yes", "yes")] * 20 + [("yes", "no")] * 5 + [("no", "yes")] * 10 + [("no", "no")] * 15
+FIRST = {number: pair[0] for number, pair in enumerate(PAIRS)}
+SECOND = {number: pair[1] for number, pair in enumerate(PAIRS)}
+
+
+def test_agreement_and_kappa_by_hand() -> None:
+    found = agreement(FIRST, SECOND)
+    assert found.share and found.kappa
+    assert found.share.mean == 0.7
+    assert found.kappa.mean == pytest.approx(0.4)  # (0.7 - 0.5) / (1 - 0.5)
+    assert found.unscored == 0
+    # The asymptotic standard error is about 0.13, so the interval is about 0.4 +- 0.25.
+    assert found.kappa.low == pytest.approx(0.15, abs=0.05)
+    assert found.kappa.high == pytest.approx(0.65, abs=0.05)
+    assert agreement(FIRST, SECOND) == found
+    assert agreement(FIRST, SECOND, seed=1) != found
+
+
+def test_unscored_cases_are_counted_and_never_compared() -> None:
+    found = agreement({**FIRST, 50: "yes", 51: None}, {**SECOND, 50: None, 51: "no", 99: "yes"})
+    assert found.share and found.share.count == 50
+    assert found.unscored == 2 / 52
+    nothing = agreement({1: None}, {1: "yes"})
+    assert (nothing.share, nothing.kappa, nothing.unscored) == (None, None, 1)
+    with pytest.raises(ValueError, match="no case in common"):
+        agreement({1: "yes"}, {2: "yes"})
+
+
+def test_kappa_needs_two_labels() -> None:
+    assert kappa_interval([("yes", "yes")] * 5) is None
+    perfect = kappa_interval([("yes", "yes"), ("no", "no")] * 20)
+    assert perfect and (perfect.low, perfect.mean, perfect.high) == (1, 1, 1)
+
+
+def test_two_judges_on_a_sample() -> None:
+    cases = sampled(list(FIRST), 20, seed=3)
+    assert cases == sorted(set(cases)) == sampled(list(FIRST), 20, seed=3)
+    assert len(cases) == 20 != len(sampled(list(FIRST), 99))
+    found = agreement({case: FIRST[case] for case in cases}, SECOND)
+    differing = disagreements({case: FIRST[case] for case in cases}, SECOND)
+    assert found.share and found.share.mean == pytest.approx(1 - len(differing) / 20)
+    assert disagreements({1: "yes", 2: None, 3: "no"}, {1: None, 2: "no", 4: "no"}) == []
+
+
+@pytest.mark.parametrize(
+    ("judge", "share", "kappa", "count"),
+    [
+        ("intjudge_rag-judge_modelAB_results.json", 0.824, 0.648, 4301),
+        ("gpt-judge_modelAB_results.json", 0.711, 0.412, 4302),
+    ],
+)
+def test_published_agreement(
+    real_folder: Path, judge: str, share: float, kappa: float, count: int
+) -> None:
+    arena = real_folder / "Interleaved_Arena"
+    people = agreement_labels(read_duels(arena / "judge_modelAB_results.json"))
+    found = agreement(people, agreement_labels(read_duels(arena / judge)), resamples=200)
+    assert len(people) == 4302
+    assert found.share and found.kappa
+    assert (round(found.share.mean, 3), found.share.count) == (share, count)
+    assert round(found.kappa.mean, 3) == kappa
+    assert found.kappa.low < found.kappa.mean < found.kappa.high
