@@ -12,9 +12,8 @@ from typing import Literal, get_args
 
 from warehouse import EncodedImage
 
-from ..judging import JudgeCall
+from ..benchmark import AnswerStep, JudgeCall
 from .items import OpeningItem
-from .layout import AnswerStep
 
 SCORE, COMPARE = "score", "compare"
 IMAGE_SIZE = (512, 512)  # in which the protocol shows pictures to a judge

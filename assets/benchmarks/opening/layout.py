@@ -13,22 +13,14 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from schemas.errors import FoundryError, first_problem
-from warehouse import EncodedImage
 from warehouse.atomic import atomic_write
 
+from ..benchmark import AnswerStep
 from .items import OpeningItem, Output, Part, read_image
 
 SUFFIX = "_output"
 _FILES = (".json", ".jsonl")  # some systems' official examples are named .jsonl; one object as well
 _EXTENSIONS = {"image/png": "png", "image/jpeg": "jpg", "image/webp": "webp"}
-
-
-@dataclass(frozen=True)
-class AnswerStep:
-    """A step of an interleaved answer: a text, a picture, or both."""
-
-    text: str
-    image: EncodedImage | None = None
 
 
 class _AnswerFile(BaseModel):

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from assets.benchmarks.benchmark import AnswerStep
 from assets.benchmarks.opening.items import load, load_images
 from assets.benchmarks.opening.judge import (
     COMPARE,
@@ -15,7 +16,6 @@ from assets.benchmarks.opening.judge import (
     parse,
     score_call,
 )
-from assets.benchmarks.opening.layout import AnswerStep
 from warehouse import EncodedImage
 
 GREEN = EncodedImage.of(Image.new("RGB", (8, 8), "green"))

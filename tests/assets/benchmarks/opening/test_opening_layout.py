@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from assets.benchmarks.benchmark import AnswerStep
 from assets.benchmarks.opening.items import OpeningItem, load
-from assets.benchmarks.opening.layout import AnswerStep, OutputFolder
+from assets.benchmarks.opening.layout import OutputFolder
 from schemas.errors import FoundryError
 from warehouse import EncodedImage
 

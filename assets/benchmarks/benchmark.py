@@ -1,0 +1,125 @@
+"""What the framework knows of a benchmark: items, a judge's calls, metrics, official files.
+
+Every benchmark is a folder beside this module, with the same four modules: `items` (official
+files), `layout` (answers as the official scorer reads them), `judge` (what a judge is asked, and
+how its answers are read) and `scores` (official metrics). Its `__init__` puts them together.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import JsonValue
+
+from warehouse import EncodedImage
+
+# Name of a judge's call -> what its answer says; None: it could not be read, also when asked again.
+Values = Mapping[str, JsonValue]
+# Metric -> value of an item; None: unscored, since the judge's answer could not be read.
+Metrics = Mapping[str, float | None]
+
+
+@dataclass(frozen=True)
+class Item:
+    """An item as a system gets it.
+
+    Args:
+        group: the task or category whose numbers are reported by themselves.
+        text: the request; `<image>` may stand for each image, in order.
+        image_files: the pictures given with it.
+    """
+
+    item_id: str
+    group: str
+    text: str
+    image_files: tuple[Path, ...] = ()
+
+
+@dataclass(frozen=True)
+class AnswerStep:
+    """A step of an interleaved answer: a text, a picture, or both."""
+
+    text: str
+    image: EncodedImage | None = None
+
+
+Answer = tuple[AnswerStep, ...]
+
+
+@dataclass(frozen=True)
+class JudgeCall:
+    """One question to a judge.
+
+    Args:
+        name: what is judged, unique for an item, such as `reasoning` or `text-3`.
+        text: the question, with everything that is to be read.
+        images: what is to be seen, in the order in which the text names them.
+    """
+
+    name: str
+    text: str
+    images: tuple[EncodedImage, ...] = ()
+
+
+@dataclass(frozen=True)
+class ItemMetrics:
+    """An item's metrics."""
+
+    item_id: str
+    group: str
+    metrics: Metrics
+
+
+class Benchmark(ABC):
+    """A benchmark, opened on a copy of its official files.
+
+    Attributes:
+        name: with its version, as tables name it: `wise-legacy`.
+        items: in the official order.
+        headline: the number of `aggregate` by which systems are ranked.
+    """
+
+    name: str
+    items: Sequence[Item]
+    headline: str
+
+    @abstractmethod
+    def calls(self, item: Item, answer: Answer, values: Values) -> list[JudgeCall]:
+        """Calls that can be made now; the framework makes those whose names are not in `values`.
+
+        It asks again after every round, since a call may need the answers of earlier ones.
+
+        Raises:
+            FoundryError: a reference picture of the item cannot be read.
+        """
+
+    @abstractmethod
+    def parse(self, call: str, text: str) -> JsonValue:
+        """What a judge's answer to the call of that name says; None: it cannot be read."""
+
+    @abstractmethod
+    def metrics(self, item: Item, values: Values) -> Metrics:
+        """An item's metrics; None where a call that it needs is missing or unreadable."""
+
+    @abstractmethod
+    def aggregate(self, items: Sequence[ItemMetrics]) -> dict[str, float | None]:
+        """The official numbers by name, also of single groups, from the items that have values.
+
+        An item may occur several times (a bootstrap resample). None: no item has the metric.
+        """
+
+    @abstractmethod
+    def write_answers(self, root: Path, system: str, answers: Iterable[tuple[str, Answer]]) -> Path:
+        """Write a system's answers (item id, answer) as the official scorer reads them.
+
+        Returns the folder or file that `read_answers` takes.
+        """
+
+    @abstractmethod
+    def read_answers(self, source: Path) -> Iterator[tuple[str, Answer]]:
+        """The answers of a system in the official layout, one after the other.
+
+        Raises:
+            FoundryError: a missing or damaged file or picture, in one line with what to do.
+        """
