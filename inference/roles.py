@@ -136,6 +136,13 @@ class Judgement:
 
 
 @dataclass(frozen=True)
+class TextAnswer:
+    """An answer in words, which who asked reads."""
+
+    text: str
+
+
+@dataclass(frozen=True)
 class RequestOutcome:
     """What a request led to. `images`: step number and chosen image of every step that has one.
 
@@ -249,6 +256,19 @@ class Judge(Backend, Protocol):
 
     async def judge_outcome(self, outcome: RequestOutcome, criteria: Sequence[str]) -> Judgement:
         """Which criteria the images and texts of an outcome, whose plan was read, meet."""
+
+
+class BenchmarkJudge(Backend, Protocol):
+    """Answers the questions of benchmarks, in words."""
+
+    async def answer(
+        self, text: str, images: Sequence[EncodedImage], unreadable: str | None = None
+    ) -> TextAnswer:
+        """Answer a question about images, which its text names [image 1], [image 2] ...
+
+        Args:
+            unreadable: its earlier answer, in which nothing could be read.
+        """
 
 
 class Grader(Protocol):

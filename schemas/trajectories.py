@@ -11,8 +11,8 @@ from .prompts import TO_PROMPT
 LoopRole = Literal["planner", "generator", "critic", "scorer"]
 LOOP_ROLES: tuple[LoopRole, ...] = get_args(LoopRole)
 # The roles of the loop, and of models beside it: one proposes terms for vocabulary banks, one
-# writes rubrics, one judges by them.
-Role = Literal[LoopRole, "expander", "rubric_writer", "judge"]
+# writes rubrics, one judges by them, one answers the questions of benchmarks.
+Role = Literal[LoopRole, "expander", "rubric_writer", "judge", "benchmark_judge"]
 TrajectoryStatus = Literal["complete", "exhausted", "stopped", "quarantined"]
 OnExhausted = Literal["last", "best", "stop"]
 

@@ -50,6 +50,7 @@ _ASSUMED: dict[Role, _Call] = {
     "scorer": _Call(3500, 700, 15),
     "expander": _Call(900, 2000, 25),
     "rubric_writer": _Call(600, 400, 10),
+    "benchmark_judge": _Call(3000, 300, 10),
     "judge": _Call(6000, 400, 15),  # a plan's text, or the outcome with its images
 }
 

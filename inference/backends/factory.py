@@ -14,7 +14,7 @@ from schemas.yaml_config import ConfigModel, added_field
 from warehouse import Home
 
 from ..engine.ensemble import Ensemble, EnsembleSettings
-from ..roles import Expander, Generator, Judge, Roles, RubricWriter
+from ..roles import BenchmarkJudge, Expander, Generator, Judge, Roles, RubricWriter
 from ..servers.instance import ServerInstance
 from ..servers.settings import AgentServer, Server, ServerSpec, misfit
 from ..sketch_world.settings import SketchSettings
@@ -23,6 +23,7 @@ from .checkpoint.model import CheckpointSettings
 from .diffusers.registry import DiffusersSettings
 from .editscore.loading import EditScoreSettings
 from .providers.settings import (
+    BenchmarkJudgeModel,
     BudgetSettings,
     ExpanderModel,
     GeminiSettings,
@@ -204,7 +205,7 @@ class Backends(ConfigModel):
     def expander(self, home: Home, backend: ChatBackend, model: ExpanderModel) -> Expander:
         """Build the model that proposes terms for vocabulary banks, at a provider's endpoints.
 
-        This and the next two raise BackendError: a key is missing, or there is a budget but no
+        This and the next three raise BackendError: a key is missing, or there is a budget but no
         price of the model.
         """
         return cast(Expander, self._remote_agents(backend, {"expander": model}, home)["expander"])
@@ -217,6 +218,13 @@ class Backends(ConfigModel):
     def judge(self, home: Home, backend: ChatBackend, model: JudgeModel) -> Judge:
         """Build the model that judges by rubrics."""
         return cast(Judge, self._remote_agents(backend, {"judge": model}, home)["judge"])
+
+    def benchmark_judge(
+        self, home: Home, backend: ChatBackend, model: BenchmarkJudgeModel
+    ) -> BenchmarkJudge:
+        """Build the model that answers the questions of benchmarks."""
+        models: dict[Role, RemoteModel | None] = {"benchmark_judge": model}
+        return cast(BenchmarkJudge, self._remote_agents(backend, models, home)["benchmark_judge"])
 
     def _agents(self, backend: str, roles: Sequence[Role], home: Home) -> Mapping[Any, Any]:
         """A backend's agents by role. It is imported here: torch, diffusers and SDKs are heavy."""

@@ -26,6 +26,7 @@ from warehouse import EncodedImage, Home
 from ..roles import (
     Backend,
     BankRequest,
+    BenchmarkJudge,
     Expander,
     Judge,
     Judgement,
@@ -38,6 +39,7 @@ from ..roles import (
     RubricWriter,
     Score,
     Scorer,
+    TextAnswer,
     UnusableAnswerError,
     Verdict,
     uses_batch_api,
@@ -317,6 +319,21 @@ class JudgeCalls(JournaledCalls[Judge]):
         }
         send = partial(self.roles.judge_outcome, outcome, criteria)
         return await self._call(_Request("judge", self.roles, site, content, send))
+
+
+class BenchmarkJudgeCalls(JournaledCalls[BenchmarkJudge]):
+    """Questions of benchmarks."""
+
+    async def answer(
+        self,
+        site: CallSite,
+        text: str,
+        images: Sequence[EncodedImage],
+        unreadable: str | None = None,
+    ) -> CallResult[TextAnswer]:
+        content = {"text": text, "images": _hashes(images), "unreadable": unreadable}
+        send = partial(self.roles.answer, text, images, unreadable)
+        return await self._call(_Request("benchmark_judge", self.roles, site, content, send))
 
 
 async def _finish_when_cancelled(work: Coroutine[Any, Any, T]) -> T:

@@ -22,6 +22,7 @@ from ..roles import (
     RetryableError,
     Rubric,
     Score,
+    TextAnswer,
     UnusableAnswerError,
     Verdict,
 )
@@ -38,6 +39,7 @@ ANSWER_TYPES: dict[Role, type] = {
     "expander": Proposals,
     "rubric_writer": Rubric,
     "judge": Judgement,
+    "benchmark_judge": TextAnswer,
 }
 _TRANSIENT = (RetryableError, TimeoutError, ConnectionError)
 _MAX_WAIT_SECONDS = 60

@@ -32,13 +32,14 @@ from ...roles import (
     RetryableError,
     Rubric,
     Score,
+    TextAnswer,
     UnusableAnswerError,
     Verdict,
 )
 from ..checkpoint.encoding import resize_to_pixels
 from ..diffusers.registry import load_registry
 from .chat import ChatTurn, CompletionClient, CompletionRequest
-from .settings import AgentModel, RemoteGeneratorModel
+from .settings import AgentModel, BenchmarkJudgeModel, ChatModel, RemoteGeneratorModel
 from .structured import (
     AnswerFormatError,
     CompletionResult,
@@ -60,6 +61,10 @@ _JSON_INSTRUCTIONS = (
 )
 _SCHEMA_LABEL = "Its JSON schema: "
 _CORRECTION = "That cannot be read: {error}. Answer again, with the JSON object alone."
+_UNREADABLE = (
+    "No answer of the form that was asked for can be read in that. Answer again, and end exactly "
+    "as the instructions say."
+)
 
 
 class RemoteAgent:
@@ -99,23 +104,13 @@ class RemoteAgent:
     async def _request(
         self, text: str, images: Sequence[EncodedImage], schema: dict[str, Any] | None = None
     ) -> CompletionRequest:
-        settings = self._settings
-        resized = [await asyncio.to_thread(_resize, image, settings) for image in images]
-        parts = _interleave(text, resized, keep_blanks=settings.form == "tags")
-        system = None
-        if schema:
-            label = "" if settings.form == "schema" else f" {_SCHEMA_LABEL}{json.dumps(schema)}"
-            system = f"{_JSON_INSTRUCTIONS}{label}"
-        return CompletionRequest(
-            settings.model,
-            (ChatTurn("user", tuple(parts)),),
-            system=system,
-            schema=schema if settings.form == "schema" else None,
-            max_tokens=settings.max_tokens,
-            temperature=settings.temperature,
-            uses_batch_api=settings.batch,
-            options=settings.options,
-        )
+        form = self._settings.form
+        request = await _chat_request(text, images, self._settings, keep_blanks=form == "tags")
+        if schema is None:
+            return request
+        label = "" if form == "schema" else f" {_SCHEMA_LABEL}{json.dumps(schema)}"
+        enforced = schema if form == "schema" else None
+        return replace(request, system=f"{_JSON_INSTRUCTIONS}{label}", schema=enforced)
 
 
 class RemotePlanner(RemoteAgent):
@@ -189,6 +184,43 @@ class RemoteJudge(RemoteAgent):
             answered = f"{len(judgement.met)} answers to {len(criteria)} criteria"
             raise UnusableAnswerError(f"{self._settings.model} gave {answered}")
         return judgement
+
+
+class RemoteBenchmarkJudge:
+    def __init__(
+        self, backend: str, client: CompletionClient, settings: BenchmarkJudgeModel
+    ) -> None:
+        self.backend, self.model = backend, settings.identity
+        self._client, self._settings = client, settings
+        self.uses_batch_api = settings.batch
+
+    async def answer(
+        self, text: str, images: Sequence[EncodedImage], unreadable: str | None = None
+    ) -> TextAnswer:
+        """The images follow the text, each after its name."""
+        names = (f"[image {number}]\n{IMAGE}" for number in range(1, len(images) + 1))
+        question = "\n\n".join([escape_tags(text), *names])
+        request = await _chat_request(question, images, self._settings, keep_blanks=False)
+        if unreadable is not None:
+            request = request.followed_by(
+                *([ChatTurn("model", (unreadable,))] if unreadable.strip() else []),
+                ChatTurn("user", (_UNREADABLE,)),
+            )
+        return TextAnswer((await self._client.complete(request)).text)
+
+
+async def _chat_request(
+    text: str, images: Sequence[EncodedImage], settings: ChatModel, keep_blanks: bool
+) -> CompletionRequest:
+    resized = [await asyncio.to_thread(_resize, image, settings) for image in images]
+    return CompletionRequest(
+        settings.model,
+        (ChatTurn("user", tuple(_interleave(text, resized, keep_blanks))),),
+        max_tokens=settings.max_tokens,
+        temperature=settings.temperature,
+        uses_batch_api=settings.batch,
+        options=settings.options,
+    )
 
 
 def _tagged(request: PlanRequest) -> str:
@@ -274,7 +306,7 @@ def _correction_request(
     return replace(request, turns=turns, uses_batch_api=False)
 
 
-def _resize(encoded: EncodedImage, settings: AgentModel) -> EncodedImage:
+def _resize(encoded: EncodedImage, settings: ChatModel) -> EncodedImage:
     if settings.image_pixels is None and settings.longest_side is None:
         return encoded
     image, longest_side = encoded.image, settings.longest_side

@@ -12,6 +12,7 @@ from ...servers.instance import ServerInstance
 from ..gemini import GeminiAdapter
 from ..openai import ImagesAdapter, OpenAIAdapter
 from .agents import (
+    RemoteBenchmarkJudge,
     RemoteCritic,
     RemoteExpander,
     RemoteGenerator,
@@ -48,6 +49,7 @@ _AGENTS: dict[Role, Any] = {
     "expander": RemoteExpander,
     "rubric_writer": RemoteRubricWriter,
     "judge": RemoteJudge,
+    "benchmark_judge": RemoteBenchmarkJudge,
 }
 _CALL_OVERHEAD_SECONDS = 60
 

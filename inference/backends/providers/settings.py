@@ -114,21 +114,9 @@ class RemoteGeneratorModel(RemoteModel):
         return dict(self.options)
 
 
-class AgentModel(RemoteModel):
-    """A planner, critic or scorer."""
+class ChatModel(RemoteModel):
+    """A model that is asked with text and images."""
 
-    default_prompts: ClassVar[Mapping[str, str]] = {
-        "planner_text": "planner-text",
-        "planner_interleaved": "planner-interleaved",
-        "critic": "critic",
-        "scorer": "scorer",
-    }
-
-    form: Literal["schema", "json", "tags"] = Field(
-        "schema",
-        description="How it answers. schema: JSON whose schema the provider enforces; json: JSON, "
-        "where a provider cannot do that; tags: as our trained agents do, <think> and <answer>",
-    )
     batch: bool = Field(
         False,
         description="Use the provider's batch API, at about half the price: answers may take a "
@@ -142,6 +130,23 @@ class AgentModel(RemoteModel):
         None,
         description="Least and most pixels of an image; others are sent resized, as our trained "
         "agents saw them in training",
+    )
+
+
+class AgentModel(ChatModel):
+    """A planner, critic or scorer."""
+
+    default_prompts: ClassVar[Mapping[str, str]] = {
+        "planner_text": "planner-text",
+        "planner_interleaved": "planner-interleaved",
+        "critic": "critic",
+        "scorer": "scorer",
+    }
+
+    form: Literal["schema", "json", "tags"] = Field(
+        "schema",
+        description="How it answers. schema: JSON whose schema the provider enforces; json: JSON, "
+        "where a provider cannot do that; tags: as our trained agents do, <think> and <answer>",
     )
     agent_prompts: dict[str, str] = Field(
         default_factory=dict,
@@ -196,6 +201,12 @@ class JudgeModel(StructuredModel):
         "judge_plan": "judge-plan",
         "judge_outcome": "judge-outcome",
     }
+
+
+class BenchmarkJudgeModel(ChatModel):
+    """A model that answers the questions of benchmarks, in words."""
+
+    temperature: float | None = Field(0, ge=0, description="null: the model's own")
 
 
 class EndpointList(ConfigModel):
