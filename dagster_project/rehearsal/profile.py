@@ -70,6 +70,9 @@ class Rehearsal:
                 self._rewriter.lower(f"evaluation.{split}", name, count)
         self._rewriter.lower("evaluation", "resamples", 200)
         self._rewriter.set("bank", "heldout_share", self._heldout_share(), "size")
+        # Balancing so few verdicts, which are decided by chance, may leave none to train on.
+        for balance in ("balance_sft", "balance_rl"):
+            self._rewriter.set(f"curation.critic.{balance}", "mode", "none", "size")
         given = self._values["evaluation"]["variants"]
         if variants := [name for name in given if name in _VARIANTS]:
             self._rewriter.set("evaluation", "variants", variants, "size")
