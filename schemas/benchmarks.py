@@ -20,12 +20,14 @@ class BenchmarkAnswerRow(Row):
     texts: list[str] = Field(description="The text of every step; empty where it has none")
     images: list[str | None] = Field(description="sha256 of the image of every step; null: none")
     status: str = Field(
-        description="As of a generation; imported: another system's answer; missing: none was found"
+        description="As of a generation; imported: another system's answer; missing: it has none"
     )
     generation_id: str | None = Field(description="Its generation; null: an imported answer")
     seed: int | None = Field(description="Seed of the item; null: an imported answer")
     cost_usd: float | None = Field(description="Price of its calls; null: not known")
-    seconds: float | None = Field(description="Wall time of the answer; null: not known")
+    seconds: float | None = Field(
+        description="Time that its calls took with the models; null: not known"
+    )
 
 
 class JudgementRow(Row):

@@ -123,3 +123,19 @@ class Benchmark(ABC):
         Raises:
             FoundryError: a missing or damaged file or picture, in one line with what to do.
         """
+
+
+class ExactlyJudged(Benchmark):
+    """A benchmark whose answers are judged without a model."""
+
+    @abstractmethod
+    def judge(self, item: Item, answer: Answer) -> Values:
+        """What a judge would say, by the name of the question; the same for the same pictures."""
+
+    def calls(self, item: Item, answer: Answer, values: Values) -> list[JudgeCall]:
+        """None: no model is asked."""
+        return []
+
+    def parse(self, call: str, text: str) -> JsonValue:
+        """None: no model is asked."""
+        return None

@@ -95,11 +95,8 @@ class OpeningItem(_Model):
         return tuple(part.image for part in self.input if part.image is not None)
 
     def request(self, tell_steps: bool = True) -> str:
-        """What a system is asked, its pictures named in order as [image 1], [image 2] ..."""
-        lines, images = [], 0
-        for part in self.input:
-            images += part.image is not None
-            lines.append(f"{part.plain_text} [image {images}]" if part.image else part.plain_text)
+        """What a system is asked, `<image>` in the place of each picture."""
+        lines = [f"{p.plain_text} <image>" if p.image else p.plain_text for p in self.input]
         if tell_steps:
             steps = "1 step" if self.expected_steps == 1 else f"{self.expected_steps} steps"
             lines.append(f"Answer in about {steps}, each a text with one image.")

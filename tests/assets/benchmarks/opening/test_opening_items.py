@@ -14,7 +14,7 @@ from tests.assets.benchmarks.opening.opening_files import record, write_records
 def test_an_item_says_what_is_asked(benchmark_folder: Path) -> None:
     item = load(benchmark_folder)[0]
     assert (item.total_uid, item.task_id, item.expected_steps) == ("0301007", "0301", 3)
-    assert item.request(tell_steps=False) == "Go on. A fox woke up. [image 1]\nIt was hungry."
+    assert item.request(tell_steps=False) == "Go on. A fox woke up. <image>\nIt was hungry."
     assert item.request().endswith("Answer in about 3 steps, each a text with one image.")
     assert [image.image.size for image in load_images(benchmark_folder, item)] == [(40, 20)]
 
