@@ -113,6 +113,9 @@ def _providers(profile: Profile) -> Iterator[Finding]:
             models["expander"] = expansion.model
         if judge and judge.backend == name:
             models |= {"rubric_writer": judge.rubrics, "judge": judge.model}
+        answering = profile.benchmarks and profile.benchmarks.judge
+        if answering and answering.backend == name:
+            models["benchmark_judge"] = answering.model
         if models:
             yield _package(_PACKAGES[name], "setup")
         for role, model in models.items():

@@ -224,5 +224,5 @@ def _setting(settings: Mapping[str, Any], section: str) -> Any:
     """A part of a profile by its dotted path; None when it, or what it is in, is left out."""
     value: Any = settings
     for key in section.split("."):
-        value = value[key] if value is not None else None
+        value = value.get(key) if value is not None else None
     return value

@@ -26,6 +26,7 @@ from training.environments import gpus
 from training.settings import TrainingSettings
 from warehouse import Home
 
+from ..benchmarks.settings import BenchmarksSettings
 from ..curation.settings import CurationSettings
 from ..evaluation.settings import EvaluationSettings
 from ..generations.settings import GenerationsSettings
@@ -105,6 +106,9 @@ class Profile(Backends):
     training: TrainingSettings | None = Field(
         None, description="How checkpoints are trained; null: the lineage ends with the data sets"
     )
+    benchmarks: BenchmarksSettings | None = added_field(
+        None, description="Benchmarks of the field; null: those that `interleave evaluate` names"
+    )
     generations: GenerationsSettings | None = Field(
         None, description="Requests of the asset generations; null: none"
     )
@@ -130,9 +134,10 @@ class Profile(Backends):
 
     @property
     def gpu_assignment(self) -> GpuAssignment:
-        judge, names = self.evaluation.judge, set[str]()
-        if judge:
-            names |= set(self.servers_named(judge.backend, judge.model))
+        judges = (self.evaluation.judge, self.benchmarks and self.benchmarks.judge)
+        names = {
+            name for each in judges if each for name in self.servers_named(each.backend, each.model)
+        }
         ray = self.cluster.ray.address if self.cluster and self.cluster.ray else None
         return GpuAssignment(self, self.training, frozenset(names), ray)
 
@@ -190,6 +195,8 @@ class Profile(Backends):
         if judge:
             self.check_servers("evaluation.judge.model", judge.backend, judge.model)
             self.check_servers("evaluation.judge.rubrics", judge.backend, judge.rubrics)
+        if self.benchmarks and (judge_of := self.benchmarks.judge):
+            self.check_servers("benchmarks.judge.model", judge_of.backend, judge_of.model)
         if problem := next(self.gpu_assignment.contradictions(), None):
             raise ValueError(problem)
         return self

@@ -1,0 +1,192 @@
+"""A system's answers to the items of a benchmark: by the loop, or imported from a folder."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from inference.engine.hashing import stable_hash
+from inference.engine.progress import Progress
+from inference.engine.worker_pool import WorkerPool
+from inference.events import TrajectoryFailed
+from inference.generation.agent_resolver import AgentResolver
+from inference.generation.files import read_image
+from inference.generation.generation_state import GenerationState
+from inference.generation.requests import GenerationOptions, GenerationRequest
+from inference.generation.runner import GenerationRunner
+from inference.loop import check_conditioning
+from inference.roles import Roles
+from inference.settings import LoopSettings
+from schemas import FoundryError, Table
+from schemas.benchmarks import BenchmarkAnswerRow
+from schemas.generations import GENERATIONS, GenerationRow
+from schemas.trajectories import MODEL_CALLS, QuarantineRow
+from warehouse import Home
+from warehouse.lake import REQUESTS
+
+from ..core.profile import Profile
+from .benchmark import AnswerStep, Benchmark, Item
+from .settings import BenchmarksSettings
+
+ASSET = "benchmark_answers"
+
+Rows = Mapping[Table, Sequence[Any]]  # of one run of the loop
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Items of a benchmark that are answered together, in a partition of that name."""
+
+    benchmark: Benchmark
+    system: str
+    name: str
+    items: Sequence[Item]
+
+
+@dataclass(frozen=True)
+class Answers:
+    """Rows of a shard.
+
+    Args:
+        records: by table, the rows of the runs of the loop behind them.
+        quarantine: items to which a model gave no answer.
+    """
+
+    rows: list[BenchmarkAnswerRow]
+    records: Mapping[Table, list[Any]] = field(default_factory=dict)
+    quarantine: list[QuarantineRow] = field(default_factory=list)
+
+
+async def answer_items(
+    home: Home, profile: Profile, shard: Shard, settings: BenchmarksSettings, progress: Progress
+) -> Answers:
+    """Answer the items of a shard; journaled calls are not made again.
+
+    Raises:
+        FoundryError: an item's picture cannot be read, there are no such agents, too many items
+            have no answer (`limits.failure_share`), or the lake cannot be written.
+    """
+    collected: list[Rows] = []
+    pool = WorkerPool(shard.name, profile.limits.in_flight, profile.limits.failure_share, progress)
+    async with (
+        AgentResolver(profile, home, settings.agents) as resolver,
+        GenerationRunner(home, profile.limits, collected) as runner,
+    ):
+        roles = await resolver.resolve()
+        check_conditioning(profile.loop, roles.generator)
+        run = _ItemRun(profile.loop, shard, settings.seed, runner, roles)
+        answered, quarantine = await pool.map(run, shard.items)
+    runs = {rows[GENERATIONS][0].generation_id: rows for rows in collected}
+    rows = [_answer_row(shard, each, runs[each.request.generation_id]) for each in answered]
+    return Answers(rows, _records(shard, collected), quarantine)
+
+
+def import_answers(home: Home, shard: Shard, source: Path) -> Answers:
+    """Another system's answers in the benchmark's official layout; items without one are missing.
+
+    Raises:
+        FoundryError: a file or picture is damaged, or there is no answer to any item.
+    """
+    items = {item.item_id: item for item in shard.items}
+    found: dict[str, BenchmarkAnswerRow] = {}
+    for item_id, answer in shard.benchmark.read_answers(source):
+        if item_id in items:
+            for step in answer:
+                if step.image:
+                    home.images.put(step.image)
+            found[item_id] = _row(shard, items[item_id], _content(answer), status="imported")
+    if not found:
+        raise FoundryError(f"{source}: has no answer to an item of {shard.benchmark.name}")
+    return Answers(
+        [found.get(name) or _row(shard, item, {}, status="missing") for name, item in items.items()]
+    )
+
+
+@dataclass(frozen=True)
+class _Answered:
+    """An item after its run."""
+
+    item: Item
+    request: GenerationRequest
+    state: GenerationState
+
+
+@dataclass(frozen=True)
+class _ItemRun:
+    """Runs the loop on one item."""
+
+    loop: LoopSettings
+    shard: Shard
+    seed: int
+    runner: GenerationRunner
+    roles: Roles
+
+    async def __call__(self, item: Item) -> _Answered | QuarantineRow:
+        request = await asyncio.to_thread(self._request, item)
+        state = GenerationState(request.text, request.images)
+        async with aclosing(self.runner.run(request, self.roles)) as events:
+            async for event in events:
+                state.note(event)
+        if isinstance(state.ending, TrajectoryFailed) and not state.ending.refused:
+            ids = {"prompt_id": item.item_id, "shard": self.shard.name}
+            return QuarantineRow(**ids, stage=ASSET, reason=state.ending.reason)
+        return _Answered(item, request, state)
+
+    def _request(self, item: Item) -> GenerationRequest:
+        """Its seed follows from the item, so that equal texts of two items differ."""
+        name = self.shard.benchmark.name
+        seed = int(stable_hash("benchmark", self.seed, name, item.item_id), 16) % 2**31
+        return GenerationRequest(
+            item.text,
+            tuple(read_image(path) for path in item.image_files),
+            GenerationOptions.model_validate(self.loop.model_dump() | {"seed": seed}),
+            generation_id=stable_hash("benchmark", self.shard.system, name, item.item_id),
+        )
+
+
+def _answer_row(shard: Shard, answered: _Answered, rows: Rows) -> BenchmarkAnswerRow:
+    generation: GenerationRow = rows[GENERATIONS][0]
+    steps = [step for step in answered.state.steps if step.finished]
+    return _row(
+        shard,
+        answered.item,
+        _content([AnswerStep(s.text, s.chosen.image if s.chosen else None) for s in steps]),
+        status=generation.status,
+        input_images=generation.input_images,
+        generation_id=generation.generation_id,
+        seed=generation.seed,
+        cost_usd=generation.cost_usd,
+        seconds=sum(call.seconds for call in rows[MODEL_CALLS]),
+    )
+
+
+def _content(answer: Sequence[AnswerStep]) -> dict[str, Any]:
+    return {
+        "texts": [step.text for step in answer],
+        "images": [step.image.sha256 if step.image else None for step in answer],
+    }
+
+
+def _row(shard: Shard, item: Item, content: Mapping[str, Any], **columns: Any) -> Any:
+    empty = dict.fromkeys(("generation_id", "seed", "cost_usd", "seconds"))
+    return BenchmarkAnswerRow(
+        benchmark=shard.benchmark.name,
+        system=shard.system,
+        shard=shard.name,
+        item_id=item.item_id,
+        group=item.group,
+        request=item.text,
+        **{"texts": [], "images": [], "input_images": [], **empty, **content, **columns},
+    )
+
+
+def _records(shard: Shard, collected: Sequence[Rows]) -> dict[Table, list[Any]]:
+    """Plans, attempts and calls of the runs; not as users' requests, which may be trained on."""
+    partition = {"shard": f"{REQUESTS}{shard.name}"}
+    tables = {table for rows in collected for table in rows} - {GENERATIONS}
+    return {
+        table: [row.model_copy(update=partition) for rows in collected for row in rows[table]]
+        for table in tables
+    }

@@ -1,0 +1,93 @@
+"""The benchmarks by name, and which of their items a profile runs."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from itertools import zip_longest
+from pathlib import Path
+from typing import Literal
+
+from inference.engine.hashing import stable_hash
+from schemas import FoundryError
+from warehouse import Home
+
+from .benchmark import Benchmark, Item
+from .settings import BenchmarkRunSettings
+
+SKETCH = "sketch-"
+_COMM_TASKS: tuple[Literal[1, 2, 3, 4], ...] = (1, 2, 3, 4)
+
+
+def names() -> list[str]:
+    """All benchmarks."""
+    from .sketch import SHAPES
+
+    comm = (f"comm-task{task}" for task in _COMM_TASKS)
+    official = ("ueval", *comm, "wise-legacy", "wise-verified", "rise", "rise-fixed", "opening")
+    return [*official, *(f"{SKETCH}{shape}" for shape in SHAPES)]
+
+
+def open_benchmark(name: str, settings: BenchmarkRunSettings, home: Home) -> Benchmark:
+    """A benchmark with all its items.
+
+    Raises:
+        FoundryError: there is none of this name, it needs a `source`, or its files are damaged.
+    """
+    if name not in names():
+        raise FoundryError(f"no benchmark {name}; there are: {', '.join(names())}")
+    if name.startswith(SKETCH):
+        from .sketch import SketchBenchmark
+
+        folder = home.local / "benchmarks" / name
+        items = settings.limit or 40
+        return SketchBenchmark.open(
+            name.removeprefix(SKETCH), folder, settings.seed, settings.difficulty, items
+        )
+    if settings.source is None:
+        raise FoundryError(
+            f"benchmark {name} needs its official files: name their folder with --source, or as "
+            f"`benchmarks.run.{name}.source` in the profile"
+        )
+    return _open_official(name, Path(settings.source).expanduser())
+
+
+def _open_official(name: str, source: Path) -> Benchmark:
+    """A benchmark of the field, from a copy of its official files."""
+    match name.split("-"):
+        case ["ueval"]:
+            from .ueval import UEval
+
+            return UEval.open(source)
+        case ["comm", task]:
+            from .comm import CoMM
+
+            return CoMM.open(source, _COMM_TASKS[int(task[-1]) - 1])
+        case ["wise", version]:
+            from .wise import Wise
+
+            return Wise.open(source, "legacy" if version == "legacy" else "verified")
+        case ["rise", *fixed]:
+            from .rise import Rise
+
+            return Rise.open(source, "fixed" if fixed else "original")
+        case _:
+            from .opening import Opening
+
+            return Opening.open(source)
+
+
+def sample(items: Sequence[Item], limit: int | None) -> list[Item]:
+    """At most `limit` items, as many of every group, the same in every run; in their order."""
+    if limit is None or limit >= len(items):
+        return list(items)
+    groups: dict[str, list[Item]] = defaultdict(list)
+    for item in sorted(items, key=lambda item: stable_hash("sample", item.item_id)):
+        groups[item.group].append(item)
+    rounds = zip_longest(*groups.values())
+    taken = [item for each in rounds for item in each if item][:limit]
+    chosen = {item.item_id for item in taken}
+    return [item for item in items if item.item_id in chosen]
+
+
+def shards(items: Sequence[Item], size: int) -> list[list[Item]]:
+    """Items of the Dagster partitions."""
+    return [list(items[start : start + size]) for start in range(0, len(items), size)]

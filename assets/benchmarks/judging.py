@@ -1,0 +1,158 @@
+"""Judges answers: every question is asked through a journal, and asked again if unreadable."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import orjson
+from pydantic import JsonValue
+
+from inference.engine.calls import BenchmarkJudgeCalls, CallSite
+from inference.engine.progress import Progress
+from inference.engine.retry import CallFailedError, summarize_error
+from inference.engine.worker_pool import WorkerPool, gather_or_cancel
+from inference.roles import BenchmarkJudge, UnusableAnswerError, qualified_name
+from inference.settings import Limits
+from schemas import FoundryError
+from schemas.benchmarks import BenchmarkAnswerRow, JudgementRow
+from schemas.trajectories import ModelCallRow
+from warehouse import Home, ImageStore
+
+from .benchmark import Answer, AnswerStep, Benchmark, ExactlyJudged, Item, JudgeCall
+
+ASSET = "benchmark_judgements"
+EXACT_JUDGE = "exact"  # in the column `judge`
+
+
+@dataclass(frozen=True)
+class JudgedAnswers:
+    """Rows of a shard, and the calls that were ever made for them."""
+
+    rows: list[JudgementRow]
+    calls: list[ModelCallRow] = field(default_factory=list)
+
+
+def judge_exactly(
+    benchmark: ExactlyJudged, images: ImageStore, answers: Sequence[BenchmarkAnswerRow]
+) -> JudgedAnswers:
+    """Judge answers without a model.
+
+    Raises:
+        BadImageError: a picture of an answer is missing or damaged.
+    """
+    items = {item.item_id: item for item in benchmark.items}
+    rows = []
+    for answer in answers:
+        values = benchmark.judge(items[answer.item_id], load_answer(images, answer))
+        rows += [
+            _row(answer, EXACT_JUDGE, name, _Judged(value, None, 0))
+            for name, value in values.items()
+        ]
+    return JudgedAnswers(rows)
+
+
+async def judge_answers(
+    home: Home,
+    benchmark: Benchmark,
+    answers: Sequence[BenchmarkAnswerRow],
+    judge: BenchmarkJudge,
+    partition: str,
+    limits: Limits,
+    tries: int,
+    progress: Progress,
+) -> JudgedAnswers:
+    """Ask a judge all questions about the answers of a shard.
+
+    Args:
+        partition: of the judgements, whose journal its calls are in.
+        tries: how often it is asked until its answer can be read.
+
+    Raises:
+        FoundryError: the judge gave no answer to a call; finished calls are journaled.
+        BadImageError: a picture of an answer is missing or damaged.
+    """
+    items, name = {item.item_id: item for item in benchmark.items}, qualified_name(judge)
+    with BenchmarkJudgeCalls(home, ASSET, partition, judge, limits) as calls:
+        asking = _Asking(benchmark, calls, tries)
+
+        async def judge_one(answer: BenchmarkAnswerRow) -> list[JudgementRow]:
+            content = await asyncio.to_thread(load_answer, home.images, answer)
+            judged = await asking.ask_all(items[answer.item_id], content)
+            return [_row(answer, name, call, each) for call, each in judged.items()]
+
+        pool = WorkerPool(partition, limits.agents, 1.0, progress)
+        try:
+            rows, _ = await pool.map(judge_one, answers)
+        except CallFailedError as error:
+            hint = "finished calls are stored, run again"
+            raise FoundryError(f"judge of {partition}: {error}; {hint}") from error
+        return JudgedAnswers([row for each in rows for row in each], calls.ledger())
+
+
+def load_answer(images: ImageStore, row: BenchmarkAnswerRow) -> Answer:
+    """The texts and pictures of an answer; BadImageError: one is missing or damaged."""
+    return tuple(
+        AnswerStep(text, images.get(sha256) if sha256 else None)
+        for text, sha256 in zip(row.texts, row.images, strict=True)
+    )
+
+
+@dataclass(frozen=True)
+class _Judged:
+    """What a judge said; `value` is None where it could not be read."""
+
+    value: JsonValue
+    answer: str | None
+    tries: int
+    error: str | None = None
+
+
+@dataclass(frozen=True)
+class _Asking:
+    """Questions about answers, in rounds: some need the answers to earlier ones."""
+
+    benchmark: Benchmark
+    calls: BenchmarkJudgeCalls
+    tries: int
+
+    async def ask_all(self, item: Item, answer: Answer) -> Mapping[str, _Judged]:
+        judged: dict[str, _Judged] = {}
+        while calls := await asyncio.to_thread(self._open_calls, item, answer, judged):
+            results = await gather_or_cancel(*(self._ask(item, call) for call in calls))
+            judged |= {call.name: each for call, each in zip(calls, results, strict=True)}
+        return judged
+
+    def _open_calls(
+        self, item: Item, answer: Answer, judged: Mapping[str, _Judged]
+    ) -> list[JudgeCall]:
+        values = {name: each.value for name, each in judged.items()}
+        return [c for c in self.benchmark.calls(item, answer, values) if c.name not in judged]
+
+    async def _ask(self, item: Item, call: JudgeCall) -> _Judged:
+        text: str | None = None
+        for number in range(1, self.tries + 1):
+            try:
+                site = CallSite(item.item_id)
+                result = await self.calls.answer(site, call.text, call.images, text)
+            except UnusableAnswerError as error:
+                return _Judged(None, text, number, summarize_error(error))
+            text = result.answer.text
+            value = self.benchmark.parse(call.name, text)
+            if value is not None:
+                return _Judged(value, text, number)
+        return _Judged(None, text, self.tries, "no answer of the form that was asked for")
+
+
+def _row(answer: BenchmarkAnswerRow, judge: str, call: str, judged: _Judged) -> JudgementRow:
+    return JudgementRow(
+        benchmark=answer.benchmark,
+        system=answer.system,
+        judge=judge,
+        shard=answer.shard,
+        item_id=answer.item_id,
+        call=call,
+        value=None if judged.value is None else orjson.dumps(judged.value).decode(),
+        answer=judged.answer,
+        tries=judged.tries,
+        error=judged.error,
+    )

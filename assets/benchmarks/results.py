@@ -1,0 +1,114 @@
+"""Metrics of items, and the official numbers with their intervals, from a judge's answers."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import numpy as np
+import orjson
+from pydantic import JsonValue
+
+from schemas.benchmarks import (
+    BenchmarkAnswerRow,
+    BenchmarkResultRow,
+    BenchmarkScoreRow,
+    JudgementRow,
+)
+
+from .benchmark import Benchmark, ItemMetrics
+from .settings import BenchmarksSettings
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """The numbers of a run: one system's answers to a benchmark, judged by one judge."""
+
+    scores: list[BenchmarkScoreRow]
+    results: list[BenchmarkResultRow]
+
+
+def evaluate_run(
+    benchmark: Benchmark,
+    system: str,
+    judge: str,
+    answers: Sequence[BenchmarkAnswerRow],
+    judgements: Sequence[JudgementRow],
+    settings: BenchmarksSettings,
+) -> RunResult:
+    """Metrics of every item and the official numbers; items that were not judged count nowhere."""
+    items = list(_item_metrics(benchmark, answers, judgements))
+    shared = {"benchmark": benchmark.name, "system": system, "judge": judge}
+    scores = [
+        BenchmarkScoreRow(
+            **shared, item_id=each.item_id, group=each.group, metric=metric, value=value
+        )
+        for each in items
+        for metric, value in each.metrics.items()
+    ]
+    intervals = bootstrap(benchmark, items, settings)
+    unscored = sum(None in each.metrics.values() for each in items) / max(len(items), 1)
+    results = [
+        BenchmarkResultRow(
+            **shared,
+            metric=metric,
+            headline=metric == benchmark.headline,
+            value=value,
+            low=intervals[metric][0],
+            high=intervals[metric][1],
+            confidence=settings.confidence,
+            items=len(items),
+            unscored=unscored,
+            of_items=len(benchmark.items),
+            evaluated_at=datetime.now(UTC),
+        )
+        for metric, value in benchmark.aggregate(items).items()
+    ]
+    return RunResult(scores, results)
+
+
+def bootstrap(
+    benchmark: Benchmark, items: Sequence[ItemMetrics], settings: BenchmarksSettings
+) -> dict[str, tuple[float | None, float | None]]:
+    """Percentile intervals of the official numbers, from items drawn anew within their groups.
+
+    (None, None) where a number is missing: in the sample, or in a resample.
+    """
+    generator = np.random.default_rng(settings.seed)
+    groups: dict[str, list[ItemMetrics]] = defaultdict(list)
+    for item in items:
+        groups[item.group].append(item)
+    drawn: dict[str, list[float | None]] = defaultdict(list)
+    for _ in range(settings.resamples):
+        resample = [
+            group[index]
+            for group in groups.values()
+            for index in generator.integers(len(group), size=len(group))
+        ]
+        for metric, value in benchmark.aggregate(resample).items():
+            drawn[metric].append(value)
+    tails = [(1 - settings.confidence) / 2, (1 + settings.confidence) / 2]
+    return {metric: _quantiles(values, tails) for metric, values in drawn.items()}
+
+
+def _quantiles(
+    values: Sequence[float | None], tails: Sequence[float]
+) -> tuple[float | None, float | None]:
+    if not values or None in values:
+        return None, None
+    low, high = np.quantile(np.asarray(values, float), tails)
+    return float(low), float(high)
+
+
+def _item_metrics(
+    benchmark: Benchmark, answers: Sequence[BenchmarkAnswerRow], judgements: Sequence[JudgementRow]
+) -> Iterator[ItemMetrics]:
+    """In the order of the benchmark."""
+    values: dict[str, dict[str, JsonValue]] = defaultdict(dict)
+    for row in judgements:
+        values[row.item_id][row.call] = None if row.value is None else orjson.loads(row.value)
+    answered = {row.item_id for row in answers}
+    for item in benchmark.items:
+        if item.item_id in answered and item.item_id in values:
+            metrics = benchmark.metrics(item, values[item.item_id])
+            yield ItemMetrics(item.item_id, item.group, metrics)

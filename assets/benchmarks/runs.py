@@ -1,0 +1,151 @@
+"""The benchmark runs of a profile: their shards, and which partitions of the lake they are in.
+
+A run is one system's answers to one benchmark, judged by one judge. Names of partitions:
+`BENCHMARK.SYSTEM.NUMBER` of answers, `BENCHMARK.SYSTEM.JUDGE.NUMBER` of judgements, and
+`BENCHMARK.SYSTEM.JUDGE` of results, where the judge is eight digits of a hash.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from inference.backends.checkpoint.manifest import promoted
+from inference.engine.hashing import content_digest, stable_hash
+from inference.roles import qualified_name
+from schemas import FoundryError
+from warehouse import Home
+
+from ..core.foundry import FoundryResource
+from ..core.profile import Profile
+from .answering import Shard
+from .benchmark import Benchmark, ExactlyJudged, Item
+from .catalogue import open_benchmark, sample, shards
+from .judging import EXACT_JUDGE
+from .settings import BenchmarkRunSettings, BenchmarksSettings
+
+
+@dataclass(frozen=True)
+class BenchmarkRun:
+    """A benchmark, a system and a judge. `imported`: where an imported system's answers are."""
+
+    benchmark: Benchmark
+    system: str
+    judge: str
+    shard_items: list[list[Item]]
+    imported: Path | None = None
+
+    @property
+    def name(self) -> str:
+        """Partition of its results."""
+        return f"{self.benchmark.name}.{self.system}.{self._judge_hash}"
+
+    @property
+    def shards(self) -> list[Shard]:
+        prefix = f"{self.benchmark.name}.{self.system}"
+        return [
+            Shard(self.benchmark, self.system, f"{prefix}.{number:04d}", items)
+            for number, items in enumerate(self.shard_items)
+        ]
+
+    def judgements_of(self, shard: Shard) -> str:
+        """Partition of the judgements of a shard."""
+        return f"{self.name}.{shard.name.rpartition('.')[2]}"
+
+    @property
+    def _judge_hash(self) -> str:
+        exact = self.judge == EXACT_JUDGE
+        return EXACT_JUDGE if exact else stable_hash("judge", self.judge)[:8]
+
+
+@dataclass(frozen=True)
+class BenchmarkRuns:
+    """The runs of a profile's section `benchmarks`."""
+
+    home: Home
+    profile: Profile
+    settings: BenchmarksSettings
+    agents: tuple[str, ...]
+
+    @classmethod
+    def of(cls, foundry: FoundryResource) -> "BenchmarkRuns":
+        """Raises FoundryError: the profile has no section `benchmarks`."""
+        settings = foundry.settings.benchmarks
+        if settings is None:
+            raise FoundryError(
+                f"profile {foundry.settings.name} has no section benchmarks: add one, such as "
+                "`benchmarks: {run: {sketch-interleaved: {}}}`, or use `interleave evaluate`"
+            )
+        agents = tuple(agents_of(foundry, settings))
+        return cls(foundry.home, foundry.settings, settings, agents)
+
+    @property
+    def system(self) -> str:
+        """Name of the profile's system: with another model or setting of the loop it is another."""
+        settings = [self.agents, self.profile.loop.model_dump(mode="json"), self.settings.seed]
+        return f"{self.profile.name}-{stable_hash('system', settings)[:8]}"
+
+    @cached_property
+    def all(self) -> list[BenchmarkRun]:
+        """Raises FoundryError: official files are missing or damaged, or there is no judge."""
+        return [run for name, each in self.settings.run.items() for run in self._runs(name, each)]
+
+    def of_answers(self, partition: str) -> tuple[BenchmarkRun, Shard]:
+        """The first run that a partition of answers belongs to, and its shard."""
+        found = ((r, shard) for r in self.all for shard in r.shards if shard.name == partition)
+        return _first(found, partition)
+
+    def of_judgements(self, partition: str) -> tuple[BenchmarkRun, Shard]:
+        found = (
+            (run, shard)
+            for run in self.all
+            for shard in run.shards
+            if run.judgements_of(shard) == partition
+        )
+        return _first(found, partition)
+
+    def of_results(self, partition: str) -> BenchmarkRun:
+        found = ((run, run.shards[0]) for run in self.all if run.name == partition)
+        return _first(found, partition)[0]
+
+    def _runs(self, name: str, settings: BenchmarkRunSettings) -> Iterator[BenchmarkRun]:
+        benchmark = open_benchmark(name, settings, self.home)
+        items = shards(sample(benchmark.items, settings.limit), self.settings.shard_size)
+        judge = self._judge(benchmark)
+        if settings.generate:
+            yield BenchmarkRun(benchmark, self.system, judge, items)
+        for system, source in settings.imported.items():
+            path = Path(source).expanduser()
+            yield BenchmarkRun(benchmark, system, judge, items, path)
+
+    def _judge(self, benchmark: Benchmark) -> str:
+        if isinstance(benchmark, ExactlyJudged):
+            return EXACT_JUDGE
+        if self.settings.judge is None:
+            raise FoundryError(
+                f"benchmark {benchmark.name} needs a judge: name one with --judge, or as "
+                "`benchmarks.judge` in the profile"
+            )
+        return self.settings.judge.name
+
+
+def agents_of(foundry: FoundryResource, settings: BenchmarksSettings) -> Iterator[str]:
+    """Who plans, draws and judges, by backend and model, or `name@version` of a checkpoint."""
+    roles, in_use = foundry.roles, promoted(foundry.home)
+    trained = settings.agents != "profile" and in_use.keys() == {"planner", "critic"}
+    yield in_use["planner"] if trained else qualified_name(roles.planner)
+    yield qualified_name(roles.generator)
+    yield in_use["critic"] if trained else qualified_name(roles.critic)
+
+
+def origin_of(items: Sequence[Item]) -> str:
+    """Hash of items: texts, groups, and sizes of their picture files."""
+    files = [[path.stat().st_size for path in item.image_files] for item in items]
+    texts = [[item.item_id, item.group, item.text] for item in items]
+    return content_digest([texts, files])[:32]
+
+
+def _first(found: Iterator[tuple[BenchmarkRun, Shard]], name: str) -> tuple[BenchmarkRun, Shard]:
+    if each := next(found, None):
+        return each
+    raise FoundryError(f"no benchmark of this profile has a partition {name}: it is of another")
