@@ -75,10 +75,31 @@ def run_lineage(
     if stages.agents:
         record_rows(foundry)
     results += [_train(stage, stages.agents), stage.run(stages.evaluation)]
-    for node in stages.generations:
-        names = node.partitions.register(foundry, instance) if node.partitions else []
-        results.append(_run_partitions(stage, [node], names, jobs))
+    results += _run_own_partitions(stage, stages.generations, jobs)
     return _merged(results)
+
+
+def run_partitioned(
+    foundry: FoundryResource,
+    instance: dg.DagsterInstance,
+    nodes: Sequence[Node],
+    announce: Callable[[str], object] = str,
+    force: bool = False,
+) -> LineageResult:
+    """Bring nodes with partitions of their own up to date, and nothing that they depend on.
+
+    Raises:
+        FoundryError: a failed blocking check, or an asset's own failure.
+    """
+    return _merged(_run_own_partitions(_Stage(foundry, instance, announce, force), nodes, jobs=1))
+
+
+def _run_own_partitions(stage: "_Stage", nodes: Sequence[Node], jobs: int) -> list[LineageResult]:
+    results = []
+    for node in nodes:
+        names = node.partitions.register(stage.foundry, stage.instance) if node.partitions else []
+        results.append(_run_partitions(stage, [node], names, jobs))
+    return results
 
 
 def _prepare_environments(foundry: FoundryResource) -> None:

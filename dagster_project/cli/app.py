@@ -9,6 +9,7 @@ from . import (
     agents,
     checkpoints,
     doctor,
+    evaluate,
     generate,
     generators,
     rehearse,
@@ -28,6 +29,7 @@ app = typer.Typer(
 for command in (
     run.run,
     generate.generate,
+    evaluate.evaluate,
     sql.sql,
     ui.ui,
     serve.serve,

@@ -41,7 +41,7 @@ def run_in_terminal(
     started, show = time.monotonic(), partial(_show_sequences, console, foundry.home, fresh=True)
     with (
         open_instance(foundry.home, foundry.settings.cluster) as instance,
-        _progress(console) as progress,
+        terminal_progress(console) as progress,
         reporting_to(progress),
         _reporting_servers(foundry.home, partial(console.print, markup=False, soft_wrap=True)),
     ):
@@ -112,7 +112,7 @@ class BarProgress:
 
 
 @contextmanager
-def _progress(console: Console) -> Iterator[ProgressFactory]:
+def terminal_progress(console: Console) -> Iterator[ProgressFactory]:
     """Bars on a terminal, else a line for each asset every ten seconds."""
     if not console.is_terminal:
         yield lambda label: LogProgress(lambda line: console.print(line, soft_wrap=True), label)

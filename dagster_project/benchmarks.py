@@ -1,0 +1,178 @@
+"""`interleave evaluate`: benchmark runs of a profile, as the assets of group benchmarks."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import yaml
+from pydantic import ValidationError
+
+from assets.benchmarks.assets import ANSWERS, JUDGEMENT_SET, RESULTS
+from assets.benchmarks.runs import BenchmarkRun, BenchmarkRuns
+from assets.benchmarks.settings import (
+    BenchmarkJudgeSettings,
+    BenchmarkRunSettings,
+    BenchmarksSettings,
+)
+from assets.core.foundry import FoundryResource
+from assets.core.profile import FOLDER, Profile, load_profile
+from inference.backends.providers.settings import BenchmarkJudgeModel
+from inference.engine.hashing import stable_hash
+from schemas import FoundryError
+from schemas.benchmarks import BENCHMARK_RESULTS, BenchmarkResultRow
+from schemas.errors import first_problem
+from warehouse import Home
+from warehouse.atomic import atomic_write
+
+from .run import run_partitioned
+
+
+@dataclass(frozen=True)
+class EvaluateOptions:
+    """What a command changes in a profile's section `benchmarks`; None: as it is there.
+
+    Args:
+        judge: `BACKEND/MODEL`.
+        answers: of another system `system`, in the benchmark's official layout.
+    """
+
+    names: Sequence[str]
+    source: Path | None = None
+    limit: int | None = None
+    judge: str | None = None
+    answers: Path | None = None
+    system: str | None = None
+    seed: int | None = None
+    difficulty: int | None = None
+
+
+def prepare(profile: str, home: Home, options: EvaluateOptions) -> FoundryResource:
+    """The lake, with a profile that has exactly the runs of a command, kept as a file in the home.
+
+    Raises:
+        FoundryError: options that contradict each other, or the profile cannot be read.
+    """
+    if (options.answers is None) != (options.system is None):
+        raise FoundryError("another system's answers need --answers FOLDER and --system NAME")
+    settings = _settings(load_profile(profile), options)
+    path = Path(profile) if profile.endswith((".yaml", ".yml")) else FOLDER / f"{profile}.yaml"
+    values = yaml.safe_load(path.read_text("utf-8"))
+    values["benchmarks"] = settings.model_dump(mode="json")
+    name = f"{values['name']}-{stable_hash(values)[:8]}.yaml"
+    changed = home.local / "benchmarks" / "profiles" / name
+    atomic_write(changed, yaml.safe_dump(values, sort_keys=False, allow_unicode=True))
+    return FoundryResource(profile=str(changed), root=home.root)
+
+
+def evaluate_benchmarks(
+    foundry: FoundryResource,
+    instance: dg.DagsterInstance,
+    announce: Callable[[str], object] = str,
+    force: bool = False,
+) -> list[BenchmarkResultRow]:
+    """Bring all runs of a profile up to date; their results.
+
+    Raises:
+        FoundryError: official files are missing, a model gave no answer, a failed check.
+    """
+    nodes = [ANSWERS, JUDGEMENT_SET, RESULTS]
+    run_partitioned(foundry, instance, nodes, announce, force)
+    runs = BenchmarkRuns.of(foundry).all
+    return [row for run in runs for row in foundry.rows(BENCHMARK_RESULTS, run.name)]
+
+
+@dataclass(frozen=True)
+class JudgeEstimate:
+    """What a run asks its judge, at least; `usd` is None where the model has no price."""
+
+    run: str
+    judge: str
+    items: int
+    questions: int
+    usd: float | None
+
+
+# Of a question, as benchmarks ask them: a page of text and some pictures, and a short answer.
+ASSUMED_TOKENS = (3000, 300)
+
+
+def estimates(foundry: FoundryResource) -> Iterator[JudgeEstimate]:
+    """Questions of the first round about answers with a text and no picture; exact judges none."""
+    runs, prices = BenchmarkRuns.of(foundry), foundry.settings.prices
+    for run in runs.all:
+        items = [item for shard in run.shards for item in shard.items]
+        questions = sum(_questions(run, item) for item in items)
+        judge = runs.settings.judge
+        price = prices.get(judge.model.model) if judge else None
+        usd = questions * price.cost(*ASSUMED_TOKENS) if price else None
+        yield JudgeEstimate(run.name, run.judge, len(items), questions, usd)
+
+
+def _questions(run: BenchmarkRun, item: Any) -> int:
+    from assets.benchmarks.benchmark import AnswerStep
+    from warehouse import EncodedImage
+
+    example = (AnswerStep("A text.", EncodedImage.white((64, 64))),)
+    return len(run.benchmark.calls(item, example, {}))
+
+
+def _settings(profile: Profile, options: EvaluateOptions) -> BenchmarksSettings:
+    given = profile.benchmarks or BenchmarksSettings()
+    names = options.names or list(given.run)
+    if not names:
+        raise FoundryError(
+            "name a benchmark, such as sketch-interleaved; the profile has none of its own "
+            "(`benchmarks.run`)"
+        )
+    runs = {name: _run_settings(given.run.get(name), options) for name in names}
+    judge = _judge(profile, given, options.judge)
+    return given.model_copy(update={"run": runs, "judge": judge})
+
+
+def _run_settings(
+    given: BenchmarkRunSettings | None, options: EvaluateOptions
+) -> BenchmarkRunSettings:
+    source = options.source and str(options.source.expanduser().absolute())
+    changes: dict[str, Any] = {
+        "source": source,
+        "limit": options.limit,
+        "seed": options.seed,
+        "difficulty": options.difficulty,
+    }
+    changes = {name: value for name, value in changes.items() if value is not None}
+    if options.answers and options.system:
+        folder = str(options.answers.expanduser().absolute())
+        changes |= {"generate": False, "imported": {options.system: folder}}
+    base = (given or BenchmarkRunSettings()).model_dump()
+    try:
+        return BenchmarkRunSettings.model_validate(base | changes)
+    except ValidationError as error:
+        raise FoundryError(first_problem(error)) from error
+
+
+def _judge(
+    profile: Profile, given: BenchmarksSettings, named: str | None
+) -> BenchmarkJudgeSettings | None:
+    """The named judge, the one of the section, or else the model that judges by rubrics."""
+    if named is None and given.judge:
+        return given.judge
+    rubrics = profile.evaluation.judge
+    if named is None and rubrics:
+        model = BenchmarkJudgeModel(
+            model=rubrics.model.model,
+            endpoints=rubrics.model.endpoints,
+            max_tokens=rubrics.model.max_tokens,
+        )
+        return BenchmarkJudgeSettings(backend=rubrics.backend, model=model)
+    if named is None:
+        return None
+    backend, _, model_name = named.partition("/")
+    try:
+        return BenchmarkJudgeSettings.model_validate(
+            {"backend": backend, "model": {"model": model_name}}
+        )
+    except ValidationError as error:
+        hint = "give BACKEND/MODEL, such as openai/gpt-4.1"
+        raise FoundryError(f"--judge {named}: {first_problem(error)}; {hint}") from error

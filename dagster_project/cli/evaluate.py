@@ -1,0 +1,98 @@
+"""`interleave evaluate`: benchmarks of the field, and embedded ones."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .options import HomeOption, ProfileOption, enable_interrupts
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from schemas.benchmarks import BenchmarkResultRow
+
+NamesArgument = Annotated[
+    list[str] | None,
+    typer.Argument(help="Benchmarks; default: those of the profile. `list` shows all."),
+]
+
+
+def evaluate(
+    benchmarks: NamesArgument = None,
+    profile: ProfileOption = "sketch",
+    home: HomeOption = ".interleave",
+    source: Annotated[
+        Path | None, typer.Option(help="Folder with a copy of the official files.")
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="So many items, evenly from all groups.")
+    ] = None,
+    judge: Annotated[
+        str | None, typer.Option(help="BACKEND/MODEL that judges; default: the profile's.")
+    ] = None,
+    answers: Annotated[
+        Path | None,
+        typer.Option(help="Another system's answers, in the benchmark's official layout."),
+    ] = None,
+    system: Annotated[str | None, typer.Option(help="Name of that system.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Of items that are generated.")] = None,
+    difficulty: Annotated[
+        int | None, typer.Option(min=1, help="Of items that are generated.")
+    ] = None,
+    estimate: Annotated[
+        bool, typer.Option("--estimate", help="Only say what the judge would be asked.")
+    ] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Also what is up to date; finished calls are reused.")
+    ] = False,
+) -> None:
+    """Measure the agents on benchmarks: answers, a judge's questions, official numbers.
+
+    Example: `interleave evaluate sketch-interleaved sketch-edits`
+    """
+    from rich.console import Console
+
+    from assets.benchmarks.catalogue import names
+    from assets.core.progress import reporting_to
+    from warehouse import Home
+
+    from ..benchmarks import EvaluateOptions, estimates, evaluate_benchmarks, prepare
+    from ..instance import open_instance
+    from .run_screen import terminal_progress
+
+    if benchmarks == ["list"]:
+        typer.echo("\n".join(names()))
+        return
+    enable_interrupts()
+    chosen = EvaluateOptions(
+        benchmarks or [], source, limit, judge, answers, system, seed, difficulty
+    )
+    foundry, console = prepare(profile, Home(home), chosen), Console()
+    for each in estimates(foundry):
+        cost = "no price of it is known" if each.usd is None else f"about {each.usd:,.2f} USD"
+        asked = f"at least {each.questions:,} questions to {each.judge}, {cost}"
+        console.print(f"{each.run}: {each.items} items; {asked if each.questions else each.judge}")
+    if estimate:
+        return
+    with (
+        open_instance(foundry.home, foundry.settings.cluster) as instance,
+        terminal_progress(console) as progress,
+        reporting_to(progress),
+    ):
+        results = evaluate_benchmarks(foundry, instance, console.print, force)
+    _show(console, results)
+
+
+def _show(console: "Console", rows: "list[BenchmarkResultRow]") -> None:
+    from rich.table import Table
+
+    table = Table("benchmark", "system", "number", "value", "interval", "items", "unscored")
+    for row in rows:
+        value = "missing" if row.value is None else f"{row.value:.3f}"
+        interval = "" if row.low is None else f"{row.low:.3f} to {row.high:.3f}"
+        items = f"{row.items} of {row.of_items}"
+        style = "bold" if row.headline else ""
+        cells = (row.benchmark, row.system, row.metric, value, interval, items)
+        table.add_row(*cells, f"{row.unscored:.1%}", style=style)
+    console.print(table)
