@@ -20,6 +20,9 @@ from .benchmark import Benchmark, ItemMetrics
 from .settings import BenchmarksSettings
 
 
+_KNOWN_SHARE = 0.9  # of resamples, which may by chance have no item with a number
+
+
 @dataclass(frozen=True)
 class RunResult:
     """The numbers of a run: one system's answers to a benchmark, judged by one judge."""
@@ -72,7 +75,7 @@ def bootstrap(
 ) -> dict[str, tuple[float | None, float | None]]:
     """Percentile intervals of the official numbers, from items drawn anew within their groups.
 
-    (None, None) where a number is missing: in the sample, or in a resample.
+    (None, None) where a number is missing: in the sample, or in more than a tenth of the resamples.
     """
     generator = np.random.default_rng(settings.seed)
     groups: dict[str, list[ItemMetrics]] = defaultdict(list)
@@ -94,9 +97,10 @@ def bootstrap(
 def _quantiles(
     values: Sequence[float | None], tails: Sequence[float]
 ) -> tuple[float | None, float | None]:
-    if not values or None in values:
+    known = [value for value in values if value is not None]
+    if not known or len(known) < _KNOWN_SHARE * len(values):
         return None, None
-    low, high = np.quantile(np.asarray(values, float), tails)
+    low, high = np.quantile(known, tails)
     return float(low), float(high)
 
 

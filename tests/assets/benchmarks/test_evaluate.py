@@ -1,0 +1,170 @@
+"""`interleave evaluate`, with a judge behind OpenAI's API, on files of OpENING's form."""
+
+import json
+import threading
+from collections import Counter
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+import yaml
+from PIL import Image
+
+from assets.benchmarks.opening.judge import CRITERIA
+from assets.core.profile import FOLDER, load_profile
+from schemas.benchmarks import BENCHMARK_ANSWERS, BENCHMARK_RESULTS, BENCHMARK_SCORES, JUDGEMENTS
+from schemas.generations import GENERATIONS
+from schemas.trajectories import MODEL_CALLS
+from tests.assets.benchmarks.opening.opening_files import record, write_records
+from tests.helpers.command import interleave
+from warehouse import Home
+
+REQUEST = "Show how to build a snowman, step by step."
+UNREADABLE = "an item that no judge can grade"
+
+
+class Judge(ThreadingHTTPServer):
+    """Grades every criterion with 7; first answers are without a grade where `hesitates`."""
+
+    def __init__(self):
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.asked, self.hesitates, self.url = Counter(), False, ""
+        self.url = f"http://127.0.0.1:{self.server_address[1]}/v1"
+
+    def answer(self, request):
+        texts = json.dumps(request)
+        self.asked[texts] += 1
+        is_second = any(message["role"] == "assistant" for message in request["messages"])
+        if UNREADABLE in texts or (self.hesitates and not is_second):
+            return "It is good."
+        return json.dumps({name: {"reason": "so", "score": 7} for name in CRITERIA})
+
+
+class _Handler(BaseHTTPRequestHandler):
+    def do_POST(self):
+        request = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        message = {"role": "assistant", "content": self.server.answer(request)}
+        choice = {"index": 0, "finish_reason": "stop", "message": message}
+        content = {"id": "1", "object": "chat.completion", "created": 0, "model": "m"}
+        usage = {"prompt_tokens": 1000, "completion_tokens": 100, "total_tokens": 1100}
+        data = json.dumps(content | {"choices": [choice], "usage": usage}).encode()
+        self.send_response(200)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def judge():
+    with Judge() as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def profile(judge, tmp_path):
+    content = yaml.safe_load((FOLDER / "sketch.yaml").read_text())
+    content["openai"] = {"endpoints": [{"url": judge.url}]}
+    content["prices"] = {"m": {"input": 1.0, "output": 10.0}}
+    path = tmp_path / "profile.yaml"
+    path.write_text(yaml.safe_dump(content))
+    load_profile.cache_clear()
+    return path
+
+
+@pytest.fixture
+def source(tmp_path):
+    """Three items; no judge can grade the last one."""
+    folder = tmp_path / "official"
+    (folder / "images" / "Stories").mkdir(parents=True)
+    Image.new("RGB", (96, 96), "white").save(folder / "images" / "Stories" / "7-i-1.jpg")
+    texts = (REQUEST, f"{REQUEST} Then add a tree.", UNREADABLE)
+    write_records(folder, [_record(n, text) for n, text in enumerate(texts, 1)])
+    return folder
+
+
+def _record(number, text):
+    made = record(number)
+    made["conversations"][0]["input"] = [{"image": None, "text": text}]
+    return made
+
+
+def test_answers_are_judged_priced_and_summarized(capsys, judge, profile, source, tmp_path):
+    home = Home(str(tmp_path / "home"))
+    judge.hesitates = True
+    options = ("--profile", profile, "--home", home.root, "--source", source)
+    done = interleave(capsys, "evaluate", "opening", *options, "--judge", "openai/m")
+    assert done.returncode == 0, done.stderr
+    assert "3 items; at least 3 questions to openai/m" in done.stdout
+    assert "overall" in done.stdout and "7.000" in done.stdout
+
+    answers = home.lake.read(BENCHMARK_ANSWERS).to_pylist()
+    assert len(answers) == 3 and len({row["seed"] for row in answers}) == 3
+    assert any(image for row in answers for image in row["images"])
+    judged = {row["item_id"]: row for row in home.lake.read(JUDGEMENTS).to_pylist()}
+    assert [judged[f"030100{n}"]["tries"] for n in (1, 2, 3)] == [2, 2, 2]
+    assert judged["0301003"]["value"] is None and judged["0301003"]["answer"] == "It is good."
+    scores = home.lake.read(BENCHMARK_SCORES).to_pylist()
+    values = {(row["item_id"], row["metric"]): row["value"] for row in scores}
+    assert values["0301001", "overall"] == 7 and values["0301003", "overall"] is None
+    results = {row["metric"]: row for row in home.lake.read(BENCHMARK_RESULTS).to_pylist()}
+    overall = results["overall"]
+    assert overall["headline"] and overall["value"] == overall["low"] == overall["high"] == 7
+    assert overall["unscored"] == pytest.approx(1 / 3) and overall["items"] == 3
+    paid = [r for r in home.lake.read(MODEL_CALLS).to_pylist() if r["role"] == "benchmark_judge"]
+    assert len(paid) == 6 and all(row["cost_usd"] == pytest.approx(0.002) for row in paid)
+    assert home.lake.is_absent(GENERATIONS), "items of a benchmark never become training data"
+
+    asked = sum(judge.asked.values())
+    again = interleave(
+        capsys, "evaluate", "opening", *options, "--judge", "openai/m", "--force"
+    )
+    assert again.returncode == 0, again.stderr
+    assert sum(judge.asked.values()) == asked, "no finished call is made again"
+
+
+def test_other_systems_answers_are_imported(capsys, judge, profile, source, tmp_path):
+    home, folder = Home(str(tmp_path / "home")), tmp_path / "Other_output"
+    folder.mkdir()
+    Image.new("RGB", (64, 64), "green").save(folder / "0301001-o-0.png")
+    made = _record(1, REQUEST)
+    made["conversations"][1]["output"] = [{"text": "Done.", "image": "0301001-o-0.png"}]
+    (folder / "0301001.json").write_text(json.dumps(made))
+    other = ("--answers", folder, "--system", "other")
+    options = ("--profile", profile, "--home", home.root, "--source", source, *other)
+    done = interleave(capsys, "evaluate", "opening", *options, "--judge", "openai/m")
+    assert done.returncode == 0, done.stderr
+    rows = home.lake.read(BENCHMARK_ANSWERS).to_pylist()
+    assert [row["status"] for row in rows] == ["imported", "missing", "missing"]
+    assert {row["system"] for row in rows} == {"other"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["nothing"], "no benchmark nothing; there are: ueval"),
+        (["opening"], "needs its official files: name their folder with --source"),
+        (["opening", "--system", "other"], "need --answers FOLDER and --system NAME"),
+        ([], "name a benchmark, such as sketch-interleaved"),
+        (["sketch-edits", "--judge", "elsewhere/m"], "give BACKEND/MODEL"),
+    ],
+)
+def test_mistakes_are_one_line(capsys, tmp_path, arguments, problem):
+    done = interleave(capsys, "evaluate", *arguments, "--home", tmp_path / "home")
+    assert done.returncode == 1 and problem in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_an_estimate_calls_nobody(capsys, judge, profile, source, tmp_path):
+    options = ("--profile", profile, "--home", tmp_path / "home", "--source", source)
+    done = interleave(
+        capsys, "evaluate", "opening", *options, "--judge", "openai/m", "--limit", 2, "--estimate"
+    )
+    assert "2 items; at least 2 questions to openai/m" in done.stdout
+    assert "about 0.01 USD" in done.stdout and not judge.asked
