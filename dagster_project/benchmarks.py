@@ -127,7 +127,7 @@ def _settings(profile: Profile, options: EvaluateOptions) -> BenchmarksSettings:
             "(`benchmarks.run`)"
         )
     runs = {name: _run_settings(given.run.get(name), options) for name in names}
-    judge = _judge(profile, given, options.judge)
+    judge = judge_settings(profile, options.judge)
     return given.model_copy(update={"run": runs, "judge": judge})
 
 
@@ -152,12 +152,14 @@ def _run_settings(
         raise FoundryError(first_problem(error)) from error
 
 
-def _judge(
-    profile: Profile, given: BenchmarksSettings, named: str | None
-) -> BenchmarkJudgeSettings | None:
-    """The named judge, the one of the section, or else the model that judges by rubrics."""
-    if named is None and given.judge:
-        return given.judge
+def judge_settings(profile: Profile, named: str | None) -> BenchmarkJudgeSettings | None:
+    """The named judge (`BACKEND/MODEL`), else the profile's, else its judge by rubrics.
+
+    Raises:
+        FoundryError: the name is not of that form.
+    """
+    if named is None and profile.benchmarks and profile.benchmarks.judge:
+        return profile.benchmarks.judge
     rubrics = profile.evaluation.judge
     if named is None and rubrics:
         model = BenchmarkJudgeModel(

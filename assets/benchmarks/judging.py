@@ -1,7 +1,7 @@
 """Judges answers: every question is asked through a journal, and asked again if unreadable."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import orjson
@@ -45,7 +45,7 @@ def judge_exactly(
     for answer in answers:
         values = benchmark.judge(items[answer.item_id], load_answer(images, answer))
         rows += [
-            _row(answer, EXACT_JUDGE, name, _Judged(value, None, 0))
+            _row(answer, EXACT_JUDGE, name, Judged(value, None, 0))
             for name, value in values.items()
         ]
     return JudgedAnswers(rows)
@@ -98,7 +98,7 @@ def load_answer(images: ImageStore, row: BenchmarkAnswerRow) -> Answer:
 
 
 @dataclass(frozen=True)
-class _Judged:
+class Judged:
     """What a judge said; `value` is None where it could not be read."""
 
     value: JsonValue
@@ -115,35 +115,50 @@ class _Asking:
     calls: BenchmarkJudgeCalls
     tries: int
 
-    async def ask_all(self, item: Item, answer: Answer) -> Mapping[str, _Judged]:
-        judged: dict[str, _Judged] = {}
+    async def ask_all(self, item: Item, answer: Answer) -> Mapping[str, Judged]:
+        judged: dict[str, Judged] = {}
         while calls := await asyncio.to_thread(self._open_calls, item, answer, judged):
-            results = await gather_or_cancel(*(self._ask(item, call) for call in calls))
+            results = await gather_or_cancel(
+                *(
+                    ask(self.calls, item.item_id, call, self.benchmark.parse, self.tries)
+                    for call in calls
+                )
+            )
             judged |= {call.name: each for call, each in zip(calls, results, strict=True)}
         return judged
 
     def _open_calls(
-        self, item: Item, answer: Answer, judged: Mapping[str, _Judged]
+        self, item: Item, answer: Answer, judged: Mapping[str, Judged]
     ) -> list[JudgeCall]:
         values = {name: each.value for name, each in judged.items()}
         return [c for c in self.benchmark.calls(item, answer, values) if c.name not in judged]
 
-    async def _ask(self, item: Item, call: JudgeCall) -> _Judged:
-        text: str | None = None
-        for number in range(1, self.tries + 1):
-            try:
-                site = CallSite(item.item_id)
-                result = await self.calls.answer(site, call.text, call.images, text)
-            except UnusableAnswerError as error:
-                return _Judged(None, text, number, summarize_error(error))
-            text = result.answer.text
-            value = self.benchmark.parse(call.name, text)
-            if value is not None:
-                return _Judged(value, text, number)
-        return _Judged(None, text, self.tries, "no answer of the form that was asked for")
+
+async def ask(
+    calls: BenchmarkJudgeCalls,
+    item_id: str,
+    call: JudgeCall,
+    parse: Callable[[str, str], JsonValue],
+    tries: int,
+) -> Judged:
+    """Ask a question until its answer can be read, `tries` times at most.
+
+    Raises CallFailedError: the judge gave no answer.
+    """
+    text: str | None = None
+    for number in range(1, tries + 1):
+        try:
+            site = CallSite(item_id)
+            text = (await calls.answer(site, call.text, call.images, text)).answer.text
+        except UnusableAnswerError as error:
+            return Judged(None, text, number, summarize_error(error))
+        value = parse(call.name, text)
+        if value is not None:
+            return Judged(value, text, number)
+    return Judged(None, text, tries, "no answer of the form that was asked for")
 
 
-def _row(answer: BenchmarkAnswerRow, judge: str, call: str, judged: _Judged) -> JudgementRow:
+def _row(answer: BenchmarkAnswerRow, judge: str, call: str, judged: Judged) -> JudgementRow:
     return JudgementRow(
         benchmark=answer.benchmark,
         system=answer.system,

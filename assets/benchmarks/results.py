@@ -19,7 +19,6 @@ from schemas.benchmarks import (
 from .benchmark import Benchmark, ItemMetrics
 from .settings import BenchmarksSettings
 
-
 _KNOWN_SHARE = 0.9  # of resamples, which may by chance have no item with a number
 
 

@@ -7,6 +7,7 @@ from schemas import FoundryError
 
 from . import (
     agents,
+    agreement,
     checkpoints,
     doctor,
     evaluate,
@@ -30,6 +31,7 @@ for command in (
     run.run,
     generate.generate,
     evaluate.evaluate,
+    agreement.agreement,
     sql.sql,
     ui.ui,
     serve.serve,

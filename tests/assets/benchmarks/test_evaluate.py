@@ -1,16 +1,10 @@
 """`interleave evaluate`, with a judge behind OpenAI's API, on files of OpENING's form."""
 
 import json
-import threading
-from collections import Counter
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
-import yaml
 from PIL import Image
 
-from assets.benchmarks.opening.judge import CRITERIA
-from assets.core.profile import FOLDER, load_profile
 from schemas.benchmarks import BENCHMARK_ANSWERS, BENCHMARK_RESULTS, BENCHMARK_SCORES, JUDGEMENTS
 from schemas.generations import GENERATIONS
 from schemas.trajectories import MODEL_CALLS
@@ -19,63 +13,7 @@ from tests.helpers.command import interleave
 from warehouse import Home
 
 REQUEST = "Show how to build a snowman, step by step."
-UNREADABLE = "an item that no judge can grade"
-
-
-class Judge(ThreadingHTTPServer):
-    """Grades every criterion with 7; first answers are without a grade where `hesitates`."""
-
-    def __init__(self):
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.asked, self.hesitates, self.url = Counter(), False, ""
-        self.url = f"http://127.0.0.1:{self.server_address[1]}/v1"
-
-    def answer(self, request):
-        texts = json.dumps(request)
-        self.asked[texts] += 1
-        is_second = any(message["role"] == "assistant" for message in request["messages"])
-        if UNREADABLE in texts or (self.hesitates and not is_second):
-            return "It is good."
-        return json.dumps({name: {"reason": "so", "score": 7} for name in CRITERIA})
-
-
-class _Handler(BaseHTTPRequestHandler):
-    def do_POST(self):
-        request = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        message = {"role": "assistant", "content": self.server.answer(request)}
-        choice = {"index": 0, "finish_reason": "stop", "message": message}
-        content = {"id": "1", "object": "chat.completion", "created": 0, "model": "m"}
-        usage = {"prompt_tokens": 1000, "completion_tokens": 100, "total_tokens": 1100}
-        data = json.dumps(content | {"choices": [choice], "usage": usage}).encode()
-        self.send_response(200)
-        self.send_header("content-type", "application/json")
-        self.send_header("content-length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-    def log_message(self, *_):
-        pass
-
-
-@pytest.fixture
-def judge():
-    with Judge() as server:
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
-        yield server
-        server.shutdown()
-        thread.join()
-
-
-@pytest.fixture
-def profile(judge, tmp_path):
-    content = yaml.safe_load((FOLDER / "sketch.yaml").read_text())
-    content["openai"] = {"endpoints": [{"url": judge.url}]}
-    content["prices"] = {"m": {"input": 1.0, "output": 10.0}}
-    path = tmp_path / "profile.yaml"
-    path.write_text(yaml.safe_dump(content))
-    load_profile.cache_clear()
-    return path
+UNREADABLE = "an item that no judge can grade"  # as in conftest.py
 
 
 @pytest.fixture
@@ -122,9 +60,7 @@ def test_answers_are_judged_priced_and_summarized(capsys, judge, profile, source
     assert home.lake.is_absent(GENERATIONS), "items of a benchmark never become training data"
 
     asked = sum(judge.asked.values())
-    again = interleave(
-        capsys, "evaluate", "opening", *options, "--judge", "openai/m", "--force"
-    )
+    again = interleave(capsys, "evaluate", "opening", *options, "--judge", "openai/m", "--force")
     assert again.returncode == 0, again.stderr
     assert sum(judge.asked.values()) == asked, "no finished call is made again"
 
