@@ -1,9 +1,10 @@
 """`interleave agreement`: judges compared with people, and with each other."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from assets.benchmarks.agreement import Agreement, agreement, disagreements, sampled
 from assets.benchmarks.opening.arena import judge_duels
@@ -15,7 +16,7 @@ from schemas import FoundryError
 from schemas.benchmarks import BENCHMARK_RESULTS, JUDGEMENTS
 from warehouse import Home
 
-Labels = Mapping[object, str | None]  # case -> label; None: unreadable
+Labels = Mapping[Any, str | None]  # case -> label; None: unreadable
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class Compared:
     first: str
     second: str
     result: Agreement
-    differing: list[object]
+    differing: list[Any]
 
 
 def compare_labels(
@@ -54,7 +55,7 @@ def read_labels(home: Home, name: str) -> tuple[str, Labels]:
     """
     path = Path(name).expanduser()
     if path.is_file():
-        return path.name, _labels(read_duels(path))
+        return path.name, agreement_labels(read_duels(path))
     lake = home.lake
     if name not in lake.partitions(BENCHMARK_RESULTS):
         known = ", ".join(sorted(lake.partitions(BENCHMARK_RESULTS))) or "none"
@@ -87,8 +88,4 @@ def labels_of_judge(
     judged = asyncio.run(
         judge_duels(home, source, answers, duels, model, profile.limits, tries, progress)
     )
-    return judge.name, _labels(judged)
-
-
-def _labels(duels: Sequence[Duel]) -> Labels:
-    return {case: label for case, label in agreement_labels(duels).items()}
+    return judge.name, agreement_labels(judged)
