@@ -26,6 +26,7 @@ MODULES = (
     "providers",
     "images_server",
     "training",
+    "judging",
 )
 DOCUMENT, VALUES = Path("docs/benchmarks.md"), Path("bench.json")
 

@@ -33,7 +33,8 @@ def test_every_selected_node_is_in_one_stage():
     assets = {asset.key.to_user_string() for asset in ASSETS}
     assert len(listed) == len(set(names(listed)))
     # Made when selected; where a profile has requests, a judge.
-    without = {"ablation", "generations", "rubrics"}
+    benchmarks = {"benchmark_answers", "benchmark_judgements", "benchmark_results"}
+    without = {"ablation", "generations", "rubrics"} | benchmarks
     assert set(names(listed)) == assets - without
 
 
