@@ -109,14 +109,16 @@ def _complete(row: _ScoreRow, version: Version) -> JsonValue:
 
 
 def _rows(file: Path) -> list[_ScoreRow]:
-    rows, number = [], 0
     try:
-        for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
-            if line.strip():
-                rows.append(_ScoreRow.model_validate_json(line))
+        lines = file.read_text(encoding="utf-8").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise FoundryError(f"{file}: cannot be read ({error}); give a result file") from error
+    return [_row(file, number, line) for number, line in enumerate(lines, 1) if line.strip()]
+
+
+def _row(file: Path, number: int, line: str) -> _ScoreRow:
+    try:
+        return _ScoreRow.model_validate_json(line)
     except ValidationError as error:
         problem = first_problem(error, root="line")
         raise FoundryError(f"{file}: line {number}: {problem}; write it again") from error
-    return rows
