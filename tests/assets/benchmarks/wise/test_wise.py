@@ -161,11 +161,11 @@ def test_pictures_that_cannot_be_read_are_named(wise_folder: Path, tmp_path: Pat
 
 def test_official_result_files(tmp_path: Path) -> None:
     file = tmp_path / "scores_results.jsonl"
-    row = {"prompt_id": 600, "consistency": 2.0, "realism": 1.0, "aesthetic_quality": 0.0}
+    row = {"prompt_id": 600, "consistency": 2.0, "realism": 0.0, "aesthetic_quality": 0.0}
     file.write_text(f"{json.dumps(row)}\n\n{json.dumps({**row, 'realism': None})}\n")
     items = read_scores([file], "legacy")
     assert [(item.item_id, item.group) for item in items] == [("600", "space")] * 2
-    assert [item.metrics["wiscore"] for item in items] == [0.8, None]
+    assert [item.metrics["wiscore"] for item in items] == [0.7, None]
     assert read_scores([file], "verified")[0] == ItemMetrics("600", "space", {"wiscore": None})
     file.write_text(json.dumps({**row, "realism": 3.0}))
     with pytest.raises(FoundryError, match=rf"^{re.escape(str(file))}: line 1: realism"):
