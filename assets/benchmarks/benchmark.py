@@ -16,6 +16,9 @@ from warehouse import EncodedImage
 
 # Name of a judge's call -> what its answer says; None: it could not be read, also when asked again.
 Values = Mapping[str, JsonValue]
+# The only value of an answer about which there is nothing to ask, such as one without a picture
+# where pictures are judged.
+NOTHING_ASKED = "nothing-asked"
 # Metric -> value of an item; None: unscored, since the judge's answer could not be read.
 Metrics = Mapping[str, float | None]
 
@@ -88,7 +91,8 @@ class Benchmark(ABC):
     def calls(self, item: Item, answer: Answer, values: Values) -> list[JudgeCall]:
         """Calls that can be made now; the framework makes those whose names are not in `values`.
 
-        It asks again after every round, since a call may need the answers of earlier ones.
+        It asks again after every round, since a call may need the answers of earlier ones. Where
+        there are none at first, the item's only value is `NOTHING_ASKED: True`.
 
         Raises:
             FoundryError: a reference picture of the item cannot be read.

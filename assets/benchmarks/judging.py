@@ -18,7 +18,7 @@ from schemas.benchmarks import BenchmarkAnswerRow, JudgementRow
 from schemas.trajectories import ModelCallRow
 from warehouse import Home, ImageStore
 
-from .benchmark import Answer, AnswerStep, Benchmark, ExactlyJudged, Item, JudgeCall
+from .benchmark import NOTHING_ASKED, Answer, AnswerStep, Benchmark, ExactlyJudged, Item, JudgeCall
 
 ASSET = "benchmark_judgements"
 EXACT_JUDGE = "exact"  # in the column `judge`
@@ -125,7 +125,7 @@ class _Asking:
                 )
             )
             judged |= {call.name: each for call, each in zip(calls, results, strict=True)}
-        return judged
+        return judged or {NOTHING_ASKED: Judged(True, None, 0)}
 
     def _open_calls(
         self, item: Item, answer: Answer, judged: Mapping[str, Judged]

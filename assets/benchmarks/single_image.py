@@ -12,22 +12,12 @@ from schemas.errors import FoundryError
 from warehouse import EncodedImage
 from warehouse.atomic import atomic_write
 
-from .benchmark import AnswerStep, JudgeCall
-
-NO_IMAGE = "no-image"  # name of the call that stands for all of an item's
+from .benchmark import AnswerStep
 
 
 def last_image(answer: Sequence[AnswerStep]) -> EncodedImage | None:
     """The picture that is judged; None: the answer has none."""
     return next((step.image for step in reversed(answer) if step.image is not None), None)
-
-
-def no_image_call() -> JudgeCall:
-    """The only call for an answer without a picture; whatever a judge says, it counts as lowest.
-
-    An item counts as judged by its calls, so that there must be one.
-    """
-    return JudgeCall(NO_IMAGE, "There is no image to be judged. Answer with the one word: none")
 
 
 def write_png(file: Path, image: EncodedImage | None) -> None:

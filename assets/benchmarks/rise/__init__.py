@@ -9,8 +9,17 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
-from ..benchmark import Answer, Benchmark, Item, ItemMetrics, JudgeCall, Metrics, Values
-from ..single_image import NO_IMAGE, last_image, no_image_call
+from ..benchmark import (
+    NOTHING_ASKED,
+    Answer,
+    Benchmark,
+    Item,
+    ItemMetrics,
+    JudgeCall,
+    Metrics,
+    Values,
+)
+from ..single_image import last_image
 from .items import RiseItem, load
 from .judge import call_names, judge_calls, parse_score
 from .layout import read_answers, write_answers
@@ -46,15 +55,15 @@ class Rise(Benchmark):
     def calls(self, item: Item, answer: Answer, values: Values) -> list[JudgeCall]:
         image = last_image(answer)
         if image is None:
-            return [no_image_call()]
+            return []
         return judge_calls(self._data, self._items[item.item_id], image)
 
     def parse(self, call: str, text: str) -> JsonValue:
-        return True if call == NO_IMAGE else parse_score(call, text)
+        return parse_score(call, text)
 
     def metrics(self, item: Item, values: Values) -> Metrics:
         official = self._items[item.item_id]
-        if NO_IMAGE in values:
+        if NOTHING_ASKED in values:
             return lowest(self._data, official, self._scorer)
         answers = {name: _integer(values.get(call)) for name, call in call_names(official).items()}
         return item_metrics(self._data, official, answers, self._scorer)

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Literal
 
 from ..benchmark import Answer, JudgeCall
-from ..judge_answers import json_objects
+from ..json_answers import json_objects
 from .items import UEvalItem
 from .layout import answer_images, answer_text
 

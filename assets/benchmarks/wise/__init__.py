@@ -9,8 +9,17 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
-from ..benchmark import Answer, Benchmark, Item, ItemMetrics, JudgeCall, Metrics, Values
-from ..single_image import NO_IMAGE, last_image, no_image_call
+from ..benchmark import (
+    NOTHING_ASKED,
+    Answer,
+    Benchmark,
+    Item,
+    ItemMetrics,
+    JudgeCall,
+    Metrics,
+    Values,
+)
+from ..single_image import last_image
 from .items import Version, group_of, load
 from .judge import SCORE, parse_scores, score_call
 from .layout import read_answers, write_answers
@@ -43,14 +52,14 @@ class Wise(Benchmark):
     def calls(self, item: Item, answer: Answer, values: Values) -> list[JudgeCall]:
         image = last_image(answer)
         if image is None:
-            return [no_image_call()]
+            return []
         return [score_call(self._prompts[item.item_id], image, self._version)]
 
     def parse(self, call: str, text: str) -> JsonValue:
-        return True if call == NO_IMAGE else parse_scores(text, self._version)
+        return parse_scores(text, self._version)
 
     def metrics(self, item: Item, values: Values) -> Metrics:
-        scores = lowest(self._version) if NO_IMAGE in values else values.get(SCORE)
+        scores = lowest(self._version) if NOTHING_ASKED in values else values.get(SCORE)
         return item_metrics(scores, self._version)
 
     def aggregate(self, items: Sequence[ItemMetrics]) -> dict[str, float | None]:
