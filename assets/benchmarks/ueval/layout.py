@@ -7,6 +7,7 @@ relative paths from the folder that it is started in, so it is started in `root`
 import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Annotated
 
 from pydantic import (
     AliasChoices,
@@ -17,7 +18,6 @@ from pydantic import (
     TypeAdapter,
     ValidationError,
 )
-from typing import Annotated
 
 from schemas.errors import FoundryError, first_problem
 from warehouse import EncodedImage

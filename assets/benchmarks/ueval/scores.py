@@ -99,8 +99,6 @@ def read_results(path: Path, tasks: Mapping[str, str]) -> list[ItemMetrics]:
     if unknown:
         raise FoundryError(f"{path}: item {unknown[0]} is none of UEval's; give its newer items")
     return [
-        ItemMetrics(
-            row.id, tasks[row.id], {TEXT: row.text_score.rate, IMAGE: row.image_score.rate}
-        )
+        ItemMetrics(row.id, tasks[row.id], {TEXT: row.text_score.rate, IMAGE: row.image_score.rate})
         for row in results.items
     ]
