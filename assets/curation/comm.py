@@ -56,7 +56,7 @@ def import_comm(
         return rows, quarantined
     images = (settings.images or settings.path.parent).resolve()
     names: set[str] = set()
-    for index, raw in enumerate(_read_documents(settings.path)):
+    for index, raw in enumerate(read_documents(settings.path)):
         data_id = raw.get("data_id") if isinstance(raw, dict) else None
         usable = data_id != "" and isinstance(data_id, str | int)
         name = f"comm:{data_id}" if usable else f"comm:document {index}"
@@ -84,7 +84,8 @@ def planner_row(prompt: RenderedPrompt, plan: Plan, **columns: Any) -> PlannerSf
     return PlannerSftRow(messages=messages, agent_prompt_version=prompt.version, **columns)
 
 
-def _read_documents(path: Path) -> list[Any]:
+def read_documents(path: Path) -> list[Any]:
+    """The documents of a .pt, .json or .jsonl file, unchecked; FoundryError: it is none of them."""
     try:
         if path.suffix in (".pt", ".pth"):
             documents = _load_torch(path)
