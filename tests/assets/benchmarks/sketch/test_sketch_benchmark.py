@@ -1,0 +1,169 @@
+"""Exact judging of right and wrong answers, and items that follow from a seed."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from assets.benchmarks.benchmark import Answer, AnswerStep, Item, ItemMetrics
+from assets.benchmarks.sketch import SHAPES, SKILLS, SketchBenchmark, skills_plot
+from assets.benchmarks.sketch.tasks import Requirement
+from inference.sketch_world.object_catalog import KINDS
+from inference.sketch_world.renderer import render
+from inference.sketch_world.request_parser import RequestText
+from inference.sketch_world.scene import Scene, Thing
+from inference.sketch_world.story_catalog import choose_story
+from schemas.benchmarks import BenchmarkResultRow
+from schemas.errors import FoundryError
+from warehouse import EncodedImage
+
+
+def _answer(scenes: Sequence[Scene]) -> Answer:
+    return tuple(AnswerStep("", EncodedImage.of(render(scene, 96))) for scene in scenes)
+
+
+def _success(benchmark: SketchBenchmark, item: Item, answer: Answer) -> float | None:
+    return benchmark.metrics(item, benchmark.judge(item, answer))["success"]
+
+
+def _item(benchmark: SketchBenchmark, skill: str) -> Item:
+    return next(item for item in benchmark.items if item.group == skill)
+
+
+def _spoil(skill: str, scenes: Sequence[Scene], broken: Requirement) -> list[Scene]:
+    """The answer with the mistake that the skill is about."""
+    *earlier, last = scenes
+    cells = dict(last.cells)
+    meant = [cell for cell, thing in cells.items() if broken.kind in (None, thing.kind)]
+    match skill:
+        case "colour":
+            thing = cells[meant[0]]
+            others = [c for c in KINDS[thing.kind].colours if c != thing.colour]
+            cells[meant[0]] = Thing(thing.kind, others[0])
+        case "position":
+            outside = next(c for c in range(9) if c not in broken.cells)
+            cells[meant[0]], moved = cells.get(outside), cells[meant[0]]
+            cells[outside] = moved
+        case "count":
+            del cells[meant[0]]
+        case "memory":
+            del cells[min(cells, key=list(last.cells).index)]
+        case "negation":
+            free = next(c for c in range(9) if c not in cells)
+            cells[free] = Thing(broken.kind or "umbrella", "red")
+    return [*earlier, Scene(last.background, {c: t for c, t in cells.items() if t})]
+
+
+def _decisive(skill: str, requirements: Sequence[Requirement]) -> Requirement:
+    if skill == "negation":
+        nothing = [each for each in requirements if each.count == 0 or each.kind is None]
+        return nothing[-1]
+    return max(requirements, key=lambda each: (each.kind is not None, each.count))
+
+
+@pytest.mark.parametrize("difficulty", [1, 4])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_only_a_right_answer_succeeds(shape: str, difficulty: int, tmp_path: Path) -> None:
+    benchmark = SketchBenchmark.open(shape, tmp_path, difficulty=difficulty, items=len(SKILLS))
+    assert [item.group for item in benchmark.items] == list(SKILLS)
+    for item in benchmark.items:
+        task = benchmark.tasks[item.item_id]
+        right = benchmark.metrics(item, benchmark.judge(item, _answer(task.expected)))
+        assert right == {"success": 1.0, "met": 1.0}, item
+        spoilt = _spoil(item.group, task.expected, _decisive(item.group, task.requirements))
+        wrong = benchmark.metrics(item, benchmark.judge(item, _answer(spoilt)))
+        assert wrong["success"] == 0.0, item
+        assert 0 < (wrong["met"] or 0) < 1, item
+        assert _success(benchmark, item, (AnswerStep("no picture"),)) == 0.0
+
+
+def test_things_of_an_earlier_picture_may_not_be_forgotten(tmp_path: Path) -> None:
+    benchmark = SketchBenchmark.open("interleaved", tmp_path, items=len(SKILLS))
+    item = _item(benchmark, "memory")
+    first, *others = benchmark.tasks[item.item_id].expected
+    forgetful = Scene(others[0].background, dict(list(others[0].cells.items())[1:]))
+    assert _success(benchmark, item, _answer([first, forgetful, *others[1:]])) == 0.0
+
+
+def test_another_background_does_not_succeed(tmp_path: Path) -> None:
+    benchmark = SketchBenchmark.open("inferred", tmp_path, items=1)
+    (scene,) = benchmark.tasks[benchmark.items[0].item_id].expected
+    elsewhere = _answer([Scene("night sky", scene.cells)])
+    assert _success(benchmark, benchmark.items[0], elsewhere) == 0.0
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_items_follow_from_the_seed(shape: str, tmp_path: Path) -> None:
+    first, again, other = (
+        SketchBenchmark.open(shape, tmp_path / str(n), seed, items=10)
+        for n, seed in enumerate((0, 0, 1))
+    )
+    assert first.tasks == again.tasks
+    pairs = zip(first.tasks.values(), other.tasks.values(), strict=True)
+    assert all(one.expected != another.expected for one, another in pairs)
+    for one, same in zip(first.items, again.items, strict=True):
+        files = zip(one.image_files, same.image_files, strict=True)
+        assert all(a.read_bytes() == b.read_bytes() for a, b in files)
+        assert len(one.image_files) == one.text.count("<image>")
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_difficulty_raises_the_number_of_things(shape: str, tmp_path: Path) -> None:
+    def size(difficulty: int) -> int:
+        tasks = SketchBenchmark.open(shape, tmp_path, difficulty=difficulty).tasks.values()
+        return sum(len(scene.cells) for t in tasks for scene in (*t.given, *t.expected))
+
+    sizes = [size(difficulty) for difficulty in (1, 2, 3, 4)]
+    assert sizes == sorted(set(sizes))
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_requests_are_about_things_and_no_story(shape: str, tmp_path: Path) -> None:
+    """Else the sketch planner would tell the story instead."""
+    for difficulty in (1, 4):
+        for item in SketchBenchmark.open(shape, tmp_path, difficulty=difficulty, items=100).items:
+            text = RequestText(item.text)
+            assert choose_story(text) is None and not text.wants_words_only, item.text
+
+
+def test_answers_round_trip(tmp_path: Path) -> None:
+    benchmark = SketchBenchmark.open("edits", tmp_path / "given", items=2)
+    one, two = (item.item_id for item in benchmark.items)
+    answers = {one: (*_answer(benchmark.tasks[one].expected), AnswerStep("and a text")), two: ()}
+    path = benchmark.write_answers(tmp_path, "mine", answers.items())
+    assert dict(benchmark.read_answers(path)) == answers
+    (path / f"{one}-1.png").unlink()
+    with pytest.raises(FoundryError, match="cannot be read"):
+        list(benchmark.read_answers(path))
+
+
+def test_success_by_skill() -> None:
+    items = [ItemMetrics(str(n), "count", {"success": n / 2, "met": 1.0}) for n in (0, 1, 2)]
+    benchmark = SketchBenchmark("edits", Path(), {})
+    numbers = benchmark.aggregate(items)
+    assert (numbers["success"], numbers["met"], numbers["count/success"]) == (0.5, 1.0, 0.5)
+    assert numbers["colour/success"] is None
+    assert benchmark.metrics(Item("0", "count", ""), {}) == {"success": None, "met": None}
+
+
+@pytest.mark.parametrize("wrong", [{"shape": "songs"}, {"difficulty": 5}, {"items": 0}])
+def test_errors_name_what_there_is(wrong: dict[str, object], tmp_path: Path) -> None:
+    with pytest.raises(FoundryError):
+        SketchBenchmark.open(**{"shape": "edits", "folder": tmp_path} | wrong)  # type: ignore[arg-type]
+
+
+def test_plot_of_skills_shows_every_system() -> None:
+    def rows(system: str) -> list[BenchmarkResultRow]:
+        fields = {"benchmark": "sketch-edits", "system": system, "judge": "exact"}
+        numbers = {"headline": False, "confidence": 0.95, "items": 8, "unscored": 0, "of_items": 8}
+        return [
+            BenchmarkResultRow(
+                **fields, **numbers, metric=f"{skill}/success", value=0.2 * n, low=0.1 * n,
+                high=0.25 * n, evaluated_at=datetime.now(UTC),
+            )
+            for n, skill in enumerate(SKILLS)
+        ]  # fmt: skip
+
+    one, two = skills_plot(rows("one")), skills_plot([*rows("one"), *rows("two")])
+    assert one.startswith(b"\x89PNG") and two != one
