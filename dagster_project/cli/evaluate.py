@@ -85,14 +85,21 @@ def evaluate(
 
 
 def _show(console: "Console", rows: "list[BenchmarkResultRow]") -> None:
+    """A table for every run."""
+    from itertools import groupby
+
     from rich.table import Table
 
-    table = Table("benchmark", "system", "number", "value", "interval", "items", "unscored")
-    for row in rows:
-        value = "missing" if row.value is None else f"{row.value:.3f}"
-        interval = "" if row.low is None else f"{row.low:.3f} to {row.high:.3f}"
-        items = f"{row.items} of {row.of_items}"
-        style = "bold" if row.headline else ""
-        cells = (row.benchmark, row.system, row.metric, value, interval, items)
-        table.add_row(*cells, f"{row.unscored:.1%}", style=style)
-    console.print(table)
+    for (benchmark, system, judge), own in groupby(
+        rows, key=lambda row: (row.benchmark, row.system, row.judge)
+    ):
+        numbers = list(own)
+        table = Table("number", "value", f"{numbers[0].confidence:.0%} interval", box=None)
+        for row in numbers:
+            value = "missing" if row.value is None else f"{row.value:.3f}"
+            interval = "" if row.low is None else f"{row.low:.3f} to {row.high:.3f}"
+            table.add_row(row.metric, value, interval, style="bold" if row.headline else "")
+        first = numbers[0]
+        console.print(f"\n[bold]{benchmark}[/] by {system}, judged by {judge}", highlight=False)
+        console.print(f"{first.items} of {first.of_items} items, {first.unscored:.1%} unscored")
+        console.print(table)

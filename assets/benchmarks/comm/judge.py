@@ -14,7 +14,7 @@ from pydantic import JsonValue
 from warehouse import EncodedImage
 
 from ..benchmark import Answer, AnswerStep, JudgeCall
-from ..judge_answers import json_objects
+from ..json_answers import json_objects
 from .items import MAX_IMAGES, CommItem, Content, Task
 
 TEXTS, DOCUMENT, DESCRIPTIONS, FIDELITY = "texts", "document", "descriptions", "fidelity"

@@ -40,8 +40,8 @@ class SketchBenchmark(ExactlyJudged):
 
     headline = "success"
 
-    def __init__(self, shape: str, folder: Path, tasks: Mapping[str, Task]) -> None:
-        self.name, self.tasks = f"sketch-{shape}", tasks
+    def __init__(self, name: str, folder: Path, tasks: Mapping[str, Task]) -> None:
+        self.name, self.tasks = name, tasks
         self.items = [
             Item(item_id, task.skill, task.text, _write_pictures(folder, item_id, task.given))
             for item_id, task in tasks.items()
@@ -52,6 +52,8 @@ class SketchBenchmark(ExactlyJudged):
         cls, shape: str, folder: Path, seed: int = 0, difficulty: int = 1, items: int = 40
     ) -> "SketchBenchmark":
         """The first `items` of a seed; given pictures are written below `folder`.
+
+        Another seed or difficulty than the default is part of the benchmark's name.
 
         Args:
             difficulty: raises the number of things and steps; from 1 to `MAX_DIFFICULTY`.
@@ -72,7 +74,8 @@ class SketchBenchmark(ExactlyJudged):
             skill = SKILLS[number % len(SKILLS)]
             item_id = f"{shape}-{seed}-{difficulty}-{number:04d}"
             tasks[item_id] = write_task(shape, skill, difficulty, rng)
-        return cls(shape, folder, tasks)
+        other = f"-seed{seed}" * (seed != 0) + f"-difficulty{difficulty}" * (difficulty != 1)
+        return cls(f"sketch-{shape}{other}", folder, tasks)
 
     def judge(self, item: Item, answer: Answer) -> Values:
         """Whether each requirement is met, by what it asks; from the pixels of the pictures.

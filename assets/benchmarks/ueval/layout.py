@@ -82,7 +82,9 @@ def read(source: Path) -> Iterator[tuple[str, Answer]]:
         FoundryError: a damaged file, or an image that is missing or damaged.
     """
     for row in _rows(source).values():
-        images = [read_image(_found(source, path), row.id) for path in row.images]
+        images: list[EncodedImage | None] = [
+            read_image(_found(source, path), row.id) for path in row.images
+        ]
         first, *others = images or [None]
         yield row.id, (AnswerStep(row.text or "", first), *(AnswerStep("", i) for i in others))
 

@@ -3,8 +3,10 @@
 import json
 
 import pytest
+import yaml
 from PIL import Image
 
+from assets.core.profile import FOLDER
 from schemas.benchmarks import BENCHMARK_ANSWERS, BENCHMARK_RESULTS, BENCHMARK_SCORES, JUDGEMENTS
 from schemas.generations import GENERATIONS
 from schemas.trajectories import MODEL_CALLS
@@ -104,3 +106,37 @@ def test_an_estimate_calls_nobody(capsys, judge, profile, source, tmp_path):
     )
     assert "2 items; at least 2 questions to openai/m" in done.stdout
     assert "about 0.01 USD" in done.stdout and not judge.asked
+
+
+def test_sketch_benchmarks_need_no_judge_and_no_files(capsys, tmp_path):
+    home = Home(str(tmp_path / "home"))
+    done = interleave(capsys, "evaluate", "sketch-edits", "--limit", 5, "--home", home.root)
+    assert done.returncode == 0, done.stderr
+    assert "sketch-edits by sketch-" in done.stdout and "judged by exact" in done.stdout
+    (run,) = home.lake.partitions(BENCHMARK_RESULTS)
+    rows = home.lake.read(BENCHMARK_RESULTS).to_pylist()
+    headline = next(row for row in rows if row["headline"])
+    assert run.startswith("sketch-edits.sketch-") and run.endswith(".exact")
+    assert headline["metric"] == "success" and 0 <= headline["value"] <= 1
+    assert {row["unscored"] for row in rows} == {0.0}
+    with_inputs = home.lake.read(BENCHMARK_ANSWERS).to_pylist()
+    assert all(home.images.get(name) for row in with_inputs for name in row["input_images"])
+    other = ("--seed", 3, "--limit", 5, "--home", home.root)
+    assert interleave(capsys, "evaluate", "sketch-edits", *other).returncode == 0
+    assert len(home.lake.partitions(BENCHMARK_RESULTS)) == 2, "other items are another benchmark"
+
+
+def test_benchmarks_of_a_profile_are_assets(capsys, tmp_path):
+    content = yaml.safe_load((FOLDER / "sketch.yaml").read_text())
+    content["benchmarks"] = {"run": {"sketch-interleaved": {"limit": 4}}, "shard_size": 2}
+    path, home = tmp_path / "own.yaml", Home(str(tmp_path / "home"))
+    path.write_text(yaml.safe_dump(content))
+    names = "benchmark_answers,benchmark_judgements,benchmark_results"
+    options = ("--profile", path, "--home", home.root, "--select", names, "--jobs", 1)
+    done = interleave(capsys, "run", *options)
+    assert done.returncode == 0, done.stderr
+    assert len(home.lake.partitions(BENCHMARK_ANSWERS)) == 2
+    assert home.lake.rows(BENCHMARK_ANSWERS) == 4
+    assert {row["items"] for row in home.lake.read(BENCHMARK_RESULTS).to_pylist()} == {4}
+    again = interleave(capsys, "run", *options)
+    assert again.returncode == 0 and "Materializing" not in again.stdout, "all is up to date"
