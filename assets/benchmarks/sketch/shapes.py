@@ -131,8 +131,8 @@ def _sum(draft: Draft) -> Task:
     first, second = (draft.rng.randint(1, 1 + draft.difficulty // 2) for _ in range(2))
     leaves = draft.difficulty > 1 or draft.rng.random() < 0.5
     parts = [counted(thing, first), *map(noun_of, others)]
-    text = f"On a {draft.background} there are {join_with_and(parts)}. "
-    text += f"There come {counted(thing, second, 'more ')}. "
+    text = f"A picture of {with_article(draft.background)} shows {join_with_and(parts)}. "
+    text += f"{counted(thing, second, 'more ').capitalize()} {'joins' if second == 1 else 'join'}. "
     text += f"One {thing.kind} goes. " if leaves else ""
     total = first + second - leaves
     required = [Requirement(thing.kind, count=total), *(Requirement(o.kind) for o in others)]
@@ -155,7 +155,8 @@ def _all_but(draft: Draft) -> Task:
     things = draft.things(3 + draft.difficulty)
     left_out, *kept = things
     nouns = join_with_and([noun_of(thing) for thing in sorted(things, key=lambda t: t.kind)])
-    text = f"Think of {nouns}. Draw a {draft.background} with all of them but the {left_out.kind}."
+    surface = with_article(draft.background)
+    text = f"Think of {nouns}. Draw {surface} with all of them but the {left_out.kind}."
     required = [*(Requirement(t.kind) for t in kept), Requirement(left_out.kind, count=0)]
     return draft.task(text, [draft.scene(kept)], required)
 

@@ -34,11 +34,11 @@ def _item(benchmark: SketchBenchmark, skill: str) -> Item:
 def _spoil(skill: str, scenes: Sequence[Scene], broken: Requirement) -> list[Scene]:
     """The answer with the mistake that the skill is about."""
     *earlier, last = scenes
-    cells = dict(last.cells)
-    meant = [cell for cell, thing in cells.items() if broken.kind in (None, thing.kind)]
+    cells: dict[int, Thing | None] = dict(last.cells)
+    meant = [cell for cell, thing in last.cells.items() if broken.kind in (None, thing.kind)]
     match skill:
         case "colour":
-            thing = cells[meant[0]]
+            thing = last.cells[meant[0]]
             others = [c for c in KINDS[thing.kind].colours if c != thing.colour]
             cells[meant[0]] = Thing(thing.kind, others[0])
         case "position":
