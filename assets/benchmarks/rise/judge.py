@@ -51,7 +51,7 @@ def parse_score(call: str, text: str) -> int | None:
     """The integer of the final line; None: there is none of the scale, or several differ."""
     found = set(
         re.findall(
-            r"^[\s*_#>-]*final score[\s*_]*:[\s*_]*(.*?)[\s*_.]*$",
+            r"^[ \t*_#>-]*final score[\s*_]*:[\s*_]*(.*?)[\s*_.]*$",
             text,
             re.IGNORECASE | re.MULTILINE,
         )

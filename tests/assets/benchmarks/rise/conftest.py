@@ -12,7 +12,7 @@ REAL = "INTERLEAVE_RISE"
 COLOURS = {"before.png": "red", "right.png": "green"}
 
 
-def row(category: str, number: int, **changes: Any) -> dict[str, Any]:
+def row(category: str, number: int, /, **changes: Any) -> dict[str, Any]:
     """A row of the data file, with the reference that its category usually has."""
     reference = "reference_txt" if category == "logical" else "reference"
     return {

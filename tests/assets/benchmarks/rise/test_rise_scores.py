@@ -1,7 +1,4 @@
-"""RISE's numbers, by hand, and the reader of official judgements.
-
-The expected numbers are those of the official script for the same judgements.
-"""
+"""RISE's numbers, by hand and from the official script, and the reader of its judgements."""
 
 import pickle
 from pathlib import Path
@@ -131,6 +128,27 @@ def test_official_judgements_are_aggregated_again(rise_folder: Path, tmp_path: P
     path.write_bytes(pickle.dumps(unreadable))
     found = aggregate(read_judgements(path, data, "fixed"))
     assert (found["temporal/accuracy"], found["temporal/score"]) == (0, None)
+
+
+def test_the_last_digit_is_that_of_the_official_script(rise_folder: Path, tmp_path: Path) -> None:
+    data, path = load(rise_folder), tmp_path / "ours.pkl"
+    path.write_bytes(pickle.dumps(judgements()))
+    found = aggregate(read_judgements(path, data, "original"))
+    printed = {  # by gpt_eval.py, before the fix, for these judgements
+        "score": 3.483333333333334,
+        "percent": 62.08333333333334,
+        "accuracy": 100 * 0.3333333333333333,
+        "reasoning": 3.5,
+        "consistency": 4.4,
+        "plausibility": 4.0,
+        "causal/score": 1.0,
+        "spatial/score": 4.4,
+        "spatial/percent": 85.00000000000001,
+        "spatial/consistency": 2.0,
+        "logical/percent": 51.24999999999999,
+        "logical/accuracy": 50.0,
+    }
+    assert {name: found[name] for name in printed} == printed
 
 
 def test_damaged_judgements_are_one_line(rise_folder: Path, tmp_path: Path) -> None:
