@@ -20,6 +20,15 @@ def last_image(answer: Sequence[AnswerStep]) -> EncodedImage | None:
     return next((step.image for step in reversed(answer) if step.image is not None), None)
 
 
+def system_folder(root: Path, system: str) -> Path:
+    """The folder of a system's answers, created; FoundryError: its name is no folder's."""
+    if not system or Path(system).name != system:
+        raise FoundryError(f"system name {system!r}: must be usable as a folder's name")
+    folder = root / system
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
 def write_png(file: Path, image: EncodedImage | None) -> None:
     """Write a picture as PNG; None: an earlier one is removed."""
     if image is None:

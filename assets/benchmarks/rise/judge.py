@@ -38,7 +38,7 @@ The image is a system's picture of the solution of a problem. Does it show the r
 nothing more than that answer?"""
 _LOGICAL_IMAGE_TASK = """\
 The first image shows the right solution of a problem, the second a system's. Is the second the \
-same solution, with nothing that is absent, different or added? Size and background do not matter."""
+same solution, with nothing absent, different or added? Size and background do not matter."""
 _PLAUSIBILITY_TASK = """\
 The image was made by a system. How sharp, natural and physically possible is it? 5: flawless; 4: \
 small faults; 3: faults in parts that matter; 2: blurred or distorted to a large extent; 1: hardly \
@@ -51,7 +51,7 @@ def parse_score(call: str, text: str) -> int | None:
     """The integer of the final line; None: there is none of the scale, or several differ."""
     found = set(
         re.findall(
-            r"^[\s*_#>-]*final score[\s*_]*:[\s*_]*(.*?)[\s*_.]*$",
+            r"^[ \t*_#>-]*final score[\s*_]*:[\s*_]*(.*?)[\s*_.]*$",
             text,
             re.IGNORECASE | re.MULTILINE,
         )

@@ -10,10 +10,9 @@ from schemas.errors import FoundryError
 
 from ..benchmark import Answer, AnswerStep
 from ..opening.items import read_image
-from ..single_image import images_by_item, last_image, write_png
+from ..single_image import images_by_item, last_image, system_folder, write_png
 from .items import RiseItem
 
-_IMAGES = "images"
 _SUFFIXES = (".png", ".jpg", ".jpeg")  # the first that is there, as officially
 
 
@@ -21,13 +20,10 @@ def write_answers(
     root: Path, system: str, answers: Iterable[tuple[str, Answer]], items: Mapping[str, RiseItem]
 ) -> Path:
     """Write the last picture of every answer; an answer without one has no file."""
-    if not system or Path(system).name != system:
-        raise FoundryError(f"system name {system!r}: must be usable as a folder's name")
-    folder = root / system
-    (folder / _IMAGES).mkdir(parents=True, exist_ok=True)
+    folder = system_folder(root, system)
     for item_id, answer in answers:
-        place = folder / _IMAGES / items[item_id].category
-        write_png(place / f"{item_id}.png", last_image(answer))
+        file = folder / "images" / items[item_id].category / f"{item_id}.png"
+        write_png(file, last_image(answer))
     return folder
 
 

@@ -42,8 +42,8 @@ The score is 0 if what is meant is absent, wrong or contradicted, if only the wo
 are drawn and not what they mean, if one cannot tell, or if the image is badly broken. In serious \
 doubt it is 0.
 
-End with exactly one line:
-Score: 0 or Score: 1"""
+End with exactly one line, 0 or 1 in the place of N:
+Score: N"""
 _TASKS: dict[Version, str] = {"legacy": _LEGACY_TASK, "verified": _VERIFIED_TASK}
 _SCALES: dict[Version, tuple[tuple[str, ...], str]] = {
     "legacy": (CRITERIA, "[0-2]"),
@@ -69,7 +69,7 @@ def parse_scores(text: str, version: Version) -> dict[str, JsonValue] | None:
 
 def _score(text: str, name: str, scale: str) -> int | None:
     label = name.replace("_", r"[ _]")
-    line = rf"^[\s*_#>-]*{label}[\s*_]*:[\s*_]*(.*?)[\s*_.]*$"
+    line = rf"^[ \t*_#>-]*{label}[\s*_]*:[\s*_]*(.*?)[\s*_.]*$"
     found = set(re.findall(line, text, re.IGNORECASE | re.MULTILINE))
     value = found.pop() if len(found) == 1 else ""
     return int(value) if re.fullmatch(scale, value) else None

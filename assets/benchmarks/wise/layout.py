@@ -3,19 +3,14 @@
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from schemas.errors import FoundryError
-
 from ..benchmark import Answer, AnswerStep
 from ..opening.items import read_image
-from ..single_image import images_by_item, last_image, write_png
+from ..single_image import images_by_item, last_image, system_folder, write_png
 
 
 def write_answers(root: Path, system: str, answers: Iterable[tuple[str, Answer]]) -> Path:
     """Write the last picture of every answer; an answer without one has no file."""
-    if not system or Path(system).name != system:
-        raise FoundryError(f"system name {system!r}: must be usable as a folder's name")
-    folder = root / system
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = system_folder(root, system)
     for item_id, answer in answers:
         write_png(folder / f"{item_id}.png", last_image(answer))
     return folder
