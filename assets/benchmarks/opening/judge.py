@@ -5,7 +5,6 @@ comparison of two answers in which a tie still leans to a side. The criteria, th
 and their scale are the benchmark's; the wording is ours.
 """
 
-import json
 import re
 from collections.abc import Sequence
 from typing import Literal, get_args
@@ -13,6 +12,7 @@ from typing import Literal, get_args
 from warehouse import EncodedImage
 
 from ..benchmark import AnswerStep, JudgeCall
+from ..judge_answers import json_objects
 from .items import OpeningItem
 
 SCORE, COMPARE = "score", "compare"
@@ -106,7 +106,7 @@ def parse(name: str, text: str) -> dict[str, int] | Verdict | None:
 
 def parse_scores(text: str) -> dict[str, int] | None:
     """The score of every criterion; None unless the text has one object with all of them."""
-    found = [scores for value in _json_objects(text) if (scores := _scores(value)) is not None]
+    found = [scores for value in json_objects(text) if (scores := _scores(value)) is not None]
     return found[0] if len(found) == 1 else None
 
 
@@ -163,16 +163,3 @@ def _scores(value: object) -> dict[str, int] | None:
             return None
         scores[name] = score
     return scores
-
-
-def _json_objects(text: str) -> list[object]:
-    """The outermost JSON objects of a text, in order."""
-    decoder, found, start = json.JSONDecoder(), [], text.find("{")
-    while start >= 0:
-        try:
-            value, end = decoder.raw_decode(text, start)
-            found.append(value)
-        except ValueError:
-            end = start + 1
-        start = text.find("{", end)
-    return found
