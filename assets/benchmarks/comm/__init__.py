@@ -60,8 +60,9 @@ class CoMM(Benchmark):
             return [texts_call(groups, answer)]
         shown = document(official, images, answer)
         calls = [document_call(shown, self._task)]
-        if shown.answer_images:
-            calls.append(descriptions_call(shown))
+        if not shown.answer_images:
+            return [*calls, fidelity_call([], [])]
+        calls.append(descriptions_call(shown))
         if isinstance(descriptions := values.get(DESCRIPTIONS), list):
             calls.append(fidelity_call([str(words) for words in descriptions], shown.answer_images))
         return calls

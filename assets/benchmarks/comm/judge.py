@@ -51,9 +51,9 @@ _DOCUMENT_TASK = (
     "look at every image, and rate the answer."
 )
 _DESCRIPTIONS_TASK = """\
-A system answered a request with texts and images. The images of its answer are hidden; a mark such \
-as [image 2] shows where each was. For each mark in the answer say in a few sentences what the \
-image there should show, so that it illustrates the text around it and the document flows.
+A system answered a request with texts and images. The images of its answer are hidden; a mark \
+such as [image 2] shows where each was. For each mark in the answer say in a few sentences what \
+the image there should show, so that it illustrates the text around it and the document flows.
 
 End with one JSON object, the number of the mark before each description: """
 _FIDELITY_TASK = f"""\
@@ -133,7 +133,7 @@ def fidelity_call(descriptions: Sequence[str], images: Sequence[EncodedImage]) -
     shown: Shown = []
     for number, (words, image) in enumerate(zip_longest(descriptions, images), 1):
         shown += [f"Description {number}: {words or '(missing)'}", image or "(image missing)"]
-    return _call(FIDELITY, _FIDELITY_TASK, shown)
+    return _call(FIDELITY, _FIDELITY_TASK, shown or ["(no images)"])
 
 
 def parse(call: str, text: str, task: Task) -> JsonValue:

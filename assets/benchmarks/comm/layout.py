@@ -70,12 +70,12 @@ class AnswerFolder:
 
 
 def _output(answer: Answer, first: int) -> str:
+    """The steps in one line; "(2) " within a text becomes "2) ", or the scorer counts a step."""
     lines = []
     for number, step in enumerate(answer, first):
-        text = " ".join(step.text.split())
-        lines.append(f"({number}) {text} {MARKER if step.image else ''}".strip())
-    # A space follows every number, or the scorer does not see the step.
-    return " ".join(f"{line} " if line.endswith(")") else line for line in lines)
+        text = _STEP.sub(r"\1) ", " ".join(step.text.split()) + " ").strip()
+        lines.append(" ".join(filter(None, (f"({number})", text, step.image and MARKER))))
+    return " ".join(lines)
 
 
 def _written(folder: Path, answer: Answer, first: int) -> list[str]:
