@@ -72,7 +72,8 @@ def evaluate(
     for each in estimates(foundry):
         cost = "no price of it is known" if each.usd is None else f"about {each.usd:,.2f} USD"
         asked = f"at least {each.questions:,} questions to {each.judge}, {cost}"
-        console.print(f"{each.run}: {each.items} items; {asked if each.questions else each.judge}")
+        line = f"{each.run}: {each.items} items; {asked if each.questions else each.judge}"
+        console.print(line, soft_wrap=True, highlight=False)
     if estimate:
         return
     with (

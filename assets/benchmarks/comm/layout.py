@@ -74,7 +74,8 @@ def _output(answer: Answer, first: int) -> str:
     lines = []
     for number, step in enumerate(answer, first):
         text = _STEP.sub(r"\1) ", " ".join(step.text.split()) + " ").strip()
-        lines.append(" ".join(filter(None, (f"({number})", text, step.image and MARKER))))
+        parts = (f"({number})", text, MARKER if step.image else "")
+        lines.append(" ".join(filter(None, parts)))
     return " ".join(lines)
 
 
