@@ -1,0 +1,54 @@
+"""Benchmarks by name, and the items that a limit leaves."""
+
+from collections import Counter
+
+import pytest
+
+from assets.benchmarks.benchmark import Item, ItemMetrics
+from assets.benchmarks.catalogue import names, open_benchmark, sample, shards
+from assets.benchmarks.results import bootstrap
+from assets.benchmarks.settings import BenchmarkRunSettings, BenchmarksSettings
+from schemas import FoundryError
+from warehouse import Home
+
+ITEMS = [Item(f"{group}{n}", group, "text") for group in "abc" for n in range(10)]
+
+
+def test_a_sample_is_even_and_stays_the_same():
+    chosen = sample(ITEMS, 7)
+    assert Counter(item.group for item in chosen) == {"a": 3, "b": 2, "c": 2}
+    assert chosen == sample(ITEMS, 7) and [i for i in ITEMS if i in chosen] == chosen
+    assert set(chosen) < set(sample(ITEMS, 9)), "a larger sample has the smaller one's items"
+    assert sample(ITEMS, None) == sample(ITEMS, 99) == ITEMS
+    assert [len(part) for part in shards(ITEMS, 12)] == [12, 12, 6]
+
+
+@pytest.mark.parametrize("name", names())
+def test_every_benchmark_opens_or_says_what_it_needs(name, tmp_path):
+    home = Home(str(tmp_path))
+    if name.startswith("sketch-"):
+        benchmark = open_benchmark(name, BenchmarkRunSettings(limit=5), home)
+        assert benchmark.name == name and len(benchmark.items) == 5
+        assert benchmark.headline in benchmark.aggregate([])
+        return
+    with pytest.raises(FoundryError, match="--source"):
+        open_benchmark(name, BenchmarkRunSettings(), home)
+    with pytest.raises(FoundryError) as error:
+        open_benchmark(name, BenchmarkRunSettings(source=str(tmp_path / "nothing")), home)
+    assert "nothing" in str(error.value) and "\n" not in str(error.value)
+
+
+def test_intervals_are_over_items_within_their_groups(tmp_path):
+    benchmark = open_benchmark("sketch-edits", BenchmarkRunSettings(limit=40), Home(str(tmp_path)))
+    items = [
+        ItemMetrics(item.item_id, item.group, {"success": float(number % 2), "met": 0.5})
+        for number, item in enumerate(benchmark.items)
+    ]
+    settings = BenchmarksSettings(resamples=400)
+    low, high = bootstrap(benchmark, items, settings)["success"]
+    # 40 items at 0.5 have a standard error of 0.08.
+    assert low == pytest.approx(0.35, abs=0.05) and high == pytest.approx(0.65, abs=0.05)
+    assert bootstrap(benchmark, items, settings) == bootstrap(benchmark, items, settings)
+    assert bootstrap(benchmark, items, settings)["met"] == (0.5, 0.5)
+    unscored = [ItemMetrics(i.item_id, i.group, {"success": None, "met": None}) for i in items]
+    assert bootstrap(benchmark, unscored, settings)["success"] == (None, None)
