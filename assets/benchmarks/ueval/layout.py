@@ -82,9 +82,11 @@ def read(source: Path) -> Iterator[tuple[str, Answer]]:
         FoundryError: a damaged file, or an image that is missing or damaged.
     """
     for row in _rows(source).values():
-        images = [read_image(_found(source, path), row.id) for path in row.images]
-        first = AnswerStep(row.text or "", images[0] if images else None)
-        yield row.id, (first, *(AnswerStep("", image) for image in images[1:]))
+        images: list[EncodedImage | None] = [
+            read_image(_found(source, path), row.id) for path in row.images
+        ]
+        first, *others = images or [None]
+        yield row.id, (AnswerStep(row.text or "", first), *(AnswerStep("", i) for i in others))
 
 
 def _write_images(root: Path, folder: str, item_id: str, answer: Answer) -> list[str]:

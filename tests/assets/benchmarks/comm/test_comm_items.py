@@ -76,7 +76,7 @@ def test_images_known_only_by_their_url_are_named(tmp_path: Path) -> None:
         load(tmp_path, 3)
     url = [{"type": "image", "url": "http://x/a.png"}, {"type": "text", "content": "a"}]
     write_documents(tmp_path, [document(step_info=[url])])
-    with pytest.raises(FoundryError, match=r"its image http://x/a.png is not there; download"):
+    with pytest.raises(FoundryError, match=r"its image http://x/a\.png is not there; download"):
         load(tmp_path, 1)
     assert len(load(tmp_path, 4)) == 1
 
@@ -131,5 +131,5 @@ def test_wrong_official_results_are_one_line(tmp_path: Path) -> None:
     with pytest.raises(FoundryError, match="completeness is '8', no number"):
         read_results(tmp_path, 4)
     (tmp_path / "1_task4" / "evaluation_results.json").unlink()
-    with pytest.raises(FoundryError, match=r"1_task4: has no evaluation_results.json"):
+    with pytest.raises(FoundryError, match=r"1_task4: has no evaluation_results\.json"):
         read_results(tmp_path, 4)

@@ -70,7 +70,7 @@ def test_wrong_rows_are_one_line(tmp_path: Path, rows: list[Any], problem: str) 
 def test_missing_and_damaged_files(tmp_path: Path) -> None:
     with pytest.raises(FoundryError, match="does not exist; give UEval's files"):
         load(tmp_path / "nowhere")
-    with pytest.raises(FoundryError, match=r"has no .parquet, .jsonl or .json file"):
+    with pytest.raises(FoundryError, match=r"has no \.parquet, \.jsonl or \.json file"):
         load(tmp_path)
     (tmp_path / "test.parquet").write_bytes(b"PAR1")
     with pytest.raises(FoundryError, match="cannot be read"):
