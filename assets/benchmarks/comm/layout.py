@@ -113,14 +113,14 @@ def _steps(output: str, images: Iterator[EncodedImage]) -> Iterator[AnswerStep]:
 
     Like in the official scorer, markers without an image are dropped, and images without a marker.
     """
-    for text in _step_texts(output):
+    for text in split_steps(output):
         found = [image for _ in range(text.count(MARKER)) if (image := next(images, None))]
         words = " ".join(text.replace(MARKER, " ").split())
         yield AnswerStep(words, found[0] if found else None)
         yield from (AnswerStep("", image) for image in found[1:])
 
 
-def _step_texts(output: str) -> list[str]:
+def split_steps(output: str) -> list[str]:
     """What follows each step's number; a number that does not count on belongs to the text."""
     starts: list[re.Match[str]] = []
     for match in _STEP.finditer(output + " "):

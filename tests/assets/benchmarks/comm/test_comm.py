@@ -1,6 +1,7 @@
 """CoMM as the framework runs it: rounds of calls, scores, numbers, folders of answers."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,12 @@ from PIL import Image
 from assets.benchmarks.benchmark import Answer, AnswerStep, ItemMetrics
 from assets.benchmarks.comm import CoMM
 from assets.benchmarks.comm.judge import SCORES
+from assets.benchmarks.comm.layout import MARKER, split_steps
 from schemas.errors import FoundryError
 from tests.assets.benchmarks.comm.comm_files import document, write_documents, write_images
 from warehouse import EncodedImage
 
+REAL = "INTERLEAVE_COMM"
 PINK = EncodedImage.of(Image.new("RGB", (8, 8), "pink"))
 ANSWER: Answer = (AnswerStep("Water them.", PINK), AnswerStep("Wait."), AnswerStep("", PINK))
 
@@ -180,3 +183,13 @@ def test_wrong_answers_are_one_line(tmp_path: Path, folder: Path) -> None:
     (path / "17_task4").rename(path / "99_task4")
     with pytest.raises(FoundryError, match="answer 99_task4 is to no item of comm-task4"):
         list(benchmark.read_answers(path))
+
+
+@pytest.mark.parametrize(("task", "steps"), [(1, 5), (2, 5), (3, 3), (4, 5)])
+def test_real_answers(task: int, steps: int) -> None:
+    if REAL not in os.environ:
+        pytest.skip(f"{REAL} names no copy of CoMM's repository")
+    file = Path(os.environ[REAL]) / f"eval/example/data_id_task{task}/results.json"
+    content = json.loads(file.read_text())
+    assert len(split_steps(content["model_output"])) == steps
+    assert content["model_output"].count(MARKER) == len(content["prediction_image_list"])

@@ -1,6 +1,5 @@
 """CoMM's documents as items of the four tasks, and one line for what is wrong."""
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +15,6 @@ from tests.assets.benchmarks.comm.comm_files import (
     write_documents,
     write_images,
 )
-
-REAL = "INTERLEAVE_COMM"
 
 
 @pytest.fixture
@@ -136,9 +133,3 @@ def test_wrong_official_results_are_one_line(tmp_path: Path) -> None:
     (tmp_path / "1_task4" / "evaluation_results.json").unlink()
     with pytest.raises(FoundryError, match=r"1_task4: has no evaluation_results\.json"):
         read_results(tmp_path, 4)
-
-
-def test_real_documents() -> None:
-    if REAL not in os.environ:
-        pytest.skip(f"{REAL} names no copy of CoMM")
-    assert load(Path(os.environ[REAL]), 4)
