@@ -124,9 +124,10 @@ def _mean(items: Sequence[ItemMetrics], metric: str) -> float | None:
 
 
 def _write_pictures(folder: Path, item_id: str, scenes: Sequence[Scene]) -> tuple[Path, ...]:
-    """Files of the scenes, the same bytes in every run; those that are there stay."""
-    files = tuple(folder / f"{item_id}-{number}.png" for number in range(1, len(scenes) + 1))
-    for file, scene in zip(files, scenes, strict=True):
+    """Files of the scenes, named by their content, so that one that is there is the right one."""
+    pictures = [EncodedImage.of(render(scene)) for scene in scenes]
+    files = tuple(folder / f"{item_id}-{picture.sha256[:12]}.png" for picture in pictures)
+    for file, picture in zip(files, pictures, strict=True):
         if not file.exists():
-            atomic_write(file, EncodedImage.of(render(scene)).data)
+            atomic_write(file, picture.data)
     return files

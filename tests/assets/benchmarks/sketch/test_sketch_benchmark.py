@@ -10,6 +10,7 @@ from assets.benchmarks.benchmark import Answer, AnswerStep, Item, ItemMetrics
 from assets.benchmarks.sketch import SHAPES, SKILLS, SketchBenchmark, skills_plot
 from assets.benchmarks.sketch.tasks import Requirement
 from inference.sketch_world.object_catalog import KINDS
+from inference.sketch_world.perception import perceive
 from inference.sketch_world.renderer import render
 from inference.sketch_world.request_parser import RequestText
 from inference.sketch_world.scene import Scene, Thing
@@ -125,6 +126,15 @@ def test_requests_are_about_things_and_no_story(shape: str, tmp_path: Path) -> N
         for item in SketchBenchmark.open(shape, tmp_path, difficulty=difficulty, items=100).items:
             text = RequestText(item.text)
             assert choose_story(text) is None and not text.wants_words_only, item.text
+
+
+def test_given_pictures_are_those_of_the_task(tmp_path: Path) -> None:
+    """Also where an earlier release wrote other pictures for an item of the same id."""
+    one, two = list(SketchBenchmark.open("edits", tmp_path, items=2).tasks.values())
+    for task in (one, two):
+        (item,) = SketchBenchmark("edits", tmp_path, {"same id": task}).items
+        shown = [perceive(EncodedImage(file.read_bytes()).image).scene for file in item.image_files]
+        assert tuple(shown) == task.given
 
 
 def test_answers_round_trip(tmp_path: Path) -> None:
