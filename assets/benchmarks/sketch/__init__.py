@@ -21,11 +21,10 @@ from warehouse.atomic import atomic_write
 
 from ..benchmark import Answer, ExactlyJudged, Item, ItemMetrics, Metrics, Values
 from . import layout
-from .plots import skills_plot
 from .shapes import write_task
 from .tasks import MAX_DIFFICULTY, SHAPES, SKILLS, Task
 
-__all__ = ["SHAPES", "SKILLS", "SketchBenchmark", "skills_plot"]
+__all__ = ["SHAPES", "SKILLS", "SketchBenchmark"]
 
 _METRICS = ("success", "met")
 _BACKGROUND = "background"  # the question whether the last picture has the right one

@@ -1,13 +1,12 @@
 """Exact judging of right and wrong answers, and items that follow from a seed."""
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from assets.benchmarks.benchmark import Answer, AnswerStep, Item, ItemMetrics
-from assets.benchmarks.sketch import SHAPES, SKILLS, SketchBenchmark, skills_plot
+from assets.benchmarks.sketch import SHAPES, SKILLS, SketchBenchmark
 from assets.benchmarks.sketch.tasks import Requirement
 from inference.sketch_world.object_catalog import KINDS
 from inference.sketch_world.perception import perceive
@@ -15,7 +14,6 @@ from inference.sketch_world.renderer import render
 from inference.sketch_world.request_parser import RequestText
 from inference.sketch_world.scene import Scene, Thing
 from inference.sketch_world.story_catalog import choose_story
-from schemas.benchmarks import BenchmarkResultRow
 from schemas.errors import FoundryError
 from warehouse import EncodedImage
 
@@ -161,19 +159,3 @@ def test_success_by_skill() -> None:
 def test_errors_name_what_there_is(wrong: dict[str, object], tmp_path: Path) -> None:
     with pytest.raises(FoundryError):
         SketchBenchmark.open(**{"shape": "edits", "folder": tmp_path} | wrong)  # type: ignore[arg-type]
-
-
-def test_plot_of_skills_shows_every_system() -> None:
-    def rows(system: str) -> list[BenchmarkResultRow]:
-        fields = {"benchmark": "sketch-edits", "system": system, "judge": "exact"}
-        numbers = {"headline": False, "confidence": 0.95, "items": 8, "unscored": 0, "of_items": 8}
-        return [
-            BenchmarkResultRow(
-                **fields, **numbers, metric=f"{skill}/success", value=0.2 * n, low=0.1 * n,
-                high=0.25 * n, evaluated_at=datetime.now(UTC),
-            )
-            for n, skill in enumerate(SKILLS)
-        ]  # fmt: skip
-
-    one, two = skills_plot(rows("one")), skills_plot([*rows("one"), *rows("two")])
-    assert one.startswith(b"\x89PNG") and two != one
