@@ -1,0 +1,135 @@
+"""The report of one benchmark run, or of two compared: one HTML page that needs nothing else."""
+
+import base64
+import io
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from statistics import fmean, median
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+from PIL import Image
+
+from schemas import BadImageError
+from schemas.benchmarks import BenchmarkAnswerRow
+from warehouse import Home, ImageStore
+from warehouse.atomic import atomic_write
+
+from .published import published_table
+from .run import Difference, Run, compare_runs, item_differences, run_names
+
+__all__ = ["Difference", "Run", "compare_runs", "run_names", "write_report"]
+
+_SHOWN_ITEMS = 12
+_THUMBNAIL = (256, 256)
+
+
+def write_report(home: Home, runs: Sequence[Run], path: Path) -> Path:
+    """Write the page of one run, or of two of the same benchmark.
+
+    Raises:
+        FoundryError: the runs are of different benchmarks.
+    """
+    first = runs[0]
+    metric = first.metrics[0] if first.metrics else ""
+    shown = {run.name: _worst(run, metric) for run in runs}
+    wins, losses = _extremes(runs, metric)
+    items = {item for ids in (*shown.values(), wins, losses) for item in ids}
+    page = _template().render(
+        runs=runs,
+        metric=metric,
+        summaries=[_summary(run) for run in runs],
+        published=published_table(first.benchmark),
+        differences=compare_runs(*runs) if len(runs) == 2 else [],
+        worst=shown,
+        wins=wins,
+        losses=losses,
+        answers={run.name: {row.item_id: row for row in run.answers} for run in runs},
+        values={run.name: run.values(metric) for run in runs},
+        pictures=_thumbnails(home.images, _images(runs, items)),
+    )
+    atomic_write(path, page)
+    return path
+
+
+@dataclass(frozen=True)
+class _Summary:
+    """Cost and time of answers; None: not known of all of them."""
+
+    usd: float | None
+    mean_seconds: float | None
+    median_seconds: float | None
+
+
+def _summary(run: Run) -> _Summary:
+    costs = [row.cost_usd for row in run.answers]
+    seconds = [row.seconds for row in run.answers if row.seconds is not None]
+    known = [cost for cost in costs if cost is not None]
+    usd = sum(known) if known and len(known) == len(costs) else None
+    if not seconds:
+        return _Summary(usd, None, None)
+    return _Summary(usd, fmean(seconds), median(seconds))
+
+
+def _worst(run: Run, metric: str) -> list[str]:
+    values = run.values(metric)
+    return sorted(values, key=lambda item: values[item])[:_SHOWN_ITEMS]
+
+
+def _extremes(runs: Sequence[Run], metric: str) -> tuple[list[str], list[str]]:
+    """Items that the second run wins most clearly, and those that it loses."""
+    if len(runs) < 2:
+        return [], []
+    ordered = item_differences(runs[0], runs[1], metric)
+    half = _SHOWN_ITEMS // 2
+    wins = [item for item, gap in reversed(ordered) if gap > 0][:half]
+    return wins, [item for item, gap in ordered if gap < 0][:half]
+
+
+def _images(runs: Sequence[Run], items: Iterable[str]) -> set[str]:
+    chosen = set(items)
+    rows: list[BenchmarkAnswerRow] = [
+        row for run in runs for row in run.answers if row.item_id in chosen
+    ]
+    return {name for row in rows for name in (*row.input_images, *row.images) if name}
+
+
+def _thumbnails(images: ImageStore, names: Iterable[str]) -> Mapping[str, str]:
+    """sha256 -> data URL; images that are damaged or gone are left out."""
+
+    def thumbnail(name: str) -> tuple[str, str | None]:
+        try:
+            return name, _data_url(images.get(name).image)
+        except BadImageError:
+            return name, None
+
+    with ThreadPoolExecutor() as pool:
+        return {name: url for name, url in pool.map(thumbnail, names) if url}
+
+
+def _data_url(image: Image.Image) -> str:
+    small, buffer = image.convert("RGB"), io.BytesIO()
+    small.thumbnail(_THUMBNAIL)
+    small.save(buffer, "WEBP", quality=80)
+    return f"data:image/webp;base64,{base64.b64encode(buffer.getvalue()).decode()}"
+
+
+@cache
+def _template() -> Template:
+    environment = Environment(
+        loader=PackageLoader(__package__, "."),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["number"] = _number
+    return environment.get_template("report.html")
+
+
+def _number(value: Any, digits: int = 3) -> str:
+    """A missing one is a dash, never 0."""
+    return "–" if value is None else f"{value:.{digits}f}"

@@ -1,0 +1,168 @@
+"""A benchmark run as its tables have it, and two runs compared item by item."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+
+from schemas import FoundryError, Table
+from schemas.benchmarks import (
+    BENCHMARK_ANSWERS,
+    BENCHMARK_RESULTS,
+    BENCHMARK_SCORES,
+    JUDGEMENTS,
+    BenchmarkAnswerRow,
+    BenchmarkResultRow,
+    BenchmarkScoreRow,
+    JudgementRow,
+)
+from warehouse import Home
+
+_RESAMPLES = 2000
+
+
+@dataclass(frozen=True)
+class Run:
+    """One system's answers to a benchmark, judged by one judge."""
+
+    name: str
+    results: list[BenchmarkResultRow]
+    scores: list[BenchmarkScoreRow]
+    answers: list[BenchmarkAnswerRow]
+    judgements: list[JudgementRow]
+
+    @classmethod
+    def read(cls, home: Home, name: str) -> "Run":
+        """Raises FoundryError: the home has no such run."""
+        if name not in home.lake.partitions(BENCHMARK_RESULTS):
+            known = ", ".join(run_names(home)) or "none; make one with `interleave evaluate`"
+            raise FoundryError(f"no benchmark run {name} in {home.root}; there are: {known}")
+        judged = [each for each in home.lake.partitions(JUDGEMENTS) if each.startswith(f"{name}.")]
+        judgements = _rows(home, JUDGEMENTS, judged)
+        answered = sorted({row.shard for row in judgements})
+        return cls(
+            name,
+            _rows(home, BENCHMARK_RESULTS, [name]),
+            _rows(home, BENCHMARK_SCORES, [name]),
+            _rows(home, BENCHMARK_ANSWERS, answered),
+            judgements,
+        )
+
+    @property
+    def benchmark(self) -> str:
+        return self.results[0].benchmark
+
+    @property
+    def system(self) -> str:
+        return self.results[0].system
+
+    @property
+    def judge(self) -> str:
+        return self.results[0].judge
+
+    @cached_property
+    def metrics(self) -> list[str]:
+        """Metrics of items, that of the headline's name first."""
+        headline = next((row.metric for row in self.results if row.headline), "")
+        names = dict.fromkeys(row.metric for row in self.scores)
+        return sorted(names, key=lambda name: name != headline)
+
+    def values(self, metric: str) -> dict[str, float]:
+        """Item -> value of a metric, of the items that have it."""
+        return {
+            row.item_id: row.value
+            for row in self.scores
+            if row.metric == metric and row.value is not None
+        }
+
+    @cached_property
+    def groups(self) -> dict[str, dict[str, float]]:
+        """Group -> metric -> mean over its items that have it."""
+        found: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+        for row in self.scores:
+            if row.value is not None:
+                found[row.group][row.metric].append(row.value)
+        return {
+            group: {metric: fmean(values) for metric, values in metrics.items()}
+            for group, metrics in sorted(found.items())
+        }
+
+    @cached_property
+    def words(self) -> dict[str, list[JudgementRow]]:
+        """Item -> what the judge said about it."""
+        found: dict[str, list[JudgementRow]] = defaultdict(list)
+        for row in self.judgements:
+            found[row.item_id].append(row)
+        return found
+
+    def pictures_by_step(self) -> list[tuple[int, float, int]]:
+        """Step number, share of answers with a picture at it, and answers that reach it."""
+        lengths = [len(row.images) for row in self.answers]
+        steps = []
+        for number in range(1, max(lengths, default=0) + 1):
+            reached = [row for row in self.answers if len(row.images) >= number]
+            drawn = sum(row.images[number - 1] is not None for row in reached)
+            steps.append((number, drawn / len(reached), len(reached)))
+        return steps
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A metric of two runs over the items that both have; the second minus the first."""
+
+    metric: str
+    items: int
+    mean: float
+    low: float
+    high: float
+    wins: int
+    ties: int
+    losses: int
+
+
+def compare_runs(first: Run, second: Run) -> list[Difference]:
+    """Paired differences with bootstrap intervals over items; metrics that one lacks are left out.
+
+    Raises:
+        FoundryError: the runs are of different benchmarks.
+    """
+    if first.benchmark != second.benchmark:
+        raise FoundryError(f"{first.name} and {second.name} are of different benchmarks")
+    differences = (
+        _difference(metric, first.values(metric), second.values(metric)) for metric in first.metrics
+    )
+    return [each for each in differences if each]
+
+
+def item_differences(first: Run, second: Run, metric: str) -> list[tuple[str, float]]:
+    """Items that both have with the second's value minus the first's, largest losses first."""
+    before, after = first.values(metric), second.values(metric)
+    common = [(item, after[item] - before[item]) for item in before if item in after]
+    return sorted(common, key=lambda each: each[1])
+
+
+def run_names(home: Home) -> list[str]:
+    return sorted(home.lake.partitions(BENCHMARK_RESULTS))
+
+
+def _difference(
+    metric: str, first: Mapping[str, float], second: Mapping[str, float]
+) -> Difference | None:
+    gaps = np.asarray([second[item] - first[item] for item in first if item in second], float)
+    if not len(gaps):
+        return None
+    drawn = np.random.default_rng(0).integers(len(gaps), size=(_RESAMPLES, len(gaps)))
+    low, high = np.quantile(gaps[drawn].mean(axis=1), [0.025, 0.975])
+    wins, losses = int((gaps > 0).sum()), int((gaps < 0).sum())
+    ties = len(gaps) - wins - losses
+    mean = float(gaps.mean())
+    return Difference(metric, len(gaps), mean, float(low), float(high), wins, ties, losses)
+
+
+def _rows(home: Home, table: Table, partitions: Sequence[str]) -> list[Any]:
+    records = home.lake.read(table, partitions).to_pylist() if partitions else []
+    return [table.row.model_validate(record) for record in records]
