@@ -25,6 +25,7 @@ from .answering import Answers, Shard, answer_items, import_answers
 from .benchmark import ExactlyJudged
 from .judging import JudgedAnswers, judge_answers, judge_exactly
 from .plots import answers_sheet, results_plot
+from .report import Run, write_report
 from .results import evaluate_run
 from .runs import BenchmarkRun, BenchmarkRuns, origin_of
 
@@ -187,13 +188,17 @@ def benchmark_results(
     judged = [r for s in run.shards for r in foundry.rows(JUDGEMENTS, run.judgements_of(s))]
     result = evaluate_run(run.benchmark, run.system, run.judge, answers, judged, runs.settings)
     sheet = answers_sheet(foundry.home.images, answers, result.scores)
+    tables = {BENCHMARK_RESULTS: result.results, BENCHMARK_SCORES: result.scores}
+    row_counts = RESULTS.write(context, foundry, tables)
+    page = foundry.home.exports / "benchmarks" / f"{run.name}.html"
+    write_report(foundry.home, [Run.read(foundry.home, run.name)], page)
     metadata = {
+        "report": dg.MetadataValue.path(str(page)),
         "numbers": table_metadata([_number(row) for row in result.results]),
         "plot": image_metadata(results_plot(result.results), f"Results of {run.name}"),
         "answers": image_metadata(sheet, "The worst answers, and the best"),
     }
-    tables = {BENCHMARK_RESULTS: result.results, BENCHMARK_SCORES: result.scores}
-    return RESULTS.record(context, foundry, tables, metadata)
+    return RESULTS.describe(context, foundry, row_counts, metadata)
 
 
 def _number(row: BenchmarkResultRow) -> dict[str, object]:

@@ -138,5 +138,6 @@ def test_benchmarks_of_a_profile_are_assets(capsys, tmp_path):
     assert len(home.lake.partitions(BENCHMARK_ANSWERS)) == 2
     assert home.lake.rows(BENCHMARK_ANSWERS) == 4
     assert {row["items"] for row in home.lake.read(BENCHMARK_RESULTS).to_pylist()} == {4}
+    assert len(list((home.exports / "benchmarks").glob("*.html"))) == 1
     again = interleave(capsys, "run", *options)
     assert again.returncode == 0 and "Materializing" not in again.stdout, "all is up to date"
