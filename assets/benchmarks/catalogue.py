@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import zip_longest
 from pathlib import Path
 from typing import Literal
@@ -47,11 +48,13 @@ def open_benchmark(name: str, settings: BenchmarkRunSettings, home: Home) -> Ben
             f"benchmark {name} needs its official files: name their folder with --source, or as "
             f"`benchmarks.run.{name}.source` in the profile"
         )
-    return _open_official(name, Path(settings.source).expanduser())
+    source = Path(settings.source).expanduser()
+    return _open_official(name, source, source.stat().st_mtime_ns if source.exists() else 0)
 
 
-def _open_official(name: str, source: Path) -> Benchmark:
-    """A benchmark of the field, from a copy of its official files."""
+@lru_cache(maxsize=8)
+def _open_official(name: str, source: Path, _changed_at: int) -> Benchmark:
+    """A benchmark of the field, from a copy of its official files; read once a process."""
     match name.split("-"):
         case ["ueval"]:
             from .ueval import UEval
