@@ -52,7 +52,6 @@ def source(request, tmp_path):
     [
         ("ueval", ueval, '{"criteria_met": true}', ("art/average", 100)),
         ("wise-legacy", "wise_folder", SCORES, ("chemistry", 1)),
-        ("wise-verified", "wise_folder", "Score: 1", ("chemistry", 1)),
         # With this scorer an item without a question about consistency is never complete.
         ("rise", rise, "Final score: 5", ("spatial/accuracy", 50)),
         # Its second question needs another form of answer: the item is unscored.
