@@ -87,7 +87,7 @@ def import_answers(home: Home, shard: Shard, source: Path) -> Answers:
     """Another system's answers in the benchmark's official layout; items without one are missing.
 
     Raises:
-        FoundryError: a file or picture is damaged, or there is no answer to any item.
+        FoundryError: a file or picture is damaged, or there is no answer to any of the items.
     """
     items = {item.item_id: item for item in shard.items}
     found: dict[str, BenchmarkAnswerRow] = {}

@@ -6,6 +6,7 @@ from typing import Any
 
 import dagster as dg
 
+from inference.generation.files import file_version
 from schemas.benchmarks import (
     BENCHMARK_ANSWERS,
     BENCHMARK_RESULTS,
@@ -23,7 +24,7 @@ from ..core.node import Node, Partitions
 from ..core.progress import progress_of
 from .answering import Answers, Shard, answer_items, import_answers
 from .benchmark import ExactlyJudged
-from .judging import JudgedAnswers, judge_answers, judge_exactly
+from .judging import JudgedAnswers, judge_answers, judge_exactly, load_answer
 from .plots import answers_sheet, results_plot
 from .report import Run, write_report
 from .results import evaluate_run
@@ -34,7 +35,8 @@ _SHOWN = 20
 
 def _answers_origin(foundry: FoundryResource, partition: str) -> object:
     run, shard = BenchmarkRuns.of(foundry).of_answers(partition)
-    return [origin_of(shard.items), run.imported and str(run.imported)]
+    imported = run.imported and [str(run.imported), file_version(str(run.imported))]
+    return [origin_of(shard.items), imported]
 
 
 def _judgements_origin(foundry: FoundryResource, partition: str) -> object:
@@ -193,12 +195,24 @@ def benchmark_results(
     page = foundry.home.exports / "benchmarks" / f"{run.name}.html"
     write_report(foundry.home, [Run.read(foundry.home, run.name)], page)
     metadata = {
+        "official_layout": _export(foundry, run, answers),
         "report": dg.MetadataValue.path(str(page)),
         "numbers": table_metadata([_number(row) for row in result.results]),
         "plot": image_metadata(results_plot(result.results), f"Results of {run.name}"),
         "answers": image_metadata(sheet, "The worst answers, and the best"),
     }
     return RESULTS.describe(context, foundry, row_counts, metadata)
+
+
+def _export(
+    foundry: FoundryResource, run: BenchmarkRun, answers: list[BenchmarkAnswerRow]
+) -> dg.MetadataValue:
+    """The system's own answers as the official scorer reads them; imported ones are so already."""
+    if run.imported:
+        return dg.MetadataValue.path(str(run.imported))
+    contents = ((row.item_id, load_answer(foundry.home.images, row)) for row in answers)
+    folder = foundry.home.exports / "benchmarks" / run.benchmark.name
+    return dg.MetadataValue.path(str(run.benchmark.write_answers(folder, run.system, contents)))
 
 
 def _number(row: BenchmarkResultRow) -> dict[str, object]:

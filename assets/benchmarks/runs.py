@@ -110,13 +110,14 @@ class BenchmarkRuns:
 
     def _runs(self, name: str, settings: BenchmarkRunSettings) -> Iterator[BenchmarkRun]:
         benchmark = open_benchmark(name, settings, self.home)
-        items = shards(sample(benchmark.items, settings.limit), self.settings.shard_size)
+        items = sample(benchmark.items, settings.limit)
         judge = self._judge(benchmark)
         if settings.generate:
-            yield BenchmarkRun(benchmark, self.system, judge, items)
+            parts = shards(items, self.settings.shard_size)
+            yield BenchmarkRun(benchmark, self.system, judge, parts)
         for system, source in settings.imported.items():
             path = Path(source).expanduser()
-            yield BenchmarkRun(benchmark, system, judge, items, path)
+            yield BenchmarkRun(benchmark, system, judge, [items], path)  # read once
 
     def _judge(self, benchmark: Benchmark) -> str:
         if isinstance(benchmark, ExactlyJudged):

@@ -61,6 +61,10 @@ def test_answers_are_judged_priced_and_summarized(capsys, judge, profile, source
     assert len(paid) == 6 and all(row["cost_usd"] == pytest.approx(0.002) for row in paid)
     assert home.lake.is_absent(GENERATIONS), "items of a benchmark never become training data"
 
+    official = home.exports / "benchmarks" / "opening" / f"{answers[0]['system']}_output"
+    content = json.loads((official / "0301001.json").read_text())
+    assert (official / content["conversations"][1]["output"][0]["image"]).is_file()
+
     asked = sum(judge.asked.values())
     again = interleave(capsys, "evaluate", "opening", *options, "--judge", "openai/m", "--force")
     assert again.returncode == 0, again.stderr
