@@ -48,7 +48,7 @@ test: .venv/dev.stamp
 # Half of their time they wait, for servers, daemons and clusters.
 test-long: WORKERS = 3
 test-long: .venv/dev.stamp
-	@$(PYTEST) -m long $(TESTS)
+	@$(PYTEST) --tb=short -m long $(TESTS)
 
 lint: .venv/dev.stamp
 	@$(BIN)/ruff check .

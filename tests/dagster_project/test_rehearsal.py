@@ -141,7 +141,8 @@ def test_a_tiny_agent_answers_in_the_form_of_trained_agents(tmp_path):
 def rehearsed(capsys, folder, profile):
     """The report of a rehearsal, after which nothing runs any more."""
     done = interleave(capsys, "rehearse", "--profile", profile, "--folder", folder)
-    assert done.returncode == 0, done.stdout + done.stderr
+    end = (done.stdout + done.stderr).splitlines()[-12:]
+    assert done.returncode == 0, "\n".join(end)
     home = Home(str(folder / "home"))
     assert not any(server.is_supervised for server in server_folders(home))
     assert not [p for p in psutil.process_iter() if is_of(p, folder)]

@@ -29,7 +29,7 @@ FLAGS = [
     "--disable-component-update",
     "--disable-sync",
 ]
-TIMEOUT_SECONDS = 180  # for anything on a busy machine
+TIMEOUT_SECONDS = 400  # for anything on a busy machine
 _STATE = """{
   assetNodes { assetKey { path } assetMaterializations { partition } }
   runsOrError { ... on Runs { results { runId status } } }

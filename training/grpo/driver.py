@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from tempfile import gettempdir
@@ -57,6 +57,7 @@ from .verl_files import GrpoLogFollower, final_metrics, points_up_to, resume_ste
 
 ROLLOUTS = "rollouts.jsonl"  # the journal of the reward service, in the job's folder
 _LAST_STEPS = 10  # steps whose drawings must not fail
+_RAY_TIMED_OUT = "The current node timed out during startup"  # after 30 s, which Ray fixes
 
 
 class GrpoJob(ConfigModel):
@@ -150,8 +151,10 @@ class GrpoRun:
             for point in follower.new_points():
                 self._report(point, service)
 
-        with serve_rewards_in_thread(service, self._reward_host()) as address, ExitStack() as stack:
-            stack.enter_context(address.written_to(self._folder / REWARD_ADDRESS))
+        with (
+            serve_rewards_in_thread(service, self._reward_host()) as address,
+            address.written_to(self._folder / REWARD_ADDRESS),
+        ):
             variables = {"VERL_FILE_LOGGER_PATH": str(metrics), **tracking.variables(self._folder)}
             changes = overrides(
                 self._settings, self._job.parent, self._folder, total, self._attention(), tracking
@@ -159,15 +162,33 @@ class GrpoRun:
             if self._settings.on_cluster:
                 shared = environment(self._settings) | variables
                 changes += cluster_overrides(self._python, shared)
-            else:
-                # Its own, also where this driver runs on a cluster's Ray.
-                temporary = stack.enter_context(_ray_folder(self._folder))
-                variables |= {"RAY_TMPDIR": str(temporary), "RAY_ADDRESS": "local"}
             try:
-                self._run([program(self._settings), *changes], variables, follow)
+                self._run_verl([program(self._settings), *changes], variables, follow)
             except TrainingFailedError:
                 self._stop_if_drawings_fail(service)  # the cause
                 raise
+
+    def _run_verl(
+        self, arguments: list[str], variables: Mapping[str, str], follow: Callable[[], object]
+    ) -> None:
+        """verl's main program; again where a busy machine is slower than Ray waits for itself."""
+        for is_last in (False, False, True):
+            try:
+                with self._own_ray() as ray:
+                    return self._run(arguments, {**variables, **ray}, follow)
+            except TrainingFailedError as error:
+                if is_last or _RAY_TIMED_OUT not in error.reason:
+                    raise
+                self._driver.log(f"Ray is started again: {error.reason}")
+
+    @contextmanager
+    def _own_ray(self) -> Iterator[Mapping[str, str]]:
+        """Variables of a Ray of this run's own, also where this driver runs on a cluster's Ray."""
+        if self._settings.on_cluster:
+            yield {}
+            return
+        with _ray_folder(self._folder) as temporary:
+            yield {"RAY_TMPDIR": str(temporary), "RAY_ADDRESS": "local"}
 
     def _reward_host(self) -> str:
         """Where the reward server listens: on loopback, unless other nodes ask it."""
