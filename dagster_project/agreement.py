@@ -7,46 +7,61 @@ from pathlib import Path
 from typing import Any
 
 from assets.benchmarks.agreement import Agreement, agreement, disagreements, sampled
-from assets.benchmarks.opening.arena import judge_duels
-from assets.benchmarks.opening.scores import Duel, agreement_labels, read_duels
-from assets.benchmarks.settings import BenchmarkJudgeSettings, BenchmarksSettings
+from assets.benchmarks.catalogue import open_benchmark
+from assets.benchmarks.judging import EXACT_JUDGE, judge_answers
+from assets.benchmarks.opening.arena import ASSET, judge_duels
+from assets.benchmarks.opening.scores import agreement_labels, read_duels
+from assets.benchmarks.report import Run, run_names
+from assets.benchmarks.results import evaluate_run
+from assets.benchmarks.settings import (
+    BenchmarkJudgeSettings,
+    BenchmarkRunSettings,
+    BenchmarksSettings,
+)
 from assets.core.profile import Profile
 from assets.core.progress import progress_factory
+from inference.engine.hashing import stable_hash
+from inference.roles import BenchmarkJudge
 from schemas import FoundryError
-from schemas.benchmarks import BENCHMARK_RESULTS, JUDGEMENTS
+from schemas.trajectories import MODEL_CALLS
 from warehouse import Home
 
 Labels = Mapping[Any, str | None]  # case -> label; None: unreadable
 
 
 @dataclass(frozen=True)
+class Verdicts:
+    """What a judge, or people, said; of an official file of OpENING, or of a benchmark run."""
+
+    name: str
+    labels: Labels
+    file: Path | None = None
+    run: Run | None = None
+
+
+@dataclass(frozen=True)
 class Compared:
     """Two judges on the same cases; `differing`: those on which they disagree."""
 
-    first: str
-    second: str
     result: Agreement
     differing: list[Any]
 
 
-def compare_labels(
-    first: tuple[str, Labels], second: tuple[str, Labels], sample: int | None = None
-) -> Compared:
+def compare_verdicts(first: Verdicts, second: Verdicts, sample: int | None = None) -> Compared:
     """Agreement on all cases that both judged, or on a sample of them.
 
     Raises:
         FoundryError: they have no case in common.
     """
-    common = [case for case in first[1] if case in second[1]]
+    common = [case for case in first.labels if case in second.labels]
     chosen = common if sample is None else sampled(common, sample)
-    labels = {case: first[1][case] for case in chosen}
+    labels = {case: first.labels[case] for case in chosen}
     if not chosen:
-        raise FoundryError(f"{first[0]} and {second[0]} have judged nothing in common")
-    found = agreement(labels, second[1])
-    return Compared(first[0], second[0], found, disagreements(labels, second[1]))
+        raise FoundryError(f"{first.name} and {second.name} have judged nothing in common")
+    return Compared(agreement(labels, second.labels), disagreements(labels, second.labels))
 
 
-def read_labels(home: Home, name: str) -> tuple[str, Labels]:
+def read_verdicts(home: Home, name: str) -> Verdicts:
     """The verdicts of an official file of OpENING (ties count for the side that they lean to), or
     the judgements of a run of this home.
 
@@ -55,37 +70,88 @@ def read_labels(home: Home, name: str) -> tuple[str, Labels]:
     """
     path = Path(name).expanduser()
     if path.is_file():
-        return path.name, agreement_labels(read_duels(path))
-    lake = home.lake
-    if name not in lake.partitions(BENCHMARK_RESULTS):
-        known = ", ".join(sorted(lake.partitions(BENCHMARK_RESULTS))) or "none"
+        return Verdicts(path.name, agreement_labels(read_duels(path)), file=path)
+    if name not in run_names(home):
+        known = ", ".join(run_names(home)) or "none"
         raise FoundryError(f"{name} is neither a file nor a run of {home.root}; runs: {known}")
-    partitions = [each for each in lake.partitions(JUDGEMENTS) if each.startswith(f"{name}.")]
-    rows = lake.read(JUDGEMENTS, partitions, ["item_id", "call", "value"]).to_pylist()
-    return name, {(row["item_id"], row["call"]): row["value"] for row in rows}
+    run = Run.read(home, name)
+    return Verdicts(name, run.labels, run=run)
 
 
-def labels_of_judge(
-    profile: Profile,
-    home: Home,
-    judge: BenchmarkJudgeSettings,
-    people: Path,
-    source: Path,
-    answers: Path,
-    sample: int | None,
-) -> tuple[str, Labels]:
-    """A judge's verdicts on the comparisons of an official file, each asked once.
+@dataclass(frozen=True)
+class SecondJudge:
+    """A judge that is asked about what others have judged; its answers become no run.
 
-    Raises:
-        FoundryError: official files are missing, or the judge gave no answer.
+    Args:
+        source: the benchmark's official files; None: as the profile says.
+        answers: of OpENING's systems, where people's verdicts are compared.
+        sample: so many comparisons or answers; None: all.
     """
-    duels: list[Duel] = read_duels(people)
-    if sample is not None:
-        duels = [duels[index] for index in sampled(range(len(duels)), sample)]
-    model = profile.benchmark_judge(home, judge.backend, judge.model)
-    tries = (profile.benchmarks or BenchmarksSettings()).tries
-    progress = progress_factory()(f"judging {len(duels)} comparisons")
-    judged = asyncio.run(
-        judge_duels(home, source, answers, duels, model, profile.limits, tries, progress)
-    )
-    return judge.name, agreement_labels(judged)
+
+    profile: Profile
+    home: Home
+    judge: BenchmarkJudgeSettings
+    source: Path | None
+    answers: Path | None
+    sample: int | None
+
+    def judge_same(self, first: Verdicts) -> Verdicts:
+        """Its own verdicts on the same, or on a sample of them; each question is asked once.
+
+        Raises:
+            FoundryError: the run is judged exactly, official files are missing, or the judge gave
+                no answer.
+        """
+        if first.run:
+            run = asyncio.run(self._judge_run(first.run))
+            return Verdicts(self.judge.name, run.labels, run=run)
+        assert first.file is not None
+        return Verdicts(self.judge.name, self._judge_comparisons(first.file))
+
+    async def _judge_run(self, first: Run) -> Run:
+        if first.judge == EXACT_JUDGE:
+            raise FoundryError(f"{first.name} is judged exactly: no judge is asked anything")
+        given = self._settings.run.get(first.benchmark, BenchmarkRunSettings())
+        files = given.model_copy(update={"source": str(self.source)} if self.source else {})
+        benchmark = open_benchmark(first.benchmark, files, self.home)
+        answers = self._sampled(first.answers)
+        name = f"{first.name}-by-{stable_hash('judge', self.judge.name)[:8]}"
+        judged = await judge_answers(
+            self.home,
+            benchmark,
+            answers,
+            self._model,
+            name,
+            self.profile.limits,
+            self._settings.tries,
+            progress_factory()(f"judging {len(answers)} answers"),
+        )
+        self.home.lake.write(MODEL_CALLS, judged.calls, f"{ASSET}-{name}")
+        result = evaluate_run(
+            benchmark, first.system, self.judge.name, answers, judged.rows, self._settings
+        )
+        return Run(name, result.results, result.scores, answers, judged.rows)
+
+    def _judge_comparisons(self, file: Path) -> Labels:
+        if self.source is None or self.answers is None:
+            raise FoundryError("a judge of an official file needs --source and --answers")
+        duels = self._sampled(read_duels(file))
+        limits, tries = self.profile.limits, self._settings.tries
+        progress = progress_factory()(f"judging {len(duels)} comparisons")
+        judging = judge_duels(
+            self.home, self.source, self.answers, duels, self._model, limits, tries, progress
+        )
+        return agreement_labels(asyncio.run(judging))
+
+    @property
+    def _settings(self) -> BenchmarksSettings:
+        return self.profile.benchmarks or BenchmarksSettings()
+
+    @property
+    def _model(self) -> BenchmarkJudge:
+        return self.profile.benchmark_judge(self.home, self.judge.backend, self.judge.model)
+
+    def _sampled(self, cases: list[Any]) -> list[Any]:
+        if self.sample is None:
+            return cases
+        return [cases[index] for index in sampled(range(len(cases)), self.sample)]

@@ -53,7 +53,7 @@ class BenchmarkScoreRow(Row):
     judge: str = Field(description="Who judged")
     item_id: str = Field(description="Item")
     group: str = Field(description="Task or category of the item")
-    metric: str = Field(description="Metric")
+    metric: str = Field(description="Metric; step-N: quality of step N, where steps are judged")
     value: float | None = Field(description="Value; null: unscored, no answer could be read")
 
 

@@ -106,6 +106,13 @@ class Benchmark(ABC):
     def metrics(self, item: Item, values: Values) -> Metrics:
         """An item's metrics; None where a call that it needs is missing or unreadable."""
 
+    def quality_by_step(self, item: Item, values: Values) -> Mapping[int, float]:
+        """Step (from 1) -> how well it answers, 0..1, where the judge says so about single steps.
+
+        Empty where answers are judged as a whole, as by the protocols of the field.
+        """
+        return {}
+
     @abstractmethod
     def aggregate(self, items: Sequence[ItemMetrics]) -> dict[str, float | None]:
         """The official numbers by name, also of single groups, from the items that have values.

@@ -10,6 +10,7 @@ from warehouse import ImageStore
 
 from ..core.plotting import ACCENT, INK, OTHER, figure_png, new_figure, small_png
 from ..trajectories.contact_sheet import contact_sheet
+from .results import STEP_METRIC
 
 _SHEET_ROWS = 6
 
@@ -48,7 +49,8 @@ def _item_means(scores: Sequence[BenchmarkScoreRow]) -> Mapping[str, float]:
     """Item -> mean of its metrics; items with an unscored one are left out."""
     values: dict[str, list[float | None]] = defaultdict(list)
     for row in scores:
-        values[row.item_id].append(row.value)
+        if not row.metric.startswith(STEP_METRIC):
+            values[row.item_id].append(row.value)
     return {
         item: fmean(value for value in own if value is not None)
         for item, own in values.items()

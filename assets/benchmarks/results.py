@@ -1,7 +1,7 @@
 """Metrics of items, and the official numbers with their intervals, from a judge's answers."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -16,9 +16,10 @@ from schemas.benchmarks import (
     JudgementRow,
 )
 
-from .benchmark import Benchmark, ItemMetrics
+from .benchmark import Benchmark, Item, ItemMetrics, Values
 from .settings import BenchmarksSettings
 
+STEP_METRIC = "step-"  # with a number: quality of one step of an answer
 _KNOWN_SHARE = 0.9  # of resamples, which may by chance have no item with a number
 
 
@@ -39,13 +40,19 @@ def evaluate_run(
     settings: BenchmarksSettings,
 ) -> RunResult:
     """Metrics of every item and the official numbers; items that were not judged count nowhere."""
-    items = list(_item_metrics(benchmark, answers, judgements))
+    values = _values_by_item(judgements)
+    answered = {row.item_id for row in answers} & values.keys()
+    judged = [item for item in benchmark.items if item.item_id in answered]
+    items = [
+        ItemMetrics(item.item_id, item.group, benchmark.metrics(item, values[item.item_id]))
+        for item in judged
+    ]
     shared = {"benchmark": benchmark.name, "system": system, "judge": judge}
     scores = [
         BenchmarkScoreRow(
             **shared, item_id=each.item_id, group=each.group, metric=metric, value=value
         )
-        for each in items
+        for each in [*items, *_step_metrics(benchmark, judged, values)]
         for metric, value in each.metrics.items()
     ]
     intervals = bootstrap(benchmark, items, settings)
@@ -103,15 +110,18 @@ def _quantiles(
     return float(low), float(high)
 
 
-def _item_metrics(
-    benchmark: Benchmark, answers: Sequence[BenchmarkAnswerRow], judgements: Sequence[JudgementRow]
-) -> Iterator[ItemMetrics]:
-    """In the order of the benchmark."""
+def _values_by_item(judgements: Sequence[JudgementRow]) -> dict[str, dict[str, JsonValue]]:
     values: dict[str, dict[str, JsonValue]] = defaultdict(dict)
     for row in judgements:
         values[row.item_id][row.call] = None if row.value is None else orjson.loads(row.value)
-    answered = {row.item_id for row in answers}
-    for item in benchmark.items:
-        if item.item_id in answered and item.item_id in values:
-            metrics = benchmark.metrics(item, values[item.item_id])
-            yield ItemMetrics(item.item_id, item.group, metrics)
+    return values
+
+
+def _step_metrics(
+    benchmark: Benchmark, items: Sequence[Item], values: Mapping[str, Values]
+) -> Iterator[ItemMetrics]:
+    """No part of the official numbers: how good single steps are."""
+    for item in items:
+        steps = benchmark.quality_by_step(item, values[item.item_id])
+        metrics = {f"{STEP_METRIC}{number}": quality for number, quality in steps.items()}
+        yield ItemMetrics(item.item_id, item.group, metrics)

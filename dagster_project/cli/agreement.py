@@ -19,48 +19,54 @@ def agreement(
     ] = None,
     profile: ProfileOption = "sketch",
     home: HomeOption = ".interleave",
-    judge: Annotated[
-        str | None, typer.Option(help="BACKEND/MODEL that judges the same comparisons.")
-    ] = None,
+    judge: Annotated[str | None, typer.Option(help="BACKEND/MODEL that judges the same.")] = None,
     source: Annotated[
-        Path | None, typer.Option(help="With --judge: folder of OpENING's official files.")
+        Path | None, typer.Option(help="With --judge: folder of the benchmark's official files.")
     ] = None,
     answers: Annotated[
-        Path | None, typer.Option(help="With --judge: folder of the systems' answers.")
+        Path | None, typer.Option(help="With --judge and a file: folder of the systems' answers.")
     ] = None,
     sample: Annotated[
-        int | None, typer.Option(min=1, help="So many comparisons, drawn by chance.")
+        int | None, typer.Option(min=1, help="So many comparisons or answers, drawn by chance.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Of runs: a page with the pictures that judges differ on.")
     ] = None,
 ) -> None:
     """Compare a judge with people, or with another judge: agreement, kappa, intervals.
 
     Example: `interleave agreement judge_modelAB_results.json --judge openai/gpt-4.1 --source
-    OpENING --answers OpENING/gen_outputs --sample 200`
+    OPENING --answers OPENING/gen_outputs --sample 200`
     """
     from rich.console import Console
 
+    from assets.benchmarks.report import write_report
     from assets.core.profile import load_profile
     from assets.core.progress import reporting_to
     from schemas import FoundryError
     from warehouse import Home
 
-    from ..agreement import compare_labels, labels_of_judge, read_labels
+    from ..agreement import SecondJudge, compare_verdicts, read_verdicts
     from ..benchmarks import judge_settings
     from .run_screen import terminal_progress
 
     enable_interrupts()
-    place, settings, console = Home(home), load_profile(profile), Console()
-    one = read_labels(place, first)
+    place, console = Home(home), Console()
+    one = read_verdicts(place, first)
+    if out is not None and one.run is None:
+        raise FoundryError("--out needs a run: a file of verdicts has no pictures")
     if second is not None:
-        other = read_labels(place, second)
+        other = read_verdicts(place, second)
     else:
+        settings = load_profile(profile)
         chosen = judge_settings(settings, judge)
-        if chosen is None or source is None or answers is None:
-            raise FoundryError("name a second file or run, or --judge, --source and --answers")
+        if chosen is None:
+            raise FoundryError("name a second file or run, or a judge with --judge BACKEND/MODEL")
+        asked = SecondJudge(settings, place, chosen, source, answers, sample)
         with terminal_progress(console) as progress, reporting_to(progress):
-            other = labels_of_judge(settings, place, chosen, Path(first), source, answers, sample)
-    done = compare_labels(one, other, sample if second is not None else None)
-    console.print(f"{done.first} and {done.second}")
+            other = asked.judge_same(one)
+    done = compare_verdicts(one, other, sample if second is not None else None)
+    console.print(f"{one.name} and {other.name}")
     for name, value in (("agreement", done.result.share), ("kappa", done.result.kappa)):
         known = f"{value.mean:.3f} ({value.low:.3f} to {value.high:.3f})" if value else "missing"
         console.print(f"  {name}: {known}")
@@ -68,4 +74,8 @@ def agreement(
     console.print(f"  {count} cases; {done.result.unscored:.1%} unscored by one of them")
     for case in done.differing[:_SHOWN]:
         label = " / ".join(map(str, case)) if isinstance(case, tuple) else str(case)
-        console.print(f"  differ: {label}: {one[1][case]} and {other[1][case]}", markup=False)
+        labels = f"{one.labels[case]} and {other.labels[case]}"
+        console.print(f"  differ: {label}: {labels}", markup=False)
+    if out is not None and one.run and other.run:
+        write_report(place, [one.run, other.run], out.absolute())
+        console.print(f"  pictures that they differ on: {out}", soft_wrap=True)

@@ -1,7 +1,11 @@
-"""The report of one benchmark run, or of two compared: one HTML page that needs nothing else."""
+"""The report of one benchmark run, or of two compared: one HTML page that needs nothing else.
+
+Two systems are compared item by item; two judges of one system by how far they agree.
+"""
 
 import base64
 import io
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -18,6 +22,7 @@ from schemas.benchmarks import BenchmarkAnswerRow
 from warehouse import Home, ImageStore
 from warehouse.atomic import atomic_write
 
+from ..agreement import Agreement, agreement, disagreements
 from .published import published_table
 from .run import Difference, Run, compare_runs, item_differences, run_names
 
@@ -36,8 +41,10 @@ def write_report(home: Home, runs: Sequence[Run], path: Path) -> Path:
     first = runs[0]
     metric = first.metrics[0] if first.metrics else ""
     shown = {run.name: _worst(run, metric) for run in runs}
-    wins, losses = _extremes(runs, metric)
-    items = {item for ids in (*shown.values(), wins, losses) for item in ids}
+    judges = _judges(runs)
+    wins, losses = ([], []) if judges else _extremes(runs, metric)
+    differing = judges.items if judges else []
+    items = {item for ids in (*shown.values(), wins, losses, differing) for item in ids}
     page = _template().render(
         runs=runs,
         metric=metric,
@@ -47,6 +54,7 @@ def write_report(home: Home, runs: Sequence[Run], path: Path) -> Path:
         worst=shown,
         wins=wins,
         losses=losses,
+        judges=judges,
         answers={run.name: {row.item_id: row for row in run.answers} for run in runs},
         values={run.name: run.values(metric) for run in runs},
         pictures=_thumbnails(home.images, _images(runs, items)),
@@ -87,6 +95,26 @@ def _extremes(runs: Sequence[Run], metric: str) -> tuple[list[str], list[str]]:
     half = _SHOWN_ITEMS // 2
     wins = [item for item, gap in reversed(ordered) if gap > 0][:half]
     return wins, [item for item, gap in ordered if gap < 0][:half]
+
+
+@dataclass(frozen=True)
+class _Judges:
+    """How far two judges of one system agree; `items`: where they differ, most questions first."""
+
+    agreement: Agreement
+    items: list[str]
+
+
+def _judges(runs: Sequence[Run]) -> _Judges | None:
+    """None where the runs are not one system's, or have no question in common."""
+    if len(runs) < 2 or runs[0].system != runs[1].system:
+        return None
+    first, second = (run.labels for run in runs)
+    if not first.keys() & second.keys():
+        return None
+    differing = Counter(item for item, _ in disagreements(first, second))
+    items = [item for item, _ in differing.most_common(_SHOWN_ITEMS)]
+    return _Judges(agreement(first, second), items)
 
 
 def _images(runs: Sequence[Run], items: Iterable[str]) -> set[str]:

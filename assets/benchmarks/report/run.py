@@ -7,8 +7,6 @@ from functools import cached_property
 from statistics import fmean
 from typing import Any
 
-import numpy as np
-
 from schemas import FoundryError, Table
 from schemas.benchmarks import (
     BENCHMARK_ANSWERS,
@@ -21,6 +19,9 @@ from schemas.benchmarks import (
     JudgementRow,
 )
 from warehouse import Home
+
+from ...evaluation.summary import Interval, mean_interval
+from ..results import STEP_METRIC
 
 _RESAMPLES = 2000
 
@@ -68,7 +69,7 @@ class Run:
     def metrics(self) -> list[str]:
         """Metrics of items, that of the headline's name first."""
         headline = next((row.metric for row in self.results if row.headline), "")
-        names = dict.fromkeys(row.metric for row in self.scores)
+        names = dict.fromkeys(row.metric for row in self.scores if not _step(row))
         return sorted(names, key=lambda name: name != headline)
 
     def values(self, metric: str) -> dict[str, float]:
@@ -84,7 +85,7 @@ class Run:
         """Group -> metric -> mean over its items that have it."""
         found: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
         for row in self.scores:
-            if row.value is not None:
+            if row.value is not None and not _step(row):
                 found[row.group][row.metric].append(row.value)
         return {
             group: {metric: fmean(values) for metric, values in metrics.items()}
@@ -99,15 +100,44 @@ class Run:
             found[row.item_id].append(row)
         return found
 
-    def pictures_by_step(self) -> list[tuple[int, float, int]]:
-        """Step number, share of answers with a picture at it, and answers that reach it."""
-        lengths = [len(row.images) for row in self.answers]
-        steps = []
-        for number in range(1, max(lengths, default=0) + 1):
-            reached = [row for row in self.answers if len(row.images) >= number]
-            drawn = sum(row.images[number - 1] is not None for row in reached)
-            steps.append((number, drawn / len(reached), len(reached)))
-        return steps
+    @property
+    def labels(self) -> dict[tuple[str, str], str | None]:
+        """(item, question) -> what the judge said, as JSON; None: it could not be read."""
+        return {(row.item_id, row.call): row.value for row in self.judgements}
+
+    def by_step(self) -> list["StepQuality"]:
+        """From the first step to the last of the longest answer."""
+        qualities: dict[int, list[float]] = defaultdict(list)
+        for row in self.scores:
+            if (number := _step(row)) and row.value is not None:
+                qualities[number].append(row.value)
+        longest = max((len(row.images) for row in self.answers), default=0)
+        steps = range(1, max(longest, *qualities, 0) + 1)
+        return [self._quality_of(number, qualities[number]) for number in steps]
+
+    def _quality_of(self, number: int, qualities: Sequence[float]) -> "StepQuality":
+        reached = [row for row in self.answers if len(row.images) >= number]
+        drawn = [row for row in reached if row.images[number - 1] is not None]
+        pictures = len(drawn) / len(reached) if reached else None
+        quality = mean_interval(qualities, resamples=_RESAMPLES) if qualities else None
+        return StepQuality(number, len(reached), pictures, quality)
+
+
+@dataclass(frozen=True)
+class StepQuality:
+    """How good the answers are at one step: whether they drift.
+
+    Args:
+        reached: answers that have this step.
+        pictures: share of those that have a picture there; None: no answer has it.
+        quality: mean with a bootstrap interval over the items whose judge says something about
+            it, also where the answer lacks the step; None: steps are not judged.
+    """
+
+    number: int
+    reached: int
+    pictures: float | None
+    quality: Interval | None
 
 
 @dataclass(frozen=True)
@@ -152,15 +182,19 @@ def run_names(home: Home) -> list[str]:
 def _difference(
     metric: str, first: Mapping[str, float], second: Mapping[str, float]
 ) -> Difference | None:
-    gaps = np.asarray([second[item] - first[item] for item in first if item in second], float)
-    if not len(gaps):
+    gaps = [second[item] - first[item] for item in first if item in second]
+    if not gaps:
         return None
-    drawn = np.random.default_rng(0).integers(len(gaps), size=(_RESAMPLES, len(gaps)))
-    low, high = np.quantile(gaps[drawn].mean(axis=1), [0.025, 0.975])
-    wins, losses = int((gaps > 0).sum()), int((gaps < 0).sum())
+    wins, losses = sum(gap > 0 for gap in gaps), sum(gap < 0 for gap in gaps)
+    found = mean_interval(gaps, resamples=_RESAMPLES)
     ties = len(gaps) - wins - losses
-    mean = float(gaps.mean())
-    return Difference(metric, len(gaps), mean, float(low), float(high), wins, ties, losses)
+    return Difference(metric, len(gaps), found.mean, found.low, found.high, wins, ties, losses)
+
+
+def _step(row: BenchmarkScoreRow) -> int | None:
+    """Number of the step that a metric is about; None: about the answer."""
+    _, found, number = row.metric.partition(STEP_METRIC)
+    return int(number) if found else None
 
 
 def _rows(home: Home, table: Table, partitions: Sequence[str]) -> list[Any]:

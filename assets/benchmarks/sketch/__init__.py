@@ -6,6 +6,7 @@ reasoning (RISE). Items follow from a seed without end, so that they cannot be l
 group is one skill.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from random import Random
@@ -95,6 +96,15 @@ class SketchBenchmark(ExactlyJudged):
             return dict.fromkeys(_METRICS)
         met = [value is True for value in values.values()]
         return {"success": float(all(met)), "met": fmean(met)}
+
+    def quality_by_step(self, item: Item, values: Values) -> Mapping[int, float]:
+        """Share of the requirements of each picture that are met; many ask about the last only."""
+        task, met = self.tasks[item.item_id], defaultdict[int, list[bool]](list)
+        for each in task.requirements:
+            if each.question in values:
+                step = len(task.expected) + 1 + each.picture
+                met[step].append(values[each.question] is True)
+        return {step: fmean(answers) for step, answers in sorted(met.items())}
 
     def aggregate(self, items: Sequence[ItemMetrics]) -> dict[str, float | None]:
         """Means of success and of the share of met requirements, and success by skill."""

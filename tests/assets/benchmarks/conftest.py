@@ -2,6 +2,7 @@
 
 import json
 import threading
+import time
 from collections import Counter
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -15,16 +16,17 @@ UNREADABLE = "an item that no judge can grade"
 
 
 class Judge(ThreadingHTTPServer):
-    """Grades every criterion with 7; first answers are without a grade where it `hesitates`."""
+    """Grades every criterion with 7, after `seconds`; at first not at all where it `hesitates`."""
 
     def __init__(self):
         super().__init__(("127.0.0.1", 0), _Handler)
-        self.asked, self.hesitates, self.says = Counter(), False, ""
+        self.asked, self.hesitates, self.says, self.seconds = Counter(), False, "", 0.0
         self.url = f"http://127.0.0.1:{self.server_address[1]}/v1"
 
     def answer(self, request):
         texts = json.dumps(request)
         self.asked[texts] += 1
+        time.sleep(self.seconds)
         if self.says:
             return self.says
         is_second = any(message["role"] == "assistant" for message in request["messages"])

@@ -1,6 +1,9 @@
 """`interleave evaluate`, with a judge behind OpenAI's API, on files of OpENING's form."""
 
 import json
+import subprocess
+from collections import Counter
+from contextlib import suppress
 
 import pytest
 import yaml
@@ -11,7 +14,8 @@ from schemas.benchmarks import BENCHMARK_ANSWERS, BENCHMARK_RESULTS, BENCHMARK_S
 from schemas.generations import GENERATIONS
 from schemas.trajectories import MODEL_CALLS
 from tests.assets.benchmarks.opening.opening_files import record, write_records
-from tests.helpers.command import interleave
+from tests.helpers.automation import wait_until
+from tests.helpers.command import INTERLEAVE, interleave
 from warehouse import Home
 
 REQUEST = "Show how to build a snowman, step by step."
@@ -145,3 +149,43 @@ def test_benchmarks_of_a_profile_are_assets(capsys, tmp_path):
     assert len(list((home.exports / "benchmarks").glob("*.html"))) == 1
     again = interleave(capsys, "run", *options)
     assert again.returncode == 0 and "Materializing" not in again.stdout, "all is up to date"
+
+
+@pytest.mark.slow
+@pytest.mark.long
+def test_a_killed_command_repeats_no_finished_call(judge, profile, tmp_path):
+    """Killed with -9 while it answers, and again while its answers are judged."""
+    folder, home = tmp_path / "official", Home(str(tmp_path / "home"))
+    (folder / "images").mkdir(parents=True)
+    write_records(folder, [_record(n, f"{REQUEST} Number {n}.") for n in range(1, 13)])
+    judge.seconds = 0.2
+    profile.write_text(profile.read_text() + "limits: {agents: 2}\n")
+    arguments = ["evaluate", "opening", "--profile", profile, "--home", home.root]
+    arguments += ["--source", folder, "--judge", "openai/m"]
+    command = [*INTERLEAVE, *map(str, arguments)]
+
+    def started_until(condition):
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as run:
+            wait_until(condition, pause=0.02)
+            run.kill()
+
+    started_until(lambda: sum(_answering_calls(home).values()) > 9)
+    before = _answering_calls(home)
+    started_until(lambda: sum(judge.asked.values()) >= 5)
+    assert sum(judge.asked.values()) < 12, "it was killed while it judged"
+    assert subprocess.run(command, stdout=subprocess.DEVNULL).returncode == 0
+    after = _answering_calls(home)
+    assert before.keys() < after.keys() and set(after.values()) == {1}
+    assert len(home.lake.read(JUDGEMENTS).to_pylist()) == 12
+    assert sum(judge.asked.values()) <= 12 + 2, "at most the calls in flight are made again"
+
+
+def _answering_calls(home):
+    """(Item, request) -> how often it was journaled."""
+    found = Counter()
+    for path in (home.local / "journals" / "generations").rglob("*.jsonl"):
+        for line in path.read_bytes().splitlines():
+            with suppress(ValueError):  # the last one may be half-written
+                call = json.loads(line)["call"]
+                found[call["prompt_id"], call["request_hash"]] += 1
+    return found

@@ -99,6 +99,28 @@ def test_a_report_of_one_run(capsys, home, tmp_path):
     assert page.count("data:image/webp") == 3, "one for every item that is shown"
 
 
+def test_drift_over_steps(home, tmp_path):
+    """From the exact judge's values, for steps of their own; other benchmarks have none."""
+    run = Run.read(home, add_run(home, "ours", [1.0, 0.0]))
+    assert [(each.number, each.pictures, each.quality) for each in run.by_step()] == [
+        (1, 1.0, None),
+        (2, 0.0, None),
+    ]
+    shared = {"benchmark": "rise", "system": "ours", "judge": "exact", "group": "causal"}
+    steps = [
+        BenchmarkScoreRow(**shared, item_id=item, metric=f"step-{number}", value=value)
+        for item, number, value in (("i0", 1, 1.0), ("i1", 1, 1.0), ("i0", 3, 0.5))
+    ]
+    home.lake.write(BENCHMARK_SCORES, [*run.scores, *steps], run.name)
+    run = Run.read(home, run.name)
+    first, second, third = run.by_step()
+    assert (first.quality.mean, first.quality.count, second.quality) == (1.0, 2, None)
+    assert (third.reached, third.pictures, third.quality.mean) == (0, None, 0.5)
+    assert run.metrics == ["accuracy"] and run.groups == {"causal": {"accuracy": 0.5}}
+    page = write_report(home, [run], tmp_path / "page.html").read_text()
+    assert "as a whole" not in page and "0.500 to 0.500" in page
+
+
 def test_two_runs_are_compared_item_by_item(home, tmp_path):
     names = [
         add_run(home, "one", [0.0, 0.0, 1.0, None, 1.0]),

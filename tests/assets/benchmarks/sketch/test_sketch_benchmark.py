@@ -77,6 +77,20 @@ def test_only_a_right_answer_succeeds(shape: str, difficulty: int, tmp_path: Pat
         assert _success(benchmark, item, (AnswerStep("no picture"),)) == 0.0
 
 
+def test_quality_of_single_steps(tmp_path: Path) -> None:
+    benchmark = SketchBenchmark.open("interleaved", tmp_path, items=40)
+    for item in benchmark.items:
+        expected = benchmark.tasks[item.item_id].expected
+        right = benchmark.quality_by_step(item, benchmark.judge(item, _answer(expected)))
+        assert right and set(right.values()) == {1.0} and max(right) <= len(expected)
+        empty = [Scene(expected[0].background, {})] * len(expected)
+        drawn = benchmark.quality_by_step(item, benchmark.judge(item, _answer(empty)))
+        assert drawn.keys() == right.keys() and min(drawn.values()) < 1
+    assert any(
+        len(benchmark.quality_by_step(i, benchmark.judge(i, ()))) > 1 for i in benchmark.items
+    )
+
+
 def test_things_of_an_earlier_picture_may_not_be_forgotten(tmp_path: Path) -> None:
     benchmark = SketchBenchmark.open("interleaved", tmp_path, items=len(SKILLS))
     item = _item(benchmark, "memory")
