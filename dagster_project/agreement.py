@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from assets.benchmarks.agreement import Agreement, agreement, disagreements, sampled
-from assets.benchmarks.catalogue import open_benchmark
+from assets.benchmarks.catalogue import official_files, open_benchmark
 from assets.benchmarks.judging import EXACT_JUDGE, judge_answers
 from assets.benchmarks.opening.arena import ASSET, judge_duels
 from assets.benchmarks.opening.scores import agreement_labels, read_duels
@@ -91,7 +91,7 @@ class SecondJudge:
     profile: Profile
     home: Home
     judge: BenchmarkJudgeSettings
-    source: Path | None
+    source: str | None
     answers: Path | None
     sample: int | None
 
@@ -112,7 +112,7 @@ class SecondJudge:
         if first.judge == EXACT_JUDGE:
             raise FoundryError(f"{first.name} is judged exactly: no judge is asked anything")
         given = self._settings.run.get(first.benchmark, BenchmarkRunSettings())
-        files = given.model_copy(update={"source": str(self.source)} if self.source else {})
+        files = given.model_copy(update={"source": self.source} if self.source else {})
         benchmark = open_benchmark(first.benchmark, files, self.home)
         answers = self._sampled(first.answers)
         name = f"{first.name}-by-{stable_hash('judge', self.judge.name)[:8]}"
@@ -136,10 +136,11 @@ class SecondJudge:
         if self.source is None or self.answers is None:
             raise FoundryError("a judge of an official file needs --source and --answers")
         duels = self._sampled(read_duels(file))
+        files = official_files(self.source)
         limits, tries = self.profile.limits, self._settings.tries
         progress = progress_factory()(f"judging {len(duels)} comparisons")
         judging = judge_duels(
-            self.home, self.source, self.answers, duels, self._model, limits, tries, progress
+            self.home, files, self.answers, duels, self._model, limits, tries, progress
         )
         return agreement_labels(asyncio.run(judging))
 

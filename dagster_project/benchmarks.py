@@ -18,10 +18,11 @@ from assets.benchmarks.settings import (
 )
 from assets.core.foundry import FoundryResource
 from assets.core.profile import FOLDER, Profile, load_profile
+from assets.trajectories.estimate import RoleEstimate, estimate_benchmark
 from inference.backends.providers.settings import BenchmarkJudgeModel
 from inference.engine.hashing import stable_hash
 from schemas import FoundryError
-from schemas.benchmarks import BENCHMARK_RESULTS, BenchmarkResultRow
+from schemas.benchmarks import BENCHMARK_ANSWERS, BENCHMARK_RESULTS, JUDGEMENTS, BenchmarkResultRow
 from schemas.errors import first_problem
 from warehouse import Home
 from warehouse.atomic import atomic_write
@@ -34,12 +35,13 @@ class EvaluateOptions:
     """What a command changes in a profile's section `benchmarks`; None: as it is there.
 
     Args:
+        source: folder or file, or id of a data set on the Hub.
         judge: `BACKEND/MODEL`.
         answers: of another system `system`, in the benchmark's official layout.
     """
 
     names: Sequence[str]
-    source: Path | None = None
+    source: str | None = None
     limit: int | None = None
     judge: str | None = None
     answers: Path | None = None
@@ -84,30 +86,31 @@ def evaluate_benchmarks(
 
 
 @dataclass(frozen=True)
-class JudgeEstimate:
-    """What a run asks its judge, at least; `usd` is None where the model has no price."""
+class RunEstimate:
+    """What is still to do for a run; `roles`: calls and USD by model, priced or not."""
 
     run: str
     judge: str
     items: int
     questions: int
-    usd: float | None
+    roles: list[RoleEstimate]
 
 
-# Of a question, as benchmarks ask them: a page of text and some pictures, and a short answer.
-ASSUMED_TOKENS = (3000, 300)
-
-
-def estimates(foundry: FoundryResource) -> Iterator[JudgeEstimate]:
-    """Questions of the first round about answers with a text and no picture; exact judges none."""
-    runs, prices = BenchmarkRuns.of(foundry), foundry.settings.prices
+def estimates(foundry: FoundryResource) -> Iterator[RunEstimate]:
+    """Answers that are missing, and what their judge is asked at least: the first round of
+    questions about answers of one step. Exact judges are asked nothing. Needs no key.
+    """
+    runs = BenchmarkRuns.of(foundry.without_keys())
+    answered = set(foundry.home.lake.partitions(BENCHMARK_ANSWERS))
+    judged = set(foundry.home.lake.partitions(JUDGEMENTS))
     for run in runs.all:
-        items = [item for shard in run.shards for item in shard.items]
-        questions = sum(_questions(run, item) for item in items)
-        judge = runs.settings.judge
-        price = prices.get(judge.model.model) if judge else None
-        usd = questions * price.cost(*ASSUMED_TOKENS) if price else None
-        yield JudgeEstimate(run.name, run.judge, len(items), questions, usd)
+        missing = [shard for shard in run.shards if shard.name not in answered]
+        requests = 0 if run.imported else sum(len(shard.items) for shard in missing)
+        unjudged = [shard for shard in run.shards if run.judgements_of(shard) not in judged]
+        questions = sum(_questions(run, item) for shard in unjudged for item in shard.items)
+        asked = estimate_benchmark(foundry, requests, runs.roles, runs.settings.judge, questions)
+        items = sum(len(shard.items) for shard in run.shards)
+        yield RunEstimate(run.name, run.judge, items, questions, asked)
 
 
 def _questions(run: BenchmarkRun, item: Any) -> int:
@@ -131,12 +134,17 @@ def _settings(profile: Profile, options: EvaluateOptions) -> BenchmarksSettings:
     return given.model_copy(update={"run": runs, "judge": judge})
 
 
+def absolute_source(source: str) -> str:
+    """A path that holds in any folder; an id on the Hub stays as it is."""
+    path = Path(source).expanduser()
+    return str(path.absolute()) if path.exists() else source
+
+
 def _run_settings(
     given: BenchmarkRunSettings | None, options: EvaluateOptions
 ) -> BenchmarkRunSettings:
-    source = options.source and str(options.source.expanduser().absolute())
     changes: dict[str, Any] = {
-        "source": source,
+        "source": options.source and absolute_source(options.source),
         "limit": options.limit,
         "seed": options.seed,
         "difficulty": options.difficulty,

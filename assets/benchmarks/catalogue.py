@@ -48,8 +48,35 @@ def open_benchmark(name: str, settings: BenchmarkRunSettings, home: Home) -> Ben
             f"benchmark {name} needs its official files: name their folder with --source, or as "
             f"`benchmarks.run.{name}.source` in the profile"
         )
-    source = Path(settings.source).expanduser()
-    return _open_official(name, source, source.stat().st_mtime_ns if source.exists() else 0)
+    source = official_files(settings.source)
+    return _open_official(name, source, source.stat().st_mtime_ns)
+
+
+def official_files(source: str) -> Path:
+    """A local file or folder; else the snapshot of a data set on the Hub, by its id.
+
+    Raises:
+        FoundryError: there is neither.
+    """
+    path = Path(source).expanduser()
+    if path.exists():
+        return path
+    if path.is_absolute() or len(path.parts) != 2:
+        raise FoundryError(
+            f"{source}: does not exist; name a copy of the official files, or a data set on the "
+            "Hub, such as zlab-princeton/UEval"
+        )
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HFValidationError
+
+    try:
+        return Path(snapshot_download(source, repo_type="dataset"))
+    except (OSError, HFValidationError) as error:
+        reason = str(error).splitlines()[0]
+        raise FoundryError(
+            f"{source}: no such file or folder, nor to be had from the Hub ({reason}); copy the "
+            "official files"
+        ) from error
 
 
 @lru_cache(maxsize=8)

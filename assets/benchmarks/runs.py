@@ -5,15 +5,16 @@ A run is one system's answers to one benchmark, judged by one judge. Names of pa
 `BENCHMARK.SYSTEM.JUDGE` of results, where the judge is eight digits of a hash.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from inference.backends.checkpoint.manifest import promoted
+from inference.backends.checkpoint.manifest import AgentRole, promoted
 from inference.engine.hashing import content_digest, stable_hash
-from inference.roles import qualified_name
+from inference.roles import Roles, qualified_name
 from schemas import FoundryError
+from schemas.trajectories import Role
 from warehouse import Home
 
 from ..core.foundry import FoundryResource
@@ -66,6 +67,7 @@ class BenchmarkRuns:
     profile: Profile
     settings: BenchmarksSettings
     agents: tuple[str, ...]
+    trained: bool
 
     @classmethod
     def of(cls, foundry: FoundryResource) -> "BenchmarkRuns":
@@ -76,14 +78,21 @@ class BenchmarkRuns:
                 f"profile {foundry.settings.name} has no section benchmarks: add one, such as "
                 "`benchmarks: {run: {sketch-interleaved: {}}}`, or use `interleave evaluate`"
             )
-        agents = tuple(agents_of(foundry, settings))
-        return cls(foundry.home, foundry.settings, settings, agents)
+        in_use = promoted(foundry.home)
+        trained = settings.agents != "profile" and in_use.keys() == {"planner", "critic"}
+        agents = tuple(_agents(foundry.roles, {**in_use} if trained else {}))
+        return cls(foundry.home, foundry.settings, settings, agents, trained)
 
     @property
     def system(self) -> str:
         """Name of the profile's system: with another model or setting of the loop it is another."""
         settings = [self.agents, self.profile.loop.model_dump(mode="json"), self.settings.seed]
         return f"{self.profile.name}-{stable_hash('system', settings)[:8]}"
+
+    @property
+    def roles(self) -> tuple[Role, ...]:
+        """Those that the profile's own models have in the system; trained agents have the rest."""
+        return ("generator",) if self.trained else ("planner", "generator", "critic")
 
     @cached_property
     def all(self) -> list[BenchmarkRun]:
@@ -130,13 +139,11 @@ class BenchmarkRuns:
         return self.settings.judge.name
 
 
-def agents_of(foundry: FoundryResource, settings: BenchmarksSettings) -> Iterator[str]:
+def _agents(roles: Roles, trained: Mapping[AgentRole, str]) -> Iterator[str]:
     """Who plans, draws and judges, by backend and model, or `name@version` of a checkpoint."""
-    roles, in_use = foundry.roles, promoted(foundry.home)
-    trained = settings.agents != "profile" and in_use.keys() == {"planner", "critic"}
-    yield in_use["planner"] if trained else qualified_name(roles.planner)
+    yield trained.get("planner") or qualified_name(roles.planner)
     yield qualified_name(roles.generator)
-    yield in_use["critic"] if trained else qualified_name(roles.critic)
+    yield trained.get("critic") or qualified_name(roles.critic)
 
 
 def origin_of(items: Sequence[Item]) -> str:

@@ -13,7 +13,8 @@ class BenchmarkRunSettings(ConfigModel):
 
     source: str | None = Field(
         None,
-        description="Folder with a copy of its official files; null: needed by all but `sketch-*`",
+        description="Copy of its official files, or id of a data set on the Hub; null: needed by "
+        "all but `sketch-*`",
     )
     limit: PositiveInt | None = Field(
         None, description="So many items, evenly from all groups; null: all of them"

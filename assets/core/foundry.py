@@ -64,6 +64,10 @@ class FoundryResource(dg.ConfigurableResource):
         hint = "add one, or use a profile that has it"
         raise FoundryError(f"profile {self.settings.name} has no section training: {hint}")
 
+    def without_keys(self) -> "FoundryResource":
+        """The same, whose models can be named and priced, but not called."""
+        return _WithoutKeys(profile=self.profile, root=self.root, size=self.size)
+
     def rows(self, table: Table, partition: str | None = None) -> list[Any]:
         """A table (or one partition of it) as its row models."""
         records = self.home.lake.read(table, None if partition is None else [partition])
@@ -77,3 +81,9 @@ class FoundryResource(dg.ConfigurableResource):
             f"no prompts in shard '{shard}'; materialize `prompts` first, which also adds the "
             "shards that exist as partitions"
         )
+
+
+class _WithoutKeys(FoundryResource):
+    @cached_property
+    def settings(self) -> Profile:
+        return super().settings.without_keys()

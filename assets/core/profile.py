@@ -161,6 +161,10 @@ class Profile(Backends):
             return self
         return self.model_validate({**_merged(self.model_dump(), changes), "size_changes": {}})
 
+    def without_keys(self) -> Self:
+        """The same models at endpoints without keys: to name and to price them, not to call."""
+        return self.model_validate(_without_keys(self.model_dump()))
+
     @model_validator(mode="before")
     @classmethod
     def _servers_are_where_runs_are(cls, values: Any) -> Any:
@@ -226,6 +230,17 @@ def _value(values: Any, *keys: str) -> Any:
     """What is at a path of nested dictionaries; None: nothing."""
     for key in keys:
         values = values.get(key) if isinstance(values, dict) else None
+    return values
+
+
+def _without_keys(values: Any) -> Any:
+    match values:
+        case {"url": _, "key": _}:  # an endpoint
+            return {**values, "key": None}
+        case dict():
+            return {name: _without_keys(value) for name, value in values.items()}
+        case list():
+            return [_without_keys(value) for value in values]
     return values
 
 

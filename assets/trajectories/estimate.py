@@ -6,7 +6,7 @@ without the systems that promotion compares beside them once one is in use. Thos
 are upper bounds (`grpo_estimate.py`); supervised training is not estimated.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -21,6 +21,7 @@ from training.environments import gpus as gpus_here
 from warehouse import Home
 from warehouse.views import connect
 
+from ..benchmarks.settings import BenchmarkJudgeSettings
 from ..checkpoints.grpo_estimate import GrpoLoad, grpo_load
 from ..core.foundry import FoundryResource
 from ..evaluation.variants import VARIANTS
@@ -43,6 +44,7 @@ class _Call:
     measured: int = 0  # calls averaged; 0: the values are assumptions
 
 
+_Calls = Mapping[tuple[str, str], _Call]  # (role, backend/model) -> its average call
 _ASSUMED: dict[Role, _Call] = {
     "planner": _Call(800, 2500, 30),
     "generator": _Call(1500, 1200, 20),
@@ -106,7 +108,8 @@ class Estimate:
 
 
 def estimate(foundry: FoundryResource, shards: int) -> Estimate:
-    """Estimate the first `shards` shards, less those that have trajectories."""
+    """Estimate the first `shards` shards, less those that have trajectories; needs no key."""
+    foundry = foundry.without_keys()
     finished = foundry.home.lake.partitions(TRAJECTORIES)
     missing = max(0, shards - sum(not is_request_shard(shard) for shard in finished))
     trajectories = missing * foundry.settings.bank.shard_size
@@ -115,7 +118,7 @@ def estimate(foundry: FoundryResource, shards: int) -> Estimate:
     measured = _measured_calls(foundry.home)
     load = grpo_load(foundry, trajectories)
     roles = [
-        _role_estimate(foundry, model, measured.get((model.role, model.name), _ASSUMED[model.role]))
+        _role_estimate(foundry, model, measured)
         for model in (
             *_models(foundry, trajectories, round(attempts)),
             *_judge_models(foundry, trajectories),
@@ -124,6 +127,23 @@ def estimate(foundry: FoundryResource, shards: int) -> Estimate:
     ]
     disk_gb = attempts * _image_mb(foundry) / 1000
     return Estimate(trajectories, tuple(roles), disk_gb, _grpo(load, roles) if load else None)
+
+
+def estimate_benchmark(
+    foundry: FoundryResource,
+    requests: int,
+    roles: Sequence[Role],
+    judge: BenchmarkJudgeSettings | None,
+    questions: int,
+) -> list[RoleEstimate]:
+    """Answers to requests by the models of some roles, and questions to a judge; needs no key."""
+    foundry = foundry.without_keys()
+    attempts = round(requests * _attempts_per_trajectory(foundry.home))
+    models = [each for each in _loop_models(foundry, requests, attempts) if each.role in roles]
+    if judge is not None:
+        models.append(_Model("benchmark_judge", judge.name, judge.model, questions))
+    measured = _measured_calls(foundry.home)
+    return [_role_estimate(foundry, model, measured) for model in models if model.calls]
 
 
 class _Model(NamedTuple):
@@ -142,6 +162,10 @@ def _models(foundry: FoundryResource, trajectories: int, attempts: int) -> Itera
         banks = sum(len(bank_requests(pack, 1)) for pack in load_packs(foundry))
         name = f"{expansion.backend}/{expansion.model.identity}"
         yield _Model("expander", name, expansion.model, banks)
+    yield from _loop_models(foundry, trajectories, attempts)
+
+
+def _loop_models(foundry: FoundryResource, trajectories: int, attempts: int) -> Iterator[_Model]:
     for role in LOOP_ROLES:
         calls = trajectories if role == "planner" else attempts
         for name, settings in _members(foundry, role):
@@ -195,7 +219,8 @@ def _judge_models(foundry: FoundryResource, trajectories: int) -> Iterator[_Mode
     yield _Model("judge", name, judge.model, requests * grades)
 
 
-def _role_estimate(foundry: FoundryResource, model: _Model, call: _Call) -> RoleEstimate:
+def _role_estimate(foundry: FoundryResource, model: _Model, measured: _Calls) -> RoleEstimate:
+    call = measured.get((model.role, model.name), _ASSUMED[model.role])
     limits, count = foundry.settings.limits, model.calls
     slots = model.slots or (limits.generator if model.role == "generator" else limits.agents)
     hours = count * call.seconds / slots / _SECONDS_AN_HOUR
@@ -237,7 +262,7 @@ def _usd(foundry: FoundryResource, model: _Model, call: _Call) -> float | None:
     return model.calls * cost
 
 
-def _measured_calls(home: Home) -> dict[tuple[str, str], _Call]:
+def _measured_calls(home: Home) -> _Calls:
     """The average of the calls that each model has answered in this home, by role and name."""
     sql = """
         select role, backend || '/' || model as name, avg(seconds) as seconds, count(*) as measured,

@@ -21,7 +21,7 @@ def agreement(
     home: HomeOption = ".interleave",
     judge: Annotated[str | None, typer.Option(help="BACKEND/MODEL that judges the same.")] = None,
     source: Annotated[
-        Path | None, typer.Option(help="With --judge: folder of the benchmark's official files.")
+        str | None, typer.Option(help="With --judge: the benchmark's official files, or a Hub id.")
     ] = None,
     answers: Annotated[
         Path | None, typer.Option(help="With --judge and a file: folder of the systems' answers.")

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
     from schemas.benchmarks import BenchmarkResultRow
 
+    from ..benchmarks import RunEstimate
+
 NamesArgument = Annotated[
     list[str] | None,
     typer.Argument(help="Benchmarks; default: those of the profile. `list` shows all."),
@@ -23,7 +25,7 @@ def evaluate(
     profile: ProfileOption = "sketch",
     home: HomeOption = ".interleave",
     source: Annotated[
-        Path | None, typer.Option(help="Folder with a copy of the official files.")
+        str | None, typer.Option(help="Copy of its official files, or id of a data set on the Hub.")
     ] = None,
     limit: Annotated[
         int | None, typer.Option(min=1, help="So many items, evenly from all groups.")
@@ -70,10 +72,7 @@ def evaluate(
     )
     foundry, console = prepare(profile, Home(home), chosen), Console()
     for each in estimates(foundry):
-        cost = "no price of it is known" if each.usd is None else f"about {each.usd:,.2f} USD"
-        asked = f"at least {each.questions:,} questions to {each.judge}, {cost}"
-        line = f"{each.run}: {each.items} items; {asked if each.questions else each.judge}"
-        console.print(line, soft_wrap=True, highlight=False)
+        console.print(_estimate_line(each), soft_wrap=True, highlight=False)
     if estimate:
         return
     with (
@@ -83,6 +82,18 @@ def evaluate(
     ):
         results = evaluate_benchmarks(foundry, instance, console.print, force)
     _show(console, results)
+
+
+def _estimate_line(run: "RunEstimate") -> str:
+    asked = f"at least {run.questions:,} questions to {run.judge}" if run.questions else run.judge
+    costs = ", ".join(
+        f"{role.role} {role.calls:,} calls, "
+        + ("no price of it is known" if role.usd is None else f"about {role.usd:,.2f} USD")
+        + ("" if role.measured else " (assumed)")
+        for role in run.roles
+        if role.usd != 0
+    )
+    return f"{run.run}: {run.items} items; {asked}" + (f"; {costs}" if costs else "")
 
 
 def _show(console: "Console", rows: "list[BenchmarkResultRow]") -> None:

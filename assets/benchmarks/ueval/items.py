@@ -48,11 +48,11 @@ def load(source: Path) -> list[UEvalItem]:
     """The items in the files' order.
 
     Args:
-        source: a parquet, JSON or JSON-lines file, a folder of them (such as a snapshot of the
-            Hub), or the id of a data set on the Hub.
+        source: a parquet, JSON or JSON-lines file, or a folder of them (such as a snapshot of the
+            Hub).
 
     Raises:
-        FoundryError: no such file or data set, a damaged one, an unknown task or an item twice.
+        FoundryError: no such file, a damaged one, an unknown task or an item twice.
     """
     items: dict[str, UEvalItem] = {}
     for path in _files(source):
@@ -69,35 +69,13 @@ def load(source: Path) -> list[UEvalItem]:
 def _files(source: Path) -> list[Path]:
     if source.is_file():
         return [source]
-    folder = source if source.is_dir() else _download(source)
     for suffix in _SUFFIXES:
-        found = sorted(folder.rglob(f"*{suffix}"))
+        found = sorted(source.rglob(f"*{suffix}"))
         if len(found) > 1 and suffix != ".parquet":
-            raise FoundryError(f"{folder}: has {len(found)} {suffix} files; name the one of UEval")
+            raise FoundryError(f"{source}: has {len(found)} {suffix} files; name the one of UEval")
         if found:
             return found
-    raise FoundryError(f"{folder}: has no .parquet, .jsonl or .json file of UEval; copy them there")
-
-
-def _download(source: Path) -> Path:
-    """A snapshot of a data set on the Hub."""
-    if source.is_absolute() or len(source.parts) != 2:
-        raise FoundryError(
-            f"{source}: does not exist; give UEval's files, or zlab-princeton/UEval for the Hub's"
-        )
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HFValidationError
-
-    patterns = [f"*{suffix}" for suffix in _SUFFIXES]
-    try:
-        return Path(
-            snapshot_download(source.as_posix(), repo_type="dataset", allow_patterns=patterns)
-        )
-    except (OSError, HFValidationError) as error:
-        reason = str(error).splitlines()[0]
-        raise FoundryError(
-            f"{source}: no such folder, nor to be had from the Hub ({reason}); copy UEval's files"
-        ) from error
+    raise FoundryError(f"{source}: has no .parquet, .jsonl or .json file of UEval; copy them there")
 
 
 def _rows(path: Path) -> Iterable[Any]:

@@ -3,12 +3,15 @@
 from collections import Counter
 
 import pytest
+from huggingface_hub import constants
 
 from assets.benchmarks.benchmark import Item, ItemMetrics
 from assets.benchmarks.catalogue import names, open_benchmark, sample, shards
 from assets.benchmarks.results import bootstrap
 from assets.benchmarks.settings import BenchmarkRunSettings, BenchmarksSettings
 from schemas import FoundryError
+from tests.assets.benchmarks.ueval.ueval_files import row, write_rows
+from tests.helpers.command import interleave
 from warehouse import Home
 
 ITEMS = [Item(f"{group}{n}", group, "text") for group in "abc" for n in range(10)]
@@ -52,3 +55,29 @@ def test_intervals_are_over_items_within_their_groups(tmp_path):
     assert bootstrap(benchmark, items, settings)["met"] == (0.5, 0.5)
     unscored = [ItemMetrics(i.item_id, i.group, {"success": None, "met": None}) for i in items]
     assert bootstrap(benchmark, unscored, settings)["success"] == (None, None)
+
+
+def test_official_files_from_the_hub(capsys, monkeypatch, tmp_path):
+    """A snapshot that was downloaded before; nothing else can be had here."""
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    command = ("evaluate", "ueval", "--source", "zlab-princeton/UEval", "--judge", "openai/m")
+    home = ("--home", tmp_path / "home", "--estimate")
+    missing = interleave(capsys, *command, *home)
+    assert missing.returncode == 1
+    assert "zlab-princeton/UEval: no such file or folder, nor to be had" in missing.stderr
+    cache = tmp_path / "datasets--zlab-princeton--UEval"
+    (cache / "refs").mkdir(parents=True)
+    (cache / "refs" / "main").write_text("0" * 40)
+    (cache / "snapshots" / ("0" * 40)).mkdir(parents=True)
+    write_rows(cache / "snapshots" / ("0" * 40), [row()])
+    found = interleave(capsys, *command, *home)
+    assert found.returncode == 0, found.stderr
+    assert "1 items; at least 3 questions" in found.stdout
+
+
+def test_files_that_do_not_exist(tmp_path):
+    for name in ("ueval", "opening", "wise-legacy", "rise", "comm-task1"):
+        settings = BenchmarkRunSettings(source=str(tmp_path / "nowhere"))
+        with pytest.raises(FoundryError, match="does not exist; name a copy"):
+            open_benchmark(name, settings, Home(str(tmp_path)))

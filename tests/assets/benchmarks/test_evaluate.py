@@ -113,7 +113,18 @@ def test_an_estimate_calls_nobody(capsys, judge, profile, source, tmp_path):
         capsys, "evaluate", "opening", *options, "--judge", "openai/m", "--limit", 2, "--estimate"
     )
     assert "2 items; at least 2 questions to openai/m" in done.stdout
-    assert "about 0.01 USD" in done.stdout and not judge.asked
+    assert "about 0.01 USD (assumed)" in done.stdout and not judge.asked
+
+
+def test_an_estimate_needs_no_key(capsys, monkeypatch, source, tmp_path):
+    monkeypatch.delenv("GEMINI_API_KEY", raising=False)
+    options = ("--profile", "api", "--home", tmp_path / "home", "--source", source)
+    judged = ("--judge", "gemini/gemini-2.5-pro")
+    done = interleave(capsys, "evaluate", "opening", *options, *judged, "--estimate")
+    assert done.returncode == 0, done.stderr
+    assert "planner 3 calls, about 0.08 USD (assumed), generator 27 calls" in done.stdout
+    refused = interleave(capsys, "evaluate", "opening", *options, *judged)
+    assert refused.returncode == 1 and "GEMINI_API_KEY is not set" in refused.stderr
 
 
 def test_sketch_benchmarks_need_no_judge_and_no_files(capsys, tmp_path):

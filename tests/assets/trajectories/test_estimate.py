@@ -24,7 +24,8 @@ from schemas.training import (
 
 @pytest.fixture
 def api(tmp_path, monkeypatch):
-    monkeypatch.setenv("GEMINI_API_KEY", "none")
+    """No key is needed, since nothing is called."""
+    monkeypatch.delenv("GEMINI_API_KEY", raising=False)
     return FoundryResource(profile="api", root=str(tmp_path / "home"))
 
 
@@ -81,8 +82,7 @@ def test_expansion_is_one_call_per_bank_until_there_are_proposals(api, tmp_path)
     assert "expander" not in [role.role for role in estimate(foundry, 1).roles]
 
 
-def test_gpu_hours_follow_from_the_servers_gpus(tmp_path, monkeypatch):
-    monkeypatch.setenv("GEMINI_API_KEY", "none")
+def test_gpu_hours_follow_from_the_servers_gpus(tmp_path):
     expected = estimate(FoundryResource(profile="gpu", root=str(tmp_path / "home")), 1)
     by_role = {role.role: role for role in expected.roles}
     for role in ("planner", "generator", "critic"):
@@ -91,8 +91,7 @@ def test_gpu_hours_follow_from_the_servers_gpus(tmp_path, monkeypatch):
     assert expected.gpu_hours == pytest.approx(sum(r.gpu_hours for r in expected.roles))
 
 
-def test_gpus_of_several_servers_add_up(tmp_path, monkeypatch):
-    monkeypatch.setenv("GEMINI_API_KEY", "none")
+def test_gpus_of_several_servers_add_up(tmp_path):
     content = yaml.safe_load((FOLDER / "gpu.yaml").read_text())
     content["images"]["endpoints"] = [
         {"url": f"http://127.0.0.1:{n}/v1", "gpus": 4} for n in (1, 2)
