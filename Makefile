@@ -12,7 +12,8 @@ SIZE ?= demo
 PROFILE ?= sketch
 TESTS ?= tests
 WORKERS ?= 2
-PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --durations=10
+SLOWEST ?= 10
+PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --durations=$(SLOWEST)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup cluster demo ui serve test test-long lint bench docs
