@@ -15,7 +15,7 @@ from schemas import TABLES, FoundryError
 from .home import Home
 from .result_formats import Format, count_noun, render
 from .storage import first_line, storage_errors
-from .views import connect
+from .views import connect, lock_to_lake
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,14 +30,22 @@ class SqlError(FoundryError):
 
 
 def run_sql(
-    home: Home, sql: str, output: Format = "table", out: Path | None = None, width: int = 120
+    home: Home,
+    sql: str,
+    output: Format = "table",
+    out: Path | None = None,
+    width: int = 120,
+    other_files: bool = False,
 ) -> bytes:
     """The result of a query as `render` formats it; written to `out`, a line of text that says so.
+
+    Args:
+        other_files: whether it may read files outside the lake.
 
     Raises:
         SqlError, SchemaMismatchError, StorageError: see `run_query`; `out` cannot be written.
     """
-    result = run_query(home, sql)
+    result = run_query(home, sql, other_files)
     data = render(result, output, width)
     if out is None:
         return data
@@ -47,18 +55,21 @@ def run_sql(
     return f"{count_noun(result.num_rows, 'row')} written to {out}\n".encode()
 
 
-def query(sql: str, home: Home | None = None) -> "pd.DataFrame":
+def query(sql: str, home: Home | None = None, other_files: bool = False) -> "pd.DataFrame":
     """A SQL query over the tables of a home (default: $INTERLEAVE_HOME) as a pandas DataFrame.
 
         interleave_foundry.query("SELECT category, count(*) AS n FROM prompts GROUP BY ALL")
 
+    Args:
+        other_files: whether it may read files outside the lake.
+
     Raises:
         SqlError, SchemaMismatchError, StorageError: see `run_query`.
     """
-    return run_query(home or Home.from_env(), sql).to_pandas()
+    return run_query(home or Home.from_env(), sql, other_files).to_pandas()
 
 
-def run_query(home: Home, sql: str) -> pa.Table:
+def run_query(home: Home, sql: str, other_files: bool = False) -> pa.Table:
     """The result of a read-only query; decimals become integers or floats, intervals text.
 
     A query that fails because a partition is replaced or removed meanwhile is tried again.
@@ -72,15 +83,17 @@ def run_query(home: Home, sql: str) -> pa.Table:
         raise SqlError(f"there are no tables in {home.root} yet: `interleave run` creates them")
     for pause in _PAUSES:
         try:
-            return _execute(home, sql)
+            return _execute(home, sql, other_files)
         except duckdb.Error as error:
             failure = error
             time.sleep(pause)
     raise SqlError(_explain(failure)) from failure
 
 
-def _execute(home: Home, sql: str) -> pa.Table:
+def _execute(home: Home, sql: str, other_files: bool) -> pa.Table:
     with closing(connect(home)) as connection:
+        if not other_files:
+            lock_to_lake(connection, home)
         try:
             _check_reads_only(connection, sql)
             for name in _referenced_tables(sql):
@@ -148,6 +161,8 @@ def _explain(error: duckdb.Error) -> str:
     message = re.sub(r"^[A-Z]\w+( \w+)? Error: ", "", " ".join(message.split()))
     if missing := re.search(r"Table with name (\S+) does not exist", message):
         return f"no table {missing[1]!r}; there are: {', '.join(TABLES)}"
+    if isinstance(error, duckdb.PermissionException):
+        return f"SQL: {message}; to read files outside the lake: `interleave sql --other-files`"
     if isinstance(error, duckdb.ParserException):
         return f"SQL {message}{_position(rest)}"
     return f"SQL: {message}"

@@ -8,6 +8,7 @@ writes a new file and renames it over the old one.
 import tempfile
 from collections.abc import Iterator
 from contextlib import closing
+from glob import escape
 from pathlib import Path
 
 import duckdb
@@ -40,6 +41,16 @@ def connect(home: Home, read_only: bool = True, requests: bool = True) -> duckdb
         _write_views(path, home)
         # The open connection keeps the unlinked file alive; a crash leaves nothing behind.
         return _open(home, path, read_only=True)
+
+
+def lock_to_lake(connection: duckdb.DuckDBPyConnection, home: Home) -> None:
+    """Keep a connection from any file outside the lake, and from changing that."""
+    folder = home.lake.storage.url()
+    # Also as in the patterns of the views, where brackets are escaped.
+    allowed = ", ".join(_literal(f"{name}/") for name in (folder, escape(folder)))
+    connection.execute(f"SET allowed_directories = [{allowed}]")
+    connection.execute("SET enable_external_access = false")
+    connection.execute("SET lock_configuration = true")
 
 
 def refresh_views(home: Home) -> None:

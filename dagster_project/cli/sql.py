@@ -17,6 +17,9 @@ def sql(
     home: HomeOption = ".interleave",
     format: Annotated[OutputFormat, typer.Option(help="How to print the result.")] = "table",
     out: Annotated[Path | None, typer.Option(help="Write to this file instead.")] = None,
+    other_files: Annotated[
+        bool, typer.Option("--other-files", help="The query may read files outside the lake.")
+    ] = False,
 ) -> None:
     """Query the lake, read-only, whatever else is being written.
 
@@ -26,4 +29,4 @@ def sql(
     from warehouse.sql import run_sql
 
     width = shutil.get_terminal_size((120, 40)).columns
-    sys.stdout.buffer.write(run_sql(Home(home), query, format, out, width))
+    sys.stdout.buffer.write(run_sql(Home(home), query, format, out, width, other_files))

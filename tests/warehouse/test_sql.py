@@ -8,7 +8,7 @@ import pytest
 
 from schemas import FoundryError, SchemaMismatchError, Table
 from schemas.trajectories import ATTEMPTS, AttemptRow
-from warehouse.sql import run_query, run_sql
+from warehouse.sql import SqlError, run_query, run_sql
 from warehouse.views import refresh_views
 
 SHARD = "sketchbook-0000"
@@ -84,6 +84,15 @@ def test_parquet_round_trip(populated, tmp_path):
     assert stored.num_rows == 120
     assert stored["wait"][0].as_py() == "3 days"
     assert pq.read_table(io.BytesIO(run_sql(populated, sql, "parquet"))).equals(stored)
+
+
+def test_other_files_are_read_only_where_that_is_asked_for(populated, tmp_path):
+    other = tmp_path / "other.csv"
+    other.write_text("n\n7\n")
+    with pytest.raises(SqlError, match="--other-files"):
+        run_sql(populated, f"FROM '{other}'")
+    assert b"7" in run_sql(populated, f"FROM '{other}'", other_files=True)
+    assert run_sql(populated, f"FROM read_parquet('{populated.root}/lake/attempts/*/*.parquet')")
 
 
 @pytest.mark.parametrize(
