@@ -18,7 +18,7 @@ from schemas import StorageError
 from schemas.trajectories import ModelCallRow, TrajectoryStatus
 from warehouse import EncodedImage, ImageStore
 
-from .roles import Plan, PlanStep, Verdict
+from .roles import Plan, PlanStep, RequestScope, Verdict
 
 
 class LazyImage(EncodedImage):
@@ -48,6 +48,13 @@ StoredImage = Annotated[
     PlainSerializer(lambda image: image.sha256, return_type=str),
     PlainValidator(_load_image),
 ]
+
+
+@dataclass(frozen=True)
+class RequestUnderstood:
+    """What a generator of few things will draw of a request, before it is planned."""
+
+    scope: RequestScope
 
 
 @dataclass(frozen=True)
@@ -144,7 +151,8 @@ class RunTerminated:
 
 
 Event = (
-    PlanReady
+    RequestUnderstood
+    | PlanReady
     | StepStarted
     | TextEmitted
     | ImageGenerated

@@ -228,6 +228,31 @@ class Critic(Backend, Protocol):
         """
 
 
+@dataclass(frozen=True)
+class RequestScope:
+    """What of a request a generator can draw at all.
+
+    Args:
+        notice: what draws, for people: `Drawn by a demo world ...`.
+        refusal: why nothing is drawn, and what could be; None: something is.
+        not_drawn: phrases of the request that the pictures will lack, as written.
+        remarks: about the given pictures, a sentence each.
+    """
+
+    notice: str
+    refusal: str | None = None
+    not_drawn: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
+
+
+@runtime_checkable
+class LimitedGenerator(Protocol):
+    """A generator that knows few things, and says so before anything is drawn."""
+
+    def scope(self, request: PlanRequest) -> RequestScope:
+        """Raises BadImageError if an image cannot be decoded."""
+
+
 @runtime_checkable
 class Scorer(Backend, Protocol):
     async def score(

@@ -24,7 +24,7 @@ from inference.generation.requests import (
 )
 from inference.generation.runner import GenerationRunner
 from inference.loop import check_conditioning
-from inference.roles import PlanStep
+from inference.roles import PlanStep, RequestScope
 from schemas import FoundryError
 from warehouse import Home
 from warehouse.result_formats import count_noun
@@ -65,6 +65,9 @@ def generate_in_terminal(
         write_generation(state, path)
         screen.print(f"{_summary(state)} in {time.monotonic() - started:.1f} s: {path}")
     if isinstance(state.ending, events.TrajectoryFailed):
+        if state.ending.refused:  # an answer, and no fault
+            screen.print(state.ending.reason)
+            return 1
         raise FoundryError(state.ending.reason)
     return 0
 
@@ -105,8 +108,17 @@ class GenerationScreen:
     def print(self, line: str) -> None:
         self._console.print(_printable(line), markup=False, soft_wrap=True)
 
+    def _show_scope(self, scope: RequestScope) -> None:
+        self.print(scope.notice)
+        for remark in scope.remarks:
+            self.print(remark)
+        if scope.not_drawn and not scope.refusal:
+            self.print(f"Not drawn here: {', '.join(scope.not_drawn)}")
+
     def show(self, event: events.Event) -> None:
         match event:
+            case events.RequestUnderstood(scope=scope):
+                self._show_scope(scope)
             case events.PlanReady(plan=plan):
                 self.print(f"{count_noun(len(plan.steps), 'step')} planned")
             case events.StepStarted(step=step):

@@ -9,6 +9,7 @@ from ..events import (
     Ending,
     ImageGenerated,
     PlanReady,
+    RequestUnderstood,
     RunEvent,
     RunTerminated,
     StepAccepted,
@@ -18,7 +19,7 @@ from ..events import (
     TrajectoryFailed,
     TrajectoryFinished,
 )
-from ..roles import Plan, PlanStep, Verdict
+from ..roles import Plan, PlanStep, RequestScope, Verdict
 
 
 @dataclass
@@ -50,13 +51,19 @@ class StepState:
 
 @dataclass
 class GenerationState:
-    """A generation so far. `ending`: its last event; None while it runs."""
+    """A generation so far.
+
+    Args:
+        ending: its last event; None while it runs.
+        scope: what a generator of few things draws of it; None: any other generator.
+    """
 
     text: str
     input_images: tuple[EncodedImage, ...] = ()
     plan: Plan | None = None
     steps: list[StepState] = field(default_factory=list)
     ending: Ending | None = None
+    scope: RequestScope | None = None
 
     @property
     def images(self) -> list[EncodedImage]:
@@ -65,6 +72,8 @@ class GenerationState:
 
     def note(self, event: RunEvent) -> None:
         match event:
+            case RequestUnderstood(scope=scope):
+                self.scope = scope
             case PlanReady(plan=plan):
                 self.plan = plan
             case StepStarted(step=step):

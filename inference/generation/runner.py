@@ -25,9 +25,16 @@ from ..engine.call_index import CallIndex
 from ..engine.calls import CallSite, ModelCalls
 from ..engine.hashing import stable_hash
 from ..engine.retry import CallFailedError, RetryingCaller, summarize_error
-from ..events import Event, PlanReady, TrajectoryFailed, TrajectoryFinished
+from ..events import Event, PlanReady, RequestUnderstood, TrajectoryFailed, TrajectoryFinished
 from ..loop import Loop
-from ..roles import PlanRequest, Roles, UnusableAnswerError, qualified_name
+from ..roles import (
+    Generator,
+    LimitedGenerator,
+    PlanRequest,
+    Roles,
+    UnusableAnswerError,
+    qualified_name,
+)
 from ..settings import Limits
 from ..trajectory_recorder import TrajectoryRecorder, plan_rows
 from .generation_sink import LakeSink, Rows
@@ -78,7 +85,7 @@ class GenerationRunner:
             if calls.ledger() and self._collected is None:
                 await self._sink.discard(request.generation_id)
             try:
-                async with aclosing(self._events(request, calls)) as events:
+                async with aclosing(self._events(request, roles.generator, calls)) as events:
                     async for event in events:
                         recorder.note(event)
                         yield event
@@ -123,13 +130,20 @@ class GenerationRunner:
         await self._sink.flush()
 
     async def _events(
-        self, request: GenerationRequest, calls: ModelCalls
+        self, request: GenerationRequest, generator: Generator, calls: ModelCalls
     ) -> AsyncGenerator[Event, None]:
         prompt_id, images, options = request.prompt_id, request.images, request.options
         try:
             for image in images:
                 await asyncio.to_thread(self._home.images.put, image)
-            plan, call = await calls.plan(CallSite(prompt_id), PlanRequest(request.text, images))
+            asked = PlanRequest(request.text, images)
+            if isinstance(generator, LimitedGenerator):
+                scope = await asyncio.to_thread(generator.scope, asked)
+                yield RequestUnderstood(scope)
+                if scope.refusal:
+                    yield TrajectoryFailed(scope.refusal, refused=True)
+                    return
+            plan, call = await calls.plan(CallSite(prompt_id), asked)
             yield PlanReady(plan, call)
             loop = Loop(
                 calls, options, prompt_id, plan, images, options.candidates, options.draw_ahead

@@ -10,6 +10,7 @@ from inference.events import (
     AttemptJudged,
     ImageGenerated,
     PlanReady,
+    RequestUnderstood,
     RunEvent,
     RunStarted,
     RunTerminated,
@@ -22,7 +23,7 @@ from inference.events import (
     dump_events,
     load_events,
 )
-from inference.roles import Verdict
+from inference.roles import RequestScope, Verdict
 from schemas.trajectories import ModelCallRow
 from tests.inference.scripted_world import plan, tiny_image
 from warehouse import Home
@@ -56,6 +57,7 @@ EDIT = ImageGenerated(
 )
 JUDGED = AttemptJudged(EDIT, Verdict(False, "a hat", "no hat"), CALL)
 EVENTS = [
+    RequestUnderstood(RequestScope("A demo world.", None, ("dragon",), ("A photo.",))),
     PlanReady(PLAN, CALL),
     StepStarted(STEP),
     TextEmitted(PLAN.steps[1], "words"),

@@ -9,8 +9,8 @@ from functools import cached_property
 
 from warehouse import EncodedImage
 
-from ...roles import Plan, PlanRequest, Score, Verdict
-from ...sketch_world import critic, generator, planner, scorer
+from ...roles import Plan, PlanRequest, RequestScope, Score, Verdict
+from ...sketch_world import critic, generator, planner, scorer, understanding
 from ...sketch_world.settings import SketchSettings
 
 
@@ -32,6 +32,10 @@ class SketchGenerator:
     def __init__(self, settings: SketchSettings | None = None) -> None:
         self._settings = settings or SketchSettings()
         self.model = generator.model_name(self._settings)
+
+    def scope(self, request: PlanRequest) -> RequestScope:
+        """Raises BadImageError if an image cannot be decoded."""
+        return understanding.scope(request)
 
     async def generate(
         self, prompt: str, images: Sequence[EncodedImage], seed: int

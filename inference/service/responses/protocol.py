@@ -146,6 +146,14 @@ class StepModel(BaseModel):
     attempts: list[AttemptModel]
 
 
+class SimulationModel(BaseModel):
+    """What a demo world says about its answer."""
+
+    notice: str = Field(description="What drew it, for people")
+    not_drawn: list[str] = Field(description="Phrases of the request that it does not know")
+    remarks: list[str] = Field(description="About the given pictures")
+
+
 class GenerationModel(BaseModel):
     """How a sequence was made: the field `interleave` of a response."""
 
@@ -167,6 +175,9 @@ class GenerationModel(BaseModel):
     wasted_draws: int = Field(description="Images that were generated ahead and not needed")
     text: str
     given: list[str] = Field(description="sha256 of the images given with the request")
+    simulation: SimulationModel | None = Field(
+        description="null: an image model draws, or it is not known yet"
+    )
     reasoning: str = Field(description="Of the planner")
     steps: list[StepModel]
 

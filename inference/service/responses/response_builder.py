@@ -19,7 +19,7 @@ from ...events import (
     TrajectoryFinished,
 )
 from ...generation.generation_state import GenerationState, StepState
-from ...roles import PlanStep, Verdict
+from ...roles import PlanStep, RequestScope, Verdict
 from ..request_parsing import Json, RequestEcho
 
 RESUME_HINT = "; send it again under the same Idempotency-Key to go on"
@@ -109,6 +109,7 @@ class ResponseBuilder:
             "wasted_draws": self.wasted_draws,
             "text": self.request.text,
             "given": self.request.input_images,
+            "simulation": _simulation(self.state.scope),
             "reasoning": plan.reasoning if plan else "",
             "steps": [_step(step, states.get(step.step_number)) for step in steps],
         }
@@ -170,6 +171,14 @@ def text_part(text: str) -> Json:
 
 def in_base64(image: EncodedImage) -> str:
     return base64.b64encode(image.data).decode()
+
+
+def _simulation(scope: RequestScope | None) -> Json | None:
+    """What a demo world says; None: an image model draws, or it is not known yet."""
+    if scope is None:
+        return None
+    said = {name: list(getattr(scope, name)) for name in ("not_drawn", "remarks")}
+    return {"notice": scope.notice, **said}
 
 
 def _step(step: PlanStep, state: StepState | None) -> Json:

@@ -9,6 +9,7 @@ from ...events import (
     AttemptJudged,
     ImageGenerated,
     PlanReady,
+    RequestUnderstood,
     RunEvent,
     RunStarted,
     StepAccepted,
@@ -59,6 +60,9 @@ class ResponseEventEncoder:
         match event:
             case RunStarted():
                 yield self._event("response.in_progress", response=self._builder.response())
+            case RequestUnderstood():
+                simulation = self._builder.interleave()["simulation"]
+                yield self._own_event("simulated", **simulation)
             case PlanReady():
                 yield self._plan_ready(event)
             case StepStarted():

@@ -77,10 +77,10 @@ def test_a_conversation_continues_from_its_last_image(client):
 
 
 def test_errors(client):
-    with pytest.raises(openai.BadRequestError, match="nothing to draw"):
+    with pytest.raises(openai.BadRequestError, match="names nothing"):
         client.chat.completions.create(model="interleave", messages=[user("zzz")])
     stream = client.chat.completions.create(model="interleave", messages=[user("zzz")], stream=True)
-    with pytest.raises(openai.APIError, match="nothing to draw"):
+    with pytest.raises(openai.APIError, match="names nothing"):
         list(stream)
     with pytest.raises(openai.BadRequestError, match="no words"):
         client.chat.completions.create(model="interleave", messages=[user(" ")])

@@ -8,7 +8,7 @@ const ENDINGS = {
   complete: "The story is complete.",
   exhausted: "The story is finished; the critic did not accept every picture.",
   stopped: "The story ends here: a step was not accepted.",
-  refused: "This request was rejected.",
+  refused: "", // the message says why
   failed: "Something went wrong.",
   cancelled: "The story was cancelled.",
   interrupted: "The service was interrupted. Create the story again.",
@@ -31,6 +31,7 @@ export class StoryView {
     this.state = make("p.state", {}, "Sending …");
     this.progress = make("progress", { ariaLabel: "Finished steps", hidden: true });
     this.plan = make("details.plan", { hidden: true });
+    this.simulation = make("div.help", { hidden: true });
     this.thumbnails = make("ol");
     this.overview = make(
       "nav.overview",
@@ -73,6 +74,7 @@ export class StoryView {
       images.length ? make("ul.uploads", {}, ...images) : null,
       this.state,
       this.progress,
+      this.simulation,
       this.plan,
     );
   }
@@ -85,6 +87,8 @@ export class StoryView {
         return "Queued …";
       case "planning":
         return "Planning …";
+      case "interleave.simulated":
+        return this.#showSimulation(event);
       case "interleave.planned":
         return this.#showPlan(event);
       case "interleave.step.started":
@@ -106,6 +110,15 @@ export class StoryView {
       case "ended":
         return this.#showEnd(event);
     }
+    return null;
+  }
+
+  /** What a demo world says about itself, and what it leaves out. */
+  #showSimulation({ notice, not_drawn, remarks }) {
+    const missing = not_drawn.length ? [`Not drawn here: ${not_drawn.join(", ")}.`] : [];
+    const lines = [notice, ...remarks, ...missing];
+    this.simulation.replaceChildren(...lines.map((line) => make("p", {}, line)));
+    this.simulation.hidden = false;
     return null;
   }
 
@@ -134,7 +147,7 @@ export class StoryView {
     this.progress.hidden = true;
     this.footer.replaceChildren(...this.#footerParts(versions));
     const ending = ENDINGS[status] ?? status;
-    return `${ending} ${message ?? this.#summary()}`;
+    return `${ending} ${message ?? this.#summary()}`.trim();
   }
 
   #summary() {

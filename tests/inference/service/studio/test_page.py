@@ -238,8 +238,9 @@ def test_other_files_are_rejected_with_a_message(page, tmp_path):
 
 def test_rejected_request_has_a_reason(page):
     story = create(page, "hello")
-    expect(story).to_contain_text("This request was rejected.")
-    expect(story).to_contain_text("name a story")
+    expect(story).to_contain_text("We can't illustrate this request")
+    expect(story).to_contain_text("Show the phases of the moon.")
+    expect(story).to_contain_text("a demo world of simple things")
 
 
 def test_impossible_setting_has_a_reason(page):

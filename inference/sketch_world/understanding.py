@@ -1,0 +1,166 @@
+"""What of a user's request the sketch world can draw, said before anything is drawn.
+
+It is a demo world with a small vocabulary. The planner finds the words that it knows and skips
+the others; here a request of which it would skip too much is refused, with what could be asked
+instead, and what it skips is named.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cache
+from importlib import resources
+
+from warehouse import EncodedImage
+
+from ..roles import PlanRequest, RequestScope
+from .object_catalog import COLOURS, KINDS
+from .perception import perceive_cached
+from .request_parser import RequestText
+from .story_catalog import CatalogStory, choose_story, fill_text, load_stories
+
+NOTICE = (
+    "Drawn by the sketch world: a demo world of simple things and some thirty stories, which "
+    "needs no model. Real pictures need another profile."
+)
+EXAMPLES = (
+    "Show how a red flower grows, with captions.",
+    "Show the phases of the moon.",
+    "Draw a blue house, a tree and a cat on a meadow.",
+)
+_MIN_CONFIDENCE = 0.8  # share of pixels that a picture of this world explains
+_WORDS = re.compile(r"[a-z']+|[.,;:!?()\"]")
+
+
+def scope(request: PlanRequest) -> RequestScope:
+    """What the sketch world draws of a request.
+
+    Raises:
+        BadImageError: an image cannot be decoded.
+    """
+    text, images = RequestText(request.text), request.images
+    remarks = tuple(_strange_pictures(images))
+    if images and text.wants_words_only:
+        return RequestScope(NOTICE, remarks=remarks)
+    story = choose_story(text)
+    unknown = tuple(dict.fromkeys(unknown_phrases(text, story)))
+    if story or _is_mostly_known(text, unknown, bool(images)):
+        return RequestScope(NOTICE, not_drawn=unknown, remarks=remarks)
+    return RequestScope(NOTICE, _refusal(text, unknown), unknown, remarks)
+
+
+def unknown_phrases(text: RequestText, story: CatalogStory | None = None) -> Iterator[str]:
+    """Nouns with the words before them that are nothing the world or the story knows."""
+    known = {mention.name for mention in text.mentions} | _story_words(story)
+    for phrase in _noun_phrases(text.raw):
+        head, said = phrase[-1], RequestText(" ".join(phrase))
+        has_thing = any(mention.sort == "thing" for mention in said.mentions)
+        is_known = any(mention.end == len(said.raw) for mention in said.mentions)
+        is_activity = len(phrase) == 1 and head.endswith("ing")
+        is_known = is_known or head in _vocabulary().neutral or head in known
+        if not (has_thing or is_activity or is_known):
+            yield " ".join(phrase)
+
+
+def _is_mostly_known(text: RequestText, unknown: Sequence[str], continues: bool) -> bool:
+    things = len(text.names_of("thing"))
+    if continues or things:
+        return bool(things) and len(unknown) <= things
+    return bool(text.names_of("background")) and not unknown
+
+
+def _refusal(text: RequestText, unknown: Sequence[str]) -> str:
+    if _is_foreign(text.raw.lower()):
+        reason = "it is not in English, the only language that the demo world reads"
+    elif unknown:
+        listed = " or ".join(f"“{phrase}”" for phrase in unknown[:3])
+        reason = f"the demo world has no {listed}"
+    else:
+        reason = "it names nothing that the demo world can draw"
+    near = _near_names(text, unknown)
+    offers = f"Close to it: {', '.join(near)}. " if near else ""
+    examples = " ".join(f"“{example}”" for example in EXAMPLES)
+    return f"We can't illustrate this request: {reason}. {offers}Try {examples}"
+
+
+def _is_foreign(text: str) -> bool:
+    """Whether it has letters or common words of other languages, and no common ones of English."""
+    words = set(re.findall(r"\w+", text))
+    if words & _vocabulary().separators:
+        return False
+    return bool(words & _vocabulary().foreign) or any(not word.isascii() for word in words)
+
+
+def _near_names(text: RequestText, unknown: Sequence[str]) -> list[str]:
+    """Stories about a word of the request, then things spelled like one that is unknown."""
+    words = {word for word in text.words.split() if len(word) > 3} - _vocabulary().separators
+    titles = [title for title, own in _titles().items() if own & words]
+    kinds = (get_close_matches(phrase.split()[-1], KINDS, 2, 0.75) for phrase in unknown)
+    return [*titles, *(kind for each in kinds for kind in each)][:3]
+
+
+def _strange_pictures(images: Sequence[EncodedImage]) -> Iterator[str]:
+    for number, image in enumerate(images, 1):
+        if perceive_cached(image).confidence < _MIN_CONFIDENCE:
+            yield (
+                f"Picture {number} isn't one of the demo world's: it sees only simple things on "
+                "nine places there."
+            )
+
+
+def _noun_phrases(raw: str) -> Iterator[tuple[str, ...]]:
+    """Words between a word that introduces a noun and one that ends it."""
+    words, phrase, is_open = _vocabulary(), list[str](), False
+    for word in [*_WORDS.findall(raw.lower().replace("<image>", " ")), "."]:
+        if word in words.separators or not word[0].isalpha():
+            if phrase:
+                yield tuple(phrase)
+            phrase, is_open = [], word in words.openers
+        elif is_open:
+            phrase.append(word.removesuffix("'s"))
+
+
+def _story_words(story: CatalogStory | None) -> set[str]:
+    if story is None:
+        return set()
+    texts = [*story.asks, story.title]
+    texts += [part for step in story.steps for part in (step.name, step.draw, step.say, step.tell)]
+    return set(re.findall(r"[a-z]+", " ".join(texts).lower()))
+
+
+@cache
+def _titles() -> dict[str, set[str]]:
+    """Title of each story -> the words in it."""
+    stories = load_stories().values()
+    first = ({name: slot.choices[0] for name, slot in story.slots.items()} for story in stories)
+    filled = [fill_text(story.title, values) for story, values in zip(stories, first, strict=True)]
+    return {title: set(title.split()) - COLOURS.keys() for title in filled}
+
+
+@dataclass(frozen=True)
+class _Vocabulary:
+    """Words of English by what they say about nouns.
+
+    Args:
+        openers: a noun may follow.
+        separators: no nouns, adjectives or adverbs: openers, verbs, pronouns and so on.
+        neutral: nouns that name no thing to draw: steps, pictures, ways, times.
+        foreign: common words of other languages that are none of English.
+    """
+
+    openers: frozenset[str]
+    separators: frozenset[str]
+    neutral: frozenset[str]
+    foreign: frozenset[str]
+
+
+@cache
+def _vocabulary() -> _Vocabulary:
+    import yaml
+
+    text = resources.files(__package__).joinpath("english.yaml").read_text("utf-8")
+    lists = {name: frozenset(words.split()) for name, words in yaml.safe_load(text).items()}
+    openers = lists["openers"]
+    separators = openers | lists["separators"]
+    return _Vocabulary(openers, separators, lists["neutral"], lists["foreign"])
