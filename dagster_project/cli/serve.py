@@ -25,6 +25,7 @@ def serve(
 
     What else may be set is in the profile's section `service`.
     """
+    from assets.benchmarks.report import render_runs
     from assets.core.profile import load_profile
     from inference.generation.agent_resolver import AgentResolver
     from inference.service import app
@@ -35,4 +36,5 @@ def serve(
     service = settings.service.model_copy(update=changes)
     resolver = AgentResolver(settings, lake, service.agents)
     announce = partial(typer.echo, err=True)
-    app.serve(lake, resolver, settings.loop, settings.limits, service, announce)
+    render = partial(render_runs, lake)
+    app.serve(lake, resolver, settings.loop, settings.limits, service, announce, render)

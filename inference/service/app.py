@@ -30,6 +30,7 @@ from .request_parsing import MODELS, RequestParser, critic_of
 from .responses.protocol import ResponsesRequest
 from .responses.serving import ResponsesServing
 from .settings import ServiceSettings
+from .studio.benchmarks import ReportRenderer, benchmark_router
 from .studio.router import add_studio_routes
 
 KEYS = "INTERLEAVE_SERVICE_KEYS"
@@ -47,12 +48,14 @@ def serve(
     limits: Limits,
     settings: ServiceSettings,
     report: Callable[[str], object],
+    render_report: ReportRenderer,
 ) -> None:
     """Serve until Ctrl-C or SIGTERM; running requests then get `grace_seconds` to finish.
 
     Args:
         defaults: settings of the loop, where a request does not set them.
         report: called with a line for each change of state.
+        render_report: makes the page of benchmark runs.
 
     Raises:
         FoundryError: port taken, no key, no agents, or another service uses this home.
@@ -64,7 +67,7 @@ def serve(
 
     async def run(listener: socket.socket) -> None:
         async with agents as resolver, open_service(home, resolver, limits, settings) as manager:
-            server = ServiceServer(make_app(manager, defaults, keys), manager)
+            server = ServiceServer(make_app(manager, defaults, keys, render_report), manager)
             report("ready")
             await server.serve(sockets=[listener])
             report("stopped")
@@ -113,8 +116,10 @@ class ServiceServer(HTTPServer):
         await super().shutdown(sockets)
 
 
-def make_app(manager: RequestManager, defaults: LoopSettings, keys: Keys) -> FastAPI:
-    """The application of an open service; `defaults`: see `serve`."""
+def make_app(
+    manager: RequestManager, defaults: LoopSettings, keys: Keys, render_report: ReportRenderer
+) -> FastAPI:
+    """The application of an open service; `defaults`, `render_report`: see `serve`."""
     settings = manager.settings
     # Without FastAPI's pages of documentation, which would load scripts from other hosts.
     app = FastAPI(openapi_url=None, version="1")
@@ -128,6 +133,7 @@ def make_app(manager: RequestManager, defaults: LoopSettings, keys: Keys) -> Fas
     _add_models_routes(app)
     _add_operations_routes(app, manager)
     add_studio_routes(app, manager.home.images, manager.store)
+    app.include_router(benchmark_router(manager.home, render_report))
     add_openapi_route(app, [ResponsesRequest, ChatRequest], keys.required)
     return app
 

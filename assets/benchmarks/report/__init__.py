@@ -26,7 +26,7 @@ from ..agreement import Agreement, agreement, disagreements
 from .published import published_table
 from .run import Difference, Run, compare_runs, item_differences, run_names
 
-__all__ = ["Difference", "Run", "compare_runs", "run_names", "write_report"]
+__all__ = ["Difference", "Run", "compare_runs", "render_runs", "run_names", "write_report"]
 
 _SHOWN_ITEMS = 12
 _THUMBNAIL = (256, 256)
@@ -38,6 +38,25 @@ def write_report(home: Home, runs: Sequence[Run], path: Path) -> Path:
     Raises:
         FoundryError: the runs are of different benchmarks.
     """
+    atomic_write(path, render_report(home, runs))
+    return path
+
+
+def render_runs(home: Home, names: Sequence[str]) -> str:
+    """The page of the runs of these names.
+
+    Raises:
+        FoundryError: there is no such run, or they are of different benchmarks.
+    """
+    return render_report(home, [Run.read(home, name) for name in names])
+
+
+def render_report(home: Home, runs: Sequence[Run]) -> str:
+    """The page of one run, or of two of the same benchmark, as HTML.
+
+    Raises:
+        FoundryError: the runs are of different benchmarks.
+    """
     first = runs[0]
     metric = first.metrics[0] if first.metrics else ""
     shown = {run.name: _worst(run, metric) for run in runs}
@@ -45,7 +64,7 @@ def write_report(home: Home, runs: Sequence[Run], path: Path) -> Path:
     wins, losses = ([], []) if judges else _extremes(runs, metric)
     differing = judges.items if judges else []
     items = {item for ids in (*shown.values(), wins, losses, differing) for item in ids}
-    page = _template().render(
+    return _template().render(
         runs=runs,
         metric=metric,
         summaries=[_summary(run) for run in runs],
@@ -59,8 +78,6 @@ def write_report(home: Home, runs: Sequence[Run], path: Path) -> Path:
         values={run.name: run.values(metric) for run in runs},
         pictures=_thumbnails(home.images, _images(runs, items)),
     )
-    atomic_write(path, page)
-    return path
 
 
 @dataclass(frozen=True)

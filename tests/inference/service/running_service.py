@@ -8,11 +8,13 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import httpx
 import openai
 
+from assets.benchmarks.report import render_runs
 from assets.core.profile import load_profile
 from inference.http.auth import Keys
 from inference.http.server import listening_socket
@@ -127,14 +129,14 @@ def running_service(
     home: Home, roles: Roles | None = None, keys: tuple[str, ...] = (), **settings
 ) -> Iterator[RunningService]:
     """A service, stopped at the end as SIGTERM stops it."""
-    profile = load_profile("sketch")
+    profile, render = load_profile("sketch"), partial(render_runs, home)
     resolver = FixedResolver(roles or profile.build(home))
     started: Future[tuple[RequestManager, ServiceServer]] = Future()
 
     async def main(listener) -> None:
         chosen = ServiceSettings(**{"grace_seconds": 0} | settings)
         async with open_service(home, resolver, profile.limits, chosen) as manager:
-            server = ServiceServer(make_app(manager, profile.loop, Keys(keys)), manager)
+            server = ServiceServer(make_app(manager, profile.loop, Keys(keys), render), manager)
             started.set_result((manager, server))
             await server.serve(sockets=[listener])
 

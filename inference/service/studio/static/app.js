@@ -1,6 +1,7 @@
 // The page: the address decides which view is shown.
 
 import { getJson } from "./api.js";
+import { listRuns, prepareBenchmarks } from "./benchmarks.js";
 import { clearStage, fillComposer, prepareComposer } from "./composer.js";
 import { byId, make } from "./dom.js";
 import { closeStory, listStories, openStory, prepareLibrary } from "./library.js";
@@ -8,6 +9,7 @@ import { closeStory, listStories, openStory, prepareLibrary } from "./library.js
 const VIEWS = {
   "view-new": { path: /^#\/$/, enter: () => {} },
   "view-stories": { path: /^#\/stories$/, enter: () => listStories() },
+  "view-benchmarks": { path: /^#\/benchmarks$/, enter: () => listRuns() },
   "view-story": { path: /^#\/stories\/([\w-]+)$/, enter: (id) => openStory(id) },
 };
 
@@ -47,6 +49,7 @@ function exampleItem({ category, title, text }) {
 
 prepareComposer();
 prepareLibrary();
+prepareBenchmarks();
 showExamples();
 byId("new-story").addEventListener("click", clearStage);
 addEventListener("hashchange", () => showView()?.querySelector("h1").focus());

@@ -32,7 +32,8 @@ async function download(id, extension, alert) {
   }
 }
 
-function save(file, name) {
+/** Lets the browser save a file. */
+export function save(file, name) {
   const url = URL.createObjectURL(file);
   make("a", { href: url, download: name }).click();
   setTimeout(() => URL.revokeObjectURL(url), 60_000);

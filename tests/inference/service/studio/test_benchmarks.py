@@ -1,0 +1,102 @@
+"""Benchmark runs in the studio: listed, opened, compared."""
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.assets.benchmarks.report.test_report import HOSTILE, add_run
+from tests.inference.service.running_service import error_of, running_service
+from tests.inference.service.studio.studio_page import BROWSER, is_wider_than_screen, open_page
+from warehouse import Home
+
+REPORT = "/studio/benchmarks/report"
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    return Home(str(tmp_path_factory.mktemp("home")))
+
+
+@pytest.fixture(scope="module")
+def runs(home):
+    """Of two systems on one benchmark, and of one on another."""
+    return [
+        add_run(home, "one", [0.0, 1.0, 0.0, 1.0]),
+        add_run(home, "two", [1.0, 1.0, 1.0, 0.0], words=HOSTILE),
+        add_run(home, "one", [1.0], benchmark="opening"),
+    ]
+
+
+@pytest.fixture(scope="module")
+def service(home, runs):
+    with running_service(home) as service:
+        yield service
+
+
+def test_runs_are_listed_with_their_headline(service, runs):
+    listed = service.get("/studio/benchmarks").json()["runs"]
+    assert {run["name"] for run in listed} == set(runs)
+    first = next(run for run in listed if run["name"] == runs[0])
+    assert (first["metric"], first["value"], first["items"]) == ("accuracy", 50.0, 4)
+
+
+def test_a_report_runs_nothing_of_its_texts(service, runs):
+    response = service.get(REPORT, params={"run": runs[1]})
+    assert response.status_code == 200 and "<script" not in response.text
+    assert response.headers["content-security-policy"].startswith("sandbox; default-src 'none'")
+    assert "Compared item by item" in service.get(REPORT, params={"run": runs[:2]}).text
+
+
+@pytest.mark.parametrize(
+    ("names", "status", "problem"),
+    [
+        (["nothing"], 404, "no benchmark run nothing"),
+        (["../../secrets"], 404, "no benchmark run"),
+        ([0, 2], 400, "different benchmarks"),
+        ([0, 0, 0], 400, "run"),
+        ([], 400, "run"),
+    ],
+)
+def test_other_reports_are_refused(service, runs, names, status, problem):
+    chosen = [runs[name] if isinstance(name, int) else name for name in names]
+    response = service.get(REPORT, params={"run": chosen})
+    assert problem in error_of(response, status)["message"]
+
+
+def test_both_need_the_key(home):
+    with running_service(Home(f"{home.root}-keyed"), keys=("mine",)) as service:
+        for path in ("/studio/benchmarks", REPORT):
+            assert service.get(path).status_code == 401
+
+
+class TestPage:
+    pytestmark = BROWSER
+
+    def test_runs_are_chosen_and_compared(self, browser, service, runs):
+        with open_page(browser, service.url) as page:
+            page.get_by_role("link", name="Benchmarks").click()
+            expect(page.get_by_role("status").get_by_text("3 runs.")).to_be_visible()
+            button = page.get_by_role("button", name=re.compile("Open the report|Compare"))
+            expect(button).to_be_disabled()
+            for name in runs[:2]:
+                page.get_by_role("checkbox", name=name).check()
+            expect(button).to_have_text("Compare the two runs")
+            with page.context.expect_page() as opened:
+                button.click()
+            expect(
+                opened.value.get_by_role("heading", name="Compared item by item")
+            ).to_be_visible()
+            page.get_by_role("checkbox", name=runs[2]).check()
+            expect(button).to_be_disabled()
+            page.set_viewport_size({"width": 360, "height": 700})
+            assert not is_wider_than_screen(page)
+
+    def test_without_runs_it_says_how_to_make_one(self, browser, tmp_path):
+        with (
+            running_service(Home(str(tmp_path))) as service,
+            open_page(browser, service.url) as page,
+        ):
+            page.get_by_role("link", name="Benchmarks").click()
+            expect(page.get_by_text("interleave evaluate sketch-interleaved")).to_be_visible()
+            expect(page.get_by_role("button", name="Open the report")).to_be_hidden()
