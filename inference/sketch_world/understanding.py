@@ -57,7 +57,7 @@ def unknown_phrases(text: RequestText, story: CatalogStory | None = None) -> Ite
         head, said = phrase[-1], RequestText(" ".join(phrase))
         has_thing = any(mention.sort == "thing" for mention in said.mentions)
         is_known = any(mention.end == len(said.raw) for mention in said.mentions)
-        is_activity = len(phrase) == 1 and head.endswith("ing")
+        is_activity = len(phrase) == 1 and len(head) > 4 and head.endswith(("ing", "ed"))
         is_known = is_known or head in _vocabulary().neutral or head in known
         if not (has_thing or is_activity or is_known):
             yield " ".join(phrase)

@@ -54,6 +54,7 @@ def test_near_names_are_offered():
         ("Show how a caterpillar becomes a butterfly", ()),
         ("Show my grandmother's cat becoming happy", ()),
         ("Bake a chocolate cake", ()),
+        ("Show how a parcel with a red ball is packed, wrapped and delivered", ()),
     ],
 )
 def test_what_it_leaves_out_is_named(request_text, not_drawn):
