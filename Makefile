@@ -46,8 +46,6 @@ serve: .venv/core.stamp
 test: .venv/dev.stamp
 	@$(PYTEST) -m "not long" $(TESTS)
 
-# Half of their time they wait, for servers, daemons and clusters.
-test-long: WORKERS = 3
 test-long: .venv/dev.stamp
 	@$(PYTEST) --tb=short -m long $(TESTS)
 

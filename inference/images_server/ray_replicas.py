@@ -17,6 +17,9 @@ from .models import Replica, ReplicaResult, ServableImageModel
 from .settings import ImagesServerSettings
 
 _DEPLOYMENT = "replicas"
+# In Ray's error where its agents take more than 15 s to start, which a busy machine may need
+# (ray-project/ray#65983); nothing is wrong then.
+RAY_TIMED_OUT = "The current node timed out during startup"
 _STORE_BYTES = 500_000_000  # for images in transfer between processes
 _ERROR_TYPE = re.compile(r"^(?:\w+\.)*\w+: ")
 _QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_SERVE_LOG_TO_STDERR": "0"}
@@ -110,19 +113,33 @@ def _join(settings: ImagesServerSettings) -> None:
         if settings.ray:
             ray.init(settings.ray, log_to_driver=False, logging_level=logging.ERROR)
         else:
+            _start_ray(settings.replicas or 1)
+    except Exception as error:  # Ray raises errors of all kinds, bare ones among them
+        action = f"join a Ray cluster at {settings.ray}" if settings.ray else "start Ray"
+        hint = "" if settings.ray else "; if this machine is busy, try again"
+        raise BackendError(f"cannot {action}: {first_line(error)}{hint}") from error
+
+
+def _start_ray(replicas: int) -> None:
+    """A Ray of this process; started again where a busy machine is slower than Ray waits."""
+    import ray
+
+    for is_last in (False, False, True):
+        try:
             ray.init(
                 "local",
                 # All of the machine's, or more: replicas may share them.
-                num_cpus=max(os.cpu_count() or 1, (settings.replicas or 1) + 1),
+                num_cpus=max(os.cpu_count() or 1, replicas + 1),
                 object_store_memory=_STORE_BYTES,
                 include_dashboard=False,
                 log_to_driver=False,
                 logging_level=logging.ERROR,
             )
-    except Exception as error:  # Ray raises errors of all kinds, bare ones among them
-        action = f"join a Ray cluster at {settings.ray}" if settings.ray else "start Ray"
-        hint = "" if settings.ray else "; if this machine is busy, try again"
-        raise BackendError(f"cannot {action}: {first_line(error)}{hint}") from error
+            return
+        except Exception as error:  # a bare one
+            ray.shutdown()
+            if is_last or RAY_TIMED_OUT not in str(error):
+                raise
 
 
 def _deploy(model: ServableImageModel, settings: ImagesServerSettings, name: str) -> ReplicaPool:

@@ -10,7 +10,7 @@ from typing import Any
 
 import psutil
 
-from tests.helpers.ports import free_port
+from tests.helpers.ports import free_port, ray_agent_ports
 from training.launch.supervisor import find_marked, terminate_processes
 
 _MARK = "INTERLEAVE_TEST_RAY_NODES"
@@ -38,7 +38,7 @@ class Nodes:
             "object_store_memory": 80_000_000,
             "include_dashboard": True,
             "dashboard_port": int(self.address.rsplit(":", 1)[1]),
-            "dashboard_agent_listen_port": free_port(),  # another Ray may have the default
+            **ray_agent_ports(),
             "temp_dir": str(folder),
         }
         self._cluster: Any = Cluster(initialize_head=True, head_node_args=head)
@@ -50,7 +50,8 @@ class Nodes:
     def add(self) -> str:
         """One more worker node; returns its id."""
         resources = {"num_cpus": 1, "num_gpus": self._gpus}
-        node = self._cluster.add_node(object_store_memory=80_000_000, **resources)
+        ports = ray_agent_ports()
+        node = self._cluster.add_node(object_store_memory=80_000_000, **resources, **ports)
         self._workers[node.node_id] = node
         return str(node.node_id)
 

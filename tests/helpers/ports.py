@@ -8,3 +8,13 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+def ray_agent_ports() -> dict[str, int]:
+    """Ports of a Ray node's agents, by Ray's names.
+
+    Where Ray chooses them, a node gives up if its agents take more than 15 s to start, as they do
+    on a busy machine (ray-project/ray#65983).
+    """
+    names = ("dashboard_agent_listen", "metrics_agent", "metrics_export", "runtime_env_agent")
+    return {f"{name}_port": free_port() for name in names}

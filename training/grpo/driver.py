@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from pydantic import ConfigDict, Field
 
 from inference.backends.factory import Backends
+from inference.images_server.ray_replicas import RAY_TIMED_OUT
 from schemas.yaml_config import ConfigModel
 from warehouse import Home, Journal
 from warehouse.atomic import atomic_path
@@ -57,7 +58,6 @@ from .verl_files import GrpoLogFollower, final_metrics, points_up_to, resume_ste
 
 ROLLOUTS = "rollouts.jsonl"  # the journal of the reward service, in the job's folder
 _LAST_STEPS = 10  # steps whose drawings must not fail
-_RAY_TIMED_OUT = "The current node timed out during startup"  # after 30 s, which Ray fixes
 
 
 class GrpoJob(ConfigModel):
@@ -177,7 +177,7 @@ class GrpoRun:
                 with self._own_ray() as ray:
                     return self._run(arguments, {**variables, **ray}, follow)
             except TrainingFailedError as error:
-                if is_last or _RAY_TIMED_OUT not in error.reason:
+                if is_last or RAY_TIMED_OUT not in error.reason:
                     raise
                 self._driver.log(f"Ray is started again: {error.reason}")
 

@@ -18,6 +18,7 @@ from inference.images_server.models import servable_pipeline
 from inference.images_server.ray_replicas import deploy
 from inference.images_server.settings import ImagesServerSettings
 from inference.roles import UnusableAnswerError
+from tests.helpers.ports import ray_agent_ports
 from tests.inference.images_server.served_images import images_of, metrics, served, until
 from warehouse import EncodedImage, Home
 
@@ -40,8 +41,8 @@ def cluster():
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
         patch.setenv("PYTHONPATH", ROOT)  # of the replicas
         node = {"num_cpus": 1, "object_store_memory": 100_000_000, "include_dashboard": False}
-        nodes = Cluster(initialize_head=True, head_node_args=node)
-        nodes.add_node(num_cpus=1, object_store_memory=100_000_000)
+        nodes = Cluster(initialize_head=True, head_node_args=node | ray_agent_ports())
+        nodes.add_node(num_cpus=1, object_store_memory=100_000_000, **ray_agent_ports())
         yield nodes
         nodes.shutdown()
 
