@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Response
 from pydantic import AwareDatetime, BaseModel, Field
 
-from schemas import FoundryError
+from schemas import FoundryError, SchemaMismatchError, StorageError
 from schemas.benchmarks import BENCHMARK_RESULTS
 from warehouse import Home
 
@@ -71,6 +71,8 @@ def benchmark_router(home: Home, render: ReportRenderer) -> APIRouter:
             raise not_found(f"there is no benchmark run {min(unknown)}")
         try:
             page = await asyncio.to_thread(render, run)
+        except (SchemaMismatchError, StorageError):  # the log, not the response, names the file
+            raise
         except FoundryError as error:  # such as two benchmarks
             raise bad_request(str(error), "run") from error
         return Response(page, media_type="text/html", headers=_REPORT_HEADERS)

@@ -8,6 +8,7 @@ from playwright.sync_api import expect
 from tests.assets.benchmarks.report.test_report import HOSTILE, add_run
 from tests.inference.service.running_service import error_of, running_service
 from tests.inference.service.studio.studio_page import BROWSER, is_wider_than_screen, open_page
+from tests.inference.service.studio.test_access import FAINT_TEXTS
 from warehouse import Home
 
 REPORT = "/studio/benchmarks/report"
@@ -64,6 +65,17 @@ def test_other_reports_are_refused(service, runs, names, status, problem):
     assert problem in error_of(response, status)["message"]
 
 
+def test_a_damaged_table_is_an_error_of_the_server(tmp_path):
+    home = Home(str(tmp_path))
+    run = add_run(home, "one", [1.0])
+    for part in (tmp_path / "lake" / "benchmark_scores").rglob("*.parquet"):
+        part.write_bytes(b"damaged")
+    with running_service(home) as service:
+        response = service.get(REPORT, params={"run": run})
+    error_of(response, 500)
+    assert str(tmp_path) not in response.text
+
+
 def test_both_need_the_key(home):
     with running_service(Home(f"{home.root}-keyed"), keys=("mine",)) as service:
         for path in ("/studio/benchmarks", REPORT):
@@ -79,6 +91,7 @@ class TestPage:
             expect(page.get_by_role("status").get_by_text("3 runs.")).to_be_visible()
             button = page.get_by_role("button", name=re.compile("Open the report|Compare"))
             expect(button).to_be_disabled()
+            assert page.evaluate(FAINT_TEXTS) == []
             for name in runs[:2]:
                 page.get_by_role("checkbox", name=name).check()
             expect(button).to_have_text("Compare the two runs")

@@ -198,6 +198,8 @@ def test_openapi_document_has_the_studios_data(anonymous):
         "/studio/stories/{story_id}",
         "/studio/stories/{story_id}.{ending}",
         "/studio/pictures/{sha256}",
+        "/studio/benchmarks",
+        "/studio/benchmarks/report",
     }
     for path, operations in paths.items():
         if path.startswith("/studio"):
