@@ -36,7 +36,7 @@ class RequestModel(BaseModel, extra="forbid", frozen=True, strict=True):
         if isinstance(content, dict):
             for name in content:
                 if name not in known:
-                    hint = {"name": str(name), "known": ", ".join(known)}
+                    hint = {"name": _shorten(str(name)), "known": ", ".join(known)}
                     raise PydanticCustomError(_UNKNOWN, "unknown field {name}", hint)
         return content
 
