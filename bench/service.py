@@ -184,7 +184,9 @@ def serve_simulated() -> None:
     profile, home = load_profile("sketch"), Home.from_env()
     settings = ServiceSettings.model_validate({"port": 0, "logs": {"level": "warning"}})
     limits = profile.limits.model_copy(update={"generator": 64, "agents": 64})
-    serve(home, _SimulatedAgents(), profile.loop, limits, settings, _print, partial(render_runs, home))
+    serve(
+        home, _SimulatedAgents(), profile.loop, limits, settings, _print, partial(render_runs, home)
+    )
 
 
 class _SimulatedAgents:

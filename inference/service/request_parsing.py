@@ -166,7 +166,9 @@ class RequestParser:
     def _check_text(self, texts: Sequence[str], param: str) -> None:
         characters = sum(map(len, texts))
         if characters > self.limits.text:
-            message = f"the text has {characters} characters; at most {self.limits.text} are allowed"
+            message = (
+                f"the text has {characters} characters; at most {self.limits.text} are allowed"
+            )
             raise bad_request(message, param, "string_above_max_length")
         if not any(map(str.strip, texts)):
             raise bad_request("the request has no words: describe what you want to see", param)
