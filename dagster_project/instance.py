@@ -127,6 +127,8 @@ def close_dead_runs(instance: dg.DagsterInstance, folder: Path) -> None:
         if runner and _gone(folder / "runners" / runner):
             instance.report_run_failed(run, "the process of this run is gone")
             instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
+    for path in (folder / "runners").glob("*"):
+        _gone(path)  # removes the files of dead processes
 
 
 @contextmanager

@@ -48,6 +48,8 @@ from .roles import (
 )
 from .settings import LoopSettings
 
+_HEAD_START_SECONDS = 0.005  # of the critic, before the next step is drawn ahead
+
 # What a draw depends on: step number, and the sha256 of the generator's input images.
 DrawKey = tuple[int, tuple[str, ...]]
 
@@ -177,9 +179,16 @@ class Loop:
             return
         for each in self.plan.steps:
             if each.step_number > step.step_number and each.prompt is not None:
-                draw = self._draw(each, 0, each.prompt, images)
+                draw = self._draw_ahead(each, each.prompt, images)
                 self._ahead.start(self._draw_key(each, images), draw)
                 return
+
+    async def _draw_ahead(
+        self, step: PlanStep, prompt: str, images: Sequence[EncodedImage]
+    ) -> ImageGenerated:
+        """Draw after a moment, in which a journaled verdict comes: nothing is paid for in vain."""
+        await asyncio.sleep(_HEAD_START_SECONDS)
+        return await self._draw(step, 0, prompt, images)
 
     def _draw_key(self, step: PlanStep, images: Sequence[EncodedImage]) -> DrawKey:
         return step.step_number, tuple(image.sha256 for image in self._conditioning(images))

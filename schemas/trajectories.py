@@ -143,6 +143,11 @@ class ModelCallRow(Row):
     images: int = Field(description="Images sent and received")
     seconds: float = Field(description="Wall time, retries included")
     cost_usd: float | None = Field(description="Price by the profile's prices; null: not priced")
+    estimated_usd: float | None = Field(
+        None,
+        description="Part of it that is an estimate: requests without an answer, which the "
+        "provider may bill; null: none",
+    )
     cached: bool = Field(description="Answered from a journal instead of the model")
     retries: int = Field(description="Retries after the first try")
     error: str | None = Field(description="Final error; null: it succeeded")
@@ -173,5 +178,7 @@ SCORES = Table("scores", ScoreRow, key=_ATTEMPT_KEY, sharded=True, references=(T
 MEMBER_SCORES = Table(
     "member_scores", MemberScoreRow, key=_MEMBER_KEY, sharded=True, references=(TO_ATTEMPT,)
 )
-MODEL_CALLS = Table("model_calls", ModelCallRow, key=("call_id",), sharded=True)
+MODEL_CALLS = Table(
+    "model_calls", ModelCallRow, key=("call_id",), version=2, sharded=True, added=("estimated_usd",)
+)
 QUARANTINE = Table("quarantine", QuarantineRow, key=("prompt_id", "stage"), sharded=True)

@@ -13,7 +13,12 @@ from warehouse import EncodedImage
 from ..roles import RetryableError, UnusableAnswerError
 from .providers.batches import find_batch
 from .providers.chat import BatchResult, ChatTurn, CompletionRequest
-from .providers.errors import EndpointUnusableError, error_from_status, parse_retry_after
+from .providers.errors import (
+    EndpointUnusableError,
+    NoAnswerError,
+    error_from_status,
+    parse_retry_after,
+)
 from .providers.settings import EndpointSettings
 from .providers.structured import CompletionResult
 
@@ -111,9 +116,11 @@ def _translate_errors() -> Iterator[None]:
     except APIError as error:
         raise _status_error(error) from None
     except httpx2.HTTPError as error:
-        raise RetryableError(f"no connection: {type(error).__name__} {error}") from None
+        never_sent = isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout)
+        kind = RetryableError if never_sent else NoAnswerError
+        raise kind(f"no connection: {type(error).__name__} {error}") from None
     except (UnknownApiResponseError, ValueError) as error:  # status 200 with malformed JSON
-        raise RetryableError(f"unreadable answer: {error}") from None
+        raise NoAnswerError(f"unreadable answer: {error}") from None
 
 
 def _status_error(error: "APIError") -> Exception:

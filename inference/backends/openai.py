@@ -16,7 +16,12 @@ from warehouse import EncodedImage
 from ..roles import RetryableError, UnusableAnswerError
 from .providers.batches import find_batch
 from .providers.chat import BatchResult, CompletionRequest
-from .providers.errors import EndpointUnusableError, error_from_status, parse_retry_after
+from .providers.errors import (
+    EndpointUnusableError,
+    NoAnswerError,
+    error_from_status,
+    parse_retry_after,
+)
 from .providers.settings import EndpointSettings
 from .providers.structured import CompletionResult
 
@@ -114,6 +119,7 @@ class ImagesAdapter(OpenAIAdapter):
 @contextmanager
 def _translate_errors(client: "AsyncOpenAI") -> Iterator[None]:
     """Around a request: translates the client's errors into those of `inference/roles.py`."""
+    import httpx
     from openai import APIConnectionError, APIError, APIStatusError
 
     try:
@@ -121,11 +127,13 @@ def _translate_errors(client: "AsyncOpenAI") -> Iterator[None]:
     except APIStatusError as error:
         raise _status_error(error, client.api_key) from None
     except APIConnectionError as error:
-        raise RetryableError(f"no connection: {error.__cause__ or error}") from None
+        never_sent = isinstance(error.__cause__, httpx.ConnectError | httpx.ConnectTimeout)
+        kind = RetryableError if never_sent else NoAnswerError
+        raise kind(f"no connection: {error.__cause__ or error}") from None
     except APIError as error:  # a response that is not of this API
-        raise RetryableError(str(error)) from None
+        raise NoAnswerError(str(error)) from None
     except ValueError as error:  # status 200 with malformed JSON
-        raise RetryableError(f"unreadable answer: {error}") from None
+        raise NoAnswerError(f"unreadable answer: {error}") from None
 
 
 def _status_error(error: "APIStatusError", key: str) -> Exception:
@@ -168,9 +176,9 @@ def _part(part: str | EncodedImage) -> dict[str, Any]:
 
 
 def _parse_completion(completion: "ChatCompletion") -> CompletionResult:
-    """Raises `RetryableError` if the completion has no choices."""
+    """Raises `NoAnswerError` if the completion has no choices."""
     if not completion.choices:
-        raise RetryableError("an answer without choices")
+        raise NoAnswerError("an answer without choices")
     choice, usage = completion.choices[0], completion.usage
     message, reason = choice.message, choice.finish_reason
     details = usage.prompt_tokens_details if usage else None
@@ -231,15 +239,18 @@ def _file(number: int, image: EncodedImage) -> tuple[str, bytes, str]:
 
 
 def _parse_images(response: "ImagesResponse") -> CompletionResult:
-    encoded = [image.b64_json for image in response.data or () if image.b64_json]
     usage = response.usage
-    try:
-        images = tuple(EncodedImage(base64.b64decode(each, validate=True)) for each in encoded)
-    except binascii.Error as error:
-        raise RetryableError(f"unreadable image: {error}") from None
     return CompletionResult(
         text="",
-        images=images,
+        images=tuple(_decode(image.b64_json) for image in response.data or () if image.b64_json),
         input_tokens=usage.input_tokens if usage else 0,
         output_tokens=usage.output_tokens if usage else 0,
     )
+
+
+def _decode(encoded: str) -> EncodedImage:
+    """An image; one that is not base64 is a broken image, and billed like any other."""
+    try:
+        return EncodedImage(base64.b64decode(encoded, validate=True))
+    except binascii.Error:
+        return EncodedImage(encoded.encode())

@@ -5,7 +5,7 @@ for another call.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -14,12 +14,18 @@ from time import perf_counter
 
 @dataclass
 class Usage:
-    """Totals of one call, failed tries included; None: the backend reported nothing."""
+    """Totals of one call, failed tries included; None: the backend reported nothing.
+
+    `estimated_usd`: part of `cost_usd`, of requests without an answer that may be billed.
+    `before_request`: awaited with the likely cost of a request that is about to be sent.
+    """
 
     input_tokens: int | None = None
     output_tokens: int | None = None
     cost_usd: float | None = None
+    estimated_usd: float | None = None
     retries: int = 0  # requests that the backend itself repeated
+    before_request: Callable[[float], Awaitable[None]] | None = None
 
 
 _usage: ContextVar[Usage | None] = ContextVar("usage", default=None)
@@ -31,6 +37,13 @@ def report_usage(**amounts: float | None) -> None:
     for name, amount in amounts.items():
         if usage and amount is not None:
             setattr(usage, name, (getattr(usage, name) or 0) + amount)
+
+
+async def announce_request(likely_usd: float) -> None:
+    """A priced request is about to be sent: after a kill, the ledger has its likely cost."""
+    usage = _usage.get()
+    if usage and usage.before_request:
+        await usage.before_request(likely_usd)
 
 
 @contextmanager

@@ -22,15 +22,17 @@ class CallKey(NamedTuple):
 
 
 class JournaledCall(BaseModel, frozen=True):
-    """A journal line: one finished model call.
+    """A journal line: one finished model call, or a request that is about to be sent.
 
     It succeeded (`answer`) or failed for good (`refused`: the answer was unusable). With neither
-    it failed in a way that may pass, and a rerun makes it again.
+    it failed in a way that may pass, and a rerun makes it again. A line that is not `finished` is
+    followed by one that is, unless the process was killed: then it is the call's row in the ledger.
     """
 
     call: ModelCallRow
     answer: dict[str, Any] | None
     refused: bool
+    finished: bool = True
 
     @property
     def key(self) -> CallKey:
@@ -44,6 +46,7 @@ class CallIndex:
     final: dict[CallKey, JournaledCall] = field(default_factory=dict)
     counts: Counter[CallKey] = field(default_factory=Counter)  # all lines, of failed calls too
     _ledger: dict[str, ModelCallRow] = field(default_factory=dict)
+    _sent: dict[CallKey, JournaledCall] = field(default_factory=dict)
 
     @classmethod
     def read(cls, journal: AnyJournal) -> "CallIndex":
@@ -57,13 +60,29 @@ class CallIndex:
                     f"{journal.path}:{number}: not a model call as this version writes it; move "
                     "the file away to make its calls again"
                 ) from error
+        index._end_cut_off()
         return index
 
     def add(self, line: JournaledCall) -> None:
-        self.counts[line.key] += 1
-        self._ledger[line.call.call_id] = line.call
+        sent = self._sent.pop(line.key, None)
+        if sent and sent.call.call_id != line.call.call_id:
+            self._end(sent)  # its process was killed, and the call made again
+        if not line.finished:
+            self._sent[line.key] = line
+            return
+        self._end(line)
         if line.refused or line.answer is not None:
             self.final[line.key] = line
+
+    def _end_cut_off(self) -> None:
+        """Take the requests whose process was killed into the ledger."""
+        for line in self._sent.values():
+            self._end(line)
+        self._sent.clear()
+
+    def _end(self, line: JournaledCall) -> None:
+        self.counts[line.key] += 1
+        self._ledger[line.call.call_id] = line.call
 
     def ledger(self) -> list[ModelCallRow]:
         return list(self._ledger.values())

@@ -58,6 +58,9 @@ _TEXT_ANSWERS: dict[Role, TypeAdapter[Any]] = {
 }
 
 
+_CUT_OFF = "the process was stopped before its answer arrived"
+
+
 class CallSite(NamedTuple):
     """Prompt, step and iteration that a call is made for."""
 
@@ -161,12 +164,32 @@ class JournaledCalls(Generic[R]):
                 return await self._make(request)
 
     async def _make(self, request: _Request[T]) -> CallResult[T]:
+        outcome: CallOutcome[T] = CallOutcome()
+        outcome.before_request = partial(self._note_request, request, outcome)
         unlimited = uses_batch_api(request.backend)
-        outcome = await self.caller.call(request.role, request.send, unlimited)
+        try:
+            await self.caller.call(request.role, request.send, unlimited, outcome)
+        except asyncio.CancelledError:
+            if outcome.cost_usd:  # the provider may bill what was sent
+                outcome.error = CallFailedError("cancelled before its answer arrived")
+                await _finish_when_cancelled(self._store(request, outcome))
+            raise
         line = await _finish_when_cancelled(self._store(request, outcome))
         if outcome.error:
             raise _error_of(line) from outcome.error
         return CallResult(cast(T, outcome.answer), line.call)
+
+    async def _note_request(
+        self, request: _Request[T], outcome: CallOutcome[T], likely_usd: float
+    ) -> None:
+        """Journal a request before it is sent: what a kill leaves of it in the ledger."""
+        usd = (outcome.cost_usd or 0) + likely_usd
+        estimated = (outcome.estimated_usd or 0) + likely_usd
+        row = self._row(request, outcome).model_copy(
+            update={"cost_usd": usd, "estimated_usd": estimated, "error": _CUT_OFF}
+        )
+        line = JournaledCall(call=row, answer=None, refused=False, finished=False)
+        await self._journal.add(line.model_dump(mode="json"))
 
     async def _store(self, request: _Request[T], outcome: CallOutcome[T]) -> JournaledCall:
         answer = await self._store_answer(request.role, outcome)
@@ -179,6 +202,7 @@ class JournaledCalls(Generic[R]):
         if source is None:
             return None
         free = {"input_tokens": None, "output_tokens": None, "cost_usd": 0.0, "seconds": 0.0}
+        free["estimated_usd"] = None
         own = {"asset": self._asset, "call_id": self._call_id(key), "cached": True, "retries": 0}
         call = source.call.model_copy(update=free | own)
         return await self._append(source.model_copy(update={"call": call}))
@@ -200,6 +224,7 @@ class JournaledCalls(Generic[R]):
             input_tokens=outcome.input_tokens,
             output_tokens=outcome.output_tokens,
             cost_usd=outcome.cost_usd,
+            estimated_usd=outcome.estimated_usd,
             images=sent + (request.role == "generator"),
             seconds=outcome.seconds,
             cached=False,

@@ -79,16 +79,22 @@ class RetryingCaller:
         )
 
     async def call(
-        self, role: Role, send: Callable[[], Awaitable[T]], unlimited: bool = False
+        self,
+        role: Role,
+        send: Callable[[], Awaitable[T]],
+        unlimited: bool = False,
+        outcome: CallOutcome[T] | None = None,
     ) -> CallOutcome[T]:
         """Try until there is an answer, an error that is not transient, or no try left.
 
-        With `unlimited` it takes no slot, for a call that waits in a batch.
+        Args:
+            unlimited: it takes no slot, for a call that waits in a batch.
+            outcome: to be filled in; when the call is cancelled, it has what the tries took.
 
         Raises:
             BackendError: no call of this backend can succeed.
         """
-        outcome: CallOutcome[T] = CallOutcome()
+        outcome = outcome or CallOutcome()
         retrying = self._retrying.copy()  # tenacity stores a call's state on the object
         with collect_usage(outcome):
             try:

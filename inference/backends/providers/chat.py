@@ -1,5 +1,7 @@
 """Completions of hosted models: the request that adapters translate, and the client."""
 
+import asyncio
+from collections import deque
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -10,11 +12,12 @@ from pydantic import JsonValue
 
 from warehouse import EncodedImage
 
-from ...engine.call_context import report_usage
+from ...engine.call_context import announce_request, report_usage
 from ...engine.hashing import stable_hash
 from ...roles import UnusableAnswerError
 from .budget import Budget, Reservation
 from .endpoints import Endpoints
+from .errors import NoAnswerError
 from .settings import EndpointSettings, Price
 from .structured import CompletionResult
 
@@ -22,6 +25,11 @@ from .structured import CompletionResult
 _MIN_CHARACTERS_PER_TOKEN = 2
 _MAX_TOKENS_PER_IMAGE = 3_000
 _MAX_BATCH_SECONDS = 26 * 3600.0
+# What a call probably costs.
+_CHARACTERS_PER_TOKEN = 4
+_TOKENS_PER_IMAGE = 1_000
+_LIKELY_OUTPUT_TOKENS = 1_024
+_SIMILAR_REQUESTS = 8
 
 BatchResult = CompletionResult | Exception
 
@@ -89,6 +97,11 @@ class CompletionRequest:
         return text_tokens + len(self.images) * _MAX_TOKENS_PER_IMAGE
 
     @property
+    def likely_input_tokens(self) -> int:
+        text_tokens = self._text_length // _CHARACTERS_PER_TOKEN
+        return text_tokens + len(self.images) * _TOKENS_PER_IMAGE
+
+    @property
     def images(self) -> list[EncodedImage]:
         parts = (part for turn in self.turns for part in turn.parts)
         return [part for part in parts if isinstance(part, EncodedImage)]
@@ -133,6 +146,34 @@ class Adapter(Protocol):
         """Result or error of each request, by digest; None: the batch is not done yet."""
 
 
+class LikelyCosts:
+    """What a request will probably cost: as much as the dearest of the last similar ones.
+
+    Similar are requests to one model for the same form of answer. Before there is one, the answer
+    is taken to have `_LIKELY_OUTPUT_TOKENS`.
+    """
+
+    def __init__(self) -> None:
+        self._recent: dict[tuple[object, ...], deque[float]] = {}
+
+    def of(self, request: CompletionRequest, price: Price) -> float:
+        """In USD."""
+        if recent := self._recent.get(_form(request)):
+            return max(recent)
+        tokens = min(_LIKELY_OUTPUT_TOKENS, request.max_tokens)
+        return price.cost(request.likely_input_tokens, tokens, images=int(request.returns_image))
+
+    def note(self, request: CompletionRequest, price: Price, result: CompletionResult) -> None:
+        tokens = result.input_tokens, result.output_tokens, result.cached_tokens
+        cost = price.cost(*tokens, images=len(result.images))
+        self._recent.setdefault(_form(request), deque(maxlen=_SIMILAR_REQUESTS)).append(cost)
+
+
+def _form(request: CompletionRequest) -> tuple[object, ...]:
+    schema = (request.schema or {}).get("title")
+    return request.model, schema, request.system, request.returns_image, len(request.images)
+
+
 @dataclass(frozen=True)
 class CompletionClient:
     """Sends requests to a provider's models, within the budget; reports tokens and cost.
@@ -148,6 +189,7 @@ class CompletionClient:
     prices: dict[str, Price]
     budget: Budget | None
     batches: Any
+    likely_costs: "LikelyCosts" = field(default_factory=lambda: LikelyCosts())
 
     async def complete(self, request: CompletionRequest) -> CompletionResult:
         """The answer to a request. After a refusal, which may be random, it is sent once more.
@@ -168,20 +210,41 @@ class CompletionClient:
         price = self.prices.get(request.model, Price())
         share = price.batch if request.uses_batch_api else 1.0
         async with self._reserve(request, price, share) as reservation:
-            result = await self._send(request)
+            result = await self._send(request, price, reservation)
             tokens = result.input_tokens, result.output_tokens, result.cached_tokens
-            reservation.cost = price.cost(*tokens, images=len(result.images)) * share
+            cost = price.cost(*tokens, images=len(result.images)) * share
+            reservation.cost += cost
         report_usage(
             input_tokens=result.input_tokens,
             output_tokens=result.output_tokens,
-            cost_usd=reservation.cost if request.model in self.prices else None,
+            cost_usd=cost if request.model in self.prices else None,
         )
         return result
 
-    async def _send(self, request: CompletionRequest) -> CompletionResult:
+    async def _send(
+        self, request: CompletionRequest, price: Price, reservation: Reservation
+    ) -> CompletionResult:
         if request.uses_batch_api and self.batches:
             return await self.batches.complete(request)
-        return await self.endpoints.call(partial(self.adapter.complete, request=request))
+        send = partial(self._send_once, request=request, price=price, reservation=reservation)
+        return await self.endpoints.call(send)
+
+    async def _send_once(
+        self, client: Any, request: CompletionRequest, price: Price, reservation: Reservation
+    ) -> CompletionResult:
+        """Send a request; if no answer comes, its likely cost is booked as an estimate."""
+        if request.model not in self.prices:
+            return await self.adapter.complete(client, request)
+        likely = self.likely_costs.of(request, price)
+        await announce_request(likely)
+        try:
+            result = await self.adapter.complete(client, request)
+        except (NoAnswerError, TimeoutError, asyncio.CancelledError):
+            reservation.cost += likely
+            report_usage(cost_usd=likely, estimated_usd=likely)
+            raise
+        self.likely_costs.note(request, price, result)
+        return result
 
     def _reserve(
         self, request: CompletionRequest, price: Price, share: float

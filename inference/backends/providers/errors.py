@@ -19,6 +19,10 @@ class ThrottledError(RetryableError):
         self.retry_after = retry_after
 
 
+class NoAnswerError(RetryableError):
+    """A request was sent and no readable answer came: the provider may bill it."""
+
+
 class EndpointUnusableError(RetryableError):
     """The endpoint takes no call until it is reconfigured: a wrong key, no quota, no such model."""
 

@@ -70,13 +70,18 @@ class FaultSchedule:
 
 @dataclass
 class Provider:
-    """State of the server. `answered` counts the proper answers to every distinct request."""
+    """State of the server.
+
+    `answered` counts the proper answers to every distinct request; `billed` the texts and images
+    that a provider would bill, whether they arrive or not.
+    """
 
     url: str
     schedule: FaultSchedule
     requests: Counter[str] = field(default_factory=Counter)
     outcomes: Counter[str] = field(default_factory=Counter)
     answered: Counter[str] = field(default_factory=Counter)
+    billed: Counter[str] = field(default_factory=Counter)
     bodies: list[dict[str, Any]] = field(default_factory=list)
     active: int = 0
     max_active: int = 0
@@ -122,6 +127,13 @@ def provider(schedule: FaultSchedule | None = None) -> Iterator[Provider]:
         loop.call_soon_threadsafe(stop.set)
         thread.join(10)
         loop.close()
+
+
+def _billed(kind: Any, api: Any) -> str | None:
+    """What a provider bills of a request; None: nothing."""
+    if not getattr(api, "returns_image", False):
+        return None if kind in ("throttle", "error") else "text"
+    return "image" if kind in (None, "slow", "hang", "reset", "cut") else None
 
 
 class _Handler:
@@ -170,6 +182,8 @@ class _Handler:
         provider.bodies.append(body)
         kind = provider.scripts.pop(0) if provider.scripts else provider.schedule.next()
         provider.outcomes[kind or "ok"] += 1
+        if (billed := _billed(kind, api)) is not None:
+            provider.billed[billed] += 1
         provider.active += 1
         provider.max_active = max(provider.max_active, provider.active)
         try:

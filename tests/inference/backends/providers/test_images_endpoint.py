@@ -65,7 +65,7 @@ def test_reference_limits_are_those_of_the_registry(model, references):
     ("faults", "message"),
     [
         (["empty"], "answered without an image"),
-        (["!!!"], "unreadable image"),
+        (["!!!"], "answered with a broken image"),
         ([base64.b64encode(b"no picture").decode()], "answered with a broken image"),
         (
             [base64.b64encode(EncodedImage.white((8, 8)).data).decode()],
