@@ -200,7 +200,7 @@ def test_an_error_is_the_last_event_of_a_stream(client):
     events = stream_events(client, input="zzz")
     assert events[-1].type == "response.failed"
     assert events[-1].response.error.code == "invalid_prompt"
-    assert "demo world" in events[-1].response.interleave["simulation"]["notice"]
+    assert "sketch world" in events[-1].response.interleave["simulation"]["notice"]
     stored = client.responses.retrieve(events[-1].response.id)
     assert stored.status == "failed" and "names nothing" in stored.error.message
 
