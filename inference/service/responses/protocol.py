@@ -79,7 +79,7 @@ class ResponsesRequest(BaseModel, extra="forbid", frozen=True, strict=True):
         Annotated[str, Field(min_length=1, max_length=_MAX_LENGTH)]
         | Annotated[list[Item], Field(min_length=1, max_length=MAX_ITEMS)]
     )
-    model: str | None = Field(None, description="`interleave`, `interleave-rl`, `interleave-sft`")
+    model: str | None = Field(None, description="One of `/v1/models`")
     instructions: str | None = Field(None, max_length=_MAX_LENGTH)
     previous_response_id: str | None = Field(
         None, description="Go on from the last image of this response"

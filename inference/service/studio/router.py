@@ -81,6 +81,7 @@ class GenerationList(BaseModel):
     """A page of earlier stories, newest first."""
 
     stories: list[GenerationSummary]
+    total: int = Field(description="Number of all stories that were found")
     next_offset: int | None = Field(description="Offset of the next page; null: there is none")
 
 
@@ -101,7 +102,7 @@ def add_studio_routes(app: FastAPI, images: ImageStore, store: ResponseStore) ->
     @app.get("/studio/static/{name:path}", include_in_schema=False)
     async def static_file(name: str) -> Response:
         if name not in _STATIC_FILES:
-            raise not_found("the studio has no such file")
+            raise not_found("This file doesn't exist.")
         return FileResponse(_STATIC_FILES[name], headers=_STATIC_HEADERS)
 
     app.include_router(_data_router(images, store))
@@ -114,7 +115,7 @@ def _data_router(images: ImageStore, store: ResponseStore) -> APIRouter:
     def find(request: Request, story_id: str) -> StoredResponse:
         stored = store.get(story_id, owner_of(request))
         if stored is None:
-            raise not_found("there is no such story")
+            raise not_found("This response doesn't exist, or it was deleted.")
         return stored
 
     @router.get("/stories")
@@ -127,7 +128,8 @@ def _data_router(images: ImageStore, store: ResponseStore) -> APIRouter:
         found = store.search(owner_of(request), words, _PAGE_SIZE + 1, offset)
         next_offset = offset + _PAGE_SIZE if len(found) > _PAGE_SIZE else None
         summaries = [_summary(stored, images) for stored in found[:_PAGE_SIZE]]
-        return GenerationList(stories=summaries, next_offset=next_offset)
+        total = store.count(owner_of(request), words)
+        return GenerationList(stories=summaries, total=total, next_offset=next_offset)
 
     @router.get(
         "/stories/{story_id}.{ending}",
@@ -156,7 +158,7 @@ def _data_router(images: ImageStore, store: ResponseStore) -> APIRouter:
         try:
             image = images.get(sha256)
         except BadImageError as error:
-            raise not_found("there is no such picture") from error
+            raise not_found("This image doesn't exist.") from error
         return Response(image.data, media_type=image.mime, headers=_IMAGE_HEADERS)
 
     return router
@@ -181,7 +183,7 @@ def _download(stored: StoredResponse, file_type: FileType, images: ImageStore) -
     try:
         content = render(state)
     except BadImageError as error:
-        raise APIError(HTTPStatus.GONE, "a picture of this story is missing") from error
+        raise APIError(HTTPStatus.GONE, "An image of this response is missing.") from error
     attachment = f'attachment; filename="story-{stored.id}.{file_type}"'
     headers = {"Content-Disposition": attachment, **_EXPORT_HEADERS}
     return Response(content, media_type=media_type, headers=headers)
