@@ -17,10 +17,10 @@ from ..request_manager import RequestManager
 from ..request_parsing import available_models
 
 _MODELS = {
-    "interleave": ("Current", "the agents in use"),
-    "interleave-base": ("Base", "the profile's own planner and critic"),
-    "interleave-sft": ("SFT", "critic after supervised fine-tuning"),
-    "interleave-rl": ("RL", "critic after reinforcement learning"),
+    "interleave": ("Current", "The agents in use"),
+    "interleave-base": ("Base", "The profile's own planner and critic"),
+    "interleave-sft": ("SFT", "Critic after supervised fine-tuning"),
+    "interleave-rl": ("RL", "Critic after reinforcement learning"),
 }
 
 

@@ -14,7 +14,7 @@ class OptionsForm {
     const { limits, models, conditioning } = settings;
     for (const name of ["t_max", "candidates", "max_steps"]) this.#field(name).max = limits[name];
     const choices = models.map(({ id, title, description }) =>
-      make("option", { value: id }, `${title}: ${description}`),
+      make("option", { value: id }, `${title} – ${description}`),
     );
     this.#field("model").append(...choices);
     this.#show("model", comparedModels().length > 0);
