@@ -2,7 +2,7 @@
 
 import { make } from "./dom.js";
 
-const COLUMNS = ["", "Result", "Steps", "Attempts", "Accepted", "Time"];
+const COLUMNS = ["Variant", "Result", "Steps", "Attempts", "Accepted", "Time"];
 
 export class ComparisonTable {
   /** @param {StoryView[]} views */

@@ -57,13 +57,16 @@ function resultText(total) {
   return byId("words").value.trim() ? "No matches" : "No responses yet";
 }
 
-function storyItem({ id, text, created_at: created, status, cover, pictures }) {
+function storyItem({ id, text, created_at: created, status, cover, pictures, model }) {
   const time = new Date(created);
+  const agents = comparedModels().find((each) => each.id === model)?.title;
   const facts = make(
     "p.help",
     {},
     make("time", { dateTime: time.toISOString() }, dates.format(time)),
     ` · ${count(pictures, "image")} · ${STATUS_NAMES[status] ?? status}`,
+    agents ? " · " : null,
+    agents ? make("span", {}, agents) : null,
   );
   const link = make("a", { href: `#/stories/${encodeURIComponent(id)}` }, text);
   return make("li", {}, coverOf(cover), make("div", {}, make("h2", {}, link), facts));

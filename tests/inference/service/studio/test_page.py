@@ -10,6 +10,7 @@ from playwright.sync_api import Page, expect
 from assets.core.profile import load_profile
 from inference.roles import Verdict
 from inference.sketch_world.settings import SketchSettings
+from tests.helpers.browser import open_tab
 from tests.inference.service.running_service import (
     Barrier,
     CountingGenerator,
@@ -300,19 +301,33 @@ def test_agents_are_compared_side_by_side(browser, tmp_path):
         expect(rows.nth(1)).to_contain_text("BaseComplete474 (57 %)")
         expect(rows.nth(2)).to_contain_text("RLComplete444 (100 %)")
         assert page.evaluate(FAINT_TEXTS) == [] and not is_wider_than_screen(page)
+        page.set_viewport_size({"width": 360, "height": 740})
+        assert not is_wider_than_screen(page)
         page.get_by_role("link", name="History").click()
+        expect(page.get_by_text("RL", exact=True)).to_be_visible()
         page.get_by_role("link", name=SNOWMAN).first.click()
         page.get_by_role("button", name="Run again").click()
         expect(page.locator("#stage article")).to_have_attribute("aria-busy", "false")
 
 
-def test_unknown_addresses_say_so(page):
-    page.goto(page.url + "#/nowhere")
-    expect(page.get_by_role("heading", name="Page not found")).to_be_visible()
-    page.goto(page.url.partition("#")[0] + "#/stories/resp_deleted")
-    expect(page.get_by_text("This response doesn't exist, or it was deleted.")).to_be_visible()
-    page.locator("main").get_by_role("link", name="Create something new").click()
-    expect(request_field(page)).to_be_visible()
+def test_unknown_addresses_say_so(browser, studio):
+    with open_tab(browser) as page:
+        page.goto(f"{studio}/#/nowhere")
+        expect(page.get_by_role("heading", name="Page not found")).to_be_visible()
+        page.goto(f"{studio}/#/stories/resp_deleted")
+        expect(page.get_by_text("This response doesn't exist, or it was deleted.")).to_be_visible()
+        page.locator("main").get_by_role("link", name="Create something new").click()
+        expect(request_field(page)).to_be_visible()
+
+
+def test_long_words_wrap(browser, studio):
+    word = "Draw a house " + "x" * 400
+    with open_page(browser, studio, 360, 740) as page:
+        create(page, word)
+        assert not is_wider_than_screen(page)
+        page.get_by_role("link", name="History").click()
+        expect(page.get_by_role("link", name=word)).to_be_visible()
+        assert not is_wider_than_screen(page)
 
 
 def test_tiny_picture_is_not_smoothed(browser, tmp_path):

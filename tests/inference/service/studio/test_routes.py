@@ -122,6 +122,7 @@ def test_list_has_pages(client, service):
         "status": "queued",
         "cover": None,
         "pictures": 0,
+        "model": "interleave",
     }
 
 
