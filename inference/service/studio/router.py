@@ -18,6 +18,7 @@ from ...generation.generation_state import GenerationState
 from ...generation.html_export import generation_html, generation_markdown, generation_zip
 from ...http.errors import APIError, not_found
 from ..openapi import ErrorBody
+from ..request_parsing import DEFAULT_MODEL
 from ..response_store import ResponseStore, StoredResponse
 from ..run import GenerationRun
 from ..serving import owner_of
@@ -168,7 +169,7 @@ def _data_router(images: ImageStore, store: ResponseStore) -> APIRouter:
 def _summary(stored: StoredResponse, images: ImageStore) -> GenerationSummary:
     state = GenerationRun.restore(stored, images).build_response().state
     cover = state.images[-1].sha256 if state.images else None
-    model = stored.request.fields["model"]
+    model = stored.request.fields.get("model") or DEFAULT_MODEL
     return GenerationSummary(
         **_fields(stored), cover=cover, pictures=len(state.images), model=model
     )

@@ -43,7 +43,7 @@ def test_request_continues_on_a_restarted_service(browser, tmp_path, number):
             process.wait()
         expect(page.locator("#announcements")).to_contain_text("Reconnecting")
         expect(page.get_by_role("article")).to_have_attribute("aria-busy", "true")
-        with serving(tmp_path / "home", *options) as (_, client):
+        with serving(tmp_path / "home", *options) as _:
             story = page.get_by_role("article")
             expect(story.get_by_text(re.compile("^Complete. [0-9] images drawn"))).to_be_visible()
             expect(story.locator(".step")).to_have_count(4)
