@@ -24,8 +24,10 @@ OutOption = Annotated[
     typer.Option(help="Output file: .html, .md or .zip; default: a new story.html in this folder."),
 ]
 CriticOption = Annotated[
-    Literal["rl", "sft"] | None,
-    typer.Option(help="Critic: the checkpoint trained by RL or by SFT; default: the current one."),
+    Literal["base", "rl", "sft"] | None,
+    typer.Option(
+        help="Critic trained by RL or SFT, or the profile's own agents; default: the current ones."
+    ),
 ]
 ExhaustedOption = Annotated[
     OnExhausted | None,
