@@ -27,6 +27,7 @@ export function prepareComposer() {
   byId("stop").addEventListener("click", () => running?.abort());
   byId("compare").hidden = !comparedModels().length;
   byId("compare").addEventListener("click", compareAgents);
+  byId("send").disabled = false;
 }
 
 /** Fills the form, ready to be sent. */

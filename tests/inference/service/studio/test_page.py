@@ -304,7 +304,7 @@ def test_agents_are_compared_side_by_side(browser, tmp_path):
         page.set_viewport_size({"width": 360, "height": 740})
         assert not is_wider_than_screen(page)
         page.get_by_role("link", name="History").click()
-        expect(page.get_by_text("RL", exact=True)).to_be_visible()
+        expect(page.locator(".story-list").get_by_text("RL", exact=True)).to_be_visible()
         page.get_by_role("link", name=SNOWMAN).first.click()
         page.get_by_role("button", name="Run again").click()
         expect(page.locator("#stage article")).to_have_attribute("aria-busy", "false")
