@@ -151,7 +151,7 @@ class SimulationModel(BaseModel):
 
     notice: str = Field(description="What drew it, for people")
     not_drawn: list[str] = Field(description="Phrases of the request that it does not know")
-    remarks: list[str] = Field(description="About the given pictures")
+    remarks: list[str] = Field(description="About the input images")
     refusal: str | None = Field(description="Why it cannot illustrate the request")
     suggestions: list[str] = Field(description="After a refusal: requests that it can illustrate")
 

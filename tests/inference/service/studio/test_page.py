@@ -1,16 +1,20 @@
 """The studio on the real service: create, watch, unfold, download, search, delete."""
 
 import base64
+import io
 import re
 import zipfile
 
 import pytest
-from playwright.sync_api import Page, expect
+from PIL import Image
+from playwright.sync_api import FilePayload, Page, expect
 
 from assets.core.profile import load_profile
 from inference.roles import Verdict
+from inference.service.settings import RequestLimits
 from inference.sketch_world.settings import SketchSettings
 from tests.helpers.browser import open_tab
+from tests.inference.scripted_world import tiny_image
 from tests.inference.service.running_service import (
     Barrier,
     CountingGenerator,
@@ -250,6 +254,35 @@ def test_other_files_are_rejected_with_a_message(page, tmp_path):
     notes.write_text("no picture")
     page.get_by_label("Add images").set_input_files(notes)
     expect(page.get_by_role("alert")).to_contain_text("notes.txt isn't a PNG, JPEG or WebP image.")
+
+
+def test_page_has_the_limits_of_the_service(browser, tmp_path):
+    limits = RequestLimits(text=40, pictures=1, picture_bytes=2000, pixels=100 * 100)
+    broken = tmp_path / "broken.png"
+    broken.write_bytes(b"no image")
+    image = FilePayload(name="a.png", mimeType="image/png", buffer=tiny_image("a").data)
+    large = io.BytesIO()
+    Image.new("RGB", (200, 200)).save(large, "PNG")
+    with (
+        running_service(Home(tmp_path / "home"), limits=limits) as service,
+        open_page(browser, service.url) as page,
+    ):
+        alert, files = page.get_by_role("alert"), page.get_by_label("Add images")
+        files.set_input_files(broken)
+        expect(alert).to_have_text("broken.png can't be read as an image.")
+        files.set_input_files([image | {"name": "large.png", "buffer": large.getvalue()}])
+        expect(alert).to_have_text("large.png has 40000 pixels. The maximum is 10000.")
+        files.set_input_files([image | {"buffer": bytes(3000)}])
+        expect(alert).to_contain_text("a.png has 0.0 MiB")
+        files.set_input_files([image, image])
+        request_field(page).fill("Describe these images")
+        page.get_by_role("button", name="Create", exact=True).click()
+        expect(alert).to_have_text("The request has 2 images. The maximum is 1.")
+        page.get_by_role("button", name="Remove image 2").click()
+        request_field(page).fill("A house " * 6)
+        page.get_by_role("button", name="Create", exact=True).click()
+        expect(alert).to_have_text("The text has 47 characters. The maximum is 40.")
+        expect(page.get_by_role("article")).to_have_count(0)
 
 
 def test_rejected_request_has_a_reason(page):
