@@ -1,1 +1,1 @@
-"""The studio: the page at `/` on which users create sequences, watch them, compare agents and search the history."""
+"""The studio: the page at `/` on which users create, compare and find sequences."""

@@ -31,7 +31,7 @@ export function problemOf(text, images) {
     return `The request has ${count(images.length, "image")}. The maximum is ${limits.images}.`;
   const bytes = images.reduce((sum, uri) => sum + uri.length, ENVELOPE_BYTES + 4 * length);
   if (images.length && bytes > limits.bytes)
-    return `The images have more than ${mebibytes((limits.bytes * 3) / 4)} together. Remove some.`;
+    return `The images have more than ${sizeOf((limits.bytes * 3) / 4)} together. Remove some.`;
   return null;
 }
 
@@ -40,7 +40,7 @@ export async function problemOfFile(file) {
   const { image_types: types, limits } = settings;
   if (!types.includes(file.type)) return `${file.name} isn't a ${namesOf(types)} image.`;
   if (file.size > limits.image_bytes)
-    return `${file.name} has ${mebibytes(file.size)}. The maximum is ${mebibytes(limits.image_bytes)}.`;
+    return `${file.name} has ${sizeOf(file.size)}. The maximum is ${sizeOf(limits.image_bytes)}.`;
   const bitmap = await createImageBitmap(file).catch(() => null);
   if (!bitmap) return `${file.name} can't be read as an image.`;
   const pixels = bitmap.width * bitmap.height;
@@ -56,4 +56,7 @@ function namesOf(types) {
   return `${names.slice(0, -1).join(", ")} or ${names.at(-1)}`;
 }
 
-const mebibytes = (bytes) => `${(bytes / MEBIBYTE).toFixed(1)} MiB`;
+const sizeOf = (bytes) =>
+  bytes < MEBIBYTE
+    ? `${Math.ceil(bytes / 1024)} KiB`
+    : `${Number((bytes / MEBIBYTE).toFixed(1))} MiB`;

@@ -273,7 +273,7 @@ def test_page_has_the_limits_of_the_service(browser, tmp_path):
         files.set_input_files([image | {"name": "large.png", "buffer": large.getvalue()}])
         expect(alert).to_have_text("large.png has 40000 pixels. The maximum is 10000.")
         files.set_input_files([image | {"buffer": bytes(3000)}])
-        expect(alert).to_contain_text("a.png has 0.0 MiB")
+        expect(alert).to_have_text("a.png has 3 KiB. The maximum is 2 KiB.")
         files.set_input_files([image, image])
         request_field(page).fill("Describe these images")
         page.get_by_role("button", name="Create", exact=True).click()
