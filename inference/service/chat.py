@@ -12,11 +12,12 @@ from typing import Annotated, Any, Literal
 
 import orjson
 from fastapi import FastAPI, Request, Response
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from ..events import RunEvent, StepAccepted, StepExhausted, StepStarted
 from ..generation.generation_state import StepState
 from ..generation.requests import GenerationRequest
+from ..http.errors import RequestModel
 from .openapi import describe_body, describe_response
 from .request_parsing import (
     DEFAULT_MODEL,
@@ -81,7 +82,7 @@ class ChatMessage(RequestPart):
     """A message of the conversation."""
 
     role: Role
-    content: str | Annotated[list[ChatPart], Field(max_length=MAX_ITEMS)] | None = None
+    content: str | Annotated[list[ChatPart], Field(max_length=MAX_ITEMS, fail_fast=True)] | None = None
 
 
 class StreamOptions(RequestPart):
@@ -90,14 +91,14 @@ class StreamOptions(RequestPart):
     include_usage: bool | None = None
 
 
-class ChatRequest(BaseModel, extra="forbid", frozen=True, strict=True):
+class ChatRequest(RequestModel):
     """A request for the next message of a conversation."""
 
-    messages: list[ChatMessage] = Field(min_length=1, max_length=MAX_ITEMS)
+    messages: list[ChatMessage] = Field(min_length=1, max_length=MAX_ITEMS, fail_fast=True)
     model: str | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
-    metadata: Metadata | None = Field(None, max_length=16)
+    metadata: Metadata | None = None
     n: Literal[1] | None = None
     seed: Seed | None = None
     store: bool | None = None
@@ -109,7 +110,7 @@ class ChatRequest(BaseModel, extra="forbid", frozen=True, strict=True):
     logprobs: bool | None = None
     max_completion_tokens: int | None = None
     max_tokens: int | None = None
-    modalities: list[str] | None = None
+    modalities: list[str] | None = Field(None, fail_fast=True)
     parallel_tool_calls: bool | None = None
     presence_penalty: float | None = None
     prompt_cache_key: str | None = None
@@ -117,10 +118,10 @@ class ChatRequest(BaseModel, extra="forbid", frozen=True, strict=True):
     response_format: dict[str, Any] | None = None
     safety_identifier: str | None = None
     service_tier: str | None = None
-    stop: str | list[str] | None = None
+    stop: str | Annotated[list[str], Field(fail_fast=True)] | None = None
     temperature: float | None = None
     tool_choice: str | dict[str, Any] | None = None
-    tools: list[dict[str, Any]] | None = None
+    tools: list[dict[str, Any]] | None = Field(None, fail_fast=True)
     top_logprobs: int | None = None
     top_p: float | None = None
     user: str | None = None

@@ -4,6 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Discriminator, Field, Tag
 
+from ...http.errors import RequestModel
 from ..request_parsing import (
     MAX_ITEMS,
     ContentPart,
@@ -49,7 +50,7 @@ class InputMessage(RequestPart):
     role: Role
     content: (
         Annotated[str, Field(max_length=_MAX_LENGTH)]
-        | Annotated[list[Part], Field(max_length=MAX_ITEMS)]
+        | Annotated[list[Part], Field(max_length=MAX_ITEMS, fail_fast=True)]
     )
 
 
@@ -72,12 +73,12 @@ Item = Annotated[
 ]
 
 
-class ResponsesRequest(BaseModel, extra="forbid", frozen=True, strict=True):
-    """A request for an interleaved sequence; unknown fields are an error."""
+class ResponsesRequest(RequestModel):
+    """A request for an interleaved sequence."""
 
     input: (
         Annotated[str, Field(min_length=1, max_length=_MAX_LENGTH)]
-        | Annotated[list[Item], Field(min_length=1, max_length=MAX_ITEMS)]
+        | Annotated[list[Item], Field(min_length=1, max_length=MAX_ITEMS, fail_fast=True)]
     )
     model: str | None = Field(None, description="One of `/v1/models`")
     instructions: str | None = Field(None, max_length=_MAX_LENGTH)
@@ -87,12 +88,12 @@ class ResponsesRequest(BaseModel, extra="forbid", frozen=True, strict=True):
     stream: bool | None = None
     background: bool | None = Field(None, description="Answer at once, and run without the client")
     store: bool | None = Field(None, description="False: delete the response once it is sent")
-    metadata: Metadata | None = Field(None, max_length=16)
+    metadata: Metadata | None = None
     interleave: RequestOptions | None = None
 
     # Accepted, without effect.
     conversation: None = None
-    include: list[str] | None = None
+    include: list[str] | None = Field(None, fail_fast=True)
     max_output_tokens: int | None = None
     max_tool_calls: int | None = None
     parallel_tool_calls: bool | None = None
@@ -105,7 +106,7 @@ class ResponsesRequest(BaseModel, extra="forbid", frozen=True, strict=True):
     temperature: float | None = None
     text: dict[str, Any] | None = None
     tool_choice: str | dict[str, Any] | None = None
-    tools: list[dict[str, Any]] | None = None
+    tools: list[dict[str, Any]] | None = Field(None, fail_fast=True)
     top_logprobs: int | None = None
     top_p: float | None = None
     truncation: str | None = None
