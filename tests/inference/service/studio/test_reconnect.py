@@ -21,7 +21,7 @@ SLOW_PROFILE = """
     roles: {planner: sketch, generator: sketch, critic: sketch, scorer: sketch}
     pack: sketchbook
     sizes: {demo: 1}
-    sketch: {picture_size: 480}
+    sketch: {picture_size: 1440}
     service: {grace_seconds: 0}
 """
 
@@ -45,7 +45,7 @@ def test_request_continues_on_a_restarted_service(browser, tmp_path, number):
         expect(page.get_by_role("article")).to_have_attribute("aria-busy", "true")
         with serving(tmp_path / "home", *options) as _:
             story = page.get_by_role("article")
-            expect(story.get_by_text(re.compile("^Complete. [0-9] images drawn"))).to_be_visible()
+            expect(story.get_by_text(re.compile("^Complete. [0-9]+ images drawn"))).to_be_visible()
             expect(story.locator(".step")).to_have_count(4)
             page.get_by_role("link", name="History").click()
             expect(page.get_by_text("1 response", exact=True)).to_be_visible()
