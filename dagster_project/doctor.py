@@ -65,7 +65,7 @@ def report(profile_name: str, root: str) -> bool:
         if finding.fix:
             console.print(f"        [bold]{finding.fix}[/bold]")
     missing = sum(finding.fix is not None for finding in findings)
-    verdict = f"{missing} of {len(findings)} missing" if missing else "all there"
+    verdict = f"{missing} of {len(findings)} missing" if missing else "complete"
     console.print(f"\nprofile {profile_name}: {verdict}")
     return not missing
 
@@ -74,11 +74,11 @@ def _home(home: Home, profile: Profile) -> Iterator[Finding]:
     folder = home.local
     folder.mkdir(parents=True, exist_ok=True)
     if not os.access(folder, os.W_OK):
-        yield Finding(f"home {folder}", "it cannot be written: choose another with --home")
+        yield Finding(f"home {folder}", "it is not writable: choose another one with --home")
     free = shutil.disk_usage(folder).free / 1e9
     needed = _LARGE_DISK_GB if _gpus_needed(profile) else _DISK_GB
     fix = f"free {needed:g} GB, or choose another home" if free < needed else None
-    yield Finding(f"disk: {free:,.0f} GB free of {needed:g} GB wanted", fix)
+    yield Finding(f"disk: {free:,.0f} GB free of {needed:g} GB needed", fix)
 
 
 def _ensemble(profile: Profile) -> Iterator[Finding]:
@@ -170,7 +170,7 @@ def _generator(profile: Profile) -> Iterator[Finding]:
             yield Finding(f"generator {settings.model}", str(error))
             continue
         reasons = missing_requirements(choice.model, on_gpu=settings.device != "cpu")
-        remedy = "weights are downloaded for the first picture, or by `hf download`"
+        remedy = "weights are downloaded for the first image, or by `hf download`"
         fix = f"{', '.join(reasons)}; {remedy} {choice.model.model}" if reasons else None
         yield Finding(f"generator {choice.identity}", fix)
 

@@ -234,15 +234,25 @@ class RequestScope:
 
     Args:
         notice: what draws, for people: `Drawn by a demo world ...`.
-        refusal: why nothing is drawn, and what could be; None: something is.
+        refusal: why nothing is drawn; None: something is.
         not_drawn: phrases of the request that the pictures will lack, as written.
         remarks: about the given pictures, a sentence each.
+        suggestions: after a refusal, requests that it can draw, similar ones first.
     """
 
     notice: str
     refusal: str | None = None
     not_drawn: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
+    suggestions: tuple[str, ...] = ()
+
+    @property
+    def refusal_text(self) -> str:
+        """The refusal with the suggestions; empty: nothing is refused."""
+        if self.refusal is None:
+            return ""
+        quoted = ", ".join(f"“{each}”" for each in self.suggestions)
+        return f"{self.refusal} Try {quoted}." if quoted else self.refusal
 
 
 @runtime_checkable

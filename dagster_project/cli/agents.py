@@ -14,30 +14,31 @@ if TYPE_CHECKING:
 
 _LINE_LENGTH = 100  # of vLLM's log, in the moving status line
 
-app = typer.Typer(no_args_is_help=True, help="The trained planners and critics.")
+app = typer.Typer(no_args_is_help=True, help="Trained planners and critics.")
 
 
 @app.command()
 def serve(
     checkpoint: Annotated[
         str,
-        typer.Argument(
-            help="A name that `interleave checkpoints` lists, a folder, or an id of Hugging Face."
-        ),
+        typer.Argument(help="Name listed by `interleave checkpoints`, folder, or Hugging Face id."),
     ],
     flags: Annotated[
-        list[str] | None, typer.Argument(help="After `--`: more flags of `vllm serve`.")
+        list[str] | None, typer.Argument(help="After `--`: further flags of `vllm serve`.")
     ] = None,
     version: Annotated[
-        str | None, typer.Option(help="Of a name; default: the promoted one, else the newest.")
+        str | None,
+        typer.Option(
+            help="Version of a named checkpoint; default: the promoted one, else the newest."
+        ),
     ] = None,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port to listen on.")] = 8000,
     gpus: Annotated[
-        int | None, typer.Option(min=0, help="GPUs that share it; 0: CPU. Default: 1 if any.")
+        int | None, typer.Option(min=0, help="Number of GPUs; 0: CPU. Default: 1 if there are any.")
     ] = None,
     max_length: Annotated[
-        int | None, typer.Option(min=1, help="Tokens of a question and its answer.")
+        int | None, typer.Option(min=1, help="Maximum tokens of a prompt and its answer.")
     ] = None,
     home: HomeOption = ".interleave",
 ) -> None:

@@ -12,28 +12,36 @@ _SHOWN = 10
 
 def agreement(
     first: Annotated[
-        str, typer.Argument(help="An official file of OpENING's verdicts, or a run (`report`).")
+        str,
+        typer.Argument(
+            help="Official file of OpENING's verdicts, or a run listed by `interleave report`."
+        ),
     ],
     second: Annotated[
-        str | None, typer.Argument(help="Another one; default: what --judge says.")
+        str | None,
+        typer.Argument(help="File or run to compare with; default: the verdicts of --judge."),
     ] = None,
     profile: ProfileOption = "sketch",
     home: HomeOption = ".interleave",
-    judge: Annotated[str | None, typer.Option(help="BACKEND/MODEL that judges the same.")] = None,
+    judge: Annotated[
+        str | None, typer.Option(help="BACKEND/MODEL that judges the same items.")
+    ] = None,
     source: Annotated[
-        str | None, typer.Option(help="With --judge: the benchmark's official files, or a Hub id.")
+        str | None,
+        typer.Option(help="With --judge: folder of the benchmark's official files, or a Hub id."),
     ] = None,
     answers: Annotated[
-        Path | None, typer.Option(help="With --judge and a file: folder of the systems' answers.")
+        Path | None, typer.Option(help="With --judge and a file: folder of the answers.")
     ] = None,
     sample: Annotated[
-        int | None, typer.Option(min=1, help="So many comparisons or answers, drawn by chance.")
+        int | None, typer.Option(min=1, help="Size of a random sample of comparisons or answers.")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Of runs: a page with the pictures that judges differ on.")
+        Path | None,
+        typer.Option(help="For runs: output page with the images on which the judges differ."),
     ] = None,
 ) -> None:
-    """Compare a judge with people, or with another judge: agreement, kappa, intervals.
+    """Compare a judge with human verdicts or another judge: agreement, kappa, intervals.
 
     Example: `interleave agreement judge_modelAB_results.json --judge openai/gpt-4.1 --source
     OPENING --answers OPENING/gen_outputs --sample 200`

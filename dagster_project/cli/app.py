@@ -26,7 +26,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
-    help="Interleave Foundry: from a taxonomy to agents that tell stories in pictures and text.",
+    help="Interleave Foundry: train and serve agents that answer in images and text.",
 )
 for command in (
     run.run,

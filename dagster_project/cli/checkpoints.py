@@ -14,14 +14,14 @@ _METRICS = ("loss", "reward", "plan_correct", "verdict_accuracy_true", "verdict_
 _COLOURS = {"promoted": "green", "candidate": "yellow", "rejected": "red"}
 _COLUMNS = ("name", "version", "parent", "status", "metrics", "made")
 
-NameArgument = Annotated[str, typer.Argument(help="Name, as `interleave checkpoints` lists it.")]
+NameArgument = Annotated[str, typer.Argument(help="Name listed by `interleave checkpoints`.")]
 
 
 def checkpoints(
     home: HomeOption = ".interleave",
     name: Annotated[str, typer.Option(help="Only versions of this checkpoint.")] = "",
 ) -> None:
-    """List the trained models: parents, status, main metrics."""
+    """List trained models: parent, status, main metrics."""
     from rich.console import Console
     from rich.table import Table
 
@@ -43,10 +43,10 @@ def checkpoints(
 
 def promote(
     name: NameArgument,
-    version: Annotated[str, typer.Argument(help="Version, likewise.")],
+    version: Annotated[str, typer.Argument(help="Version listed by `interleave checkpoints`.")],
     home: HomeOption = ".interleave",
 ) -> None:
-    """Put a version of a checkpoint in use, whatever evaluation says of it."""
+    """Use a version of a checkpoint, regardless of its evaluation."""
     from training.registry import CheckpointRegistry
     from warehouse import Home
 
@@ -55,7 +55,7 @@ def promote(
 
 
 def rollback(name: NameArgument, home: HomeOption = ".interleave") -> None:
-    """Put the version in use again that was before this one."""
+    """Use the version again that was in use before the current one."""
     from training.registry import CheckpointRegistry
     from warehouse import Home
 

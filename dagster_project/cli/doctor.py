@@ -6,7 +6,7 @@ from .options import HomeOption, ProfileOption
 
 
 def doctor(profile: ProfileOption = "sketch", home: HomeOption = ".interleave") -> None:
-    """Say what a profile needs and does not find here; exit status 1 if anything is missing."""
+    """List what a profile needs and is missing here; exit status 1 if anything is."""
     from ..doctor import report
 
     raise typer.Exit(0 if report(profile, home) else 1)

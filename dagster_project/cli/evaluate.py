@@ -25,31 +25,34 @@ def evaluate(
     profile: ProfileOption = "sketch",
     home: HomeOption = ".interleave",
     source: Annotated[
-        str | None, typer.Option(help="Copy of its official files, or id of a data set on the Hub.")
+        str | None,
+        typer.Option(
+            help="Folder of the official files, or id of a data set on the Hugging Face Hub."
+        ),
     ] = None,
     limit: Annotated[
-        int | None, typer.Option(min=1, help="So many items, evenly from all groups.")
+        int | None, typer.Option(min=1, help="Number of items, spread evenly over all groups.")
     ] = None,
     judge: Annotated[
-        str | None, typer.Option(help="BACKEND/MODEL that judges; default: the profile's.")
+        str | None, typer.Option(help="Judge as BACKEND/MODEL; default: the profile's.")
     ] = None,
     answers: Annotated[
         Path | None,
-        typer.Option(help="Another system's answers, in the benchmark's official layout."),
+        typer.Option(help="Answers of another system, in the benchmark's official layout."),
     ] = None,
-    system: Annotated[str | None, typer.Option(help="Name of that system.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Of items that are generated.")] = None,
-    difficulty: Annotated[
-        int | None, typer.Option(min=1, help="Of items that are generated.")
-    ] = None,
+    system: Annotated[str | None, typer.Option(help="Name of the other system.")] = None,
+    seed: Annotated[int | None, typer.Option(help="For generated items.")] = None,
+    difficulty: Annotated[int | None, typer.Option(min=1, help="For generated items.")] = None,
     estimate: Annotated[
-        bool, typer.Option("--estimate", help="Only say what the judge would be asked.")
+        bool,
+        typer.Option("--estimate", help="Only print the expected calls and cost; run nothing."),
     ] = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Also what is up to date; finished calls are reused.")
+        bool,
+        typer.Option("--force", help="Run again what is up to date; finished calls are reused."),
     ] = False,
 ) -> None:
-    """Measure the agents on benchmarks: answers, a judge's questions, official numbers.
+    """Evaluate the agents on benchmarks, with a judge and the official metrics.
 
     Example: `interleave evaluate sketch-interleaved sketch-edits`
     """

@@ -10,35 +10,38 @@ from schemas.trajectories import OnExhausted
 from .options import HomeOption, ProfileOption, enable_interrupts
 
 TextArgument = Annotated[
-    str, typer.Argument(help="What to show; `<image>` may stand for the given pictures.")
+    str,
+    typer.Argument(
+        help="Describe what you want to see; `<image>` marks the place of an input image."
+    ),
 ]
 ImageOption = Annotated[
     list[Path] | None,
-    typer.Option(help="A picture to go on from or to describe; may be given several times."),
+    typer.Option(help="Input image, to continue from or to describe; repeat for more."),
 ]
 OutOption = Annotated[
     Path | None,
-    typer.Option(
-        help="Where the story goes: a file .html, .md or .zip. Default: a new story.html here."
-    ),
+    typer.Option(help="Output file: .html, .md or .zip; default: a new story.html in this folder."),
 ]
 CriticOption = Annotated[
-    Literal["rl", "sft"] | None,
-    typer.Option(help="Checkpoint that judges, by its training; default: the one in use."),
+    Literal["base", "rl", "sft"] | None,
+    typer.Option(
+        help="Critic trained by RL or SFT, or the profile's own agents; default: the current ones."
+    ),
 ]
 ExhaustedOption = Annotated[
     OnExhausted | None,
-    typer.Option(help="When none is accepted: keep the last or the best one, or stop."),
+    typer.Option(help="If no attempt is accepted: use the last or the best one, or stop."),
 ]
 ConditioningOption = Annotated[
     Literal["last", "all"] | None,
-    typer.Option(help="What the generator is shown: the last picture, or all of the story."),
+    typer.Option(help="Images that the generator gets: the last one, or all so far."),
 ]
 CandidatesOption = Annotated[
-    int | None, typer.Option(help="Pictures drawn for each prompt; the first good one counts.")
+    int | None, typer.Option(help="Images per attempt; the first accepted one is used.")
 ]
 DrawAheadOption = Annotated[
-    bool | None, typer.Option(help="Draw the next step while the critic still looks at this one.")
+    bool | None, typer.Option(help="Draw the next step while the critic judges this one.")
 ]
 
 
@@ -50,19 +53,19 @@ def generate(
     profile: ProfileOption = "sketch",
     home: HomeOption = ".interleave",
     critic: CriticOption = None,
-    seed: Annotated[int | None, typer.Option(help="Other pictures of the same request.")] = None,
-    t_max: Annotated[int | None, typer.Option(help="Attempts allowed for a step.")] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Another seed gives other images of the same request.")
+    ] = None,
+    t_max: Annotated[int | None, typer.Option(help="Maximum attempts per step.")] = None,
     on_exhausted: ExhaustedOption = None,
     conditioning: ConditioningOption = None,
     candidates: CandidatesOption = None,
-    max_steps: Annotated[
-        int | None, typer.Option(help="A plan with more steps is refused.")
-    ] = None,
+    max_steps: Annotated[int | None, typer.Option(help="Maximum steps of a plan.")] = None,
     draw_ahead: DrawAheadOption = None,
 ) -> None:
-    """Tell one story, and keep it as a file.
+    """Answer one request in images and text, and save the result as a file.
 
-    What a profile says in section loop holds where an option is left out.
+    Defaults are those of the profile's section `loop`.
 
     Example: `interleave generate "How to build a snowman" --out snowman.html`
     """

@@ -59,7 +59,7 @@ def generate_in_terminal(
         signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
         state = asyncio.run(_generate(request, profile, home, screen))
     except KeyboardInterrupt:
-        screen.print("cancelled")
+        screen.print("Cancelled.")
         return CANCELLED
     if state.steps:
         write_generation(state, path)
@@ -93,8 +93,8 @@ async def _generate(
 def _summary(state: GenerationState) -> str:
     attempts = sum(len(step.attempts) for step in state.steps)
     if not attempts:
-        return "An answer in text"
-    return f"{count_noun(len(state.images), 'picture')} from {attempts} attempts"
+        return "Text-only answer"
+    return f"{count_noun(len(state.images), 'image')} from {count_noun(attempts, 'attempt')}"
 
 
 class GenerationScreen:
@@ -103,7 +103,7 @@ class GenerationScreen:
     def __init__(self, options: GenerationOptions) -> None:
         self._options = options
         self._console = Console(stderr=True, highlight=False)
-        self.status = self._console.status("Loading the agents")
+        self.status = self._console.status("Loading agents")
 
     def print(self, line: str) -> None:
         self._console.print(_printable(line), markup=False, soft_wrap=True)
@@ -113,7 +113,7 @@ class GenerationScreen:
         for remark in scope.remarks:
             self.print(remark)
         if scope.not_drawn and not scope.refusal:
-            self.print(f"Not drawn here: {', '.join(scope.not_drawn)}")
+            self.print(f"Not drawn: {', '.join(scope.not_drawn)}")
 
     def show(self, event: events.Event) -> None:
         match event:
@@ -124,7 +124,7 @@ class GenerationScreen:
             case events.StepStarted(step=step):
                 self._update(step, "drawing attempt 1")
             case events.ImageGenerated(step=step, iteration=iteration):
-                self._update(step, f"the critic judges attempt {self._attempt(iteration)}")
+                self._update(step, f"judging attempt {self._attempt(iteration)}")
             case events.AttemptJudged(draw=draw, verdict=verdict) if not verdict.accepted:
                 following = min(self._attempt(draw.iteration) + 1, self._options.t_max)
                 self._update(draw.step, f"drawing attempt {following}")
@@ -132,8 +132,8 @@ class GenerationScreen:
                 number = self._attempt(chosen.draw.iteration)
                 self.print(f"{_title(step)}: accepted at attempt {number}")
             case events.StepExhausted(step=step, chosen=chosen):
-                outcome = "one of them is used" if chosen else "the sequence ends here"
-                attempts = f"none of {self._options.t_max} attempts accepted"
+                outcome = "one of them is used" if chosen else "stopped"
+                attempts = f"none of {count_noun(self._options.t_max, 'attempt')} accepted"
                 self.print(f"{_title(step)}: {attempts}, {outcome}")
             case events.TextEmitted(step=step, text=text):
                 self._print_text(step, text)

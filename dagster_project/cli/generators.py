@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
 Device = Literal["auto", "cpu", "cuda"]
 
-app = typer.Typer(no_args_is_help=True, help="The generators that draw the pictures.")
+app = typer.Typer(no_args_is_help=True, help="Image generators.")
 
 
 @app.command("list")
 def list_generators(profile: ProfileOption = "sketch") -> None:
-    """List the models that can draw: what each can do, and whether it can be used here."""
+    """List image models: what each can do, and whether it can be used here."""
     from rich.console import Console
     from rich.table import Table
 
@@ -47,27 +47,31 @@ def _weights(model: "GeneratorModel") -> str:
 @app.command("serve")
 def serve_generator(
     model: Annotated[
-        str, typer.Argument(help="Name, as `interleave generator list` shows it, or `sketch`.")
+        str, typer.Argument(help="Name listed by `interleave generator list`, or `sketch`.")
     ],
     registry: Annotated[
-        Path | None, typer.Option(help="YAML file with more models, as profiles name it.")
+        Path | None, typer.Option(help="YAML file with further models, as in profiles.")
     ] = None,
     replicas: Annotated[
-        int | None, typer.Option(min=1, help="Copies of the model; default one for each GPU.")
+        int | None, typer.Option(min=1, help="Replicas of the model; default: one per GPU.")
     ] = None,
     host: Annotated[
         str,
         typer.Option(help="Address to listen on; beyond loopback INTERLEAVE_IMAGES_KEY is needed."),
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on.")] = 8010,
-    batch: Annotated[int, typer.Option(min=1, help="Pictures drawn at once, at most.")] = 4,
-    queue: Annotated[int, typer.Option(min=0, help="Pictures that may wait; more are 429.")] = 64,
+    batch: Annotated[int, typer.Option(min=1, help="Maximum images per batch.")] = 4,
+    queue: Annotated[
+        int, typer.Option(min=0, help="Maximum images in the queue; further requests get 429.")
+    ] = 64,
     device: Annotated[
-        Device, typer.Option(help="auto: a GPU for each replica where there are any.")
+        Device, typer.Option(help="auto: one GPU per replica, where there are any.")
     ] = "auto",
     ray: Annotated[
         str | None,
-        typer.Option(help="Address of a running Ray cluster, from one of its nodes; default none."),
+        typer.Option(
+            help="Address of a running Ray cluster, as seen from one of its nodes; default: none."
+        ),
     ] = None,
 ) -> None:
     """Serve a model over OpenAI's images API, with replicas on Ray Serve.

@@ -11,11 +11,11 @@ from .options import ProfileOption, enable_interrupts
 def rehearse(
     profile: ProfileOption = "sketch",
     folder: Annotated[
-        Path | None, typer.Option(help="A new folder for what it makes; default: a temporary one.")
+        Path | None, typer.Option(help="New folder for its output; default: a temporary one.")
     ] = None,
     prompts: Annotated[int, typer.Option(min=8, help="Prompts, held-out ones included.")] = 16,
 ) -> None:
-    """Run a profile's whole lineage with tiny random models, and say what it took.
+    """Run a profile's whole lineage with tiny random models, and report time and memory.
 
     Real servers, trainers and service, on the CPU, without keys or network (docs/rehearsal.md).
     """

@@ -10,10 +10,10 @@ from .options import HomeOption
 
 def report(
     runs: Annotated[
-        list[str] | None, typer.Argument(help="One run, or two; default: lists them.")
+        list[str] | None, typer.Argument(help="One run, or two to compare; default: list all.")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="File of the page; default: report.html here.")
+        Path | None, typer.Option(help="Output file; default: report.html in this folder.")
     ] = None,
     home: HomeOption = ".interleave",
 ) -> None:
@@ -28,7 +28,7 @@ def report(
     place = Home(home)
     if not runs:
         typer.echo(
-            "\n".join(run_names(place)) or "no runs yet: make one with `interleave evaluate`"
+            "\n".join(run_names(place)) or "No runs yet: create one with `interleave evaluate`."
         )
         return
     if len(runs) > 2:

@@ -14,28 +14,29 @@ def run(
     size: Annotated[
         str,
         typer.Option(
-            help="How many shards: a size of the profile; default: that of the lake, demo at first."
+            help="Number of shards: a size of the profile; default: that of the lake, or demo."
         ),
     ] = "",
     select: Annotated[
-        str, typer.Option(help="Assets to bring up to date, comma-separated; default all.")
+        str, typer.Option(help="Assets to bring up to date, comma-separated; default: all.")
     ] = "",
     jobs: Annotated[
         int, typer.Option(min=1, help="Shards processed at the same time.")
     ] = os.cpu_count() or 1,
     force: Annotated[
         bool,
-        typer.Option("--force", help="Also what is up to date; finished model calls are reused."),
+        typer.Option(
+            "--force", help="Run again what is up to date; finished model calls are reused."
+        ),
     ] = False,
     estimate: Annotated[
         bool,
         typer.Option(
-            "--estimate",
-            help="Only say what the trajectories and GRPO would take: calls, cost, time, ...",
+            "--estimate", help="Only print expected calls, cost, time and disk space; run nothing."
         ),
     ] = False,
 ) -> None:
-    """Bring the lineage up to date; what is already there is reused."""
+    """Bring the lineage up to date; whatever is up to date is reused."""
     from .run_screen import estimate_in_terminal, run_in_terminal
 
     if estimate:

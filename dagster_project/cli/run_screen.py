@@ -165,7 +165,7 @@ def _summarize(
     console.print(f"\n[bold]{counts}[/bold] in {seconds:.0f} s\n")
     console.print(_row_counts(foundry.home))
     _show_sequences(console, foundry.home, fresh=bool(result.materialized))
-    console.print(f'\n[bold]Ask:[/bold] interleave sql "{EXAMPLE_SQL}"\n', highlight=False)
+    console.print(f'\n[bold]Query:[/bold] interleave sql "{EXAMPLE_SQL}"\n', highlight=False)
     console.print(run_sql(foundry.home, EXAMPLE_SQL).decode(), highlight=False)
     if foundry.reduced:
         console.print(
@@ -190,4 +190,4 @@ def _show_sequences(console: Console, home: Home, fresh: bool) -> None:
     sheet, page = folder / "contact_sheet.png", folder / "story.html"
     if fresh or not (sheet.exists() and page.exists()):
         write_showcase(home, folder)
-    console.print(f"\n[bold]Look:[/bold] {page}\n      {sheet}\n", soft_wrap=True)
+    console.print(f"\n[bold]Results:[/bold] {page}\n         {sheet}\n", soft_wrap=True)

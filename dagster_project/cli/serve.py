@@ -21,9 +21,9 @@ def serve(
         int | None, typer.Option(min=0, max=65535, help="Port to listen on; 0: any free one.")
     ] = None,
 ) -> None:
-    """Serve stories over OpenAI's Responses and chat APIs, until Ctrl-C.
+    """Serve the studio page and OpenAI's Responses and chat APIs, until Ctrl-C.
 
-    What else may be set is in the profile's section `service`.
+    More settings: section `service` of the profile.
     """
     from assets.benchmarks.report import render_runs
     from assets.core.profile import load_profile

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def servers(
     stop: Annotated[
-        str | None, typer.Option(help="Stop the servers of this name, also while they are used.")
+        str | None, typer.Option(help="Stop the servers with this name, even if they are in use.")
     ] = None,
     home: HomeOption = ".interleave",
 ) -> None:
@@ -36,9 +36,9 @@ def servers(
     for _, row in running:
         grid.add_row(*row)
     console = Console(highlight=False, soft_wrap=True)
-    console.print(grid if running else "no server runs; the first call starts one")
+    console.print(grid if running else "No servers are running; the first call starts one.")
     if stop:
-        console.print(f"told to stop: {stop}")
+        console.print(f"Stopping: {stop}")
 
 
 def _row(folder: "ServerFolder") -> tuple[str, ...] | None:

@@ -15,13 +15,13 @@ OutputFormat = Literal["table", "csv", "json", "parquet"]
 def sql(
     query: Annotated[str, typer.Argument(help="A DuckDB query over the tables of the lake.")],
     home: HomeOption = ".interleave",
-    format: Annotated[OutputFormat, typer.Option(help="How to print the result.")] = "table",
-    out: Annotated[Path | None, typer.Option(help="Write to this file instead.")] = None,
+    format: Annotated[OutputFormat, typer.Option(help="Output format.")] = "table",
+    out: Annotated[Path | None, typer.Option(help="Output file; default: the terminal.")] = None,
     other_files: Annotated[
         bool, typer.Option("--other-files", help="The query may read files outside the lake.")
     ] = False,
 ) -> None:
-    """Query the lake, read-only, whatever else is being written.
+    """Query the lake, read-only, also while other commands write to it.
 
     Example: `interleave sql "select status, count(*) from trajectories group by all"`
     """

@@ -15,7 +15,7 @@ def ui(
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port to listen on.")] = 3000,
 ) -> None:
-    """Open Dagster: the lineage, its runs, schedules and sensors."""
+    """Serve the Dagster UI: lineage, runs, schedules and sensors."""
     from assets.core.profile import load_profile
     from warehouse import Home
     from warehouse.views import refresh_views

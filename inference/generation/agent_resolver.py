@@ -19,7 +19,8 @@ from ..roles import BackendError, Roles
 Agents = Literal["auto", "promoted", "profile"]
 
 _POLL_SECONDS, _HEALTH_CHECK_SECONDS = 2.0, 2.0
-_CRITICS = {"rl": "critic_rl_checkpoint", "sft": "critic_sft_checkpoint"}
+_CRITICS = {"sft": "critic_sft_checkpoint", "rl": "critic_rl_checkpoint"}
+_BASE = "base"  # the profile's own planner and critic
 
 _log = logging.getLogger(__name__)
 
@@ -64,12 +65,30 @@ class AgentResolver:
     async def resolve(self, critic: str | None = None) -> Roles:
         """The current roles, for a request (see its `critic`) that keeps them.
 
+        Args:
+            critic: `rl` or `sft`: the checkpoint of that training judges; `base`: the profile's
+                own planner and critic.
+
         Raises:
             FoundryError: there is no such critic, or a backend is unavailable.
         """
         if critic is None:
             return self._current
+        if critic == _BASE:
+            return self._profile_roles
         return await asyncio.to_thread(self._with_critic, critic)
+
+    async def critics(self) -> list[str]:
+        """The critics that `resolve` has.
+
+        Raises:
+            StorageError: the table of checkpoints cannot be read.
+        """
+
+        def find() -> list[str]:
+            return [name for name, own in _CRITICS.items() if newest(own, self._home)]
+
+        return [_BASE, *await asyncio.to_thread(find)]
 
     async def check(self) -> None:
         """Raise BackendError if a current backend does not answer; asked every few seconds."""

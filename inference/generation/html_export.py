@@ -64,17 +64,19 @@ def generation_zip(generation: GenerationState) -> bytes:
 
 
 def title_of(trajectory: TrajectoryView) -> str:
-    """The request's text, with `[picture N]` for its placeholders."""
+    """The request's text, with `[image N]` for its placeholders."""
     placeholders = len(_PLACEHOLDER.findall(trajectory.request))
     numbers = count(max(0, len(trajectory.input_images) - placeholders) + 1)
-    text = _PLACEHOLDER.sub(lambda _: f" [picture {next(numbers)}] ", trajectory.request)
+    text = _PLACEHOLDER.sub(lambda _: f" [image {next(numbers)}] ", trajectory.request)
     return " ".join(text.split())
 
 
 def _markdown(view: TrajectoryView, folder: str) -> Iterator[str]:
     yield f"# {_escape(title_of(view))}"
+    for note in view.simulation:
+        yield f"> {_escape(note)}"
     for number in range(1, len(view.input_images) + 1):
-        yield _image(f"Given picture {number}", folder + _input_name(number))
+        yield _image(f"Input image {number}", folder + _input_name(number))
     for step in view.steps:
         yield f"## {step.number}\\. {_escape(step.name)}"
         if step.chosen:

@@ -42,7 +42,7 @@ class GenerationRequest:
     text: str
     images: tuple[EncodedImage, ...] = ()  # `<image>` in `text` may stand for each, in order
     options: GenerationOptions = field(default_factory=GenerationOptions)
-    critic: str | None = None  # `rl` or `sft`: that training's checkpoint; None: the current one
+    critic: str | None = None  # see `AgentResolver.resolve`; None: the current one
     channel: Channel = "command"
     generation_id: str = field(default_factory=lambda: secrets.token_hex(16))
     key: str | None = None  # the client's own name for the request

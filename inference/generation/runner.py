@@ -167,7 +167,7 @@ class GenerationRunner:
                 scope = await asyncio.to_thread(generator.scope, asked)
                 yield RequestUnderstood(scope)
                 if scope.refusal:
-                    yield TrajectoryFailed(scope.refusal, refused=True)
+                    yield TrajectoryFailed(scope.refusal_text, refused=True)
                     return
             plan, call = await calls.plan(CallSite(prompt_id), asked)
             yield PlanReady(plan, call)

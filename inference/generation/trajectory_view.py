@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from warehouse import EncodedImage
 
 from ..events import Ending, RunTerminated, TrajectoryFailed, TrajectoryFinished
+from ..roles import RequestScope
 from .generation_state import GenerationState, StepState
 
 _ENDINGS = {
     "complete": "Complete",
-    "exhausted": "Complete, though not every picture was accepted",
-    "stopped": "Stopped where no picture was accepted",
+    "exhausted": "Complete, but not every image was accepted",
+    "stopped": "Stopped: no attempt was accepted",
     "quarantined": "Quarantined",
 }
 
@@ -66,6 +67,7 @@ class TrajectoryView:
     reasoning: str = ""
     input_images: tuple[EncodedImage, ...] = ()
     ending: str = ""  # how it ended, in words; empty: not shown
+    simulation: tuple[str, ...] = ()  # what a simulated generator says, a sentence each
     failed: bool = False  # it ended with an error, or has not ended
 
     @property
@@ -81,6 +83,7 @@ def generation_view(state: GenerationState) -> TrajectoryView:
         reasoning=state.plan.reasoning if state.plan else "",
         input_images=state.input_images,
         ending=_ending_text(state.ending),
+        simulation=_simulation_notes(state.scope),
         failed=not isinstance(state.ending, TrajectoryFinished),
     )
 
@@ -101,12 +104,21 @@ def _step_view(state: StepState) -> StepView:
     return StepView(step.step_number, step.step_name, state.text, attempts, state.finished)
 
 
+def _simulation_notes(scope: RequestScope | None) -> tuple[str, ...]:
+    """That the images are simulated, and what they lack."""
+    if scope is None:
+        return ()
+    lacking = scope.not_drawn if not scope.refusal else ()
+    missing = [f"Not drawn: {', '.join(lacking)}."] if lacking else []
+    return (scope.notice, *scope.remarks, *missing)
+
+
 def _ending_text(ending: Ending | None) -> str:
     match ending:
         case None:
             return "Not finished"
         case TrajectoryFailed(reason=reason, refused=True):
-            return f"Refused: {reason}"
+            return reason
         case TrajectoryFailed(reason=reason) | RunTerminated(reason=reason):
             return f"Failed: {reason}"
         case finished:

@@ -19,19 +19,20 @@ from ..generation.agent_resolver import AgentResolver
 from ..generation.runner import GenerationRunner
 from ..http.auth import AuthMiddleware, Keys, is_health_path, load_keys
 from ..http.body_reader import BodyReader
-from ..http.errors import install_error_handlers, unavailable
+from ..http.errors import install_error_handlers, not_found, unavailable
 from ..http.server import HTTPServer, listening_socket, shutdown_signals
 from ..settings import Limits, LoopSettings
 from .chat import ChatRequest, ChatServing
 from .monitoring import RequestContextMiddleware, log_as_json
 from .openapi import add_openapi_route, describe_response
 from .request_manager import RequestManager
-from .request_parsing import MODELS, RequestParser, critic_of
+from .request_parsing import RequestParser, available_models
 from .responses.protocol import ResponsesRequest
 from .responses.serving import ResponsesServing
 from .settings import ServiceSettings
 from .studio.benchmarks import ReportRenderer, benchmark_router
 from .studio.router import add_studio_routes
+from .studio.settings import settings_router
 
 KEYS = "INTERLEAVE_SERVICE_KEYS"
 
@@ -130,26 +131,32 @@ def make_app(
     parser = RequestParser(defaults, settings.limits)
     for serving in (ResponsesServing, ChatServing):
         serving(manager, parser, bodies).add_routes(app)
-    _add_models_routes(app)
+    _add_models_routes(app, manager)
     _add_operations_routes(app, manager)
     add_studio_routes(app, manager.home.images, manager.store)
+    app.include_router(settings_router(manager, defaults))
     app.include_router(benchmark_router(manager.home, render_report))
     add_openapi_route(app, [ResponsesRequest, ChatRequest], keys.required)
     return app
 
 
-def _add_models_routes(app: FastAPI) -> None:
+def _add_models_routes(app: FastAPI, manager: RequestManager) -> None:
     def describe(name: str) -> dict[str, Any]:
         model = {"id": name, "created": 0, "object": "model", "owned_by": "interleave-foundry"}
         return model | {"shutdown_date": None}
 
+    async def available() -> list[str]:
+        return available_models(await manager.resolver.critics())
+
     @app.get("/v1/models", responses=describe_response("ModelList"))
     async def list_models() -> dict[str, Any]:
-        return {"object": "list", "data": list(map(describe, MODELS))}
+        return {"object": "list", "data": list(map(describe, await available()))}
 
     @app.get("/v1/models/{name}", responses=describe_response("Model"))
     async def retrieve_model(name: str) -> dict[str, Any]:
-        critic_of(name)
+        if name not in (names := await available()):
+            message = f"no model {name} here: there are {', '.join(names)}"
+            raise not_found(message, "model", "model_not_found")
         return describe(name)
 
 
@@ -182,6 +189,6 @@ def _is_public(path: str) -> bool:
     """Whether a path needs no key; the studio's page asks for one."""
     return (
         is_health_path(path)
-        or path in ("/", "/favicon.ico", "/openapi.json")
+        or path in ("/", "/favicon.ico", "/openapi.json", "/studio/settings")
         or path.startswith("/studio/static/")
     )

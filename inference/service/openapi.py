@@ -17,7 +17,7 @@ Models = Sequence[type[BaseModel]]
 
 _REF = "#/components/schemas/{model}"
 _DESCRIPTION = (
-    "Stories in pictures and text. Speaks OpenAI's Responses and chat APIs; the field and the "
+    "Answers in images and text. Speaks OpenAI's Responses and chat APIs; the field and the "
     "events `interleave` are its own."
 )
 # Of each event of a stream; `data` is JSON, except for the `[DONE]` that ends a chat's.

@@ -7,7 +7,7 @@ are decoded.
 
 import asyncio
 import base64
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -23,8 +23,13 @@ from ..http.errors import RequestModel, bad_request, not_found
 from ..settings import LoopSettings
 from .settings import RequestLimits
 
-MODELS: dict[str, str | None] = {"interleave": None, "interleave-rl": "rl", "interleave-sft": "sft"}
-"""Names of the served models -> the critic of each; None: the current one."""
+MODELS: dict[str, str | None] = {
+    "interleave": None,
+    "interleave-base": "base",
+    "interleave-sft": "sft",
+    "interleave-rl": "rl",
+}
+"""Names of the served models -> the critic of each (see `AgentResolver.resolve`)."""
 DEFAULT_MODEL = "interleave"
 
 MAX_ITEMS = 1000
@@ -219,6 +224,11 @@ class RequestParser:
         from .image_fetch import fetch_image
 
         return await fetch_image(url, param, self.limits.picture_bytes)
+
+
+def available_models(critics: Collection[str]) -> list[str]:
+    """The served models whose critics there are."""
+    return [name for name, critic in MODELS.items() if critic is None or critic in critics]
 
 
 def critic_of(model: str | None) -> str | None:

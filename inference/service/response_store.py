@@ -97,10 +97,16 @@ class ResponseStore:
         self, owner: str, words: str = "", limit: int = 20, offset: int = 0
     ) -> list[StoredResponse]:
         """An owner's responses whose request contains all words, newest first."""
-        terms = words.casefold().split()
-        condition = " AND ".join(["owner = ?", *["instr(words, ?) > 0"] * len(terms)])
+        condition, terms = _contains(words)
         condition += " ORDER BY created_at DESC, id LIMIT ? OFFSET ?"
         return self._select(condition, owner, *terms, limit, offset)
+
+    def count(self, owner: str, words: str = "") -> int:
+        """How many responses `search` finds in all."""
+        condition, terms = _contains(words)
+        query = f"SELECT count(*) FROM responses WHERE {condition}"
+        with self._file.transaction() as connection:
+            return int(connection.execute(query, (owner, *terms)).fetchone()[0])
 
     def begin(self, stored: StoredResponse) -> None:
         """Add a request that is about to run, or to run again."""
@@ -143,6 +149,12 @@ class ResponseStore:
     def _execute(self, statement: str, *values: object) -> int:
         with self._file.transaction() as connection:
             return connection.execute(statement, values).rowcount
+
+
+def _contains(words: str) -> tuple[str, list[str]]:
+    """The condition of an owner's requests that contain all words, and the words."""
+    terms = words.casefold().split()
+    return " AND ".join(["owner = ?", *["instr(words, ?) > 0"] * len(terms)]), terms
 
 
 def _replace_responses_by_events(connection: sqlite3.Connection) -> None:

@@ -1,6 +1,6 @@
 """What of a user's request the sketch world can draw, said before anything is drawn.
 
-It is a demo world with a small vocabulary. The planner finds the words that it knows and skips
+It is a simulation with a small vocabulary. The planner finds the words that it knows and skips
 the others; here a request of which it would skip too much is refused, with what could be asked
 instead, and what it skips is named.
 """
@@ -21,13 +21,13 @@ from .request_parser import RequestText
 from .story_catalog import CatalogStory, choose_story, fill_text, load_stories
 
 NOTICE = (
-    "Drawn by the sketch world: a demo world of simple things and some thirty stories, which "
-    "needs no model. Real pictures need another profile."
+    "Simulated: the sketch world draws simple objects and some thirty stories without any model. "
+    "Choose another profile for an image model."
 )
 EXAMPLES = (
-    "Show how a red flower grows, with captions.",
-    "Show the phases of the moon.",
-    "Draw a blue house, a tree and a cat on a meadow.",
+    "Show how a red flower grows, with captions",
+    "Show the phases of the moon",
+    "Draw a blue house, a tree and a cat on a meadow",
 )
 _MIN_CONFIDENCE = 0.8  # share of pixels that a picture of this world explains
 _WORDS = re.compile(r"[a-z']+|[.,;:!?()\"]")
@@ -47,7 +47,8 @@ def scope(request: PlanRequest) -> RequestScope:
     unknown = tuple(dict.fromkeys(unknown_phrases(text, story)))
     if story or _is_mostly_known(text, unknown, bool(images)):
         return RequestScope(NOTICE, not_drawn=unknown, remarks=remarks)
-    return RequestScope(NOTICE, _refusal(text, unknown), unknown, remarks)
+    suggestions = tuple(dict.fromkeys([*_similar_requests(text, unknown), *EXAMPLES]))
+    return RequestScope(NOTICE, _refusal(text, unknown), unknown, remarks, suggestions)
 
 
 def unknown_phrases(text: RequestText, story: CatalogStory | None = None) -> Iterator[str]:
@@ -72,16 +73,13 @@ def _is_mostly_known(text: RequestText, unknown: Sequence[str], continues: bool)
 
 def _refusal(text: RequestText, unknown: Sequence[str]) -> str:
     if _is_foreign(text.raw.lower()):
-        reason = "it is not in English, the only language that the demo world reads"
+        reason = "the sketch world understands English only"
     elif unknown:
         listed = " or ".join(f"“{phrase}”" for phrase in unknown[:3])
-        reason = f"the demo world has no {listed}"
+        reason = f"the sketch world has no {listed}"
     else:
-        reason = "it names nothing that the demo world can draw"
-    near = _near_names(text, unknown)
-    offers = f"Close to it: {', '.join(near)}. " if near else ""
-    examples = " ".join(f"“{example}”" for example in EXAMPLES)
-    return f"We can't illustrate this request: {reason}. {offers}Try {examples}"
+        reason = "it names nothing that the sketch world can draw"
+    return f"We can't illustrate this request: {reason}."
 
 
 def _is_foreign(text: str) -> bool:
@@ -92,20 +90,24 @@ def _is_foreign(text: str) -> bool:
     return bool(words & _vocabulary().foreign) or any(not word.isascii() for word in words)
 
 
-def _near_names(text: RequestText, unknown: Sequence[str]) -> list[str]:
+def _similar_requests(text: RequestText, unknown: Sequence[str]) -> list[str]:
     """Stories about a word of the request, then things spelled like one that is unknown."""
     words = {word for word in text.words.split() if len(word) > 3} - _vocabulary().separators
-    titles = [title for title, own in _titles().items() if own & words]
+    stories = [f"Show {title}" for title, own in _titles().items() if own & words]
     kinds = (get_close_matches(phrase.split()[-1], KINDS, 2, 0.75) for phrase in unknown)
-    return [*titles, *(kind for each in kinds for kind in each)][:3]
+    return [*stories, *(f"Draw {_with_article(kind)}" for each in kinds for kind in each)][:3]
+
+
+def _with_article(noun: str) -> str:
+    return f"an {noun}" if noun[0] in "aeiou" else f"a {noun}"
 
 
 def _strange_pictures(images: Sequence[EncodedImage]) -> Iterator[str]:
     for number, image in enumerate(images, 1):
         if perceive_cached(image).confidence < _MIN_CONFIDENCE:
             yield (
-                f"Picture {number} isn't one of the demo world's: it sees only simple things on "
-                "nine places there."
+                f"Image {number} wasn't drawn by the sketch world, which sees only simple objects "
+                "in nine positions."
             )
 
 
@@ -133,7 +135,10 @@ def _story_words(story: CatalogStory | None) -> set[str]:
 def _titles() -> dict[str, set[str]]:
     """Title of each story -> the words in it."""
     stories = load_stories().values()
-    first = ({name: slot.choices[0] for name, slot in story.slots.items()} for story in stories)
+    first = (
+        {name: slot.choices[n % len(slot.choices)] for n, (name, slot) in enumerate(items)}
+        for items in (story.slots.items() for story in stories)
+    )
     filled = [fill_text(story.title, values) for story, values in zip(stories, first, strict=True)]
     return {title: set(title.split()) - COLOURS.keys() for title in filled}
 

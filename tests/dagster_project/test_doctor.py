@@ -131,7 +131,7 @@ def test_the_command_prints_and_exits_for_scripts(home, tmp_path, monkeypatch):
     run = CliRunner().invoke
     fine = run(app, ["doctor", "--home", home.root])
     assert fine.exit_code == 0
-    assert "profile sketch: all there" in fine.output
+    assert "profile sketch: complete" in fine.output
     with provider() as url:
         name = profile(tmp_path, **remote(url))
         ill = run(app, ["doctor", "--profile", name, "--home", home.root])

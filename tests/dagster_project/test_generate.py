@@ -75,7 +75,7 @@ def test_a_sequence_is_shown_step_by_step_and_written_where_it_says(generate, fo
     done = generate(SNOWMAN)
     assert done.returncode == 0, done.stderr
     lines = done.stderr.splitlines()
-    assert lines.pop(0).startswith("Drawn by the sketch world: a demo world")
+    assert lines.pop(0).startswith("Simulated: the sketch world draws simple objects")
     assert lines[0] == "4 steps planned"
     assert [line.split(".")[0] for line in lines[1:5]] == ["1", "2", "3", "4"]
     page = folder / "story.html"
@@ -104,7 +104,7 @@ def test_markdown_and_zip_have_the_same_pictures(generate, folder):
 def test_an_answer_in_text_is_printed(generate, house, home):
     done = generate("What is in this picture? <image> Answer in words.", "--image", house)
     assert done.returncode == 0, done.stderr
-    assert "red house" in done.stdout and "An answer in text" in done.stderr
+    assert "red house" in done.stdout and "Text-only answer" in done.stderr
     assert rows(home).iloc[0].input_images.tolist() == [EncodedImage(house.read_bytes()).sha256]
 
 
@@ -155,10 +155,12 @@ def test_a_mistake_is_one_line_and_leaves_no_file(generate, folder, house, args,
 def test_what_the_demo_world_cannot_draw_is_said(generate, folder):
     refused = generate("How to make a paper plane")
     assert refused.returncode == 1 and not list(folder.glob("story*"))
-    assert "We can't illustrate this request: the demo world has no “paper plane”" in refused.stderr
+    assert (
+        "We can't illustrate this request: the sketch world has no “paper plane”" in refused.stderr
+    )
     assert "error" not in refused.stderr and "Traceback" not in refused.stderr
     drawn = generate("A castle with a dragon")
-    assert drawn.returncode == 0 and "Not drawn here: dragon" in drawn.stderr
+    assert drawn.returncode == 0 and "Not drawn: dragon" in drawn.stderr
 
 
 def test_the_same_seed_draws_the_same_images(generate, home):
@@ -197,6 +199,6 @@ def test_ctrl_c_cancels(folder, environment, home, silent_server, number):
     with connection:
         process.send_signal(number)
         _, errors = process.communicate(timeout=60)
-    assert process.returncode == 130 and errors.splitlines()[-1] == "cancelled"
+    assert process.returncode == 130 and errors.splitlines()[-1] == "Cancelled."
     assert rows(home).status.tolist() == ["cancelled"]
     assert not (folder / "story.html").exists()

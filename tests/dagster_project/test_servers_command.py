@@ -19,11 +19,11 @@ def servers(home, *options):
 
 def test_a_server_is_listed_and_stopped(tmp_path):
     home = Home(tmp_path)
-    assert "no server runs" in servers(home)
+    assert "No servers are running" in servers(home)
     draw(home.root)
     folder = only_server(home)
     listed = servers(home)
     assert folder.state().url in listed and "ready" in listed and "CPU" in listed
     servers(home, "--stop", "toy")
     wait_until(lambda: not folder.is_supervised)
-    assert "no server runs" in servers(home)
+    assert "No servers are running" in servers(home)

@@ -57,7 +57,9 @@ EDIT = ImageGenerated(
 )
 JUDGED = AttemptJudged(EDIT, Verdict(False, "a hat", "no hat"), CALL)
 EVENTS = [
-    RequestUnderstood(RequestScope("A demo world.", None, ("dragon",), ("A photo.",))),
+    RequestUnderstood(
+        RequestScope("A demo world.", None, ("dragon",), ("A photo.",), ("Draw a cat",))
+    ),
     PlanReady(PLAN, CALL),
     StepStarted(STEP),
     TextEmitted(PLAN.steps[1], "words"),

@@ -80,7 +80,7 @@ class ResponsesRequest(RequestModel):
         Annotated[str, Field(min_length=1, max_length=_MAX_LENGTH)]
         | Annotated[list[Item], Field(min_length=1, max_length=MAX_ITEMS, fail_fast=True)]
     )
-    model: str | None = Field(None, description="`interleave`, `interleave-rl`, `interleave-sft`")
+    model: str | None = Field(None, description="One of `/v1/models`")
     instructions: str | None = Field(None, max_length=_MAX_LENGTH)
     previous_response_id: str | None = Field(
         None, description="Go on from the last image of this response"
@@ -152,7 +152,9 @@ class SimulationModel(BaseModel):
 
     notice: str = Field(description="What drew it, for people")
     not_drawn: list[str] = Field(description="Phrases of the request that it does not know")
-    remarks: list[str] = Field(description="About the given pictures")
+    remarks: list[str] = Field(description="About the input images")
+    refusal: str | None = Field(description="Why it cannot illustrate the request")
+    suggestions: list[str] = Field(description="After a refusal: requests that it can illustrate")
 
 
 class GenerationModel(BaseModel):

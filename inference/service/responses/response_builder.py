@@ -177,8 +177,8 @@ def _simulation(scope: RequestScope | None) -> Json | None:
     """What a demo world says; None: an image model draws, or it is not known yet."""
     if scope is None:
         return None
-    said = {name: list(getattr(scope, name)) for name in ("not_drawn", "remarks")}
-    return {"notice": scope.notice, **said}
+    said = {name: list(getattr(scope, name)) for name in ("not_drawn", "remarks", "suggestions")}
+    return {"notice": scope.notice, "refusal": scope.refusal, **said}
 
 
 def _step(step: PlanStep, state: StepState | None) -> Json:

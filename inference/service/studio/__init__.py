@@ -1,1 +1,1 @@
-"""The studio: the page at `/` on which users create stories, watch them and find earlier ones."""
+"""The studio: the page at `/` on which users create, compare and find sequences."""

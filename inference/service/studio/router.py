@@ -1,4 +1,4 @@
-"""Routes of the studio: the page, its static files, earlier stories and their pictures."""
+"""Routes of the studio: the page, its static files, earlier responses and their images."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -18,6 +18,7 @@ from ...generation.generation_state import GenerationState
 from ...generation.html_export import generation_html, generation_markdown, generation_zip
 from ...http.errors import APIError, not_found
 from ..openapi import ErrorBody
+from ..request_parsing import DEFAULT_MODEL
 from ..response_store import ResponseStore, StoredResponse
 from ..run import GenerationRun
 from ..serving import owner_of
@@ -42,13 +43,13 @@ _STATIC_HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-cache",  # files of different versions do not fit each other
 }
-# A hash always names the same picture; shared caches must not give it to holders of other keys.
+# A hash always names the same image; shared caches must not give it to holders of other keys.
 _IMAGE_HEADERS = {
     "Cache-Control": "private, max-age=31536000, immutable",
     "Vary": "Authorization",
     "X-Content-Type-Options": "nosniff",
 }
-# Opened in place, a story must not run as a page of this origin.
+# Opened in place, a file must not run as a page of this origin.
 _EXPORT_HEADERS = {"Content-Security-Policy": "sandbox", "X-Content-Type-Options": "nosniff"}
 
 _Responses = dict[int | str, dict[str, Any]]
@@ -71,28 +72,30 @@ class _Generation(BaseModel):
 
 
 class GenerationSummary(_Generation):
-    """An entry in the list of earlier stories."""
+    """An entry in the list of earlier responses."""
 
-    cover: str | None = Field(description="sha256 of its last picture; null: it has none")
-    pictures: int = Field(description="Number of its pictures")
+    cover: str | None = Field(description="sha256 of its last image; null: it has none")
+    pictures: int = Field(description="Number of its images")
+    model: str = Field(description="The request's model, which says who answered")
 
 
 class GenerationList(BaseModel):
-    """A page of earlier stories, newest first."""
+    """A page of earlier responses, newest first."""
 
     stories: list[GenerationSummary]
+    total: int = Field(description="Number of all responses that were found")
     next_offset: int | None = Field(description="Offset of the next page; null: there is none")
 
 
 class StoredGeneration(_Generation):
-    """An earlier story, without the bytes of its pictures."""
+    """An earlier response, without the bytes of its images."""
 
-    given: list[str] = Field(description="sha256 of the pictures of the request")
+    given: list[str] = Field(description="sha256 of the input images")
     response: dict[str, Any] = Field(description="The Response, with its field `interleave`")
 
 
 def add_studio_routes(app: FastAPI, images: ImageStore, store: ResponseStore) -> None:
-    """The page and its files, which need no key, and the data of stories."""
+    """The page and its files, which need no key, and the data of responses."""
 
     @app.get("/", include_in_schema=False)
     async def page() -> Response:
@@ -101,7 +104,7 @@ def add_studio_routes(app: FastAPI, images: ImageStore, store: ResponseStore) ->
     @app.get("/studio/static/{name:path}", include_in_schema=False)
     async def static_file(name: str) -> Response:
         if name not in _STATIC_FILES:
-            raise not_found("the studio has no such file")
+            raise not_found("This file doesn't exist.")
         return FileResponse(_STATIC_FILES[name], headers=_STATIC_HEADERS)
 
     app.include_router(_data_router(images, store))
@@ -114,7 +117,7 @@ def _data_router(images: ImageStore, store: ResponseStore) -> APIRouter:
     def find(request: Request, story_id: str) -> StoredResponse:
         stored = store.get(story_id, owner_of(request))
         if stored is None:
-            raise not_found("there is no such story")
+            raise not_found("This response doesn't exist, or it was deleted.")
         return stored
 
     @router.get("/stories")
@@ -123,11 +126,12 @@ def _data_router(images: ImageStore, store: ResponseStore) -> APIRouter:
         words: Annotated[str, Query(max_length=200)] = "",
         offset: Annotated[int, Query(ge=0, le=1_000_000)] = 0,
     ) -> GenerationList:
-        """Earlier stories whose requests contain these words, newest first."""
+        """Earlier responses whose requests contain these words, newest first."""
         found = store.search(owner_of(request), words, _PAGE_SIZE + 1, offset)
         next_offset = offset + _PAGE_SIZE if len(found) > _PAGE_SIZE else None
         summaries = [_summary(stored, images) for stored in found[:_PAGE_SIZE]]
-        return GenerationList(stories=summaries, next_offset=next_offset)
+        total = store.count(owner_of(request), words)
+        return GenerationList(stories=summaries, total=total, next_offset=next_offset)
 
     @router.get(
         "/stories/{story_id}.{ending}",
@@ -135,12 +139,12 @@ def _data_router(images: ImageStore, store: ResponseStore) -> APIRouter:
         responses=_file_response("text/html", "text/markdown", "application/zip"),
     )
     def export(request: Request, story_id: StoryId, ending: FileType) -> Response:
-        """A story as one HTML file, as Markdown, or as a ZIP of both with its pictures."""
+        """A response as one HTML file, as Markdown, or as a ZIP of both with its images."""
         return _download(find(request, story_id), ending, images)
 
     @router.get("/stories/{story_id}")
     def story(request: Request, story_id: StoryId) -> StoredGeneration:
-        """An earlier story."""
+        """An earlier response."""
         stored = find(request, story_id)
         response = GenerationRun.restore(stored, images).build_response().response()
         given = list(stored.request.input_images)
@@ -152,11 +156,11 @@ def _data_router(images: ImageStore, store: ResponseStore) -> APIRouter:
         responses=_file_response("image/png", "image/jpeg", "image/webp"),
     )
     def picture(sha256: Sha256) -> Response:
-        """A picture of a story; any key may read it, since its hash cannot be guessed."""
+        """An image of a response; any key may read it, since its hash cannot be guessed."""
         try:
             image = images.get(sha256)
         except BadImageError as error:
-            raise not_found("there is no such picture") from error
+            raise not_found("This image doesn't exist.") from error
         return Response(image.data, media_type=image.mime, headers=_IMAGE_HEADERS)
 
     return router
@@ -165,7 +169,10 @@ def _data_router(images: ImageStore, store: ResponseStore) -> APIRouter:
 def _summary(stored: StoredResponse, images: ImageStore) -> GenerationSummary:
     state = GenerationRun.restore(stored, images).build_response().state
     cover = state.images[-1].sha256 if state.images else None
-    return GenerationSummary(**_fields(stored), cover=cover, pictures=len(state.images))
+    model = stored.request.fields.get("model") or DEFAULT_MODEL
+    return GenerationSummary(
+        **_fields(stored), cover=cover, pictures=len(state.images), model=model
+    )
 
 
 def _fields(stored: StoredResponse) -> dict[str, Any]:
@@ -181,7 +188,7 @@ def _download(stored: StoredResponse, file_type: FileType, images: ImageStore) -
     try:
         content = render(state)
     except BadImageError as error:
-        raise APIError(HTTPStatus.GONE, "a picture of this story is missing") from error
+        raise APIError(HTTPStatus.GONE, "An image of this response is missing.") from error
     attachment = f'attachment; filename="story-{stored.id}.{file_type}"'
     headers = {"Content-Disposition": attachment, **_EXPORT_HEADERS}
     return Response(content, media_type=media_type, headers=headers)

@@ -82,7 +82,7 @@ def test_step_without_an_image_shows_its_text(lake):
 
 
 def test_page_without_trajectories_says_so():
-    assert "There are no finished stories yet." in render_html([])
+    assert "No sequences are finished yet." in render_html([])
 
 
 def test_contact_sheet_has_a_row_per_trajectory_and_a_red_corner_per_rejection(lake):

@@ -12,7 +12,7 @@ from inference.generation.generation_state import GenerationState, StepState
 from inference.generation.html_export import generation_html, generation_markdown, generation_zip
 from inference.generation.requests import GenerationOptions, GenerationRequest
 from inference.generation.runner import GenerationRunner
-from inference.roles import Plan, PlanStep, Verdict
+from inference.roles import Plan, PlanStep, RequestScope, Verdict
 from inference.settings import Limits
 from tests.helpers.html_page import HtmlPage
 from tests.inference.scripted_world import (
@@ -87,10 +87,19 @@ async def test_input_images_are_shown_as_png(tmp_path):
     )
     state = await generate(tmp_path, plan("draw a cat"), request=request)
     page = HtmlPage(generation_html(state))
-    assert "Go on from [picture 2]" in page.text
-    assert [image["alt"] for image in page.images][:2] == ["Given picture 1", "Given picture 2"]
+    assert "Go on from [image 2]" in page.text
+    assert [image["alt"] for image in page.images][:2] == ["Input image 1", "Input image 2"]
     assert all(link.startswith("data:image/png") for link in page.links)
-    assert "![Given picture 2](pictures/given-02.png)" in generation_markdown(state)
+    assert "![Input image 2](pictures/given-02.png)" in generation_markdown(state)
+
+
+def test_every_format_says_that_the_images_are_simulated(cat):
+    cat.scope = RequestScope("Simulated images.", None, ("dragon",), ("Image 1 is a *photo*.",))
+    with zipfile.ZipFile(io.BytesIO(generation_zip(cat))) as archive:
+        packed = archive.read("story.md").decode()
+    for text in (HtmlPage(generation_html(cat)).text, generation_markdown(cat), packed):
+        assert "Simulated images." in text and "Not drawn: dragon." in text
+    assert r"> Image 1 is a \*photo\*." in packed
 
 
 def test_the_zip_has_every_image_of_the_markdown(cat):
@@ -140,7 +149,7 @@ async def test_a_stopped_generation_says_where(tmp_path):
         tmp_path, plan("draw a cat", "b"), verdicts, t_max=2, on_exhausted="stop"
     )
     page = HtmlPage(generation_html(state))
-    assert "No attempt was accepted, and the story stopped here." in page.text
+    assert "No attempt was accepted; the sequence ends here." in page.text
     assert "2 rejected attempts" in page.text and len(page.images) == 2
 
 
@@ -153,5 +162,5 @@ async def test_accepted_candidates_are_not_called_rejected(tmp_path):
 
 def test_a_generation_without_steps_says_why():
     state = GenerationState("Nothing", ending=TrajectoryFailed("nothing to draw", refused=True))
-    assert "Refused: nothing to draw" in HtmlPage(generation_html(state)).text
+    assert "nothing to draw" in HtmlPage(generation_html(state)).text
     assert "Not finished" in HtmlPage(generation_html(GenerationState("Nothing"))).text

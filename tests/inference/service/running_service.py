@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -31,14 +31,20 @@ HOUSE = "A red house beside a tree"
 
 @dataclass
 class FixedResolver:
-    """Resolves every request to the same roles; knows no other critic."""
+    """Resolves every request to the same roles, and critics to their own."""
 
     roles: Roles
+    by_critic: dict[str, Roles] = field(default_factory=dict)
 
     async def resolve(self, critic: str | None = None) -> Roles:
-        if critic:
+        if critic is None:
+            return self.roles
+        if critic not in self.by_critic:
             raise BackendError(f"no critic {critic} here")
-        return self.roles
+        return self.by_critic[critic]
+
+    async def critics(self) -> list[str]:
+        return list(self.by_critic)
 
     async def check(self) -> None:
         pass
@@ -126,11 +132,15 @@ class RunningService:
 
 @contextmanager
 def running_service(
-    home: Home, roles: Roles | None = None, keys: tuple[str, ...] = (), **settings
+    home: Home,
+    roles: Roles | None = None,
+    keys: tuple[str, ...] = (),
+    by_critic: dict[str, Roles] | None = None,
+    **settings,
 ) -> Iterator[RunningService]:
     """A service, stopped at the end as SIGTERM stops it."""
     profile, render = load_profile("sketch"), partial(render_runs, home)
-    resolver = FixedResolver(roles or profile.build(home))
+    resolver = FixedResolver(roles or profile.build(home), by_critic or {})
     started: Future[tuple[RequestManager, ServiceServer]] = Future()
 
     async def main(listener) -> None:

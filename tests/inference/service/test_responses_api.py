@@ -200,17 +200,18 @@ def test_an_error_is_the_last_event_of_a_stream(client):
     events = stream_events(client, input="zzz")
     assert events[-1].type == "response.failed"
     assert events[-1].response.error.code == "invalid_prompt"
-    assert "demo world" in events[-1].response.interleave["simulation"]["notice"]
+    assert "sketch world" in events[-1].response.interleave["simulation"]["notice"]
     stored = client.responses.retrieve(events[-1].response.id)
     assert stored.status == "failed" and "names nothing" in stored.error.message
 
 
 def test_models(client):
     names = [model.id for model in client.models.list()]
-    assert names == ["interleave", "interleave-rl", "interleave-sft"]
-    assert client.models.retrieve("interleave-sft").id == "interleave-sft"
-    with pytest.raises(openai.NotFoundError):
-        client.models.retrieve("gpt-9")
+    assert names == ["interleave"]
+    assert client.models.retrieve("interleave").id == "interleave"
+    for name in ("gpt-9", "interleave-sft"):
+        with pytest.raises(openai.NotFoundError):
+            client.models.retrieve(name)
 
 
 @pytest.mark.parametrize("flushed", [False, True])

@@ -9,9 +9,10 @@ from assets.core.profile import load_profile
 from assets.prompts.bank import generate_bank
 from assets.prompts.pack_loader import load_pack
 from inference.roles import PlanRequest
+from inference.sketch_world.object_catalog import KINDS
 from inference.sketch_world.renderer import render
 from inference.sketch_world.scene import Scene, Thing
-from inference.sketch_world.understanding import EXAMPLES, NOTICE, scope
+from inference.sketch_world.understanding import EXAMPLES, NOTICE, _titles, _with_article, scope
 from warehouse import EncodedImage
 
 
@@ -27,22 +28,31 @@ def scope_of(text, *images):
         ("Tell a story about a fox and a crow", "no “fox” or “crow”"),
         ("Explain how a bill becomes law", "no “bill” or “law”"),
         ("Show me how to build a birdhouse", "no “birdhouse”"),
-        ("Zeichne ein Haus", "not in English"),
-        ("Dessine un chat", "not in English"),
-        ("画一只猫", "not in English"),
+        ("Zeichne ein Haus", "English only"),
+        ("Dessine un chat", "English only"),
+        ("画一只猫", "English only"),
         ("Please show me something nice", "names nothing"),
         ("quantum chromodynamics", "names nothing"),
     ],
 )
 def test_what_it_does_not_know_is_refused(request_text, reason):
-    refusal = scope_of(request_text).refusal
-    assert refusal.startswith("We can't illustrate this request: ") and reason in refusal
-    assert all(example in refusal for example in EXAMPLES)
+    found = scope_of(request_text)
+    assert found.refusal.startswith("We can't illustrate this request: ")
+    assert reason in found.refusal
+    assert set(EXAMPLES) <= set(found.suggestions)
+    assert all(f"“{each}”" in found.refusal_text for each in found.suggestions)
 
 
-def test_near_names_are_offered():
-    assert "Close to it: house" in scope_of("Draw a hose and a sprocket").refusal
-    assert "phases of the moon" in scope_of("Show the phases of an eclipse").refusal
+def test_similar_requests_are_suggested_first():
+    assert scope_of("Draw a hose and a sprocket").suggestions[0] == "Draw a house"
+    suggestions = scope_of("Show the phases of an eclipse").suggestions
+    assert suggestions[0] == "Show the phases of the moon" and len(suggestions) == 3
+
+
+def test_every_suggestion_can_be_drawn():
+    titles = [f"Show {title}" for title in _titles()]
+    kinds = [f"Draw {_with_article(kind)}" for kind in KINDS]
+    assert [text for text in (*titles, *kinds) if scope_of(text).refusal] == []
 
 
 @pytest.mark.parametrize(
@@ -77,7 +87,7 @@ def test_a_picture_of_another_world_is_said_to_be_one():
     assert scope_of("Add a red house.", own).remarks == ()
     noise = np.random.default_rng(0).integers(0, 255, (96, 96, 3), dtype=np.uint8)
     found = scope_of("Add a red house.", own, Image.fromarray(noise))
-    assert found.refusal is None and found.remarks[0].startswith("Picture 2 isn't one of the")
+    assert found.refusal is None and found.remarks[0].startswith("Image 2 wasn't drawn by")
 
 
 def test_continuing_needs_a_thing_to_add():

@@ -1,8 +1,15 @@
 // Calls of the service, with the API key where one is required; errors as readable messages.
 
+import { sentence } from "./dom.js";
 import { currentKey, requestKey } from "./key.js";
 
-export class ApiError extends Error {}
+export class ApiError extends Error {
+  /** @param {{status?: number, temporary?: boolean}} more temporary: a later call may succeed */
+  constructor(message, { status = null, temporary = false } = {}) {
+    super(message);
+    Object.assign(this, { status, temporary });
+  }
+}
 
 /**
  * A successful response of the service; asks the user for a key where one is missing or wrong.
@@ -19,8 +26,8 @@ export async function call(path, options = {}) {
 
 export const getJson = async (path) => (await call(path)).json();
 
-export function post(path, body, signal) {
-  const headers = { "Content-Type": "application/json" };
+export function post(path, body, signal, more = {}) {
+  const headers = { "Content-Type": "application/json", ...more };
   return call(path, { method: "POST", headers, body: JSON.stringify(body), signal });
 }
 
@@ -30,20 +37,26 @@ async function send(path, options, key) {
     return await fetch(path, { ...options, headers });
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new ApiError("The service cannot be reached. Is it running?");
+    throw new ApiError("The service can't be reached. Is it running?", { temporary: true });
   }
 }
+
+const TEMPORARY = new Set([429, 502, 503, 504]);
 
 async function errorOf(response) {
   const seconds = Number(response.headers.get("Retry-After"));
   const hint = seconds ? ` Try again in ${Math.ceil(seconds)} s.` : "";
-  return new ApiError((await messageOf(response)) + hint);
+  const { status } = response;
+  return new ApiError((await messageOf(response)) + hint, {
+    status,
+    temporary: TEMPORARY.has(status),
+  });
 }
 
 async function messageOf(response) {
   try {
     const message = (await response.json()).error.message;
-    return typeof message === "string" ? message : fallback(response);
+    return typeof message === "string" ? sentence(message) : fallback(response);
   } catch {
     return fallback(response);
   }
@@ -53,7 +66,7 @@ const fallback = (response) => `The service returned an error (${response.status
 
 const pictures = new Map(); // sha256 -> promise of a data URI
 
-/** A stored picture as a data URI: the request of an <img> would not carry the API key. */
+/** A stored image as a data URI: the request of an <img> would not carry the API key. */
 export function loadPicture(sha256) {
   if (!pictures.has(sha256)) {
     const loading = fetchPicture(sha256);
@@ -71,7 +84,7 @@ export function dataUri(blob) {
   return new Promise((resolve, reject) => {
     const reader = new FileReader();
     reader.onload = () => resolve(reader.result);
-    reader.onerror = () => reject(new ApiError(`${blob.name ?? "A picture"} cannot be read.`));
+    reader.onerror = () => reject(new ApiError(`${blob.name ?? "An image"} can't be read.`));
     reader.readAsDataURL(blob);
   });
 }

@@ -3,14 +3,17 @@
 import { getJson } from "./api.js";
 import { listRuns, prepareBenchmarks } from "./benchmarks.js";
 import { clearStage, fillComposer, prepareComposer } from "./composer.js";
-import { byId, make } from "./dom.js";
+import { byId, make, setAlert } from "./dom.js";
 import { closeStory, listStories, openStory, prepareLibrary } from "./library.js";
+import { loadSettings } from "./settings.js";
 
+const RETRY_INTERVAL = 2000; // milliseconds
 const VIEWS = {
   "view-new": { path: /^#\/$/, enter: () => {} },
   "view-stories": { path: /^#\/stories$/, enter: () => listStories() },
   "view-benchmarks": { path: /^#\/benchmarks$/, enter: () => listRuns() },
   "view-story": { path: /^#\/stories\/([\w-]+)$/, enter: (id) => openStory(id) },
+  "view-unknown": { path: /^#\//, enter: () => {} },
 };
 
 /** Shows the view of the address and returns it; null where the address is an anchor. */
@@ -47,10 +50,25 @@ function exampleItem({ category, title, text }) {
   return make("li", {}, button);
 }
 
+/** Waits for a service that is starting. */
+async function waitForService() {
+  const alert = byId("composer-error");
+  for (;;) {
+    try {
+      await loadSettings();
+      return setAlert(alert, null);
+    } catch (error) {
+      setAlert(alert, `${error.message} Trying again …`);
+      await new Promise((resolve) => setTimeout(resolve, RETRY_INTERVAL));
+    }
+  }
+}
+
+await waitForService();
 prepareComposer();
 prepareLibrary();
 prepareBenchmarks();
 showExamples();
-byId("new-story").addEventListener("click", clearStage);
+byId("new-request").addEventListener("click", clearStage);
 addEventListener("hashchange", () => showView()?.querySelector("h1").focus());
 showView();

@@ -20,8 +20,8 @@ export async function listRuns() {
     byId("runs").replaceChildren(...(runs.length ? [tableOf(runs)] : []));
     byId("open-report").hidden = !runs.length;
     found.textContent = runs.length
-      ? `${count(runs.length, "run")}. Choose one, or two of one benchmark to compare them.`
-      : "No runs yet. This command makes one: interleave evaluate sketch-interleaved";
+      ? `${count(runs.length, "run")}. Select one, or two of the same benchmark to compare them.`
+      : "No benchmark runs yet. Create one with: interleave evaluate sketch-interleaved";
     choiceChanged();
   } catch (error) {
     found.textContent = error.message;
@@ -65,7 +65,7 @@ function choiceChanged() {
   const benchmarks = new Set(chosenRuns().map((choice) => choice.dataset.benchmark));
   const size = chosenRuns().length;
   byId("open-report").disabled = size < 1 || size > 2 || benchmarks.size > 1;
-  byId("open-report").textContent = size === 2 ? "Compare the two runs" : "Open the report";
+  byId("open-report").textContent = size === 2 ? "Compare runs" : "Open report";
 }
 
 /** In a tab of its own; as a file where a key is required, which a tab would not send. */

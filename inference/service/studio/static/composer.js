@@ -1,9 +1,11 @@
-// The form of a new story, and the stage on which it appears, once or twice side by side.
+// The form of a request, and the stage on which results appear, alone or side by side.
 
 import { announce } from "./announcer.js";
+import { ComparisonTable } from "./comparison.js";
 import { byId, make, setAlert } from "./dom.js";
 import { generate } from "./events.js";
 import { optionForms, prepareOptions, setOptions } from "./options.js";
+import { comparedModels, problemOf } from "./settings.js";
 import { StoryView } from "./story.js";
 import { acceptUploads, setUploads, uploadedUris } from "./uploads.js";
 
@@ -17,10 +19,15 @@ export function prepareComposer() {
   acceptUploads(form, showError);
   form.addEventListener("submit", (event) => {
     event.preventDefault();
-    if (!running) submit();
+    submit(chosenVariants());
   });
+  // A field with a problem must be visible for the browser's message.
+  form.addEventListener("invalid", () => (byId("settings").open = true), { capture: true });
   byId("request").addEventListener("keydown", submitOnEnter);
   byId("stop").addEventListener("click", () => running?.abort());
+  byId("compare").hidden = !comparedModels().length;
+  byId("compare").addEventListener("click", compareAgents);
+  byId("send").disabled = false;
 }
 
 /** Fills the form, ready to be sent. */
@@ -28,9 +35,26 @@ export function fillComposer({ text, pictures = [], options = {} }) {
   byId("request").value = text;
   setUploads(pictures);
   setOptions(options);
-  byId("settings").open = Object.keys(options).length > 0;
+  byId("settings").open = Object.keys(optionForms()[0].get()).length > 0;
   byId("request").focus();
 }
+
+/** Shows the form with a request, and then calls `act`. */
+export function showComposer(request, act = () => {}) {
+  const fill = () => {
+    fillComposer(request);
+    act();
+  };
+  if (!byId("view-new").hidden) return fill();
+  addEventListener("hashchange", fill, { once: true });
+  location.hash = "#/";
+}
+
+/** Shows the form with a request and sends it. */
+export const runRequest = (request) => showComposer(request, () => submit(chosenVariants()));
+
+/** Shows the form with a request and sends it to all agents. */
+export const compareRequest = (request) => showComposer(request, compareAgents);
 
 /** Clears the stage, unless something is running. */
 export function clearStage() {
@@ -47,33 +71,64 @@ function submitOnEnter(event) {
   byId("composer").requestSubmit();
 }
 
-async function submit() {
-  const text = byId("request").value.trim();
-  if (!text) return showError("Describe in words what you want to see.");
-  showError(null);
-  const pictures = uploadedUris();
+/** The settings of the form: one, or two that are compared. */
+function chosenVariants() {
   const forms = optionForms();
-  const views = forms.map((form, index) => createView(text, pictures, form, index, forms.length));
-  showViews(views);
+  if (forms.length === 1) return [{ options: forms[0].get() }];
+  return forms.map((form, index) => ({
+    label: "AB"[index],
+    description: form.describe(),
+    options: form.get(),
+  }));
+}
+
+/** The same request, images and seed for every choice of agents. */
+function compareAgents() {
+  if (!byId("composer").reportValidity()) return;
+  const options = optionForms()[0].get();
+  submit(
+    comparedModels().map(({ id, title, description }) => ({
+      label: title,
+      description,
+      options: { ...options, model: id },
+    })),
+  );
+}
+
+async function submit(variants) {
+  if (running) return showError("Another request is running. Stop it or wait for its end.");
+  const text = byId("request").value.trim();
+  const pictures = uploadedUris();
+  const problem = problemOf(text, pictures);
+  showError(problem);
+  if (problem) return;
+  const views = variants.map(
+    ({ label, description }) =>
+      new StoryView(text, { pictures, label, options: description, onSuggestion: trySuggestion }),
+  );
+  const update = showViews(views);
   setRunning(new AbortController());
   if (NARROW.matches) byId("stage").scrollIntoView({ block: "start" });
-  await Promise.all(
-    views.map((view, index) => run(view, { text, pictures, options: forms[index].get() })),
+  const runs = variants.map(({ options: { model, ...options } }, index) =>
+    run(views[index], { text, pictures, model, options }).finally(update),
   );
+  await Promise.all(runs);
   setRunning(null);
 }
 
-function createView(text, pictures, form, index, total) {
-  return total === 1
-    ? new StoryView(text, { pictures })
-    : new StoryView(text, { pictures, label: "AB"[index], options: form.describe() });
-}
+const trySuggestion = (text) => runRequest({ text });
 
+/** Puts results on the stage; returns what to call when one of them has ended. */
 function showViews(views) {
+  const elements = views.map((view) => view.element);
   byId("welcome").hidden = true;
-  byId("stage").replaceChildren(
-    make(views.length > 1 ? "div.pair" : "div", {}, ...views.map((view) => view.element)),
-  );
+  if (views.length === 1) {
+    byId("stage").replaceChildren(...elements);
+    return () => {};
+  }
+  const table = new ComparisonTable(views);
+  byId("stage").replaceChildren(table.element, make("div.columns", {}, ...elements));
+  return () => table.update();
 }
 
 async function run(view, request) {
@@ -95,6 +150,7 @@ function setRunning(controller) {
   running = controller;
   stop.hidden = !running;
   send.hidden = Boolean(running);
+  byId("compare").disabled = Boolean(running);
   // The button that was pressed disappears: move the focus to the other one.
   if (focused === stop) send.focus();
   if (focused === send) stop.focus();

@@ -24,9 +24,15 @@ export function setAlert(element, message) {
   element.hidden = !message;
 }
 
-/** "1 picture", "2 pictures". */
+/** "1 image", "2 images". */
 export const count = (number, noun, nouns = `${noun}s`) =>
   `${number} ${number === 1 ? noun : nouns}`;
+
+/** A message of the service as a sentence. */
+export function sentence(message) {
+  const text = message[0]?.toUpperCase() + message.slice(1);
+  return /[.!?…]$/.test(text) ? text : `${text}.`;
+}
 
 let ids = 0;
 /** An id that no other element has. */

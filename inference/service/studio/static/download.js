@@ -1,11 +1,11 @@
-// The buttons that download a story.
+// The buttons that download a result.
 
 import { call } from "./api.js";
 import { make, setAlert } from "./dom.js";
 
-const FORMATS = { html: "HTML page", md: "Markdown", zip: "ZIP with pictures" };
+const FORMATS = { html: "HTML page", md: "Markdown", zip: "ZIP with images" };
 
-/** Buttons that download a stored story. */
+/** Buttons that download a stored response. */
 export function downloadButtons(id) {
   const alert = make("p.alert", { role: "alert", hidden: true });
   const buttons = Object.entries(FORMATS).map(([extension, name]) => {
@@ -15,7 +15,7 @@ export function downloadButtons(id) {
   });
   const group = make(
     "div.row",
-    { role: "group", ariaLabel: "Download the story" },
+    { role: "group", ariaLabel: "Download" },
     make("span", {}, "Download:"),
     ...buttons,
   );

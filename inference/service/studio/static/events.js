@@ -2,25 +2,30 @@
 //
 // They are the extension's own events (`interleave.*`), with a `uri` added to
 // `interleave.attempt.drawn`, between `begun` {id}, `planning` {} and
-// `ended` {status, message, versions}.
+// `ended` {status, message, versions}. After `reconnecting` {} they begin again.
 
 import { ApiError, call, post } from "./api.js";
+import { sentence } from "./dom.js";
+import { reconnecting } from "./reconnect.js";
 
 const ENDINGS = new Set(["response.completed", "response.incomplete", "response.failed"]);
 // By the first characters of their base64.
 const IMAGE_FORMATS = { iVBOR: "png", "/9j/": "jpeg", UklGR: "webp", R0lGO: "gif" };
 
 /**
- * Starts a generation and yields its events.
- * @param {{text: string, pictures: string[], options: object}} request pictures: data URIs
+ * Starts a generation and yields its events; a service that is restarted continues it.
+ * @param {{text: string, pictures: string[], model?: string, options: object}} request
+ *   pictures: data URIs
  * @param {AbortSignal} signal cancels it, also in the service
  */
 export async function* generate(request, signal) {
   let id = null;
+  const key = { "Idempotency-Key": randomKey() };
+  const send = () => convert(post("v1/responses", bodyOf(request), signal, key));
   const cancel = () => id && post(`${pathOf(id)}/cancel`, {}).catch(() => {});
   signal.addEventListener("abort", cancel, { once: true });
   try {
-    for await (const event of convert(await post("v1/responses", bodyOf(request), signal))) {
+    for await (const event of reconnecting(send, signal)) {
       id ??= event.id;
       yield event;
     }
@@ -31,13 +36,20 @@ export async function* generate(request, signal) {
 
 /** All events of a generation, from its first one; of a running one as they happen. */
 export async function* follow(id, signal) {
-  yield* convert(await call(`${pathOf(id)}?stream=true`, { signal }));
+  yield* reconnecting(() => convert(call(`${pathOf(id)}?stream=true`, { signal })), signal);
 }
 
 const pathOf = (id) => `v1/responses/${encodeURIComponent(id)}`;
 
-/** The events above, from a stream of the Responses API. */
-async function* convert(response) {
+/** `crypto.randomUUID` exists on HTTPS and on this machine only. */
+const randomKey = () =>
+  Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) =>
+    byte.toString(16).padStart(2, "0"),
+  ).join("");
+
+/** The events above, from the promise of a stream of the Responses API. */
+async function* convert(opened) {
+  const response = await opened;
   const uris = new Map(); // item and attempt -> an image that came before its event
   for await (const event of readEvents(response)) {
     if (event.type === "response.created") {
@@ -56,10 +68,10 @@ async function* convert(response) {
       yield endOf(event.response);
       return;
     } else if (event.type === "error") {
-      throw new ApiError(event.message);
+      throw new ApiError(sentence(event.message));
     }
   }
-  throw new ApiError("The connection was closed before the story was finished.");
+  throw new ApiError("The connection was closed too early.", { temporary: true });
 }
 
 /** Server-sent events of a response, parsed; EventSource cannot read the response of a POST. */
@@ -68,7 +80,7 @@ async function* readEvents(response) {
   let rest = "";
   try {
     for (;;) {
-      const { value, done } = await reader.read();
+      const { value, done } = await reader.read().catch(lostConnection);
       if (done) return;
       const blocks = (rest + value).split(/\r?\n\r?\n/);
       rest = blocks.pop();
@@ -80,6 +92,11 @@ async function* readEvents(response) {
   } finally {
     reader.cancel().catch(() => {}); // closes the connection if the events are not read to the end
   }
+}
+
+function lostConnection(error) {
+  if (error.name === "AbortError") throw error;
+  throw new ApiError("The connection was lost.", { temporary: true });
 }
 
 const dataOf = (block) =>
@@ -98,7 +115,8 @@ function endOf({ interleave, error, status }) {
   };
 }
 
-const bodyOf = ({ text, pictures, options }) => ({
+const bodyOf = ({ text, pictures, model, options }) => ({
+  model,
   input: [{ role: "user", content: [...pictures.map(imagePart), { type: "input_text", text }] }],
   stream: true,
   interleave: options,

@@ -20,7 +20,7 @@ export async function requestKey(used) {
 function openDialog(rejected) {
   const dialog = byId("key-dialog");
   const field = byId("key");
-  setAlert(byId("key-error"), rejected ? "The service does not accept this key." : null);
+  setAlert(byId("key-error"), rejected ? "This key isn't valid." : null);
   field.value = "";
   dialog.returnValue = "";
   byId("key-cancel").onclick = () => dialog.close();

@@ -1,11 +1,25 @@
 // The options of a request, once or, for a comparison, twice.
 
-import { byId, uniqueId } from "./dom.js";
+import { byId, make, uniqueId } from "./dom.js";
+import { comparedModels, settings } from "./settings.js";
 
 class OptionsForm {
   constructor() {
     this.element = byId("options-template").content.cloneNode(true).firstElementChild;
     for (const label of this.element.querySelectorAll("label")) this.#connect(label);
+  }
+
+  /** Offers what the service has, and permits what it permits. */
+  prepare() {
+    const { limits, models, conditioning } = settings;
+    for (const name of ["t_max", "candidates", "max_steps"]) this.#field(name).max = limits[name];
+    const choices = models.map(({ id, title, description }) =>
+      make("option", { value: id }, `${title} – ${description}`),
+    );
+    this.#field("model").append(...choices);
+    this.#show("model", comparedModels().length > 0);
+    this.#show("conditioning", conditioning.length > 1);
+    this.set({});
   }
 
   setTitle(title) {
@@ -16,20 +30,19 @@ class OptionsForm {
   get() {
     const options = {};
     for (const field of this.#fields()) {
-      if (field.type === "checkbox") {
-        if (!field.checked) options[field.dataset.name] = false;
-      } else if (field.value !== "") {
-        options[field.dataset.name] = field.type === "number" ? Number(field.value) : field.value;
-      }
+      const value = valueOf(field);
+      if (value !== null && value !== defaultOf(field)) options[field.dataset.name] = value;
     }
     return options;
   }
 
+  /** Sets options; those that are left out, or not offered here, get their defaults. */
   set(options) {
     for (const field of this.#fields()) {
-      const value = options[field.dataset.name];
-      if (field.type === "checkbox") field.checked = value ?? true;
-      else field.value = value ?? "";
+      const value = options[field.dataset.name] ?? defaultOf(field);
+      if (field.type === "checkbox") field.checked = value;
+      else field.value = value;
+      if (field.value === "") field.value = defaultOf(field);
     }
   }
 
@@ -38,7 +51,7 @@ class OptionsForm {
     const parts = Object.entries(this.get()).map(
       ([name, value]) => `${this.#labelOf(name)}: ${this.#valueText(name, value)}`,
     );
-    return parts.join(" · ") || "default settings";
+    return parts.join(" · ") || "Default settings";
   }
 
   #fields() {
@@ -49,8 +62,12 @@ class OptionsForm {
     return this.#fields().find((field) => field.dataset.name === name);
   }
 
+  #show(name, shown) {
+    this.#field(name).closest(".field").hidden = !shown;
+  }
+
   #labelOf(name) {
-    return this.element.querySelector(`label[data-for="${name}"]`).textContent.toLowerCase();
+    return this.element.querySelector(`label[data-for="${name}"]`).textContent;
   }
 
   #valueText(name, value) {
@@ -68,6 +85,16 @@ class OptionsForm {
   }
 }
 
+/** null: the field is empty. */
+function valueOf(field) {
+  if (field.type === "checkbox") return field.checked;
+  if (field.value === "") return null;
+  return field.type === "number" ? Number(field.value) : field.value;
+}
+
+/** The profile's value; a choice that profiles do not make has its first value. */
+const defaultOf = (field) => settings.defaults[field.dataset.name] ?? field.options?.[0]?.value;
+
 const first = new OptionsForm();
 const second = new OptionsForm();
 
@@ -81,6 +108,7 @@ export function setOptions(options) {
 }
 
 export function prepareOptions() {
+  for (const form of [first, second]) form.prepare();
   byId("options").append(first.element, second.element);
   byId("comparing").addEventListener("change", show);
   show();
@@ -88,7 +116,7 @@ export function prepareOptions() {
 
 function show() {
   const comparing = byId("comparing").checked;
-  first.setTitle(comparing ? "Setting A" : "Settings of the story");
+  first.setTitle(comparing ? "Setting A" : "Settings of the request");
   second.setTitle("Setting B");
   second.element.hidden = second.element.disabled = !comparing;
   byId("options").classList.toggle("two", comparing);

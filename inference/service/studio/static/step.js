@@ -1,8 +1,8 @@
-// A step of a story on the page: its picture, its text, and its rejected attempts.
+// A step of a result on the page: its image, its text, and its rejected attempts.
 
 import { count, make, uniqueId } from "./dom.js";
 
-const TINY = 96; // pixels: pictures up to this width are enlarged without smoothing
+const TINY = 96; // pixels: images up to this width are enlarged without smoothing
 
 export class StepCard {
   /** @param {{number: number, name: string, words: string, draws: boolean}} step */
@@ -35,7 +35,7 @@ export class StepCard {
     });
     this.attempts.set(event.iteration, { drawn: event, verdict: null });
     this.#showImage(image);
-    this.#setState("judging", "The critic is judging …");
+    this.#setState("judging", "Judging …");
   }
 
   showVerdict(event) {
@@ -57,8 +57,8 @@ export class StepCard {
     else this.#setState("exhausted", chosen ? "Not accepted, but used" : "Not accepted");
   }
 
-  /** The story has ended, so that an unfinished step stays unfinished. */
-  storyEnded() {
+  /** The generation has ended, so that an unfinished step stays unfinished. */
+  generationEnded() {
     if (["waiting", "drawing", "judging"].includes(this.element.dataset.state))
       this.#setState("skipped", "Not finished");
   }
@@ -105,7 +105,7 @@ export class StepCard {
       make("img", { src: drawn.uri ?? "", alt: this.step.words || this.step.name }),
     );
     this.details.replaceChildren(
-      make("summary", {}, "How this picture was made"),
+      make("summary", {}, "Details"),
       attemptFacts(drawn, verdict),
     );
     this.details.hidden = false;
@@ -147,7 +147,7 @@ export class StepCard {
 function attemptFacts(drawn, verdict) {
   const facts = [
     ["Prompt", drawn.prompt],
-    ["The critic’s reasoning", verdict?.reasoning],
+    ["Critic’s reasoning", verdict?.reasoning],
     ["Rewritten prompt", verdict?.accepted ? null : verdict?.refined_prompt],
     ["Seed", String(drawn.seed)],
   ].filter(([, value]) => value);

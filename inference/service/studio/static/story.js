@@ -1,17 +1,29 @@
-// A story on the page, which grows with the events of its generation.
+// A result on the page, which grows with the events of its generation.
 
-import { count, make } from "./dom.js";
+import { count, make, sentence } from "./dom.js";
 import { downloadButtons } from "./download.js";
 import { StepCard } from "./step.js";
 
 const ENDINGS = {
-  complete: "The story is complete.",
-  exhausted: "The story is finished; the critic did not accept every picture.",
-  stopped: "The story ends here: a step was not accepted.",
+  complete: "Complete.",
+  exhausted: "Complete, but the critic did not accept every image.",
+  stopped: "Stopped: no attempt was accepted.",
   refused: "", // the message says why
-  failed: "Something went wrong.",
-  cancelled: "The story was cancelled.",
-  interrupted: "The service was interrupted. Create the story again.",
+  failed: "The request failed.",
+  cancelled: "Cancelled.",
+  interrupted: "Interrupted before it was finished. Run the request again.",
+};
+/** Status of a generation -> how lists name it. */
+export const STATUS_NAMES = {
+  queued: "Not finished",
+  in_progress: "Running",
+  complete: "Complete",
+  exhausted: "Complete, not every image accepted",
+  stopped: "Stopped",
+  refused: "Not possible",
+  failed: "Failed",
+  cancelled: "Cancelled",
+  interrupted: "Interrupted",
 };
 
 const attemptName = ({ step, iteration }) => `Step ${step}, attempt ${iteration + 1}`;
@@ -19,14 +31,19 @@ const attemptName = ({ step, iteration }) => `Step ${step}, attempt ${iteration 
 export class StoryView {
   /**
    * @param {string} title the request
-   * @param {{label?: string, options?: string, pictures?: string[]}} more label: A or B of a
-   *   comparison; options: as text; pictures: URIs of those in the request
+   * @param {{label?: string, options?: string, pictures?: string[],
+   *   onSuggestion?: (text: string) => void}} more label: name in a comparison; options: as text;
+   *   pictures: URIs of the input images; onSuggestion: the user chose another request
    */
-  constructor(title, { label = "", options = "", pictures = [] } = {}) {
+  constructor(title, { label = "", options = "", pictures = [], onSuggestion = null } = {}) {
+    this.onSuggestion = onSuggestion;
+    this.created = this.ended = performance.now();
+    this.status = "queued";
+    this.refusal = null;
+    this.suggestions = [];
     this.label = label;
     this.cards = new Map(); // step number -> StepCard
-    this.drawn = 0;
-    this.rejected = 0;
+    this.drawn = this.accepted = this.rejected = 0;
     this.id = null;
     this.state = make("p.state", {}, "Sending …");
     this.progress = make("progress", { ariaLabel: "Finished steps", hidden: true });
@@ -35,7 +52,7 @@ export class StoryView {
     this.thumbnails = make("ol");
     this.overview = make(
       "nav.overview",
-      { ariaLabel: `Steps of the story${label && ` ${label}`}`, hidden: true },
+      { ariaLabel: `Steps${label && `, ${label}`}`, hidden: true },
       this.thumbnails,
     );
     this.steps = make("ol.steps");
@@ -57,14 +74,21 @@ export class StoryView {
     return message && (this.label ? `${this.label}: ${message}` : message);
   }
 
-  /** Ends the story without an event of the service. */
+  /** For a comparison; `accepted`: attempts. */
+  numbers() {
+    const { status, drawn: attempts, accepted } = this;
+    const seconds = (this.ended - this.created) / 1000;
+    return { status: STATUS_NAMES[status], steps: this.cards.size, attempts, accepted, seconds };
+  }
+
+  /** Ends it without an event of the service. */
   end(status, message = null) {
     return this.update({ type: "ended", status, message, versions: {} });
   }
 
   #header(title, options, pictures) {
     const images = pictures.map((uri, index) =>
-      make("li", {}, make("img", { src: uri, alt: `Input picture ${index + 1}` })),
+      make("li", {}, make("img", { src: uri, alt: `Input image ${index + 1}` })),
     );
     return make(
       "header",
@@ -83,8 +107,11 @@ export class StoryView {
     const card = this.cards.get(event.step);
     switch (event.type) {
       case "begun":
+        if (this.id) this.#restart();
         this.id = event.id;
         return "Queued …";
+      case "reconnecting":
+        return "Connection lost. Reconnecting …";
       case "planning":
         return "Planning …";
       case "interleave.simulated":
@@ -98,10 +125,10 @@ export class StoryView {
       case "interleave.attempt.drawn":
         this.drawn += 1;
         card.showAttempt(event);
-        return `${attemptName(event)}: the critic is judging.`;
+        return `${attemptName(event)}: judging.`;
       case "interleave.attempt.judged":
         card.showVerdict(event);
-        if (!event.accepted) this.rejected += 1;
+        this[event.accepted ? "accepted" : "rejected"] += 1;
         return `${attemptName(event)}: ${event.accepted ? "accepted" : "rejected"}.`;
       case "interleave.step.settled":
         card.finish(event);
@@ -113,9 +140,19 @@ export class StoryView {
     return null;
   }
 
-  /** What a demo world says about itself, and what it leaves out. */
-  #showSimulation({ notice, not_drawn, remarks }) {
-    const missing = not_drawn.length ? [`Not drawn here: ${not_drawn.join(", ")}.`] : [];
+  /** All events come again; the element keeps its height, so that the page does not scroll. */
+  #restart() {
+    this.element.style.minHeight = `${this.element.offsetHeight}px`;
+    this.cards.clear();
+    this.drawn = this.accepted = this.rejected = 0;
+    this.steps.replaceChildren();
+    this.thumbnails.replaceChildren();
+  }
+
+  /** That the images are simulated, and what they lack. */
+  #showSimulation({ notice, not_drawn, remarks, refusal = null, suggestions = [] }) {
+    Object.assign(this, { refusal, suggestions });
+    const missing = not_drawn.length && !refusal ? [`Not drawn: ${not_drawn.join(", ")}.`] : [];
     const lines = [notice, ...remarks, ...missing];
     this.simulation.replaceChildren(...lines.map((line) => make("p", {}, line)));
     this.simulation.hidden = false;
@@ -133,7 +170,7 @@ export class StoryView {
     Object.assign(this.progress, { max: steps.length, value: 0, hidden: false });
     if (reasoning)
       this.plan.replaceChildren(
-        make("summary", {}, "The planner’s reasoning"),
+        make("summary", {}, "Planner’s reasoning"),
         make("p.reasoning", {}, reasoning),
       );
     this.plan.hidden = !reasoning;
@@ -141,17 +178,34 @@ export class StoryView {
   }
 
   #showEnd({ status, message, versions }) {
-    for (const card of this.cards.values()) card.storyEnded();
+    for (const card of this.cards.values()) card.generationEnded();
+    Object.assign(this, { status, ended: performance.now() });
+    this.element.style.minHeight = "";
     this.element.ariaBusy = "false";
     this.element.dataset.status = status;
     this.progress.hidden = true;
     this.footer.replaceChildren(...this.#footerParts(versions));
-    const ending = ENDINGS[status] ?? status;
-    return `${ending} ${message ?? this.#summary()}`.trim();
+    return `${ENDINGS[status] ?? status} ${this.#explanation(status, message)}`.trim();
+  }
+
+  #explanation(status, message) {
+    if (status === "interrupted") return "";
+    if (status === "refused" && this.refusal) return this.refusal;
+    return message ? sentence(message) : this.#summary();
   }
 
   #summary() {
-    return `${count(this.drawn, "picture")} drawn, ${this.rejected} rejected.`;
+    return `${count(this.drawn, "image")} drawn, ${this.rejected} rejected.`;
+  }
+
+  /** Requests that can be illustrated, after one that cannot. */
+  #suggestionList() {
+    const items = this.suggestions.map((text) => {
+      const button = make("button.button.quiet", { type: "button" }, text);
+      button.addEventListener("click", () => this.onSuggestion(text));
+      return make("li", {}, button);
+    });
+    return make("div.suggestions", {}, make("h3", {}, "Try instead"), make("ul.row", {}, ...items));
   }
 
   #footerParts(versions) {
@@ -161,10 +215,11 @@ export class StoryView {
     const models = make(
       "details.versions",
       {},
-      make("summary", {}, "Models"),
+      make("summary", {}, "Models used"),
       make("dl.facts", {}, ...agents),
     );
     const parts = [
+      this.suggestions.length && this.onSuggestion ? this.#suggestionList() : null,
       this.id && this.cards.size ? downloadButtons(this.id) : null,
       agents.length ? models : null,
     ];

@@ -1,8 +1,9 @@
-// Pictures of a request: chosen, dropped or pasted, and converted to data URIs.
+// Input images of a request: chosen, dropped or pasted, and converted to data URIs.
 
 import { announce } from "./announcer.js";
 import { dataUri } from "./api.js";
 import { byId, count, make } from "./dom.js";
+import { problemOfFile, settings } from "./settings.js";
 
 const uploads = []; // {name, uri}
 
@@ -13,9 +14,10 @@ export function setUploads(pictures) {
   show();
 }
 
-/** Lets the form accept pictures; `onError` is called with a message for each other file. */
+/** Lets the form accept images; `onError` is called with a message for each other file. */
 export function acceptUploads(form, onError) {
   const input = byId("files");
+  input.accept = settings.image_types.join(",");
   const upload = (files) => add(files).catch((error) => onError(error.message));
   input.addEventListener("change", () => {
     upload([...input.files]);
@@ -39,10 +41,10 @@ export function acceptUploads(form, onError) {
 }
 
 async function add(files) {
-  const wrong = files.find((file) => !byId("files").accept.split(",").includes(file.type));
-  if (wrong) throw new Error(`${wrong.name} is not a PNG, JPEG or WebP picture.`);
+  const problem = (await Promise.all(files.map(problemOfFile))).find(Boolean);
+  if (problem) throw new Error(problem);
   for (const file of files) uploads.push({ name: file.name, uri: await dataUri(file) });
-  if (files.length) announce(`${count(uploads.length, "picture")} added.`);
+  if (files.length) announce(`${count(uploads.length, "image")} added.`);
   show();
 }
 
@@ -53,14 +55,14 @@ function show() {
 function uploadItem({ name, uri }, index) {
   const remove = make(
     "button.remove",
-    { type: "button", ariaLabel: `Remove picture ${index + 1}, ${name}` },
+    { type: "button", ariaLabel: `Remove image ${index + 1}, ${name}` },
     "×",
   );
   remove.addEventListener("click", () => {
     uploads.splice(index, 1);
     show();
-    announce(`Picture ${index + 1} removed.`);
+    announce(`Image ${index + 1} removed.`);
     byId("request").focus();
   });
-  return make("li", {}, make("img", { src: uri, alt: `Picture ${index + 1}, ${name}` }), remove);
+  return make("li", {}, make("img", { src: uri, alt: `Image ${index + 1}, ${name}` }), remove);
 }

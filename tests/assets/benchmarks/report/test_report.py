@@ -139,7 +139,7 @@ def test_two_runs_are_compared_item_by_item(home, tmp_path):
 
 def test_runs_are_listed_and_unknown_ones_refused(capsys, home):
     done = interleave(capsys, "report", "--home", home.root)
-    assert "no runs yet" in done.stdout
+    assert "No runs yet" in done.stdout
     name = add_run(home, "ours", [1.0])
     assert interleave(capsys, "report", "--home", home.root).stdout.strip() == name
     done = interleave(capsys, "report", "nothing", "--home", home.root)

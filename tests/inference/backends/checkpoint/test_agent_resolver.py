@@ -116,6 +116,14 @@ async def test_a_critic_is_chosen_by_its_training(home, both, publish):
         assert names["critic"] == "checkpoint/critic_sft_checkpoint@4"
         assert names["planner"] == "checkpoint/planner_sft_checkpoint@1"
         assert (await resolver.resolve("rl")).names["critic"].endswith("critic_rl_checkpoint@1")
+        assert await resolver.critics() == ["base", "sft", "rl"]
+
+
+async def test_the_profiles_own_agents_can_be_chosen(home, both):
+    async with make_resolver(home) as resolver:
+        names = (await resolver.resolve("base")).names
+        assert "checkpoint" not in names["planner"] + names["critic"]
+        assert await resolver.critics() == ["base", "rl"]
 
 
 @pytest.mark.parametrize("critic", ["sft", "stern"])

@@ -89,12 +89,12 @@ class TestPage:
         with open_page(browser, service.url) as page:
             page.get_by_role("link", name="Benchmarks").click()
             expect(page.get_by_role("status").get_by_text("3 runs.")).to_be_visible()
-            button = page.get_by_role("button", name=re.compile("Open the report|Compare"))
+            button = page.get_by_role("button", name=re.compile("Open report|Compare runs"))
             expect(button).to_be_disabled()
             assert page.evaluate(FAINT_TEXTS) == []
             for name in runs[:2]:
                 page.get_by_role("checkbox", name=name).check()
-            expect(button).to_have_text("Compare the two runs")
+            expect(button).to_have_text("Compare runs")
             with page.context.expect_page() as opened:
                 button.click()
             expect(
@@ -112,4 +112,4 @@ class TestPage:
         ):
             page.get_by_role("link", name="Benchmarks").click()
             expect(page.get_by_text("interleave evaluate sketch-interleaved")).to_be_visible()
-            expect(page.get_by_role("button", name="Open the report")).to_be_hidden()
+            expect(page.get_by_role("button", name="Open report")).to_be_hidden()

@@ -1,14 +1,20 @@
 """The studio on the real service: create, watch, unfold, download, search, delete."""
 
 import base64
+import io
 import re
 import zipfile
 
 import pytest
-from playwright.sync_api import Page, expect
+from PIL import Image
+from playwright.sync_api import FilePayload, Page, expect
 
 from assets.core.profile import load_profile
+from inference.roles import Verdict
+from inference.service.settings import RequestLimits
 from inference.sketch_world.settings import SketchSettings
+from tests.helpers.browser import open_tab
+from tests.inference.scripted_world import tiny_image
 from tests.inference.service.running_service import (
     Barrier,
     CountingGenerator,
@@ -21,13 +27,25 @@ from tests.inference.service.studio.studio_page import (
     SNOWMAN,
     create,
     finished_story,
+    is_wider_than_screen,
     open_page,
     picture_texts,
     request_field,
 )
+from tests.inference.service.studio.test_access import FAINT_TEXTS
 from warehouse import Home
 
 pytestmark = BROWSER
+
+
+class AcceptingCritic:
+    """Accepts every image."""
+
+    backend, model = "scripted", "accepting"
+
+    async def judge(self, *_):
+        return Verdict(True, "", "")
+
 
 ANIMATIONS = "document.getAnimations().length"
 
@@ -39,14 +57,12 @@ def test_steps_appear_and_are_announced(page):
     words = story.locator(".words").all_text_contents()
     assert words[0] == "Roll a big ball of snow." and picture_texts(story) == words
     expect(story.get_by_text("Accepted", exact=True)).to_have_count(2)
-    expect(
-        story.get_by_text("The story is complete. 7 pictures drawn, 3 rejected.")
-    ).to_be_visible()
-    expect(page.locator("#announcements")).to_have_text(re.compile("The story is complete"))
+    expect(story.get_by_text("Complete. 7 images drawn, 3 rejected.")).to_be_visible()
+    expect(page.locator("#announcements")).to_have_text(re.compile("Complete. 7 images"))
     expect(story.get_by_role("navigation").get_by_role("link")).to_have_text(
         [re.compile(f"Step {number}: ") for number in range(1, 5)]
     )
-    expect(page.get_by_role("button", name="Create the story", exact=True)).to_be_visible()
+    expect(page.get_by_role("button", name="Create", exact=True)).to_be_visible()
 
 
 @pytest.mark.parametrize("category", ["Embodied manipulation", "Image description"])
@@ -57,7 +73,7 @@ def test_example_fills_the_form(page, category):
     expect(request_field(page)).to_have_value(text)
     page.keyboard.press("Control+Enter")
     expect(finished_story(page).get_by_role("heading", name=text)).to_be_visible()
-    page.get_by_role("link", name="New story").click()
+    page.get_by_role("link", name="Create").click()
     expect(example).to_be_visible()
 
 
@@ -67,19 +83,19 @@ def test_rejected_attempts_unfold_with_the_critics_reasoning(page):
     expect(reasoning).to_be_hidden()
     step.get_by_text("1 rejected attempt").click()
     expect(reasoning).to_be_visible()
-    for fact in ("Prompt", "The critic’s reasoning", "Rewritten prompt"):
+    for fact in ("Prompt", "Critic’s reasoning", "Rewritten prompt"):
         expect(step.locator(".rejected dt").get_by_text(fact, exact=True)).to_be_visible()
     rejected = step.get_by_role("img", name=re.compile("Attempt 1 at: Put everything together"))
     chosen = step.locator(".frame img")
     assert rejected.get_attribute("src") != chosen.get_attribute("src")
-    step.get_by_text("How this picture was made").click()
+    step.get_by_text("Details", exact=True).click()
     expect(step.locator(".how dd").first).to_be_visible()
 
 
 def test_downloads_are_readable(page, tmp_path):
     story = create(page, SNOWMAN)
     files = {}
-    for name in ("HTML page", "Markdown", "ZIP with pictures"):
+    for name in ("HTML page", "Markdown", "ZIP with images"):
         with page.expect_download() as download:
             story.get_by_role("button", name=name).click()
         files[name] = tmp_path / download.value.suggested_filename
@@ -90,18 +106,18 @@ def test_downloads_are_readable(page, tmp_path):
     image = page.get_by_role("img").first
     assert image.evaluate("image => image.decode().then(() => image.naturalWidth)") > 90
     assert files["Markdown"].read_text().startswith(f"# {SNOWMAN}")
-    names = zipfile.ZipFile(files["ZIP with pictures"]).namelist()
+    names = zipfile.ZipFile(files["ZIP with images"]).namelist()
     assert "story.html" in names and len([name for name in names if name.endswith(".png")]) == 7
 
 
 def test_earlier_stories_are_searched_opened_and_reused(page):
     create(page, "Draw the life cycle of an orange butterfly")
     words = create(page, SNOWMAN).locator(".words").all_text_contents()
-    page.get_by_role("link", name="Earlier stories").click()
-    expect(page.get_by_role("heading", name="Earlier stories")).to_be_focused()
-    stories = page.get_by_role("list", name="Stories")
+    page.get_by_role("link", name="History").click()
+    expect(page.get_by_role("heading", name="History")).to_be_focused()
+    stories = page.get_by_role("list", name="Responses")
     expect(stories.get_by_role("link", name="butterfly")).to_have_count(1)
-    page.get_by_label("Search requests").fill("SNOWMAN pictures")
+    page.get_by_role("searchbox", name="Search").fill("SNOWMAN pictures")
     expect(stories.get_by_role("link", name="butterfly")).to_have_count(0)
     cover = stories.locator("img").first
     expect(cover).to_have_attribute("src", re.compile("^data:image/png"))
@@ -109,26 +125,30 @@ def test_earlier_stories_are_searched_opened_and_reused(page):
     stored = finished_story(page)
     assert stored.locator(".words").all_text_contents() == words == picture_texts(stored)
     expect(stored.locator(".rejected:visible")).to_have_count(2)
-    page.get_by_role("button", name="Use this request again").click()
+    page.get_by_role("button", name="Edit request").click()
     expect(request_field(page)).to_have_value(SNOWMAN)
-    page.get_by_role("link", name="Earlier stories").click()
-    page.get_by_label("Search requests").fill("no such words")
-    expect(page.get_by_text("No story has these words.")).to_be_visible()
+    page.go_back()
+    page.get_by_role("button", name="Run again").click()
+    again = page.locator("#stage article")
+    expect(again.get_by_text("Complete. 7 images drawn, 3 rejected.")).to_be_visible()
+    page.get_by_role("link", name="History").click()
+    page.get_by_role("searchbox", name="Search").fill("no such words")
+    expect(page.get_by_text("No matches")).to_be_visible()
 
 
 def test_story_is_deleted_after_confirmation(page):
     text = "Draw a red house beside a tree, just for now"
     create(page, text)
-    page.get_by_role("link", name="Earlier stories").click()
-    stories = page.get_by_role("list", name="Stories")
+    page.get_by_role("link", name="History").click()
+    stories = page.get_by_role("list", name="Responses")
     stories.get_by_role("link", name=text).click()
     finished_story(page)
     page.once("dialog", lambda dialog: dialog.dismiss())
     page.get_by_role("button", name="Delete").click()
     page.once("dialog", lambda dialog: dialog.accept())
     page.get_by_role("button", name="Delete").click()
-    expect(page.get_by_role("heading", name="Earlier stories")).to_be_focused()
-    expect(page.locator("#found")).to_have_text(re.compile("stor(y|ies)"))
+    expect(page.get_by_role("heading", name="History")).to_be_focused()
+    expect(page.locator("#found")).to_have_text(re.compile("response"))
     expect(stories.get_by_role("link", name=text)).to_have_count(0)
 
 
@@ -137,16 +157,16 @@ def test_two_settings_are_compared_side_by_side(page):
     page.get_by_label("Compare two settings").check()
     for name, attempts in {"Setting A": "1", "Setting B": "5"}.items():
         setting = page.get_by_role("group", name=name)
-        setting.get_by_label("Attempts per step").fill(attempts)
-        expect(setting.get_by_label("Attempts per step")).to_have_accessible_description(
+        setting.get_by_label("Maximum attempts per step").fill(attempts)
+        expect(setting.get_by_label("Maximum attempts per step")).to_have_accessible_description(
             re.compile("T_max")
         )
     request_field(page).fill(SNOWMAN)
-    page.get_by_role("button", name="Create the story", exact=True).click()
+    page.get_by_role("button", name="Create", exact=True).click()
     first, second = (page.get_by_role("article").nth(number) for number in (0, 1))
-    expect(first.get_by_text("4 pictures drawn, 1 rejected.")).to_be_visible()
-    expect(second.get_by_text("7 pictures drawn, 3 rejected.")).to_be_visible()
-    expect(first.get_by_text("attempts per step: 1")).to_be_visible()
+    expect(first.get_by_text("4 images drawn, 1 rejected.")).to_be_visible()
+    expect(second.get_by_text("7 images drawn, 3 rejected.")).to_be_visible()
+    expect(first.get_by_text("Maximum attempts per step: 1")).to_be_visible()
     expect(first.get_by_text("Not accepted, but used")).to_be_visible()
     a, b = first.bounding_box(), second.bounding_box()
     assert a["x"] + a["width"] <= b["x"] and a["y"] == b["y"]
@@ -160,7 +180,7 @@ def test_running_story_is_followed_and_cancelled(browser, tmp_path):
         open_page(browser, service.url) as page,
     ):
         request_field(page).fill(SNOWMAN)
-        page.get_by_role("button", name="Create the story", exact=True).click()
+        page.get_by_role("button", name="Create", exact=True).click()
         steps = page.locator(".step")
         expect(steps.nth(1).get_by_text("Accepted")).to_be_visible()
         expect(steps.nth(2).get_by_text("Drawing …")).to_be_visible()
@@ -174,12 +194,12 @@ def test_running_story_is_followed_and_cancelled(browser, tmp_path):
         assert page.evaluate(ANIMATIONS) == 0, "prefers-reduced-motion is ignored"
         _follow_in_another_tab(page)
         page.get_by_role("button", name="Stop").click()
-        expect(finished_story(page).get_by_text("The story was cancelled.")).to_be_visible()
+        expect(finished_story(page).get_by_text("Cancelled.")).to_be_visible()
         expect(steps.nth(2).get_by_text("Not finished")).to_be_visible()
-        expect(page.get_by_role("button", name="Create the story", exact=True)).to_be_focused()
+        expect(page.get_by_role("button", name="Create", exact=True)).to_be_focused()
         wait_until(lambda: barrier.cancelled and not barrier.waiting)
-        page.get_by_role("link", name="Earlier stories").click()
-        expect(page.get_by_role("listitem").filter(has_text=SNOWMAN)).to_contain_text("cancelled")
+        page.get_by_role("link", name="History").click()
+        expect(page.get_by_role("listitem").filter(has_text=SNOWMAN)).to_contain_text("Cancelled")
 
 
 def _follow_in_another_tab(page: Page) -> None:
@@ -197,14 +217,14 @@ def test_uploaded_picture_is_described(page, tmp_path):
     last = story.locator(".frame img").last
     data = last.get_attribute("src").partition(",")[2]
     picture.write_bytes(base64.b64decode(data))
-    page.get_by_label("Add pictures").set_input_files([picture, picture])
-    uploads = page.get_by_role("list", name="Pictures of the request")
+    page.get_by_label("Add images").set_input_files([picture, picture])
+    uploads = page.get_by_role("list", name="Input images")
     expect(uploads.get_by_role("img")).to_have_count(2)
-    uploads.get_by_role("button", name="Remove picture 2, house.png").click()
+    uploads.get_by_role("button", name="Remove image 2, house.png").click()
     expect(uploads.get_by_role("img")).to_have_count(1)
     described = create(page, "Describe the picture")
     expect(described.get_by_text(re.compile("The picture shows .* red house"))).to_be_visible()
-    expect(described.get_by_role("img", name="Input picture 1")).to_be_visible()
+    expect(described.get_by_role("img", name="Input image 1")).to_be_visible()
     expect(described.locator(".frame")).to_have_count(0)
 
 
@@ -226,32 +246,121 @@ def test_pictures_are_pasted_and_dropped(page, way):
         }""",
         way,
     )
-    expect(page.get_by_role("img", name="Picture 1, black.png")).to_be_visible()
+    expect(page.get_by_role("img", name="Image 1, black.png")).to_be_visible()
 
 
 def test_other_files_are_rejected_with_a_message(page, tmp_path):
     notes = tmp_path / "notes.txt"
     notes.write_text("no picture")
-    page.get_by_label("Add pictures").set_input_files(notes)
-    expect(page.get_by_role("alert")).to_contain_text("notes.txt is not a PNG")
+    page.get_by_label("Add images").set_input_files(notes)
+    expect(page.get_by_role("alert")).to_contain_text("notes.txt isn't a PNG, JPEG or WebP image.")
+
+
+def test_page_has_the_limits_of_the_service(browser, tmp_path):
+    limits = RequestLimits(text=40, pictures=1, picture_bytes=2000, pixels=100 * 100)
+    broken = tmp_path / "broken.png"
+    broken.write_bytes(b"no image")
+    image = FilePayload(name="a.png", mimeType="image/png", buffer=tiny_image("a").data)
+    large = io.BytesIO()
+    Image.new("RGB", (200, 200)).save(large, "PNG")
+    with (
+        running_service(Home(tmp_path / "home"), limits=limits) as service,
+        open_page(browser, service.url) as page,
+    ):
+        alert, files = page.get_by_role("alert"), page.get_by_label("Add images")
+        files.set_input_files(broken)
+        expect(alert).to_have_text("broken.png can't be read as an image.")
+        files.set_input_files([image | {"name": "large.png", "buffer": large.getvalue()}])
+        expect(alert).to_have_text("large.png has 40000 pixels. The maximum is 10000.")
+        files.set_input_files([image | {"buffer": bytes(3000)}])
+        expect(alert).to_have_text("a.png has 3 KiB. The maximum is 2 KiB.")
+        files.set_input_files([image, image])
+        request_field(page).fill("Describe these images")
+        page.get_by_role("button", name="Create", exact=True).click()
+        expect(alert).to_have_text("The request has 2 images. The maximum is 1.")
+        page.get_by_role("button", name="Remove image 2").click()
+        request_field(page).fill("A house " * 6)
+        page.get_by_role("button", name="Create", exact=True).click()
+        expect(alert).to_have_text("The text has 47 characters. The maximum is 40.")
+        expect(page.get_by_role("article")).to_have_count(0)
 
 
 def test_rejected_request_has_a_reason(page):
     story = create(page, "hello")
     expect(story).to_contain_text("We can't illustrate this request")
-    expect(story).to_contain_text("Show the phases of the moon.")
-    expect(story).to_contain_text("a demo world of simple things")
+    expect(story).to_contain_text("draws simple objects")
+    story.get_by_role("button", name="Show the phases of the moon").click()
+    expect(finished_story(page).get_by_text(re.compile("^Complete"))).to_be_visible()
+    expect(request_field(page)).to_have_value("Show the phases of the moon")
 
 
 def test_impossible_setting_has_a_reason(page):
     page.get_by_text("Settings", exact=True).click()
-    settings = page.get_by_role("group", name="Settings of the story")
-    settings.get_by_label("Maximum number of steps").fill("2")
+    settings = page.get_by_role("group", name="Settings of the request")
+    settings.get_by_label("Maximum steps").fill("2")
     expect(create(page, SNOWMAN)).to_contain_text("4 steps, more than max_steps = 2")
-    page.get_by_role("link", name="New story").click()
-    settings.get_by_label("Maximum number of steps").fill("")
-    settings.get_by_label("What the generator sees").select_option(label="all pictures so far")
-    expect(create(page, SNOWMAN)).to_contain_text("needs a generator that takes several images")
+    page.get_by_role("link", name="Create").click()
+    settings.get_by_label("Maximum steps").fill("")
+    settings.get_by_label("Maximum attempts per step").fill("21")  # the service allows 20
+    page.get_by_role("button", name="Create", exact=True).click()
+    assert not settings.get_by_label("Maximum attempts per step").evaluate("e => e.validity.valid")
+    expect(page.get_by_role("article")).to_have_count(0)
+
+
+def test_what_the_service_lacks_is_not_offered(page):
+    page.get_by_text("Settings", exact=True).click()
+    settings = page.get_by_role("group", name="Settings of the request")
+    expect(settings.get_by_label("Maximum attempts per step")).to_have_value("5")
+    expect(settings.get_by_label("Images for the generator")).to_be_hidden()
+    expect(settings.get_by_label("Agents")).to_be_hidden()
+    expect(page.get_by_role("button", name="Compare agents")).to_be_hidden()
+
+
+def test_agents_are_compared_side_by_side(browser, tmp_path):
+    home = Home(tmp_path)
+    roles = sketch_roles(home)
+    lenient = sketch_roles(home, critic=AcceptingCritic())
+    by_critic = {"base": roles, "rl": lenient}
+    with (
+        running_service(home, roles, by_critic=by_critic) as service,
+        open_page(browser, service.url, 1280, 900) as page,
+    ):
+        request_field(page).fill(SNOWMAN)
+        page.get_by_role("button", name="Compare agents").click()
+        base, rl = (page.get_by_role("article").nth(number) for number in (0, 1))
+        expect(base.get_by_text("7 images drawn, 3 rejected.")).to_be_visible()
+        expect(rl.get_by_text("4 images drawn, 0 rejected.")).to_be_visible()
+        rows = page.get_by_role("region", name="Comparison").get_by_role("row")
+        expect(rows.nth(1)).to_contain_text("BaseComplete474 (57 %)")
+        expect(rows.nth(2)).to_contain_text("RLComplete444 (100 %)")
+        assert page.evaluate(FAINT_TEXTS) == [] and not is_wider_than_screen(page)
+        page.set_viewport_size({"width": 360, "height": 740})
+        assert not is_wider_than_screen(page)
+        page.get_by_role("link", name="History").click()
+        expect(page.locator(".story-list").get_by_text("RL", exact=True)).to_be_visible()
+        page.get_by_role("link", name=SNOWMAN).first.click()
+        page.get_by_role("button", name="Run again").click()
+        expect(page.locator("#stage article")).to_have_attribute("aria-busy", "false")
+
+
+def test_unknown_addresses_say_so(browser, studio):
+    with open_tab(browser) as page:
+        page.goto(f"{studio}/#/nowhere")
+        expect(page.get_by_role("heading", name="Page not found")).to_be_visible()
+        page.goto(f"{studio}/#/stories/resp_deleted")
+        expect(page.get_by_text("This response doesn't exist, or it was deleted.")).to_be_visible()
+        page.locator("main").get_by_role("link", name="Create something new").click()
+        expect(request_field(page)).to_be_visible()
+
+
+def test_long_words_wrap(browser, studio):
+    word = "Draw a house " + "x" * 400
+    with open_page(browser, studio, 360, 740) as page:
+        create(page, word)
+        assert not is_wider_than_screen(page)
+        page.get_by_role("link", name="History").click()
+        expect(page.get_by_role("link", name=word)).to_be_visible()
+        assert not is_wider_than_screen(page)
 
 
 def test_tiny_picture_is_not_smoothed(browser, tmp_path):
@@ -271,6 +380,6 @@ def test_markup_in_a_request_is_escaped(page):
     text = "A red house <img src=x onerror=alert(1)> beside a <b>tree</b>"
     story = create(page, text)
     expect(story.get_by_role("heading", name=text)).to_be_visible()
-    page.get_by_role("link", name="Earlier stories").click()
+    page.get_by_role("link", name="History").click()
     expect(page.get_by_role("link", name=text)).to_be_visible()
     expect(page.locator("img[src=x]")).to_have_count(0)

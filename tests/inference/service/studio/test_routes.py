@@ -99,7 +99,7 @@ def test_no_other_file_is_served(client, name):
 def test_stories_are_listed_and_found_by_words(client, created):
     found = client.get("/studio/stories", params={"words": "SNOWMAN build"}).json()
     (story,) = found["stories"]
-    assert found["next_offset"] is None
+    assert found["next_offset"] is None and found["total"] == 1
     assert (story["id"], story["text"], story["pictures"]) == (created["id"], SNOWMAN, 4)
     assert story["status"] == "complete"
     assert story["cover"] == created["interleave"]["steps"][-1]["picture"]
@@ -114,7 +114,7 @@ def test_list_has_pages(client, service):
     second = client.get("/studio/stories", params=rest).json()
     stories = first["stories"] + second["stories"]
     assert [each["id"] for each in stories] == [f"resp_{n}" for n in reversed(range(30))]
-    assert second["next_offset"] is None
+    assert second["next_offset"] is None and first["total"] == second["total"] == 30
     assert stories[-1] == {
         "id": "resp_0",
         "text": "a cat",
@@ -122,6 +122,7 @@ def test_list_has_pages(client, service):
         "status": "queued",
         "cover": None,
         "pictures": 0,
+        "model": "interleave",
     }
 
 
@@ -162,6 +163,17 @@ def test_stories_of_other_keys_are_not_found(service, created):
             error_of(client.get(f"/studio/stories/{name}"), 404)
 
 
+def test_settings_are_those_of_the_service(anonymous, service):
+    settings = anonymous.get("/studio/settings").json()
+    limits = service.manager.settings.limits
+    assert settings["limits"]["t_max"] == limits.t_max
+    assert settings["limits"]["images"] == limits.pictures
+    assert settings["limits"]["max_steps"] == limits.steps
+    assert settings["defaults"]["t_max"] == 5 and settings["conditioning"] == ["last"]
+    assert [model["id"] for model in settings["models"]] == ["interleave"]
+    assert settings["image_types"] == ["image/png", "image/jpeg", "image/webp"]
+
+
 @pytest.mark.parametrize(
     ("path", "status"),
     [
@@ -198,6 +210,7 @@ def test_openapi_document_has_the_studios_data(anonymous):
         "/studio/stories/{story_id}",
         "/studio/stories/{story_id}.{ending}",
         "/studio/pictures/{sha256}",
+        "/studio/settings",
         "/studio/benchmarks",
         "/studio/benchmarks/report",
     }
