@@ -17,7 +17,7 @@ from ..request_parsing import DEFAULT_MODEL, Json, RequestOptions
 from ..run import GenerationRun
 from ..serving import JSON, GenerationServing, load_images, owner_of
 from .protocol import ResponsesRequest
-from .streaming_events import ResponseEventEncoder
+from .streaming_events import EventsHeader, ResponseEventEncoder
 
 _MAX_SEQUENCE_NUMBER = 2**31
 
@@ -35,12 +35,12 @@ class ResponsesServing(GenerationServing):
         cancelled = describe_response("StoryResponse")
         app.post(f"{path}/cancel", responses=cancelled)(self.cancel_response)
 
-    async def create_response(self, request: Request) -> Response:
+    async def create_response(self, request: Request, own_events: EventsHeader = False) -> Response:
         """Start a request; answer with its stream, its end, or at once if in the background."""
         api_request, body = await self.read(request, ResponsesRequest)
         run = await self.open(request, body, *await self._parse(api_request, owner_of(request)))
         if api_request.stream:
-            return await self.stream(run, _chunks(run))
+            return await self.stream(run, _chunks(run, own_events=own_events))
         if not api_request.background:
             await self.wait_ended(run, request)
         return await self._response(run)
@@ -51,13 +51,14 @@ class ResponsesServing(GenerationServing):
         response_id: str,
         stream: bool = False,
         starting_after: Annotated[int, Query(ge=-1, le=_MAX_SEQUENCE_NUMBER)] = -1,
+        own_events: EventsHeader = False,
     ) -> Response:
         """A Response, or its stream after the event with number `starting_after`."""
         run = await self.manager.find(response_id, owner_of(request))
         if run is None:
             raise not_found(f"there is no response {response_id}", "response_id")
         if stream:
-            return await self.stream(run, _chunks(run, starting_after))
+            return await self.stream(run, _chunks(run, starting_after, own_events))
         return await self._response(run)
 
     async def cancel_response(self, request: Request, response_id: str) -> Response:
@@ -120,9 +121,11 @@ class ResponsesServing(GenerationServing):
         return Response(content, media_type=JSON)
 
 
-async def _chunks(run: GenerationRun, after: int = -1) -> AsyncIterator[bytes]:
-    """The run's events as those of the API."""
-    encoder = ResponseEventEncoder(run.request, after)
+async def _chunks(
+    run: GenerationRun, after: int = -1, own_events: bool = False
+) -> AsyncIterator[bytes]:
+    """The run's events as those of the API; see `ResponseEventEncoder`."""
+    encoder = ResponseEventEncoder(run.request, after, own_events)
     yield encoder.opening()
     async for event in run.follow():
         yield await encoder.encode(event)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from inference.service.response_store import ResponseStore
-from tests.inference.service.running_service import decode_image, running_service
+from tests.inference.service.running_service import OWN_EVENTS, decode_image, running_service
 from warehouse import EncodedImage
 
 FIXTURE = json.loads(Path(__file__).with_name("responses_of_version_1.json").read_text())
@@ -64,7 +64,7 @@ def test_responses_are_returned_as_before(old_home):
             assert pop_images(after) == list(filter(None, chosen))
             assert after["interleave"].pop("simulation") is None  # a field that they did not have
             assert after == before
-            events = client.responses.retrieve(response_id, stream=True)
+            events = client.responses.retrieve(response_id, stream=True, extra_headers=OWN_EVENTS)
             assert [event.type for event in events] == types
         stories = service.get("/studio/stories").json()["stories"]
         assert {story["id"] for story in stories} == set(ROWS)

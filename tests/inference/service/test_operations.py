@@ -12,6 +12,7 @@ import pytest
 from schemas import StorageError
 from tests.inference.service.running_service import (
     HOUSE,
+    OWN_EVENTS,
     SNOWMAN,
     Barrier,
     BlockedPlanner,
@@ -249,7 +250,7 @@ def test_a_retry_continues_after_a_disconnect(home):
     generator = CountingGenerator(roles.generator, barrier, free=2)
     with running_service(home, sketch_roles(home, generator=generator)) as service:
         client = service.client()
-        body = {"input": SNOWMAN, "extra_headers": key_header("k")}
+        body = {"input": SNOWMAN, "extra_headers": key_header("k") | OWN_EVENTS}
         with client.responses.create(stream=True, **body) as stream:
             events = iter(stream)
             response_id = next(events).response.id

@@ -8,6 +8,7 @@ from schemas.generations import GENERATIONS
 from tests.inference.scripted_world import ScriptedPlanner, plan, roles
 from tests.inference.service.running_service import (
     HOUSE,
+    OWN_EVENTS,
     SNOWMAN,
     data_uri,
     decode_image,
@@ -23,7 +24,7 @@ LEDGER_ONLY = {"model_calls"}
 
 def stream_events(client, **request):
     """Events of a stream; those of the API are valid, which the client itself does not check."""
-    with client.responses.create(stream=True, **request) as stream:
+    with client.responses.create(stream=True, extra_headers=OWN_EVENTS, **request) as stream:
         events = list(stream)
     for event in events:
         if event.type.startswith("response."):
@@ -96,10 +97,27 @@ def _seeds(response):
 
 def test_a_stored_response_streams_the_same_events_again(client):
     events = stream_events(client, input=HOUSE)
-    again = list(client.responses.retrieve(events[0].response.id, stream=True))
+    more = {"stream": True, "extra_headers": OWN_EVENTS}
+    again = list(client.responses.retrieve(events[0].response.id, **more))
     assert again == events
-    rest = list(client.responses.retrieve(events[0].response.id, stream=True, starting_after=5))
+    rest = list(client.responses.retrieve(events[0].response.id, starting_after=5, **more))
     assert [event.sequence_number for event in rest] == [e.sequence_number for e in events[6:]]
+
+
+def test_only_who_asks_gets_our_own_events(client):
+    events = stream_events(client, input=HOUSE)
+    response_id = events[0].response.id
+    plain = list(client.responses.retrieve(response_id, stream=True))
+    assert [event.type for event in plain] == [
+        event.type for event in events if not event.type.startswith("interleave.")
+    ]
+    assert [event.sequence_number for event in plain] == list(range(len(plain)))
+    rest = list(client.responses.retrieve(response_id, stream=True, starting_after=5))
+    assert rest == plain[6:]
+    live = list(client.responses.create(input=HOUSE, stream=True))
+    assert [event.type for event in live] == [event.type for event in plain]
+    with pytest.raises(openai.BadRequestError, match="Interleave-Events"):
+        client.responses.create(input=HOUSE, extra_headers={"Interleave-Events": "maybe"})
 
 
 def test_the_client_accumulates_a_stream(client):

@@ -19,8 +19,8 @@ export async function call(path, options = {}) {
 
 export const getJson = async (path) => (await call(path)).json();
 
-export function post(path, body, signal) {
-  const headers = { "Content-Type": "application/json" };
+export function post(path, body, signal, more = {}) {
+  const headers = { "Content-Type": "application/json", ...more };
   return call(path, { method: "POST", headers, body: JSON.stringify(body), signal });
 }
 

@@ -7,6 +7,7 @@
 import { ApiError, call, post } from "./api.js";
 
 const ENDINGS = new Set(["response.completed", "response.incomplete", "response.failed"]);
+const OWN_EVENTS = { "Interleave-Events": "true" };
 // By the first characters of their base64.
 const IMAGE_FORMATS = { iVBOR: "png", "/9j/": "jpeg", UklGR: "webp", R0lGO: "gif" };
 
@@ -20,7 +21,7 @@ export async function* generate(request, signal) {
   const cancel = () => id && post(`${pathOf(id)}/cancel`, {}).catch(() => {});
   signal.addEventListener("abort", cancel, { once: true });
   try {
-    for await (const event of convert(await post("v1/responses", bodyOf(request), signal))) {
+    for await (const event of convert(await start(request, signal))) {
       id ??= event.id;
       yield event;
     }
@@ -31,8 +32,10 @@ export async function* generate(request, signal) {
 
 /** All events of a generation, from its first one; of a running one as they happen. */
 export async function* follow(id, signal) {
-  yield* convert(await call(`${pathOf(id)}?stream=true`, { signal }));
+  yield* convert(await call(`${pathOf(id)}?stream=true`, { headers: OWN_EVENTS, signal }));
 }
+
+const start = (request, signal) => post("v1/responses", bodyOf(request), signal, OWN_EVENTS);
 
 const pathOf = (id) => `v1/responses/${encodeURIComponent(id)}`;
 
