@@ -44,7 +44,6 @@ _CHUNK = "chat.completion.chunk"
 _DONE = b"data: [DONE]\n\n"
 _NOT_IN_ALT_TEXT = re.compile(r"[\[\]()\\\n]")
 _MAX_TITLE_LENGTH = 200
-_USAGE_DETAILS = ("completion_tokens_details", "prompt_tokens_details")  # null in a stream
 
 
 class ImageAddress(RequestPart):
@@ -174,7 +173,7 @@ def _completion(run: GenerationRun) -> Json:
     parts = (part for event in run.events for part in _markdown(builder, event))
     message = {"content": "".join(parts).strip(), "role": "assistant"}
     choice = {"finish_reason": _finish_reason(builder), "index": 0, "message": message}
-    more = {"usage": _usage(builder), "interleave": builder.interleave()}
+    more = {"usage": builder.usage.chat(), "interleave": builder.interleave()}
     return _payload(run.request, "chat.completion", [choice]) | more
 
 
@@ -191,9 +190,7 @@ async def _chunks(run: GenerationRun, with_usage: bool) -> AsyncIterator[bytes]:
     end = _chunk(request, {}, _finish_reason(builder))
     yield _encode(end | {"interleave": builder.interleave()})
     if with_usage:
-        usage = _usage(builder)
-        usage = usage and usage | dict.fromkeys(_USAGE_DETAILS)
-        yield _encode(_payload(request, _CHUNK, []) | {"usage": usage})
+        yield _encode(_payload(request, _CHUNK, []) | {"usage": builder.usage.chat()})
     yield _DONE
 
 
@@ -242,15 +239,6 @@ def _finish_reason(builder: ResponseBuilder) -> str:
     return "length" if builder.status in ("stopped", "cancelled") else "stop"
 
 
-def _usage(builder: ResponseBuilder) -> Json | None:
-    usage = builder.usage()
-    return usage and {
-        "completion_tokens": usage["output_tokens"],
-        "prompt_tokens": usage["input_tokens"],
-        "total_tokens": usage["total_tokens"],
-    }
-
-
 def _content(content: str | Sequence[ChatPart] | None, param: str) -> list[ContentPart]:
     if isinstance(content, str):
         return _split_images(content, param)
@@ -260,7 +248,7 @@ def _content(content: str | Sequence[ChatPart] | None, param: str) -> list[Conte
 def _parts(part: ChatPart, param: str) -> list[ContentPart]:
     match part:
         case ChatImage(image_url=address):
-            return [ImageRef(address.url, param)]
+            return [ImageRef(address.url, f"{param}.image_url.url")]
         case ChatText(text=text):
             return _split_images(text, param)
         case ChatRefusal(refusal=refusal):

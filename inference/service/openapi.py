@@ -58,6 +58,16 @@ class Deleted(BaseModel):
     deleted: Literal[True]
 
 
+class ItemList(BaseModel):
+    """A page of the items of a request."""
+
+    object: Literal["list"]
+    data: list[dict[str, Any]]
+    first_id: str | None
+    last_id: str | None
+    has_more: bool
+
+
 class Alive(BaseModel):
     """The process runs."""
 
@@ -126,7 +136,7 @@ def _schemas(requests: Models) -> Json:
     interleave = (GenerationModel, ...)
     response = create_model("StoryResponse", __base__=Response, interleave=interleave)
     chat = create_model("StoryChat", __base__=ChatCompletion, interleave=interleave)
-    answers = (response, chat, Model, ErrorBody, ModelList, Deleted, Alive, Ready)
+    answers = (response, chat, Model, ErrorBody, ModelList, Deleted, ItemList, Alive, Ready)
     models = [(model, "validation") for model in (*requests, *answers)]
     _, schema = models_json_schema(models, ref_template=_REF)  # type: ignore[arg-type]
     definitions: Json = schema["$defs"]

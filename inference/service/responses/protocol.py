@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Discriminator, Field, Tag
+from pydantic import BaseModel, Discriminator, Field, Tag, model_validator
 
 from ..request_parsing import (
     MAX_ITEMS,
@@ -26,10 +26,20 @@ class InputText(RequestPart):
 
 
 class InputImage(RequestPart):
-    """An image as a data URI: PNG, JPEG or WebP."""
+    """An image (PNG, JPEG or WebP), as a data URI or an uploaded file."""
 
     type: Literal["input_image"]
-    image_url: str = Field(description="`data:image/png;base64,...`")
+    image_url: str | None = Field(None, description="`data:image/png;base64,...`")
+    file_id: str | None = Field(None, max_length=100, description="Id of an uploaded file")
+    detail: Literal["auto", "low", "high", "original"] | None = Field(
+        None, description="Without effect: the models get the image as it is"
+    )
+
+    @model_validator(mode="after")
+    def _has_one_source(self) -> "InputImage":
+        if (self.image_url is None) == (self.file_id is None):
+            raise ValueError("send either image_url or file_id")
+        return self
 
 
 class InputRefusal(RequestPart):
@@ -54,10 +64,12 @@ class InputMessage(RequestPart):
 
 
 class InputImageCall(RequestPart):
-    """An image of an earlier answer, sent back as it was received."""
+    """An image of an earlier answer, sent back as it was received, or by its id."""
 
     type: Literal["image_generation_call"]
+    id: str | None = Field(None, max_length=200)
     result: str | None = Field(None, description="The image in base64")
+    status: str | None = Field(None, max_length=100, description="`failed`: there is no image")
 
 
 def _item_type(item: Any) -> str:
@@ -116,7 +128,7 @@ class ResponsesRequest(BaseModel, extra="forbid", frozen=True, strict=True):
         system = [ConversationTurn("system", [self.instructions])] if self.instructions else []
         if isinstance(self.input, str):
             return [*system, ConversationTurn("user", [self.input])]
-        return system + [_turn(item, f"input.{number}") for number, item in enumerate(self.input)]
+        return system + [_turn(item, item_param(n)) for n, item in enumerate(self.input)]
 
 
 class AttemptModel(BaseModel):
@@ -154,6 +166,14 @@ class SimulationModel(BaseModel):
     remarks: list[str] = Field(description="About the given pictures")
 
 
+class UsageModel(BaseModel):
+    """Model calls of a role, and their tokens; null: its backend does not count them."""
+
+    calls: int
+    input_tokens: int | None
+    output_tokens: int | None
+
+
 class GenerationModel(BaseModel):
     """How a sequence was made: the field `interleave` of a response."""
 
@@ -179,24 +199,44 @@ class GenerationModel(BaseModel):
         description="null: an image model draws, or it is not known yet"
     )
     reasoning: str = Field(description="Of the planner")
+    usage: dict[str, UsageModel] = Field(description="By role: planner, generator, critic")
     steps: list[StepModel]
+
+
+def item_param(number: int) -> str:
+    """The place of an item in a request."""
+    return f"input.{number}"
+
+
+def part_param(item: str, number: int) -> str:
+    """The place of a part of an item's content."""
+    return f"{item}.content.{number}"
 
 
 def _turn(item: InputMessage | InputImageCall, param: str) -> ConversationTurn:
     if isinstance(item, InputImageCall):
-        image = [ImageRef(f"data:image/png;base64,{item.result}", param)] if item.result else []
-        return ConversationTurn("assistant", image)
+        return ConversationTurn("assistant", _image_of_call(item, param))
     if isinstance(item.content, str):
         return ConversationTurn(item.role, [item.content])
     parts = enumerate(item.content)
-    content = [_content(part, f"{param}.content.{number}") for number, part in parts]
+    content = [_content(part, part_param(param, number)) for number, part in parts]
     return ConversationTurn(item.role, content)
+
+
+def _image_of_call(item: InputImageCall, param: str) -> list[ContentPart]:
+    if item.result:
+        return [ImageRef(f"data:image/png;base64,{item.result}", f"{param}.result")]
+    if item.id and item.status != "failed":
+        return [ImageRef(item.id, f"{param}.id", "call")]
+    return []
 
 
 def _content(part: Part, param: str) -> ContentPart:
     match part:
+        case InputImage(image_url=None, file_id=file_id):
+            return ImageRef(file_id or "", f"{param}.file_id", "file")
         case InputImage(image_url=url):
-            return ImageRef(url, param)
+            return ImageRef(url or "", f"{param}.image_url")
         case InputText(text=text):
             return text
         case InputRefusal(refusal=refusal):

@@ -2,20 +2,31 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
+from http import HTTPStatus
 from typing import Annotated
 
 import orjson
 from fastapi import FastAPI, Query, Request, Response
 
+from schemas import BadImageError
 from warehouse import EncodedImage
 
 from ...generation.requests import GenerationRequest
 from ...http.errors import APIError, bad_request, not_found
 from ..openapi import describe_body, describe_response
-from ..request_parsing import DEFAULT_MODEL, Json, RequestOptions
+from ..request_parsing import (
+    DEFAULT_MODEL,
+    ConversationTurn,
+    ImageRef,
+    Json,
+    RequestOptions,
+    current_turn,
+)
 from ..run import GenerationRun
 from ..serving import JSON, GenerationServing, load_images, owner_of
+from ..stored_images import StoredImages
+from .input_items import WITH_IMAGES, Order, items_to_store, list_items
 from .protocol import ResponsesRequest
 from .streaming_events import EventsHeader, ResponseEventEncoder
 
@@ -34,6 +45,8 @@ class ResponsesServing(GenerationServing):
         app.delete(path, responses=describe_response("Deleted"))(self.delete_response)
         cancelled = describe_response("StoryResponse")
         app.post(f"{path}/cancel", responses=cancelled)(self.cancel_response)
+        items = describe_response("ItemList")
+        app.get(f"{path}/input_items", responses=items)(self.list_input_items)
 
     async def create_response(self, request: Request, own_events: EventsHeader = False) -> Response:
         """Start a request; answer with its stream, its end, or at once if in the background."""
@@ -54,9 +67,7 @@ class ResponsesServing(GenerationServing):
         own_events: EventsHeader = False,
     ) -> Response:
         """A Response, or its stream after the event with number `starting_after`."""
-        run = await self.manager.find(response_id, owner_of(request))
-        if run is None:
-            raise not_found(f"there is no response {response_id}", "response_id")
+        run = await self._find(request, response_id)
         if stream:
             return await self.stream(run, _chunks(run, starting_after, own_events))
         return await self._response(run)
@@ -72,18 +83,47 @@ class ResponsesServing(GenerationServing):
             raise not_found(f"there is no response {response_id}", "response_id")
         return {"id": response_id, "object": "response", "deleted": True}
 
+    async def list_input_items(
+        self,
+        request: Request,
+        response_id: str,
+        after: Annotated[str | None, Query(max_length=200)] = None,
+        limit: Annotated[int, Query(ge=1, le=100)] = 20,
+        order: Order = "desc",
+        include: Annotated[list[str] | None, Query()] = None,
+        include_list: Annotated[list[str] | None, Query(alias="include[]")] = None,
+    ) -> Response:
+        """What a Response was made from; `include`: images, which are left out otherwise."""
+        run = await self._find(request, response_id)
+        wanted = WITH_IMAGES in [*(include or ()), *(include_list or ())]
+        images = self.manager.home.images if wanted else None
+        try:
+            page = await asyncio.to_thread(list_items, run.request, images, after, limit, order)
+        except BadImageError:
+            raise APIError(HTTPStatus.GONE, "an image of this request is missing") from None
+        return Response(orjson.dumps(page), media_type=JSON)
+
+    async def _find(self, request: Request, response_id: str) -> GenerationRun:
+        run = await self.manager.find(response_id, owner_of(request))
+        if run is None:
+            raise not_found(f"there is no response {response_id}", "response_id")
+        return run
+
     async def _parse(self, request: ResponsesRequest, owner: str) -> tuple[GenerationRequest, Json]:
         if request.background and request.store is False:
             raise bad_request("a request in the background has to be stored", "store")
+        turns = request.turns()
         generation = await self.parser.parse(
-            request.turns(),
+            turns,
             request.model,
             request.interleave or RequestOptions(),
             "input",
             await self._previous_images(request.previous_response_id, owner),
+            StoredImages(self.manager, owner).load,
         )
         fields = {
             "created_at": int(time.time()),
+            "input": items_to_store(request.input, _images_by_place(turns, generation)),
             "model": request.model or DEFAULT_MODEL,
             "background": bool(request.background),
             "instructions": request.instructions,
@@ -119,6 +159,15 @@ class ResponsesServing(GenerationServing):
         await load_images(builder.state.images)
         content = await asyncio.to_thread(lambda: orjson.dumps(builder.response(with_images=True)))
         return Response(content, media_type=JSON)
+
+
+def _images_by_place(
+    turns: Sequence[ConversationTurn], generation: GenerationRequest
+) -> dict[str, str]:
+    """Place in the request -> sha256 of the images that the generation begins with."""
+    refs = [part for part in current_turn(turns) if isinstance(part, ImageRef)]
+    images = generation.images[len(generation.images) - len(refs) :]
+    return {ref.param: image.sha256 for ref, image in zip(refs, images, strict=True)}
 
 
 async def _chunks(

@@ -124,14 +124,14 @@ class ResponseEventEncoder:
     def _step_started(self) -> Iterator[Json]:
         yield self._own_event("step.started", step=self._step.step.step_number)
         if self._step.text:
-            yield from self._message()
+            yield from self._message(self._builder.message_item(self._step))
         if self._step.step.prompt is not None:
             yield from self._image_started()
 
-    def _message(self) -> Iterator[Json]:
-        """A step's text is one delta: the plan has all of it."""
+    def _message(self, message: Json) -> Iterator[Json]:
+        """A text is one delta: the plan has all of it."""
         self._output_index += 1
-        message, text = self._builder.message_item(self._step), self._step.text
+        text = message["content"][0]["text"]
         ids = {"item_id": message["id"], "content_index": 0}
         started = message | {"status": "in_progress", "content": []}
         yield self._item_event("output_item.added", item=started)
@@ -185,6 +185,8 @@ class ResponseEventEncoder:
         builder = self._builder
         if builder.state.steps and self._step.step.prompt is not None and not self._step.finished:
             yield self._item_event("output_item.done", item=builder.image_item(self._step))
+        if closing := builder.closing_item():
+            yield from self._message(closing)
         yield self._own_event("finished", status=builder.status, wasted_draws=builder.wasted_draws)
         response = builder.response(with_images=True)
         # The API has no event for cancelled responses; their status says it.

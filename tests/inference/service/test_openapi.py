@@ -11,6 +11,7 @@ def test_the_document_has_every_route_and_schema(service):
         "/v1/responses",
         "/v1/responses/{response_id}",
         "/v1/responses/{response_id}/cancel",
+        "/v1/responses/{response_id}/input_items",
         "/v1/chat/completions",
         "/v1/models",
         "/v1/models/{name}",

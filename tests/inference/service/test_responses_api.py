@@ -1,5 +1,7 @@
 """The Responses API, with the official client."""
 
+import time
+
 import openai
 import pytest
 
@@ -36,7 +38,10 @@ def stream_events(client, **request):
 def test_a_response_is_text_and_images_in_turn(service, client):
     response = client.responses.create(model="interleave", input=SNOWMAN, metadata={"a": "b"})
     assert response.status == "completed" and response.error is None
-    assert [item.type for item in response.output] == ["message", "image_generation_call"] * 4
+    assert [item.type for item in response.output] == [
+        *["message", "image_generation_call"] * 4,
+        "message",
+    ]
     assert response.output_text and response.metadata == {"a": "b"}
     assert all(image.image.size for image in images_of(response))
     interleave = response.interleave
@@ -46,6 +51,31 @@ def test_a_response_is_text_and_images_in_turn(service, client):
         image.sha256 for image in images_of(response)
     ]
     assert client.responses.retrieve(response.id) == response
+
+
+def test_texts_are_separated_and_end_with_a_closing_message(client):
+    response = client.responses.create(input=SNOWMAN)
+    words = [step["words"] for step in response.interleave["steps"]]
+    *texts, closing = response.output_text.split("\n\n")
+    assert texts == words and closing.startswith("Done: 4 pictures.")
+
+
+def test_usage_and_time_of_the_end(client):
+    before = int(time.time())
+    response = client.responses.create(input=SNOWMAN)
+    assert before <= response.completed_at <= time.time()
+    attempts = [attempt for step in response.interleave["steps"] for attempt in step["attempts"]]
+    assert response.usage.output_tokens_details.images == len(attempts)
+    assert response.usage.input_tokens_details.images == 0
+    assert response.usage.total_tokens == 0  # the sketch world has no tokens ...
+    assert response.interleave["usage"]["planner"] == {  # ... and says so
+        "calls": 1,
+        "input_tokens": None,
+        "output_tokens": None,
+    }
+    messages = [{"role": "user", "content": SNOWMAN}]
+    completion = client.chat.completions.create(model="interleave", messages=messages)
+    assert completion.usage.completion_tokens_details.images == len(attempts)
 
 
 def test_a_stream_has_the_events_of_the_api(client):
@@ -180,7 +210,9 @@ def test_options_of_a_request(client):
         if response.status != "completed":
             break
     assert response.status == "incomplete" and response.interleave["status"] == "stopped"
-    assert response.output[-1].status == "failed" and response.output[-1].result is None
+    image, closing = response.output[-2:]
+    assert image.status == "failed" and image.result is None
+    assert closing.content[0].text.startswith("Stopped at step")
     assert response.interleave["rules"]["t_max"] == 1
 
 
