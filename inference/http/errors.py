@@ -12,6 +12,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Match, Route
 
+from .problems import clearest_problem
+
 Model = TypeVar("Model", bound=BaseModel)
 
 _RETRY_SECONDS = 5
@@ -84,7 +86,8 @@ def validate(content: object, model: type[Model]) -> Model:
     try:
         return model.model_validate(content)
     except ValidationError as error:
-        raise _invalid(error.errors()[0], ", ".join(model.model_fields)) from None
+        problem = clearest_problem(error.errors(), content)
+        raise _invalid(problem, ", ".join(model.model_fields)) from None
 
 
 def install_error_handlers(app: Starlette) -> None:
@@ -102,7 +105,8 @@ def _invalid(problem: Any, known: str = "") -> APIError:
         return bad_request(f"unknown field {name}{hint}", name, "unknown_parameter")
     if problem["type"] == "missing":
         return bad_request(f"{name} is missing", name, "missing_required_parameter")
-    return bad_request(f"{name}: {message}" if name else message, name, "invalid_value")
+    code = "unsupported_value" if problem["type"] == "unsupported_value" else "invalid_value"
+    return bad_request(f"{name}: {message}" if name else message, name, code)
 
 
 async def _respond(request: Request, error: Exception) -> Response:

@@ -17,7 +17,23 @@ from pydantic import BaseModel, Field
 from ..events import RunEvent, StepAccepted, StepExhausted, StepStarted
 from ..generation.generation_state import StepState
 from ..generation.requests import GenerationRequest
+from .accepted_values import (
+    Choices,
+    Effort,
+    FunctionChoice,
+    Functions,
+    LogitBias,
+    Logprobs,
+    Penalty,
+    Stop,
+    Temperature,
+    TextFormat,
+    TopLogprobs,
+    TopP,
+    Verbosity,
+)
 from .openapi import describe_body, describe_response
+from .plan_requirements import plan_requirements
 from .request_parsing import (
     DEFAULT_MODEL,
     MAX_ITEMS,
@@ -81,6 +97,7 @@ class ChatMessage(RequestPart):
 
     role: Role
     content: str | Annotated[list[ChatPart], Field(max_length=MAX_ITEMS)] | None = None
+    tool_calls: Functions = None
 
 
 class StreamOptions(RequestPart):
@@ -97,33 +114,45 @@ class ChatRequest(BaseModel, extra="forbid", frozen=True, strict=True):
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     metadata: Metadata | None = Field(None, max_length=16)
-    n: Literal[1] | None = None
     seed: Seed | None = None
     store: bool | None = None
     interleave: RequestOptions | None = None
+    max_completion_tokens: int | None = Field(
+        None, ge=1, description="A plan of more tokens is an error; texts are not cut"
+    )
+    max_tokens: int | None = Field(None, ge=1, description="Likewise")
 
-    # Accepted, without effect.
-    frequency_penalty: float | None = None
-    logit_bias: dict[str, Any] | None = None
-    logprobs: bool | None = None
-    max_completion_tokens: int | None = None
-    max_tokens: int | None = None
-    modalities: list[str] | None = None
+    # Of these, values that would change the result are an error.
+    frequency_penalty: Penalty = None
+    logit_bias: LogitBias = None
+    logprobs: Logprobs = None
+    modalities: list[Literal["text", "image"]] | None = None
+    n: Choices = None
+    presence_penalty: Penalty = None
+    reasoning_effort: Effort = None
+    response_format: TextFormat | None = None
+    stop: Stop = None
+    temperature: Temperature = None
+    tool_choice: FunctionChoice = None
+    tools: Functions = None
+    top_logprobs: TopLogprobs = None
+    top_p: TopP = None
+    verbosity: Verbosity = None
+
+    # Accepted, without effect on the result.
     parallel_tool_calls: bool | None = None
-    presence_penalty: float | None = None
     prompt_cache_key: str | None = None
-    reasoning_effort: str | None = None
-    response_format: dict[str, Any] | None = None
+    prompt_cache_options: dict[str, Any] | None = None
+    prompt_cache_retention: str | None = None
     safety_identifier: str | None = None
     service_tier: str | None = None
-    stop: str | list[str] | None = None
-    temperature: float | None = None
-    tool_choice: str | dict[str, Any] | None = None
-    tools: list[dict[str, Any]] | None = None
-    top_logprobs: int | None = None
-    top_p: float | None = None
     user: str | None = None
-    verbosity: str | None = None
+
+    def requirements(self) -> Json:
+        """What it demands of the plan."""
+        if self.max_completion_tokens is not None:
+            return plan_requirements(self.max_completion_tokens, "max_completion_tokens")
+        return plan_requirements(self.max_tokens, "max_tokens")
 
     def turns(self) -> list[ConversationTurn]:
         """The conversation, in order."""
@@ -163,6 +192,8 @@ class ChatServing(GenerationServing):
             "model": request.model or DEFAULT_MODEL,
             "background": False,
             "metadata": request.metadata or {},
+            "requirements": request.requirements(),
+            "store": request.store is not False,
         }
         return generation, fields
 

@@ -12,7 +12,7 @@ from warehouse import ImageStore
 from ...events import LazyImage
 from ...http.errors import bad_request
 from ..request_parsing import Json, RequestEcho
-from .protocol import InputImage, InputImageCall, InputMessage, Item, Part, item_param, part_param
+from .protocol import InputImage, InputImageCall, Item, ItemReference, Part, item_param, part_param
 
 Order = Literal["asc", "desc"]
 WITH_IMAGES = "message.input_image.image_url"
@@ -54,7 +54,9 @@ def list_items(
     return {"object": "list", "data": page, **more}
 
 
-def _item(item: InputMessage | InputImageCall, param: str, images: Mapping[str, str]) -> Json:
+def _item(item: Item, param: str, images: Mapping[str, str]) -> Json:
+    if isinstance(item, ItemReference):
+        return _referenced(item.id, images.get(f"{param}.id"))
     if isinstance(item, InputImageCall):
         call = {"type": item.type, "id": item.id, "status": "completed"}
         return call | {"result": images.get(f"{param}.result") or images.get(f"{param}.id")}
@@ -63,6 +65,14 @@ def _item(item: InputMessage | InputImageCall, param: str, images: Mapping[str, 
     parts = enumerate(item.content)
     content = [_part(item.role, part, part_param(param, number), images) for number, part in parts]
     return _message(item.role, content)
+
+
+def _referenced(item_id: str, image: str | None) -> Json:
+    """An item that the request names; the text of an earlier answer is not read again."""
+    if item_id.startswith("ig_"):
+        call = {"type": "image_generation_call", "id": item_id, "status": "completed"}
+        return call | {"result": image}
+    return _message("assistant", []) | {"id": item_id}
 
 
 def _part(role: str, part: Part, param: str, images: Mapping[str, str]) -> Json:

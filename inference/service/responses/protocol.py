@@ -2,18 +2,31 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Discriminator, Field, Tag, model_validator
+from pydantic import BaseModel, Discriminator, Field, Tag, field_validator, model_validator
 
+from ..accepted_values import (
+    Conversation,
+    Only,
+    ReasoningSettings,
+    Temperature,
+    TextSettings,
+    ToolCalls,
+    TopLogprobs,
+    TopP,
+)
+from ..plan_requirements import plan_requirements
 from ..request_parsing import (
     MAX_ITEMS,
     ContentPart,
     ConversationTurn,
     ImageRef,
+    Json,
     Metadata,
     RequestOptions,
     RequestPart,
     Role,
 )
+from .image_tool import ImageTool
 
 _MAX_LENGTH = 200_000  # of a text; the service's own limit is a setting
 
@@ -72,6 +85,13 @@ class InputImageCall(RequestPart):
     status: str | None = Field(None, max_length=100, description="`failed`: there is no image")
 
 
+class ItemReference(RequestPart):
+    """An item of an earlier answer, by its id."""
+
+    type: Literal["item_reference"]
+    id: str = Field(max_length=200, pattern="^(msg|ig)_")
+
+
 def _item_type(item: Any) -> str:
     kind = item.get("type") if isinstance(item, dict) else None
     return kind if isinstance(kind, str) else "message"
@@ -79,9 +99,22 @@ def _item_type(item: Any) -> str:
 
 Item = Annotated[
     Annotated[InputMessage, Tag("message")]
-    | Annotated[InputImageCall, Tag("image_generation_call")],
-    Discriminator(_item_type),
+    | Annotated[InputImageCall, Tag("image_generation_call")]
+    | Annotated[ItemReference, Tag("item_reference")],
+    Discriminator(
+        _item_type,
+        custom_error_type="unsupported_value",
+        custom_error_message="its type is none of message, image_generation_call, item_reference",
+    ),
 ]
+
+
+class ImageChoice(BaseModel, extra="forbid", frozen=True, strict=True):
+    """The choice of the tool `image_generation`."""
+
+    type: Annotated[
+        str, Only("functions and other tools are not called; leave it out", ("image_generation",))
+    ]
 
 
 class ResponsesRequest(BaseModel, extra="forbid", frozen=True, strict=True):
@@ -102,26 +135,51 @@ class ResponsesRequest(BaseModel, extra="forbid", frozen=True, strict=True):
     metadata: Metadata | None = Field(None, max_length=16)
     interleave: RequestOptions | None = None
 
-    # Accepted, without effect.
-    conversation: None = None
+    tools: list[ImageTool] | None = Field(None, max_length=1)
+    tool_choice: Literal["auto", "required"] | ImageChoice | None = Field(
+        None, description="`required`, or the tool: a plan without images is an error"
+    )
+    max_output_tokens: int | None = Field(
+        None, ge=1, description="A plan of more tokens is an error; texts are not cut"
+    )
+
+    # Of these, values that would change the result are an error.
+    conversation: Conversation = None
     include: list[str] | None = None
-    max_output_tokens: int | None = None
-    max_tool_calls: int | None = None
+    max_tool_calls: ToolCalls = None
+    reasoning: ReasoningSettings | None = None
+    temperature: Temperature = None
+    text: TextSettings | None = None
+    top_logprobs: TopLogprobs = None
+    top_p: TopP = None
+
+    # Accepted, without effect on the result.
     parallel_tool_calls: bool | None = None
     prompt_cache_key: str | None = None
+    prompt_cache_options: dict[str, Any] | None = None
     prompt_cache_retention: str | None = None
-    reasoning: dict[str, Any] | None = None
     safety_identifier: str | None = None
     service_tier: str | None = None
     stream_options: dict[str, Any] | None = None
-    temperature: float | None = None
-    text: dict[str, Any] | None = None
-    tool_choice: str | dict[str, Any] | None = None
-    tools: list[dict[str, Any]] | None = None
-    top_logprobs: int | None = None
-    top_p: float | None = None
-    truncation: str | None = None
+    truncation: Literal["auto", "disabled"] | None = None
     user: str | None = None
+
+    @field_validator("include")
+    @classmethod
+    def _without_logprobs(cls, include: list[str] | None) -> list[str] | None:
+        if "message.output_text.logprobs" in (include or ()):
+            raise ValueError("there are no log probabilities; leave them out")
+        return include
+
+    @property
+    def image_tool(self) -> ImageTool:
+        return self.tools[0] if self.tools else ImageTool(type="image_generation")
+
+    def requirements(self) -> Json:
+        """What it demands of the plan."""
+        forced = self.tool_choice not in (None, "auto")
+        image_param = "tool_choice" if forced else None
+        return plan_requirements(self.max_output_tokens, "max_output_tokens", image_param)
 
     def turns(self) -> list[ConversationTurn]:
         """The conversation, in order."""
@@ -213,7 +271,10 @@ def part_param(item: str, number: int) -> str:
     return f"{item}.content.{number}"
 
 
-def _turn(item: InputMessage | InputImageCall, param: str) -> ConversationTurn:
+def _turn(item: Item, param: str) -> ConversationTurn:
+    if isinstance(item, ItemReference):
+        image = [ImageRef(item.id, f"{param}.id", "call")] if item.id.startswith("ig_") else []
+        return ConversationTurn("assistant", image)  # earlier texts are not read again
     if isinstance(item, InputImageCall):
         return ConversationTurn("assistant", _image_of_call(item, param))
     if isinstance(item.content, str):

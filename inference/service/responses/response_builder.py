@@ -3,10 +3,6 @@
 Fields are in the order in which OpenAI's own classes have them.
 """
 
-import base64
-
-from warehouse import EncodedImage
-
 from ...events import (
     AttemptJudged,
     ImageGenerated,
@@ -21,6 +17,7 @@ from ...generation.generation_state import GenerationState, StepState
 from ...roles import PlanStep, RequestScope, Verdict
 from ..request_parsing import Json, RequestEcho
 from .closing import closing_text
+from .image_tool import ImageTool
 from .usage import Usage
 
 RESUME_HINT = "; send it again under the same Idempotency-Key to go on"
@@ -40,7 +37,15 @@ _STATUS = {
 _FIELDS = (
     *("id", "created_at", "error", "incomplete_details", "instructions", "metadata", "model"),
     *("object", "output", "parallel_tool_calls", "tool_choice", "tools", "background"),
-    *("completed_at", "previous_response_id", "status", "usage", "store", "interleave"),
+    *(
+        "completed_at",
+        "max_output_tokens",
+        "previous_response_id",
+        "status",
+        "usage",
+        "store",
+        "interleave",
+    ),
 )
 
 
@@ -59,6 +64,7 @@ class ResponseBuilder:
         self.status, self.error = "queued", ""
         self._versions: dict[str, str] = {}
         self.wasted_draws = 0
+        self.image_tool = ImageTool.of(request.fields)
         self.usage = Usage(len(request.input_images))
 
     def note(self, event: RunEvent) -> None:
@@ -80,6 +86,8 @@ class ResponseBuilder:
         status = _STATUS[self.status]
         code = "invalid_prompt" if self.status == "refused" else "server_error"
         response = {
+            "tool_choice": "auto",
+            "tools": [],
             **self.request.fields,
             "id": self.request.response_id,
             "created_at": float(self.request.fields["created_at"]),
@@ -89,8 +97,6 @@ class ResponseBuilder:
             "object": "response",
             "output": self._output(with_images),
             "parallel_tool_calls": False,
-            "tool_choice": "auto",
-            "tools": [],
             "status": status,
             "completed_at": self._completed_at if status == "completed" else None,
             "usage": self.usage.responses(),
@@ -134,11 +140,13 @@ class ResponseBuilder:
             status = "completed" if step.chosen else "failed"
         else:
             status = "generating" if step.attempts else "in_progress"
+        chosen = step.chosen
         return {
             "id": f"ig_{self.request.generation_id}_{step.step.step_number}",
-            "result": in_base64(step.chosen.image) if with_image and step.chosen else None,
+            "result": self.image_tool.encode(chosen.image) if with_image and chosen else None,
             "status": status,
             "type": "image_generation_call",
+            "revised_prompt": chosen.draw.prompt if chosen else None,
         }
 
     @property
@@ -174,10 +182,6 @@ class ResponseBuilder:
 def text_part(text: str) -> Json:
     """Text as the content of a message."""
     return {"annotations": [], "text": text, "type": "output_text"}
-
-
-def in_base64(image: EncodedImage) -> str:
-    return base64.b64encode(image.data).decode()
 
 
 def _simulation(scope: RequestScope | None) -> Json | None:

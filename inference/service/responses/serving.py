@@ -121,15 +121,20 @@ class ResponsesServing(GenerationServing):
             await self._previous_images(request.previous_response_id, owner),
             StoredImages(self.manager, owner).load,
         )
+        request.image_tool.check_images(len(generation.images))
         fields = {
             "created_at": int(time.time()),
             "input": items_to_store(request.input, _images_by_place(turns, generation)),
             "model": request.model or DEFAULT_MODEL,
             "background": bool(request.background),
             "instructions": request.instructions,
+            "max_output_tokens": request.max_output_tokens,
             "metadata": request.metadata or {},
             "previous_response_id": request.previous_response_id,
+            "requirements": request.requirements(),
             "store": request.store is not False,
+            "tool_choice": _choice(request),
+            "tools": [tool.model_dump(exclude_none=True) for tool in request.tools or ()],
         }
         return generation, fields
 
@@ -159,6 +164,12 @@ class ResponsesServing(GenerationServing):
         await load_images(builder.state.images)
         content = await asyncio.to_thread(lambda: orjson.dumps(builder.response(with_images=True)))
         return Response(content, media_type=JSON)
+
+
+def _choice(request: ResponsesRequest) -> str | Json:
+    """The tool choice, as a response repeats it."""
+    choice = request.tool_choice or "auto"
+    return choice if isinstance(choice, str) else choice.model_dump()
 
 
 def _images_by_place(

@@ -24,7 +24,7 @@ from ...events import (
 )
 from ...generation.generation_state import StepState
 from ..request_parsing import Json, RequestEcho
-from .response_builder import ResponseBuilder, draw_fields, in_base64, text_part, verdict_fields
+from .response_builder import ResponseBuilder, draw_fields, text_part, verdict_fields
 
 EventsHeader = Annotated[
     bool,
@@ -66,7 +66,7 @@ class ResponseEventEncoder:
         """The API's events for the generation's next one."""
         if isinstance(event, ImageGenerated):
             self._image_bytes += len(event.image.data)
-        if self._image_bytes > _THREAD_BYTES:
+        if self._image_bytes > _THREAD_BYTES or self._builder.image_tool.output_format:
             return await asyncio.to_thread(self._encode, self._events_for(event))
         return self._encode(self._events_for(event))
 
@@ -150,12 +150,13 @@ class ResponseEventEncoder:
 
     def _image_generated(self, event: ImageGenerated) -> Iterator[Json]:
         item_id = self._builder.image_item(self._step)["id"]
-        yield self._item_event(
-            "image_generation_call.partial_image",
-            item_id=item_id,
-            partial_image_index=event.iteration,
-            partial_image_b64=in_base64(event.image),
-        )
+        if self._builder.image_tool.shows_attempt(event.iteration):
+            yield self._item_event(
+                "image_generation_call.partial_image",
+                item_id=item_id,
+                partial_image_index=event.iteration,
+                partial_image_b64=self._builder.image_tool.encode(event.image),
+            )
         yield self._own_event(
             "attempt.drawn", step=event.step.step_number, **draw_fields(event), item_id=item_id
         )

@@ -104,6 +104,7 @@ def pop_new_fields(response: dict) -> None:
     if output and output[-1]["id"].endswith("_end"):
         output.pop()
     for item in output:
+        item.pop("revised_prompt", None)
         for part in item.get("content", ()):
             part["text"] = part["text"].removesuffix("\n\n")
 
