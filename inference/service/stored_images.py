@@ -1,11 +1,13 @@
 """Images that a request names by id: uploaded files, and pictures of earlier responses."""
 
+import asyncio
 import re
 from dataclasses import dataclass
 
 from warehouse import EncodedImage
 
 from ..http.errors import APIError, bad_request
+from .file_store import FileStore
 from .request_manager import RequestManager
 from .request_parsing import ImageRef
 from .serving import load_images
@@ -18,6 +20,7 @@ class StoredImages:
     """The images of one client."""
 
     manager: RequestManager
+    files: FileStore
     owner: str
 
     async def load(self, ref: ImageRef) -> EncodedImage:
@@ -26,7 +29,15 @@ class StoredImages:
         Raises:
             APIError: the client has no such image.
         """
+        if ref.kind == "file":
+            return await self._image_of_file(ref.source, ref.param)
         return await self._image_of_call(ref.source, ref.param)
+
+    async def _image_of_file(self, file_id: str, param: str) -> EncodedImage:
+        content = await asyncio.to_thread(self.files.content, file_id, self.owner)
+        if content is None:
+            raise bad_request(f"{param}: there is no file {file_id}", param, "file_not_found")
+        return EncodedImage(content)
 
     async def _image_of_call(self, call_id: str, param: str) -> EncodedImage:
         if not (found := _CALL_ID.fullmatch(call_id)):

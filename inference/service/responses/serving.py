@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Annotated
 
@@ -14,6 +15,7 @@ from warehouse import EncodedImage
 
 from ...generation.requests import GenerationRequest
 from ...http.errors import APIError, bad_request, not_found
+from ..file_store import FileStore
 from ..openapi import describe_body, describe_response
 from ..request_parsing import (
     DEFAULT_MODEL,
@@ -33,8 +35,11 @@ from .streaming_events import EventsHeader, ResponseEventEncoder
 _MAX_SEQUENCE_NUMBER = 2**31
 
 
+@dataclass(frozen=True)
 class ResponsesServing(GenerationServing):
     """Creates, finds, cancels and deletes Responses."""
+
+    files: FileStore
 
     def add_routes(self, app: FastAPI) -> None:
         path = "/v1/responses/{response_id}"
@@ -119,7 +124,7 @@ class ResponsesServing(GenerationServing):
             request.interleave or RequestOptions(),
             "input",
             await self._previous_images(request.previous_response_id, owner),
-            StoredImages(self.manager, owner).load,
+            StoredImages(self.manager, self.files, owner).load,
         )
         request.image_tool.check_images(len(generation.images))
         fields = {
