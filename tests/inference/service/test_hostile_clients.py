@@ -127,7 +127,7 @@ def test_invalid_chat_requests_are_rejected(service, body):
 )
 def test_invalid_images_are_rejected(service, url, reason):
     error = error_of(service.post(PATH, json=with_image(url)), 400)
-    assert reason in error["message"] and error["param"] == "input.0.content.1"
+    assert reason in error["message"] and error["param"] == "input.0.content.1.image_url"
 
 
 def test_decompression_bombs_are_not_decoded(service):
