@@ -38,16 +38,10 @@ class Only:
 
     def _check(self, value: Any) -> Any:
         if value is not None and value not in self.accepted:
-            context = {"value": _shorten(value), "advice": self.advice}
-            raise PydanticCustomError(
-                UNSUPPORTED, "{value} is not supported here: {advice}", context
-            )
+            given = "it is" if isinstance(value, list | dict) else f"{value!r:.60} is"
+            message = "{given} not supported here: {advice}"
+            raise PydanticCustomError(UNSUPPORTED, message, {"given": given, "advice": self.advice})
         return value
-
-
-def _shorten(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 _AGENTS = "planner and critic are set in the profile"

@@ -133,8 +133,8 @@ class ChatRequest(BaseModel, extra="forbid", frozen=True, strict=True):
     response_format: TextFormat | None = None
     stop: Stop = None
     temperature: Temperature = None
-    tool_choice: FunctionChoice = None
     tools: Functions = None
+    tool_choice: FunctionChoice = None
     top_logprobs: TopLogprobs = None
     top_p: TopP = None
     verbosity: Verbosity = None
