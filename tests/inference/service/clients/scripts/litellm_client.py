@@ -1,12 +1,9 @@
 """LiteLLM's functions, for an OpenAI-compatible endpoint."""
 
 import asyncio
-import os
 
-os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # it would fetch prices from elsewhere
-
-import litellm  # noqa: E402
-from calls import QUESTION, URL, call, report  # noqa: E402
+import litellm
+from calls import QUESTION, URL, call, report
 
 SETTINGS = {"model": "openai/interleave", "api_base": URL, "api_key": "none", "num_retries": 0}
 MESSAGES = [{"role": "user", "content": QUESTION}]

@@ -206,9 +206,9 @@ def _():
 @call("AsyncOpenAI")
 def _():
     async def ask():
-        async with openai.AsyncOpenAI(base_url=URL, api_key="none") as asynchronous:
-            async with asynchronous.responses.stream(model="interleave", input=QUESTION) as stream:
-                return await stream.get_final_response()
+        asynchronous = openai.AsyncOpenAI(base_url=URL, api_key="none")
+        async with asynchronous.responses.stream(model="interleave", input=QUESTION) as stream:
+            return await stream.get_final_response()
 
     return asyncio.run(ask()).output_text
 

@@ -11,7 +11,9 @@ from pydantic_ai.providers.openai import OpenAIProvider
 
 provider = OpenAIProvider(base_url=URL, api_key="none")
 chat = OpenAIChatModel("interleave", provider=provider)
-responses = OpenAIResponsesModel("interleave", provider=provider)
+# Of a model that it does not know, pydantic-ai has to be told that it draws.
+draws = {"supports_image_output": True}
+responses = OpenAIResponsesModel("interleave", provider=provider, profile=draws)
 
 
 class House(BaseModel):
