@@ -13,6 +13,7 @@ from fastapi import FastAPI, Query, Request, Response
 from schemas import BadImageError
 from warehouse import EncodedImage
 
+from ...events import LazyImage
 from ...generation.requests import GenerationRequest
 from ...http.errors import APIError, bad_request, not_found
 from ..file_store import FileStore
@@ -146,7 +147,7 @@ class ResponsesServing(GenerationServing):
     async def _previous_images(
         self, response_id: str | None, owner: str
     ) -> tuple[EncodedImage, ...]:
-        """The last image of the response that a request continues, if it has one."""
+        """The last image of the response that a request continues, else of its own request."""
         if response_id is None:
             return ()
         param = "previous_response_id"
@@ -157,7 +158,8 @@ class ResponsesServing(GenerationServing):
         builder = run.build_response()
         if builder.state.ending is None:
             raise bad_request(f"{response_id} has not ended yet", param)
-        images = builder.state.images[-1:]
+        stored, given = self.manager.home.images, run.request.input_images[-1:]
+        images = builder.state.images[-1:] or [LazyImage(stored, sha256) for sha256 in given]
         try:
             await load_images(images)
         except APIError:

@@ -39,6 +39,24 @@ def test_a_named_image_replaces_the_last_one_of_the_previous_response(client, sn
     assert edited.interleave["given"] == [images_of(snowman)[0].sha256]
 
 
+def test_a_conversation_keeps_its_image_over_an_answer_in_words(client):
+    house = client.responses.create(input=HOUSE)
+    more = {"previous_response_id": house.id}
+    words = client.responses.create(input="Describe this picture in words", **more)
+    assert [item.type for item in words.output] == ["message"]
+    edited = client.responses.create(input="Add a yellow sun", previous_response_id=words.id)
+    assert edited.interleave["given"] == [images_of(house)[-1].sha256]
+
+
+def test_items_of_earlier_answers_may_be_references(client, snowman):
+    """As the AI SDK sends them."""
+    items = [{"type": "item_reference", "id": item.id} for item in snowman.output]
+    edited = client.responses.create(input=[{"role": "user", "content": SNOWMAN}, *items, ADD_SUN])
+    assert edited.interleave["given"] == [images_of(snowman)[-1].sha256]
+    listed = client.responses.input_items.list(edited.id, order="asc").data
+    assert [item.id for item in listed][1:-1] == [item.id for item in snowman.output]
+
+
 def test_an_unknown_image_is_named_with_its_place(client):
     for call_id in ("ig_0_1", "ig_nothing", "x"):
         reference = {"type": "image_generation_call", "id": call_id}

@@ -15,8 +15,8 @@ ROOT = FOLDER.parents[3]
 README, PAGE = ROOT / "README.md", ROOT / "docs" / "clients.md"
 BEGIN, END = "<!-- clients: written by tests -->", "<!-- end of clients -->"
 PAGE_HEAD = (
-    "# Clients\n\nWhat existing clients of OpenAI's APIs do with `interleave serve`, unmodified: base "
-    "URL and key are set, nothing else. Every call is made by `make test-long` "
+    "# Clients\n\nWhat existing clients of OpenAI's APIs do with `interleave serve`, unmodified: "
+    "base URL and key are set, nothing else. Every call is made by `make test-long` "
     "(`tests/inference/service/clients`), with the pinned version. A call that is refused fails "
     "with an error (400) that names the field of its request and says what to do instead; *not "
     "offered* is an endpoint that does not exist here (404, 405).\n"
