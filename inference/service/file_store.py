@@ -7,7 +7,7 @@ copy in the image store.
 import secrets
 import time
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from warehouse import Home
 from warehouse.sqlite_file import SqliteFile
@@ -44,6 +44,13 @@ class StoredFile:
     bytes: int
 
 
+class Quota(NamedTuple):
+    """How many files an owner may have, and of how many bytes in all."""
+
+    files: int
+    bytes: int
+
+
 Files = list[StoredFile]
 
 
@@ -58,9 +65,9 @@ class FileStore:
         self._file = SqliteFile(home.local / "service" / "files.sqlite", (_CREATE_TABLE,))
 
     def add(
-        self, owner: str, filename: str, purpose: str, content: bytes, most: int
+        self, owner: str, filename: str, purpose: str, content: bytes, quota: Quota
     ) -> StoredFile | None:
-        """Store a file; None: the owner has `most` files already."""
+        """Store a file; None: the owner's files would exceed the quota."""
         file = StoredFile(
             f"file-{secrets.token_hex(16)}",
             owner,
@@ -71,8 +78,9 @@ class FileStore:
         )
         statement = f"INSERT INTO files ({_COLUMNS}, content) VALUES (?, ?, ?, ?, ?, ?, ?)"
         with self._file.transaction() as connection:
-            query = "SELECT count(*) FROM files WHERE owner = ?"
-            if connection.execute(query, (owner,)).fetchone()[0] >= most:
+            query = "SELECT count(*), coalesce(sum(bytes), 0) FROM files WHERE owner = ?"
+            files, size = connection.execute(query, (owner,)).fetchone()
+            if files >= quota.files or size + len(content) > quota.bytes:
                 return None
             connection.execute(statement, (*vars(file).values(), content))
         return file

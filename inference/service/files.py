@@ -11,7 +11,7 @@ from warehouse import EncodedImage
 
 from ..http.body_reader import BodyReader, check_image
 from ..http.errors import APIError, bad_request, not_found
-from .file_store import FileStore, Order, StoredFile
+from .file_store import FileStore, Order, Quota, StoredFile
 from .openapi import describe_response
 from .request_parsing import Json
 from .serving import owner_of
@@ -125,11 +125,12 @@ class FilesServing:
         await asyncio.to_thread(check_image, content, "file", self.limits.pixels)
 
     async def _add(self, owner: str, filename: str, purpose: str, content: bytes) -> Json:
-        most, name = self.limits.files, filename[:_MAX_NAME_LENGTH] or "image"
-        file = await asyncio.to_thread(self.files.add, owner, name, purpose, content, most)
+        quota = Quota(self.limits.files, self.limits.files_bytes)
+        name = filename[:_MAX_NAME_LENGTH] or "image"
+        file = await asyncio.to_thread(self.files.add, owner, name, purpose, content, quota)
         if file is None:
-            message = f"there are {most} files already; delete some"
-            raise bad_request(message, "file", "too_many_files")
+            message = f"file: at most {quota.files} files of {quota.bytes} bytes in all are stored"
+            raise bad_request(f"{message}; delete some", "file", "too_many_files")
         return _describe(file)
 
 

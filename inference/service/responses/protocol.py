@@ -250,6 +250,7 @@ class GenerationModel(BaseModel):
     error: str | None
     versions: dict[str, str] = Field(description="planner, generator and critic that made it")
     rules: dict[str, Any] = Field(description="Options of the loop")
+    completed_at: float | None = Field(description="Seconds since 1970; null: it was not completed")
     wasted_draws: int = Field(description="Images that were generated ahead and not needed")
     text: str
     given: list[str] = Field(description="sha256 of the images given with the request")

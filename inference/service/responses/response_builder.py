@@ -98,7 +98,7 @@ class ResponseBuilder:
             "output": self._output(with_images),
             "parallel_tool_calls": False,
             "status": status,
-            "completed_at": self._completed_at if status == "completed" else None,
+            "completed_at": self._completed_at,
             "usage": self.usage.responses(),
             "interleave": self.interleave(),
         }
@@ -115,6 +115,7 @@ class ResponseBuilder:
             "error": self.error or None,
             "versions": self._versions,
             "rules": self.request.options,
+            "completed_at": self._completed_at,
             "wasted_draws": self.wasted_draws,
             "text": self.request.text,
             "given": self.request.input_images,
@@ -151,7 +152,9 @@ class ResponseBuilder:
 
     @property
     def _completed_at(self) -> float | None:
-        """When its last model call ended; None: responses of older homes do not have it."""
+        """When its last model call ended; None: it has not, or an older home did not store it."""
+        if _STATUS[self.status] != "completed":
+            return None
         ended_at = float(int(self.usage.last_call_ended_at))
         return ended_at if ended_at >= int(self.request.fields["created_at"]) else None
 

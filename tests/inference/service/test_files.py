@@ -67,7 +67,7 @@ def test_files_belong_to_their_key(home):
         with pytest.raises(openai.BadRequestError, match="there is no file"):
             two.responses.create(input=[{"role": "user", "content": content}])
         upload(one, image)
-        with pytest.raises(openai.BadRequestError, match="2 files already"):
+        with pytest.raises(openai.BadRequestError, match="at most 2 files"):
             upload(one, image)
         upload(two, image)
     with running_service(home, keys=("one",)) as service:  # they are stored
@@ -94,6 +94,18 @@ def test_what_is_no_image_is_refused(service, client):
     error_of(service.post("/v1/files", json={"purpose": "vision"}), 400)
     with pytest.raises(openai.BadRequestError, match="no file nothing"):
         client.files.list(after="nothing")
+
+
+def test_files_are_bounded_together(home):
+    image = EncodedImage.white((64, 64))
+    limits = {"files_bytes": 2 * len(image.data)}
+    with running_service(home, limits=limits) as service:
+        client = service.client()
+        first, _ = upload(client, image), upload(client, image)
+        with pytest.raises(openai.BadRequestError, match="bytes in all"):
+            upload(client, image)
+        client.files.delete(first.id)
+        upload(client, image)
 
 
 def test_a_file_is_bounded(home):

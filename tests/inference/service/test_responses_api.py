@@ -76,6 +76,7 @@ def test_usage_and_time_of_the_end(client):
     messages = [{"role": "user", "content": SNOWMAN}]
     completion = client.chat.completions.create(model="interleave", messages=messages)
     assert completion.usage.completion_tokens_details.images == len(attempts)
+    assert before <= completion.interleave["completed_at"] <= time.time()
 
 
 def test_a_stream_has_the_events_of_the_api(client):
