@@ -20,6 +20,7 @@ MODULES = (
     "engine",
     "speculation",
     "service",
+    "hostile_clients",
     "prompts",
     "curation",
     "rewards",

@@ -13,6 +13,7 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
@@ -72,7 +73,7 @@ class StreamResult:
 
 def measure() -> dict[str, float]:
     """Every number by name."""
-    with tempfile.TemporaryDirectory() as folder, _served(Path(folder)) as (url, server):
+    with tempfile.TemporaryDirectory() as folder, served(Path(folder)) as (url, server):
         streams = asyncio.run(_streams(url, [LONG_TEXT] * STREAMS, STREAMS))
         errors = sum(not each.completed for each in streams)
         memory = [_memory_after(url, server, count) for count in (WARM, REQUESTS - WARM)]
@@ -108,7 +109,8 @@ def _overhead() -> dict[str, float]:
 
 
 @contextmanager
-def _served(folder: Path) -> Iterator[tuple[str, psutil.Process]]:
+def served(folder: Path) -> Iterator[tuple[str, psutil.Process]]:
+    """URL and process of `interleave serve` on the sketch world."""
     profile = folder / "bench.yaml"
     profile.write_text(PROFILE)
     with listening_socket("127.0.0.1", 0) as listener:
@@ -174,6 +176,7 @@ async def _event_types(response: httpx.Response) -> AsyncIterator[str]:
 
 def serve_simulated() -> None:
     """A service whose models take a fixed time and no CPU, until SIGTERM."""
+    from assets.benchmarks.report import render_runs
     from assets.core.profile import load_profile
     from inference.service.app import serve
     from inference.service.settings import ServiceSettings
@@ -182,7 +185,9 @@ def serve_simulated() -> None:
     profile, home = load_profile("sketch"), Home.from_env()
     settings = ServiceSettings.model_validate({"port": 0, "logs": {"level": "warning"}})
     limits = profile.limits.model_copy(update={"generator": 64, "agents": 64})
-    serve(home, _SimulatedAgents(), profile.loop, limits, settings, _print)
+    serve(
+        home, _SimulatedAgents(), profile.loop, limits, settings, _print, partial(render_runs, home)
+    )
 
 
 class _SimulatedAgents:

@@ -14,7 +14,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..roles import BackendError
-from .errors import APIError
+from .errors import APIError, bad_request
 
 _OWNER_DIGITS = 16  # of the hash of a key
 _BEARER = b"Bearer "
@@ -77,7 +77,7 @@ def is_health_path(path: str) -> bool:
 
 @dataclass
 class AuthMiddleware:
-    """Rejects requests without a valid key, and bodies that are too large.
+    """Rejects requests without a valid key or with several hosts, and bodies that are too large.
 
     Sets `scope["state"]["owner"]` to the id of the caller, see `Keys.owner`.
 
@@ -104,7 +104,10 @@ class AuthMiddleware:
 
     def _owner(self, scope: Scope) -> str:
         headers = Headers(scope=scope)
-        host = _without_port(headers.get("host", "localhost"))
+        hosts = headers.getlist("host")
+        if len(hosts) != 1:
+            raise bad_request("a request has one header Host")
+        host = _without_port(hosts[0])
         if self.local_only and not self.keys.required and not is_loopback(host):
             message = "this server answers requests to localhost only"
             raise APIError(HTTPStatus.MISDIRECTED_REQUEST, message)

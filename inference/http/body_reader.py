@@ -17,7 +17,12 @@ from warehouse.images import ImageTooLargeError, check_upload
 
 from .errors import APIError, Model, bad_request, too_many_requests, validate
 
+MAX_VALUES = 50_000
+"""Values of a JSON body: what parsing and validation may cost."""
+
 _RETRY_SECONDS = 2
+_THREAD_BYTES = 200_000  # larger bodies are parsed in a thread
+_SEPARATORS = (b",", b"[", b"{")  # one before each value, but the first of a list or object
 
 
 class Upload(NamedTuple):
@@ -42,16 +47,20 @@ class BodyReader:
         self._max_bytes, self._seconds = max_bytes, seconds
         self._bytes = 0
 
-    async def read_json(self, request: Request) -> bytes:
-        """The body of a request whose content type is JSON.
+    async def read_json(self, request: Request, model: type[Model]) -> tuple[Model, bytes]:
+        """A request in JSON, and its body.
 
         Raises:
-            APIError: another content type, too slow, or too many bytes in all bodies.
+            APIError: another content type, too slow, too many bytes in all bodies, too many values
+                in this one, or not of the model's form.
             ClientDisconnect: the client disconnected.
         """
         _check_type(request, "application/json", "send JSON, as Content-Type: application/json")
         async with self._counted(request) as counted:
-            return await counted.body()
+            body = await counted.body()
+        if len(body) > _THREAD_BYTES:
+            return await asyncio.to_thread(parse_json, body, model), body
+        return parse_json(body, model), body
 
     async def read_form(
         self, request: Request, max_files: int, max_fields: int
@@ -114,8 +123,13 @@ def parse_json(body: bytes, model: type[Model]) -> Model:
     """A body as a request.
 
     Raises:
-        APIError: it is not standard JSON, or does not have the model's form.
+        APIError: it is not standard JSON, has more than `MAX_VALUES` values, or does not have the
+            model's form.
     """
+    # Counted before it is parsed: the parser holds the interpreter's lock, in a thread, too.
+    if sum(map(body.count, _SEPARATORS)) > MAX_VALUES:
+        message = f"the body has more than {MAX_VALUES} values, or commas and brackets in texts"
+        raise bad_request(message, code="too_many_values")
     try:
         content = orjson.loads(body)
     except orjson.JSONDecodeError as error:

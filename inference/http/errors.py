@@ -5,10 +5,11 @@ from http import HTTPStatus
 from typing import Any, TypeVar
 
 from fastapi.exceptions import RequestValidationError
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ValidationError, model_validator
+from pydantic_core import PydanticCustomError
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Match, Route
 
@@ -16,7 +17,30 @@ from .problems import clearest_problem
 
 Model = TypeVar("Model", bound=BaseModel)
 
+CLIENT_CLOSED = 499
+"""nginx's status where the client disconnected before there was a response."""
+
 _RETRY_SECONDS = 5
+_MAX_LENGTH = 500  # of what a client sent, in a message
+_UNKNOWN = "unknown_field"
+
+
+class RequestModel(BaseModel, extra="forbid", frozen=True, strict=True):
+    """The form of a request, or of a part of one; unknown fields are an error.
+
+    Their names are checked first: pydantic would build an error for each of a million.
+    """
+
+    @model_validator(mode="before")
+    @classmethod
+    def _check_names(cls, content: object) -> object:
+        known = cls.model_fields
+        if isinstance(content, dict):
+            for name in content:
+                if name not in known:
+                    hint = {"name": _shorten(str(name)), "known": ", ".join(known)}
+                    raise PydanticCustomError(_UNKNOWN, "unknown field {name}", hint)
+        return content
 
 
 @dataclass(eq=False)
@@ -86,33 +110,41 @@ def validate(content: object, model: type[Model]) -> Model:
     try:
         return model.model_validate(content)
     except ValidationError as error:
-        problem = clearest_problem(error.errors(), content)
-        raise _invalid(problem, ", ".join(model.model_fields)) from None
+        problems = error.errors(include_url=False, include_input=False)
+        raise _invalid(clearest_problem(problems, content)) from None
 
 
 def install_error_handlers(app: Starlette) -> None:
     """Answer every error of an application in OpenAI's shape."""
-    for kind in (APIError, HTTPException, RequestValidationError, Exception):
+    for kind in (APIError, HTTPException, RequestValidationError, ClientDisconnect, Exception):
         app.add_exception_handler(kind, _respond)
 
 
-def _invalid(problem: Any, known: str = "") -> APIError:
+def _invalid(problem: Any) -> APIError:
     """The first problem that pydantic found, with the field's name as the client sent it."""
     location, message = problem["loc"], problem["msg"].removeprefix("Value error, ")
-    name = ".".join(map(str, location)) or None
-    if problem["type"] == "extra_forbidden":
-        hint = f"; known fields: {known}" if len(location) == 1 else ""
-        return bad_request(f"unknown field {name}{hint}", name, "unknown_parameter")
+    if problem["type"] == _UNKNOWN:
+        name = _shorten(".".join(map(str, (*location, problem["ctx"]["name"]))))
+        message = f"unknown field {name}; known fields: {problem['ctx']['known']}"
+        return bad_request(message, name, "unknown_parameter")
+    name = _shorten(".".join(map(str, location))) or None
+    message = _shorten(message)
     if problem["type"] == "missing":
         return bad_request(f"{name} is missing", name, "missing_required_parameter")
     code = "unsupported_value" if problem["type"] == "unsupported_value" else "invalid_value"
     return bad_request(f"{name}: {message}" if name else message, name, code)
 
 
+def _shorten(text: str) -> str:
+    return text if len(text) <= _MAX_LENGTH else f"{text[:_MAX_LENGTH]}..."
+
+
 async def _respond(request: Request, error: Exception) -> Response:
     match error:
         case APIError():
             return error.response()
+        case ClientDisconnect():
+            return Response(status_code=CLIENT_CLOSED)  # for the log: nobody reads it
         case HTTPException(status_code=status, detail=detail):
             message = f"{request.method} {request.url.path}: {detail}"
             response = APIError(HTTPStatus(status), message).response()

@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary
 import uvicorn
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from ..roles import BackendError
 
@@ -21,6 +22,8 @@ Result = TypeVar("Result")
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _BACKLOG = 2048
 _TICKS_PER_CHECK = 5  # of ten a second
+_MAX_HEADERS = 100
+_MAX_HEAD_BYTES = 64 * 1024
 
 
 class HTTPServer(uvicorn.Server):
@@ -37,6 +40,7 @@ class HTTPServer(uvicorn.Server):
     ) -> None:
         config = uvicorn.Config(
             app,
+            http=_HTTPProtocol,
             log_config=None,
             access_log=False,
             server_header=False,
@@ -76,6 +80,34 @@ class HTTPServer(uvicorn.Server):
                 connection.transport.close()
 
 
+class _HTTPProtocol(HttpToolsProtocol):
+    """uvicorn's, with a limit on the head of a request: one that is larger gets 400."""
+
+    _in_head, _head_ended = True, False
+    _head_bytes = 0  # of a head that has not ended
+
+    def data_received(self, data: bytes) -> None:
+        in_head, self._head_ended = self._in_head, False
+        super().data_received(data)
+        unfinished = in_head and not self._head_ended
+        self._head_bytes = self._head_bytes + len(data) if unfinished else 0
+        if self._head_bytes > _MAX_HEAD_BYTES and not self.transport.is_closing():
+            self.send_400_response("The head of the request is too large.")
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        super().on_header(name, value)
+        if len(self.headers) > _MAX_HEADERS:
+            raise ValueError("too many headers")  # the parser stops, uvicorn answers 400
+
+    def on_headers_complete(self) -> None:
+        self._in_head, self._head_ended = False, True
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        self._in_head = True
+        super().on_message_complete()
+
+
 @contextmanager
 def listening_socket(host: str, port: int) -> Iterator[socket.socket]:
     """A socket that listens; connections wait until a server accepts them. Port 0: any free one.
@@ -91,6 +123,8 @@ def listening_socket(host: str, port: int) -> Iterator[socket.socket]:
             f"cannot listen on {host}:{port}: {error.strerror}; choose another --host or --port"
         ) from error
     with listener:
+        # asyncio sets it only on sockets of protocol TCP by name; accepted sockets inherit it.
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         yield listener
 
 

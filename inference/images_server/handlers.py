@@ -27,7 +27,6 @@ from .ray_replicas import Readiness, ReplicaLostError, ReplicaPool
 from .requests import ImageRequestReader, check_model
 from .settings import ImagesServerSettings
 
-_CLIENT_CLOSED = 499  # nginx's status for a client that disconnected
 _HEALTH_CHECK_SECONDS = 1.0
 
 _Read = Callable[[Request], Awaitable[list[GenerationSpec]]]
@@ -161,7 +160,7 @@ class ImageHandlers:
         except APIError as error:
             response = error.response()
         except ClientDisconnect:
-            response = Response(status_code=_CLIENT_CLOSED)
+            response = Response(status_code=CLIENT_CLOSED)
         except Exception:
             _log.exception("a request for images failed")
             response = internal_error().response()

@@ -8,15 +8,15 @@ from typing import Literal
 
 from fastapi import Request
 from PIL import Image, ImageOps
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import Field, field_validator
 
 from warehouse import EncodedImage
 from warehouse.images import UPLOAD_FORMATS
 
 from ..backends.diffusers.generation_spec import GenerationSpec
 from ..backends.diffusers.registry import SamplingParams
-from ..http.body_reader import BodyReader, check_image, parse_json
-from ..http.errors import bad_request, not_found, validate
+from ..http.body_reader import BodyReader, check_image
+from ..http.errors import RequestModel, bad_request, not_found, validate
 from .models import ServableImageModel
 from .settings import ImageLimits
 
@@ -29,13 +29,8 @@ _SEED_BITS = 31  # accepted by every generator
 _SIZE = r"^(auto|[1-9]\d{0,4}x[1-9]\d{0,4})$"
 
 
-class ImageRequest(BaseModel):
-    """The fields of both endpoints: OpenAI's, and those that open servers add.
-
-    Unknown fields are an error, so that a misspelt one is not silently ignored.
-    """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
+class ImageRequest(RequestModel, strict=False):
+    """The fields of both endpoints: OpenAI's, and those that open servers add."""
 
     prompt: str = Field(min_length=1, max_length=32_000)
     model: str | None = None
@@ -89,8 +84,8 @@ class ImageRequestReader:
         self._bodies = BodyReader(_BODIES_AT_ONCE * limits.bytes, _READ_SECONDS)
 
     async def read_generation(self, request: Request) -> list[GenerationSpec]:
-        body = await self._bodies.read_json(request)
-        return self._specs(parse_json(body, ImageRequest))
+        image_request, _ = await self._bodies.read_json(request, ImageRequest)
+        return self._specs(image_request)
 
     async def read_edit(self, request: Request) -> list[GenerationSpec]:
         """From a form with one or several files `image` or `image[]`, and perhaps a `mask`."""

@@ -7,8 +7,10 @@ that a user relies on is ignored. Values that change nothing are accepted.
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from pydantic import BaseModel, GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic import BaseModel, Field, GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+
+from ..http.errors import RequestModel
 
 UNSUPPORTED = "unsupported_value"
 """Type of the validation errors, and code of the API errors that they become."""
@@ -56,11 +58,15 @@ Penalty = Annotated[float | None, Only(f"{_AGENTS}; leave it out", (0,))]
 LogitBias = Annotated[dict[str, Any] | None, Only(f"{_AGENTS}; leave it out", ({},))]
 Logprobs = Annotated[bool | None, Only("there are no log probabilities; leave it out", (False,))]
 TopLogprobs = Annotated[int | None, Only("there are no log probabilities; leave it out", (0,))]
-Stop = Annotated[str | list[str] | None, Only("texts are not cut; leave it out", ([],))]
+Stop = Annotated[
+    str | Annotated[list[str], Field(fail_fast=True)] | None,
+    Only("texts are not cut; leave it out", ([],)),
+]
 Choices = Annotated[int | None, Only("one answer per request; send several requests", (1,))]
 Effort = Annotated[str | None, Only("planner and critic reason as their prompts say; leave it out")]
 Verbosity = Annotated[str | None, Only("say it in words; leave it out", ("medium",))]
-Functions = Annotated[list[dict[str, Any]] | None, Only(_FUNCTIONS, ([],))]
+_Tools = Annotated[list[dict[str, Any]], Field(fail_fast=True)]
+Functions = Annotated[_Tools | None, Only(_FUNCTIONS, ([],))]
 FunctionChoice = Annotated[str | dict[str, Any] | None, Only(_FUNCTIONS, ("auto", "none"))]
 ToolType = Annotated[str, Only(_FUNCTIONS, ("image_generation",))]
 Conversation = Annotated[
@@ -77,14 +83,14 @@ class TextFormat(BaseModel, extra="ignore", frozen=True, strict=True):
     type: Annotated[str, Only(_SCHEMA, ("text",))]
 
 
-class TextSettings(BaseModel, extra="forbid", frozen=True, strict=True):
+class TextSettings(RequestModel):
     """The form of texts: plain, as long as the planner writes them."""
 
     format: TextFormat | None = None
     verbosity: Verbosity = None
 
 
-class ReasoningSettings(BaseModel, extra="forbid", frozen=True, strict=True):
+class ReasoningSettings(RequestModel):
     """How the agents reason: nothing of it can be set here."""
 
     effort: Effort = None

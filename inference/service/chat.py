@@ -12,11 +12,12 @@ from typing import Annotated, Any, Literal
 
 import orjson
 from fastapi import FastAPI, Request, Response
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from ..events import RunEvent, StepAccepted, StepExhausted, StepStarted
 from ..generation.generation_state import StepState
 from ..generation.requests import GenerationRequest
+from ..http.errors import RequestModel
 from .accepted_values import (
     Choices,
     Effort,
@@ -96,7 +97,9 @@ class ChatMessage(RequestPart):
     """A message of the conversation."""
 
     role: Role
-    content: str | Annotated[list[ChatPart], Field(max_length=MAX_ITEMS)] | None = None
+    content: str | Annotated[list[ChatPart], Field(max_length=MAX_ITEMS, fail_fast=True)] | None = (
+        None
+    )
     tool_calls: Functions = None
 
 
@@ -106,14 +109,14 @@ class StreamOptions(RequestPart):
     include_usage: bool | None = None
 
 
-class ChatRequest(BaseModel, extra="forbid", frozen=True, strict=True):
+class ChatRequest(RequestModel):
     """A request for the next message of a conversation."""
 
-    messages: list[ChatMessage] = Field(min_length=1, max_length=MAX_ITEMS)
+    messages: list[ChatMessage] = Field(min_length=1, max_length=MAX_ITEMS, fail_fast=True)
     model: str | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
-    metadata: Metadata | None = Field(None, max_length=16)
+    metadata: Metadata | None = None
     seed: Seed | None = None
     store: bool | None = None
     interleave: RequestOptions | None = None
@@ -126,7 +129,7 @@ class ChatRequest(BaseModel, extra="forbid", frozen=True, strict=True):
     frequency_penalty: Penalty = None
     logit_bias: LogitBias = None
     logprobs: Logprobs = None
-    modalities: list[Literal["text", "image"]] | None = None
+    modalities: list[Literal["text", "image"]] | None = Field(None, fail_fast=True)
     n: Choices = None
     presence_penalty: Penalty = None
     reasoning_effort: Effort = None

@@ -34,7 +34,7 @@ from ..events import (
     StepStarted,
 )
 from ..http.admission import AdmissionQueue
-from ..http.errors import too_many_requests
+from ..http.errors import CLIENT_CLOSED, too_many_requests
 from ..http.metrics import SECONDS, MetricsRegistry
 from .run import GenerationRun
 from .settings import LogSettings
@@ -43,7 +43,6 @@ REQUEST_ID: ContextVar[str | None] = ContextVar("request_id", default=None)
 
 _QUIET = ("httpx", "httpcore", "uvicorn.access")
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
-_CLIENT_CLOSED = 499  # nginx's status where the client disconnected before there was a response
 
 _log = logging.getLogger(__name__)
 
@@ -188,7 +187,7 @@ class RequestContextMiddleware:
             return await self.app(scope, receive, send)
         client_id = Headers(scope=scope).get("x-request-id", "")
         request_id = client_id if _REQUEST_ID.fullmatch(client_id) else f"req_{uuid4().hex}"
-        start, status = monotonic(), _CLIENT_CLOSED
+        start, status = monotonic(), CLIENT_CLOSED
         token = REQUEST_ID.set(request_id)
 
         async def send_with_id(message: Message) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, BeforeValidator, Field
 
 from schemas.trajectories import OnExhausted
 from warehouse import EncodedImage
@@ -19,7 +19,7 @@ from warehouse import EncodedImage
 from ..agent_prompts.templates import IMAGE, escape_tags
 from ..generation.requests import GenerationOptions, GenerationRequest
 from ..http.body_reader import check_image
-from ..http.errors import bad_request, not_found
+from ..http.errors import RequestModel, bad_request, not_found
 from ..settings import LoopSettings
 from .settings import RequestLimits
 
@@ -28,18 +28,32 @@ MODELS: dict[str, str | None] = {"interleave": None, "interleave-rl": "rl", "int
 DEFAULT_MODEL = "interleave"
 
 MAX_ITEMS = 1000
+_MAX_METADATA = 16
 
 Json = dict[str, Any]
 Seed = Annotated[int, Field(ge=-(2**53), le=2**53)]
 Role = Literal["system", "developer", "user", "assistant"]
-Metadata = dict[Annotated[str, Field(max_length=64)], Annotated[str, Field(max_length=512)]]
+
+
+def _check_count(content: object) -> object:
+    """Before the entries are validated: pydantic would build an error for each of a million."""
+    if isinstance(content, dict) and len(content) > _MAX_METADATA:
+        raise ValueError(f"at most {_MAX_METADATA} entries are allowed")
+    return content
+
+
+Metadata = Annotated[
+    dict[Annotated[str, Field(max_length=64)], Annotated[str, Field(max_length=512)]],
+    BeforeValidator(_check_count),
+    Field(max_length=_MAX_METADATA),
+]
 
 
 class RequestPart(BaseModel, extra="ignore", frozen=True, strict=True):
     """A part of a request's content; unknown fields are ignored."""
 
 
-class RequestOptions(BaseModel, extra="forbid", frozen=True, strict=True):
+class RequestOptions(RequestModel):
     """The field `interleave` of a request: loop settings that differ from the profile's."""
 
     t_max: int | None = Field(None, ge=1, le=100, description="Attempts allowed per step")
@@ -153,17 +167,23 @@ class RequestParser:
         critic = critic_of(model)
         loop_options = self._loop_options(options)
         content = current_turn(turns)
+        self._check_text([part for part in content if isinstance(part, str)], param)
         if _answer_images(turns):
             previous_images = ()
         text = _compose_text(content, len(previous_images))
-        if not any(isinstance(part, str) and part.strip() for part in content):
-            raise bad_request("the request has no words: describe what you want to see", param)
-        if len(text) > self.limits.text:
-            message = f"the text has {len(text)} characters; at most {self.limits.text} are allowed"
-            raise bad_request(message, param, "string_above_max_length")
         refs = [part for part in content if isinstance(part, ImageRef)]
         images = (*previous_images, *await self._load_images(refs, load_stored))
         return GenerationRequest(text, images, loop_options, options.critic or critic, "service")
+
+    def _check_text(self, texts: Sequence[str], param: str) -> None:
+        characters = sum(map(len, texts))
+        if characters > self.limits.text:
+            message = (
+                f"the text has {characters} characters; at most {self.limits.text} are allowed"
+            )
+            raise bad_request(message, param, "string_above_max_length")
+        if not any(map(str.strip, texts)):
+            raise bad_request("the request has no words: describe what you want to see", param)
 
     def _loop_options(self, options: RequestOptions) -> GenerationOptions:
         changes = options.model_dump(exclude_none=True, exclude={"critic"})
@@ -197,8 +217,13 @@ class RequestParser:
             raise bad_request(f"{param} has {message}", param, "image_file_too_large")
         if not data:
             raise bad_request(f"{param} is empty", param, "empty_image_file")
-        await asyncio.to_thread(check_image, data, param, self.limits.pixels)
-        return EncodedImage(data)
+        return await asyncio.to_thread(self._checked, data, param)
+
+    def _checked(self, data: bytes, param: str) -> EncodedImage:
+        check_image(data, param, self.limits.pixels)
+        image = EncodedImage(data)
+        _ = image.sha256  # computed here, in a thread
+        return image
 
     async def _read(self, url: str, param: str) -> bytes:
         scheme = url[:8].lower()

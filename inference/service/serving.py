@@ -17,7 +17,7 @@ from warehouse import EncodedImage
 
 from ..events import LazyImage
 from ..generation.requests import GenerationRequest
-from ..http.body_reader import BodyReader, parse_json
+from ..http.body_reader import BodyReader
 from ..http.errors import APIError, Model, bad_request
 from ..http.server import run_while_connected
 from .request_manager import RequestManager
@@ -28,7 +28,6 @@ from .settings import ServiceSettings
 
 JSON = "application/json"
 _MAX_KEY_LENGTH = 255
-_THREAD_BYTES = 200_000  # larger bodies are parsed in a thread
 
 # By default streams are cut as soon as SIGTERM arrives; here every request ends its own stream
 # within the grace period (see `RequestManager.close`).
@@ -53,10 +52,7 @@ class GenerationServing:
         # With a key, the response may be stored already.
         if not request.headers.get("idempotency-key"):
             self.manager.queue.check(owner_of(request))
-        body = await self.bodies.read_json(request)
-        if len(body) > _THREAD_BYTES:
-            return await asyncio.to_thread(parse_json, body, model), body
-        return parse_json(body, model), body
+        return await self.bodies.read_json(request, model)
 
     async def open(
         self, request: Request, body: bytes, generation: GenerationRequest, fields: Json

@@ -20,7 +20,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from inference.http.auth import AuthMiddleware, Keys
-from inference.http.body_reader import parse_json
+from inference.http.body_reader import BodyReader
 from inference.http.errors import install_error_handlers
 from inference.http.server import HTTPServer, listening_socket
 
@@ -28,6 +28,8 @@ from .service import RewardRequest, RewardService
 
 LOOPBACK = "127.0.0.1"
 _MAX_BYTES = 16 * 2**20
+_MAX_BODIES = 64  # of the largest size
+_READ_SECONDS = 120.0
 _IDLE_SECONDS = 60.0
 _GRACE_SECONDS = 1  # for open requests when training has ended
 _RESPONSE_FIELDS = {"status", "reward", "format", "accuracy", "step_reward", "seconds"}
@@ -59,9 +61,11 @@ async def serve_rewards(
     """Serve in the running event loop; on leaving, the service is closed."""
 
     async def reward(request: Request) -> Response:
-        row = await service.reward(parse_json(await request.body(), RewardRequest))
+        reward_request, _ = await bodies.read_json(request, RewardRequest)
+        row = await service.reward(reward_request)
         return JSONResponse(row.model_dump(include=_RESPONSE_FIELDS))
 
+    bodies = BodyReader(_MAX_BODIES * _MAX_BYTES, _READ_SECONDS)
     token = secrets.token_urlsafe(32)
     app = Starlette(routes=[Route("/reward", reward, methods=["POST"])])
     app.add_middleware(AuthMiddleware, keys=Keys([token]), max_bytes=_MAX_BYTES)

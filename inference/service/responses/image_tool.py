@@ -5,21 +5,35 @@ import io
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import Field, model_validator
 
 from warehouse import EncodedImage
 
-from ...http.errors import bad_request
+from ...http.errors import RequestModel, bad_request
 from ..accepted_values import Only, ToolType
 
 _GENERATOR = "the profile's generator draws as it is set there; leave it out, or send auto"
+_TYPE = "image_generation"
 _FORMATS = "there are png, jpeg and webp; leave it out"
 
 
-class ImageTool(BaseModel, extra="forbid", frozen=True, strict=True):
-    """The tool that every response here is made with; other tools are an error."""
+class ImageChoice(RequestModel):
+    """The choice of the tool that every response here is made with; others are an error."""
 
     type: ToolType
+
+    @model_validator(mode="before")
+    @classmethod
+    def _only_type(cls, content: Any) -> Any:
+        """Of another tool, the type is what is wrong, not its fields."""
+        if isinstance(content, dict) and content.get("type") not in (None, _TYPE):
+            return {"type": content["type"]}
+        return content
+
+
+class ImageTool(ImageChoice):
+    """The tool, with what it sets."""
+
     action: Literal["auto", "generate", "edit"] | None = Field(
         None, description="`edit`: an error without an image; `generate`: one with images"
     )
@@ -54,7 +68,7 @@ class ImageTool(BaseModel, extra="forbid", frozen=True, strict=True):
     @classmethod
     def of(cls, fields: Mapping[str, Any]) -> "ImageTool":
         """The tool in the stored fields of a request."""
-        tools = fields.get("tools") or [{"type": "image_generation"}]
+        tools = fields.get("tools") or [{"type": _TYPE}]
         return cls.model_validate(tools[0])
 
     def check_images(self, images: int) -> None:

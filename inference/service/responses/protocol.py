@@ -4,9 +4,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Discriminator, Field, Tag, field_validator, model_validator
 
+from ...http.errors import RequestModel
 from ..accepted_values import (
     Conversation,
-    Only,
     ReasoningSettings,
     Temperature,
     TextSettings,
@@ -26,7 +26,7 @@ from ..request_parsing import (
     RequestPart,
     Role,
 )
-from .image_tool import ImageTool
+from .image_tool import ImageChoice, ImageTool
 
 _MAX_LENGTH = 200_000  # of a text; the service's own limit is a setting
 
@@ -72,7 +72,7 @@ class InputMessage(RequestPart):
     role: Role
     content: (
         Annotated[str, Field(max_length=_MAX_LENGTH)]
-        | Annotated[list[Part], Field(max_length=MAX_ITEMS)]
+        | Annotated[list[Part], Field(max_length=MAX_ITEMS, fail_fast=True)]
     )
 
 
@@ -109,20 +109,12 @@ Item = Annotated[
 ]
 
 
-class ImageChoice(BaseModel, extra="forbid", frozen=True, strict=True):
-    """The choice of the tool `image_generation`."""
-
-    type: Annotated[
-        str, Only("functions and other tools are not called; leave it out", ("image_generation",))
-    ]
-
-
-class ResponsesRequest(BaseModel, extra="forbid", frozen=True, strict=True):
-    """A request for an interleaved sequence; unknown fields are an error."""
+class ResponsesRequest(RequestModel):
+    """A request for an interleaved sequence."""
 
     input: (
         Annotated[str, Field(min_length=1, max_length=_MAX_LENGTH)]
-        | Annotated[list[Item], Field(min_length=1, max_length=MAX_ITEMS)]
+        | Annotated[list[Item], Field(min_length=1, max_length=MAX_ITEMS, fail_fast=True)]
     )
     model: str | None = Field(None, description="`interleave`, `interleave-rl`, `interleave-sft`")
     instructions: str | None = Field(None, max_length=_MAX_LENGTH)
@@ -132,10 +124,10 @@ class ResponsesRequest(BaseModel, extra="forbid", frozen=True, strict=True):
     stream: bool | None = None
     background: bool | None = Field(None, description="Answer at once, and run without the client")
     store: bool | None = Field(None, description="False: delete the response once it is sent")
-    metadata: Metadata | None = Field(None, max_length=16)
+    metadata: Metadata | None = None
     interleave: RequestOptions | None = None
 
-    tools: list[ImageTool] | None = Field(None, max_length=1)
+    tools: list[ImageTool] | None = Field(None, max_length=1, fail_fast=True)
     tool_choice: Literal["auto", "required"] | ImageChoice | None = Field(
         None, description="`required`, or the tool: a plan without images is an error"
     )
@@ -145,7 +137,7 @@ class ResponsesRequest(BaseModel, extra="forbid", frozen=True, strict=True):
 
     # Of these, values that would change the result are an error.
     conversation: Conversation = None
-    include: list[str] | None = None
+    include: list[str] | None = Field(None, fail_fast=True)
     max_tool_calls: ToolCalls = None
     reasoning: ReasoningSettings | None = None
     temperature: Temperature = None

@@ -7,14 +7,18 @@ import socket
 import struct
 import threading
 import zlib
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from ipaddress import ip_address
 
 import httpx
 import pytest
+from pydantic import ValidationError
 
 from inference.http.errors import APIError
+from inference.http.server import listening_socket
+from inference.service.chat import ChatRequest
 from inference.service.image_fetch import fetch_image, is_public
+from inference.service.responses.protocol import ResponsesRequest
 from tests.inference.service.running_service import (
     HOUSE,
     SNOWMAN,
@@ -168,6 +172,42 @@ def test_a_body_of_a_hundred_megabytes_is_rejected(service):
     assert service.get("/health").status_code == 200
 
 
+@pytest.mark.parametrize(
+    ("body", "code", "param"),
+    [
+        (b'{"input": "a cat", ' + b",".join(b'"f%d":1' % n for n in range(60_000)) + b"}",
+         "too_many_values", None),
+        (b'{"input": [' + b"{}," * 49_000 + b"{}]}", "too_many_values", None),
+        (b"{" + b",".join(b'"f%d":1' % n for n in range(40_000)) + b"}", "unknown_parameter", "f0"),
+        (b'{"input": "a cat", "interleave": {"tmax": 1, "t_max": "x"}}',
+         "unknown_parameter", "interleave.tmax"),
+        (b'{"input": "a cat", "metadata": {' + b",".join(b'"%d":1' % n for n in range(17)) + b"}}",
+         "invalid_value", "metadata"),
+        (b'{"%s": 1}' % (b"x" * 1_000_000), "unknown_parameter", "x" * 500 + "..."),
+    ],
+    ids=["values", "items", "fields", "nested", "metadata", "name"],
+)  # fmt: skip
+def test_bodies_that_are_costly_to_validate_are_rejected_early(service, body, code, param):
+    response = service.post(PATH, content=body, headers=JSON)
+    error = error_of(response, 400)
+    assert (error["code"], error["param"]) == (code, param) and len(response.content) < 5_000
+
+
+def test_one_error_is_built_for_many_bad_parts():
+    """A list of content parts stops at its first bad one, in both APIs."""
+    parts = [{"type": "input_file"}] * 500
+    message = {"role": "user", "content": parts}
+    for model, content in [
+        (ResponsesRequest, {"input": [message] * 500}),
+        (ResponsesRequest, {"input": "a cat", "tools": [1] * 500}),
+        (ChatRequest, {"messages": [message] * 500}),
+        (ChatRequest, {"messages": [message], "stop": [1] * 500}),
+    ]:
+        with pytest.raises(ValidationError) as raised:
+            model.model_validate(content)
+        assert raised.value.error_count() < 5
+
+
 @contextmanager
 def half_sent(service, length=1000, sent=b'{"input": '):
     port = int(service.url.rpartition(":")[2])
@@ -188,6 +228,73 @@ def test_half_sent_bodies_time_out(home):
             assert part, answer
             answer += part
         assert b" 408 " in answer.splitlines()[0]
+
+
+def raw_answer(service, head):
+    """The first line that the service answers to a head, and whether it closed the connection."""
+    port = int(service.url.rpartition(":")[2])
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
+        with suppress(ConnectionError):  # closed while it was still sent
+            connection.sendall(head)
+        received = b""
+        with suppress(ConnectionError):
+            while part := connection.recv(65_536):
+                received += part
+    return received.partition(b"\r\n")[0]
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"Accept: */*\r\n",
+        b"Host: 127.0.0.1\r\nHost: example.com\r\n",
+        b"Host: 127.0.0.1\r\n" + b"".join(b"X-%d: 1\r\n" % n for n in range(101)),
+        b"Host: 127.0.0.1\r\nX-Large: " + b"x" * 1_000_000 + b"\r\n",
+    ],
+    ids=["no host", "two hosts", "many headers", "a large header"],
+)
+def test_bad_heads_are_rejected(service, head):
+    request = b"GET /health HTTP/1.1\r\nConnection: close\r\n" + head + b"\r\n"
+    assert raw_answer(service, request) in (b"HTTP/1.1 400 Bad Request", b"")
+    assert service.get("/health").status_code == 200
+
+
+def test_a_head_without_end_is_rejected_by_its_size(home):
+    """It is refused before its time is up."""
+    with running_service(home) as service:
+        endless = b"GET /health HTTP/1.1\r\nX-Large: " + b"x" * 500_000
+        assert raw_answer(service, endless) in (b"HTTP/1.1 400 Bad Request", b"")
+
+
+def test_requests_on_one_connection_are_counted_separately(service):
+    """The limit on a head's size is none on a connection's requests together."""
+    with httpx.Client() as client:
+        for _ in range(30):
+            padding = {"X-Padding": "x" * 5_000}
+            assert client.get(service.url + "/health", headers=padding).status_code == 200
+            body = json.dumps({"input": "a cat " * 10_000})
+            answer = client.post(service.url + PATH, content=body, headers=JSON | padding)
+            assert error_of(answer, 400)["code"] == "string_above_max_length"
+
+
+def test_small_answers_are_sent_without_delay():
+    """Accepted sockets have Nagle's algorithm off, whatever server listens."""
+    with (
+        listening_socket("127.0.0.1", 0) as listener,
+        socket.create_connection(listener.getsockname()),
+    ):
+        accepted, _ = listener.accept()
+        with accepted:
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
+def test_an_aborted_body_is_no_error(home, caplog):
+    with running_service(home) as service:
+        with half_sent(service):
+            wait_until(lambda: service.metrics()["interleave_service_connections"] > 1)
+        wait_until(lambda: service.metrics()["interleave_service_connections"] == 1)
+        wait_until(lambda: 'status="499"' in service.get("/metrics").text)
+    assert not [record for record in caplog.records if record.levelname in ("WARNING", "ERROR")]
 
 
 @pytest.mark.parametrize("before", [b"", b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"])
