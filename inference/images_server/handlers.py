@@ -19,7 +19,7 @@ from warehouse.storage import first_line
 from ..backends.diffusers.generation_spec import GenerationSpec
 from ..engine.worker_pool import gather_or_cancel
 from ..http.admission import AdmissionQueue
-from ..http.errors import APIError, bad_request, internal_error, unavailable
+from ..http.errors import CLIENT_CLOSED, APIError, bad_request, internal_error, unavailable
 from ..http.metrics import MetricsRegistry
 from ..http.server import run_while_connected
 from .models import DrawnImage, DrawRejected, ServableImageModel
