@@ -67,7 +67,10 @@ def hostile_bodies() -> Iterator[tuple[str, bytes]]:
     fields = b",".join(b'"f%d":1' % n for n in range(1_500_000))
     yield responses, b"{" + fields + b"}"
     yield responses, b'{"input":"a cat","interleave":{' + fields + b"}}"
-    yield responses, b'{"input":"a cat","metadata":{' + fields[: fields.index(b'"f49000"') - 1] + b"}}"
+    yield (
+        responses,
+        b'{"input":"a cat","metadata":{' + fields[: fields.index(b'"f49000"') - 1] + b"}}",
+    )
     parts = b",".join([b'{"type":"input_file"}'] * 300_000)
     yield responses, b'{"input":[{"role":"user","content":[' + parts + b"]}]}"
     few = b",".join([b'{"type":"input_file"}'] * 15_000)
@@ -82,9 +85,12 @@ def hostile_bodies() -> Iterator[tuple[str, bytes]]:
     yield responses, b'{"' + b"x" * _MAX_BYTES + b'":1}'
     yield chat, b'{"messages":[{"role":"user","content":"' + b"![" * (_MAX_BYTES // 2) + b'"}]}'
     image = b"data:image/png;base64," + b"A" * (_MAX_BYTES - 1_000)
-    yield responses, (
-        b'{"input":[{"role":"user","content":[{"type":"input_text","text":"a cat"},'
-        b'{"type":"input_image","image_url":"' + image + b'"}]}]}'
+    yield (
+        responses,
+        (
+            b'{"input":[{"role":"user","content":[{"type":"input_text","text":"a cat"},'
+            b'{"type":"input_image","image_url":"' + image + b'"}]}]}'
+        ),
     )
 
 

@@ -1,15 +1,15 @@
 """Writes the rows of finished requests to partitions of the lake that are not Dagster's.
 
 Rows are buffered and written every few seconds, a file per table, so that a busy service does not
-fill the lake with small files. After a crash the buffered rows are lost, but not the request's
-journal: the same request again repeats no call and writes its rows.
+fill the lake with small files. Until then they are in the `RequestLog`, from which the next process
+takes them after a kill.
 """
 
 import asyncio
 import logging
 import secrets
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -17,23 +17,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from schemas import Row, StorageError, Table
-from schemas.generations import GENERATIONS, GenerationRow
-from schemas.trajectories import ATTEMPTS, MODEL_CALLS, PLANS, TRAJECTORIES
+from schemas.generations import GENERATIONS
+from schemas.trajectories import ATTEMPTS, MODEL_CALLS, PLANS, TRAJECTORIES, ModelCallRow
 from warehouse import Home, Lake
+from warehouse.journal import Journal
 from warehouse.lake import REQUESTS
 from warehouse.storage import safe_name
 
-Rows = Mapping[Table, Sequence[Row]]
+from .request_log import TABLES, Entry, RequestLog, Rows, remove_file
 
-TABLES = (GENERATIONS, PLANS, TRAJECTORIES, ATTEMPTS, MODEL_CALLS)
-"""Tables with rows of requests."""
-
-# Tables with content, and the column by which it is erased; the ledger of calls stays.
-_ERASABLE = {
-    GENERATIONS: "generation_id",
+# Tables with content, and the column by which it is deleted; the ledger of calls has none.
+_CONTENT = {
     PLANS: "plan_id",
     TRAJECTORIES: "trajectory_id",
     ATTEMPTS: "trajectory_id",
+    GENERATIONS: "generation_id",  # last: its row names the others
 }
 
 _FLUSH_SECONDS = 2.0
@@ -43,78 +41,119 @@ _log = logging.getLogger(__name__)
 
 
 class PendingPartition:
-    """A partition that still takes rows; its name is the hour and a random suffix, or its own."""
+    """A partition that still takes rows, each key once.
+
+    Its name is the hour and a random suffix, or its own.
+    """
 
     def __init__(self, name: str | None = None) -> None:
         self._hour = _hour()
         self.partition = REQUESTS + (name or f"{self._hour}-{secrets.token_hex(4)}")
-        self.rows: dict[Table, list[Any]] = defaultdict(list)
+        self._rows: dict[Table, dict[Any, Any]] = defaultdict(dict)
         self.dirty = False  # whether it has rows that are not in the lake yet
+
+    @classmethod
+    def stored(cls, lake: Lake, partition: str) -> "PendingPartition":
+        """With the rows that the lake has of it."""
+        pending = cls(partition.removeprefix(REQUESTS))
+        for table in TABLES:
+            stored = lake.read(table, [partition]).to_pylist()
+            pending.add({table: list(map(table.row.model_validate, stored))})
+        return pending
 
     @property
     def is_full(self) -> bool:
         """Whether it has enough requests, or its hour has passed."""
-        too_many = len(self.rows[GENERATIONS]) >= _REQUESTS_PER_PARTITION
+        too_many = len(self._rows[GENERATIONS]) >= _REQUESTS_PER_PARTITION
         return too_many or self._hour != _hour()
 
     def add(self, rows: Rows) -> None:
         for table, added in rows.items():
-            self.rows[table] += [row.model_copy(update={"shard": self.partition}) for row in added]
+            for row in added:
+                self._rows[table][_key(table, row)] = row.model_copy(
+                    update={"shard": self.partition}
+                )
         self.dirty = True
 
-    def erase(self, generation_id: str) -> bool:
-        """Remove the content of a request; whether it was here."""
-        found = [row for row in self.rows[GENERATIONS] if row.generation_id == generation_id]
-        for request in found:
-            for table, column in _ERASABLE.items():
-                value, rows = getattr(request, column), self.rows[table]
-                self.rows[table] = [row for row in rows if getattr(row, column) != value]
-            self.dirty = True
-        return bool(found)
+    def rows(self, table: Table) -> list[Row]:
+        return list(self._rows[table].values())
+
+    def remove(self, generation_id: str, call_ids: Collection[str] = ()) -> bool:
+        """Remove the content of a request, and calls; whether it was here."""
+        request = self._rows[GENERATIONS].get((generation_id,))
+        if request is None:
+            return False
+        for table, column in _CONTENT.items():
+            value = getattr(request, column)
+            self._rows[table] = {
+                key: row for key, row in self._rows[table].items() if getattr(row, column) != value
+            }
+        for call_id in call_ids:
+            self._rows[MODEL_CALLS].pop((call_id,), None)
+        self.dirty = True
+        return True
 
 
 class LakeSink:
     """Writes the rows of finished requests to the lake; one per process.
 
-    All but `add` raise `StorageError` when the lake cannot be read or written; rows that could not
-    be written are kept for the next flush.
+    Methods raise `StorageError` when the lake or the log cannot be read or written; rows that could
+    not be written are kept for the next flush.
+
+    Attributes:
+        problem: why the last flush failed; None: it did not.
     """
 
     def __init__(self, home: Home) -> None:
         self._home, self._write_lock = home, asyncio.Lock()
         self._pending = [PendingPartition()]
+        self._log, self._rotated = RequestLog(home), list[Journal]()
+        self.problem: str | None = None
 
-    def add(self, rows: Rows, replaceable_id: str | None) -> None:
+    def begin(self, generation_id: str, content: dict[str, Any]) -> None:
+        """A request is about to run; after a kill, `recover` gets `content`."""
+        self._log.begin(generation_id, content)
+
+    def add(self, rows: Rows, generation_id: str, resumable: bool) -> None:
         """Take the rows of a request, which the next `flush` writes.
 
-        One that may be resumed gives its id: its rows get their own partition, see `discard`.
+        Those of one that may be resumed get their own partition, see `discard`.
         """
-        if replaceable_id:
-            self._pending.insert(0, PendingPartition(replaceable_id))
+        if resumable:
+            self._pending.insert(0, PendingPartition(generation_id))
         elif self._pending[-1].is_full:
             self._pending.append(PendingPartition())
-        self._pending[0 if replaceable_id else -1].add(rows)
+        pending = self._pending[0 if resumable else -1]
+        pending.add(rows)
+        self._log.end(generation_id, pending.partition, rows)
 
-    async def discard(self, generation_id: str) -> None:
-        """Delete the rows that a request's earlier, unfinished run added under its id."""
-        partition = REQUESTS + generation_id
+    async def discard(self, generation_id: str, call_ids: Collection[str]) -> None:
+        """Delete all rows of a request's earlier run, before it runs again under its id."""
         async with self._write_lock:
-            self._pending = [each for each in self._pending if each.partition != partition]
-            for table in TABLES:
-                await asyncio.to_thread(self._home.lake.delete, table, partition)
+            self._log.note("discarded", generation_id)
+            own = REQUESTS + generation_id
+            self._pending = [each for each in self._pending if each.partition != own]
+            for partition in self._pending:
+                partition.remove(generation_id, call_ids)
+            await asyncio.to_thread(_remove_from_lake, self._home, generation_id, call_ids)
 
     async def erase(self, generation_id: str) -> None:
         """Delete the content of a request with the next `flush`; its calls stay."""
         async with self._write_lock:
-            if not any(partition.erase(generation_id) for partition in self._pending):
-                await asyncio.to_thread(_erase_from_lake, self._home, generation_id)
+            self._log.note("erased", generation_id)
+            if not any(each.remove(generation_id) for each in self._pending):
+                await asyncio.to_thread(_remove_from_lake, self._home, generation_id)
 
     async def flush(self) -> None:
         async with self._write_lock:
+            if rotated := self._log.rotate():
+                self._rotated.append(rotated)
             for partition in [each for each in self._pending if each.dirty]:
                 await self._write(partition)
             unfinished = [each for each in self._pending[:-1] if each.dirty]
             self._pending = unfinished + self._pending[-1:]
+            while self._rotated:
+                await asyncio.to_thread(remove_file, self._rotated.pop())
 
     async def flush_periodically(self) -> None:
         while True:
@@ -122,33 +161,103 @@ class LakeSink:
             try:
                 await self.flush()
             except StorageError as error:
-                _log.warning("rows of requests cannot be written yet: %s", error)
+                if self.problem is None:
+                    _log.error("rows of requests cannot be written yet: %s", error)
+                self.problem = str(error)
+            else:
+                if self.problem is not None:
+                    _log.warning("rows of requests are written again")
+                self.problem = None
+
+    async def close(self) -> None:
+        await self.flush()
+        self._log.close()
+
+    def recover(self, interrupted: Callable[[Entry], Rows]) -> int:
+        """Write the rows that killed processes left in their logs; how many requests were running.
+
+        Args:
+            interrupted: the rows of a request that was running.
+        """
+        abandoned = self._log.abandoned()
+        partitions: dict[str, PendingPartition] = {}
+        running: dict[str, Entry] = {}
+
+        def add(partition: str, rows: Rows) -> None:
+            if partition not in partitions:
+                partitions[partition] = PendingPartition.stored(self._home.lake, partition)
+            partitions[partition].add(rows)
+
+        for entry in (entry for _, entries in abandoned for entry in entries):
+            match entry.kind:
+                case "begun":
+                    running[entry.generation_id] = entry
+                case "ended":
+                    running.pop(entry.generation_id, None)
+                    add(entry.content["partition"], entry.rows())
+                case "discarded" | "erased":
+                    for partition in partitions.values():
+                        partition.remove(entry.generation_id)
+                    _remove_from_lake(self._home, entry.generation_id)
+        for generation_id, entry in running.items():
+            rows = interrupted(entry)
+            calls = [row.call_id for row in rows[MODEL_CALLS] if isinstance(row, ModelCallRow)]
+            if entry.content["resumes"]:
+                _remove_from_lake(self._home, generation_id, calls)
+            add(REQUESTS + generation_id, rows)
+        for partition in partitions.values():
+            self._write_all(partition)
+        for file, _ in abandoned:
+            remove_file(file)
+        return len(running)
 
     async def _write(self, partition: PendingPartition) -> None:
         partition.dirty = False
-        rows = {table: list(added) for table, added in partition.rows.items()}
         try:
-            for table, added in rows.items():
+            for table in TABLES:
                 lake, name = self._home.lake, partition.partition
-                await asyncio.to_thread(_replace_rows, lake, table, added, name)
+                rows = partition.rows(table)
+                await asyncio.to_thread(_replace_rows, lake, table, rows, name)
         except BaseException:
             partition.dirty = True
             raise
 
+    def _write_all(self, partition: PendingPartition) -> None:
+        for table in TABLES:
+            _replace_rows(self._home.lake, table, partition.rows(table), partition.partition)
 
-def _erase_from_lake(home: Home, generation_id: str) -> None:
+
+def _key(table: Table, row: Row) -> tuple[object, ...]:
+    return tuple(getattr(row, column) for column in table.key)
+
+
+def _remove_from_lake(home: Home, generation_id: str, call_ids: Collection[str] = ()) -> None:
+    """Delete the content of a request, and calls."""
+    own = REQUESTS + generation_id
+    shards = [own] if home.lake.exists(GENERATIONS, own) else _shards_of(home, generation_id)
+    for shard in shards:
+        condition = pc.field("generation_id") == generation_id
+        for request in home.lake.read(GENERATIONS, [shard], where=condition).to_pylist():
+            for table, column in _CONTENT.items():
+                if (value := request[column]) is not None:  # one without a plan has no such rows
+                    _keep_rows(home.lake, table, shard, pc.field(column) != value)
+            if call_ids:
+                others = ~pc.field("call_id").isin(list(call_ids))
+                _keep_rows(home.lake, MODEL_CALLS, shard, others)
+
+
+def _shards_of(home: Home, generation_id: str) -> list[str]:
     from warehouse.sql import run_query
 
     if home.lake.is_absent(GENERATIONS):
-        return
+        return []
     name = safe_name(generation_id, "request")
-    found = run_query(home, f"select * from generations where generation_id = '{name}'")
-    for request in map(GenerationRow.model_validate, found.to_pylist()):
-        for table, column in _ERASABLE.items():
-            value = getattr(request, column)
-            if value is not None:  # a request without a plan has no rows in `plans`
-                rows = home.lake.read(table, [request.shard], where=pc.field(column) != value)
-                _replace_rows(home.lake, table, rows, request.shard)
+    found = run_query(home, f"select shard from generations where generation_id = '{name}'")
+    return [str(row["shard"]) for row in found.to_pylist()]
+
+
+def _keep_rows(lake: Lake, table: Table, shard: str, where: Any) -> None:
+    _replace_rows(lake, table, lake.read(table, [shard], where=where), shard)
 
 
 def _replace_rows(lake: Lake, table: Table, rows: Sequence[Row] | pa.Table, partition: str) -> None:

@@ -4,15 +4,17 @@ import re
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from pydantic import Field, ValidationError
 
 from schemas import FoundryError
 from schemas.errors import first_problem
 from schemas.generations import Channel
-from warehouse import EncodedImage
+from warehouse import EncodedImage, ImageStore
 
 from ..engine.hashing import stable_hash
+from ..events import LazyImage
 from ..settings import LoopSettings
 
 
@@ -44,6 +46,7 @@ class GenerationRequest:
     channel: Channel = "command"
     generation_id: str = field(default_factory=lambda: secrets.token_hex(16))
     key: str | None = None  # the client's own name for the request
+    resumes: bool = False  # there was an earlier run under its `generation_id`
 
     @property
     def prompt_id(self) -> str:
@@ -54,6 +57,31 @@ class GenerationRequest:
     def shard(self) -> str:
         """Shard of its rows and its journal until the sink moves the rows to a partition."""
         return self.generation_id
+
+
+def dump_request(request: GenerationRequest) -> dict[str, Any]:
+    """A request as JSON, its images by sha256."""
+    return {
+        "text": request.text,
+        "images": [image.sha256 for image in request.images],
+        "options": request.options.model_dump(mode="json"),
+        "channel": request.channel,
+        "key": request.key,
+    }
+
+
+def restore_request(
+    generation_id: str, content: Mapping[str, Any], images: ImageStore
+) -> GenerationRequest:
+    """The request of `dump_request`; its images are read when they are used."""
+    return GenerationRequest(
+        content["text"],
+        tuple(LazyImage(images, sha256) for sha256 in content["images"]),
+        GenerationOptions.model_validate(content["options"]),
+        channel=content["channel"],
+        generation_id=generation_id,
+        key=content["key"],
+    )
 
 
 def override_options(defaults: LoopSettings, changes: Mapping[str, object]) -> GenerationOptions:

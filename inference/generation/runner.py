@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from time import monotonic
 from typing import Any
 
-from schemas import BadImageError, FoundryError
+from schemas import BadImageError, FoundryError, StorageError
 from schemas.generations import GENERATIONS, GenerationRow, GenerationStatus
 from schemas.trajectories import (
     ATTEMPTS,
@@ -37,8 +37,9 @@ from ..roles import (
 )
 from ..settings import Limits
 from ..trajectory_recorder import TrajectoryRecorder, plan_rows
-from .generation_sink import LakeSink, Rows
-from .requests import GenerationRequest
+from .generation_sink import LakeSink
+from .request_log import Entry, Rows
+from .requests import GenerationRequest, dump_request, restore_request
 
 ASSET = "generations"
 BUG = TrajectoryFailed("internal error; the log has the details", refused=False)
@@ -61,12 +62,18 @@ class GenerationRunner:
         self._sink, self._collected = LakeSink(home), collected
 
     async def __aenter__(self) -> "GenerationRunner":
+        await asyncio.to_thread(self._recover)
         self._flush_task = asyncio.create_task(self._sink.flush_periodically())
         return self
 
     async def __aexit__(self, *error: object) -> None:
         self._flush_task.cancel()
-        await self._sink.flush()
+        await self._sink.close()
+
+    @property
+    def problem(self) -> str | None:
+        """Why rows cannot be written to the lake at the moment; None: they can."""
+        return self._sink.problem
 
     async def run(self, request: GenerationRequest, roles: Roles) -> AsyncGenerator[Event, None]:
         """The events of a request, the last one `TrajectoryFinished` or `TrajectoryFailed`.
@@ -82,8 +89,8 @@ class GenerationRunner:
         await asyncio.to_thread(calls.__enter__)  # reads the journal, which may be remote
         with ExitStack() as stack:
             stack.push(calls)
-            if calls.ledger() and self._collected is None:
-                await self._sink.discard(request.generation_id)
+            if self._collected is None:
+                await self._begin(request, calls.ledger())
             try:
                 async with aclosing(self._events(request, roles.generator, calls)) as events:
                     async for event in events:
@@ -92,12 +99,29 @@ class GenerationRunner:
             finally:
                 rows = recorder.rows(calls.ledger())
                 if self._collected is None:
-                    self._sink.add(rows, recorder.replaceable_id)
+                    self._add(request, rows, recorder.is_resumable)
                 else:
                     self._collected.append(rows)
 
-    def record_interrupted(self, request: GenerationRequest, started_at: datetime) -> None:
-        """Write the row of a request whose process was killed, and those of its journal's calls."""
+    async def erase(self, generation_id: str) -> None:
+        """Delete the content of a finished request, by the next `flush` at the latest.
+
+        Its calls stay in the ledger.
+        """
+        await self._sink.erase(generation_id)
+        await asyncio.to_thread(self._home.journal(ASSET, generation_id).remove)
+
+    async def flush(self) -> None:
+        await self._sink.flush()
+
+    def _recover(self) -> None:
+        """Write what killed processes left: rows, and running requests as interrupted."""
+        if interrupted := self._sink.recover(self._interrupted_rows):
+            _log.warning("%d requests were interrupted when their process was killed", interrupted)
+
+    def _interrupted_rows(self, entry: Entry) -> Rows:
+        """The row of a request whose process was killed, and those of its journal's calls."""
+        request = restore_request(entry.generation_id, entry.content, self._home.images)
         calls = CallIndex.read(self._home.journal(ASSET, request.generation_id)).ledger()
         names: dict[Role, str] = {call.role: f"{call.backend}/{call.model}" for call in calls}
         row = _generation_row(
@@ -113,21 +137,23 @@ class GenerationRunner:
             wasted_draws=0,
             images=[],
             seconds=sum(call.seconds for call in calls),
-            started_at=started_at,
+            started_at=datetime.fromisoformat(entry.content["started_at"]),
         )
-        replaceable_id = request.generation_id if request.key else None
-        self._sink.add({GENERATIONS: [row], MODEL_CALLS: calls}, replaceable_id)
+        return {GENERATIONS: [row], MODEL_CALLS: calls}
 
-    async def erase(self, generation_id: str) -> None:
-        """Delete the content of a finished request, by the next `flush` at the latest.
+    async def _begin(self, request: GenerationRequest, calls: Sequence[ModelCallRow]) -> None:
+        resumes = request.resumes or bool(calls)
+        started_at = datetime.now(UTC).isoformat()
+        content = dump_request(request) | {"resumes": resumes, "started_at": started_at}
+        self._sink.begin(request.generation_id, content)
+        if resumes:
+            await self._sink.discard(request.generation_id, [call.call_id for call in calls])
 
-        Its calls stay in the ledger.
-        """
-        await self._sink.erase(generation_id)
-        await asyncio.to_thread(self._home.journal(ASSET, generation_id).remove)
-
-    async def flush(self) -> None:
-        await self._sink.flush()
+    def _add(self, request: GenerationRequest, rows: Rows, resumable: bool) -> None:
+        try:
+            self._sink.add(rows, request.generation_id, resumable)
+        except StorageError as error:  # the next flush tries again
+            _log.error("rows of request %s are in memory only: %s", request.generation_id, error)
 
     async def _events(
         self, request: GenerationRequest, generator: Generator, calls: ModelCalls
@@ -188,10 +214,9 @@ class _RowRecorder:
         self._trajectory.note(event)
 
     @property
-    def replaceable_id(self) -> str | None:
-        """The request's id if the client may send it again to have it finished."""
-        resumable = self._request.key is not None and self._status in ("failed", "cancelled")
-        return self._request.generation_id if resumable else None
+    def is_resumable(self) -> bool:
+        """Whether the client may send it again to have it finished."""
+        return self._request.key is not None and self._status in ("failed", "cancelled")
 
     def rows(self, calls: Sequence[ModelCallRow]) -> Rows:
         trajectory = self._trajectory.trajectory(self._error)

@@ -124,11 +124,11 @@ def _invalid(problem: Any) -> APIError:
     """The first problem that pydantic found, with the field's name as the client sent it."""
     location, message = problem["loc"], problem["msg"].removeprefix("Value error, ")
     if problem["type"] == _UNKNOWN:
-        name = _shorten(".".join(map(str, (*location, problem["ctx"]["name"]))))
-        message = f"unknown field {name}; known fields: {problem['ctx']['known']}"
-        return bad_request(message, name, "unknown_parameter")
-    name = _shorten(".".join(map(str, location))) or None
-    message = _shorten(message)
+        unknown = _shorten(".".join(map(str, (*location, problem["ctx"]["name"]))))
+        message = f"unknown field {unknown}; known fields: {problem['ctx']['known']}"
+        return bad_request(message, unknown, "unknown_parameter")
+    place = _shorten(".".join(map(str, location)))
+    name, message = place or None, _shorten(message)
     if problem["type"] == "missing":
         return bad_request(f"{name} is missing", name, "missing_required_parameter")
     code = "unsupported_value" if problem["type"] == "unsupported_value" else "invalid_value"

@@ -93,13 +93,14 @@ class ChatRefusal(RequestPart):
 ChatPart = Annotated[ChatText | ChatImage | ChatRefusal, Field(discriminator="type")]
 
 
+ChatParts = Annotated[list[ChatPart], Field(max_length=MAX_ITEMS, fail_fast=True)]
+
+
 class ChatMessage(RequestPart):
     """A message of the conversation."""
 
     role: Role
-    content: str | Annotated[list[ChatPart], Field(max_length=MAX_ITEMS, fail_fast=True)] | None = (
-        None
-    )
+    content: str | ChatParts | None = None
     tool_calls: Functions = None
 
 

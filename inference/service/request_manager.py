@@ -5,17 +5,16 @@ import logging
 from collections.abc import Callable
 from contextlib import ExitStack, aclosing, suppress
 from dataclasses import replace
-from datetime import UTC, datetime
 from http import HTTPStatus
 from weakref import WeakValueDictionary
 
 from schemas import FoundryError
-from warehouse import Home, ImageStore
+from warehouse import Home
 
 from ..engine.retry import summarize_error
-from ..events import LazyImage, RunEvent, RunStarted, RunTerminated, TrajectoryFailed, dump_events
+from ..events import RunEvent, RunStarted, RunTerminated, TrajectoryFailed, dump_events
 from ..generation.agent_resolver import AgentResolver
-from ..generation.requests import GenerationOptions, GenerationRequest
+from ..generation.requests import GenerationRequest
 from ..generation.runner import BUG, GenerationRunner
 from ..http.admission import AdmissionQueue
 from ..http.errors import APIError
@@ -52,13 +51,15 @@ class RequestManager:
         self._tasks: set[asyncio.Task[None]] = set()
         self._key_locks: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
 
+    @property
+    def problem(self) -> str | None:
+        """Why rows of requests cannot be written at the moment; None: they can."""
+        return self._runner.problem
+
     def recover(self) -> int:
         """Mark the requests of a killed service as interrupted; how many there were."""
         interrupted = self.store.unsettled()
         for stored in interrupted:
-            request = _interrupted_request(stored, self.home.images)
-            started_at = datetime.fromtimestamp(stored.created_at, UTC)
-            self._runner.record_interrupted(request, started_at)
             self.store.settle(stored.id, STOPPED.status, dump_events([STOPPED]), resumable=True)
         return len(interrupted)
 
@@ -135,7 +136,7 @@ class RequestManager:
         generation_id = stored.request.generation_id
         fields = row.request.fields | {"created_at": stored.request.fields["created_at"]}
         echo = replace(row.request, generation_id=generation_id, fields=fields)
-        request = replace(request, generation_id=generation_id)
+        request = replace(request, generation_id=generation_id, resumes=True)
         return await self._start(request, replace(row, request=echo))
 
     async def _start(self, request: GenerationRequest, row: StoredResponse) -> GenerationRun:
@@ -219,15 +220,3 @@ class RequestManager:
     def _store_events(self, run: GenerationRun) -> None:
         status, log = run.build_response().status, dump_events(run.events)
         self.store.settle(run.stored.id, status, log, run.is_resumable)
-
-
-def _interrupted_request(stored: StoredResponse, images: ImageStore) -> GenerationRequest:
-    request = stored.request
-    return GenerationRequest(
-        request.text,
-        tuple(LazyImage(images, sha256) for sha256 in request.input_images),
-        GenerationOptions.model_validate(request.options),
-        channel="service",
-        generation_id=request.generation_id,
-        key=stored.key,
-    )

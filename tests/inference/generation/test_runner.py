@@ -1,7 +1,6 @@
 """Users' requests: their events, rows, journals, and how they are resumed and interrupted."""
 
 import asyncio
-from datetime import UTC, datetime
 
 import pytest
 
@@ -143,26 +142,6 @@ async def test_a_resumed_request_has_one_row_and_its_calls_count_once(home):
     calls = query(sums, home).iloc[0]
     assert calls.n == calls.ids == 7 and calls.failed == 2  # plan, two pictures, two verdicts
     assert len(query("from attempts", home)) == 2
-
-
-async def test_a_killed_request_keeps_its_calls(home):
-    request = GenerationRequest("a cat", key="mine", channel="service")
-    async with GenerationRunner(home, LIMITS) as killed:
-        killed._sink.add = lambda *rows: None  # as if it were killed before
-        async for event in killed.run(request, resolved()):
-            if isinstance(event, ImageGenerated):
-                break
-    async with GenerationRunner(home, LIMITS) as runner:
-        runner.record_interrupted(request, datetime.now(UTC))
-        await runner.flush()
-        row = generations(home).iloc[0]
-        assert (row.status, row.channel, row.planner) == ("interrupted", "service", "scripted/1")
-        assert row.prompt_id == request.prompt_id and len(query("from model_calls", home)) >= 2
-        async for _ in runner.run(request, resolved()):
-            pass
-    assert generations(home).status.tolist() == ["complete"]
-    calls = query("select count(*) n, count(distinct call_id) ids from model_calls", home).iloc[0]
-    assert calls.n == calls.ids == 5
 
 
 @pytest.mark.parametrize(

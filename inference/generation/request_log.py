@@ -1,0 +1,112 @@
+"""A local log of requests that are running, and of rows that are not in the lake yet.
+
+It survives kills. Each process appends to files of its own, which it locks. A file is removed once
+the lake has its rows; files that no process locks are those of killed ones.
+"""
+
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from schemas import Row, StorageError, Table
+from schemas.generations import GENERATIONS
+from schemas.trajectories import ATTEMPTS, MODEL_CALLS, PLANS, TRAJECTORIES
+from warehouse import Home
+from warehouse.journal import Journal
+
+Rows = Mapping[Table, Sequence[Row]]
+
+TABLES = (GENERATIONS, PLANS, TRAJECTORIES, ATTEMPTS, MODEL_CALLS)
+"""Tables with rows of requests."""
+
+_FOLDER = "requests"
+_BY_NAME = {table.name: table for table in TABLES}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A line of the log.
+
+    `begun`: a request runs, `content` says which. `ended`: its rows are `content["rows"]`, for the
+    partition `content["partition"]`; none where the caller writes them. `discarded`: its earlier
+    rows were deleted, because it runs again. `erased`: its content was deleted.
+    """
+
+    kind: Literal["begun", "ended", "discarded", "erased"]
+    generation_id: str
+    content: dict[str, Any]
+
+    def rows(self) -> dict[Table, list[Row]]:
+        stored = self.content.get("rows", {})
+        return {
+            _BY_NAME[name]: [_BY_NAME[name].row.model_validate(row) for row in rows]
+            for name, rows in stored.items()
+        }
+
+
+class RequestLog:
+    """The log of one process.
+
+    Raises (all methods): StorageError when the disk is full or read-only.
+    """
+
+    def __init__(self, home: Home) -> None:
+        self._folder = home.local / _FOLDER
+        self._name, self._number = secrets.token_hex(8), 0
+        self._running: dict[str, Entry] = {}
+        self._current: Journal | None = None
+
+    def begin(self, generation_id: str, content: dict[str, Any]) -> None:
+        entry = Entry("begun", generation_id, content)
+        self._append(entry)
+        self._running[generation_id] = entry
+
+    def end(self, generation_id: str, partition: str | None, rows: Rows) -> None:
+        self._running.pop(generation_id, None)
+        dumped = {
+            table.name: [row.model_dump(mode="json") for row in added]
+            for table, added in rows.items()
+        }
+        self._append(Entry("ended", generation_id, {"partition": partition, "rows": dumped}))
+
+    def note(self, kind: Literal["discarded", "erased"], generation_id: str) -> None:
+        self._append(Entry(kind, generation_id, {}))
+
+    def rotate(self) -> Journal | None:
+        """Begin a new file, with the running requests; returns the old one, for `remove_file`."""
+        old, self._current = self._current, None
+        if old:
+            for entry in self._running.values():
+                self._append(entry)
+        return old
+
+    def close(self) -> None:
+        """Remove the file, whose rows are all in the lake."""
+        if self._current and not self._running:
+            remove_file(self._current)
+        self._current = None
+
+    def abandoned(self) -> list[tuple[Journal, list[Entry]]]:
+        """Files of killed processes, in order, which this process locks until `remove_file`."""
+        found = []
+        for path in sorted(self._folder.glob("*.jsonl")) if self._folder.exists() else ():
+            file = Journal(path)
+            try:
+                file.__enter__()
+            except StorageError:  # its process lives
+                continue
+            found.append((file, [Entry(**record) for record in file.records()]))
+        return found
+
+    def _append(self, entry: Entry) -> None:
+        if self._current is None:
+            self._number += 1
+            self._current = Journal(self._folder / f"{self._name}-{self._number:06}.jsonl")
+        self._current.append(vars(entry))
+
+
+def remove_file(file: Journal) -> None:
+    """Remove a file before its lock is given back."""
+    file.remove()
+    file.close()

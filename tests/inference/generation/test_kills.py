@@ -1,0 +1,137 @@
+"""What a killed process leaves of its requests: one row each, every call in the ledger."""
+
+import asyncio
+import multiprocessing
+import os
+import signal
+from contextlib import aclosing
+
+import pytest
+
+from inference.events import ImageGenerated, PlanReady, TrajectoryFinished
+from inference.generation.requests import GenerationRequest
+from inference.generation.runner import GenerationRunner
+from inference.settings import Limits
+from tests.inference.scripted_world import ScriptedPlanner, plan, roles
+from warehouse import Home
+from warehouse.sql import query
+
+LIMITS = Limits(backoff_seconds=0, tries=1)
+PROCESSES = multiprocessing.get_context("forkserver")
+PROCESSES.set_forkserver_preload(["tests.inference.generation.test_kills"])
+
+
+def resolved():
+    return roles(planner=ScriptedPlanner(answer=lambda request: plan("draw a cat", "add a hat")))
+
+
+async def run(runner, request, until=None):
+    """Run a request to its end, or kill this process at an event."""
+    async with aclosing(runner.run(request, resolved())) as events:
+        async for event in events:
+            if until and isinstance(event, until):
+                os.kill(os.getpid(), signal.SIGKILL)
+
+
+async def run_all(folder, requests, killed_at, flushed):
+    async with GenerationRunner(Home(folder), LIMITS) as runner:
+        for number, request in enumerate(requests):
+            if number == flushed:
+                await runner.flush()
+            last = number == len(requests) - 1
+            await run(runner, request, killed_at if last else None)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def start(*arguments):
+    asyncio.run(run_all(*arguments))
+
+
+def killed(folder, requests, killed_at=None, flushed=0):
+    """Run requests in a process that is killed at an event of the last one, or after it."""
+    process = PROCESSES.Process(target=start, args=(folder, requests, killed_at, flushed))
+    process.start()
+    process.join(120)
+    assert process.exitcode == -signal.SIGKILL
+
+
+async def recovered(home, *requests):
+    """Status by request, once the next process has started and run some again."""
+    async with GenerationRunner(home, LIMITS) as runner:
+        for request in requests:
+            await run(runner, request)
+    rows = query("select text, status from generations order by text", home)
+    assert rows.text.is_unique and not list((home.local / "requests").iterdir())
+    calls = query("select count(*) n, count(distinct call_id) ids from model_calls", home).iloc[0]
+    assert calls.n == calls.ids
+    return dict(zip(rows.text, rows.status, strict=True))
+
+
+@pytest.mark.parametrize("flushed", [0, 1, 2])
+async def test_rows_of_finished_requests_reach_the_lake_after_a_kill(tmp_path, flushed):
+    home, requests = Home(tmp_path), [GenerationRequest(text) for text in "abc"]
+    killed(tmp_path, requests, flushed=flushed)
+    assert await recovered(home) == dict.fromkeys("abc", "complete")
+    assert await recovered(home) == dict.fromkeys("abc", "complete")  # once
+    counts = "select count(*) n from attempts join generations using (trajectory_id)"
+    assert query(counts, home).n[0] == 6 and len(query("from model_calls", home)) == 15
+    assert len(query("from plans join generations using (plan_id)", home)) == 6
+
+
+@pytest.mark.parametrize("key", [None, "mine"])
+async def test_running_requests_are_interrupted_with_their_calls(tmp_path, key):
+    home = Home(tmp_path)
+    requests = [GenerationRequest("a"), GenerationRequest("b", key=key, channel="service")]
+    killed(tmp_path, requests, killed_at=ImageGenerated, flushed=1)
+    assert await recovered(home) == {"a": "complete", "b": "interrupted"}
+    row = query("from generations where text = 'b'", home).iloc[0]
+    assert (row.channel, row.planner, row.attempts) == ("service", "scripted/1", 1)
+    assert row.prompt_id == requests[1].prompt_id and (row.request_key == "mine") == bool(key)
+    assert len(query("from model_calls", home)) == 5 + 2
+    again = GenerationRequest("b", key=key, generation_id=requests[1].generation_id, resumes=True)
+    assert await recovered(home, again) == {"a": "complete", "b": "complete"}
+    assert len(query("from model_calls", home)) == 10
+
+
+async def test_a_kill_before_the_first_call_leaves_one_row(tmp_path):
+    home, request = Home(tmp_path), GenerationRequest("a", key="mine")
+    killed(tmp_path, [request], killed_at=PlanReady)
+    home.journal("generations", request.generation_id).remove()  # as if it had come earlier
+    assert await recovered(home) == {"a": "interrupted"}
+    again = GenerationRequest("a", key="mine", generation_id=request.generation_id, resumes=True)
+    killed(tmp_path, [again], killed_at=PlanReady)
+    assert await recovered(home) == {"a": "interrupted"}
+    assert await recovered(home, again) == {"a": "complete"}
+
+
+async def test_a_request_that_had_ended_and_runs_again_has_one_row(tmp_path):
+    """It was killed after its rows were logged, and before its client was answered."""
+    home, request = Home(tmp_path), GenerationRequest("a", key="mine")
+    killed(tmp_path, [GenerationRequest("b"), request])
+    assert await recovered(home) == {"a": "complete", "b": "complete"}
+    again = GenerationRequest("a", key="mine", generation_id=request.generation_id, resumes=True)
+    killed(tmp_path, [again], killed_at=TrajectoryFinished)
+    assert (await recovered(home))["a"] == "interrupted"
+    assert await recovered(home, again) == {"a": "complete", "b": "complete"}
+
+
+async def test_what_was_deleted_stays_deleted_after_a_kill(tmp_path):
+    home, request = Home(tmp_path), GenerationRequest("a")
+    killed(tmp_path, [request])
+    async with GenerationRunner(home, LIMITS) as runner:
+        await runner.erase(request.generation_id)
+    assert await recovered(home) == {} and len(query("from model_calls", home)) == 5
+
+
+async def test_logs_of_processes_that_live_are_left_alone(tmp_path):
+    home = Home(tmp_path)
+    async with GenerationRunner(home, LIMITS) as living:
+        events = living.run(GenerationRequest("a"), resolved())
+        async for event in events:
+            if isinstance(event, PlanReady):
+                break
+        async with GenerationRunner(home, LIMITS):
+            pass
+        async for _ in events:
+            pass
+    assert await recovered(home) == {"a": "complete"}
