@@ -158,7 +158,8 @@ async def _stream(client: httpx.AsyncClient, url: str, text: str, seed: int) -> 
         "interleave": {"seed": seed, "draw_ahead": False},
     }
     start, first, attempts, completed = time.perf_counter(), 0.0, 0, False
-    async with client.stream("POST", f"{url}/responses", json=body) as response:
+    headers = {"Interleave-Events": "true"}
+    async with client.stream("POST", f"{url}/responses", json=body, headers=headers) as response:
         async for kind in _event_types(response):
             first = first or time.perf_counter() - start
             attempts += kind == "interleave.attempt.judged"

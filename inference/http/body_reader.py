@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from http import HTTPStatus
+from typing import NamedTuple
 
 import orjson
 from starlette.datastructures import UploadFile
@@ -22,6 +23,14 @@ MAX_VALUES = 50_000
 _RETRY_SECONDS = 2
 _THREAD_BYTES = 200_000  # larger bodies are parsed in a thread
 _SEPARATORS = (b",", b"[", b"{")  # one before each value, but the first of a list or object
+
+
+class Upload(NamedTuple):
+    """A file of a form. `field`: the form's name for it."""
+
+    field: str
+    filename: str
+    content: bytes
 
 
 class BodyReader:
@@ -60,6 +69,13 @@ class BodyReader:
 
         Raises as `read_json`, and an APIError if it has too many parts.
         """
+        fields, uploads = await self.read_uploads(request, max_files, max_fields)
+        return fields, [(upload.field, upload.content) for upload in uploads]
+
+    async def read_uploads(
+        self, request: Request, max_files: int, max_fields: int
+    ) -> tuple[dict[str, str], list[Upload]]:
+        """As `read_form`, with the names of the files."""
         message = "send the images as files, in multipart/form-data"
         _check_type(request, "multipart/form-data", message)
         fields, files = {}, []
@@ -70,7 +86,7 @@ class BodyReader:
             ):
                 for name, value in form.multi_items():
                     if isinstance(value, UploadFile):
-                        files.append((name, await value.read()))
+                        files.append(Upload(name, value.filename or "", await value.read()))
                     else:
                         fields[name] = value
         except HTTPException as error:

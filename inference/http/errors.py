@@ -13,6 +13,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Match, Route
 
+from .problems import clearest_problem
+
 Model = TypeVar("Model", bound=BaseModel)
 
 CLIENT_CLOSED = 499
@@ -108,7 +110,8 @@ def validate(content: object, model: type[Model]) -> Model:
     try:
         return model.model_validate(content)
     except ValidationError as error:
-        raise _invalid(error.errors(include_url=False, include_input=False)[0]) from None
+        problems = error.errors(include_url=False, include_input=False)
+        raise _invalid(clearest_problem(problems, content)) from None
 
 
 def install_error_handlers(app: Starlette) -> None:
@@ -128,7 +131,8 @@ def _invalid(problem: Any) -> APIError:
     name, message = place or None, _shorten(message)
     if problem["type"] == "missing":
         return bad_request(f"{name} is missing", name, "missing_required_parameter")
-    return bad_request(f"{name}: {message}" if name else message, name, "invalid_value")
+    code = "unsupported_value" if problem["type"] == "unsupported_value" else "invalid_value"
+    return bad_request(f"{name}: {message}" if name else message, name, code)
 
 
 def _shorten(text: str) -> str:

@@ -23,6 +23,8 @@ from ..http.errors import install_error_handlers, not_found, unavailable
 from ..http.server import HTTPServer, listening_socket, shutdown_signals
 from ..settings import Limits, LoopSettings
 from .chat import ChatRequest, ChatServing
+from .file_store import FileStore
+from .files import FilesServing
 from .monitoring import RequestContextMiddleware, log_as_json
 from .openapi import add_openapi_route, describe_response
 from .request_manager import RequestManager
@@ -129,8 +131,10 @@ def make_app(
     install_error_handlers(app)
     bodies = BodyReader(settings.limits.bodies, settings.limits.read_seconds)
     parser = RequestParser(defaults, settings.limits)
-    for serving in (ResponsesServing, ChatServing):
-        serving(manager, parser, bodies).add_routes(app)
+    files = FileStore(manager.home)
+    ResponsesServing(manager, parser, bodies, files).add_routes(app)
+    ChatServing(manager, parser, bodies).add_routes(app)
+    FilesServing(files, bodies, settings.limits).add_routes(app)
     _add_models_routes(app, manager)
     _add_operations_routes(app, manager)
     add_studio_routes(app, manager.home.images, manager.store)

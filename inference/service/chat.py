@@ -18,7 +18,23 @@ from ..events import RunEvent, StepAccepted, StepExhausted, StepStarted
 from ..generation.generation_state import StepState
 from ..generation.requests import GenerationRequest
 from ..http.errors import RequestModel
+from .accepted_values import (
+    Choices,
+    Effort,
+    FunctionChoice,
+    Functions,
+    LogitBias,
+    Logprobs,
+    Penalty,
+    Stop,
+    Temperature,
+    TextFormat,
+    TopLogprobs,
+    TopP,
+    Verbosity,
+)
 from .openapi import describe_body, describe_response
+from .plan_requirements import plan_requirements
 from .request_parsing import (
     DEFAULT_MODEL,
     MAX_ITEMS,
@@ -45,7 +61,6 @@ _CHUNK = "chat.completion.chunk"
 _DONE = b"data: [DONE]\n\n"
 _NOT_IN_ALT_TEXT = re.compile(r"[\[\]()\\\n]")
 _MAX_TITLE_LENGTH = 200
-_USAGE_DETAILS = ("completion_tokens_details", "prompt_tokens_details")  # null in a stream
 
 
 class ImageAddress(RequestPart):
@@ -86,6 +101,7 @@ class ChatMessage(RequestPart):
 
     role: Role
     content: str | ChatParts | None = None
+    tool_calls: Functions = None
 
 
 class StreamOptions(RequestPart):
@@ -102,33 +118,45 @@ class ChatRequest(RequestModel):
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     metadata: Metadata | None = None
-    n: Literal[1] | None = None
     seed: Seed | None = None
     store: bool | None = None
     interleave: RequestOptions | None = None
+    max_completion_tokens: int | None = Field(
+        None, ge=1, description="A plan of more tokens is an error; texts are not cut"
+    )
+    max_tokens: int | None = Field(None, ge=1, description="Likewise")
 
-    # Accepted, without effect.
-    frequency_penalty: float | None = None
-    logit_bias: dict[str, Any] | None = None
-    logprobs: bool | None = None
-    max_completion_tokens: int | None = None
-    max_tokens: int | None = None
-    modalities: list[str] | None = Field(None, fail_fast=True)
+    # Of these, values that would change the result are an error.
+    frequency_penalty: Penalty = None
+    logit_bias: LogitBias = None
+    logprobs: Logprobs = None
+    modalities: list[Literal["text", "image"]] | None = Field(None, fail_fast=True)
+    n: Choices = None
+    presence_penalty: Penalty = None
+    reasoning_effort: Effort = None
+    response_format: TextFormat | None = None
+    stop: Stop = None
+    temperature: Temperature = None
+    tools: Functions = None
+    tool_choice: FunctionChoice = None
+    top_logprobs: TopLogprobs = None
+    top_p: TopP = None
+    verbosity: Verbosity = None
+
+    # Accepted, without effect on the result.
     parallel_tool_calls: bool | None = None
-    presence_penalty: float | None = None
     prompt_cache_key: str | None = None
-    reasoning_effort: str | None = None
-    response_format: dict[str, Any] | None = None
+    prompt_cache_options: dict[str, Any] | None = None
+    prompt_cache_retention: str | None = None
     safety_identifier: str | None = None
     service_tier: str | None = None
-    stop: str | Annotated[list[str], Field(fail_fast=True)] | None = None
-    temperature: float | None = None
-    tool_choice: str | dict[str, Any] | None = None
-    tools: list[dict[str, Any]] | None = Field(None, fail_fast=True)
-    top_logprobs: int | None = None
-    top_p: float | None = None
     user: str | None = None
-    verbosity: str | None = None
+
+    def requirements(self) -> Json:
+        """What it demands of the plan."""
+        if self.max_completion_tokens is not None:
+            return plan_requirements(self.max_completion_tokens, "max_completion_tokens")
+        return plan_requirements(self.max_tokens, "max_tokens")
 
     def turns(self) -> list[ConversationTurn]:
         """The conversation, in order."""
@@ -168,6 +196,8 @@ class ChatServing(GenerationServing):
             "model": request.model or DEFAULT_MODEL,
             "background": False,
             "metadata": request.metadata or {},
+            "requirements": request.requirements(),
+            "store": request.store is not False,
         }
         return generation, fields
 
@@ -178,7 +208,7 @@ def _completion(run: GenerationRun) -> Json:
     parts = (part for event in run.events for part in _markdown(builder, event))
     message = {"content": "".join(parts).strip(), "role": "assistant"}
     choice = {"finish_reason": _finish_reason(builder), "index": 0, "message": message}
-    more = {"usage": _usage(builder), "interleave": builder.interleave()}
+    more = {"usage": builder.usage.chat(), "interleave": builder.interleave()}
     return _payload(run.request, "chat.completion", [choice]) | more
 
 
@@ -195,9 +225,7 @@ async def _chunks(run: GenerationRun, with_usage: bool) -> AsyncIterator[bytes]:
     end = _chunk(request, {}, _finish_reason(builder))
     yield _encode(end | {"interleave": builder.interleave()})
     if with_usage:
-        usage = _usage(builder)
-        usage = usage and usage | dict.fromkeys(_USAGE_DETAILS)
-        yield _encode(_payload(request, _CHUNK, []) | {"usage": usage})
+        yield _encode(_payload(request, _CHUNK, []) | {"usage": builder.usage.chat()})
     yield _DONE
 
 
@@ -246,15 +274,6 @@ def _finish_reason(builder: ResponseBuilder) -> str:
     return "length" if builder.status in ("stopped", "cancelled") else "stop"
 
 
-def _usage(builder: ResponseBuilder) -> Json | None:
-    usage = builder.usage()
-    return usage and {
-        "completion_tokens": usage["output_tokens"],
-        "prompt_tokens": usage["input_tokens"],
-        "total_tokens": usage["total_tokens"],
-    }
-
-
 def _content(content: str | Sequence[ChatPart] | None, param: str) -> list[ContentPart]:
     if isinstance(content, str):
         return _split_images(content, param)
@@ -264,7 +283,7 @@ def _content(content: str | Sequence[ChatPart] | None, param: str) -> list[Conte
 def _parts(part: ChatPart, param: str) -> list[ContentPart]:
     match part:
         case ChatImage(image_url=address):
-            return [ImageRef(address.url, param)]
+            return [ImageRef(address.url, f"{param}.image_url.url")]
         case ChatText(text=text):
             return _split_images(text, param)
         case ChatRefusal(refusal=refusal):

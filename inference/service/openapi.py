@@ -58,6 +58,26 @@ class Deleted(BaseModel):
     deleted: Literal[True]
 
 
+class ItemList(BaseModel):
+    """A page of the items of a request."""
+
+    object: Literal["list"]
+    data: list[dict[str, Any]]
+    first_id: str | None
+    last_id: str | None
+    has_more: bool
+
+
+class FileList(BaseModel):
+    """A page of uploaded files."""
+
+    object: Literal["list"]
+    data: list[dict[str, Any]]
+    first_id: str | None
+    last_id: str | None
+    has_more: bool
+
+
 class Alive(BaseModel):
     """The process runs."""
 
@@ -119,14 +139,27 @@ def _document(app: FastAPI, requests: Models, has_keys: bool) -> Json:
 
 
 def _schemas(requests: Models) -> Json:
-    from openai.types import Model
+    from openai.types import FileDeleted, FileObject, Model
     from openai.types.chat import ChatCompletion
     from openai.types.responses import Response
 
     interleave = (GenerationModel, ...)
     response = create_model("StoryResponse", __base__=Response, interleave=interleave)
     chat = create_model("StoryChat", __base__=ChatCompletion, interleave=interleave)
-    answers = (response, chat, Model, ErrorBody, ModelList, Deleted, Alive, Ready)
+    answers = (
+        response,
+        chat,
+        Model,
+        ErrorBody,
+        ModelList,
+        Deleted,
+        ItemList,
+        FileObject,
+        FileDeleted,
+        FileList,
+        Alive,
+        Ready,
+    )
     models = [(model, "validation") for model in (*requests, *answers)]
     _, schema = models_json_schema(models, ref_template=_REF)  # type: ignore[arg-type]
     definitions: Json = schema["$defs"]

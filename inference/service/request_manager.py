@@ -20,6 +20,7 @@ from ..http.admission import AdmissionQueue
 from ..http.errors import APIError
 from ..loop import check_conditioning
 from .monitoring import ServiceMetrics, log_generation
+from .plan_requirements import unmet_requirement
 from .response_store import ResponseStore, StoredResponse
 from .run import CANCELLED, STOPPED, GenerationRun
 from .settings import ServiceSettings
@@ -195,6 +196,8 @@ class RequestManager:
         async with aclosing(self._runner.run(request, roles)) as events:
             async for event in events:
                 self._note(run, event)
+                if ending := unmet_requirement(run.request.fields.get("requirements"), event):
+                    return self._note(run, ending)
 
     def _note(self, run: GenerationRun, event: RunEvent) -> None:
         if run.ending is None:

@@ -1,13 +1,13 @@
 """From a conversation to a `GenerationRequest`: what requests of both APIs have in common.
 
 A conversation becomes one request: its instructions, the last image of the last answer, and what
-the user said since. Earlier turns are not read again. The size of images is checked before they
-are decoded.
+the user said since. Earlier turns are not read again. Images of answers that follow the last words
+of the user are those to edit. The size of images is checked before they are decoded.
 """
 
 import asyncio
 import base64
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -85,13 +85,20 @@ class RequestOptions(RequestModel):
 
 @dataclass(frozen=True)
 class ImageRef:
-    """An image of a request, as a data URI or http(s) URL; `param`: the request's name for it."""
+    """An image of a request.
 
-    url: str
+    Args:
+        source: a data URI or http(s) URL, or the id of a stored image.
+        param: its place in the request.
+    """
+
+    source: str
     param: str
+    kind: Literal["url", "file", "call"] = "url"
 
 
 ContentPart = str | ImageRef
+LoadStored = Callable[[ImageRef], Awaitable[EncodedImage]]
 
 
 @dataclass(frozen=True)
@@ -148,12 +155,15 @@ class RequestParser:
         options: RequestOptions,
         param: str,
         previous_images: tuple[EncodedImage, ...] = (),
+        load_stored: LoadStored | None = None,
     ) -> GenerationRequest:
         """The request of a conversation.
 
         Args:
             param: the API's field that has the conversation, for error messages.
-            previous_images: of the response that the request continues.
+            previous_images: of the response that the request continues; not used where the
+                conversation has an answer with images itself.
+            load_stored: loads an image that is named by its id.
 
         Raises:
             APIError: the model is unknown, the text is empty or too long, an option exceeds a
@@ -161,11 +171,13 @@ class RequestParser:
         """
         critic = critic_of(model)
         loop_options = self._loop_options(options)
-        content = _current_turn(turns)
+        content = current_turn(turns)
         self._check_text([part for part in content if isinstance(part, str)], param)
+        if _answer_images(turns):
+            previous_images = ()
         text = _compose_text(content, len(previous_images))
         refs = [part for part in content if isinstance(part, ImageRef)]
-        images = (*previous_images, *await self._load_images(refs))
+        images = (*previous_images, *await self._load_images(refs, load_stored))
         return GenerationRequest(text, images, loop_options, options.critic or critic, "service")
 
     def _check_text(self, texts: Sequence[str], param: str) -> None:
@@ -188,13 +200,20 @@ class RequestParser:
                 raise bad_request(f"{param}: at most {maximum} here", param)
         return GenerationOptions(**(self.defaults.model_dump() | changes))
 
-    async def _load_images(self, refs: Sequence[ImageRef]) -> list[EncodedImage]:
+    async def _load_images(
+        self, refs: Sequence[ImageRef], load_stored: LoadStored | None
+    ) -> list[EncodedImage]:
         """The images, decoded once as a check."""
         most = self.limits.pictures
         if len(refs) > most:
             message = f"at most {most} images are allowed"
             raise bad_request(message, refs[most].param, "too_many_images")
-        return [await self._load(ref.url, ref.param) for ref in refs]
+        return [
+            await self._load(ref.source, ref.param)
+            if ref.kind == "url" or load_stored is None
+            else await load_stored(ref)
+            for ref in refs
+        ]
 
     async def _load(self, url: str, param: str) -> EncodedImage:
         data = await self._read(url, param)
@@ -240,13 +259,35 @@ def critic_of(model: str | None) -> str | None:
     return MODELS[name]
 
 
-def _current_turn(turns: Sequence[ConversationTurn]) -> list[ContentPart]:
-    """The content to answer: instructions, the last answer's last image, what was said since."""
+def current_turn(turns: Sequence[ConversationTurn]) -> list[ContentPart]:
+    """The content to answer: instructions, the last answer's last image, what was said since.
+
+    A client may also name images to edit after its words, as OpenAI documents it.
+    """
+    turns, named = _split_named_images(turns)
     last_answer = max((n for n, turn in enumerate(turns) if turn.role == "assistant"), default=-1)
-    answers = _content(turns[: last_answer + 1], "assistant")
-    images = [part for part in answers if isinstance(part, ImageRef)]
+    images = named or _answer_images(turns[: last_answer + 1])[-1:]
     instructions = _content(turns, "system", "developer")
-    return [*instructions, *images[-1:], *_content(turns[last_answer + 1 :], "user")]
+    return [*instructions, *images, *_content(turns[last_answer + 1 :], "user")]
+
+
+def _split_named_images(
+    turns: Sequence[ConversationTurn],
+) -> tuple[Sequence[ConversationTurn], list[ImageRef]]:
+    """The conversation without answers at its end that are only images, and those images."""
+    end = len(turns)
+    while end and _is_image_answer(turns[end - 1]):
+        end -= 1
+    return turns[:end], _answer_images(turns[end:])
+
+
+def _is_image_answer(turn: ConversationTurn) -> bool:
+    only_images = all(isinstance(part, ImageRef) for part in turn.content)
+    return turn.role == "assistant" and bool(turn.content) and only_images
+
+
+def _answer_images(turns: Iterable[ConversationTurn]) -> list[ImageRef]:
+    return [part for part in _content(turns, "assistant") if isinstance(part, ImageRef)]
 
 
 def _content(turns: Iterable[ConversationTurn], *roles: Role) -> list[ContentPart]:

@@ -20,6 +20,8 @@ class RequestLimits(ConfigModel):
     text: int = Field(32_000, ge=1, description="Characters of a request")
     pictures: int = Field(16, ge=0, description="Images of a request")
     picture_bytes: int = Field(20 * _MIB, ge=1, description="Bytes of an image of a request")
+    files: int = Field(1000, ge=0, description="Uploaded files of an API key")
+    files_bytes: int = Field(1024 * _MIB, ge=0, description="Bytes of all of them")
     pixels: int = Field(4096 * 4096, ge=1, description="Pixels of an image of a request")
     steps: int = Field(100, ge=1, description="Highest `max_steps` of a request")
     t_max: int = Field(20, ge=1, le=100, description="Highest `t_max` of a request")

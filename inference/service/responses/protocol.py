@@ -2,19 +2,31 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Discriminator, Field, Tag
+from pydantic import BaseModel, Discriminator, Field, Tag, field_validator, model_validator
 
 from ...http.errors import RequestModel
+from ..accepted_values import (
+    Conversation,
+    ReasoningSettings,
+    Temperature,
+    TextSettings,
+    ToolCalls,
+    TopLogprobs,
+    TopP,
+)
+from ..plan_requirements import plan_requirements
 from ..request_parsing import (
     MAX_ITEMS,
     ContentPart,
     ConversationTurn,
     ImageRef,
+    Json,
     Metadata,
     RequestOptions,
     RequestPart,
     Role,
 )
+from .image_tool import ImageChoice, ImageTool
 
 _MAX_LENGTH = 200_000  # of a text; the service's own limit is a setting
 
@@ -27,10 +39,20 @@ class InputText(RequestPart):
 
 
 class InputImage(RequestPart):
-    """An image as a data URI: PNG, JPEG or WebP."""
+    """An image (PNG, JPEG or WebP), as a data URI or an uploaded file."""
 
     type: Literal["input_image"]
-    image_url: str = Field(description="`data:image/png;base64,...`")
+    image_url: str | None = Field(None, description="`data:image/png;base64,...`")
+    file_id: str | None = Field(None, max_length=100, description="Id of an uploaded file")
+    detail: Literal["auto", "low", "high", "original"] | None = Field(
+        None, description="Without effect: the models get the image as it is"
+    )
+
+    @model_validator(mode="after")
+    def _has_one_source(self) -> "InputImage":
+        if (self.image_url is None) == (self.file_id is None):
+            raise ValueError("send either image_url or file_id")
+        return self
 
 
 class InputRefusal(RequestPart):
@@ -55,10 +77,19 @@ class InputMessage(RequestPart):
 
 
 class InputImageCall(RequestPart):
-    """An image of an earlier answer, sent back as it was received."""
+    """An image of an earlier answer, sent back as it was received, or by its id."""
 
     type: Literal["image_generation_call"]
+    id: str | None = Field(None, max_length=200)
     result: str | None = Field(None, description="The image in base64")
+    status: str | None = Field(None, max_length=100, description="`failed`: there is no image")
+
+
+class ItemReference(RequestPart):
+    """An item of an earlier answer, by its id."""
+
+    type: Literal["item_reference"]
+    id: str = Field(max_length=200, pattern="^(msg|ig)_")
 
 
 def _item_type(item: Any) -> str:
@@ -68,8 +99,13 @@ def _item_type(item: Any) -> str:
 
 Item = Annotated[
     Annotated[InputMessage, Tag("message")]
-    | Annotated[InputImageCall, Tag("image_generation_call")],
-    Discriminator(_item_type),
+    | Annotated[InputImageCall, Tag("image_generation_call")]
+    | Annotated[ItemReference, Tag("item_reference")],
+    Discriminator(
+        _item_type,
+        custom_error_type="unsupported_value",
+        custom_error_message="its type is none of message, image_generation_call, item_reference",
+    ),
 ]
 
 
@@ -91,33 +127,58 @@ class ResponsesRequest(RequestModel):
     metadata: Metadata | None = None
     interleave: RequestOptions | None = None
 
-    # Accepted, without effect.
-    conversation: None = None
+    tools: list[ImageTool] | None = Field(None, max_length=1, fail_fast=True)
+    tool_choice: Literal["auto", "required"] | ImageChoice | None = Field(
+        None, description="`required`, or the tool: a plan without images is an error"
+    )
+    max_output_tokens: int | None = Field(
+        None, ge=1, description="A plan of more tokens is an error; texts are not cut"
+    )
+
+    # Of these, values that would change the result are an error.
+    conversation: Conversation = None
     include: list[str] | None = Field(None, fail_fast=True)
-    max_output_tokens: int | None = None
-    max_tool_calls: int | None = None
+    max_tool_calls: ToolCalls = None
+    reasoning: ReasoningSettings | None = None
+    temperature: Temperature = None
+    text: TextSettings | None = None
+    top_logprobs: TopLogprobs = None
+    top_p: TopP = None
+
+    # Accepted, without effect on the result.
     parallel_tool_calls: bool | None = None
     prompt_cache_key: str | None = None
+    prompt_cache_options: dict[str, Any] | None = None
     prompt_cache_retention: str | None = None
-    reasoning: dict[str, Any] | None = None
     safety_identifier: str | None = None
     service_tier: str | None = None
     stream_options: dict[str, Any] | None = None
-    temperature: float | None = None
-    text: dict[str, Any] | None = None
-    tool_choice: str | dict[str, Any] | None = None
-    tools: list[dict[str, Any]] | None = Field(None, fail_fast=True)
-    top_logprobs: int | None = None
-    top_p: float | None = None
-    truncation: str | None = None
+    truncation: Literal["auto", "disabled"] | None = None
     user: str | None = None
+
+    @field_validator("include")
+    @classmethod
+    def _without_logprobs(cls, include: list[str] | None) -> list[str] | None:
+        if "message.output_text.logprobs" in (include or ()):
+            raise ValueError("there are no log probabilities; leave them out")
+        return include
+
+    @property
+    def image_tool(self) -> ImageTool:
+        return self.tools[0] if self.tools else ImageTool(type="image_generation")
+
+    def requirements(self) -> Json:
+        """What it demands of the plan."""
+        forced = self.tool_choice not in (None, "auto")
+        image_param = "tool_choice" if forced else None
+        return plan_requirements(self.max_output_tokens, "max_output_tokens", image_param)
 
     def turns(self) -> list[ConversationTurn]:
         """The conversation, in order."""
         system = [ConversationTurn("system", [self.instructions])] if self.instructions else []
         if isinstance(self.input, str):
             return [*system, ConversationTurn("user", [self.input])]
-        return system + [_turn(item, f"input.{number}") for number, item in enumerate(self.input)]
+        return system + [_turn(item, item_param(n)) for n, item in enumerate(self.input)]
 
 
 class AttemptModel(BaseModel):
@@ -157,6 +218,14 @@ class SimulationModel(BaseModel):
     suggestions: list[str] = Field(description="After a refusal: requests that it can illustrate")
 
 
+class UsageModel(BaseModel):
+    """Model calls of a role, and their tokens; null: its backend does not count them."""
+
+    calls: int
+    input_tokens: int | None
+    output_tokens: int | None
+
+
 class GenerationModel(BaseModel):
     """How a sequence was made: the field `interleave` of a response."""
 
@@ -175,6 +244,7 @@ class GenerationModel(BaseModel):
     error: str | None
     versions: dict[str, str] = Field(description="planner, generator and critic that made it")
     rules: dict[str, Any] = Field(description="Options of the loop")
+    completed_at: float | None = Field(description="Seconds since 1970; null: it was not completed")
     wasted_draws: int = Field(description="Images that were generated ahead and not needed")
     text: str
     given: list[str] = Field(description="sha256 of the images given with the request")
@@ -182,24 +252,47 @@ class GenerationModel(BaseModel):
         description="null: an image model draws, or it is not known yet"
     )
     reasoning: str = Field(description="Of the planner")
+    usage: dict[str, UsageModel] = Field(description="By role: planner, generator, critic")
     steps: list[StepModel]
 
 
-def _turn(item: InputMessage | InputImageCall, param: str) -> ConversationTurn:
+def item_param(number: int) -> str:
+    """The place of an item in a request."""
+    return f"input.{number}"
+
+
+def part_param(item: str, number: int) -> str:
+    """The place of a part of an item's content."""
+    return f"{item}.content.{number}"
+
+
+def _turn(item: Item, param: str) -> ConversationTurn:
+    if isinstance(item, ItemReference):
+        image = [ImageRef(item.id, f"{param}.id", "call")] if item.id.startswith("ig_") else []
+        return ConversationTurn("assistant", image)  # earlier texts are not read again
     if isinstance(item, InputImageCall):
-        image = [ImageRef(f"data:image/png;base64,{item.result}", param)] if item.result else []
-        return ConversationTurn("assistant", image)
+        return ConversationTurn("assistant", _image_of_call(item, param))
     if isinstance(item.content, str):
         return ConversationTurn(item.role, [item.content])
     parts = enumerate(item.content)
-    content = [_content(part, f"{param}.content.{number}") for number, part in parts]
+    content = [_content(part, part_param(param, number)) for number, part in parts]
     return ConversationTurn(item.role, content)
+
+
+def _image_of_call(item: InputImageCall, param: str) -> list[ContentPart]:
+    if item.result:
+        return [ImageRef(f"data:image/png;base64,{item.result}", f"{param}.result")]
+    if item.id and item.status != "failed":
+        return [ImageRef(item.id, f"{param}.id", "call")]
+    return []
 
 
 def _content(part: Part, param: str) -> ContentPart:
     match part:
+        case InputImage(image_url=None, file_id=file_id):
+            return ImageRef(file_id or "", f"{param}.file_id", "file")
         case InputImage(image_url=url):
-            return ImageRef(url, param)
+            return ImageRef(url or "", f"{param}.image_url")
         case InputText(text=text):
             return text
         case InputRefusal(refusal=refusal):

@@ -3,11 +3,6 @@
 Fields are in the order in which OpenAI's own classes have them.
 """
 
-import base64
-
-from schemas.trajectories import ModelCallRow
-from warehouse import EncodedImage
-
 from ...events import (
     AttemptJudged,
     ImageGenerated,
@@ -21,6 +16,9 @@ from ...events import (
 from ...generation.generation_state import GenerationState, StepState
 from ...roles import PlanStep, RequestScope, Verdict
 from ..request_parsing import Json, RequestEcho
+from .closing import closing_text
+from .image_tool import ImageTool
+from .usage import Usage
 
 RESUME_HINT = "; send it again under the same Idempotency-Key to go on"
 
@@ -39,7 +37,15 @@ _STATUS = {
 _FIELDS = (
     *("id", "created_at", "error", "incomplete_details", "instructions", "metadata", "model"),
     *("object", "output", "parallel_tool_calls", "tool_choice", "tools", "background"),
-    *("previous_response_id", "status", "usage", "store", "interleave"),
+    *(
+        "completed_at",
+        "max_output_tokens",
+        "previous_response_id",
+        "status",
+        "usage",
+        "store",
+        "interleave",
+    ),
 )
 
 
@@ -50,6 +56,7 @@ class ResponseBuilder:
         status: of the generation, as in the table `generations`, or `queued` or `in_progress`.
         error: why there is no sequence; empty: there is no error.
         wasted_draws: images that were generated ahead and not needed.
+        usage: of its model calls.
     """
 
     def __init__(self, request: RequestEcho) -> None:
@@ -57,7 +64,8 @@ class ResponseBuilder:
         self.status, self.error = "queued", ""
         self._versions: dict[str, str] = {}
         self.wasted_draws = 0
-        self._tokens: list[tuple[int, int]] = []
+        self.image_tool = ImageTool.of(request.fields)
+        self.usage = Usage(len(request.input_images))
 
     def note(self, event: RunEvent) -> None:
         match event:
@@ -66,7 +74,7 @@ class ResponseBuilder:
             case RunTerminated(status=status, reason=reason, resumable=resumable):
                 self.status, self.error = status, reason + (RESUME_HINT if resumable else "")
             case PlanReady(call=call) | ImageGenerated(call=call) | AttemptJudged(call=call):
-                self._count_tokens(call)
+                self.usage.calls.append(call)
             case TrajectoryFinished(status=status, wasted_draws=wasted_draws):
                 self.status, self.wasted_draws = status, wasted_draws
             case TrajectoryFailed(reason=reason, refused=refused):
@@ -78,6 +86,8 @@ class ResponseBuilder:
         status = _STATUS[self.status]
         code = "invalid_prompt" if self.status == "refused" else "server_error"
         response = {
+            "tool_choice": "auto",
+            "tools": [],
             **self.request.fields,
             "id": self.request.response_id,
             "created_at": float(self.request.fields["created_at"]),
@@ -87,10 +97,9 @@ class ResponseBuilder:
             "object": "response",
             "output": self._output(with_images),
             "parallel_tool_calls": False,
-            "tool_choice": "auto",
-            "tools": [],
             "status": status,
-            "usage": self.usage(),
+            "completed_at": self._completed_at,
+            "usage": self.usage.responses(),
             "interleave": self.interleave(),
         }
         return {name: response[name] for name in _FIELDS if name in response}
@@ -106,23 +115,25 @@ class ResponseBuilder:
             "error": self.error or None,
             "versions": self._versions,
             "rules": self.request.options,
+            "completed_at": self._completed_at,
             "wasted_draws": self.wasted_draws,
             "text": self.request.text,
             "given": self.request.input_images,
             "simulation": _simulation(self.state.scope),
             "reasoning": plan.reasoning if plan else "",
+            "usage": self.usage.by_role(),
             "steps": [_step(step, states.get(step.step_number)) for step in steps],
         }
 
     def message_item(self, step: StepState) -> Json:
-        """The output item of a step's text."""
-        return {
-            "id": f"msg_{self.request.generation_id}_{step.step.step_number}",
-            "content": [text_part(step.text)],
-            "role": "assistant",
-            "status": "completed",
-            "type": "message",
-        }
+        """The output item of a step's text; clients join all texts without a separator."""
+        separator = "" if self._ends_with_text(step) else "\n\n"
+        return self._message(str(step.step.step_number), step.text + separator)
+
+    def closing_item(self) -> Json | None:
+        """The last output item of a sequence that ends with an image."""
+        text = closing_text(self.state)
+        return self._message("end", text) if text else None
 
     def image_item(self, step: StepState, with_image: bool = False) -> Json:
         """The output item of a step's image."""
@@ -130,47 +141,50 @@ class ResponseBuilder:
             status = "completed" if step.chosen else "failed"
         else:
             status = "generating" if step.attempts else "in_progress"
+        chosen = step.chosen
         return {
             "id": f"ig_{self.request.generation_id}_{step.step.step_number}",
-            "result": in_base64(step.chosen.image) if with_image and step.chosen else None,
+            "result": self.image_tool.encode(chosen.image) if with_image and chosen else None,
             "status": status,
             "type": "image_generation_call",
+            "revised_prompt": chosen.draw.prompt if chosen else None,
         }
 
-    def usage(self) -> Json | None:
-        """Tokens of all calls; None: no backend counts them."""
-        if not self._tokens:
+    @property
+    def _completed_at(self) -> float | None:
+        """When its last model call ended; None: it has not, or an older home did not store it."""
+        if _STATUS[self.status] != "completed":
             return None
-        input_tokens, output_tokens = map(sum, zip(*self._tokens, strict=True))
+        ended_at = float(int(self.usage.last_call_ended_at))
+        return ended_at if ended_at >= int(self.request.fields["created_at"]) else None
+
+    def _ends_with_text(self, step: StepState) -> bool:
+        plan = self.state.plan
+        return step.step.prompt is None and plan is not None and step.step == plan.steps[-1]
+
+    def _message(self, name: str, text: str) -> Json:
         return {
-            "input_tokens": input_tokens,
-            "input_tokens_details": {"cache_write_tokens": 0, "cached_tokens": 0},
-            "output_tokens": output_tokens,
-            "output_tokens_details": {"reasoning_tokens": 0},
-            "total_tokens": input_tokens + output_tokens,
+            "id": f"msg_{self.request.generation_id}_{name}",
+            "content": [text_part(text)],
+            "role": "assistant",
+            "status": "completed",
+            "type": "message",
         }
 
     def _output(self, with_images: bool) -> list[Json]:
-        items = []
+        items: list[Json] = []
         for step in self.state.steps:
             if step.text:
                 items.append(self.message_item(step))
             if step.step.prompt is not None:
                 items.append(self.image_item(step, with_images))
-        return items
-
-    def _count_tokens(self, call: ModelCallRow) -> None:
-        if call.input_tokens is not None or call.output_tokens is not None:
-            self._tokens.append((call.input_tokens or 0, call.output_tokens or 0))
+        closing = self.closing_item()
+        return [*items, closing] if closing else items
 
 
 def text_part(text: str) -> Json:
     """Text as the content of a message."""
     return {"annotations": [], "text": text, "type": "output_text"}
-
-
-def in_base64(image: EncodedImage) -> str:
-    return base64.b64encode(image.data).decode()
 
 
 def _simulation(scope: RequestScope | None) -> Json | None:

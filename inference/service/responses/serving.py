@@ -2,28 +2,45 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Annotated
 
 import orjson
 from fastapi import FastAPI, Query, Request, Response
 
+from schemas import BadImageError
 from warehouse import EncodedImage
 
+from ...events import LazyImage
 from ...generation.requests import GenerationRequest
 from ...http.errors import APIError, bad_request, not_found
+from ..file_store import FileStore
 from ..openapi import describe_body, describe_response
-from ..request_parsing import DEFAULT_MODEL, Json, RequestOptions
+from ..request_parsing import (
+    DEFAULT_MODEL,
+    ConversationTurn,
+    ImageRef,
+    Json,
+    RequestOptions,
+    current_turn,
+)
 from ..run import GenerationRun
 from ..serving import JSON, GenerationServing, load_images, owner_of
+from ..stored_images import StoredImages
+from .input_items import WITH_IMAGES, Order, items_to_store, list_items
 from .protocol import ResponsesRequest
-from .streaming_events import ResponseEventEncoder
+from .streaming_events import EventsHeader, ResponseEventEncoder
 
 _MAX_SEQUENCE_NUMBER = 2**31
 
 
+@dataclass(frozen=True)
 class ResponsesServing(GenerationServing):
     """Creates, finds, cancels and deletes Responses."""
+
+    files: FileStore
 
     def add_routes(self, app: FastAPI) -> None:
         path = "/v1/responses/{response_id}"
@@ -34,13 +51,15 @@ class ResponsesServing(GenerationServing):
         app.delete(path, responses=describe_response("Deleted"))(self.delete_response)
         cancelled = describe_response("StoryResponse")
         app.post(f"{path}/cancel", responses=cancelled)(self.cancel_response)
+        items = describe_response("ItemList")
+        app.get(f"{path}/input_items", responses=items)(self.list_input_items)
 
-    async def create_response(self, request: Request) -> Response:
+    async def create_response(self, request: Request, own_events: EventsHeader = False) -> Response:
         """Start a request; answer with its stream, its end, or at once if in the background."""
         api_request, body = await self.read(request, ResponsesRequest)
         run = await self.open(request, body, *await self._parse(api_request, owner_of(request)))
         if api_request.stream:
-            return await self.stream(run, _chunks(run))
+            return await self.stream(run, _chunks(run, own_events=own_events))
         if not api_request.background:
             await self.wait_ended(run, request)
         return await self._response(run)
@@ -51,13 +70,12 @@ class ResponsesServing(GenerationServing):
         response_id: str,
         stream: bool = False,
         starting_after: Annotated[int, Query(ge=-1, le=_MAX_SEQUENCE_NUMBER)] = -1,
+        own_events: EventsHeader = False,
     ) -> Response:
         """A Response, or its stream after the event with number `starting_after`."""
-        run = await self.manager.find(response_id, owner_of(request))
-        if run is None:
-            raise not_found(f"there is no response {response_id}", "response_id")
+        run = await self._find(request, response_id)
         if stream:
-            return await self.stream(run, _chunks(run, starting_after))
+            return await self.stream(run, _chunks(run, starting_after, own_events))
         return await self._response(run)
 
     async def cancel_response(self, request: Request, response_id: str) -> Response:
@@ -71,31 +89,65 @@ class ResponsesServing(GenerationServing):
             raise not_found(f"there is no response {response_id}", "response_id")
         return {"id": response_id, "object": "response", "deleted": True}
 
+    async def list_input_items(
+        self,
+        request: Request,
+        response_id: str,
+        after: Annotated[str | None, Query(max_length=200)] = None,
+        limit: Annotated[int, Query(ge=1, le=100)] = 20,
+        order: Order = "desc",
+        include: Annotated[list[str] | None, Query()] = None,
+        include_list: Annotated[list[str] | None, Query(alias="include[]")] = None,
+    ) -> Response:
+        """What a Response was made from; `include`: images, which are left out otherwise."""
+        run = await self._find(request, response_id)
+        wanted = WITH_IMAGES in [*(include or ()), *(include_list or ())]
+        images = self.manager.home.images if wanted else None
+        try:
+            page = await asyncio.to_thread(list_items, run.request, images, after, limit, order)
+        except BadImageError:
+            raise APIError(HTTPStatus.GONE, "an image of this request is missing") from None
+        return Response(orjson.dumps(page), media_type=JSON)
+
+    async def _find(self, request: Request, response_id: str) -> GenerationRun:
+        run = await self.manager.find(response_id, owner_of(request))
+        if run is None:
+            raise not_found(f"there is no response {response_id}", "response_id")
+        return run
+
     async def _parse(self, request: ResponsesRequest, owner: str) -> tuple[GenerationRequest, Json]:
         if request.background and request.store is False:
             raise bad_request("a request in the background has to be stored", "store")
+        turns = request.turns()
         generation = await self.parser.parse(
-            request.turns(),
+            turns,
             request.model,
             request.interleave or RequestOptions(),
             "input",
             await self._previous_images(request.previous_response_id, owner),
+            StoredImages(self.manager, self.files, owner).load,
         )
+        request.image_tool.check_images(len(generation.images))
         fields = {
             "created_at": int(time.time()),
+            "input": items_to_store(request.input, _images_by_place(turns, generation)),
             "model": request.model or DEFAULT_MODEL,
             "background": bool(request.background),
             "instructions": request.instructions,
+            "max_output_tokens": request.max_output_tokens,
             "metadata": request.metadata or {},
             "previous_response_id": request.previous_response_id,
+            "requirements": request.requirements(),
             "store": request.store is not False,
+            "tool_choice": _choice(request),
+            "tools": [tool.model_dump(exclude_none=True) for tool in request.tools or ()],
         }
         return generation, fields
 
     async def _previous_images(
         self, response_id: str | None, owner: str
     ) -> tuple[EncodedImage, ...]:
-        """The last image of the response that a request continues, if it has one."""
+        """The last image of the response that a request continues, else of its own request."""
         if response_id is None:
             return ()
         param = "previous_response_id"
@@ -106,7 +158,8 @@ class ResponsesServing(GenerationServing):
         builder = run.build_response()
         if builder.state.ending is None:
             raise bad_request(f"{response_id} has not ended yet", param)
-        images = builder.state.images[-1:]
+        stored, given = self.manager.home.images, run.request.input_images[-1:]
+        images = builder.state.images[-1:] or [LazyImage(stored, sha256) for sha256 in given]
         try:
             await load_images(images)
         except APIError:
@@ -120,9 +173,26 @@ class ResponsesServing(GenerationServing):
         return Response(content, media_type=JSON)
 
 
-async def _chunks(run: GenerationRun, after: int = -1) -> AsyncIterator[bytes]:
-    """The run's events as those of the API."""
-    encoder = ResponseEventEncoder(run.request, after)
+def _choice(request: ResponsesRequest) -> str | Json:
+    """The tool choice, as a response repeats it."""
+    choice = request.tool_choice or "auto"
+    return choice if isinstance(choice, str) else choice.model_dump()
+
+
+def _images_by_place(
+    turns: Sequence[ConversationTurn], generation: GenerationRequest
+) -> dict[str, str]:
+    """Place in the request -> sha256 of the images that the generation begins with."""
+    refs = [part for part in current_turn(turns) if isinstance(part, ImageRef)]
+    images = generation.images[len(generation.images) - len(refs) :]
+    return {ref.param: image.sha256 for ref, image in zip(refs, images, strict=True)}
+
+
+async def _chunks(
+    run: GenerationRun, after: int = -1, own_events: bool = False
+) -> AsyncIterator[bytes]:
+    """The run's events as those of the API; see `ResponseEventEncoder`."""
+    encoder = ResponseEventEncoder(run.request, after, own_events)
     yield encoder.opening()
     async for event in run.follow():
         yield await encoder.encode(event)

@@ -1,9 +1,15 @@
-"""Events of the Responses API, and our own `interleave.*` ones, from a generation's events."""
+"""Events of the Responses API from a generation's events, and our own `interleave.*` ones.
+
+OpenAI's Node client throws at events that it does not know, so ours are for streams that ask for
+them, see `EventsHeader`.
+"""
 
 import asyncio
 from collections.abc import Iterator
+from typing import Annotated
 
 import orjson
+from fastapi import Header
 
 from ...events import (
     AttemptJudged,
@@ -18,8 +24,20 @@ from ...events import (
 )
 from ...generation.generation_state import StepState
 from ..request_parsing import Json, RequestEcho
-from .response_builder import ResponseBuilder, draw_fields, in_base64, text_part, verdict_fields
+from .response_builder import ResponseBuilder, draw_fields, text_part, verdict_fields
 
+EventsHeader = Annotated[
+    bool,
+    Header(
+        alias="Interleave-Events",
+        description="`true`: the stream also has the events `interleave.*`: plan, attempts, "
+        "verdicts. They count in `sequence_number`, so a stream that goes on with "
+        "`starting_after` sends the same value",
+    ),
+]
+"""The request header that asks for the events `interleave.*`."""
+
+_OWN = "interleave."
 _THREAD_BYTES = 500_000  # of images; more are encoded in a thread
 
 
@@ -27,10 +45,14 @@ class ResponseEventEncoder:
     """The listener that turns a generation's events into the API's, as server-sent events.
 
     The same events get the same sequence numbers every time; those up to `after` are left out.
+
+    Args:
+        own_events: also the events `interleave.*`, which then have numbers, too.
     """
 
-    def __init__(self, request: RequestEcho, after: int = -1) -> None:
+    def __init__(self, request: RequestEcho, after: int = -1, own_events: bool = False) -> None:
         self._builder, self._after = ResponseBuilder(request), after
+        self._own_events = own_events
         self._number = self._output_index = -1
         self._image_bytes = 0
 
@@ -44,16 +66,23 @@ class ResponseEventEncoder:
         """The API's events for the generation's next one."""
         if isinstance(event, ImageGenerated):
             self._image_bytes += len(event.image.data)
-        if self._image_bytes > _THREAD_BYTES:
+        if self._image_bytes > _THREAD_BYTES or self._builder.image_tool.output_format:
             return await asyncio.to_thread(self._encode, self._events_for(event))
         return self._encode(self._events_for(event))
 
     def _encode(self, events: Iterator[Json]) -> bytes:
-        return b"".join(
-            b"event: " + event["type"].encode() + b"\ndata: " + orjson.dumps(event) + b"\n\n"
-            for event in events
-            if event["sequence_number"] > self._after
-        )
+        return b"".join(map(self._encode_event, filter(self._is_wanted, events)))
+
+    def _is_wanted(self, event: Json) -> bool:
+        return self._own_events or not event["type"].startswith(_OWN)
+
+    def _encode_event(self, event: Json) -> bytes:
+        """The event with its number; fields are sorted, as those of OpenAI's own classes are."""
+        self._number += 1
+        if self._number <= self._after:
+            return b""
+        fields = dict(sorted((event | {"sequence_number": self._number}).items()))
+        return b"event: " + event["type"].encode() + b"\ndata: " + orjson.dumps(fields) + b"\n\n"
 
     def _events_for(self, event: RunEvent) -> Iterator[Json]:
         self._builder.note(event)
@@ -95,14 +124,14 @@ class ResponseEventEncoder:
     def _step_started(self) -> Iterator[Json]:
         yield self._own_event("step.started", step=self._step.step.step_number)
         if self._step.text:
-            yield from self._message()
+            yield from self._message(self._builder.message_item(self._step))
         if self._step.step.prompt is not None:
             yield from self._image_started()
 
-    def _message(self) -> Iterator[Json]:
-        """A step's text is one delta: the plan has all of it."""
+    def _message(self, message: Json) -> Iterator[Json]:
+        """A text is one delta: the plan has all of it."""
         self._output_index += 1
-        message, text = self._builder.message_item(self._step), self._step.text
+        text = message["content"][0]["text"]
         ids = {"item_id": message["id"], "content_index": 0}
         started = message | {"status": "in_progress", "content": []}
         yield self._item_event("output_item.added", item=started)
@@ -121,12 +150,13 @@ class ResponseEventEncoder:
 
     def _image_generated(self, event: ImageGenerated) -> Iterator[Json]:
         item_id = self._builder.image_item(self._step)["id"]
-        yield self._item_event(
-            "image_generation_call.partial_image",
-            item_id=item_id,
-            partial_image_index=event.iteration,
-            partial_image_b64=in_base64(event.image),
-        )
+        if self._builder.image_tool.shows_attempt(event.iteration):
+            yield self._item_event(
+                "image_generation_call.partial_image",
+                item_id=item_id,
+                partial_image_index=event.iteration,
+                partial_image_b64=self._builder.image_tool.encode(event.image),
+            )
         yield self._own_event(
             "attempt.drawn", step=event.step.step_number, **draw_fields(event), item_id=item_id
         )
@@ -156,6 +186,8 @@ class ResponseEventEncoder:
         builder = self._builder
         if builder.state.steps and self._step.step.prompt is not None and not self._step.finished:
             yield self._item_event("output_item.done", item=builder.image_item(self._step))
+        if closing := builder.closing_item():
+            yield from self._message(closing)
         yield self._own_event("finished", status=builder.status, wasted_draws=builder.wasted_draws)
         response = builder.response(with_images=True)
         # The API has no event for cancelled responses; their status says it.
@@ -163,14 +195,10 @@ class ResponseEventEncoder:
         yield self._event(f"response.{kind}", response=response)
 
     def _own_event(self, name: str, **fields: object) -> Json:
-        self._number += 1
-        return {"type": f"interleave.{name}", "sequence_number": self._number, **fields}
+        return {"type": f"{_OWN}{name}", **fields}
 
     def _item_event(self, name: str, **fields: object) -> Json:
         return self._event(f"response.{name}", output_index=self._output_index, **fields)
 
     def _event(self, kind: str, **fields: object) -> Json:
-        """An event of the API; its fields are sorted, as those of OpenAI's own classes are."""
-        self._number += 1
-        event = {"type": kind, "sequence_number": self._number, **fields}
-        return dict(sorted(event.items()))
+        return {"type": kind, **fields}

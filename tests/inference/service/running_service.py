@@ -27,6 +27,7 @@ from warehouse import EncodedImage, Home
 
 SNOWMAN = "Show how to build a snowman in 4 steps"
 HOUSE = "A red house beside a tree"
+OWN_EVENTS = {"Interleave-Events": "true"}  # the header that asks for `interleave.*`
 
 
 @dataclass

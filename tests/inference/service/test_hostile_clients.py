@@ -131,7 +131,7 @@ def test_invalid_chat_requests_are_rejected(service, body):
 )
 def test_invalid_images_are_rejected(service, url, reason):
     error = error_of(service.post(PATH, json=with_image(url)), 400)
-    assert reason in error["message"] and error["param"] == "input.0.content.1"
+    assert reason in error["message"] and error["param"] == "input.0.content.1.image_url"
 
 
 def test_decompression_bombs_are_not_decoded(service):
@@ -151,7 +151,9 @@ def test_limits_on_images(home):
         many = [{"type": "input_image", "image_url": small}] * 3
         turns = [{"role": "user", "content": [{"type": "input_text", "text": "Describe"}, *many]}]
         error = error_of(service.post(PATH, json={"input": turns}), 400)
-        assert error["code"] == "too_many_images" and error["param"] == "input.0.content.3"
+        assert (
+            error["code"] == "too_many_images" and error["param"] == "input.0.content.3.image_url"
+        )
         noise = base64.b64encode(png(64, 64) + bytes(6000)).decode()
         large = service.post(PATH, json=with_image(f"data:image/png;base64,{noise}"))
         assert error_of(large, 400)["code"] == "image_file_too_large"

@@ -12,6 +12,7 @@ import pytest
 from schemas import StorageError
 from tests.inference.service.running_service import (
     HOUSE,
+    OWN_EVENTS,
     SNOWMAN,
     Barrier,
     BlockedPlanner,
@@ -249,7 +250,7 @@ def test_a_retry_continues_after_a_disconnect(home):
     generator = CountingGenerator(roles.generator, barrier, free=2)
     with running_service(home, sketch_roles(home, generator=generator)) as service:
         client = service.client()
-        body = {"input": SNOWMAN, "extra_headers": key_header("k")}
+        body = {"input": SNOWMAN, "extra_headers": key_header("k") | OWN_EVENTS}
         with client.responses.create(stream=True, **body) as stream:
             events = iter(stream)
             response_id = next(events).response.id
@@ -318,8 +319,7 @@ def test_finished_requests_are_not_held_in_memory(home):
         client = service.client()
         for _ in range(5):
             client.responses.create(input=HOUSE)
-        wait_until(lambda: not service.manager._runs)
-        assert not service.manager._tasks
+        wait_until(lambda: not service.manager._runs and not service.manager._tasks)
         assert len(service.manager.store.search("")) == 5
 
 

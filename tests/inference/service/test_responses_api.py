@@ -1,5 +1,7 @@
 """The Responses API, with the official client."""
 
+import time
+
 import openai
 import pytest
 
@@ -8,6 +10,7 @@ from schemas.generations import GENERATIONS
 from tests.inference.scripted_world import ScriptedPlanner, plan, roles
 from tests.inference.service.running_service import (
     HOUSE,
+    OWN_EVENTS,
     SNOWMAN,
     data_uri,
     decode_image,
@@ -23,7 +26,7 @@ LEDGER_ONLY = {"model_calls"}
 
 def stream_events(client, **request):
     """Events of a stream; those of the API are valid, which the client itself does not check."""
-    with client.responses.create(stream=True, **request) as stream:
+    with client.responses.create(stream=True, extra_headers=OWN_EVENTS, **request) as stream:
         events = list(stream)
     for event in events:
         if event.type.startswith("response."):
@@ -35,7 +38,10 @@ def stream_events(client, **request):
 def test_a_response_is_text_and_images_in_turn(service, client):
     response = client.responses.create(model="interleave", input=SNOWMAN, metadata={"a": "b"})
     assert response.status == "completed" and response.error is None
-    assert [item.type for item in response.output] == ["message", "image_generation_call"] * 4
+    assert [item.type for item in response.output] == [
+        *["message", "image_generation_call"] * 4,
+        "message",
+    ]
     assert response.output_text and response.metadata == {"a": "b"}
     assert all(image.image.size for image in images_of(response))
     interleave = response.interleave
@@ -45,6 +51,32 @@ def test_a_response_is_text_and_images_in_turn(service, client):
         image.sha256 for image in images_of(response)
     ]
     assert client.responses.retrieve(response.id) == response
+
+
+def test_texts_are_separated_and_end_with_a_closing_message(client):
+    response = client.responses.create(input=SNOWMAN)
+    words = [step["words"] for step in response.interleave["steps"]]
+    *texts, closing = response.output_text.split("\n\n")
+    assert texts == words and closing.startswith("Done: 4 pictures.")
+
+
+def test_usage_and_time_of_the_end(client):
+    before = int(time.time())
+    response = client.responses.create(input=SNOWMAN)
+    assert before <= response.completed_at <= time.time()
+    attempts = [attempt for step in response.interleave["steps"] for attempt in step["attempts"]]
+    assert response.usage.output_tokens_details.images == len(attempts)
+    assert response.usage.input_tokens_details.images == 0
+    assert response.usage.total_tokens == 0  # the sketch world has no tokens ...
+    assert response.interleave["usage"]["planner"] == {  # ... and says so
+        "calls": 1,
+        "input_tokens": None,
+        "output_tokens": None,
+    }
+    messages = [{"role": "user", "content": SNOWMAN}]
+    completion = client.chat.completions.create(model="interleave", messages=messages)
+    assert completion.usage.completion_tokens_details.images == len(attempts)
+    assert before <= completion.interleave["completed_at"] <= time.time()
 
 
 def test_a_stream_has_the_events_of_the_api(client):
@@ -96,10 +128,27 @@ def _seeds(response):
 
 def test_a_stored_response_streams_the_same_events_again(client):
     events = stream_events(client, input=HOUSE)
-    again = list(client.responses.retrieve(events[0].response.id, stream=True))
+    more = {"stream": True, "extra_headers": OWN_EVENTS}
+    again = list(client.responses.retrieve(events[0].response.id, **more))
     assert again == events
-    rest = list(client.responses.retrieve(events[0].response.id, stream=True, starting_after=5))
+    rest = list(client.responses.retrieve(events[0].response.id, starting_after=5, **more))
     assert [event.sequence_number for event in rest] == [e.sequence_number for e in events[6:]]
+
+
+def test_only_who_asks_gets_our_own_events(client):
+    events = stream_events(client, input=HOUSE)
+    response_id = events[0].response.id
+    plain = list(client.responses.retrieve(response_id, stream=True))
+    assert [event.type for event in plain] == [
+        event.type for event in events if not event.type.startswith("interleave.")
+    ]
+    assert [event.sequence_number for event in plain] == list(range(len(plain)))
+    rest = list(client.responses.retrieve(response_id, stream=True, starting_after=5))
+    assert rest == plain[6:]
+    live = list(client.responses.create(input=HOUSE, stream=True))
+    assert [event.type for event in live] == [event.type for event in plain]
+    with pytest.raises(openai.BadRequestError, match="Interleave-Events"):
+        client.responses.create(input=HOUSE, extra_headers={"Interleave-Events": "maybe"})
 
 
 def test_the_client_accumulates_a_stream(client):
@@ -162,7 +211,9 @@ def test_options_of_a_request(client):
         if response.status != "completed":
             break
     assert response.status == "incomplete" and response.interleave["status"] == "stopped"
-    assert response.output[-1].status == "failed" and response.output[-1].result is None
+    image, closing = response.output[-2:]
+    assert image.status == "failed" and image.result is None
+    assert closing.content[0].text.startswith("Stopped at step")
     assert response.interleave["rules"]["t_max"] == 1
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from assets.core.profile import load_profile
 from inference.engine.call_index import CallIndex
-from tests.inference.service.running_service import HOUSE, SNOWMAN
+from tests.inference.service.running_service import HOUSE, OWN_EVENTS, SNOWMAN
 from tests.inference.service.serve_command import serving
 
 
@@ -24,7 +24,7 @@ def test_a_retry_continues_after_a_kill(home):
     request = {
         "input": SNOWMAN,
         "stream": True,
-        "extra_headers": {"Idempotency-Key": "mine"},
+        "extra_headers": {"Idempotency-Key": "mine"} | OWN_EVENTS,
         "extra_body": {"interleave": {"draw_ahead": False, "seed": 4}},
     }
     with serving(home.root) as (process, client):

@@ -9,6 +9,7 @@ import { sentence } from "./dom.js";
 import { reconnecting } from "./reconnect.js";
 
 const ENDINGS = new Set(["response.completed", "response.incomplete", "response.failed"]);
+const OWN_EVENTS = { "Interleave-Events": "true" };
 // By the first characters of their base64.
 const IMAGE_FORMATS = { iVBOR: "png", "/9j/": "jpeg", UklGR: "webp", R0lGO: "gif" };
 
@@ -20,8 +21,8 @@ const IMAGE_FORMATS = { iVBOR: "png", "/9j/": "jpeg", UklGR: "webp", R0lGO: "gif
  */
 export async function* generate(request, signal) {
   let id = null;
-  const key = { "Idempotency-Key": randomKey() };
-  const send = () => convert(post("v1/responses", bodyOf(request), signal, key));
+  const headers = { "Idempotency-Key": randomKey(), ...OWN_EVENTS };
+  const send = () => convert(post("v1/responses", bodyOf(request), signal, headers));
   const cancel = () => id && post(`${pathOf(id)}/cancel`, {}).catch(() => {});
   signal.addEventListener("abort", cancel, { once: true });
   try {
@@ -36,7 +37,8 @@ export async function* generate(request, signal) {
 
 /** All events of a generation, from its first one; of a running one as they happen. */
 export async function* follow(id, signal) {
-  yield* reconnecting(() => convert(call(`${pathOf(id)}?stream=true`, { signal })), signal);
+  const open = () => call(`${pathOf(id)}?stream=true`, { headers: OWN_EVENTS, signal });
+  yield* reconnecting(() => convert(open()), signal);
 }
 
 const pathOf = (id) => `v1/responses/${encodeURIComponent(id)}`;

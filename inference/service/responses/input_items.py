@@ -1,0 +1,122 @@
+"""What a Response was made from, as items of the API; stored with the request, without images.
+
+An image of an item is `None`, or the sha256 of one that the generation began with.
+"""
+
+from collections.abc import Mapping, Sequence
+from itertools import dropwhile
+from typing import Literal
+
+from warehouse import ImageStore
+
+from ...events import LazyImage
+from ...http.errors import bad_request
+from ..request_parsing import Json, RequestEcho
+from .protocol import InputImage, InputImageCall, Item, ItemReference, Part, item_param, part_param
+
+Order = Literal["asc", "desc"]
+WITH_IMAGES = "message.input_image.image_url"
+"""Value of `include` that asks for images."""
+
+
+def items_to_store(given: str | Sequence[Item], images: Mapping[str, str]) -> list[Json]:
+    """A request's items in order. `images`: place in the request -> sha256, of images in use."""
+    if isinstance(given, str):
+        return [_message("user", [_text("user", given)])]
+    return [_item(item, item_param(number), images) for number, item in enumerate(given)]
+
+
+def list_items(
+    request: RequestEcho,
+    images: ImageStore | None,
+    after: str | None = None,
+    limit: int = 20,
+    order: Order = "desc",
+) -> Json:
+    """A page of a request's items. `images`: with images, from this store.
+
+    Raises:
+        APIError: there is no item `after`.
+        BadImageError: an image is missing.
+    """
+    stored = request.fields.get("input") or _items_of_older(request)
+    items = [_named(item, request, number) for number, item in enumerate(stored)]
+    if order == "desc":
+        items.reverse()
+    if after is not None:
+        found = list(dropwhile(lambda item: item["id"] != after, items))
+        if not found:
+            raise bad_request(f"there is no item {after}", "after")
+        items = found[1:]
+    page = [_with_images(item, images) for item in items[:limit]]
+    ids = [item["id"] for item in page] or [None]
+    more = {"first_id": ids[0], "last_id": ids[-1], "has_more": len(items) > limit}
+    return {"object": "list", "data": page, **more}
+
+
+def _item(item: Item, param: str, images: Mapping[str, str]) -> Json:
+    if isinstance(item, ItemReference):
+        return _referenced(item.id, images.get(f"{param}.id"))
+    if isinstance(item, InputImageCall):
+        call = {"type": item.type, "id": item.id, "status": "completed"}
+        return call | {"result": images.get(f"{param}.result") or images.get(f"{param}.id")}
+    if isinstance(item.content, str):
+        return _message(item.role, [_text(item.role, item.content)])
+    parts = enumerate(item.content)
+    content = [_part(item.role, part, part_param(param, number), images) for number, part in parts]
+    return _message(item.role, content)
+
+
+def _referenced(item_id: str, image: str | None) -> Json:
+    """An item that the request names; the text of an earlier answer is not read again."""
+    if item_id.startswith("ig_"):
+        call = {"type": "image_generation_call", "id": item_id, "status": "completed"}
+        return call | {"result": image}
+    return _message("assistant", []) | {"id": item_id}
+
+
+def _part(role: str, part: Part, param: str, images: Mapping[str, str]) -> Json:
+    if isinstance(part, InputImage):
+        image = {"type": part.type, "detail": part.detail or "auto", "file_id": part.file_id}
+        name = "file_id" if part.file_id else "image_url"
+        return image | {"image_url": images.get(f"{param}.{name}")}
+    if part.type == "refusal":
+        return {"type": part.type, "refusal": part.refusal}
+    return _text(role, part.text)
+
+
+def _message(role: str, content: list[Json]) -> Json:
+    return {"type": "message", "role": role, "status": "completed", "content": content}
+
+
+def _text(role: str, text: str) -> Json:
+    if role == "assistant":
+        return {"type": "output_text", "text": text, "annotations": []}
+    return {"type": "input_text", "text": text}
+
+
+def _items_of_older(request: RequestEcho) -> list[Json]:
+    """Of a request that was stored without its items: all of it as one message."""
+    image = {"type": "input_image", "detail": "auto", "file_id": None}
+    images = [image | {"image_url": sha256} for sha256 in request.input_images]
+    return [_message("user", [_text("user", request.text), *images])]
+
+
+def _named(item: Json, request: RequestEcho, number: int) -> Json:
+    return item | {"id": item.get("id") or f"msg_{request.generation_id}_input_{number}"}
+
+
+def _with_images(item: Json, images: ImageStore | None) -> Json:
+    def load(sha256: str | None) -> LazyImage | None:
+        return LazyImage(images, sha256) if images and sha256 else None
+
+    if item["type"] == "image_generation_call":
+        image = load(item["result"])
+        return item | {"result": image and image.data_url.partition(",")[2]}
+    content = []
+    for part in item["content"]:
+        if part["type"] == "input_image":
+            image = load(part["image_url"])
+            part = part | {"image_url": image and image.data_url}
+        content.append(part)
+    return item | {"content": content}

@@ -1,0 +1,27 @@
+"""The tables of README.md and docs/clients.md are those that the tests of clients fill."""
+
+from tests.inference.service.clients.compatibility import (
+    CLIENTS,
+    PAGE,
+    README,
+    page,
+    readme_table,
+    recorded,
+    with_table,
+)
+
+REMEDY = "python -m tests.inference.service.clients.compatibility writes it"
+
+
+def test_every_client_has_outcomes():
+    outcomes = recorded()
+    assert list(outcomes) == [client.title for client in CLIENTS]
+    for calls in outcomes.values():
+        for outcome in calls.values():
+            assert outcome.partition(": ")[0] in ("works", "refused", "not offered")
+
+
+def test_the_tables_are_up_to_date():
+    readme = README.read_text()
+    assert with_table(readme, readme_table(recorded())) == readme, REMEDY
+    assert page(recorded()) == PAGE.read_text(), REMEDY
