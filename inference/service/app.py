@@ -21,6 +21,7 @@ from ..http.auth import AuthMiddleware, Keys, is_health_path, load_keys
 from ..http.body_reader import BodyReader
 from ..http.errors import install_error_handlers, unavailable
 from ..http.server import HTTPServer, listening_socket, shutdown_signals
+from ..review_log import restore_reviews
 from ..settings import Limits, LoopSettings
 from .chat import ChatRequest, ChatServing
 from .monitoring import RequestContextMiddleware, log_as_json
@@ -31,6 +32,7 @@ from .responses.protocol import ResponsesRequest
 from .responses.serving import ResponsesServing
 from .settings import ServiceSettings
 from .studio.benchmarks import ReportRenderer, benchmark_router
+from .studio.reviews import ReviewRequest, review_router
 from .studio.router import add_studio_routes
 
 KEYS = "INTERLEAVE_SERVICE_KEYS"
@@ -96,6 +98,7 @@ async def open_service(
             manager = RequestManager(home, runner, resolver, settings)
             if interrupted := manager.recover():
                 _log.warning("%d requests were interrupted by the last stop", interrupted)
+            await asyncio.to_thread(restore_reviews, home)
             try:
                 yield manager
             finally:
@@ -134,7 +137,8 @@ def make_app(
     _add_operations_routes(app, manager)
     add_studio_routes(app, manager.home.images, manager.store)
     app.include_router(benchmark_router(manager.home, render_report))
-    add_openapi_route(app, [ResponsesRequest, ChatRequest], keys.required)
+    app.include_router(review_router(manager.home, bodies))
+    add_openapi_route(app, [ResponsesRequest, ChatRequest, ReviewRequest], keys.required)
     return app
 
 
