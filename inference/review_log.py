@@ -14,7 +14,6 @@ import pyarrow as pa
 
 from schemas import StorageError
 from schemas.reviews import REVIEWED_THING, REVIEWS, ReviewRow
-from schemas.trajectories import ATTEMPTS
 from warehouse import Home
 from warehouse.home import AnyJournal
 
@@ -56,10 +55,9 @@ def restore_reviews(home: Home) -> dict[str, int]:
         StorageError: a journal or a partition cannot be read or written.
     """
     counts: dict[str, int] = {}
-    for shard in home.lake.partitions(ATTEMPTS):
-        if next(home.journal(_JOURNAL, shard).records(), None) is not None:
-            with _locked_journal(home, shard) as journal:
-                counts[shard] = home.lake.write(REVIEWS, _rows(journal), shard).rows
+    for shard in home.journals(_JOURNAL):
+        with _locked_journal(home, shard) as journal:
+            counts[shard] = home.lake.write(REVIEWS, _rows(journal), shard).rows
     return counts
 
 

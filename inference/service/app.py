@@ -98,7 +98,10 @@ async def open_service(
             manager = RequestManager(home, runner, resolver, settings)
             if interrupted := manager.recover():
                 _log.warning("%d requests were interrupted by the last stop", interrupted)
-            await asyncio.to_thread(restore_reviews, home)
+            try:
+                await asyncio.to_thread(restore_reviews, home)
+            except StorageError as error:
+                _log.warning("reviews cannot be read: %s", error)
             try:
                 yield manager
             finally:

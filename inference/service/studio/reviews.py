@@ -198,7 +198,7 @@ def _queue(home: Home, shard: str, reviewer: str, after: AttemptKey | None) -> R
         raise not_found(f"there are no attempts in a shard {shard}")
     judged = {key for key, name in _verdicts(home, shard) if name == reviewer}
     pending = [key for key in sorted(attempts) if key not in judged and (not after or key > after)]
-    chosen = pending[: _ITEMS_PER_PAGE]
+    chosen = pending[:_ITEMS_PER_PAGE]
     describe = _describer(home, shard, attempts)
     more = len(pending) > len(chosen)
     return ReviewQueue(

@@ -5,11 +5,13 @@ import { listRuns, prepareBenchmarks } from "./benchmarks.js";
 import { clearStage, fillComposer, prepareComposer } from "./composer.js";
 import { byId, make } from "./dom.js";
 import { closeStory, listStories, openStory, prepareLibrary } from "./library.js";
+import { closeReview, openReview, prepareReview } from "./review.js";
 
 const VIEWS = {
   "view-new": { path: /^#\/$/, enter: () => {} },
   "view-stories": { path: /^#\/stories$/, enter: () => listStories() },
   "view-benchmarks": { path: /^#\/benchmarks$/, enter: () => listRuns() },
+  "view-review": { path: /^#\/review(?:\/([\w.-]+))?$/, enter: (shard) => openReview(shard) },
   "view-story": { path: /^#\/stories\/([\w-]+)$/, enter: (id) => openStory(id) },
 };
 
@@ -20,6 +22,7 @@ function showView() {
   if (!match) return null;
   const [name, view] = match;
   closeStory();
+  closeReview();
   for (const each of Object.keys(VIEWS)) byId(each).hidden = each !== name;
   for (const link of document.querySelectorAll("nav a")) {
     link.ariaCurrent = link.getAttribute("href") === hash ? "page" : null;
@@ -50,6 +53,7 @@ function exampleItem({ category, title, text }) {
 prepareComposer();
 prepareLibrary();
 prepareBenchmarks();
+prepareReview();
 showExamples();
 byId("new-story").addEventListener("click", clearStage);
 addEventListener("hashchange", () => showView()?.querySelector("h1").focus());
