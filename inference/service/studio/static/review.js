@@ -8,6 +8,7 @@ const NAME_KEY = "interleave-reviewer";
 const KEYS_KEY = "interleave-review-keys";
 const COLUMNS = ["Shard", "Attempts", "Reviewed", "Your verdicts"];
 
+let shown = null; // the shard of the address
 let queue = null; // of the shard that is open: { shard, items, index, remaining, after, done }
 let opened = 0; // responses for a view that was left are dropped
 let busy = false; // an answer is being stored
@@ -27,7 +28,7 @@ export function prepareReview() {
   name.value = localStorage.getItem(NAME_KEY) ?? "";
   name.addEventListener("change", () => {
     localStorage.setItem(NAME_KEY, reviewer());
-    openReview(queue?.shard);
+    openReview(shown);
   });
   byId("reviewer-form").addEventListener("submit", (event) => event.preventDefault());
   const keys = byId("review-keys");
@@ -44,6 +45,7 @@ const reviewer = () => byId("reviewer").value.trim();
 /** Shows the shards, or the queue of one. */
 export async function openReview(shard) {
   const view = ++opened;
+  shown = shard;
   queue = null;
   setAlert(byId("review-error"), null);
   byId("review-shards").replaceChildren();

@@ -256,7 +256,8 @@ class TestPage:
             page.reload()
             expect(page.get_by_label("Your name")).to_have_value("bob")
             expect(page.get_by_label("Keys answer")).not_to_be_checked()
-            for _ in range(4):
+            for left in ("4 attempts", "3 attempts", "2 attempts", "1 attempt"):
+                expect(page.get_by_text(f"{left} left in {SHARD}.")).to_be_visible()
                 page.get_by_role("button", name="Agree A", exact=True).click()
             expect(page.get_by_role("status").get_by_text("Nothing is left").last).to_be_visible()
         assert current_reviews(home, SHARD).num_rows == 4
