@@ -5,18 +5,26 @@ from itertools import combinations
 from typing import Any
 
 import dagster as dg
+import duckdb
 
+from schemas.reviews import REVIEWS
 from schemas.training import EvaluationRow
+from schemas.trajectories import ATTEMPTS, SCORES
 from warehouse import Home
 
 from ..benchmarks.agreement import Agreement, agreement
 from ..core.metadata import table_metadata
-from ..curation.duckdb_session import duckdb_session, shard_in
 from .opinions import add_opinions
 
 # Who -> attempt (`trajectory/step/iteration`) -> accepted or rejected; None: no opinion.
 Labels = Mapping[str, Mapping[str, str | None]]
 CRITIC, SCORER, PEOPLE = "critic", "scorer", "people"
+_KEY = ["trajectory_id", "step_number", "iteration"]
+_READ = {
+    ATTEMPTS: [*_KEY, "shard", "accepted", "image"],
+    SCORES: [*_KEY, "overall", "quality"],
+    REVIEWS: list(REVIEWS.columns),
+}
 _METRICS = {"verdict_accuracy_true": True, "verdict_accuracy_false": False}
 
 
@@ -26,15 +34,16 @@ def shard_labels(home: Home, shards: Sequence[str] | None, accept_at_least: floa
     `accept_at_least`: overall score and quality grade from which on the scorer accepts, as in the
     evaluation.
     """
-    connection = duckdb_session(home)
+    connection = duckdb.connect()
+    for table, columns in _READ.items():
+        connection.register(table.name, home.lake.read(table, shards, columns))
     add_opinions(connection, used=True)
     rows = connection.execute(
-        f"""
+        """
         SELECT concat_ws('/', trajectory_id, step_number, iteration), accepted,
                least(overall, quality) >= $least, person_accepted, reviewers IS NOT NULL
         FROM attempts LEFT JOIN scores USING (trajectory_id, step_number, iteration)
         LEFT JOIN all_verdicts USING (trajectory_id, step_number, iteration)
-        WHERE {"true" if shards is None else shard_in(list(shards), "attempts.shard")}
         ORDER BY ALL
         """,
         {"least": accept_at_least},
