@@ -62,16 +62,14 @@ def _write_llamafactory(folder: ExportFolder, _settings: ExportSettings) -> dict
 
 def _write_preferences(folder: ExportFolder, _settings: ExportSettings) -> dict[str, int]:
     """As `_write_llamafactory`, in its form of pairs: the file declares `ranking`."""
-    name, columns = (
-        "critic_dpo",
-        {name: name for name in ("messages", "chosen", "rejected", "images")},
-    )
+    name, parts = "critic_dpo", ("messages", "chosen", "rejected")
+    columns = {column: column for column in (*parts, "images")}
     declared = {"file_name": f"{name}.json", **_SHAREGPT, "columns": columns, "ranking": True}
     info = orjson.dumps({name: declared}, option=orjson.OPT_INDENT_2)
     (folder.path / "dataset_info.json").write_bytes(info)
     samples = (
         {
-            **{part: row[part] for part in ("messages", "chosen", "rejected", *_IDS)},
+            **{column: row[column] for column in (*parts, *_IDS)},
             "images": [folder.add_image(image) for image in row["images"]],
         }
         for row in folder.rows(CRITIC_DPO)
