@@ -182,9 +182,8 @@ def _build(
     _create_candidates(connection, side, verdict, reasons, settings.verdicts)
     verdicts = balance(connection, "candidates", "selection", getattr(settings, f"balance_{side}"))
     canvas = white_canvas(home, connection, settings.canvas_size)
-    columns = (
-        f"{columns}, {_DECIDED_BY}, '{version_of(settings.agent_prompt)}' AS agent_prompt_version"
-    )
+    version = f"'{version_of(settings.agent_prompt)}' AS agent_prompt_version"
+    columns = f"{columns}, {_DECIDED_BY}, {version}"
 
     def question(goal: str, rewritten: str) -> str:
         return critic_prompt(goal, rewritten, settings.agent_prompt).text

@@ -82,9 +82,8 @@ def agreement_rows(labels: Labels) -> list[dict[str, str]]:
     for first, second in combinations((CRITIC, SCORER, PEOPLE), 2):
         common = [key for key in labels[first] if key in labels[second]]
         found = agreement(labels[first], labels[second]) if common else None
-        rows.append(
-            {"between": f"{first} and {second}", "attempts": str(len(common))} | _cells(found)
-        )
+        pair = {"between": f"{first} and {second}", "attempts": str(len(common))}
+        rows.append(pair | _cells(found))
     return rows
 
 

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from pydantic import create_model
 
 from assets.curation.critic_sets import build_critic_rl, build_critic_sft
 from assets.curation.exports.publisher import export_all
@@ -11,9 +12,10 @@ from assets.curation.preference_pairs import build_critic_dpo
 from assets.curation.sequences import build_sequences
 from assets.curation.settings import CurationSettings
 from assets.curation.steps import build_steps
-from schemas import Table
+from schemas import Row, Table
 from schemas.curation import CRITIC_DPO, CRITIC_SFT, STEPS
 from tests.assets.curation.curated_world import records
+from warehouse.lake import ALL
 
 AS_IS = {"mode": "none"}
 
@@ -47,7 +49,7 @@ def test_a_persons_verdict_takes_the_place_of_the_critics(world, say):
     plain, used = sft(world, settings()), sft(world, settings(use=True))
     assert [row["accepted"] for row in plain] == [False, True]
     assert [row["accepted"] for row in used] == [True, True]
-    assert [row["decided_by"] for row in plain] == [None, None]
+    assert not any("decided_by" in row for row in plain)
     assert [row["decided_by"] for row in used] == ["person", None]
     assert learned(used[0]) == {"previous_step_success": True, "refine_prompt": ""}
     assert used[0]["messages"][1]["content"].startswith("<think></think>")
@@ -106,18 +108,26 @@ def test_reviews_of_another_image_do_not_count(world, say):
     assert (row["accepted"], row["decided_by"]) == (True, None)
 
 
-def test_without_reviews_content_hashes_are_those_of_the_version_before(world):
+def test_sets_of_the_version_before_are_read_and_keep_their_content(world):
+    """So that checkpoints that were trained on them are not trained again."""
     world.add("a", [(2, False), (9, True)])
-    options = settings()
-    home = curated(world, options)
-    old_rows = build_critic_sft(home, options)[0].read_all()
-    before = Table(CRITIC_SFT.name, type("Before", (CRITIC_SFT.row,), {}), CRITIC_SFT.key)
-    assert "decided_by" not in old_rows.column_names
-    old_hash = home.lake.write(CRITIC_SFT, old_rows).content_hash
-    streamed = home.lake.write(CRITIC_SFT, build_critic_sft(home, options)[0])
-    assert (streamed.content_hash, streamed.changed) == (old_hash, False)
-    assert home.lake.read(CRITIC_SFT)["decided_by"].null_count == 2
-    assert before.version == CRITIC_SFT.version - 1
+    home = curated(world, settings())
+    kept = {
+        name: (info.annotation, info)
+        for name, info in CRITIC_SFT.columns.items()
+        if name != "decided_by"
+    }
+    before = Table(CRITIC_SFT.name, create_model("Before", __base__=Row, **kept), CRITIC_SFT.key)
+    rows = build_critic_sft(home, settings())[0].read_all()
+    stored = home.lake.write(before, rows)
+    assert home.lake.read(CRITIC_SFT)["decided_by"].null_count == len(rows) == 2
+    again = home.lake.write(CRITIC_SFT, build_critic_sft(home, settings())[0])
+    assert (again.content_hash, again.changed) == (stored.content_hash, False)
+    home.lake.delete(CRITIC_SFT, ALL)
+    for given in (rows, build_critic_sft(home, settings())[0]):
+        assert home.lake.write(CRITIC_SFT, given).content_hash == stored.content_hash
+    with_people = build_critic_sft(home, settings(use=True))[0]
+    assert home.lake.write(CRITIC_SFT, with_people).content_hash != stored.content_hash
 
 
 class TestPairs:
