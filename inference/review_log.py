@@ -17,6 +17,9 @@ from schemas.reviews import REVIEWED_THING, REVIEWS, ReviewRow
 from warehouse import Home
 from warehouse.home import AnyJournal
 
+USER_REQUESTS = "requests-"
+"""Prefix of the shards of users' requests, whose texts only their users may read: no reviews."""
+
 _JOURNAL = "reviews"
 _BUSY_SECONDS = 3.0  # how long another process may write the same journal
 _TICK = timedelta(microseconds=1)

@@ -6,7 +6,7 @@ attempts. Reviewers who disagree are a vote; a tie is no opinion.
 
 import duckdb
 
-from inference.review_log import CURRENT_REVIEWS
+from inference.review_log import CURRENT_REVIEWS, USER_REQUESTS
 
 _ATTEMPT = "trajectory_id, step_number, iteration"
 _VIEWS = f"""
@@ -36,9 +36,10 @@ _VIEWS = f"""
            END AS earlier_is_better
     FROM valid_reviews WHERE kind = 'preference' AND $used GROUP BY {_ATTEMPT}, other_iteration;
 """
-_SHARES = """
+_SHARES = f"""
     SELECT shard, count(*) AS attempts, count(reviewers) AS reviewed
     FROM attempts LEFT JOIN all_verdicts USING (trajectory_id, step_number, iteration, shard)
+    WHERE NOT starts_with(shard, '{USER_REQUESTS}')
     GROUP BY shard ORDER BY shard
 """
 
@@ -55,7 +56,7 @@ def add_opinions(connection: duckdb.DuckDBPyConnection, used: bool) -> None:
 
 
 def review_shares(connection: duckdb.DuckDBPyConnection) -> list[dict[str, int | str]]:
-    """By `shard`: its `attempts`, and how many are `reviewed`. Needs the views of opinions."""
+    """By `shard` that can be reviewed: its `attempts`, and how many are `reviewed`. Needs the views of opinions."""
     rows: list[dict[str, int | str]] = connection.sql(_SHARES).to_arrow_table().to_pylist()
     return rows
 

@@ -18,7 +18,7 @@ from warehouse import Home
 
 from ...http.body_reader import BodyReader, parse_json
 from ...http.errors import APIError, bad_request, not_found
-from ...review_log import add_review, current_reviews
+from ...review_log import USER_REQUESTS, add_review, current_reviews
 from ..openapi import ErrorBody, describe_body
 
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,199}$"
@@ -160,7 +160,7 @@ def review_router(home: Home, bodies: BodyReader) -> APIRouter:
 
 
 def _shards(home: Home, reviewer: str, offset: int) -> ReviewedShardList:
-    names = home.lake.partitions(ATTEMPTS)
+    names = [each for each in home.lake.partitions(ATTEMPTS) if _is_reviewable(each)]
     page = names[offset : offset + _SHARDS_PER_PAGE]
     end = offset + len(page)
     shards = [_reviewed_shard(home, shard, reviewer) for shard in page]
@@ -193,7 +193,7 @@ def _verdicts(home: Home, shard: str) -> set[tuple[AttemptKey, str]]:
 
 
 def _queue(home: Home, shard: str, reviewer: str, after: AttemptKey | None) -> ReviewQueue:
-    attempts = {_key(row): row for row in _rows(home, ATTEMPTS, shard)}
+    attempts = _attempts(home, shard)
     if not attempts:
         raise not_found(f"there are no attempts in a shard {shard}")
     judged = {key for key, name in _verdicts(home, shard) if name == reviewer}
@@ -234,7 +234,7 @@ def _describer(
 
 
 def _store(home: Home, asked: ReviewRequest) -> ReviewRow:
-    attempts = {_key(row): row for row in _rows(home, ATTEMPTS, asked.shard)}
+    attempts = _attempts(home, asked.shard)
     key = (asked.trajectory_id, asked.step_number, asked.iteration)
     attempt = attempts.get(key)
     if attempt is None:
@@ -308,6 +308,16 @@ def _withdraw(home: Home, shard: str, review_id: str, reviewer: str) -> ReviewRo
         raise not_found("there is no such review of yours")
     changes = {"review_id": secrets.token_hex(12), "withdrawn": True}
     return add_review(home, ReviewRow(**found | changes))
+
+
+def _is_reviewable(shard: str) -> bool:
+    return not shard.startswith(USER_REQUESTS)
+
+
+def _attempts(home: Home, shard: str) -> dict[AttemptKey, dict[str, Any]]:
+    """The attempts of a shard that may be reviewed; none of another."""
+    rows = _rows(home, ATTEMPTS, shard) if _is_reviewable(shard) else ()
+    return {_key(row): row for row in rows}
 
 
 def _rows(home: Home, table: Table, shard: str) -> Iterable[dict[str, Any]]:

@@ -196,12 +196,14 @@ class TestPairs:
 def test_a_shard_waits_for_its_share_of_verdicts(world, say, share, shards):
     world.add("a", [(2, False), (9, True)], shard="toy-0000")
     world.add("b", [(2, False), (9, True)], shard="toy-0001")
+    world.add("mine", [(2, False), (9, True)], shard="requests-0000")
     say("a", 1, 0, accepted=False)
     say("b", 1, 0, prompt="no verdict")
-    options = settings(share=share)
+    options, number = settings(share=share), {"a": "0", "b": "1", "mine": "requests"}
+    shards = shards | {"requests"}  # nobody can review them
     home = curated(world, options)
-    prompts = {{"a": "0", "b": "1"}[row["prompt_id"]] for row in sft(world, options)}
+    prompts = {number[row["prompt_id"]] for row in sft(world, options)}
     assert prompts == shards
     for build in (build_steps, build_planner_sft, build_sequences):
         found = {row["prompt_id"] for row in records(build(home, options)[0])}
-        assert {{"a": "0", "b": "1"}[name] for name in found} == shards
+        assert {number[name] for name in found} == shards

@@ -122,8 +122,8 @@ async function showItem() {
   const item = current();
   byId("review-work").hidden = !item;
   if (!item) {
-    byId("review-found").textContent = "Nothing is left in this shard. Skipped ones come again when it is opened again.";
-    announce(byId("review-found").textContent);
+    byId("review-found").textContent =
+      "Nothing is left in this shard. Skipped attempts come again when you open it again.";
     return;
   }
   byId("review-found").textContent = `${count(queue.remaining - queue.index, "attempt")} left in ${queue.shard}.`;

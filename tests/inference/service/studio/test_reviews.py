@@ -185,6 +185,14 @@ def test_what_was_journaled_before_a_kill_is_in_the_table_afterwards(home):
     assert restore_reviews(home) == {SHARD: 1}
 
 
+def test_users_requests_are_shown_to_nobody(tmp_path):
+    world = World(Home(str(tmp_path)))
+    world.add("a", [(9, True)], shard="requests-0000")
+    with running_service(world.write()) as service:
+        assert service.get(PATH).json()["shards"] == []
+        error_of(service.get(f"{PATH}/requests-0000?reviewer=ann"), 404)
+
+
 def test_a_home_without_reviews_or_attempts_is_empty(tmp_path):
     with running_service(Home(str(tmp_path))) as service:
         assert service.get(PATH).json() == {"shards": [], "next_offset": None}
@@ -248,14 +256,14 @@ class TestPage:
             page.get_by_label("Your name").press("Tab")
             heading = page.get_by_role("heading", level=2).filter(has_text="attempt")
             expect(heading).to_be_visible()
-            page.get_by_label("Keys answer").uncheck()
+            page.get_by_label("Keyboard shortcuts").uncheck()
             page.keyboard.press("a")
             page.get_by_role("button", name="Skip").click()
             expect(heading).to_have_text("Step 1: Part 1, attempt 2")
             assert home.lake.partitions(REVIEWS) == []
             page.reload()
             expect(page.get_by_label("Your name")).to_have_value("bob")
-            expect(page.get_by_label("Keys answer")).not_to_be_checked()
+            expect(page.get_by_label("Keyboard shortcuts")).not_to_be_checked()
             for left in ("4 attempts", "3 attempts", "2 attempts", "1 attempt"):
                 expect(page.get_by_text(f"{left} left in {SHARD}.")).to_be_visible()
                 page.get_by_role("button", name="Agree A", exact=True).click()
