@@ -4,6 +4,7 @@ A review is in the journal before it is in the table. Where a process was killed
 table's partition was lost, `restore_reviews` writes it again.
 """
 
+import random
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,7 +22,7 @@ USER_REQUESTS = "requests-"
 """Prefix of the shards of users' requests, whose texts only their users may read: no reviews."""
 
 _JOURNAL = "reviews"
-_BUSY_SECONDS = 3.0  # how long another process may write the same journal
+_BUSY_SECONDS = 30.0  # how long another process may write the same journal
 _TICK = timedelta(microseconds=1)
 
 CURRENT_REVIEWS = f"""
@@ -89,7 +90,7 @@ def _locked_journal(home: Home, shard: str) -> Iterator[AnyJournal]:
         except StorageError:
             if time.monotonic() > deadline:
                 raise
-            time.sleep(0.02)
+            time.sleep(random.uniform(0.01, 0.05))
     try:
         yield journal
     finally:

@@ -56,7 +56,10 @@ def add_opinions(connection: duckdb.DuckDBPyConnection, used: bool) -> None:
 
 
 def review_shares(connection: duckdb.DuckDBPyConnection) -> list[dict[str, int | str]]:
-    """By `shard` that can be reviewed: its `attempts`, and how many are `reviewed`. Needs the views of opinions."""
+    """By `shard` that can be reviewed: its `attempts`, and how many are `reviewed`.
+
+    Needs the views of opinions.
+    """
     rows: list[dict[str, int | str]] = connection.sql(_SHARES).to_arrow_table().to_pylist()
     return rows
 
