@@ -13,7 +13,7 @@ from dagster_project.definitions import ASSETS, CHECKS
 from dagster_project.run import QUIET, run_lineage
 from inference.review_log import add_review
 from interleave_foundry import query
-from schemas.curation import CRITIC_DPO, CRITIC_SFT
+from schemas.curation import CRITIC_DPO, CRITIC_RL, CRITIC_SFT, STEPS
 from schemas.reviews import ReviewRow
 from schemas.trajectories import ATTEMPTS
 
@@ -134,3 +134,20 @@ def test_scores_say_how_far_critic_and_scorer_agree(sampled, instance):
     attempts = sampled.home.lake.rows(ATTEMPTS)
     assert f"| critic and scorer | {attempts} | 0." in agreed
     assert "| critic and people | 0 | – | – | – |" in agreed
+
+
+def test_a_home_of_the_version_before_is_brought_up_to_date_without_changes(sampled, instance):
+    """It has neither `reviews` nor `critic_dpo`; no set, export or checkpoint becomes another."""
+    home, new = sampled.home, [dg.AssetKey("reviews"), dg.AssetKey("critic_dpo")]
+    instance.wipe_assets(new)
+
+    def content():
+        tables = {table: home.lake.content_hash(table) for table in (STEPS, CRITIC_SFT, CRITIC_RL)}
+        cards = {card: card.stat().st_mtime_ns for card in home.exports.rglob("card.json")}
+        return tables, cards
+
+    before = content()
+    done = run_lineage(sampled, instance, shards=1).materialized
+    assert {"reviews", "critic_dpo"} <= set(done) and not any("[" in name for name in done)
+    assert content() == before
+    assert not (home.exports / "preferences").exists()
