@@ -35,7 +35,9 @@ def _grid(rows: Sequence[Mapping[str, object]]) -> "Table":
     from rich.table import Table
     from rich.text import Text
 
-    grid = Table(*map(Text, rows[0]), box=None)
+    grid = Table(box=None)
+    for name in rows[0]:
+        grid.add_column(Text(name))
     for row in rows:
         grid.add_row(*(Text(str(cell)) for cell in row.values()))
     return grid
