@@ -34,19 +34,23 @@ class ReviewRow(Row):
         description="verdict: whether the critic is right; preference: the better of two attempts; "
         "prompt: a better prompt than the critic's"
     )
-    agrees: bool | None = Field(description="verdict: whether the reviewer agrees with the critic")
-    accepted: bool | None = Field(description="verdict: the reviewer's own verdict on the image")
-    other_iteration: int | None = Field(description="preference: the other attempt of the step")
-    other_image: str | None = Field(description="preference: sha256 of its image")
-    better_iteration: int | None = Field(description="preference: the better one of the two")
-    prompt: str | None = Field(description="prompt: what the next image should be made with")
-    withdrawn: bool = Field(description="True: takes back the review before")
+    agrees: bool | None = Field(
+        None, description="verdict: whether the reviewer agrees with the critic"
+    )
+    accepted: bool | None = Field(
+        None, description="verdict: the reviewer's own verdict on the image"
+    )
+    other_iteration: int | None = Field(
+        None, description="preference: the other attempt of the step"
+    )
+    other_image: str | None = Field(None, description="preference: sha256 of its image")
+    better_iteration: int | None = Field(None, description="preference: the better one of the two")
+    prompt: str | None = Field(None, description="prompt: what the next image should be made with")
+    withdrawn: bool = Field(False, description="True: takes back the review before")
 
 
 REVIEWS = Table("reviews", ReviewRow, key=("review_id",), sharded=True)
 
-REVIEWED_THING = (
-    *("reviewer", "kind", "trajectory_id", "step_number", "iteration"),
-    "other_iteration",
-)
+_ATTEMPT_KEY = ("trajectory_id", "step_number", "iteration")
+REVIEWED_THING = ("reviewer", "kind", *_ATTEMPT_KEY, "other_iteration")
 """Columns that say who reviewed what: of rows with the same values the newest counts."""

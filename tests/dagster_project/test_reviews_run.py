@@ -37,19 +37,17 @@ def with_reviews(tmp_path, profile, sampled):
 
 def disagree(home, attempt):
     """A verdict against the critic's."""
-    empty = ("other_iteration", "other_image", "better_iteration", "prompt")
     fields = {name: attempt[name] for name in ReviewRow.model_fields if name in attempt}
     return add_review(
         home,
         ReviewRow(
-            **dict.fromkeys(empty) | fields | {"accepted": not attempt["accepted"]},
+            **fields | {"accepted": not attempt["accepted"]},
             review_id=secrets.token_hex(8),
             critic_accepted=attempt["accepted"],
             reviewer="ann",
             reviewed_at=datetime.now(UTC),
             kind="verdict",
             agrees=False,
-            withdrawn=False,
         ),
     )
 

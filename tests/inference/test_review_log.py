@@ -16,7 +16,7 @@ SHARD = "toy-0000"
 
 
 def review(name, **more) -> ReviewRow:
-    fields = dict.fromkeys(ReviewRow.model_fields) | {
+    fields = {
         "review_id": name,
         "shard": SHARD,
         "prompt_id": "p",
@@ -31,7 +31,6 @@ def review(name, **more) -> ReviewRow:
         "kind": "verdict",
         "agrees": True,
         "accepted": True,
-        "withdrawn": False,
     }
     return ReviewRow(**fields | more)
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Annotated, Any, Literal, TypeVar
@@ -26,8 +26,10 @@ _READERS = 4  # reads of the lake at the same time
 _SHARDS_PER_PAGE = 100
 _ITEMS_PER_PAGE = 20
 _ATTEMPT = ("trajectory_id", "step_number", "iteration")
+_OF_ATTEMPT = (*_ATTEMPT, "shard", "prompt_id", "image", "critic")  # columns of a review as well
 
 T = TypeVar("T")
+_Attempt = dict[str, Any]
 AttemptKey = tuple[str, int, int]  # trajectory, step, iteration
 ShardName = Annotated[str, Path(pattern=_NAME)]
 Reviewer = Annotated[str, Query(min_length=1, max_length=100, pattern=r"\S")]
@@ -248,22 +250,14 @@ def _store(home: Home, asked: ReviewRequest) -> ReviewRow:
         "reviewed_at": datetime.now(UTC),
         "kind": asked.kind,
         "critic_accepted": attempt["accepted"],
-        "withdrawn": False,
     }
-    shared = _only(attempt, ReviewRow) | own | dict.fromkeys(_OPINIONS)
+    shared = {name: attempt[name] for name in _OF_ATTEMPT} | own
     opinion = _OPINION_OF[asked.kind](asked, attempt, attempts.get((*key[:2], key[2] - 1)))
     return add_review(home, ReviewRow(**shared | opinion))
 
 
-_OPINIONS = (
-    *("agrees", "accepted"),
-    *("other_iteration", "other_image", "better_iteration"),
-    "prompt",
-)
-_Attempt = dict[str, Any]
-
-
 def _verdict(asked: ReviewRequest, attempt: _Attempt, _earlier: _Attempt | None) -> dict[str, Any]:
+    """Columns of a verdict; the other two likewise. APIError: the answer is missing."""
     if asked.agrees is None:
         raise bad_request("a verdict needs agrees: true or false", "agrees")
     return {"agrees": asked.agrees, "accepted": attempt["accepted"] == asked.agrees}
@@ -289,9 +283,9 @@ def _preference(
 
 
 def _prompt(asked: ReviewRequest, _attempt: _Attempt, _earlier: _Attempt | None) -> dict[str, Any]:
-    if not (asked.prompt or "").strip():
+    if not (prompt := (asked.prompt or "").strip()):
         raise bad_request("the prompt is empty", "prompt")
-    return {"prompt": asked.prompt and asked.prompt.strip()}
+    return {"prompt": prompt}
 
 
 _OPINION_OF: dict[ReviewKind, Callable[..., dict[str, Any]]] = {
@@ -316,11 +310,11 @@ def _is_reviewable(shard: str) -> bool:
 
 def _attempts(home: Home, shard: str) -> dict[AttemptKey, dict[str, Any]]:
     """The attempts of a shard that may be reviewed; none of another."""
-    rows = _rows(home, ATTEMPTS, shard) if _is_reviewable(shard) else ()
+    rows = _rows(home, ATTEMPTS, shard) if _is_reviewable(shard) else []
     return {_key(row): row for row in rows}
 
 
-def _rows(home: Home, table: Table, shard: str) -> Iterable[dict[str, Any]]:
+def _rows(home: Home, table: Table, shard: str) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = home.lake.read(table, [shard]).to_pylist()
     return rows
 

@@ -25,9 +25,6 @@ def say(world):
         }
         attempt = found[f"{name}-run", step, iteration]
         kind = "prompt" if "prompt" in opinion else "verdict"
-        empty = dict.fromkeys(
-            ("agrees", "accepted", "other_iteration", "other_image", "better_iteration", "prompt")
-        )
         if "accepted" in opinion:
             opinion["agrees"] = opinion["accepted"] == attempt.accepted
         if "better" in opinion:
@@ -41,14 +38,13 @@ def say(world):
             include={"shard", "prompt_id", "trajectory_id", "step_number", "iteration", "critic"}
         )
         row = ReviewRow(
-            **fields | empty | opinion,
+            **fields | opinion,
             review_id=f"r{next(numbers)}",
             image=image or attempt.image,
             critic_accepted=attempt.accepted,
             reviewer=reviewer,
             reviewed_at="2026-01-01T00:00:00Z",
             kind=kind,
-            withdrawn=False,
         )
         return add_review(world.home, row)
 
