@@ -56,6 +56,11 @@ class _CriticRow(Row):
     step_number: int = Field(description="Step it came from")
     iteration: int = Field(description="Iteration it came from")
     copy_number: int = Field(description="0; above 0 for copies made by balancing")
+    decided_by: Literal["person"] | None = Field(
+        None,
+        description="person: the verdict or the next prompt is that of people (table `reviews`); "
+        "null: the critic's or the scores'",
+    )
 
 
 class CriticSftRow(_CriticRow):
@@ -78,6 +83,27 @@ class CriticRlRow(_CriticRow):
     edited_image: str = Field(description="sha256 of the image after")
     evaluation: Evaluation = Field(description="Ground truth of the edited image")
     messages: list[ChatMessageRow] = Field(description="The user turn that the policy answers")
+    agent_prompt_version: str = Field(description="Name and version of the agent prompt")
+
+
+class CriticDpoRow(Row):
+    """Two answers of a critic, of which people prefer one. They have no reasoning: people give
+    none, and a pair must differ in nothing else."""
+
+    row_id: str = Field(description="Id of the row")
+    prompt_id: str = Field(description="Prompt it came from")
+    trajectory_id: str = Field(description="Trajectory it came from")
+    step_number: int = Field(description="Step it came from")
+    iteration: int = Field(description="Iteration of the attempt that is judged")
+    source: Literal["verdict", "prompt", "preference"] = Field(
+        description="verdict: people's verdict and the critic's; prompt: a person's next prompt "
+        "and the critic's; preference: accepting an attempt, and the prompt of a later one, by "
+        "which image is better"
+    )
+    messages: list[ChatMessageRow] = Field(description="The user turn")
+    chosen: ChatMessageRow = Field(description="The assistant turn that people prefer")
+    rejected: ChatMessageRow = Field(description="The other one")
+    images: list[str] = Field(description="sha256 of before (or the white canvas) and after")
     agent_prompt_version: str = Field(description="Name and version of the agent prompt")
 
 
@@ -115,10 +141,21 @@ STEPS = Table(
     "steps", StepRow, key=("trajectory_id", "step_number"), references=(TO_PROMPT, TO_TRAJECTORY)
 )
 CRITIC_SFT = Table(
-    "critic_sft", CriticSftRow, key=("row_id",), references=(TO_PROMPT, _TO_STEP, TO_ATTEMPT)
+    "critic_sft",
+    CriticSftRow,
+    key=("row_id",),
+    version=2,
+    references=(TO_PROMPT, _TO_STEP, TO_ATTEMPT),
+    added=("decided_by",),
 )
 CRITIC_RL = Table(
-    "critic_rl", CriticRlRow, key=("row_id",), references=(TO_PROMPT, _TO_STEP, TO_ATTEMPT)
+    "critic_rl",
+    CriticRlRow,
+    key=("row_id",),
+    version=2,
+    references=(TO_PROMPT, _TO_STEP, TO_ATTEMPT),
+    added=("decided_by",),
 )
+CRITIC_DPO = Table("critic_dpo", CriticDpoRow, key=("row_id",), references=(TO_PROMPT, TO_ATTEMPT))
 PLANNER_SFT = Table("planner_sft", PlannerSftRow, key=("row_id",), references=(TO_PROMPT,))
 SEQUENCES = Table("sequences", SequenceRow, key=("row_id",), references=(TO_PROMPT,))

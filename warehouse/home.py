@@ -11,7 +11,7 @@ from schemas import StorageError
 from .images import ImageStore
 from .journal import Journal
 from .lake import Lake
-from .object_journal import ObjectJournal
+from .object_journal import LEASE_FILE, ObjectJournal
 from .storage import Storage, safe_name
 
 AnyJournal = Journal | ObjectJournal
@@ -76,6 +76,13 @@ class Home:
         if self.storage.has_conditional_writes:
             return ObjectJournal(self.storage.child(f"journals/{asset}/{shard}"), lease_seconds())
         return Journal(self.local / "journals" / asset / f"{shard}.jsonl")
+
+    def journals(self, asset: str) -> list[str]:
+        """Sorted names of the shards that have a journal of an asset."""
+        asset = safe_name(asset, "asset")
+        if self.storage.has_conditional_writes:
+            return sorted(self.storage.find(f"journals/{asset}", LEASE_FILE))
+        return sorted(path.stem for path in (self.local / "journals" / asset).glob("*.jsonl"))
 
     def __repr__(self) -> str:
         return f"Home({self.root!r})"

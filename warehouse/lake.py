@@ -50,7 +50,9 @@ class Lake:
     ) -> WriteResult:
         """Replace a partition, unless its content is the same.
 
-        A reader is read batch by batch, so that only compressed rows are in memory.
+        A reader is read batch by batch, so that only compressed rows are in memory. Arrow rows may
+        lack columns of `Table.added`: they become nulls, and the content hash is that of rows of
+        the version before.
 
         Raises:
             SchemaMismatchError: the rows do not have the table's columns and types.
@@ -62,7 +64,8 @@ class Lake:
             encoded, count, digest = _encode_stream(table, rows, partition)
         else:
             data = _conform(table, rows, partition)
-            encoded, count, digest = None, data.num_rows, content_hash(data)
+            hashed = data.select(_given_names(table, rows)) if isinstance(rows, pa.Table) else data
+            encoded, count, digest = None, data.num_rows, content_hash(hashed)
         if self.content_hash(table, partition) == digest:
             return WriteResult(count, digest, url, changed=False)
         self.storage.write(path, encoded or _encode(data, digest))
@@ -208,11 +211,13 @@ def _encode_stream(
     table: Table, reader: pa.RecordBatchReader, partition: str
 ) -> tuple[bytes, int, str]:
     """Parquet file, number of rows, content hash."""
-    sink, count, digest = pa.BufferOutputStream(), 0, new_digest(table.arrow_schema)
+    names = _given_names(table, reader)
+    hashed = pa.schema([table.arrow_schema.field(name) for name in names])
+    sink, count, digest = pa.BufferOutputStream(), 0, new_digest(hashed)
     with pq.ParquetWriter(sink, table.arrow_schema, compression="zstd") as writer:
         for part in _in_batches(reader):
             rows = _conform(table, part, partition)
-            add_batch(digest, rows)
+            add_batch(digest, rows.select(names))
             writer.write_table(rows)
             count += rows.num_rows
         writer.add_key_value_metadata({_HASH: digest.hexdigest()})
@@ -236,6 +241,10 @@ def _conform(table: Table, rows: pa.Table | Iterable[Row], partition: str) -> pa
     if not isinstance(rows, pa.Table):
         return table.to_arrow(rows)
     schema, where = table.arrow_schema, f"{table.name}/{partition}"
+    for name in table.added:
+        if name not in rows.column_names:
+            field = schema.field(name)
+            rows = rows.append_column(field, pa.nulls(len(rows), field.type))
     if set(rows.column_names) != set(schema.names):
         raise SchemaMismatchError(f"{where}: {_difference(rows.column_names, schema.names)}")
     nulls = [field.name for field in schema if not field.nullable and rows[field.name].null_count]
@@ -245,6 +254,11 @@ def _conform(table: Table, rows: pa.Table | Iterable[Row], partition: str) -> pa
         return rows.select(schema.names).cast(schema)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError) as error:
         raise SchemaMismatchError(f"{where}: {first_line(error)}") from error
+
+
+def _given_names(table: Table, rows: pa.Table | pa.RecordBatchReader) -> list[str]:
+    """Columns of the table, without added ones that the rows lack."""
+    return [n for n in table.columns if n not in table.added or n in rows.schema.names]
 
 
 def _version(metadata: Mapping[bytes, bytes] | None) -> str:

@@ -25,6 +25,7 @@ from schemas import StorageError
 from .journal import parse_record
 from .storage import Storage
 
+LEASE_FILE = "lease.json"
 _RENEWALS = 3  # per period of a lease
 _POLL_SECONDS = 1.0
 _MERGE_ABOVE = 32  # segments
@@ -36,7 +37,7 @@ class ObjectJournal:
     def __init__(self, storage: Storage, lease_seconds: float) -> None:
         self.path = storage.url()
         self._storage = storage
-        self._lease = Lease(storage, "lease.json", lease_seconds)
+        self._lease = Lease(storage, LEASE_FILE, lease_seconds)
         self._epoch: int | None = None
         self._segments = 0
         self._pending: list[bytes] = []

@@ -6,7 +6,8 @@ import dagster as dg
 import numpy as np
 
 from inference.agent_prompts.templates import version_of
-from schemas.curation import CRITIC_RL, CRITIC_SFT, PLANNER_SFT, SEQUENCES, STEPS
+from schemas.curation import CRITIC_DPO, CRITIC_RL, CRITIC_SFT, PLANNER_SFT, SEQUENCES, STEPS
+from warehouse.lake import ALL
 
 from ..core import figures
 from ..core.foundry import FoundryResource
@@ -16,11 +17,12 @@ from .critic_sets import build_critic_rl, build_critic_sft
 from .exports.folder import read_card
 from .exports.publisher import FORMAT_VERSION, export_all
 from .planner_sets import build_planner_sft
+from .preference_pairs import build_critic_dpo
 from .sequences import build_sequences
 from .steps import StepsReport, build_steps
 
-_TRAJECTORY_INPUTS = ("prompts", "plans", "trajectories")
-_CRITIC_INPUTS = ("plans", "trajectories", "scores", "steps")
+_TRAJECTORY_INPUTS = ("prompts", "plans", "trajectories", "reviews")
+_CRITIC_INPUTS = ("plans", "trajectories", "scores", "steps", "reviews")
 
 
 def _agent_prompts(foundry: FoundryResource, _instance: dg.DagsterInstance) -> list[str]:
@@ -32,7 +34,7 @@ def _agent_prompts(foundry: FoundryResource, _instance: dg.DagsterInstance) -> l
 
 def _export_inputs(foundry: FoundryResource, instance: dg.DagsterInstance) -> list[object]:
     """Fingerprints of the export folders, so that a deleted one is written again."""
-    formats, exports = foundry.settings.curation.exports.formats, foundry.home.exports
+    formats, exports = foundry.settings.curation.export_formats, foundry.home.exports
     fingerprints = {name: read_card(exports / name).get("fingerprint") for name in formats}
     return [_agent_prompts(foundry, instance), fingerprints]
 
@@ -48,7 +50,7 @@ STEP_SET = _set_node(
     description="Chains of attempts, filtered by named rules, truncated at their best attempt and "
     "split into SFT and RL by the variance of their scores (paper, section 3.2).",
     tables=(STEPS,),
-    deps=("prompts", "trajectories", "scores"),
+    deps=("prompts", "trajectories", "scores", "reviews"),
     inputs=None,
     kinds=frozenset({"duckdb", "parquet"}),
 )
@@ -63,6 +65,15 @@ CRITIC_RL_SET = _set_node(
     description="Critic RL prompts with their ground truth, verdicts balanced per iteration.",
     tables=(CRITIC_RL,),
     deps=_CRITIC_INPUTS,
+)
+CRITIC_DPO_SET = _set_node(
+    name="critic_dpo",
+    description="Pairs of critic answers of which people prefer one. Made where a profile has "
+    "`curation.reviews` with `use`.",
+    tables=(CRITIC_DPO,),
+    deps=("prompts", "plans", "trajectories", "reviews"),
+    sections=("curation", "curation.reviews"),
+    may_be_empty=True,
 )
 PLANNER_SFT_SET = _set_node(
     name="planner_sft",
@@ -81,7 +92,7 @@ EXPORT_SET = _set_node(
     name="exports",
     description="The sets in the formats of LLaMA-Factory, verl, the reference (JSONL) and Hugging "
     "Face datasets, each with a card.",
-    deps=("steps", "critic_sft", "critic_rl", "planner_sft", "sequences"),
+    deps=("steps", "critic_sft", "critic_rl", "critic_dpo", "planner_sft", "sequences"),
     kinds=frozenset({"python", "huggingface"}),
     inputs=_export_inputs,
     code_version=str(FORMAT_VERSION),
@@ -106,6 +117,18 @@ def critic_rl(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg
     rows, dropped, verdicts = build_critic_rl(foundry.home, foundry.settings.curation)
     metadata = _critic_metadata(foundry, dropped, verdicts)
     return CRITIC_RL_SET.record(context, foundry, {CRITIC_RL: rows}, metadata)
+
+
+@dg.asset(**CRITIC_DPO_SET.asset_args())
+def critic_dpo(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg.MaterializeResult:
+    settings = foundry.settings.curation
+    if not settings.uses_reviews:
+        foundry.home.lake.delete(CRITIC_DPO, ALL)
+        note = {"reviews": dg.MetadataValue.text("`curation.reviews.use` of the profile is off")}
+        return CRITIC_DPO_SET.describe(context, foundry, {CRITIC_DPO.name: 0}, note)
+    rows, counts, dropped = build_critic_dpo(foundry.home, settings)
+    metadata = {"sources": counts, "left_out": dropped}
+    return CRITIC_DPO_SET.record(context, foundry, {CRITIC_DPO: rows}, metadata)
 
 
 @dg.asset(**PLANNER_SFT_SET.asset_args())

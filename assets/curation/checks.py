@@ -15,7 +15,14 @@ from ..core.checks import Rule, blocking_checks, schema_violations
 from ..core.foundry import FoundryResource
 from ..core.node import Node
 from ..trajectories.assets import SCORE_SET, TRAJECTORY_SET
-from .assets import CRITIC_RL_SET, CRITIC_SFT_SET, PLANNER_SFT_SET, SEQUENCE_SET, STEP_SET
+from .assets import (
+    CRITIC_DPO_SET,
+    CRITIC_RL_SET,
+    CRITIC_SFT_SET,
+    PLANNER_SFT_SET,
+    SEQUENCE_SET,
+    STEP_SET,
+)
 
 _TRAIN_ONLY = "Nothing of a prompt is in two of SFT, RL and held-out"
 _IMAGE_COLUMNS = ("images", "origin_image", "edited_image")
@@ -90,5 +97,6 @@ steps_checks = blocking_checks(
 )
 critic_sft_checks = _set_checks(CRITIC_SFT_SET, "sft")
 critic_rl_checks = _set_checks(CRITIC_RL_SET, "rl")
+critic_dpo_checks = _set_checks(CRITIC_DPO_SET)
 planner_sft_checks = _set_checks(PLANNER_SFT_SET)
 sequences_checks = _set_checks(SEQUENCE_SET)

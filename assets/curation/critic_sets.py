@@ -7,6 +7,9 @@ teacher's verdict and its next prompt; RL gets only the state and the true verdi
 The teacher makes mistakes that the scores reveal: a verdict is contradicted if an accepted image
 scores low or a rejected one high. SFT drops such rows, because their reasoning is wrong too; RL,
 which learns no reasoning from them, uses the verdict of the scores.
+
+With `reviews.use`, the verdict and the next prompt of people take the place of the critic's, and
+nothing contradicts them. Where they differ from the critic, its reasoning is left out.
 """
 
 from collections.abc import Mapping
@@ -24,12 +27,12 @@ from warehouse import EncodedImage, Home
 from .duckdb_session import (
     add_text_function,
     count_reasons,
-    duckdb_session,
+    curation_session,
     shard_groups,
     shard_in,
     stream_groups,
 )
-from .settings import BalanceSettings, CriticSettings, CurationSettings, VerdictSettings
+from .settings import BalanceSettings, CurationSettings, VerdictSettings
 
 # Rows, computed while they are read; dropped attempts by reason; verdicts (see `balance`).
 CriticSet = tuple[pa.RecordBatchReader, dict[str, int], list[dict[str, int]]]
@@ -39,7 +42,9 @@ _CONTRADICTED = {"contradicted_verdict": "contradicted"}
 # SQL for the columns of a set that the other does not have.
 _SFT_COLUMNS = """
     [{'role': 'user', 'content': question(goal, rewritten)},
-     {'role': 'assistant', 'content': answer(accepted, refined_prompt, reasoning)}] AS messages,
+     {'role': 'assistant', 'content': answer(
+         accepted, coalesce(person_prompt, refined_prompt),
+         CASE WHEN accepted = critic_accepted THEN reasoning ELSE '' END)}] AS messages,
     [before, image] AS images
 """
 _RL_COLUMNS = """
@@ -47,6 +52,10 @@ _RL_COLUMNS = """
     image AS edited_image,
     {'success': accepted, 'semantics': semantics, 'quality': quality} AS evaluation,
     [{'role': 'user', 'content': question(goal, rewritten)}] AS messages
+"""
+_DECIDED_BY = """
+    CASE WHEN person_accepted IS NOT NULL OR NOT accepted AND person_prompt IS NOT NULL
+         THEN 'person' END AS decided_by
 """
 _VERDICTS = """
     SELECT iteration, count(*) FILTER (NOT after AND accepted) AS accepted_before,
@@ -66,7 +75,7 @@ def build_critic_sft(home: Home, settings: CurationSettings) -> CriticSet:
     reasons = reasons | {"no_rewrite": "NOT accepted AND NOT has_rewrite"}
     if not verdicts.unproven_rewrites:
         reasons["unproven_rewrite"] = "NOT accepted AND is_best"
-    return _build(home, settings.critic, CRITIC_SFT, _SFT_COLUMNS, "accepted", reasons)
+    return _build(home, settings, CRITIC_SFT, _SFT_COLUMNS, "accepted", reasons)
 
 
 def build_critic_rl(home: Home, settings: CurationSettings) -> CriticSet:
@@ -74,7 +83,7 @@ def build_critic_rl(home: Home, settings: CurationSettings) -> CriticSet:
     source = settings.critic.verdicts.rl
     verdict = "accepted <> contradicted" if source == "scores" else "accepted"
     reasons = _CONTRADICTED if source == "drop" else {}
-    return _build(home, settings.critic, CRITIC_RL, _RL_COLUMNS, verdict, reasons)
+    return _build(home, settings, CRITIC_RL, _RL_COLUMNS, verdict, reasons)
 
 
 def balance(
@@ -129,13 +138,18 @@ def _create_candidates(
         f"""
         CREATE TEMP TABLE judged AS
         WITH attempted AS (
-            SELECT {_KEY}, attempts.prompt_id, attempts.shard, accepted,
-                   trim(refined_prompt) <> '' AS has_rewrite, iteration = best_iteration AS is_best
+            SELECT {_KEY}, attempts.prompt_id, attempts.shard,
+                   coalesce(person_accepted, accepted) AS accepted, accepted AS critic_accepted,
+                   person_accepted, person_prompt,
+                   trim(coalesce(person_prompt, refined_prompt)) <> '' AS has_rewrite,
+                   iteration = best_iteration AND person_prompt IS NULL AS is_best
             FROM attempts JOIN steps USING (trajectory_id, step_number)
+            LEFT JOIN person_verdicts USING ({_KEY}) LEFT JOIN person_prompts USING ({_KEY})
             WHERE steps.split = '{split}' AND iteration <= best_iteration
         ),
         scored AS (
             SELECT attempted.*, semantics, quality,
+                   person_accepted IS NULL AND
                    CASE WHEN accepted THEN overall < {settings.accept_at_least}
                         ELSE overall > {settings.reject_at_most} END AS contradicted
             FROM attempted JOIN scores USING ({_KEY})
@@ -151,7 +165,7 @@ def _create_candidates(
 
 def _build(
     home: Home,
-    settings: CriticSettings,
+    curation: CurationSettings,
     table: Table,
     columns: str,
     verdict: str,
@@ -163,11 +177,13 @@ def _build(
         verdict: SQL over `accepted, contradicted, has_rewrite, is_best`.
         reasons: likewise, when an attempt is dropped; the first one counts.
     """
-    connection, side = duckdb_session(home), table.name.removeprefix("critic_")
+    settings, side = curation.critic, table.name.removeprefix("critic_")
+    connection = curation_session(home, curation)
     _create_candidates(connection, side, verdict, reasons, settings.verdicts)
     verdicts = balance(connection, "candidates", "selection", getattr(settings, f"balance_{side}"))
-    canvas = _white_canvas(home, connection, settings.canvas_size)
-    columns = f"{columns}, '{version_of(settings.agent_prompt)}' AS agent_prompt_version"
+    canvas = white_canvas(home, connection, settings.canvas_size)
+    version = f"'{version_of(settings.agent_prompt)}' AS agent_prompt_version"
+    columns = f"{columns}, {_DECIDED_BY}, {version}"
 
     def question(goal: str, rewritten: str) -> str:
         return critic_prompt(goal, rewritten, settings.agent_prompt).text
@@ -180,11 +196,12 @@ def _build(
 
     add_text_function(connection, question)
     add_text_function(connection, answer)
-    rows = stream_groups(table, shard_groups(connection, "selection"), rows_of)
+    without = () if curation.uses_reviews else ("decided_by",)
+    rows = stream_groups(table, shard_groups(connection, "selection"), rows_of, without)
     return rows, count_reasons(connection, "judged"), verdicts
 
 
-def _white_canvas(home: Home, connection: duckdb.DuckDBPyConnection, size: int | None) -> str:
+def white_canvas(home: Home, connection: duckdb.DuckDBPyConnection, size: int | None) -> str:
     """Store the white image that precedes a trajectory's first image, and return its sha256.
 
     Without a `size` (pixels), it is as large as an image that was generated without a source.

@@ -6,7 +6,7 @@ after the other, as Arrow batches in a fixed order, so that content hashes do no
 
 import secrets
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -19,9 +19,13 @@ from schemas import Table
 from warehouse import Home
 from warehouse.views import connect
 
+from ..reviews.opinions import add_opinions, held_back
+from .settings import CurationSettings
+
 _MEMORY_LIMIT = "1500MB"
 _GROUP_ROWS = 100_000
 _BATCH_ROWS = 2_000
+_HELD_BACK = ("plans", "trajectories", "attempts", "scores")  # tables without such shards
 
 
 def duckdb_session(home: Home) -> duckdb.DuckDBPyConnection:
@@ -33,6 +37,23 @@ def duckdb_session(home: Home) -> duckdb.DuckDBPyConnection:
         f"SET enable_progress_bar = false; SET memory_limit = '{_MEMORY_LIMIT}'; "
         f"SET temp_directory = '{spill}'"
     )
+    return connection
+
+
+def curation_session(home: Home, settings: CurationSettings) -> duckdb.DuckDBPyConnection:
+    """A session without the shards that wait for reviews, and with people's opinions as views.
+
+    The views of `add_opinions` are empty unless the settings use them.
+    """
+    connection = duckdb_session(home)
+    add_opinions(connection, settings.uses_reviews)
+    share = settings.reviews.share if settings.reviews else 0.0
+    if share and (shards := held_back(connection, share)):
+        for table in _HELD_BACK:
+            connection.execute(
+                f"CREATE TEMP VIEW {table} AS SELECT * FROM memory.main.{table} "
+                f"WHERE NOT {shard_in(shards)}"
+            )
     return connection
 
 
@@ -85,10 +106,16 @@ def query_rows(connection: duckdb.DuckDBPyConnection, sql: str) -> Iterator[dict
 
 
 def stream_groups(
-    table: Table, groups: list[list[str]], rows_of: Callable[[list[str]], pa.Table]
+    table: Table,
+    groups: list[list[str]],
+    rows_of: Callable[[list[str]], pa.Table],
+    without: Sequence[str] = (),
 ) -> pa.RecordBatchReader:
-    """Rows of `table`, computed group by group while the reader is read."""
-    schema = table.arrow_schema
+    """Rows of `table`, computed group by group while the reader is read.
+
+    `without`: columns of `Table.added` that are left out, see `Lake.write`.
+    """
+    schema = pa.schema([field for field in table.arrow_schema if field.name not in without])
     tables = (rows_of(shards).select(schema.names).cast(schema) for shards in groups)
     return pa.RecordBatchReader.from_batches(
         schema, (batch for each in tables for batch in each.to_batches())

@@ -18,7 +18,7 @@ from schemas.curation import PLANNER_SFT, PlannerSftRow
 from warehouse import Home
 
 from .comm import import_comm, planner_row
-from .duckdb_session import duckdb_session, query_rows, shard_groups, shard_in
+from .duckdb_session import curation_session, query_rows, shard_groups, shard_in
 from .settings import CurationSettings, PlannerSettings
 
 
@@ -41,7 +41,7 @@ def build_planner_sft(
     home: Home, settings: CurationSettings
 ) -> tuple[pa.Table, dict[str, int], list[tuple[str, str]]]:
     """The `planner_sft` table, its rows by source, and quarantined documents as (id, reason)."""
-    planner, connection = settings.planner, duckdb_session(home)
+    planner, connection = settings.planner, curation_session(home, settings)
     groups = shard_groups(connection, "plans")
     continued = groups if planner.continuations else []
     imported, quarantined = import_comm(home, planner.comm, planner.interleaved_prompt)

@@ -21,7 +21,7 @@ from warehouse import Home
 from .duckdb_session import (
     add_text_function,
     count_reasons,
-    duckdb_session,
+    curation_session,
     shard_groups,
     shard_in,
     stream_groups,
@@ -41,7 +41,7 @@ def build_sequences(
     home: Home, settings: CurationSettings
 ) -> tuple[pa.RecordBatchReader, dict[str, int], dict[str, int]]:
     """Rows (computed while they are read), their number by form, dropped trajectories by reason."""
-    connection, forms = duckdb_session(home), settings.sequences.forms
+    connection, forms = curation_session(home, settings), settings.sequences.forms
     _create_candidates(connection, settings.sequences)
     for function in (escape_tags, insert_image_tags, _critic_tag):
         add_text_function(connection, function)

@@ -8,7 +8,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from schemas.yaml_config import ConfigModel
+from schemas.yaml_config import ConfigModel, added_field
+
+from ..reviews.settings import ReviewSettings
 
 Rule = Literal["negative_trend", "degradation", "persistent_low_quality"]
 Score = Annotated[float, Field(ge=0, le=10)]
@@ -165,8 +167,11 @@ class SequenceSettings(ConfigModel):
 class ExportSettings(ConfigModel):
     """Data sets in the formats of other tools."""
 
-    formats: tuple[Literal["llamafactory", "verl", "reference", "huggingface"], ...] = Field(
-        ("llamafactory", "verl", "reference", "huggingface"), description="Formats to write"
+    formats: tuple[
+        Literal["llamafactory", "verl", "reference", "huggingface", "preferences"], ...
+    ] = Field(
+        ("llamafactory", "verl", "reference", "huggingface"),
+        description="Formats to write; with `reviews.use`, preferences as well",
     )
     verl_images: Literal["embedded", "paths"] = Field(
         "embedded",
@@ -187,3 +192,17 @@ class CurationSettings(ConfigModel):
     planner: PlannerSettings = Field(PlannerSettings(), description="Planner set")
     sequences: SequenceSettings = Field(SequenceSettings(), description="Interleaved sequences")
     exports: ExportSettings = Field(ExportSettings(), description="Exports")
+    reviews: ReviewSettings | None = added_field(
+        None, description="What reviews of people are used for; null: nothing"
+    )
+
+    @property
+    def uses_reviews(self) -> bool:
+        """Whether people's opinions enter the training sets."""
+        return self.reviews is not None and self.reviews.use
+
+    @property
+    def export_formats(self) -> tuple[str, ...]:
+        """The formats to write."""
+        preferences = ("preferences",) if self.uses_reviews else ()
+        return tuple(dict.fromkeys((*self.exports.formats, *preferences)))

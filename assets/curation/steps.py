@@ -18,7 +18,7 @@ import pyarrow as pa
 from schemas.curation import STEPS
 from warehouse import Home
 
-from .duckdb_session import duckdb_session
+from .duckdb_session import curation_session
 from .settings import CurationSettings, FilterSettings, SplitSettings
 
 _CHAINS = """
@@ -67,7 +67,7 @@ class StepsReport:
 
 def build_steps(home: Home, settings: CurationSettings) -> tuple[pa.Table, StepsReport]:
     """The `steps` table of all scored steps, and a report."""
-    connection = duckdb_session(home)
+    connection = curation_session(home, settings)
     connection.execute(_CHAINS)
     connection.execute(_filter_sql(settings.filter))
     connection.execute(_prompt_variance_sql(settings.split))

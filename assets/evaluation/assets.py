@@ -14,6 +14,7 @@ from ..core.foundry import FoundryResource
 from ..core.metadata import image_metadata, table_metadata
 from ..core.node import Node
 from ..core.progress import progress_of
+from ..reviews.agreement import evaluation_metadata, shard_labels
 from .ablation_recipes import ABLATION_RECIPES
 from .graders import has_exact_grader
 from .paper import describe_order, side_by_side
@@ -105,7 +106,10 @@ def evaluation(context: dg.AssetExecutionContext, foundry: FoundryResource) -> d
     row_counts = store_comparison(foundry, comparison)
     _delete_other_systems(foundry, comparison.variants)
     row_counts[REPORTED_RECIPES.name] = record_reported(foundry, comparison.rows)
+    accept_at_least = foundry.settings.curation.critic.verdicts.accept_at_least
+    labels = shard_labels(foundry.home, None, accept_at_least)
     metadata = comparison_metadata(foundry, comparison, comparison.rows)
+    metadata |= evaluation_metadata(comparison.rows, labels)
     return EVALUATION.describe(context, foundry, row_counts, metadata)
 
 

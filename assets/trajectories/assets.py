@@ -27,6 +27,8 @@ from ..core.metadata import image_metadata, model_call_costs
 from ..core.node import Node
 from ..core.plotting import small_png
 from ..core.progress import progress_of
+from ..reviews.agreement import agreement_metadata as people_agreement
+from ..reviews.agreement import shard_labels
 from .agreement import agreement_metadata
 from .contact_sheet import contact_sheet
 from .trajectory_views import load_trajectories, pick_showcase
@@ -125,5 +127,8 @@ def scores(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg.Ma
         tables[MEMBER_SCORES] = scored.members
     else:
         home.lake.delete(MEMBER_SCORES, shard)  # the scorer is no longer an ensemble
-    metadata = model_call_costs(scored.calls) | agreement_metadata(scored.members)
-    return SCORE_SET.record(context, foundry, tables, metadata)
+    rows = SCORE_SET.write(context, foundry, tables)
+    accept_at_least = foundry.settings.curation.critic.verdicts.accept_at_least
+    people = people_agreement(shard_labels(home, [shard], accept_at_least))
+    metadata = model_call_costs(scored.calls) | agreement_metadata(scored.members) | people
+    return SCORE_SET.describe(context, foundry, rows, metadata)

@@ -21,6 +21,7 @@ from ..http.auth import AuthMiddleware, Keys, is_health_path, load_keys
 from ..http.body_reader import BodyReader
 from ..http.errors import install_error_handlers, not_found, unavailable
 from ..http.server import HTTPServer, listening_socket, shutdown_signals
+from ..review_log import restore_reviews
 from ..settings import Limits, LoopSettings
 from .chat import ChatRequest, ChatServing
 from .file_store import FileStore
@@ -33,6 +34,7 @@ from .responses.protocol import ResponsesRequest
 from .responses.serving import ResponsesServing
 from .settings import ServiceSettings
 from .studio.benchmarks import ReportRenderer, benchmark_router
+from .studio.reviews import ReviewRequest, review_router
 from .studio.router import add_studio_routes
 from .studio.settings import settings_router
 
@@ -100,6 +102,10 @@ async def open_service(
             if interrupted := manager.recover():
                 _log.warning("%d requests were interrupted by the last stop", interrupted)
             try:
+                await asyncio.to_thread(restore_reviews, home)
+            except StorageError as error:
+                _log.warning("reviews cannot be read: %s", error)
+            try:
                 yield manager
             finally:
                 await manager.close(0, hurry=lambda: True)
@@ -140,7 +146,8 @@ def make_app(
     add_studio_routes(app, manager.home.images, manager.store)
     app.include_router(settings_router(manager, defaults))
     app.include_router(benchmark_router(manager.home, render_report))
-    add_openapi_route(app, [ResponsesRequest, ChatRequest], keys.required)
+    app.include_router(review_router(manager.home, bodies))
+    add_openapi_route(app, [ResponsesRequest, ChatRequest, ReviewRequest], keys.required)
     return app
 
 

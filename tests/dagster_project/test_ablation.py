@@ -2,6 +2,7 @@
 
 import textwrap
 
+import dagster as dg
 import pytest
 
 from assets.checkpoints import training
@@ -42,6 +43,9 @@ def test_the_ablation_trains_its_own_checkpoints_and_evaluates_every_variant(
 ):
     run_lineage(foundry, instance, shards=1)
     assert len(launcher.jobs) == 3
+    evaluated = instance.get_latest_materialization_event(dg.AssetKey("evaluation"))
+    agreed = evaluated.asset_materialization.metadata["people/agreement"].value
+    assert "full_rl | critic and scorer |" in agreed and "critic and people | 0 | –" in agreed
     run_lineage(foundry, instance, shards=1, select=["ablation"])
     assert {row.variant for row in foundry.rows(EVALUATIONS)} >= set(VARIANTS)
     names = {row.name for row in foundry.rows(CHECKPOINTS)}

@@ -136,6 +136,14 @@ def test_aggregates_follow_once_every_shard_is_there(foundry, instance):
     _refresh(foundry, instance, "sketchbook-0000")
     cursor = _requested(instance, expected=set())
     _refresh(foundry, instance, "sketchbook-0001")
+    cursor = _requested(instance, expected={"reviews"}, cursor=cursor)
+    dg.materialize(
+        [*ASSETS, *CHECKS],
+        selection=["reviews"],
+        instance=instance,
+        resources={"foundry": foundry},
+        run_config=QUIET,
+    )
     _requested(instance, expected={"steps"}, cursor=cursor)
     assert foundry.home.lake.partitions(SCORES) == ["sketchbook-0000", "sketchbook-0001"]
 

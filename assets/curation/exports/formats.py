@@ -10,7 +10,7 @@ import orjson
 import pyarrow as pa
 
 from schemas import Table
-from schemas.curation import CRITIC_RL, CRITIC_SFT, PLANNER_SFT, SEQUENCES
+from schemas.curation import CRITIC_DPO, CRITIC_RL, CRITIC_SFT, PLANNER_SFT, SEQUENCES
 from warehouse import Home
 
 from ..settings import ExportSettings
@@ -58,6 +58,23 @@ def _write_llamafactory(folder: ExportFolder, _settings: ExportSettings) -> dict
         f"{name}.json": folder.json_list(f"{name}.json", _sharegpt_samples(folder, *part))
         for name, part in parts.items()
     }
+
+
+def _write_preferences(folder: ExportFolder, _settings: ExportSettings) -> dict[str, int]:
+    """As `_write_llamafactory`, in its form of pairs: the file declares `ranking`."""
+    name, parts = "critic_dpo", ("messages", "chosen", "rejected")
+    columns = {column: column for column in (*parts, "images")}
+    declared = {"file_name": f"{name}.json", **_SHAREGPT, "columns": columns, "ranking": True}
+    info = orjson.dumps({name: declared}, option=orjson.OPT_INDENT_2)
+    (folder.path / "dataset_info.json").write_bytes(info)
+    samples = (
+        {
+            **{column: row[column] for column in (*parts, *_IDS)},
+            "images": [folder.add_image(image) for image in row["images"]],
+        }
+        for row in folder.rows(CRITIC_DPO)
+    )
+    return {f"{name}.json": folder.json_list(f"{name}.json", samples)}
 
 
 def _sharegpt_samples(folder: ExportFolder, table: Table, where: str) -> Iterator[dict[str, Any]]:
@@ -221,6 +238,12 @@ FORMATS = {
         "Start the trainer in this folder: paths in `critic_rl.jsonl` are relative to it.",
         (CRITIC_RL,),
         _write_reference,
+    ),
+    "preferences": Format(
+        "Critic answers that people prefer, for DPO with LLaMA-Factory",
+        "Set `dataset_dir` to this folder, `dataset` to `critic_dpo` and `stage` to `dpo`.",
+        (CRITIC_DPO,),
+        _write_preferences,
     ),
     "huggingface": Format(
         "Interleave data as Hugging Face datasets",

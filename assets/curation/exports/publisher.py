@@ -75,7 +75,7 @@ def export_all(home: Home, settings: CurationSettings) -> list[Card]:
     Raises FoundryError where an image is missing or damaged (BadImageError), a row's placeholders
     and images differ, or the folder cannot be written.
     """
-    return [_export(home, settings, name) for name in settings.exports.formats]
+    return [_export(home, settings, name) for name in settings.export_formats]
 
 
 def _export(home: Home, settings: CurationSettings, name: str) -> Card:

@@ -5,6 +5,7 @@ import { listRuns, prepareBenchmarks } from "./benchmarks.js";
 import { clearStage, fillComposer, prepareComposer } from "./composer.js";
 import { byId, make, setAlert } from "./dom.js";
 import { closeStory, listStories, openStory, prepareLibrary } from "./library.js";
+import { closeReview, openReview, prepareReview } from "./review.js";
 import { loadSettings } from "./settings.js";
 
 const RETRY_INTERVAL = 2000; // milliseconds
@@ -12,6 +13,7 @@ const VIEWS = {
   "view-new": { path: /^#\/$/, enter: () => {} },
   "view-stories": { path: /^#\/stories$/, enter: () => listStories() },
   "view-benchmarks": { path: /^#\/benchmarks$/, enter: () => listRuns() },
+  "view-review": { path: /^#\/review(?:\/([\w.-]+))?$/, enter: (shard) => openReview(shard) },
   "view-story": { path: /^#\/stories\/([\w-]+)$/, enter: (id) => openStory(id) },
   "view-unknown": { path: /^#\//, enter: () => {} },
 };
@@ -23,6 +25,7 @@ function showView() {
   if (!match) return null;
   const [name, view] = match;
   closeStory();
+  closeReview();
   for (const each of Object.keys(VIEWS)) byId(each).hidden = each !== name;
   for (const link of document.querySelectorAll("nav a")) {
     link.ariaCurrent = link.getAttribute("href") === hash ? "page" : null;
@@ -68,6 +71,7 @@ await waitForService();
 prepareComposer();
 prepareLibrary();
 prepareBenchmarks();
+prepareReview();
 showExamples();
 byId("new-request").addEventListener("click", clearStage);
 addEventListener("hashchange", () => showView()?.querySelector("h1").focus());

@@ -1,0 +1,94 @@
+"""Pairs of critic answers for DPO, from what people said of attempts of train prompts.
+
+A verdict of people that is not the critic's makes a pair of the two answers; so does a person's
+prompt beside the critic's. A preference between two attempts of a step is one between what a critic
+could have answered after the earlier one: to accept it, or the prompt that the later one was made
+with. No answer has reasoning, because people give none.
+"""
+
+import pyarrow as pa
+
+from inference.agent_prompts.formatting import critic_answer
+from inference.agent_prompts.templates import critic_prompt, version_of
+from inference.roles import Verdict
+from schemas.curation import CRITIC_DPO
+from warehouse import Home
+
+from .critic_sets import white_canvas
+from .duckdb_session import add_text_function, count_reasons, curation_session
+from .settings import CurationSettings
+
+_KEY = "trajectory_id, step_number, iteration"
+_PAIRS = f"""
+    CREATE TEMP TABLE pairs AS
+    WITH states AS (
+        SELECT attempts.*, plans.prompt AS goal, person_accepted, person_prompt,
+               CASE WHEN iteration = 0 THEN '' ELSE attempts.prompt END AS rewritten
+        FROM attempts JOIN trajectories USING (trajectory_id)
+        JOIN plans USING (plan_id, step_number)
+        JOIN prompts ON prompts.prompt_id = attempts.prompt_id
+        LEFT JOIN person_verdicts USING ({_KEY}) LEFT JOIN person_prompts USING ({_KEY})
+        WHERE prompts.split = 'train' AND plans.prompt IS NOT NULL
+    ),
+    of_verdicts AS (
+        SELECT {_KEY}, 'verdict' AS source, person_accepted AS chosen_accepts,
+               coalesce(person_prompt, '') AS chosen_prompt, accepted AS rejected_accepts,
+               refined_prompt AS rejected_prompt,
+               CASE WHEN NOT person_accepted AND person_prompt IS NULL
+                    THEN 'no_rewrite' END AS reason
+        FROM states WHERE person_accepted <> accepted
+    ),
+    of_prompts AS (
+        SELECT {_KEY}, 'prompt', false, person_prompt, false, refined_prompt,
+               CASE WHEN person_accepted THEN 'accepted_by_people'
+                    WHEN trim(refined_prompt) IN ('', person_prompt) THEN 'same_prompt' END
+        FROM states WHERE person_prompt IS NOT NULL AND NOT accepted
+    ),
+    of_preferences AS (
+        SELECT {_KEY}, 'preference', earlier_is_better,
+               CASE WHEN earlier_is_better THEN '' ELSE later.prompt END, NOT earlier_is_better,
+               CASE WHEN earlier_is_better THEN later.prompt ELSE '' END,
+               CASE WHEN person_accepted <> earlier_is_better THEN 'contradicts_verdict' END
+        FROM person_preferences JOIN states USING ({_KEY})
+        JOIN (SELECT trajectory_id, step_number, iteration AS other_iteration, prompt
+              FROM attempts) AS later USING (trajectory_id, step_number, other_iteration)
+        WHERE earlier_is_better IS NOT NULL
+    )
+    SELECT * FROM states JOIN (
+        FROM of_verdicts UNION ALL FROM of_prompts UNION ALL FROM of_preferences
+    ) AS answers USING ({_KEY})
+"""
+
+
+def build_critic_dpo(
+    home: Home, settings: CurationSettings
+) -> tuple[pa.Table, dict[str, int], dict[str, int]]:
+    """The table `critic_dpo`, its rows by source, and pairs that were left out, by reason."""
+    connection, agent_prompt = curation_session(home, settings), settings.critic.agent_prompt
+
+    def question(goal: str, rewritten: str) -> str:
+        return critic_prompt(goal, rewritten, agent_prompt).text
+
+    def answer(accepted: bool, prompt: str) -> str:
+        return critic_answer(Verdict(accepted, prompt, ""))
+
+    add_text_function(connection, question)
+    add_text_function(connection, answer)
+    connection.execute(_PAIRS)
+    canvas = white_canvas(home, connection, settings.critic.canvas_size)
+    rows = connection.sql(
+        f"""
+        SELECT concat_ws('/', {_KEY}, source) AS row_id, prompt_id, {_KEY}, source,
+               [{{'role': 'user', 'content': question(goal, rewritten)}}] AS messages,
+               {{'role': 'assistant', 'content': answer(chosen_accepts, chosen_prompt)}} AS chosen,
+               {{'role': 'assistant',
+                 'content': answer(rejected_accepts, rejected_prompt)}} AS rejected,
+               [coalesce(source_image, '{canvas}'), image] AS images,
+               '{version_of(agent_prompt)}' AS agent_prompt_version
+        FROM pairs WHERE reason IS NULL ORDER BY shard, {_KEY}, source
+        """
+    ).to_arrow_table()
+    counted = "SELECT source, count(*) FROM pairs WHERE reason IS NULL GROUP BY 1 ORDER BY 1"
+    sources = dict(connection.execute(counted).fetchall())
+    schema = CRITIC_DPO.arrow_schema
+    return rows.select(schema.names).cast(schema), sources, count_reasons(connection, "pairs")

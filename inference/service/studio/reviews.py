@@ -1,0 +1,337 @@
+"""Reviews in the studio: attempts that a person has not judged yet, and what the person says."""
+
+import asyncio
+import secrets
+from collections.abc import Callable
+from datetime import UTC, datetime
+from http import HTTPStatus
+from typing import Annotated, Any, Literal, TypeVar
+
+from fastapi import APIRouter, Path, Query, Request
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+
+from schemas import Table
+from schemas.prompts import PROMPTS
+from schemas.reviews import REVIEWS, ReviewKind, ReviewRow
+from schemas.trajectories import ATTEMPTS, PLANS, TRAJECTORIES
+from warehouse import Home
+
+from ...http.body_reader import BodyReader, parse_json
+from ...http.errors import APIError, bad_request, not_found
+from ...review_log import USER_REQUESTS, add_review, current_reviews
+from ..openapi import ErrorBody, describe_body
+
+_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,199}$"
+_READERS = 4  # reads of the lake at the same time
+_SHARDS_PER_PAGE = 100
+_ITEMS_PER_PAGE = 20
+_ATTEMPT = ("trajectory_id", "step_number", "iteration")
+_OF_ATTEMPT = (*_ATTEMPT, "shard", "prompt_id", "image", "critic")  # columns of a review as well
+
+T = TypeVar("T")
+_Attempt = dict[str, Any]
+AttemptKey = tuple[str, int, int]  # trajectory, step, iteration
+ShardName = Annotated[str, Path(pattern=_NAME)]
+Reviewer = Annotated[str, Query(min_length=1, max_length=100, pattern=r"\S")]
+
+
+class ReviewedShard(BaseModel):
+    """A shard, and how much of it was reviewed."""
+
+    shard: str
+    attempts: int = Field(description="Attempts that it has")
+    reviewed: int = Field(description="Attempts on which somebody gave a verdict")
+    own: int = Field(description="Attempts on which this reviewer gave a verdict")
+
+
+class ReviewedShardList(BaseModel):
+    """A page of shards, in the order of their names."""
+
+    shards: list[ReviewedShard]
+    next_offset: int | None = Field(description="Offset of the next page; null: there is none")
+
+
+class EarlierAttempt(BaseModel):
+    """The attempt before, of the same step."""
+
+    iteration: int
+    image: str = Field(description="sha256 of its image")
+    prompt: str = Field(description="The prompt it was made with")
+
+
+class ReviewItem(BaseModel):
+    """An attempt to review."""
+
+    shard: str
+    trajectory_id: str
+    step_number: int
+    iteration: int
+    request: str = Field(description="What was requested")
+    step_name: str
+    instruction: str | None = Field(description="What the step does; null: only its prompt says it")
+    goal: str = Field(description="The plan's prompt of the step")
+    prompt: str = Field(description="The prompt that the image was made with")
+    before: str | None = Field(description="sha256 of the image before; null: none, a white canvas")
+    image: str = Field(description="sha256 of the image to review")
+    critic: str = Field(description="Backend and model of the critic")
+    accepted: bool = Field(description="The critic's verdict")
+    reasoning: str = Field(description="Its reasoning")
+    refined_prompt: str = Field(description="Its next prompt; empty: none")
+    earlier: EarlierAttempt | None = Field(description="To be compared with it; null: none")
+
+
+class ReviewQueue(BaseModel):
+    """Attempts without a verdict of this reviewer, in a fixed order."""
+
+    items: list[ReviewItem]
+    remaining: int = Field(description="How many there are, these and later ones")
+    after: str | None = Field(description="Position of the last of these; null: none follows it")
+
+
+class ReviewRequest(BaseModel):
+    """What a person says of an attempt."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    shard: str = Field(pattern=_NAME)
+    trajectory_id: str = Field(max_length=200)
+    step_number: int
+    iteration: int
+    image: str = Field(description="sha256 of the image that was shown")
+    reviewer: str = Field(min_length=1, max_length=100, pattern=r"\S")
+    kind: ReviewKind
+    agrees: bool | None = Field(None, description="verdict: with the critic")
+    better: Literal["earlier", "this"] | None = Field(
+        None, description="preference: the attempt before, or this one"
+    )
+    prompt: str | None = Field(
+        None, max_length=8000, description="prompt: what the next image should be made with"
+    )
+
+
+class StoredReview(BaseModel):
+    """A review that is on disk."""
+
+    review_id: str
+    shard: str
+    reviewed_at: AwareDatetime
+
+
+def review_router(home: Home, bodies: BodyReader) -> APIRouter:
+    """The routes. The lake is read in threads, few at a time; reviews are written one by one."""
+    errors: dict[int | str, dict[str, Any]] = {"default": {"model": ErrorBody}}
+    router = APIRouter(prefix="/studio/reviews", tags=["studio"], responses=errors)
+    readers, writer = asyncio.Semaphore(_READERS), asyncio.Lock()
+
+    async def read(work: Callable[..., T], *args: object) -> T:
+        async with readers:
+            return await asyncio.to_thread(work, home, *args)
+
+    async def write(work: Callable[..., ReviewRow], *args: object) -> StoredReview:
+        async with writer:
+            row = await asyncio.to_thread(work, home, *args)
+        return StoredReview(**row.model_dump(include=set(StoredReview.model_fields)))
+
+    @router.get("")
+    async def shards(
+        reviewer: Annotated[str, Query(max_length=100)] = "",
+        offset: Annotated[int, Query(ge=0, le=1_000_000)] = 0,
+    ) -> ReviewedShardList:
+        """The shards of the lake, without users' requests."""
+        return await read(_shards, reviewer.strip(), offset)
+
+    @router.get("/{shard}")
+    async def queue(
+        shard: ShardName, reviewer: Reviewer, after: Annotated[str, Query(max_length=300)] = ""
+    ) -> ReviewQueue:
+        """Attempts of a shard on which the reviewer has given no verdict."""
+        return await read(_queue, shard, reviewer.strip(), _position(after))
+
+    @router.post("", openapi_extra=describe_body(ReviewRequest))
+    async def review(request: Request) -> StoredReview:
+        """Store a review; it is on disk when this returns."""
+        asked = parse_json(await bodies.read_json(request), ReviewRequest)
+        return await write(_store, asked)
+
+    @router.delete("/{shard}/{review_id}")
+    async def withdraw(shard: ShardName, review_id: ShardName, reviewer: Reviewer) -> StoredReview:
+        """Take back a review of this reviewer."""
+        return await write(_withdraw, shard, review_id, reviewer.strip())
+
+    return router
+
+
+def _shards(home: Home, reviewer: str, offset: int) -> ReviewedShardList:
+    names = [each for each in home.lake.partitions(ATTEMPTS) if _is_reviewable(each)]
+    page = names[offset : offset + _SHARDS_PER_PAGE]
+    end = offset + len(page)
+    shards = [_reviewed_shard(home, shard, reviewer) for shard in page]
+    return ReviewedShardList(shards=shards, next_offset=end if end < len(names) else None)
+
+
+def _reviewed_shard(home: Home, shard: str, reviewer: str) -> ReviewedShard:
+    attempts, verdicts = home.lake.rows(ATTEMPTS, shard), _verdicts(home, shard)
+    return ReviewedShard(
+        shard=shard,
+        attempts=attempts,
+        reviewed=len({key for key, _ in verdicts}),
+        own=len({key for key, name in verdicts if name == reviewer}),
+    )
+
+
+def _verdicts(home: Home, shard: str) -> set[tuple[AttemptKey, str]]:
+    """Attempts that have a verdict, each with the reviewer; of the images that they have now."""
+    if not home.lake.exists(REVIEWS, shard):
+        return set()
+    columns = [*_ATTEMPT, "image"]
+    images = {
+        _key(row): row["image"] for row in home.lake.read(ATTEMPTS, [shard], columns).to_pylist()
+    }
+    return {
+        (_key(row), row["reviewer"])
+        for row in current_reviews(home, shard).to_pylist()
+        if row["kind"] == "verdict" and row["image"] == images.get(_key(row))
+    }
+
+
+def _queue(home: Home, shard: str, reviewer: str, after: AttemptKey | None) -> ReviewQueue:
+    attempts = _attempts(home, shard)
+    if not attempts:
+        raise not_found(f"there are no attempts in a shard {shard}")
+    judged = {key for key, name in _verdicts(home, shard) if name == reviewer}
+    pending = [key for key in sorted(attempts) if key not in judged and (not after or key > after)]
+    chosen = pending[:_ITEMS_PER_PAGE]
+    describe = _describer(home, shard, attempts)
+    more = len(pending) > len(chosen)
+    return ReviewQueue(
+        items=[describe(key) for key in chosen],
+        remaining=len(pending),
+        after="/".join(map(str, chosen[-1])) if more else None,
+    )
+
+
+def _describer(
+    home: Home, shard: str, attempts: dict[AttemptKey, dict[str, Any]]
+) -> Callable[[AttemptKey], ReviewItem]:
+    """A function that makes an item of an attempt of the shard."""
+    requests = {row["prompt_id"]: row["text"] for row in _rows(home, PROMPTS, shard)}
+    plans = {row["trajectory_id"]: row["plan_id"] for row in _rows(home, TRAJECTORIES, shard)}
+    steps = {(row["plan_id"], row["step_number"]): row for row in _rows(home, PLANS, shard)}
+
+    def describe(key: AttemptKey) -> ReviewItem:
+        trajectory_id, step_number, iteration = key
+        row, earlier = attempts[key], attempts.get((trajectory_id, step_number, iteration - 1))
+        step = steps.get((plans.get(trajectory_id), step_number), {})
+        return ReviewItem(
+            **{name: row[name] for name in ReviewItem.model_fields if name in row},
+            before=row["source_image"],
+            request=requests.get(row["prompt_id"], ""),
+            step_name=step.get("step_name", f"Step {step_number}"),
+            instruction=step.get("instruction"),
+            goal=step.get("prompt") or row["prompt"],
+            earlier=EarlierAttempt(**_only(earlier, EarlierAttempt)) if earlier else None,
+        )
+
+    return describe
+
+
+def _store(home: Home, asked: ReviewRequest) -> ReviewRow:
+    attempts = _attempts(home, asked.shard)
+    key = (asked.trajectory_id, asked.step_number, asked.iteration)
+    attempt = attempts.get(key)
+    if attempt is None:
+        raise not_found("there is no such attempt")
+    if attempt["image"] != asked.image:
+        message = "this attempt has another image by now; reload the page"
+        raise APIError(HTTPStatus.CONFLICT, message, "image_changed", "image")
+    own = {
+        "review_id": secrets.token_hex(12),
+        "reviewer": asked.reviewer.strip(),
+        "reviewed_at": datetime.now(UTC),
+        "kind": asked.kind,
+        "critic_accepted": attempt["accepted"],
+    }
+    shared = {name: attempt[name] for name in _OF_ATTEMPT} | own
+    opinion = _OPINION_OF[asked.kind](asked, attempt, attempts.get((*key[:2], key[2] - 1)))
+    return add_review(home, ReviewRow(**shared | opinion))
+
+
+def _verdict(asked: ReviewRequest, attempt: _Attempt, _earlier: _Attempt | None) -> dict[str, Any]:
+    """Columns of a verdict; the other two likewise. APIError: the answer is missing."""
+    if asked.agrees is None:
+        raise bad_request("a verdict needs agrees: true or false", "agrees")
+    return {"agrees": asked.agrees, "accepted": attempt["accepted"] == asked.agrees}
+
+
+def _preference(
+    asked: ReviewRequest, attempt: _Attempt, earlier: _Attempt | None
+) -> dict[str, Any]:
+    if asked.better is None:
+        raise bad_request("a preference needs better: earlier or this", "better")
+    if earlier is None:
+        raise bad_request("this attempt is the first of its step: there is no other one", "better")
+    better = earlier if asked.better == "earlier" else attempt
+    return {
+        "iteration": earlier["iteration"],
+        "image": earlier["image"],
+        "critic": earlier["critic"],
+        "critic_accepted": earlier["accepted"],
+        "other_iteration": attempt["iteration"],
+        "other_image": attempt["image"],
+        "better_iteration": better["iteration"],
+    }
+
+
+def _prompt(asked: ReviewRequest, _attempt: _Attempt, _earlier: _Attempt | None) -> dict[str, Any]:
+    if not (prompt := (asked.prompt or "").strip()):
+        raise bad_request("the prompt is empty", "prompt")
+    return {"prompt": prompt}
+
+
+_OPINION_OF: dict[ReviewKind, Callable[..., dict[str, Any]]] = {
+    "verdict": _verdict,
+    "preference": _preference,
+    "prompt": _prompt,
+}
+
+
+def _withdraw(home: Home, shard: str, review_id: str, reviewer: str) -> ReviewRow:
+    own = (row for row in _rows(home, REVIEWS, shard) if row["review_id"] == review_id)
+    found = next((row for row in own if row["reviewer"] == reviewer), None)
+    if found is None:
+        raise not_found("there is no such review of yours")
+    changes = {"review_id": secrets.token_hex(12), "withdrawn": True}
+    return add_review(home, ReviewRow(**found | changes))
+
+
+def _is_reviewable(shard: str) -> bool:
+    return not shard.startswith(USER_REQUESTS)
+
+
+def _attempts(home: Home, shard: str) -> dict[AttemptKey, dict[str, Any]]:
+    """The attempts of a shard that may be reviewed; none of another."""
+    rows = _rows(home, ATTEMPTS, shard) if _is_reviewable(shard) else []
+    return {_key(row): row for row in rows}
+
+
+def _rows(home: Home, table: Table, shard: str) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = home.lake.read(table, [shard]).to_pylist()
+    return rows
+
+
+def _only(row: dict[str, Any], model: type[BaseModel]) -> dict[str, Any]:
+    return {name: row[name] for name in model.model_fields if name in row}
+
+
+def _key(row: dict[str, Any]) -> AttemptKey:
+    return row["trajectory_id"], row["step_number"], row["iteration"]
+
+
+def _position(text: str) -> AttemptKey | None:
+    """An attempt's key from `trajectory/step/iteration`; None: empty."""
+    if not text:
+        return None
+    trajectory_id, *numbers = text.rsplit("/", 2)
+    if len(numbers) != 2 or not all(number.isdecimal() for number in numbers):
+        raise bad_request("after is not the position of an attempt", "after")
+    return trajectory_id, int(numbers[0]), int(numbers[1])

@@ -1,0 +1,151 @@
+"""People's reviews through Dagster: what becomes stale, what waits, and what the check shows."""
+
+import secrets
+from datetime import UTC, datetime
+from pathlib import Path
+
+import dagster as dg
+import pytest
+import yaml
+
+from assets.core.foundry import FoundryResource
+from dagster_project.definitions import ASSETS, CHECKS
+from dagster_project.run import QUIET, run_lineage
+from inference.review_log import add_review
+from interleave_foundry import query
+from schemas.curation import CRITIC_DPO, CRITIC_RL, CRITIC_SFT, STEPS
+from schemas.reviews import ReviewRow
+from schemas.trajectories import ATTEMPTS
+
+pytestmark = pytest.mark.slow
+
+SETS = {"steps", "critic_sft", "critic_rl", "critic_dpo", "planner_sft", "sequences", "exports"}
+
+
+@pytest.fixture
+def with_reviews(tmp_path, profile, sampled):
+    """The same lake, with a profile that uses reviews."""
+
+    def make(**reviews):
+        content = yaml.safe_load(Path(profile).read_text()) | {"curation": {"reviews": reviews}}
+        path = tmp_path / f"{secrets.token_hex(4)}.yaml"
+        path.write_text(yaml.safe_dump(content))
+        return FoundryResource(profile=str(path), root=sampled.root)
+
+    return make
+
+
+def disagree(home, attempt):
+    """A verdict against the critic's."""
+    fields = {name: attempt[name] for name in ReviewRow.model_fields if name in attempt}
+    return add_review(
+        home,
+        ReviewRow(
+            **fields | {"accepted": not attempt["accepted"]},
+            review_id=secrets.token_hex(8),
+            critic_accepted=attempt["accepted"],
+            reviewer="ann",
+            reviewed_at=datetime.now(UTC),
+            kind="verdict",
+            agrees=False,
+        ),
+    )
+
+
+def attempts(home, where="true"):
+    key = "trajectory_id, step_number, iteration"
+    sql = f"select * from attempts join critic_sft using ({key}) where not attempts.accepted"
+    names = query(f"select distinct {key} from ({sql}) where {where} order by all", home)
+    chosen = set(names.itertuples(index=False, name=None))
+    rows = home.lake.read(ATTEMPTS).to_pylist()
+    return [r for r in rows if (r["trajectory_id"], r["step_number"], r["iteration"]) in chosen]
+
+
+def last_metadata(instance, asset):
+    event = instance.get_latest_materialization_event(dg.AssetKey(asset))
+    return event.asset_materialization.metadata
+
+
+def check(foundry, instance):
+    """The check, executed by itself as from the UI."""
+    key = dg.AssetCheckKey(dg.AssetKey("reviews"), "enough_reviewed")
+    result = dg.materialize(
+        [*ASSETS, *CHECKS],
+        selection=dg.AssetSelection.checks(key),
+        instance=instance,
+        resources={"foundry": foundry},
+        run_config=QUIET,
+    )
+    (evaluation,) = result.get_asset_check_evaluations()
+    return evaluation
+
+
+def test_reviews_make_the_training_sets_stale_where_they_are_used(sampled, with_reviews, instance):
+    home = sampled.home
+    unused = home.lake.content_hash(CRITIC_SFT)
+    first, second = attempts(home)[:2]
+    disagree(home, first)
+    assert not run_lineage(sampled, instance, shards=1).materialized, "the profile uses none"
+
+    foundry = with_reviews(use=True)
+    done = run_lineage(foundry, instance, shards=1).materialized
+    assert {"reviews", *SETS} <= set(done) and not any("[" in name for name in done)
+    assert not run_lineage(foundry, instance, shards=1).materialized
+    agreed = last_metadata(instance, "reviews")["people/agreement"].value
+    assert "| critic and people | 1 | 0.000" in agreed
+
+    disagree(home, second)
+    assert {"reviews", *SETS} <= set(run_lineage(foundry, instance, shards=1).materialized)
+    decided = query("select * from critic_sft where decided_by = 'person'", home)
+    assert len(decided) and decided.accepted.all(), "those that the balance leaves"
+    assert home.lake.rows(CRITIC_DPO) == 2
+    assert (home.exports / "preferences" / "critic_dpo.json").is_file()
+
+    run_lineage(sampled, instance, shards=1)
+    assert home.lake.content_hash(CRITIC_SFT) == unused
+    assert query("select count(*) from critic_dpo", home).iat[0, 0] == 0
+
+
+def test_a_shard_is_held_back_until_enough_is_reviewed(sampled, with_reviews, instance):
+    home, total = sampled.home, sampled.home.lake.rows(ATTEMPTS)
+    reviewed = attempts(home)[:2]
+    foundry = with_reviews(share=2 / total)
+    disagree(home, reviewed[0])
+    run_lineage(foundry, instance, shards=1)
+    for table in ("steps", "critic_sft", "critic_rl", "planner_sft", "sequences"):
+        assert query(f"select count(*) from {table}", home).iat[0, 0] == 0, table
+    waiting = check(foundry, instance)
+    assert not waiting.passed and waiting.severity == dg.AssetCheckSeverity.WARN
+    assert "sketchbook-0000" in waiting.metadata["remedy"].value
+    assert f"| {total} | 1 |" in waiting.metadata["held_back"].value
+
+    disagree(home, reviewed[1])
+    run_lineage(foundry, instance, shards=1)
+    assert check(foundry, instance).passed
+    assert query("select count(*) from critic_sft where decided_by is null", home).iat[0, 0] > 0
+    assert query("select count(*) from critic_dpo", home).iat[0, 0] == 0
+
+
+def test_scores_say_how_far_critic_and_scorer_agree(sampled, instance):
+    (event,) = instance.fetch_materializations(dg.AssetKey("scores"), limit=1).records
+    agreed = event.asset_materialization.metadata["people/agreement"].value
+    attempts = sampled.home.lake.rows(ATTEMPTS)
+    assert f"| critic and scorer | {attempts} | 0." in agreed
+    assert "| critic and people | 0 | – | – | – |" in agreed
+
+
+def test_a_home_of_the_version_before_is_brought_up_to_date_without_changes(sampled, instance):
+    """It has neither `reviews` nor `critic_dpo`; no set, export or checkpoint becomes another."""
+    home, new = sampled.home, [dg.AssetKey("reviews"), dg.AssetKey("critic_dpo")]
+    instance.wipe_assets(new)
+
+    def content():
+        tables = {table: home.lake.content_hash(table) for table in (STEPS, CRITIC_SFT, CRITIC_RL)}
+        cards = {card: card.stat().st_mtime_ns for card in home.exports.rglob("card.json")}
+        return tables, cards
+
+    before = content()
+    done = run_lineage(sampled, instance, shards=1).materialized
+    assert {"reviews", "critic_dpo"} <= set(done) and not any("[" in name for name in done)
+    assert content() == before
+    assert not (home.exports / "preferences").exists()
