@@ -8,7 +8,7 @@ from http import HTTPStatus
 from typing import Annotated, Any, Literal, TypeVar
 
 from fastapi import APIRouter, Path, Query, Request
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import AwareDatetime, BaseModel, Field
 
 from schemas import Table
 from schemas.prompts import PROMPTS
@@ -16,8 +16,8 @@ from schemas.reviews import REVIEWS, ReviewKind, ReviewRow
 from schemas.trajectories import ATTEMPTS, PLANS, TRAJECTORIES
 from warehouse import Home
 
-from ...http.body_reader import BodyReader, parse_json
-from ...http.errors import APIError, bad_request, not_found
+from ...http.body_reader import BodyReader
+from ...http.errors import APIError, RequestModel, bad_request, not_found
 from ...review_log import USER_REQUESTS, add_review, current_reviews
 from ..openapi import ErrorBody, describe_body
 
@@ -88,10 +88,8 @@ class ReviewQueue(BaseModel):
     after: str | None = Field(description="Position of the last of these; null: none follows it")
 
 
-class ReviewRequest(BaseModel):
+class ReviewRequest(RequestModel):
     """What a person says of an attempt."""
-
-    model_config = ConfigDict(extra="forbid")
 
     shard: str = Field(pattern=_NAME)
     trajectory_id: str = Field(max_length=200)
@@ -150,7 +148,7 @@ def review_router(home: Home, bodies: BodyReader) -> APIRouter:
     @router.post("", openapi_extra=describe_body(ReviewRequest))
     async def review(request: Request) -> StoredReview:
         """Store a review; it is on disk when this returns."""
-        asked = parse_json(await bodies.read_json(request), ReviewRequest)
+        asked, _ = await bodies.read_json(request, ReviewRequest)
         return await write(_store, asked)
 
     @router.delete("/{shard}/{review_id}")
