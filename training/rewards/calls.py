@@ -54,6 +54,7 @@ class RewardCalls:
             images=images + (role == "generator"),
             seconds=outcome.seconds,
             cost_usd=outcome.cost_usd,
+            estimated_usd=outcome.estimated_usd,
             cached=False,
             retries=max(outcome.tries - 1, 0) + outcome.retries,
             error=summarize_error(outcome.error) if outcome.error else None,

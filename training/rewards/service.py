@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeVar
 from pydantic import Field
 
 from inference.engine.ensemble import score_with
-from inference.engine.retry import RetryingCaller, summarize_error
+from inference.engine.retry import CallFailedError, CallOutcome, RetryingCaller, summarize_error
 from inference.roles import Generator, Score, Scorer, UnusableAnswerError, qualified_name
 from schemas.curation import Evaluation
 from schemas.training import RolloutRow, RolloutStatus
@@ -149,7 +149,14 @@ class _RedrawCache:
         row_id: str,
         request: dict[str, str | None],
     ) -> T:
-        outcome = await self._caller.call(role, send)
+        outcome: CallOutcome[T] = CallOutcome()
+        try:
+            await self._caller.call(role, send, outcome=outcome)
+        except asyncio.CancelledError:
+            if outcome.cost_usd:  # the provider may bill what was sent
+                outcome.error = CallFailedError("cancelled before its answer arrived")
+                self._calls.record(role, model, row_id, request, outcome)
+            raise
         self._calls.record(role, model, row_id, request, outcome)
         if outcome.error is not None:
             raise outcome.error
