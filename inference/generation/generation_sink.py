@@ -202,8 +202,7 @@ class LakeSink:
         for generation_id, entry in running.items():
             rows = interrupted(entry)
             calls = [row.call_id for row in rows[MODEL_CALLS] if isinstance(row, ModelCallRow)]
-            if entry.content["resumes"]:
-                _remove_from_lake(self._home, generation_id, calls)
+            _remove_from_lake(self._home, generation_id, calls)  # of an earlier run
             add(REQUESTS + generation_id, rows)
         for partition in partitions.values():
             self._write_all(partition)

@@ -142,11 +142,9 @@ class GenerationRunner:
         return {GENERATIONS: [row], MODEL_CALLS: calls}
 
     async def _begin(self, request: GenerationRequest, calls: Sequence[ModelCallRow]) -> None:
-        resumes = request.resumes or bool(calls)
-        started_at = datetime.now(UTC).isoformat()
-        content = dump_request(request) | {"resumes": resumes, "started_at": started_at}
+        content = dump_request(request) | {"started_at": datetime.now(UTC).isoformat()}
         self._sink.begin(request.generation_id, content)
-        if resumes:
+        if request.resumes or calls:
             await self._sink.discard(request.generation_id, [call.call_id for call in calls])
 
     def _add(self, request: GenerationRequest, rows: Rows, resumable: bool) -> None:

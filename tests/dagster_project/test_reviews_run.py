@@ -80,6 +80,7 @@ def check(foundry, instance):
     return evaluation
 
 
+@pytest.mark.long
 def test_reviews_make_the_training_sets_stale_where_they_are_used(sampled, with_reviews, instance):
     home = sampled.home
     unused = home.lake.content_hash(CRITIC_SFT)

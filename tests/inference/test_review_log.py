@@ -70,6 +70,7 @@ def add_some(root, names):
         add_review(Home(root), review(name, reviewer=name))
 
 
+@pytest.mark.long
 def test_several_processes_write_in_turn(tmp_path):
     context = multiprocessing.get_context("spawn")
     names = [[f"{process}-{number}" for number in range(10)] for process in range(3)]
