@@ -181,8 +181,7 @@ def _add_operations_routes(app: FastAPI, manager: RequestManager) -> None:
         try:
             if manager.queue.closed:
                 raise FoundryError("the service is being stopped")
-            if problem := manager.problem:
-                raise FoundryError(f"rows of requests cannot be written: {problem}")
+            await asyncio.to_thread(manager.check_storage)
             async with asyncio.timeout(_READY_SECONDS):
                 await manager.resolver.check()
                 roles = await manager.resolver.resolve()

@@ -6,10 +6,12 @@ from collections.abc import Callable
 from contextlib import ExitStack, aclosing, suppress
 from dataclasses import replace
 from http import HTTPStatus
+from tempfile import TemporaryFile
 from weakref import WeakValueDictionary
 
-from schemas import FoundryError
+from schemas import FoundryError, StorageError
 from warehouse import Home
+from warehouse.storage import storage_errors
 
 from ..engine.retry import summarize_error
 from ..events import RunEvent, RunStarted, RunTerminated, TrajectoryFailed, dump_events
@@ -17,7 +19,7 @@ from ..generation.agent_resolver import AgentResolver
 from ..generation.requests import GenerationRequest
 from ..generation.runner import BUG, GenerationRunner
 from ..http.admission import AdmissionQueue
-from ..http.errors import APIError
+from ..http.errors import APIError, unavailable
 from ..loop import check_conditioning
 from .monitoring import ServiceMetrics, log_generation
 from .plan_requirements import unmet_requirement
@@ -26,6 +28,7 @@ from .run import CANCELLED, STOPPED, GenerationRun
 from .settings import ServiceSettings
 
 _POLL_SECONDS = 0.05
+_PROBE_BYTES = 4096
 
 _log = logging.getLogger(__name__)
 
@@ -51,10 +54,14 @@ class RequestManager:
         self._tasks: set[asyncio.Task[None]] = set()
         self._key_locks: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
 
-    @property
-    def problem(self) -> str | None:
-        """Why rows of requests cannot be written at the moment; None: they can."""
-        return self._runner.problem
+    def check_storage(self) -> None:
+        """Check that requests and their rows can be written; raises StorageError."""
+        if problem := self._runner.problem:
+            raise StorageError(problem)
+        folder = self.home.local / "service"
+        with storage_errors("written", folder), TemporaryFile(dir=folder) as probe:
+            probe.write(bytes(_PROBE_BYTES))
+            probe.flush()
 
     def recover(self) -> int:
         """Mark the requests of a killed service as interrupted; how many there were."""
@@ -146,12 +153,20 @@ class RequestManager:
             stack.enter_context(self.queue.admit(row.owner))
             self._runs[run.stored.id] = run
             stack.callback(self._runs.pop, run.stored.id)
-            await asyncio.to_thread(self.store.begin, run.stored)
+            await self._store_begun(run.stored)
             registration = stack.pop_all()
         task = asyncio.create_task(self._work(run, request, registration))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return run
+
+    async def _store_begun(self, stored: StoredResponse) -> None:
+        try:
+            await asyncio.to_thread(self.store.begin, stored)
+        except StorageError as error:
+            _log.error("requests cannot be stored: %s", error)
+            message = "requests cannot be stored at the moment; the service's log says why"
+            raise unavailable(message, "storage_unavailable") from None
 
     async def _work(
         self, run: GenerationRun, request: GenerationRequest, registration: ExitStack

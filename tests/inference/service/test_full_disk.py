@@ -1,0 +1,49 @@
+"""A full disk under the service: clients and operators are told, and nothing is lost."""
+
+import os
+import subprocess
+
+import pytest
+
+from tests.inference.service.running_service import HOUSE, error_of, running_service, wait_until
+from warehouse import Home
+from warehouse.sql import query
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of 12 MB."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=12m", "tmpfs", str(disk)]
+    if os.getuid() or subprocess.run(mount, check=False, capture_output=True).returncode:
+        pytest.skip("file systems can be mounted by root only")
+    yield disk
+    subprocess.run(["umount", "-l", str(disk)], check=True)
+
+
+def fill(path):
+    with path.open("wb", buffering=0) as file:
+        try:
+            while True:
+                file.write(bytes(4096))
+        except OSError:
+            return
+
+
+def test_a_full_disk_is_reported_and_loses_nothing(small_disk, caplog):
+    home, filler = Home(small_disk / "home"), small_disk / "filler"
+    with running_service(home) as service:
+        service.client().responses.create(input=HOUSE)
+        fill(filler)
+        rejected = service.post("/v1/responses", json={"input": HOUSE})
+        assert error_of(rejected, 503)["code"] == "storage_unavailable"
+        not_ready = error_of(service.get("/ready"), 503)
+        assert not_ready["code"] == "not_ready" and "no space left" in not_ready["message"]
+        wait_until(lambda: "rows of requests cannot be written yet" in caplog.text)
+        filler.unlink()
+        wait_until(lambda: service.get("/ready").status_code == 200)
+        service.client().responses.create(input=HOUSE)
+    assert query("select status from generations", home).status.tolist() == ["complete"] * 2
+    errors = [record.message for record in caplog.records if record.levelname == "ERROR"]
+    assert len(errors) == 2 and "requests cannot be stored" in errors[0]
