@@ -42,11 +42,11 @@ def measure() -> dict[str, float]:
     """Every number by name."""
     with tempfile.TemporaryDirectory() as folder, served(Path(folder)) as (url, server):
         address = url.removesuffix("/v1")
-        _send_bodies(url)  # what is loaded and allocated once
+        _send_from_another_process(url)  # what is loaded and allocated once
         before = server.memory_info().rss
         start = time.perf_counter()
         with _health_checks(address) as attacked:
-            _send_bodies(url)
+            _send_from_another_process(url)
         seconds = time.perf_counter() - start
         after = _settled_memory(server)
         with _health_checks(address) as idle:
@@ -104,7 +104,7 @@ def send_bodies(url: str) -> None:
                     raise RuntimeError(f"{path}: {body[:60]!r} was answered with {status}")
 
 
-def _send_bodies(url: str) -> None:
+def _send_from_another_process(url: str) -> None:
     code = f"from bench.hostile_clients import send_bodies; send_bodies({url!r})"
     subprocess.run([sys.executable, "-c", code], check=True)
 

@@ -5,9 +5,10 @@ and a hash of the request, so that after a crash the same code runs again, finds
 and makes only the others. An image is stored before the line that names it, and a line is one
 write, so every line is true whenever a process is killed.
 
-Every line becomes a `model_calls` row, failed calls and those of earlier settings included: they
-were paid for. A replay adds none, so a rebuilt table is the same. `cached` is true only where one
-asset was answered from another's journal; such a row costs nothing.
+Every call becomes a `model_calls` row, failed ones and those of earlier settings included: they
+were paid for. A priced request also has a line before it is sent, which is its row if the process
+is killed. A replay adds none, so a rebuilt table is the same. `cached` is true only where one asset
+was answered from another's journal; such a row costs nothing.
 """
 
 import asyncio
@@ -170,8 +171,7 @@ class JournaledCalls(Generic[R]):
         try:
             await self.caller.call(request.role, request.send, unlimited, outcome)
         except asyncio.CancelledError:
-            if outcome.cost_usd:  # the provider may bill what was sent
-                outcome.error = CallFailedError("cancelled before its answer arrived")
+            if outcome.error:
                 await _finish_when_cancelled(self._store(request, outcome))
             raise
         line = await _finish_when_cancelled(self._store(request, outcome))

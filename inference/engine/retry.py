@@ -89,7 +89,7 @@ class RetryingCaller:
 
         Args:
             unlimited: it takes no slot, for a call that waits in a batch.
-            outcome: to be filled in; when the call is cancelled, it has what the tries took.
+            outcome: to be filled in; when a call is cancelled that may be billed, it has an error.
 
         Raises:
             BackendError: no call of this backend can succeed.
@@ -99,6 +99,10 @@ class RetryingCaller:
         with collect_usage(outcome):
             try:
                 outcome.answer = await retrying(self._try, role, send, outcome, unlimited)
+            except asyncio.CancelledError:
+                if outcome.cost_usd:  # the provider may bill what was sent
+                    outcome.error = CallFailedError("cancelled before its answer arrived")
+                raise
             except BackendError:
                 raise
             except Exception as error:  # whatever a backend raises fails this call alone

@@ -75,8 +75,9 @@ class PendingPartition:
                 )
         self.dirty = True
 
-    def rows(self, table: Table) -> list[Row]:
-        return list(self._rows[table].values())
+    def rows(self) -> dict[Table, list[Row]]:
+        """The rows of every table, also where there are none."""
+        return {table: list(self._rows[table].values()) for table in TABLES}
 
     def remove(self, generation_id: str, call_ids: Collection[str] = ()) -> bool:
         """Remove the content of a request, and calls; whether it was here."""
@@ -205,7 +206,7 @@ class LakeSink:
             _remove_from_lake(self._home, generation_id, calls)  # of an earlier run
             add(REQUESTS + generation_id, rows)
         for partition in partitions.values():
-            self._write_all(partition)
+            self._replace(partition.partition, partition.rows())
         for file, _ in abandoned:
             remove_file(file)
         return len(running)
@@ -213,17 +214,14 @@ class LakeSink:
     async def _write(self, partition: PendingPartition) -> None:
         partition.dirty = False
         try:
-            for table in TABLES:
-                lake, name = self._home.lake, partition.partition
-                rows = partition.rows(table)
-                await asyncio.to_thread(_replace_rows, lake, table, rows, name)
+            await asyncio.to_thread(self._replace, partition.partition, partition.rows())
         except BaseException:
             partition.dirty = True
             raise
 
-    def _write_all(self, partition: PendingPartition) -> None:
-        for table in TABLES:
-            _replace_rows(self._home.lake, table, partition.rows(table), partition.partition)
+    def _replace(self, partition: str, rows: Rows) -> None:
+        for table, added in rows.items():
+            _replace_rows(self._home.lake, table, added, partition)
 
 
 def _key(table: Table, row: Row) -> tuple[object, ...]:

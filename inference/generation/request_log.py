@@ -29,8 +29,8 @@ class Entry:
     """A line of the log.
 
     `begun`: a request runs, `content` says which. `ended`: its rows are `content["rows"]`, for the
-    partition `content["partition"]`; none where the caller writes them. `discarded`: its earlier
-    rows were deleted, because it runs again. `erased`: its content was deleted.
+    partition `content["partition"]`. `discarded`: its earlier rows were deleted, because it runs
+    again. `erased`: its content was deleted.
     """
 
     kind: Literal["begun", "ended", "discarded", "erased"]
@@ -62,7 +62,7 @@ class RequestLog:
         self._append(entry)
         self._running[generation_id] = entry
 
-    def end(self, generation_id: str, partition: str | None, rows: Rows) -> None:
+    def end(self, generation_id: str, partition: str, rows: Rows) -> None:
         self._running.pop(generation_id, None)
         dumped = {
             table.name: [row.model_dump(mode="json") for row in added]
@@ -82,10 +82,10 @@ class RequestLog:
         return old
 
     def close(self) -> None:
-        """Remove the file, whose rows are all in the lake."""
-        if self._current and not self._running:
-            remove_file(self._current)
-        self._current = None
+        """Leave the file, which has only requests that still run, to the next process."""
+        if self._current:
+            self._current.close()
+            self._current = None
 
     def abandoned(self) -> list[tuple[Journal, list[Entry]]]:
         """Files of killed processes, in order, which this process locks until `remove_file`."""

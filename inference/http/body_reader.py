@@ -64,18 +64,11 @@ class BodyReader:
 
     async def read_form(
         self, request: Request, max_files: int, max_fields: int
-    ) -> tuple[dict[str, str], list[tuple[str, bytes]]]:
+    ) -> tuple[dict[str, str], list[Upload]]:
         """The fields of a `multipart/form-data` request, and its files in order.
 
         Raises as `read_json`, and an APIError if it has too many parts.
         """
-        fields, uploads = await self.read_uploads(request, max_files, max_fields)
-        return fields, [(upload.field, upload.content) for upload in uploads]
-
-    async def read_uploads(
-        self, request: Request, max_files: int, max_fields: int
-    ) -> tuple[dict[str, str], list[Upload]]:
-        """As `read_form`, with the names of the files."""
         message = "send the images as files, in multipart/form-data"
         _check_type(request, "multipart/form-data", message)
         fields, files = {}, []

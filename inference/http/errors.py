@@ -24,6 +24,9 @@ _RETRY_SECONDS = 5
 _MAX_LENGTH = 500  # of what a client sent, in a message
 _UNKNOWN = "unknown_field"
 
+UNSUPPORTED = "unsupported_value"
+"""Type of the validation errors of values without meaning here, and code of their API errors."""
+
 
 class RequestModel(BaseModel, extra="forbid", frozen=True, strict=True):
     """The form of a request, or of a part of one; unknown fields are an error.
@@ -121,7 +124,7 @@ def install_error_handlers(app: Starlette) -> None:
 
 
 def _invalid(problem: Any) -> APIError:
-    """The first problem that pydantic found, with the field's name as the client sent it."""
+    """A problem that pydantic found, with the field's name as the client sent it."""
     location, message = problem["loc"], problem["msg"].removeprefix("Value error, ")
     if problem["type"] == _UNKNOWN:
         unknown = _shorten(".".join(map(str, (*location, problem["ctx"]["name"]))))
@@ -131,7 +134,7 @@ def _invalid(problem: Any) -> APIError:
     name, message = place or None, _shorten(message)
     if problem["type"] == "missing":
         return bad_request(f"{name} is missing", name, "missing_required_parameter")
-    code = "unsupported_value" if problem["type"] == "unsupported_value" else "invalid_value"
+    code = UNSUPPORTED if problem["type"] == UNSUPPORTED else "invalid_value"
     return bad_request(f"{name}: {message}" if name else message, name, code)
 
 

@@ -91,7 +91,7 @@ class ImageRequestReader:
         """From a form with one or several files `image` or `image[]`, and perhaps a `mask`."""
         fields, files = await self._bodies.read_form(request, _MAX_IMAGES + 1, _MAX_FIELDS)
         images, mask = [], None
-        for name, data in files:
+        for name, _, data in files:
             check_image(data, name, self._limits.pixels, decode=False)  # the replica decodes it
             image = EncodedImage(data)
             if name == "mask":

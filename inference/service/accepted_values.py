@@ -10,10 +10,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field, GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
-from ..http.errors import RequestModel
-
-UNSUPPORTED = "unsupported_value"
-"""Type of the validation errors, and code of the API errors that they become."""
+from ..http.errors import UNSUPPORTED, RequestModel
 
 
 @dataclass(frozen=True)

@@ -60,7 +60,7 @@ class FilesServing:
 
     async def upload_file(self, request: Request) -> Json:
         """Store an image."""
-        fields, uploads = await self.bodies.read_uploads(request, 1, _MAX_FIELDS)
+        fields, uploads = await self.bodies.read_form(request, 1, _MAX_FIELDS)
         if unknown := {*fields, *(each.field for each in uploads)} - {"file", "purpose"}:
             name = min(unknown)
             raise bad_request(f"{name} is not supported here: leave it out", name)

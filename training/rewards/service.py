@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeVar
 from pydantic import Field
 
 from inference.engine.ensemble import score_with
-from inference.engine.retry import CallFailedError, CallOutcome, RetryingCaller, summarize_error
+from inference.engine.retry import CallOutcome, RetryingCaller, summarize_error
 from inference.roles import Generator, Score, Scorer, UnusableAnswerError, qualified_name
 from schemas.curation import Evaluation
 from schemas.training import RolloutRow, RolloutStatus
@@ -153,8 +153,7 @@ class _RedrawCache:
         try:
             await self._caller.call(role, send, outcome=outcome)
         except asyncio.CancelledError:
-            if outcome.cost_usd:  # the provider may bill what was sent
-                outcome.error = CallFailedError("cancelled before its answer arrived")
+            if outcome.error:
                 self._calls.record(role, model, row_id, request, outcome)
             raise
         self._calls.record(role, model, row_id, request, outcome)

@@ -248,7 +248,7 @@ class TestPage:
             ("verdict", 0),
         ]
 
-    def test_keys_can_be_switched_off_and_names_are_kept(self, browser, service, home):
+    def test_shortcuts_can_be_switched_off_and_names_are_remembered(self, browser, service, home):
         with open_page(browser, service.url) as page:
             page.goto(f"{service.url}/#/review/{SHARD}")
             expect(page.get_by_text("Give your name first")).to_be_visible()
