@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
@@ -21,6 +22,7 @@ import psutil
 from bench.service import served
 
 ROUNDS = 3
+ATTACKERS = 4
 _MAX_BYTES = 29_000_000
 _HEALTH_SECONDS = 0.005  # between two checks
 _JSON = {"Content-Type": "application/json"}
@@ -32,6 +34,11 @@ MEANING = {
         "at most 100",
     ),
     "stall_health_ms_median": ("the same, median", ""),
+    "stall_health_ms_several_max": (
+        f"longest with {ATTACKERS} such clients at once",
+        "at most 100",
+    ),
+    "stall_health_ms_several_median": ("the same, median", ""),
     "stall_health_ms_idle_max": ("longest `/health` for as long, with nothing sent", ""),
     "stall_memory_mb": ("resident memory afterwards, less than before", "at most 50"),
     "keep_alive_ms": ("an answer on a connection that is kept alive, median", "at most 5"),
@@ -42,12 +49,14 @@ def measure() -> dict[str, float]:
     """Every number by name."""
     with tempfile.TemporaryDirectory() as folder, served(Path(folder)) as (url, server):
         address = url.removesuffix("/v1")
-        _send_from_another_process(url)  # what is loaded and allocated once
+        _send_from_another_process(url, ATTACKERS)  # what is loaded and allocated once
         before = server.memory_info().rss
         start = time.perf_counter()
         with _health_checks(address) as attacked:
-            _send_from_another_process(url)
+            _send_from_another_process(url, 1)
         seconds = time.perf_counter() - start
+        with _health_checks(address) as attacked_by_several:
+            _send_from_another_process(url, ATTACKERS)
         after = _settled_memory(server)
         with _health_checks(address) as idle:
             time.sleep(seconds)
@@ -55,6 +64,8 @@ def measure() -> dict[str, float]:
     return {
         "stall_health_ms_max": 1000 * max(attacked),
         "stall_health_ms_median": 1000 * median(attacked),
+        "stall_health_ms_several_max": 1000 * max(attacked_by_several),
+        "stall_health_ms_several_median": 1000 * median(attacked_by_several),
         "stall_health_ms_idle_max": 1000 * max(idle),
         "stall_memory_mb": (after - before) / 1e6,
         "keep_alive_ms": 1000 * keep_alive,
@@ -94,18 +105,23 @@ def hostile_bodies() -> Iterator[tuple[str, bytes]]:
     )
 
 
-def send_bodies(url: str) -> None:
-    """Send every body `ROUNDS` times, one after the other; none of them may be taken."""
-    with httpx.Client(timeout=120) as client:
-        for _ in range(ROUNDS):
-            for path, body in hostile_bodies():
+def send_bodies(url: str, attackers: int) -> None:
+    """Send every body `ROUNDS` times, by so many clients at once; none of them may be taken."""
+    bodies = list(hostile_bodies())
+
+    def attack(first: int) -> None:
+        with httpx.Client(timeout=120) as client:
+            for path, body in (bodies[first:] + bodies[:first]) * ROUNDS:
                 status = client.post(url + path, content=body, headers=_JSON).status_code
                 if not 400 <= status < 500:
                     raise RuntimeError(f"{path}: {body[:60]!r} was answered with {status}")
 
+    with ThreadPoolExecutor(attackers) as threads:
+        list(threads.map(attack, range(attackers)))
 
-def _send_from_another_process(url: str) -> None:
-    code = f"from bench.hostile_clients import send_bodies; send_bodies({url!r})"
+
+def _send_from_another_process(url: str, attackers: int) -> None:
+    code = f"from bench.hostile_clients import send_bodies; send_bodies({url!r}, {attackers})"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 

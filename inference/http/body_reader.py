@@ -1,6 +1,7 @@
 """Reads request bodies in time, within a bound for all of them, as JSON or as a form."""
 
 import asyncio
+import ctypes
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from http import HTTPStatus
@@ -22,6 +23,11 @@ MAX_VALUES = 50_000
 
 _RETRY_SECONDS = 2
 _THREAD_BYTES = 200_000  # larger bodies are parsed in a thread
+_TRIM_SECONDS = 1.0  # after a large body
+# Larger blocks are returned to the system when they are freed. Unless it is set, glibc raises this
+# to the largest that was freed, and what large bodies took is not returned.
+_MMAP_BYTES = 4 * 2**20
+_M_MMAP_THRESHOLD = -3
 _SEPARATORS = (b",", b"[", b"{")  # one before each value, but the first of a list or object
 
 
@@ -46,6 +52,8 @@ class BodyReader:
     def __init__(self, max_bytes: int, seconds: float) -> None:
         self._max_bytes, self._seconds = max_bytes, seconds
         self._bytes = 0
+        self._trim: asyncio.TimerHandle | None = None
+        _call_malloc("mallopt", _M_MMAP_THRESHOLD, _MMAP_BYTES)
 
     async def read_json(self, request: Request, model: type[Model]) -> tuple[Model, bytes]:
         """A request in JSON, and its body.
@@ -57,10 +65,10 @@ class BodyReader:
         """
         _check_type(request, "application/json", "send JSON, as Content-Type: application/json")
         async with self._counted(request) as counted:
-            body = await counted.body()
+            body = b"".join([part async for part in _countable_parts(counted)])
         if len(body) > _THREAD_BYTES:
-            return await asyncio.to_thread(parse_json, body, model), body
-        return parse_json(body, model), body
+            return await asyncio.to_thread(_parse_json, body, model), body
+        return _parse_json(body, model), body
 
     async def read_form(
         self, request: Request, max_files: int, max_fields: int
@@ -110,24 +118,15 @@ class BodyReader:
             raise APIError(HTTPStatus.REQUEST_TIMEOUT, message, retry=False) from None
         finally:
             self._bytes -= size
+            if size > _THREAD_BYTES:
+                self._trim_memory_later()
 
-
-def parse_json(body: bytes, model: type[Model]) -> Model:
-    """A body as a request.
-
-    Raises:
-        APIError: it is not standard JSON, has more than `MAX_VALUES` values, or does not have the
-            model's form.
-    """
-    # Counted before it is parsed: the parser holds the interpreter's lock, in a thread, too.
-    if sum(map(body.count, _SEPARATORS)) > MAX_VALUES:
-        message = f"the body has more than {MAX_VALUES} values, or commas and brackets in texts"
-        raise bad_request(message, code="too_many_values")
-    try:
-        content = orjson.loads(body)
-    except orjson.JSONDecodeError as error:
-        raise bad_request(f"the body is not valid JSON: {error}", code="invalid_json") from None
-    return validate(content, model)
+    def _trim_memory_later(self) -> None:
+        """Once no large body has come for a while, and the last has been answered."""
+        if self._trim:
+            self._trim.cancel()
+        loop = asyncio.get_running_loop()
+        self._trim = loop.call_later(_TRIM_SECONDS, loop.run_in_executor, None, _trim_memory)
 
 
 def check_image(data: bytes, param: str, max_pixels: int, decode: bool = True) -> None:
@@ -146,6 +145,41 @@ def check_image(data: bytes, param: str, max_pixels: int, decode: bool = True) -
         raise bad_request(message, param, "invalid_image") from None
 
 
+async def _countable_parts(request: Request) -> AsyncIterator[bytes]:
+    """The parts of a JSON body, as long as they cannot have more than `MAX_VALUES` values.
+
+    Counted while they arrive: whatever handles a large body at once holds the interpreter's lock,
+    in a thread as well.
+    """
+    separators = 0
+    async for part in request.stream():
+        separators += sum(map(part.count, _SEPARATORS))
+        if separators > MAX_VALUES:
+            message = f"the body has more than {MAX_VALUES} values, or commas and brackets in texts"
+            raise bad_request(message, code="too_many_values")
+        yield part
+
+
+def _parse_json(body: bytes, model: type[Model]) -> Model:
+    try:
+        content = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise bad_request(f"the body is not valid JSON: {error}", code="invalid_json") from None
+    return validate(content, model)
+
+
 def _check_type(request: Request, media_type: str, message: str) -> None:
     if not request.headers.get("content-type", "").lower().startswith(media_type):
         raise bad_request(message)
+
+
+def _trim_memory() -> None:
+    """Give free memory back to the system."""
+    _call_malloc("malloc_trim", 0)
+
+
+def _call_malloc(name: str, *arguments: int) -> None:
+    """Call a function of the C library that only glibc has, which alone needs it."""
+    function = getattr(ctypes.CDLL(None), name, None)
+    if function:
+        function(*arguments)
