@@ -1,12 +1,19 @@
-"""What all tests share: a home, vLLM, one torch thread, slow files first."""
+"""What all tests share: a home, a bucket, vLLM, one torch thread, slow files first."""
 
 import os
+import socket
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from schemas import FoundryError
+from tests.helpers.ports import free_port
 from warehouse import Home
+
+BUCKET = "interleave-lake"
 
 # As many workers as cores: a torch thread each, in this process and in those that tests start.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -32,3 +39,37 @@ def vllm_python() -> Path:
         return ensure_environment("agents", "cpu")
     except FoundryError as error:
         pytest.skip(f"vLLM for CPU cannot be installed here: {error}")
+
+
+@pytest.fixture
+def bucket(monkeypatch):
+    """A bucket of an S3 server in a process of its own, as its URL."""
+    s3fs = pytest.importorskip("s3fs")
+    port = free_port()
+    server = subprocess.Popen(
+        [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{port}")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "testing")
+    s3fs.S3FileSystem.clear_instance_cache()  # another test's server had another port
+    try:
+        _wait_for(port)
+        s3fs.S3FileSystem(skip_instance_cache=True).mkdir(BUCKET)
+        yield f"s3://{BUCKET}/stories"
+    finally:
+        server.kill()
+        server.wait()
+
+
+def _wait_for(port):
+    for _ in range(200):
+        try:
+            socket.create_connection(("127.0.0.1", port)).close()
+            return
+        except OSError:
+            time.sleep(0.1)
+    raise TimeoutError("the S3 server did not start")

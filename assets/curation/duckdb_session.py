@@ -19,7 +19,7 @@ from schemas import Table
 from warehouse import Home
 from warehouse.views import connect
 
-from ..reviews.opinions import add_opinions, held_back
+from ..reviews.opinions import add_opinions, review_shares
 from .settings import CurationSettings
 
 _MEMORY_LIMIT = "1500MB"
@@ -48,11 +48,12 @@ def curation_session(home: Home, settings: CurationSettings) -> duckdb.DuckDBPyC
     connection = duckdb_session(home)
     add_opinions(connection, settings.uses_reviews)
     share = settings.reviews.share if settings.reviews else 0.0
-    if share and (shards := held_back(connection, share)):
+    shares = review_shares(connection) if share else []
+    if waiting := [each.shard for each in shares if each.is_held_back(share)]:
         for table in _HELD_BACK:
             connection.execute(
                 f"CREATE TEMP VIEW {table} AS SELECT * FROM memory.main.{table} "
-                f"WHERE NOT {shard_in(shards)}"
+                f"WHERE NOT {shard_in(waiting)}"
             )
     return connection
 

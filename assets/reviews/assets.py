@@ -1,5 +1,7 @@
 """The asset `reviews`: what people said of attempts, and how far they agree with the models."""
 
+from collections.abc import Iterable
+
 import dagster as dg
 
 from inference.review_log import restore_reviews
@@ -11,7 +13,7 @@ from ..core.metadata import table_metadata
 from ..core.node import Node
 from ..curation.duckdb_session import duckdb_session
 from .agreement import agreement_metadata, shard_labels
-from .opinions import add_opinions, review_shares
+from .opinions import ReviewShare, add_opinions, review_shares
 
 
 def _stored(foundry: FoundryResource) -> list[str | None]:
@@ -46,22 +48,27 @@ def reviews(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg.M
     rows = {REVIEWS.name: foundry.home.lake.rows(REVIEWS)}
     labels = shard_labels(foundry.home, None, settings.critic.verdicts.accept_at_least)
     metadata = agreement_metadata(labels) | {
-        "shards": table_metadata(shards_table(foundry.home, settings.reviews.share))
+        "shards": table_metadata(shares_table(shard_shares(foundry.home), settings.reviews.share))
     }
     return REVIEW_SET.describe(context, foundry, rows, metadata)
 
 
-def shards_table(home: Home, share: float) -> list[dict[str, object]]:
-    """A row for each shard: how much of it is reviewed, and whether it waits for more."""
-    connection = duckdb_session(home)
-    add_opinions(connection, used=True)
+def shard_shares(home: Home) -> list[ReviewShare]:
+    """How much of every shard is reviewed."""
+    with duckdb_session(home) as connection:
+        add_opinions(connection, used=True)
+        return review_shares(connection)
+
+
+def shares_table(shares: Iterable[ReviewShare], required: float) -> list[dict[str, object]]:
+    """A row for each shard, and whether it waits for more. `required`: the share of reviews."""
     return [
         {
-            "shard": row["shard"],
-            "attempts": row["attempts"],
-            "reviewed": row["reviewed"],
-            "share": f"{int(row['reviewed']) / int(row['attempts']):.1%}",
-            "held back": "yes" if int(row["reviewed"]) < share * int(row["attempts"]) else "no",
+            "shard": each.shard,
+            "attempts": each.attempts,
+            "reviewed": each.reviewed,
+            "share": f"{each.reviewed / each.attempts:.1%}",
+            "held back": "yes" if each.is_held_back(required) else "no",
         }
-        for row in review_shares(connection)
+        for each in shares
     ]

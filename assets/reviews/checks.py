@@ -5,7 +5,7 @@ import dagster as dg
 from ..core.checks import blocking_checks
 from ..core.foundry import FoundryResource
 from ..core.metadata import table_metadata
-from .assets import REVIEW_SET, shards_table
+from .assets import REVIEW_SET, shard_shares, shares_table
 
 reviews_checks = blocking_checks(REVIEW_SET)
 
@@ -19,13 +19,11 @@ reviews_checks = blocking_checks(REVIEW_SET)
 def enough_reviewed(foundry: FoundryResource) -> dg.AssetCheckResult:
     settings = foundry.settings.curation.reviews
     share = settings.share if settings else 0.0
-    waiting = [
-        row for row in shards_table(foundry.home, share) if share and row["held back"] == "yes"
-    ]
+    waiting = [each for each in shard_shares(foundry.home) if each.is_held_back(share)]
     metadata: dict[str, dg.MetadataValue] = {"share": dg.MetadataValue.float(share)}
     if waiting:
-        names = ", ".join(str(row["shard"]) for row in waiting)
-        metadata["held_back"] = table_metadata(waiting)
+        names = ", ".join(each.shard for each in waiting)
+        metadata["held_back"] = table_metadata(shares_table(waiting, share))
         metadata["remedy"] = dg.MetadataValue.text(
             f"{names}: open the page Review of the studio (`interleave serve`), give verdicts on "
             f"{share:.0%} of the attempts, then materialize `reviews`; or lower "

@@ -4,6 +4,8 @@ Only reviews count that are their reviewer's newest, and whose images are still 
 attempts. Reviewers who disagree are a vote; a tie is no opinion.
 """
 
+from typing import NamedTuple
+
 import duckdb
 
 from inference.review_log import CURRENT_REVIEWS, USER_REQUESTS
@@ -55,19 +57,18 @@ def add_opinions(connection: duckdb.DuckDBPyConnection, used: bool) -> None:
     connection.execute(_VIEWS.replace("$used", str(used).lower()))
 
 
-def review_shares(connection: duckdb.DuckDBPyConnection) -> list[dict[str, int | str]]:
-    """By `shard` that can be reviewed: its `attempts`, and how many are `reviewed`.
+class ReviewShare(NamedTuple):
+    """How much of a shard is reviewed: a number of attempts, and of those with a verdict."""
 
-    Needs the views of opinions.
-    """
-    rows: list[dict[str, int | str]] = connection.sql(_SHARES).to_arrow_table().to_pylist()
-    return rows
+    shard: str
+    attempts: int
+    reviewed: int
+
+    def is_held_back(self, share: float) -> bool:
+        """Whether less than this share is reviewed."""
+        return self.reviewed < share * self.attempts
 
 
-def held_back(connection: duckdb.DuckDBPyConnection, share: float) -> list[str]:
-    """Shards of which less than this share is reviewed. Needs the views of opinions."""
-    return [
-        str(row["shard"])
-        for row in review_shares(connection)
-        if int(row["reviewed"]) < share * int(row["attempts"])
-    ]
+def review_shares(connection: duckdb.DuckDBPyConnection) -> list[ReviewShare]:
+    """Of every shard that can be reviewed. Needs the views of opinions."""
+    return [ReviewShare(*row) for row in connection.sql(_SHARES).fetchall()]

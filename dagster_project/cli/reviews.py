@@ -16,17 +16,17 @@ def reviews(profile: ProfileOption = "sketch", home: HomeOption = ".interleave")
 
     from assets.core.profile import load_profile
     from assets.reviews.agreement import agreement_rows, shard_labels
-    from assets.reviews.assets import shards_table
+    from assets.reviews.assets import shard_shares, shares_table
     from warehouse import Home
 
     settings, lake = load_profile(profile).curation, Home(home)
     share = settings.reviews.share if settings.reviews else 0.0
     console = Console(highlight=False, soft_wrap=True)
-    shards = shards_table(lake, share)
-    if not shards:
+    shares = shard_shares(lake)
+    if not shares:
         console.print("there are no attempts yet: `interleave run` makes some")
         return
-    console.print(_grid(shards))
+    console.print(_grid(shares_table(shares, share)))
     labels = shard_labels(lake, None, settings.critic.verdicts.accept_at_least)
     console.print(_grid(agreement_rows(labels)))
 

@@ -2,11 +2,7 @@
 
 import os
 import shutil
-import socket
-import subprocess
-import sys
 import textwrap
-import time
 from pathlib import Path
 
 import pytest
@@ -14,9 +10,7 @@ import pytest
 from assets.core.foundry import FoundryResource
 from dagster_project.instance import open_instance
 from dagster_project.run import run_lineage
-from tests.helpers.ports import free_port
 
-BUCKET = "interleave-lake"
 TINY_PROFILE = """
     name: tiny
     description: A few prompts, small pictures
@@ -75,37 +69,3 @@ def copy_lake(source: Path, target: Path) -> None:
         return os.link(file, copied) if file.endswith(".png") else shutil.copy2(file, copied)
 
     shutil.copytree(source, target, copy_function=copy)
-
-
-@pytest.fixture
-def bucket(monkeypatch):
-    """A bucket of an S3 server in a process of its own, as its URL."""
-    s3fs = pytest.importorskip("s3fs")
-    port = free_port()
-    server = subprocess.Popen(
-        [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{port}")
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, "testing")
-    s3fs.S3FileSystem.clear_instance_cache()  # another test's server had another port
-    try:
-        _wait_for(port)
-        s3fs.S3FileSystem(skip_instance_cache=True).mkdir(BUCKET)
-        yield f"s3://{BUCKET}/stories"
-    finally:
-        server.kill()
-        server.wait()
-
-
-def _wait_for(port):
-    for _ in range(200):
-        try:
-            socket.create_connection(("127.0.0.1", port)).close()
-            return
-        except OSError:
-            time.sleep(0.1)
-    raise TimeoutError("the S3 server did not start")

@@ -9,7 +9,6 @@ from inference import review_log
 from inference.review_log import add_review, current_reviews, restore_reviews
 from schemas import StorageError
 from schemas.reviews import REVIEWS, ReviewRow
-from tests.dagster_project.conftest import bucket  # noqa: F401
 from warehouse import Home
 
 SHARD = "toy-0000"
@@ -84,7 +83,7 @@ def test_several_processes_write_in_turn(tmp_path):
 
 
 @pytest.mark.slow
-def test_on_s3(bucket, tmp_path, monkeypatch):  # noqa: F811
+def test_on_s3(bucket, tmp_path, monkeypatch):
     monkeypatch.setenv("INTERLEAVE_LOCAL", str(tmp_path / "local"))
     home = Home(bucket)
     add_review(home, review("one"))
