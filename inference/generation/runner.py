@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import ExitStack, aclosing
 from datetime import UTC, datetime
 from time import monotonic
@@ -44,6 +44,9 @@ from .requests import GenerationRequest, dump_request, restore_request
 ASSET = "generations"
 BUG = TrajectoryFailed("internal error; the log has the details", refused=False)
 
+PlanCheck = Callable[[PlanReady], TrajectoryFailed | None]
+"""The end of a request whose plan is rejected; None: it is drawn."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -75,10 +78,13 @@ class GenerationRunner:
         """Why rows cannot be written to the lake at the moment; None: they can."""
         return self._sink.problem
 
-    async def run(self, request: GenerationRequest, roles: Roles) -> AsyncGenerator[Event, None]:
+    async def run(
+        self, request: GenerationRequest, roles: Roles, check_plan: PlanCheck | None = None
+    ) -> AsyncGenerator[Event, None]:
         """The events of a request, the last one `TrajectoryFinished` or `TrajectoryFailed`.
 
-        Closing the generator early cancels the request. One with the `generation_id` of an earlier
+        A plan that `check_plan` rejects is not drawn. Closing the generator early cancels the
+        request. One with the `generation_id` of an earlier
         one and the same roles reuses its finished calls; its rows replace the earlier ones.
 
         Raises:
@@ -92,7 +98,9 @@ class GenerationRunner:
             if self._collected is None:
                 await self._begin(request, calls.ledger())
             try:
-                async with aclosing(self._events(request, roles.generator, calls)) as events:
+                async with aclosing(
+                    self._events(request, roles.generator, calls, check_plan)
+                ) as events:
                     async for event in events:
                         recorder.note(event)
                         yield event
@@ -154,7 +162,11 @@ class GenerationRunner:
             _log.error("rows of request %s are in memory only: %s", request.generation_id, error)
 
     async def _events(
-        self, request: GenerationRequest, generator: Generator, calls: ModelCalls
+        self,
+        request: GenerationRequest,
+        generator: Generator,
+        calls: ModelCalls,
+        check_plan: PlanCheck | None,
     ) -> AsyncGenerator[Event, None]:
         prompt_id, images, options = request.prompt_id, request.images, request.options
         try:
@@ -169,6 +181,9 @@ class GenerationRunner:
                     return
             plan, call = await calls.plan(CallSite(prompt_id), asked)
             yield PlanReady(plan, call)
+            if check_plan and (failure := check_plan(PlanReady(plan, call))):
+                yield failure
+                return
             loop = Loop(
                 calls, options, prompt_id, plan, images, options.candidates, options.draw_ahead
             )

@@ -14,6 +14,7 @@ from starlette.types import ASGIApp
 from schemas import FoundryError, StorageError
 from warehouse import Home
 from warehouse.file_lock import exclusive_lock
+from warehouse.storage import storage_errors
 
 from ..generation.agent_resolver import AgentResolver
 from ..generation.runner import GenerationRunner
@@ -94,7 +95,9 @@ async def open_service(
         StorageError: another service uses this home, or it cannot be written.
     """
     lock = home.local / "service" / "lock"
-    lock.parent.mkdir(parents=True, exist_ok=True)
+    with storage_errors("written", lock.parent):
+        lock.parent.mkdir(parents=True, exist_ok=True)
+        lock.touch()
     in_use = f"another service uses {home.root}: stop it, or give this one another home"
     with exclusive_lock(lock, StorageError(in_use)):
         async with GenerationRunner(home, limits) as runner:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 
-from ..events import PlanReady, RunEvent, TrajectoryFailed
+from ..events import PlanReady, TrajectoryFailed
 from ..roles import PlanStep
 from .request_parsing import Json
 
@@ -22,9 +22,9 @@ def plan_requirements(
     return {"max_tokens": max_tokens, "tokens_param": tokens_param, "image_param": image_param}
 
 
-def unmet_requirement(requirements: Json | None, event: RunEvent) -> TrajectoryFailed | None:
+def unmet_requirement(requirements: Json | None, event: PlanReady) -> TrajectoryFailed | None:
     """The end of a generation whose plan does not meet a demand of its request."""
-    if not requirements or not isinstance(event, PlanReady):
+    if not requirements:
         return None
     steps, allowed = event.plan.steps, requirements["max_tokens"]
     param = requirements["image_param"]

@@ -5,6 +5,7 @@ import logging
 from collections.abc import Callable
 from contextlib import ExitStack, aclosing, suppress
 from dataclasses import replace
+from functools import partial
 from http import HTTPStatus
 from tempfile import TemporaryFile
 from weakref import WeakValueDictionary
@@ -208,11 +209,10 @@ class RequestManager:
             # The request asks for something that is not available here.
             return self._note(run, TrajectoryFailed(summarize_error(error), refused=True))
         self._note(run, RunStarted(roles.names))
-        async with aclosing(self._runner.run(request, roles)) as events:
+        check_plan = partial(unmet_requirement, run.request.fields.get("requirements"))
+        async with aclosing(self._runner.run(request, roles, check_plan)) as events:
             async for event in events:
                 self._note(run, event)
-                if ending := unmet_requirement(run.request.fields.get("requirements"), event):
-                    return self._note(run, ending)
 
     def _note(self, run: GenerationRun, event: RunEvent) -> None:
         if run.ending is None:

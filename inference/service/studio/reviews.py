@@ -294,10 +294,10 @@ _OPINION_OF: dict[ReviewKind, Callable[..., dict[str, Any]]] = {
 
 
 def _withdraw(home: Home, shard: str, review_id: str, reviewer: str) -> ReviewRow:
-    own = (row for row in _rows(home, REVIEWS, shard) if row["review_id"] == review_id)
-    found = next((row for row in own if row["reviewer"] == reviewer), None)
+    own = (row for row in current_reviews(home, shard).to_pylist() if row["reviewer"] == reviewer)
+    found = next((row for row in own if row["review_id"] == review_id), None)
     if found is None:
-        raise not_found("there is no such review of yours")
+        raise not_found("you have no such review, or have withdrawn or changed it since")
     changes = {"review_id": secrets.token_hex(12), "withdrawn": True}
     return add_review(home, ReviewRow(**found | changes))
 

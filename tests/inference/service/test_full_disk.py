@@ -1,7 +1,8 @@
-"""A full disk under the service: clients and operators are told, and nothing is lost."""
+"""A full or read-only disk under the service: clients and operators are told, nothing is lost."""
 
 import os
 import subprocess
+import sys
 
 import pytest
 
@@ -47,3 +48,17 @@ def test_a_full_disk_is_reported_and_loses_nothing(small_disk, caplog):
     assert query("select status from generations", home).status.tolist() == ["complete"] * 2
     errors = [record.message for record in caplog.records if record.levelname == "ERROR"]
     assert len(errors) == 2 and "requests cannot be stored" in errors[0]
+
+
+def test_a_service_does_not_start_on_a_read_only_home(small_disk):
+    """One line says which folder cannot be written."""
+    home = small_disk / "home"
+    home.mkdir()
+    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
+    command = [sys.executable, "-m", "dagster_project.cli.app", "serve", "--port", "0"]
+    done = subprocess.run(
+        [*command, "--home", str(home)], capture_output=True, text=True, timeout=60
+    )
+    *_, line = done.stderr.strip().splitlines()
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    assert line.startswith(f"error: {home}/service cannot be written: the file system is read-only")

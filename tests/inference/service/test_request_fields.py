@@ -7,7 +7,15 @@ import pytest
 from PIL import Image
 
 from inference.service.plan_requirements import plan_requirements
-from tests.inference.service.running_service import HOUSE, SNOWMAN, error_of, images_of, wait_until
+from tests.inference.service.running_service import (
+    HOUSE,
+    SNOWMAN,
+    error_of,
+    images_of,
+    running_service,
+    wait_until,
+)
+from warehouse.sql import query
 
 ASK = [{"role": "user", "content": HOUSE}]
 IMAGE_TOOL = {"type": "image_generation"}
@@ -189,7 +197,16 @@ def _describe(client):
     return [reference, {"role": "user", "content": "Describe this picture in words"}]
 
 
-def test_a_plan_may_be_too_long(client):
+def test_a_plan_may_be_too_long(home):
+    with running_service(home) as service:
+        _reject_long_plans(service.client())
+    assert query("select status from generations", home).status.value_counts().to_dict() == {
+        "refused": 2,
+        "complete": 1,
+    }
+
+
+def _reject_long_plans(client):
     with pytest.raises(openai.BadRequestError, match=r"max_output_tokens: the plan has \d+ tokens"):
         client.responses.create(input=SNOWMAN, max_output_tokens=1)
     with pytest.raises(openai.BadRequestError, match="max_tokens: the plan has"):

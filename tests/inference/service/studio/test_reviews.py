@@ -96,12 +96,14 @@ def test_preferences_and_prompts_are_rows_too(service, home):
 
 def test_the_last_review_counts_and_can_be_taken_back(service, home):
     item = pending(service)["items"][0]
-    verdict(service, item, agrees=True)
+    first = verdict(service, item, agrees=True).json()
     last = verdict(service, item, agrees=False).json()
     (current,) = current_reviews(home, SHARD).to_pylist()
     assert current["agrees"] is False
+    replaced = f"{service.url}{PATH}/{SHARD}/{first['review_id']}"
     where = f"{service.url}{PATH}/{SHARD}/{last['review_id']}"
 
+    error_of(httpx.delete(replaced, params={"reviewer": "ann"}), 404)
     error_of(httpx.delete(where, params={"reviewer": "bob"}), 404)
     assert httpx.delete(where, params={"reviewer": "ann"}).status_code == 200
     assert current_reviews(home, SHARD).num_rows == 0
