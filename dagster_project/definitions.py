@@ -53,6 +53,7 @@ def definitions(foundry: FoundryResource) -> dg.Definitions:
             sensors.follow_upstream,
             sensors.retrain_when_grown,
             sensors.register_requests,
+            sensors.follow_reviews,
             sensors.notify_failures,
         ],
         resources={"foundry": foundry},

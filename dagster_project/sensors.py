@@ -1,14 +1,18 @@
-"""Sensors: aggregates follow their shards, batches become partitions, retraining, notifications."""
+"""Sensors: aggregates follow their shards and reviews, batches become partitions, retraining,
+notifications."""
 
 import dagster as dg
 
 from assets.core.foundry import FoundryResource
+from assets.reviews.assets import REVIEW_SET
 from schemas import FoundryError
+from schemas.reviews import REVIEWS
 
 from .jobs import retrain_critic, retrain_planner
 from .notifications import failure_of, notify
 from .retraining import RECIPE_TAG, agents, decide, record_rows
 from .schedules import register_batches
+from .stages import is_up_to_date
 
 follow_upstream = dg.AutomationConditionSensorDefinition(
     "follow_upstream",
@@ -29,6 +33,31 @@ def register_requests(
 ) -> dg.SkipReason:
     names = register_batches(context.instance, foundry)
     return dg.SkipReason(f"{len(names)} batches of requests")
+
+
+@dg.sensor(
+    asset_selection=dg.AssetSelection.assets(REVIEW_SET.name),
+    default_status=dg.DefaultSensorStatus.RUNNING,
+    minimum_interval_seconds=60,
+    description="Materializes `reviews` a minute after the last review, where the profile has "
+    "`curation.reviews`. The training sets follow it.",
+)
+def follow_reviews(
+    context: dg.SensorEvaluationContext, foundry: FoundryResource
+) -> dg.RunRequest | dg.SkipReason:
+    """A run for reviews that are new since the last one, and the same as a tick ago."""
+    if not REVIEW_SET.in_profile(foundry.settings):
+        return dg.SkipReason(f"profile {foundry.settings.name} has no section curation.reviews")
+    if is_up_to_date(REVIEW_SET, foundry, context.instance) or not foundry.home.lake.partitions(
+        REVIEWS
+    ):
+        return dg.SkipReason("no new reviews")
+    version = REVIEW_SET.data_version(foundry, None)
+    if version != context.cursor:
+        context.update_cursor(version)
+        return dg.SkipReason("new reviews; waiting until no more come")
+    fingerprint = REVIEW_SET.fingerprint(foundry, context.instance, None)
+    return dg.RunRequest(run_key=f"{REVIEW_SET.name}-{fingerprint}-{version}")
 
 
 @dg.sensor(

@@ -39,7 +39,13 @@ from training.registry import CheckpointRegistry
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 AGENTS = {"planner": "planner_sft_checkpoint", "critic": "critic_rl_checkpoint"}
 SHARDS = ["sketchbook-0000", "sketchbook-0001"]
-SENSORS = {"follow_upstream", "notify_failures", "register_requests", "retrain_when_grown"}
+SENSORS = {
+    "follow_reviews",
+    "follow_upstream",
+    "notify_failures",
+    "register_requests",
+    "retrain_when_grown",
+}
 UNTRAINED = yaml.safe_dump(
     {
         "load_from": [

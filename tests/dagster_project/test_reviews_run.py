@@ -16,6 +16,7 @@ from interleave_foundry import query
 from schemas.curation import CRITIC_DPO, CRITIC_RL, CRITIC_SFT, STEPS
 from schemas.reviews import ReviewRow
 from schemas.trajectories import ATTEMPTS
+from tests.helpers.ticks import sensor_tick
 
 pytestmark = pytest.mark.slow
 
@@ -150,3 +151,24 @@ def test_a_home_of_the_version_before_is_brought_up_to_date_without_changes(samp
     assert {"reviews", "critic_dpo"} <= set(done) and not any("[" in name for name in done)
     assert content() == before
     assert not (home.exports / "preferences").exists()
+
+
+def test_the_sensor_follows_reviews_once_no_more_come(sampled, with_reviews, instance):
+    def tick(foundry, cursor=None):
+        found = sensor_tick("follow_reviews", foundry, instance, cursor)
+        return found.run_requests, found.skip_message, found.cursor
+
+    unused, foundry = FoundryResource(profile="sketch", root=sampled.root), with_reviews(use=True)
+    assert tick(unused)[1] == "profile sketch has no section curation.reviews"
+    assert tick(foundry)[1] == "no new reviews"
+    first, second = attempts(sampled.home)[:2]
+    disagree(sampled.home, first)
+    _, waiting, cursor = tick(foundry)
+    assert waiting == "new reviews; waiting until no more come"
+    disagree(sampled.home, second)
+    requests, _, cursor = tick(foundry, cursor)
+    assert not requests
+    (request,), _, _ = tick(foundry, cursor)
+    assert request.asset_selection == [dg.AssetKey("reviews")]
+    run_lineage(foundry, instance, shards=1)
+    assert tick(foundry, cursor)[1] == "no new reviews"
