@@ -42,16 +42,25 @@ def load_document(path: Path, model: type[Model]) -> Model:
         DocumentError: unreadable, not YAML, a duplicate key, or invalid for the model; every
             problem has a line `file:line: key: message`.
     """
-    root = _compose(path)
-    _reject_duplicate_keys(path, root)
-    with _readable(path):
-        content = SafeConstructor().construct_document(root) if root else None
     try:
-        return model.model_validate(content or {})
+        return model.model_validate(read_yaml(path))
     except ValidationError as error:
         problems = error.errors(include_url=False)
         lines = (locate_problem(path, each["loc"], each["msg"]) for each in problems)
         raise DocumentError("\n".join(lines)) from error
+
+
+def read_yaml(path: Path) -> Any:
+    """A document's content; an empty one is a mapping without keys.
+
+    Raises:
+        DocumentError: unreadable, not YAML, or a duplicate key.
+    """
+    root = _compose(path)
+    _reject_duplicate_keys(path, root)
+    with _readable(path):
+        content = SafeConstructor().construct_document(root) if root else None
+    return content or {}
 
 
 def locate_problem(path: Path, key: KeyPath, message: str) -> str:

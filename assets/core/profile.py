@@ -21,7 +21,7 @@ from inference.service.settings import ServiceSettings
 from inference.settings import Limits, LoopSettings
 from schemas import FoundryError
 from schemas.errors import first_problem
-from schemas.yaml_config import ConfigModel, added_field, load_document
+from schemas.yaml_config import ConfigModel, added_field, load_document, read_yaml
 from training.environments import gpus
 from training.settings import TrainingSettings
 from warehouse import Home
@@ -210,7 +210,7 @@ class Profile(Backends):
     def _for_this_machine(cls, values: Any, validate: ModelWrapValidatorHandler[Self]) -> Self:
         """Validates the profile of every number of GPUs in `on_gpus`; returns this machine's.
 
-        It has to be the last validator, to include all others.
+        It has to follow the others, to include them.
         """
         changes = values.get("on_gpus") if isinstance(values, dict) else None
         if not isinstance(changes, dict) or not changes:
@@ -224,6 +224,23 @@ class Profile(Backends):
             except ValidationError as error:
                 raise ValueError(first_problem(error, "on_gpus", str(count))) from None
         return profiles[max(count for count in profiles if count <= gpus())]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _based_on_another(cls, values: Any) -> Any:
+        """With `base`, what another profile says where this one says nothing.
+
+        It comes after all other validators, to run before them.
+        """
+        seen = []
+        while isinstance(values, dict) and "base" in values:
+            base = values["base"]
+            if not isinstance(base, str) or base in seen:
+                raise ValueError("base: name a profile, or the path of a .yaml file, not this one")
+            seen.append(base)
+            changes = {key: value for key, value in values.items() if key != "base"}
+            values = _merged(read_yaml(_path_of(base)), changes)
+        return values
 
 
 def _value(values: Any, *keys: str) -> Any:
@@ -256,8 +273,12 @@ def _merged(settings: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]
 @cache
 def load_profile(name: str) -> Profile:
     """A packaged profile by name, or any YAML file by path; FoundryError if there is none."""
+    return load_document(_path_of(name), Profile)
+
+
+def _path_of(name: str) -> Path:
     path = Path(name) if name.endswith((".yaml", ".yml")) else FOLDER / f"{name}.yaml"
     if not path.is_file():
         known = ", ".join(sorted(p.stem for p in FOLDER.glob("*.yaml")))
         raise FoundryError(f"no profile '{name}'; there are: {known}, or give a .yaml file")
-    return load_document(path, Profile)
+    return path

@@ -157,7 +157,7 @@ def is_of(process, folder):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", [n for n in PROFILES if n != "cluster"])
+@pytest.mark.parametrize("name", [n for n in PROFILES if n not in ("cluster", "containers")])
 def test_rehearsals_end_in_an_answered_request(name, tmp_path, capsys, monkeypatch):
     for variable in ("GEMINI_API_KEY", "OPENAI_API_KEY"):
         monkeypatch.delenv(variable, raising=False)

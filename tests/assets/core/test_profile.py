@@ -1,10 +1,12 @@
-"""Profiles: what differs at a size."""
+"""Profiles: what differs at a size, and from a profile that one is based on."""
+
+import re
 
 import pytest
 
 from assets.core.foundry import FoundryResource
 from assets.core.profile import load_profile
-from schemas import DocumentError
+from schemas import DocumentError, FoundryError
 from schemas.trajectories import TRAJECTORIES
 
 PROFILE = """
@@ -60,3 +62,31 @@ def test_a_wrong_change_is_named(profile, wrong, message):
     text = PROFILE.replace("{demo: {evaluation: {redraws: 1}}}", wrong)
     with pytest.raises(DocumentError, match=message):
         load_profile(profile(text))
+
+
+def test_a_profile_says_what_differs_from_its_base(profile, tmp_path):
+    sketch, own = (
+        load_profile("sketch"),
+        load_profile(profile("base: sketch\nname: own\nloop: {t_max: 2}\n")),
+    )
+    assert (own.name, own.loop.t_max) == ("own", 2)
+    changed = {"name", "loop"}
+    assert own.model_dump(exclude=changed) == sketch.model_dump(exclude=changed)
+    last = tmp_path / "last.yaml"
+    last.write_text(f"base: {profile()}\nsize_changes: {{demo: {{evaluation: {{redraws: 2}}}}}}\n")
+    assert load_profile(str(last)).at_size("demo").evaluation.redraws == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("base: nothing", "no profile 'nothing'"),
+        ("base: sketch\nloop: {tmax: 2}", "sized.yaml:2: loop.tmax"),
+        ("base: {file}", "base: name a profile, or the path of a .yaml file, not this one"),
+        ("base: [sketch]", "base: name a profile"),
+    ],
+)
+def test_a_wrong_base_is_named(profile, tmp_path, text, message):
+    file = tmp_path / "sized.yaml"
+    with pytest.raises(FoundryError, match=re.escape(message)):
+        load_profile(profile(text.replace("{file}", str(file))))
