@@ -13,6 +13,7 @@ from . import (
     evaluate,
     generate,
     generators,
+    prompts,
     rehearse,
     report,
     reviews,
@@ -49,6 +50,7 @@ for command in (
     app.command()(command)
 app.add_typer(generators.app, name="generator")
 app.add_typer(agents.app, name="agents")
+app.add_typer(prompts.app, name="prompts")
 
 
 def main() -> None:

@@ -1,14 +1,15 @@
 """How agents write their answers, and how they are read: `<think>`, then JSON in `<answer>`.
 
-The key names are those of the reference's formats. When an answer is read, its JSON is repaired;
-its meaning is not guessed.
+The key names are those of the reference's formats. When an answer is read, its JSON is repaired,
+or the Python form of it that the authors' agents write, where `'None'` stands for no text and
+`'True'` for a verdict; its meaning is not guessed.
 """
 
 import json
 import re
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 
 from schemas.errors import first_problem
 
@@ -19,11 +20,24 @@ _BLANKS = " \t\n\r"
 SUCCESS_KEY, REFINE_KEY, PLAN_KEY = "previous_step_success", "refine_prompt", "execution_plan"
 _THINK = re.compile(r"<think>(.*?)</think>", re.DOTALL)
 _ANSWER = re.compile(r"<answer>(.*?)(</answer>|\Z)", re.DOTALL)
+_STEP_KEY = re.compile(r"""['"]step_number['"]\s*:""")
+_VERDICTS = {"true": True, "false": False}
 _EXCERPT_CHARACTERS = 60
 
 
+def _clean_step(step: object) -> object:
+    """A step, whose texts may be 'None'; an error where the next step has slipped into one."""
+    if not isinstance(step, dict):
+        return step
+    if any(isinstance(value, str) and _STEP_KEY.search(value) for value in step.values()):
+        raise ValueError("a text of this step contains the next one")
+    return {name: None if value == "None" else value for name, value in step.items()}
+
+
 class _Plan(BaseModel):
-    steps: list[PlanStep] = Field(alias=PLAN_KEY, min_length=1)
+    steps: list[Annotated[PlanStep, BeforeValidator(_clean_step)]] = Field(
+        alias=PLAN_KEY, min_length=1
+    )
 
 
 def critic_answer(verdict: Verdict) -> str:
@@ -82,12 +96,26 @@ def parse_verdict(text: str) -> Verdict:
     An unreadable one is a rejection without a new prompt, after which the loop draws the same
     prompt with another seed: asking a greedy critic again would give the same answer.
     """
+    try:
+        return read_verdict(text)
+    except UnusableAnswerError:
+        return Verdict(False, "", _split(text)[0] or text.strip())
+
+
+def read_verdict(text: str) -> Verdict:
+    """The verdict in a critic's answer.
+
+    Raises:
+        UnusableAnswerError: there is none.
+    """
     reasoning, answer, _ = _split(text)
     content = _repair_json(answer) if answer else None
     verdict = content.get(SUCCESS_KEY) if isinstance(content, dict) else None
     refined = content.get(REFINE_KEY) if isinstance(content, dict) else None
+    if isinstance(verdict, str):
+        verdict = _VERDICTS.get(verdict.strip().lower())
     if not isinstance(verdict, bool) or not isinstance(refined, str):
-        return Verdict(False, "", reasoning or text.strip())
+        raise UnusableAnswerError("no verdict and new prompt in the critic's <answer>")
     return Verdict(verdict, "" if verdict else refined.strip(), reasoning)
 
 

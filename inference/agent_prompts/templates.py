@@ -2,9 +2,11 @@
 
 Prompts are Jinja files `<name>.v<version>.jinja`, rendered with `StrictUndefined`.
 A template that made data is never edited: new wording is a new version, and every training row
-stores the `name@version` of its prompt.
+stores the `name@version` of its prompt. A prompt of one's own is named by its path, which ends in
+`.jinja`; its version is a hash of its content, and it is rendered to the byte.
 """
 
+import hashlib
 import re
 from dataclasses import dataclass
 from functools import cache
@@ -18,6 +20,7 @@ from ..roles import PlanRequest
 
 FOLDER = Path(__file__).parent
 IMAGE = "<image>"
+SUFFIX = ".jinja"
 
 _FILE = re.compile(r"(?P<name>[\w-]+)\.v(?P<version>\d+)\.jinja")
 # Tags that structure our texts; inside free text they would forge it.
@@ -41,14 +44,15 @@ class RenderedPrompt:
 
 
 def render(name: str, **values: object) -> RenderedPrompt:
-    """Render the newest version of template `name`, or exactly `name@version`.
+    """Render the newest version of template `name`, exactly `name@version`, or a file.
 
     Raises:
         FoundryError: there is no such template, or a value it needs is missing.
     """
     template, version = _load(name)
     try:
-        return RenderedPrompt(template.render(values).strip(), version)
+        text = template.render(values)
+        return RenderedPrompt(text if name.endswith(SUFFIX) else text.strip(), version)
     except jinja2.UndefinedError as error:
         raise FoundryError(
             f"agent prompt {version}: {error.message}; pass it to render()"
@@ -89,13 +93,27 @@ def _versions() -> dict[str, dict[int, str]]:
 
 @cache
 def _load(name: str) -> tuple[jinja2.Template, str]:
+    if name.endswith(SUFFIX):
+        return _load_file(Path(name).expanduser())
     base, _, requested = name.partition("@")
     versions = _versions().get(base, {})
     version = int(requested) if requested.isdecimal() else max(versions, default=0)
     if version not in versions or requested not in ("", str(version)):
         known = ", ".join(sorted(f"{n}@{v}" for n, vs in _versions().items() for v in vs))
-        raise FoundryError(f"no agent prompt '{name}'; there are: {known}")
+        raise FoundryError(f"no agent prompt '{name}'; there are: {known}, or give a .jinja file")
     return _ENVIRONMENT.get_template(versions[version]), f"{base}@{version}"
+
+
+def _load_file(path: Path) -> tuple[jinja2.Template, str]:
+    try:
+        content = path.read_bytes()
+        template = _ENVIRONMENT.overlay(keep_trailing_newline=True).from_string(content.decode())
+    except (OSError, UnicodeDecodeError, jinja2.TemplateError) as error:
+        raise FoundryError(
+            f"agent prompt {path} cannot be read: {error}; `interleave prompts import FOLDER` "
+            "writes those of a repository or folder"
+        ) from error
+    return template, f"{path.stem}@{hashlib.sha256(content).hexdigest()[:12]}"
 
 
 def critic_prompt(instruction: str, rewritten: str, name: str = "critic") -> RenderedPrompt:

@@ -20,10 +20,16 @@ from ...agent_prompts.templates import IMAGE
 if TYPE_CHECKING:
     import torch
 
+MANY_IMAGES = 5
+"""From so many images of a query on, the authors' agents get each of them smaller."""
+
 _IMAGE_PAD = "<|image_pad|>"
 # Limits of the vision tower's patches (Qwen2-VL); images beyond the ratio get the replacement.
 _MIN_SIDE = 28
 _MAX_RATIO, _REPLACEMENT_RATIO = 200, 180
+
+
+Resize = Callable[[Image.Image], Image.Image]
 
 
 @dataclass(frozen=True)
@@ -64,18 +70,25 @@ class Prompt:
 
 @dataclass(frozen=True)
 class Encoder:
-    """Encodes queries for one checkpoint; `resize` is applied before the image processor."""
+    """Encodes queries for one checkpoint.
+
+    Before the image processor, images are resized: by `resize`, or by `resize_many` where a query
+    has `MANY_IMAGES` or more.
+    """
 
     tokenizer: Any
     image_processor: Any
-    resize: Callable[[Image.Image], Image.Image]
+    resize: Resize
     layout: PromptLayout
+    resize_many: Resize | None = None
 
     def encode(self, query: AgentQuery) -> Prompt:
         """Raises `BadImageError` for an image that cannot be decoded."""
         if not query.images:
             return Prompt(query, self._tokens(query.text, []))
-        images = [self.resize(image.image) for image in query.images]
+        many = len(query.images) >= MANY_IMAGES
+        resize = self.resize_many if many and self.resize_many else self.resize
+        images = [resize(image.image) for image in query.images]
         processed = self.image_processor(images=images, return_tensors="pt")
         pixels, grids = processed["pixel_values"], processed["image_grid_thw"]
         counts = (grids.prod(-1) // self.image_processor.merge_size**2).tolist()

@@ -1,7 +1,10 @@
 """Checkpoints: manifests (`interleave.json`, how a model is prompted), table and references."""
 
+import re
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
+from types import MappingProxyType
+from typing import Literal, NamedTuple
 
 from pydantic import BaseModel, Field, PositiveInt, ValidationError
 
@@ -9,13 +12,23 @@ from schemas import FoundryError
 from schemas.errors import first_problem
 from schemas.training import CHECKPOINTS, CheckpointRow
 from warehouse import Home
+from warehouse.storage import first_line
 
+from ...agent_prompts.templates import version_of
+from ...engine.hashing import stable_hash
+from ..model_files import weights_revision
 from .promotions import versions_in_use
 
 MANIFEST_FILE = "interleave.json"
 PROMOTED = "promoted"
+HUB_ID = re.compile(r"(?P<id>[\w-][\w.-]*/[\w-][\w.-]*)(@(?P<revision>[\w./-]+))?")
+
+# A model in the cache of Hugging Face.
+_CACHED = re.compile(r"/models--(?P<name>[^/]+)/snapshots/(?P<revision>[^/]+)$")
+_NONE: Mapping["PromptName", str] = MappingProxyType({})
 
 AgentRole = Literal["planner", "critic"]
+PromptName = Literal["critic", "planner_text", "planner_interleaved"]
 
 # The checkpoints of a role, the one trained last in the pipeline first.
 _NAMES_BY_ROLE: dict[AgentRole, tuple[str, ...]] = {
@@ -36,12 +49,20 @@ class Manifest(BaseModel, frozen=True):
     role: Literal["planner", "critic", "both", "base"] = Field(
         description="Role it was trained for"
     )
-    agent_prompts: dict[Literal["critic", "planner_text", "planner_interleaved"], str] = Field(
+    agent_prompts: dict[PromptName, str] = Field(
         description="Agent prompts (name@version) that it was trained with"
     )
     image_max_pixels: PositiveInt = Field(description="Larger images are shrunk to it")
     image_min_pixels: PositiveInt = Field(32 * 32, description="Smaller images are enlarged")
+    many_images_max_pixels: PositiveInt | None = Field(
+        None, description="The same for each of five images and more; null: no difference"
+    )
     max_new_tokens: dict[AgentRole, PositiveInt] = Field(description="Longest answer of a role")
+
+    @property
+    def pixel_limits(self) -> "PixelLimits":
+        most = self.image_max_pixels
+        return PixelLimits(self.image_min_pixels, most, self.many_images_max_pixels or most)
 
     @property
     def identity(self) -> str:
@@ -59,17 +80,53 @@ class Manifest(BaseModel, frozen=True):
             )
 
 
-def read_manifest(folder: Path) -> Manifest:
-    """Raises `CheckpointError` if there is no such folder, or no valid manifest in it."""
+class PixelLimits(NamedTuple):
+    """Least and most pixels of an image, and the most of each of many (`MANY_IMAGES`)."""
+
+    least: int
+    most: int
+    most_of_many: int
+
+
+def read_manifest(folder: Path, foreign_prompts: Mapping[PromptName, str] = _NONE) -> Manifest:
+    """The manifest in a checkpoint's folder; of a model without one, what the authors' have.
+
+    Args:
+        foreign_prompts: agent prompts of a model without manifest.
+
+    Raises:
+        CheckpointError: there is no such folder, no valid manifest in it, or no such prompts.
+    """
     if not folder.is_dir():
         raise CheckpointError(f"no such checkpoint folder: {folder}")
     path = folder / MANIFEST_FILE
+    if not path.is_file() and (folder / "config.json").is_file() and foreign_prompts:
+        return _foreign_manifest(folder, foreign_prompts)
     if not path.is_file():
-        raise CheckpointError(f"{folder} is not a checkpoint: there is no {MANIFEST_FILE} in it")
+        raise CheckpointError(
+            f"{folder} is not a checkpoint: there is no {MANIFEST_FILE} in it; for a model that "
+            "was not trained here, name its prompts in `checkpoint.agent_prompts` of the profile"
+        )
     try:
         return Manifest.model_validate_json(path.read_bytes())
     except ValidationError as error:
         raise CheckpointError(f"{path}: {first_problem(error)}") from error
+
+
+def _foreign_manifest(folder: Path, prompts: Mapping[PromptName, str]) -> Manifest:
+    """Limits are those of the authors' inference; the version follows from weights and prompts."""
+    cached = _CACHED.search(folder.as_posix())
+    revision = cached["revision"] if cached else weights_revision(str(folder), None)
+    versions = {name: version_of(prompt) for name, prompt in prompts.items()}
+    return Manifest(
+        name=cached["name"].replace("--", "/") if cached else folder.name,
+        version=f"{revision[:8]}-{stable_hash(versions)[:6]}",
+        role="both",
+        agent_prompts=dict(prompts),
+        image_max_pixels=1024 * 1024,
+        many_images_max_pixels=384 * 384,
+        max_new_tokens={"planner": 4096, "critic": 4096},
+    )
 
 
 def checkpoint_rows(home: Home, name: str | None = None) -> list[CheckpointRow]:
@@ -90,10 +147,13 @@ def find_checkpoint(name: str, version: str, home: Home) -> CheckpointRow:
 
 
 def resolve(reference: str, role: AgentRole, home: Home) -> Path:
-    """The folder of `promoted`, of `name@version`, or of a path.
+    """The folder of `promoted`, of `name@version`, of a path, or of an id at Hugging Face.
+
+    A model that is not in the cache of Hugging Face is downloaded.
 
     Raises:
-        CheckpointError: none was promoted yet, or there is none of that name and version.
+        CheckpointError: none was promoted yet, there is none of that name and version, or the
+            model cannot be downloaded.
     """
     if reference == PROMOTED:
         reference = promoted(home).get(role, "")
@@ -105,7 +165,27 @@ def resolve(reference: str, role: AgentRole, home: Home) -> Path:
     name, at, version = reference.rpartition("@")
     if at and "/" not in reference:
         return home.local / find_checkpoint(name, version, home).uri
-    return Path(reference).expanduser()
+    folder = Path(reference).expanduser()
+    if not folder.is_dir() and (match := HUB_ID.fullmatch(reference)):
+        return _snapshot(match["id"], match["revision"])
+    return folder
+
+
+def _snapshot(model: str, revision: str | None) -> Path:
+    """The folder of a model in the cache of Hugging Face."""
+    from huggingface_hub import snapshot_download
+
+    try:
+        return Path(snapshot_download(model, revision=revision, local_files_only=True))
+    except Exception:  # not there, or not all of it
+        pass
+    try:
+        return Path(snapshot_download(model, revision=revision))
+    except Exception as error:  # of huggingface_hub, its HTTP client, the disk
+        raise CheckpointError(
+            f"{model} is neither a folder nor in the cache of Hugging Face, and cannot be "
+            f"downloaded: {first_line(error)}"
+        ) from error
 
 
 def promoted(home: Home) -> dict[AgentRole, str]:

@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,7 +11,7 @@ from PIL import Image
 from pydantic import Field
 
 from schemas import BadImageError
-from schemas.yaml_config import ConfigModel
+from schemas.yaml_config import ConfigModel, added_field
 from warehouse.storage import first_line
 
 from ...engine.batching import Batcher
@@ -21,7 +21,7 @@ from ..model_files import device_and_dtype
 from ..providers.structured import CompletionResult
 from .decoding import Sampling, SeededSampler, decode
 from .encoding import AgentQuery, Encoder, Prompt, PromptLayout, resize_to_pixels
-from .manifest import CheckpointError, read_manifest
+from .manifest import CheckpointError, PixelLimits, PromptName, read_manifest
 
 BatchTokens = Annotated[
     int,
@@ -32,7 +32,10 @@ BatchTokens = Annotated[
     ),
 ]
 
-_REFERENCE = "`promoted`, `name@version` of the table `checkpoints`, or a checkpoint's folder"
+_REFERENCE = (
+    "`promoted`, `name@version` of the table `checkpoints`, a folder, or an id at Hugging Face "
+    "(owner/name, owner/name@revision)"
+)
 
 
 class CheckpointSettings(ConfigModel):
@@ -40,6 +43,11 @@ class CheckpointSettings(ConfigModel):
 
     planner: str | None = Field("promoted", description=f"The planner: {_REFERENCE}")
     critic: str | None = Field("promoted", description=f"The critic: {_REFERENCE}")
+    agent_prompts: dict[PromptName, str] = added_field(
+        {},
+        description="Agent prompts of models that were not trained here, as the authors' released "
+        "ones: critic, planner_text, planner_interleaved -> name or .jinja file",
+    )
     device: str = Field(
         "auto", description="cpu, cuda, cuda:1, ...; auto: cuda where there is one (in bfloat16)"
     )
@@ -175,20 +183,20 @@ class CheckpointModel(BatchedModel):
 
     def __init__(self, folder: Path, settings: CheckpointSettings | None = None) -> None:
         settings = settings or CheckpointSettings()
-        self.manifest = read_manifest(folder)
-        load = partial(_load, folder.absolute(), self.manifest.identity, settings.device)
+        self.manifest = read_manifest(folder, settings.agent_prompts)
+        limits = self.manifest.pixel_limits
+        load = partial(_load, folder.absolute(), self.manifest.identity, settings.device, limits)
         super().__init__(load, settings.batch, settings.batch_tokens, settings.gather_seconds)
 
 
 @lru_cache(maxsize=2)  # a planner and a critic
-def _load(folder: Path, identity: str, device: str) -> LoadedModel:
+def _load(folder: Path, identity: str, device: str, limits: PixelLimits) -> LoadedModel:
     device, dtype = device_and_dtype(device)
-    manifest = read_manifest(folder)
-    resize = partial(
-        resize_to_pixels, least=manifest.image_min_pixels, most=manifest.image_max_pixels
-    )
+    resize = partial(resize_to_pixels, least=limits.least, most=limits.most)
+    resize_many = partial(resize_to_pixels, least=limits.least, most=limits.most_of_many)
     try:
         encoder = load_encoder(folder, None, resize, PromptLayout())
+        encoder = replace(encoder, resize_many=resize_many)
         return LoadedModel(identity, encoder, load_weights(folder, dtype=dtype).to(device).eval())
     except Exception as error:  # transformers, safetensors and torch raise errors of all kinds
         raise CheckpointError(

@@ -11,7 +11,7 @@ from PIL import Image
 from schemas import BadImageError
 from warehouse import EncodedImage
 
-from ...agent_prompts.formatting import parse_plan, parse_verdict
+from ...agent_prompts.formatting import parse_plan, read_verdict
 from ...agent_prompts.templates import (
     IMAGE,
     critic_prompt,
@@ -82,11 +82,10 @@ class RemoteAgent:
     ) -> Any:
         """The value that the model answers, as an object or in the format of trained agents.
 
-        An unreadable object is requested once more.
+        An unreadable answer is requested once more.
         """
         if self._settings.form == "tags" and parse_tags:
-            request = await self._request(text, images)
-            return parse_tags((await self._client.complete(request)).text)
+            return await self._ask_for_tags(await self._request(text, images), parse_tags)
         request = await self._request(text, images, answer_type.model_json_schema())
         result = await self._client.complete(request)
         try:
@@ -100,6 +99,18 @@ class RemoteAgent:
             raise UnusableAnswerError(
                 f"{self._settings.model} gave no usable answer in two attempts: {error}"
             ) from None
+
+    async def _ask_for_tags(self, request: CompletionRequest, parse: Callable[[str], Any]) -> Any:
+        """The second time the model chooses its own temperature: at 0 it would answer the same.
+
+        Its turns stay as they are: a trained agent knows no corrections.
+        """
+        try:
+            return parse((await self._client.complete(request)).text)
+        except UnusableAnswerError:
+            report_usage(retries=1)
+            again = replace(request, temperature=None, uses_batch_api=False)
+            return parse((await self._client.complete(again)).text)
 
     async def _request(
         self, text: str, images: Sequence[EncodedImage], schema: dict[str, Any] | None = None
@@ -126,7 +137,12 @@ class RemoteCritic(RemoteAgent):
     ) -> Verdict:
         text = critic_prompt(instruction, prompt, self._settings.prompt("critic")).text
         images = (before or EncodedImage.white(after.image.size), after)
-        return await self._ask(text, images, VerdictAnswer, parse_verdict)
+        try:
+            return await self._ask(text, images, VerdictAnswer, read_verdict)
+        except UnusableAnswerError as error:
+            if self._settings.form != "tags":
+                raise
+            return Verdict(False, "", str(error))
 
 
 class RemoteScorer(RemoteAgent):
@@ -212,7 +228,8 @@ class RemoteBenchmarkJudge:
 async def _chat_request(
     text: str, images: Sequence[EncodedImage], settings: ChatModel, keep_blanks: bool
 ) -> CompletionRequest:
-    resized = [await asyncio.to_thread(_resize, image, settings) for image in images]
+    limits = settings.pixels_of(len(images))
+    resized = [await asyncio.to_thread(_resize, image, settings, limits) for image in images]
     return CompletionRequest(
         settings.model,
         (ChatTurn("user", tuple(_interleave(text, resized, keep_blanks))),),
@@ -306,12 +323,14 @@ def _correction_request(
     return replace(request, turns=turns, uses_batch_api=False)
 
 
-def _resize(encoded: EncodedImage, settings: ChatModel) -> EncodedImage:
-    if settings.image_pixels is None and settings.longest_side is None:
+def _resize(
+    encoded: EncodedImage, settings: ChatModel, pixels: tuple[int, int] | None
+) -> EncodedImage:
+    if pixels is None and settings.longest_side is None:
         return encoded
     image, longest_side = encoded.image, settings.longest_side
-    if settings.image_pixels:
-        image = resize_to_pixels(image, *settings.image_pixels)
+    if pixels:
+        image = resize_to_pixels(image, *pixels)
     if longest_side and max(image.size) > longest_side:
         image = image.copy()
         image.thumbnail((longest_side, longest_side), Image.Resampling.LANCZOS)

@@ -11,6 +11,7 @@ from schemas.yaml_config import ConfigModel, added_field
 from ...agent_prompts.templates import version_of
 from ...engine.hashing import stable_hash
 from ...roles import BackendError
+from ..checkpoint.encoding import MANY_IMAGES
 
 _MILLION = 1_000_000
 _ENDPOINTS = "Where calls go; each gets as many as it has free slots"
@@ -131,6 +132,18 @@ class ChatModel(RemoteModel):
         description="Least and most pixels of an image; others are sent resized, as our trained "
         "agents saw them in training",
     )
+    many_images_pixels: PositiveInt | None = added_field(
+        None,
+        description=f"Most pixels of an image of a request with {MANY_IMAGES} or more; null: as "
+        "`image_pixels`",
+    )
+
+    def pixels_of(self, images: int) -> tuple[int, int] | None:
+        """Least and most pixels of each image of a request with so many; None: any."""
+        if self.many_images_pixels is None or images < MANY_IMAGES:
+            return self.image_pixels
+        least, most = self.image_pixels or (1, self.many_images_pixels)
+        return min(least, self.many_images_pixels), min(most, self.many_images_pixels)
 
 
 class AgentModel(ChatModel):
@@ -151,7 +164,7 @@ class AgentModel(ChatModel):
     agent_prompts: dict[str, str] = Field(
         default_factory=dict,
         description="Other agent prompts: planner_text, planner_interleaved, critic or scorer -> "
-        "name or name@version",
+        "name, name@version, or the path of a .jinja file",
     )
 
     def prompt(self, name: str) -> str:

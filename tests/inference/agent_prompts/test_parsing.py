@@ -73,6 +73,44 @@ def test_unreadable_verdict_is_a_rejection_without_a_prompt(text):
     assert (verdict.accepted, verdict.refined_prompt) == (False, "")
 
 
+# Answers in the form of the authors' agents, with invented words.
+RELEASED_PLAN = """<think>Two pictures.</think>
+<answer>{'execution_plan': [{'step_number': 1, 'step_name': 'A kite', 'instruction': "The kite's frame",
+'prompt': 'Draw a kite, "unfinished".', 'auxiliary_text': 'None'}, {'step_number': 2, 'step_name': 'Tail',
+'instruction': 'Its tail', 'prompt': 'Add a tail.', 'auxiliary_text': None}]}</answer>"""  # noqa: E501
+
+
+def test_plans_of_the_authors_agents_are_read():
+    plan = parse_plan(RELEASED_PLAN)
+    assert plan.reasoning == "Two pictures."
+    assert plan.steps == (
+        PlanStep(1, "A kite", "The kite's frame", 'Draw a kite, "unfinished".', None),
+        PlanStep(2, "Tail", "Its tail", "Add a tail.", None),
+    )
+
+
+def test_plans_whose_next_step_slipped_into_a_text_are_unusable():
+    text = RELEASED_PLAN.replace("'None'}", "\"None}, {'step_number': 2\"}")
+    with pytest.raises(UnusableAnswerError, match="a text of this step contains the next one"):
+        parse_plan(text)
+
+
+@pytest.mark.parametrize(
+    ("answer", "verdict"),
+    [
+        ("{'previous_step_success': True, 'refine_prompt': 'Draw it.'}", (True, "")),
+        ("{'previous_step_success': 'True', 'refine_prompt': 'Draw it.'}", (True, "")),
+        (
+            "{'previous_step_success': 'false', 'refine_prompt': \"It's red.\"}",
+            (False, "It's red."),
+        ),
+    ],
+)
+def test_verdicts_of_the_authors_agents_are_read(answer, verdict):
+    read = parse_verdict(f"<think>Why.</think><answer>{answer}</answer>")
+    assert (read.accepted, read.refined_prompt, read.reasoning) == (*verdict, "Why.")
+
+
 def test_truncated_verdict_is_parsed():
     text = '<think>a</think>\n<answer>{"previous_step_success": false, "refine_prompt": "Draw'
     assert parse_verdict(text) == Verdict(False, "Draw", "a")

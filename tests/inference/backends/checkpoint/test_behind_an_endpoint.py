@@ -24,10 +24,18 @@ CONTINUED = "a <|im_end|> story\n\nSteps so far:\n1. A cat. <image>\n\n<image> 2
 
 
 class RecordingClient:
-    """Records the last request."""
+    """Records requests, and answers each with a plan."""
+
+    def __init__(self):
+        self.requests = []
+
+    @property
+    def request(self):
+        """The last request at temperature 0."""
+        return next(each for each in reversed(self.requests) if each.temperature == 0)
 
     async def complete(self, request):
-        self.request = request
+        self.requests.append(request)
         return CompletionResult(PLAN)
 
 
@@ -102,3 +110,23 @@ async def test_requests_are_greedy_and_limited(lines, client):
     assert request["temperature"] == 0
     assert request["max_completion_tokens"] == BOTH.max_new_tokens["critic"]
     assert "response_format" not in request
+
+
+async def test_an_answer_that_cannot_be_read_is_asked_for_once_more(lines, client):
+    """With the same turns, at the model's own temperature; a critic's is a rejection then."""
+    critic = RemoteCritic("openai", client, OpenAISettings(**lines["openai"]).critic)
+    verdict = await critic.judge(None, tiny_image("a"), "Draw a cat.", "")
+    first, second = client.requests
+    assert (first.turns, first.temperature) == (second.turns, 0) and second.temperature is None
+    assert (verdict.accepted, verdict.refined_prompt) == (False, "")
+
+
+async def test_many_images_are_sent_smaller(lines, client):
+    settings = OpenAISettings(**lines["openai"]).planner
+    settings = settings.model_copy(update={"many_images_pixels": 32 * 32})
+    planner = RemotePlanner("openai", client, settings)
+    for count, side in ((4, 64), (5, 32)):
+        await planner.plan(PlanRequest("a story", (EncodedImage.white((64, 64)),) * count))
+        (turn,) = client.request.turns
+        sent = [part.image.size for part in turn.parts if isinstance(part, EncodedImage)]
+        assert sent == [(side, side)] * count

@@ -1,16 +1,28 @@
 """References to checkpoints, and errors for missing ones."""
 
+import re
+import shutil
+from pathlib import Path
+
 import pytest
 
-from inference.backends.checkpoint.manifest import CheckpointError, read_manifest, resolve
+from inference.backends.checkpoint.agents import CheckpointCritic
+from inference.backends.checkpoint.manifest import (
+    MANIFEST_FILE,
+    CheckpointError,
+    read_manifest,
+    resolve,
+)
 from inference.backends.checkpoint.model import CheckpointModel, CheckpointSettings
 from inference.backends.checkpoint.promotions import record
 from inference.backends.factory import Backends, RoleBindings
 from inference.roles import qualified_name
 from schemas.training import CHECKPOINTS
 from tests.helpers.checkpoint_rows import checkpoint_row
-from tests.inference.backends.checkpoint.tiny_agents import BOTH
+from tests.inference.backends.checkpoint.tiny_agents import ACCEPTED, BOTH, PROMPTS
+from warehouse import EncodedImage
 
+REVISION = "0123abcd" * 5
 TRAINED = RoleBindings(
     planner="checkpoint", generator="sketch", critic="checkpoint", scorer="sketch"
 )
@@ -86,6 +98,54 @@ def test_a_critic_cannot_plan(home):
 def test_a_role_without_a_checkpoint_is_an_error(home):
     with pytest.raises(CheckpointError, match=r"`checkpoint.planner` is null"):
         roles_of(home, planner=None)
+
+
+@pytest.fixture
+def hub_cache(tmp_path, monkeypatch, overfitted):
+    """Hugging Face's cache with a model `owner/agent` that was not trained here."""
+    model = tmp_path / "cache" / "models--owner--agent"
+    shutil.copytree(
+        overfitted, model / "snapshots" / REVISION, ignore=shutil.ignore_patterns(MANIFEST_FILE)
+    )
+    config = model / "snapshots" / REVISION / "config.json"  # answers may have 4096 tokens
+    config.write_text(re.sub(r'("max_position_embeddings": )\d+', r"\g<1>8192", config.read_text()))
+    (model / "refs").mkdir()
+    (model / "refs" / "main").write_text(REVISION)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    return model / "snapshots" / REVISION
+
+
+def test_a_model_at_hugging_face_is_an_agent_with_prompts_of_its_own(home, hub_cache, tmp_path):
+    prompt = tmp_path / "critic.jinja"
+    prompt.write_text("<image><image>{{ original_instruction }}")
+    names = {**PROMPTS, "critic": str(prompt)}
+
+    def critic(reference):
+        settings = {"planner": reference, "critic": reference, "agent_prompts": names}
+        return roles_of(home, **settings).critic
+
+    assert resolve("owner/agent", "critic", home) == hub_cache
+    first, pinned = critic("owner/agent"), critic(f"owner/agent@{REVISION}")
+    assert first.model == pinned.model and first.model.startswith("owner/agent@0123abcd-")
+    names["critic"] = str(tmp_path / "other.jinja")
+    Path(names["critic"]).write_text("<image><image>Otherwise: {{ original_instruction }}")
+    assert critic("owner/agent").model != first.model, "journals do not mix their answers"
+
+
+async def test_a_model_that_was_not_trained_here_answers(hub_cache):
+    settings = CheckpointSettings(agent_prompts=PROMPTS, device="cpu")
+    model = CheckpointModel(hub_cache, settings)
+    assert model.manifest.many_images_max_pixels == 384 * 384
+    white = EncodedImage.white((96, 96))
+    assert await CheckpointCritic(model).judge(white, white, "Draw a cat.", "") == ACCEPTED
+
+
+def test_a_model_that_is_nowhere_is_one_line(home, hub_cache):
+    with pytest.raises(CheckpointError, match="owner/none is neither a folder nor in the cache"):
+        resolve("owner/none", "critic", home)
+    with pytest.raises(CheckpointError, match=r"its prompts in `checkpoint.agent_prompts`"):
+        roles_of(home, planner="owner/agent", critic="owner/agent")
 
 
 def test_an_invalid_checkpoint_is_one_line(home, tmp_path):

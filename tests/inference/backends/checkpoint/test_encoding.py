@@ -1,5 +1,8 @@
 """Prompts have the tokens and pixels of training."""
 
+from dataclasses import replace
+from functools import partial
+
 import pytest
 from PIL import Image
 
@@ -44,6 +47,17 @@ def test_placeholders_and_images_must_match(encoder):
 def test_a_broken_image_is_an_error(encoder):
     with pytest.raises(BadImageError):
         encoder.encode(critic_query("x", EncodedImage(b"no picture"), tiny_image(1)))
+
+
+def test_five_images_and_more_are_smaller(untrained):
+    encoder = CheckpointModel(untrained).loaded.encoder
+    encoder = replace(encoder, resize_many=partial(resize_to_pixels, least=1024, most=64 * 64))
+
+    def grids(count):
+        images = (EncodedImage.white((96, 96)),) * count
+        return encoder.encode(AgentQuery("<image>" * count, images)).grids.tolist()
+
+    assert grids(4) == [[1, 6, 6]] * 4 and grids(5) == [[1, 4, 4]] * 5
 
 
 @pytest.mark.parametrize(
