@@ -3,7 +3,7 @@
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
@@ -14,6 +14,7 @@ from rich.console import Console
 
 from assets.core.gpu_assignment import server_problem
 from assets.core.profile import PostgresSettings, Profile, load_profile
+from inference.agent_prompts.templates import SUFFIX, version_of
 from inference.backends.health_check import PROVIDERS, check_endpoint
 from inference.backends.model_files import cached_file
 from inference.backends.providers.settings import EndpointSettings, RemoteModel
@@ -120,6 +121,7 @@ def _providers(profile: Profile) -> Iterator[Finding]:
             yield _package(_PACKAGES[name], "setup")
         for role, model in models.items():
             yield _model(profile, name, role, model)
+            yield from _prompt_files(role, getattr(model, "agent_prompts", {}))
         endpoints = [one for model in models.values() for one in settings.endpoints_of(model)]
         for endpoint in dict.fromkeys(endpoints):
             if not endpoint.server:  # those are started by the first call
@@ -139,6 +141,12 @@ def _model(profile: Profile, backend: str, role: str, model: RemoteModel | None)
     unpriced = profile.budget is not None and model.model not in profile.prices
     fix = f"the profile has a budget: add `prices.{model.model}`" if unpriced else None
     return Finding(f"{role}: {model.model} at {backend}", fix)
+
+
+def _prompt_files(role: str, prompts: Mapping[str, str]) -> Iterator[Finding]:
+    for prompt in prompts.values():
+        if prompt.endswith(SUFFIX):
+            yield _resolved(f"{role}'s agent prompt {prompt}", partial(version_of, prompt))
 
 
 def _endpoint(backend: str, endpoint: EndpointSettings) -> Iterator[Finding]:
@@ -182,7 +190,8 @@ def _checkpoints(profile: Profile, home: Home) -> Iterator[Finding]:
         if getattr(profile.roles, role) != "checkpoint":
             continue
         reference = getattr(profile.checkpoint, role)
-        yield _resolved(f"{role} checkpoint: {reference}", partial(resolve, reference, role, home))
+        find = partial(resolve, reference, role, home, download=False)
+        yield _resolved(f"{role} checkpoint: {reference}", find)
 
 
 def _resolved(what: str, resolve: Callable[[], object]) -> Finding:

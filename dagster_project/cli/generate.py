@@ -7,7 +7,7 @@ import typer
 
 from schemas.trajectories import OnExhausted
 
-from .options import HomeOption, ProfileOption, enable_interrupts
+from .options import HomeOption, PlannerOption, ProfileOption, enable_interrupts, named_agents
 
 TextArgument = Annotated[
     str,
@@ -24,9 +24,10 @@ OutOption = Annotated[
     typer.Option(help="Output file: .html, .md or .zip; default: a new story.html in this folder."),
 ]
 CriticOption = Annotated[
-    Literal["base", "rl", "sft"] | None,
+    str | None,
     typer.Option(
-        help="Critic trained by RL or SFT, or the profile's own agents; default: the current ones."
+        help="Critic: `rl` or `sft`, trained here; `promoted`, name@version, a folder, an id "
+        "at Hugging Face; `base`: the profile's own agents; default: the one in use."
     ),
 ]
 ExhaustedOption = Annotated[
@@ -52,6 +53,7 @@ def generate(
     out: OutOption = None,
     profile: ProfileOption = "sketch",
     home: HomeOption = ".interleave",
+    planner: PlannerOption = None,
     critic: CriticOption = None,
     seed: Annotated[
         int | None, typer.Option(help="Another seed gives other images of the same request.")
@@ -69,6 +71,7 @@ def generate(
 
     Example: `interleave generate "How to build a snowman" --out snowman.html`
     """
+    from inference.generation.agent_resolver import TRAINED_CRITICS
     from inference.generation.requests import GenerationOptions
 
     from .generate_screen import generate_in_terminal
@@ -79,4 +82,8 @@ def generate(
         for name, value in context.params.items()
         if name in GenerationOptions.model_fields and value is not None
     }
-    raise typer.Exit(generate_in_terminal(text, image or [], options, critic, profile, home, out))
+    trained = critic if critic in TRAINED_CRITICS else None
+    named = named_agents(planner, None if trained else critic)
+    raise typer.Exit(
+        generate_in_terminal(text, image or [], options, named, trained, profile, home, out)
+    )

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from assets.core.profile import Profile, load_profile
 from inference import events
+from inference.backends.checkpoint.manifest import AgentRole
 from inference.generation.agent_resolver import AgentResolver
 from inference.generation.files import output_file, read_image, write_generation
 from inference.generation.generation_state import GenerationState
@@ -36,6 +37,7 @@ def generate_in_terminal(
     text: str,
     image_files: Sequence[Path],
     chosen: Mapping[str, object],
+    named: Mapping[AgentRole, str],
     critic: str | None,
     profile_name: str,
     root: str,
@@ -43,6 +45,7 @@ def generate_in_terminal(
 ) -> int:
     """Run a request, show its progress and write the sequence; returns the exit status.
 
+    `named` and `critic`: see `AgentResolver` and its `resolve`.
     Options that are not `chosen` are those of the profile.
 
     Raises:
@@ -57,7 +60,7 @@ def generate_in_terminal(
     try:
         # SIGTERM cancels like SIGINT: finished calls stay in the journal.
         signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
-        state = asyncio.run(_generate(request, profile, home, screen))
+        state = asyncio.run(_generate(request, profile, home, named, screen))
     except KeyboardInterrupt:
         screen.print("Cancelled.")
         return CANCELLED
@@ -73,12 +76,16 @@ def generate_in_terminal(
 
 
 async def _generate(
-    request: GenerationRequest, profile: Profile, home: Home, screen: "GenerationScreen"
+    request: GenerationRequest,
+    profile: Profile,
+    home: Home,
+    named: Mapping[AgentRole, str],
+    screen: "GenerationScreen",
 ) -> GenerationState:
     state = GenerationState(request.text, request.images)
     with screen.status:
         async with (
-            AgentResolver(profile, home) as resolver,
+            AgentResolver(profile, home, named=named) as resolver,
             GenerationRunner(home, profile.limits) as runner,
         ):
             resolved = await resolver.resolve(request.critic)

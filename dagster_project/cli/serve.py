@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from .options import HomeOption, ProfileOption
+from .options import HomeOption, PlannerOption, ProfileOption, named_agents
 
 
 def serve(
@@ -19,6 +19,10 @@ def serve(
     ] = None,
     port: Annotated[
         int | None, typer.Option(min=0, max=65535, help="Port to listen on; 0: any free one.")
+    ] = None,
+    planner: PlannerOption = None,
+    critic: Annotated[
+        str | None, typer.Option(help="Critic, likewise; requests may name others.")
     ] = None,
 ) -> None:
     """Serve the studio page and OpenAI's Responses and chat APIs, until Ctrl-C.
@@ -34,7 +38,7 @@ def serve(
     settings, lake = load_profile(profile), Home(home)
     changes = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
     service = settings.service.model_copy(update=changes)
-    resolver = AgentResolver(settings, lake, service.agents)
+    resolver = AgentResolver(settings, lake, service.agents, named_agents(planner, critic))
     announce = partial(typer.echo, err=True)
     render = partial(render_runs, lake)
     app.serve(lake, resolver, settings.loop, settings.limits, service, announce, render)

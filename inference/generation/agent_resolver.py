@@ -2,16 +2,18 @@
 
 import asyncio
 import logging
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from time import monotonic
+from types import MappingProxyType
 from typing import Any, Literal, Self
 
 from schemas import FoundryError
 from warehouse import Home
 
 from ..backends.checkpoint.agents import CheckpointAgent
-from ..backends.checkpoint.manifest import AgentRole, newest, promoted
+from ..backends.checkpoint.manifest import PROMOTED, AgentRole, newest, promoted
 from ..backends.factory import Backends
 from ..backends.health_check import first_failure
 from ..roles import BackendError, Roles
@@ -21,6 +23,10 @@ Agents = Literal["auto", "promoted", "profile"]
 _POLL_SECONDS, _HEALTH_CHECK_SECONDS = 2.0, 2.0
 _CRITICS = {"sft": "critic_sft_checkpoint", "rl": "critic_rl_checkpoint"}
 _BASE = "base"  # the profile's own planner and critic
+TRAINED_CRITICS = (_BASE, *_CRITICS)
+"""What `AgentResolver.resolve` takes."""
+_AGENT_ROLES: frozenset[AgentRole] = frozenset(("planner", "critic"))
+_NONE: Mapping[AgentRole, str] = MappingProxyType({})
 
 _log = logging.getLogger(__name__)
 
@@ -38,13 +44,20 @@ class AgentResolver:
     Args:
         agents: `promoted` checkpoints, the `profile`'s own agents, or `auto`: promoted ones where
             both a planner and a critic were promoted, else the profile's own.
+        named: references (see `manifest.resolve`) of roles that have another agent than these.
 
     Raises:
         FoundryError: on entering: nothing was promoted, or a backend of the profile is unavailable.
     """
 
-    def __init__(self, backends: Backends, home: Home, agents: Agents = "auto") -> None:
-        self._backends, self._home, self._agents = backends, home, agents
+    def __init__(
+        self,
+        backends: Backends,
+        home: Home,
+        agents: Agents = "auto",
+        named: Mapping[AgentRole, str] = _NONE,
+    ) -> None:
+        self._backends, self._home, self._agents, self._named = backends, home, agents, named
         # Role and name of a checkpoint -> `name@version` and agent.
         self._loaded: dict[tuple[AgentRole, str], tuple[str, Any]] = {}
         self._check_lock, self._next_check = asyncio.Lock(), 0.0
@@ -114,11 +127,18 @@ class AgentResolver:
                 _log.warning("the agents in use are not replaced: %s", error)
 
     def _choose(self) -> _Choice:
-        if self._agents == "profile":
+        in_use = promoted(self._home)
+        named = {
+            role: in_use.get(role, PROMOTED) if reference == PROMOTED else reference
+            for role, reference in self._named.items()
+        }
+        return self._default_choice(in_use) | named
+
+    def _default_choice(self, in_use: _Choice) -> _Choice:
+        if self._agents == "profile" or len(self._named) == len(_AGENT_ROLES):
             return {}
-        choice: _Choice = promoted(self._home)
-        if choice.keys() == {"planner", "critic"}:
-            return choice
+        if in_use.keys() == _AGENT_ROLES:
+            return in_use
         if self._agents == "promoted":
             raise BackendError(
                 f"no planner and critic were promoted yet in {self._home.root}: train them with "

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import Literal, NamedTuple
@@ -146,14 +147,15 @@ def find_checkpoint(name: str, version: str, home: Home) -> CheckpointRow:
     raise CheckpointError(f"no checkpoint {name}@{version} in {home.root}; there are: {known}")
 
 
-def resolve(reference: str, role: AgentRole, home: Home) -> Path:
+def resolve(reference: str, role: AgentRole, home: Home, download: bool = True) -> Path:
     """The folder of `promoted`, of `name@version`, of a path, or of an id at Hugging Face.
 
-    A model that is not in the cache of Hugging Face is downloaded.
+    Args:
+        download: a model that is not in the cache of Hugging Face.
 
     Raises:
         CheckpointError: none was promoted yet, there is none of that name and version, or the
-            model cannot be downloaded.
+            model is not here and is not, or cannot be, downloaded.
     """
     if reference == PROMOTED:
         reference = promoted(home).get(role, "")
@@ -167,18 +169,18 @@ def resolve(reference: str, role: AgentRole, home: Home) -> Path:
         return home.local / find_checkpoint(name, version, home).uri
     folder = Path(reference).expanduser()
     if not folder.is_dir() and (match := HUB_ID.fullmatch(reference)):
-        return _snapshot(match["id"], match["revision"])
+        return _snapshot(match["id"], match["revision"], download)
     return folder
 
 
-def _snapshot(model: str, revision: str | None) -> Path:
+def _snapshot(model: str, revision: str | None, download: bool) -> Path:
     """The folder of a model in the cache of Hugging Face."""
     from huggingface_hub import snapshot_download
 
-    try:
+    with suppress(Exception):  # it is not there, or not all of it
         return Path(snapshot_download(model, revision=revision, local_files_only=True))
-    except Exception:  # not there, or not all of it
-        pass
+    if not download:
+        raise CheckpointError(f"{model} is not here yet; the first call downloads it")
     try:
         return Path(snapshot_download(model, revision=revision))
     except Exception as error:  # of huggingface_hub, its HTTP client, the disk

@@ -45,7 +45,7 @@ def test_missing_captions_stay_null(world):
 def test_request_with_images_is_interleaved_and_has_no_reasoning(world):
     world.add("s", GOOD, input_images=2, text="Turn <image> into night")
     (row,) = by_source(planner(world), "plan")
-    assert row["agent_prompt_version"] == "planner-interleaved@1"
+    assert row["agent_prompt_version"] == "planner-interleaved@2"
     assert row["messages"][0]["content"].count("<image>") == 2
     assert row["images"] == world.rows["prompts"][0].input_images
     assert row["messages"][1]["content"].startswith("<think></think>")

@@ -14,10 +14,12 @@ from inference.agent_prompts.templates import (
     escape_tags,
     insert_image_tags,
     planner_prompt,
+    planner_turn,
     render,
 )
-from inference.roles import Plan, PlanStep, Verdict
+from inference.roles import Plan, PlanRequest, PlanStep, Verdict
 from schemas import FoundryError
+from tests.inference.scripted_world import tiny_image
 
 # Texts a hostile or careless model may write; surrogates and NUL cannot be stored.
 TEXTS = st.text(
@@ -55,11 +57,18 @@ def test_reserved_tags_in_free_text_are_escaped():
     assert escape_tags("a < b > c <images>") == "a < b > c <images>"
 
 
-@pytest.mark.parametrize(("steps_given", "begins"), [(0, 1), (1, 2), (7, 8)])
+@pytest.mark.parametrize(("steps_given", "begins"), [(1, 2), (7, 8)])
 def test_interleaved_planner_prompt_continues_step_numbers(steps_given, begins):
     text = planner_prompt("go on", "planner-interleaved", steps_given).text
     assert f"step_number begins at {begins}" in text
     assert f'"step_number": {begins}' in text
+
+
+def test_the_planner_counts_given_steps_that_are_not_listed():
+    request = PlanRequest("<image> First. <image> Then.", (tiny_image("a"), tiny_image("b")))
+    text = planner_turn(request, "planner-text", "planner-interleaved").text
+    assert "Count the steps that the request already shows or tells" in text
+    assert "given step" not in text
 
 
 def test_missing_value_or_template_is_an_error():

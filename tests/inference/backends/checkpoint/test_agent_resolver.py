@@ -42,9 +42,9 @@ def both(publish):
     publish("critic_rl_checkpoint", "critic", "1")
 
 
-def make_resolver(home, agents="auto"):
+def make_resolver(home, agents="auto", **named):
     settings = CheckpointSettings(device="cpu")
-    return AgentResolver(Backends(roles=TEACHERS, checkpoint=settings), home, agents)
+    return AgentResolver(Backends(roles=TEACHERS, checkpoint=settings), home, agents, named)
 
 
 async def test_without_promoted_agents_the_profiles_own_are_used(home):
@@ -69,6 +69,25 @@ async def test_planner_and_critic_are_both_needed(home, publish):
     with pytest.raises(FoundryError, match="no planner and critic were promoted"):
         async with make_resolver(home, "promoted"):
             pass
+
+
+async def test_agents_can_be_named_one_by_one(home, both, publish, untrained):
+    publish("critic_sft_checkpoint", "critic", "7", status="candidate")
+
+    async def names(**named):
+        async with make_resolver(home, **named) as resolver:
+            resolved = (await resolver.resolve()).names
+        return resolved["planner"], resolved["critic"]
+
+    planner, critic = "checkpoint/planner_sft_checkpoint@1", "checkpoint/critic_rl_checkpoint@1"
+    assert await names(critic="critic_sft_checkpoint@7") == (
+        planner,
+        "checkpoint/critic_sft_checkpoint@7",
+    )
+    assert await names(planner=str(untrained)) == ("checkpoint/tiny@1", critic)
+    assert await names(planner="promoted", critic="promoted") == (planner, critic)
+    with pytest.raises(FoundryError, match="no checkpoint critic_rl_checkpoint@2"):
+        await names(critic="critic_rl_checkpoint@2")
 
 
 async def test_a_profile_can_require_its_own_agents(home, both):
