@@ -6,7 +6,6 @@ python docs/screenshots.py [HOME] [FOLDER]     # default: .interleave docs/image
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 
 from PIL import Image
@@ -19,6 +18,7 @@ from assets.core.foundry import FoundryResource  # noqa: E402
 from assets.core.node import NODES  # noqa: E402
 from assets.core.plotting import small_png  # noqa: E402
 from assets.evaluation.plots import beside_paper_plot  # noqa: E402
+from assets.evaluation.summary import Summary  # noqa: E402
 from dagster_project import definitions  # noqa: E402, F401, declares nodes
 from schemas.training import EVALUATIONS  # noqa: E402
 from tests.helpers.browser import (  # noqa: E402, the tests know how
@@ -30,6 +30,13 @@ from tests.helpers.browser import (  # noqa: E402, the tests know how
 )
 
 ROCKET = "Show in 5 pictures how a red rocket flies to a planet"  # its first attempt is rejected
+MOST_SKIPPED = 20  # attempts to review, of which one has an attempt before
+# Dagster's controls, which float above the graph.
+HIDE_ZOOM = """() => document.querySelectorAll('[role=slider]').forEach(slider => {
+  let box = slider
+  while (box && getComputedStyle(box).position !== 'absolute') box = box.parentElement
+  if (box) box.style.visibility = 'hidden'
+})"""
 MARGIN = {"x": 50, "y": 76}  # pixels around the names of the outermost assets
 WIDTH = 1280
 
@@ -61,6 +68,7 @@ def photograph_lineage(page: Page, url: str, path: Path) -> None:
     for name in names:
         name.wait_for()
     page.wait_for_timeout(4000)  # until the states have their colours
+    page.evaluate(HIDE_ZOOM)
     boxes = [box for box in (name.bounding_box() for name in names) if box]
     left, top = (min(box[side] for box in boxes) - MARGIN[side] for side in ("x", "y"))
     right = max(box["x"] + box["width"] for box in boxes) + MARGIN["x"]
@@ -71,25 +79,33 @@ def photograph_lineage(page: Page, url: str, path: Path) -> None:
 
 
 def photograph_asset(page: Page, url: str, path: Path) -> None:
-    """A shard of trajectories: what Dagster shows of its materialization, contact sheet included."""
+    """A shard of trajectories: metadata of its materialization, with the contact sheet."""
     page.set_viewport_size({"width": 1400, "height": 1000})
     page.goto(f"{url}/assets/trajectories?view=partitions")
     page.get_by_text("sketchbook-0000").first.click()
-    page.wait_for_timeout(4000)
+    page.get_by_role("row").filter(has_text="stories").get_by_text("Show Markdown").click()
+    dialog = page.get_by_role("dialog")
+    dialog.locator("img").first.wait_for()
+    page.wait_for_timeout(2000)  # until it has faded in
     page.screenshot(path=path)
     shrink(path)
 
 
 def photograph_review(page: Page, url: str, path: Path) -> None:
-    """An attempt that the critic rejected, beside the picture before it."""
+    """The second attempt of a step, beside the first and the picture before."""
     page.goto(f"{url}/#/review")
     page.get_by_label("Your name").fill("Ann")
+    page.get_by_label("Your name").press("Tab")
     page.get_by_role("link", name="sketchbook-0000").click()
     item = page.get_by_role("article", name="Attempt")
     item.locator("img").first.wait_for()
-    for number in range(SKIPPED):
+    second_picture = page.get_by_alt_text("Picture of the attempt before")
+    for _ in range(MOST_SKIPPED):
+        page.wait_for_timeout(300)
+        if second_picture.is_visible():
+            break
         page.get_by_role("button", name="Skip").click()
-    page.wait_for_timeout(2000)  # until its pictures are there
+    page.wait_for_timeout(1000)  # until its pictures are there
     screenshot_down_to(page, page.get_by_role("group", name="Your answer"), path)
 
 
@@ -120,7 +136,12 @@ def photograph_comparison(page: Page, url: str, path: Path) -> None:
 
 
 def draw_ablation(home: Path, path: Path) -> None:
-    """The plot of the asset `ablation`, where that was materialized."""
+    """The plot of the asset `ablation`; none where it was not materialized (it takes hours)."""
+    foundry = FoundryResource(profile="sketch", root=str(home))
+    rows = foundry.rows(EVALUATIONS)
+    if any(row.variant == "unfiltered" for row in rows):
+        summary = Summary.of(rows, "sketchbook-heldout-dev", foundry.settings.evaluation)
+        path.write_bytes(beside_paper_plot(summary))
 
 
 def screenshot_down_to(page: Page, last: Locator, path: Path) -> None:
