@@ -31,11 +31,11 @@ from tests.helpers.browser import (  # noqa: E402, the tests know how
 
 ROCKET = "Show in 5 pictures how a red rocket flies to a planet"  # its first attempt is rejected
 MOST_SKIPPED = 20  # attempts to review, of which one has an attempt before
-# Dagster's controls, which float above the graph.
-HIDE_ZOOM = """() => document.querySelectorAll('[role=slider]').forEach(slider => {
-  let box = slider
-  while (box && getComputedStyle(box).position !== 'absolute') box = box.parentElement
-  if (box) box.style.visibility = 'hidden'
+# Dagster's controls at the right, which float above the graph.
+HIDE_CONTROLS = """() => document.querySelectorAll('body *').forEach(element => {
+  const box = element.getBoundingClientRect()
+  const floats = box.left > innerWidth - 80 && box.top > innerHeight / 2
+  if (floats && !element.closest('svg')) element.style.visibility = 'hidden'
 })"""
 MARGIN = {"x": 50, "y": 76}  # pixels around the names of the outermost assets
 WIDTH = 1280
@@ -68,7 +68,7 @@ def photograph_lineage(page: Page, url: str, path: Path) -> None:
     for name in names:
         name.wait_for()
     page.wait_for_timeout(4000)  # until the states have their colours
-    page.evaluate(HIDE_ZOOM)
+    page.evaluate(HIDE_CONTROLS)
     boxes = [box for box in (name.bounding_box() for name in names) if box]
     left, top = (min(box[side] for box in boxes) - MARGIN[side] for side in ("x", "y"))
     right = max(box["x"] + box["width"] for box in boxes) + MARGIN["x"]
@@ -132,7 +132,8 @@ def photograph_comparison(page: Page, url: str, path: Path) -> None:
     for number in (0, 1):
         page.get_by_role("article").nth(number).get_by_text("images drawn").wait_for()
     page.wait_for_timeout(1000)
-    screenshot_down_to(page, page.locator(".step").nth(1), path)
+    second = page.get_by_role("article").nth(1).locator(".step").nth(1)
+    screenshot_down_to(page, second, path)
 
 
 def draw_ablation(home: Path, path: Path) -> None:
