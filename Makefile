@@ -16,7 +16,7 @@ SLOWEST ?= 10
 PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --durations=$(SLOWEST)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup cluster demo ui serve test test-long lint bench docs
+.PHONY: help setup cluster demo ui serve test test-long lint bench docs screenshots
 
 help:
 	@echo "make demo    materialize the whole lineage on the sketch profile"
@@ -27,6 +27,7 @@ help:
 	@echo "make lint    ruff, mypy, import-linter, and whether docs/tables.md is up to date"
 	@echo "make bench   print the numbers of docs/benchmarks.md and write bench.json"
 	@echo "make docs    write docs/tables.md from the schemas"
+	@echo "make screenshots  take the pictures of README and guides, in Chromium, from the home of make demo"
 	@echo "make setup   make .venv, with what the others need"
 	@echo "make cluster add Ray and Postgres to .venv: for images servers and the profile cluster"
 
@@ -61,6 +62,9 @@ bench: .venv/dev.stamp
 
 docs: .venv/core.stamp
 	@$(BIN)/python -m schemas.table_docs > docs/tables.md
+
+screenshots: .venv/dev.stamp
+	@$(BIN)/python docs/screenshots.py
 
 .venv/core.stamp: requirements/core.txt pyproject.toml | .venv/bin/python
 	@echo "Installing $$(grep -c == requirements/core.txt) pinned packages into .venv (once, a minute or two) ..."

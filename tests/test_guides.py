@@ -37,12 +37,6 @@ def test_blocks_are_run_or_say_why_not(guide):
         assert not more or re.fullmatch(r"not-run: \w.+", more)
 
 
-@pytest.mark.parametrize("guide", GUIDES, ids=lambda guide: guide.stem)
-def test_links_exist(guide):
-    for link in re.findall(r"\]\(([^)#:]+)", guide.read_text()):
-        assert (guide.parent / link).exists(), link
-
-
 @pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.parametrize("guide", GUIDES, ids=lambda guide: guide.stem)
