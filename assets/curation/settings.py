@@ -168,7 +168,8 @@ class ExportSettings(ConfigModel):
     """Data sets in the formats of other tools."""
 
     formats: tuple[
-        Literal["llamafactory", "verl", "reference", "huggingface", "preferences"], ...
+        Literal["llamafactory", "verl", "reference", "huggingface", "webdataset", "preferences"],
+        ...,
     ] = Field(
         ("llamafactory", "verl", "reference", "huggingface"),
         description="Formats to write; with `reviews.use`, preferences as well",
@@ -179,7 +180,7 @@ class ExportSettings(ConfigModel):
         "export's folder, in which verl must be started",
     )
     rows_per_file: int = Field(
-        10_000, ge=1, description="Rows per Parquet file of the Hugging Face export"
+        10_000, ge=1, description="Rows per file of the Hugging Face and WebDataset exports"
     )
 
 

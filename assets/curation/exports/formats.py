@@ -1,4 +1,4 @@
-"""Formats of exports: LLaMA-Factory, verl, the reference's JSON lines, Hugging Face datasets."""
+"""Formats of exports: LLaMA-Factory, verl, the reference, Hugging Face datasets, WebDataset."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from schemas.curation import CRITIC_DPO, CRITIC_RL, CRITIC_SFT, PLANNER_SFT, SEQ
 from warehouse import Home
 
 from ..settings import ExportSettings
-from . import huggingface
+from . import huggingface, webdataset
 from .folder import ExportFolder, images_of
 
 
@@ -199,5 +199,13 @@ FORMATS = {
         huggingface.TABLES,
         huggingface.write_huggingface,
         huggingface.card_header,
+    ),
+    "webdataset": Format(
+        "Interleave data as WebDataset",
+        "`webdataset.WebDataset(...)` reads the tar files of a table; "
+        "`datasets.load_dataset(this_folder, 'critic_sft_2_images', split='train')`",
+        webdataset.TABLES,
+        webdataset.write_webdataset,
+        webdataset.card_header,
     ),
 }
