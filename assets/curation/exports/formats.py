@@ -71,7 +71,7 @@ def _write_preferences(folder: ExportFolder, _settings: ExportSettings) -> dict[
     (folder.path / "dataset_info.json").write_bytes(info)
     samples = (
         {
-            **{column: row[column] for column in (*parts, *_IDS)},
+            **{column: row[column] for column in (*parts, *_IDS, "source")},
             "images": [folder.add_image(image) for image in row["images"]],
         }
         for row in folder.rows(CRITIC_DPO)
@@ -188,7 +188,7 @@ FORMATS = {
         _write_reference,
     ),
     "preferences": Format(
-        "Critic answers that people prefer, for DPO with LLaMA-Factory",
+        "Critic answers that people or scores prefer, for DPO with LLaMA-Factory",
         "Set `dataset_dir` to this folder, `dataset` to `critic_dpo` and `stage` to `dpo`.",
         (CRITIC_DPO,),
         _write_preferences,
