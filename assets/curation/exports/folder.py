@@ -114,9 +114,9 @@ def simulation_note(sources: Mapping[str, Sequence[str]]) -> str:
     if not simulated:
         return ""
     return (
-        f"**Simulated.** The {' and '.join(simulated)} named `sketch` are the sketch world, a "
-        "simulator of simple scenes: no image model drew its images, and its mistakes are drawn "
-        "at set rates.\n"
+        f"**Simulated** ({', '.join(simulated)}): what is named `sketch` is the sketch world, a "
+        "simulator of simple scenes. No image model drew its images, and it makes mistakes at set "
+        "rates.\n"
     )
 
 
