@@ -85,7 +85,7 @@ def pull(
 
     lake, source = Home(home), Repository.named(repository)
     commit = source.commit(revision)
-    folder = lake.local.absolute() / "hub" / str(source).replace("/", "--")
+    folder = lake.hub.absolute() / str(source).replace("/", "--")
     if dry_run:
         _show_pull(source, commit)
         return

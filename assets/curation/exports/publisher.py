@@ -114,7 +114,12 @@ def _header(form: Format, folder: ExportFolder, card: Card) -> str:
 
 def _origin(home: Home, settings: CurationSettings, tables: tuple[Table, ...]) -> dict[str, Any]:
     connection = duckdb_session(home)
-    sources = {what: sorted(_distinct(connection, *at)) for what, at in _SOURCES.items()}
+    hashes = {table.name: table_hash(home, table) for table in tables}
+    pulled = _pulled_sources(home, hashes)
+    sources = {
+        what: sorted(_distinct(connection, *at) | pulled.get(what, set()))
+        for what, at in _SOURCES.items()
+    }
     prompts = {
         version
         for table in tables
@@ -126,8 +131,20 @@ def _origin(home: Home, settings: CurationSettings, tables: tuple[Table, ...]) -
         "sources": sources | {"agent prompts": sorted(prompts)},
         "splits": dict(connection.execute(_SPLITS).fetchall()),
         "thresholds": {"theta": theta_of(connection, settings.split), **dict(_flatten(values))},
-        "tables": {table.name: table_hash(home, table) for table in tables},
+        "tables": hashes,
     }
+
+
+def _pulled_sources(home: Home, hashes: Mapping[str, str | None]) -> dict[str, set[str]]:
+    """Sources of the tables that were pulled from the Hub, by their cards."""
+    found: dict[str, set[str]] = {}
+    for folder in sorted(home.hub.glob("*")):
+        card = read_card(folder)
+        tables = card.get("tables") or {}
+        if any(digest and digest == tables.get(name) for name, digest in hashes.items()):
+            for what, names in card["sources"].items():
+                found.setdefault(what, set()).update(names)
+    return found
 
 
 def table_hash(home: Home, table: Table) -> str | None:

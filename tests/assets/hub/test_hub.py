@@ -11,6 +11,8 @@ import pytest
 import yaml
 
 from assets.checkpoints.training import TrainingRecord, checkpoint_row
+from assets.curation.exports.publisher import export
+from assets.curation.settings import CurationSettings
 from assets.hub.checkpoints import register_checkpoint
 from inference.backends.checkpoint.manifest import (
     MANIFEST_FILE,
@@ -112,6 +114,8 @@ def test_pushed_sets_come_back_as_the_same_rows(hub, command, curated, tmp_path)
     assert pulled.lake.read(PROMPTS) == curated.lake.read(PROMPTS)
     for sha256 in pulled.lake.read(CRITIC_RL)["edited_image"].to_pylist():
         assert pulled.images.get(sha256).data == curated.images.get(sha256).data
+    card = export(pulled, CurationSettings(), "llamafactory")
+    assert card.sources["generators"] == ["pen"]  # though no attempt was pulled
 
 
 def test_datasets_reads_the_repository(hub, command, curated, tmp_path):
