@@ -44,7 +44,11 @@ def store_training_sets(home: Home, folder: Path, replace: bool) -> dict[str, in
     if card.get("name") != _FORMAT:
         raise FoundryError(f"{folder} has no training sets of Interleave Foundry (card.json)")
     _check_files(folder, card["files"])
-    files = {table: sorted(folder.glob(f"data/{table.name}/*.parquet")) for table in TABLES}
+    # Not what else is in the folder, such as files of an earlier pull.
+    files = {
+        table: [folder / name for name in sorted(card["files"]) if _is_of(table, name)]
+        for table in TABLES
+    }
     changed = [
         table
         for table, parts in files.items()
@@ -55,6 +59,10 @@ def store_training_sets(home: Home, folder: Path, replace: bool) -> dict[str, in
     for table in changed:
         _write(home, table, files[table])
     return {table.name: home.lake.rows(table) for table, parts in files.items() if parts}
+
+
+def _is_of(table: Table, name: str) -> bool:
+    return name.startswith(f"data/{table.name}/") and name.endswith(".parquet")
 
 
 def _check_files(folder: Path, hashes: dict[str, str]) -> None:

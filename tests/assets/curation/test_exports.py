@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+import yaml
 from PIL import Image
 
 from assets.curation.critic_sets import build_critic_rl, build_critic_sft
@@ -228,6 +229,17 @@ def test_card_has_content_and_origin(home):
     markdown = (path / "README.md").read_text()
     assert "| critic_sft.json | 8 |" in markdown
     assert str(home.local) not in markdown
+
+
+def test_the_card_says_what_is_simulated(home):
+    assert "Simulated" not in (export(home, "huggingface") / "README.md").read_text()
+    rows = home.lake.read(ATTEMPTS, ["toy-0000"]).to_pylist()
+    drawn = [ATTEMPTS.row(**{**row, "generator": "sketch/generator-1"}) for row in rows]
+    home.lake.write(ATTEMPTS, drawn, "toy-0000")
+    home.lake.delete(SEQUENCES, "all")
+    readme = (export(home, "huggingface") / "README.md").read_text()
+    assert "**Simulated** (generators): what is named `sketch`" in readme
+    assert yaml.safe_load(readme.split("---\n")[1])["tags"] == ["interleave-foundry", "simulated"]
 
 
 def test_too_few_placeholders_are_an_error_and_publish_nothing(home):

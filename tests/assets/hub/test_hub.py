@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 from datetime import UTC, datetime
@@ -183,6 +184,9 @@ def test_other_rows_are_kept_unless_they_are_to_be_replaced(hub, command, curate
     other.lake.write(CRITIC_SFT, curated.lake.read(CRITIC_SFT).slice(0, 2))
     assert "has other rows in critic_sft" in command(other, "pull", DATA)
     assert other.lake.rows(CRITIC_SFT) == 2 and other.lake.rows(CRITIC_RL) == 0
+    (folder,) = other.local.glob("hub/*/data/critic_sft")
+    (file,) = folder.iterdir()
+    shutil.copy(file, folder / "train-00001.parquet")  # as an earlier, larger set leaves it
     command(other, "pull", DATA, "--replace")
     assert other.lake.rows(CRITIC_SFT) == 8
 
