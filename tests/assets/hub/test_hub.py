@@ -74,7 +74,7 @@ class Command:
     def __call__(self, home: Home, *args: str, **environment: str) -> str:
         """Its output; the single line of an error where it fails."""
         process = self.start(home, *args, **environment)
-        output, errors = process.communicate(timeout=120)
+        output, errors = process.communicate(timeout=300)
         if process.returncode == 0:
             return output
         (line,) = errors.strip().splitlines()
@@ -83,7 +83,7 @@ class Command:
 
     def kill_while_held(self, hub: Hub, home: Home, *args: str) -> None:
         process = self.start(home, *args)
-        assert hub.waiting.wait(60), process.communicate(timeout=5)
+        assert hub.waiting.wait(200), process.communicate(timeout=5)
         process.send_signal(signal.SIGKILL)
         process.communicate()
         hub.held = ""
@@ -155,6 +155,7 @@ def test_a_killed_push_uploads_only_what_is_missing(hub, command, curated):
     assert hub.uploads[:1] == before
 
 
+@pytest.mark.long
 def test_a_changed_set_replaces_the_old_files(hub, command, curated, tmp_path):
     command(curated, "push", "data", DATA, "--yes")
     repo = hub.repos[DATA]
@@ -191,6 +192,7 @@ def test_other_rows_are_kept_unless_they_are_to_be_replaced(hub, command, curate
     assert other.lake.rows(CRITIC_SFT) == 8
 
 
+@pytest.mark.long
 def test_files_that_are_not_those_of_the_card_are_refused(hub, command, curated, home):
     command(curated, "push", "data", DATA, "--yes")
     repo, path = hub.repos[DATA], "data/critic_sft/train-00000.parquet"
@@ -296,11 +298,13 @@ class TestMistakes:
         assert "is public: add --public" in command(curated, "push", "data", DATA, "--yes")
         assert "pushed" in command(curated, "push", "data", DATA, "--yes", "--public")
 
+    @pytest.mark.long
     @pytest.mark.parametrize(("status", "said"), [(503, "has a problem (503)"), (429, "(429)")])
     def test_a_hub_in_trouble(self, hub, command, home, status, said):
         hub.failures.append(("/api/", status))
         assert said in command(home, "pull", MODEL)
 
+    @pytest.mark.long
     def test_no_hub_at_all(self, command, home):
         line = command(home, "pull", MODEL, HF_ENDPOINT="http://127.0.0.1:9")
         assert line.startswith("error: me/critic: ") and "try again" in line
