@@ -87,21 +87,22 @@ class CriticRlRow(_CriticRow):
 
 
 class CriticDpoRow(Row):
-    """Two answers of a critic, of which people prefer one. They have no reasoning: people give
-    none, and a pair must differ in nothing else."""
+    """Two answers of a critic, of which people or scores prefer one. They have no reasoning: people
+    give none, and a pair must differ in nothing else."""
 
     row_id: str = Field(description="Id of the row")
     prompt_id: str = Field(description="Prompt it came from")
     trajectory_id: str = Field(description="Trajectory it came from")
     step_number: int = Field(description="Step it came from")
     iteration: int = Field(description="Iteration of the attempt that is judged")
-    source: Literal["verdict", "prompt", "preference"] = Field(
+    source: Literal["verdict", "prompt", "preference", "score_verdict", "score_prompt"] = Field(
         description="verdict: people's verdict and the critic's; prompt: a person's next prompt "
         "and the critic's; preference: accepting an attempt, and the prompt of a later one, by "
-        "which image is better"
+        "which image is better; score_verdict: accepting an attempt, and the critic's rejection, "
+        "by its score; score_prompt: two refinements of a step, by the scores of their images"
     )
     messages: list[ChatMessageRow] = Field(description="The user turn")
-    chosen: ChatMessageRow = Field(description="The assistant turn that people prefer")
+    chosen: ChatMessageRow = Field(description="The assistant turn that is preferred")
     rejected: ChatMessageRow = Field(description="The other one")
     images: list[str] = Field(description="sha256 of before (or the white canvas) and after")
     agent_prompt_version: str = Field(description="Name and version of the agent prompt")

@@ -27,6 +27,9 @@ class CheckpointRow(Row):
     )
     uri: str = Field(description="Folder in Hugging Face format, with a model card")
     created_at: datetime = Field(description="When training ended, UTC")
+    source: str | None = Field(
+        None, description="Repository of the Hub and its commit, if it was pulled; null: trained"
+    )
 
 
 class RolloutRow(Row):
@@ -89,7 +92,14 @@ class ReportedRecipeRow(Row):
     reported_at: datetime = Field(description="When they were first reported, UTC")
 
 
-CHECKPOINTS = Table("checkpoints", CheckpointRow, key=("name", "version"), sharded=True)
+CHECKPOINTS = Table(
+    "checkpoints",
+    CheckpointRow,
+    key=("name", "version"),
+    version=2,
+    sharded=True,
+    added=("source",),
+)
 ROLLOUTS = Table(
     "rollouts", RolloutRow, key=("rollout_id",), version=2, sharded=True, added=("generator",)
 )

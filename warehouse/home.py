@@ -71,6 +71,11 @@ class Home:
     def exports(self) -> Path:
         return self.local / "exports"
 
+    @property
+    def hub(self) -> Path:
+        """What was pulled from the Hub, a folder per repository."""
+        return self.local / "hub"
+
     def journal(self, asset: str, shard: str) -> AnyJournal:
         asset, shard = safe_name(asset, "asset"), safe_name(shard, "shard")
         if self.storage.has_conditional_writes:

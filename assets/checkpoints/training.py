@@ -35,6 +35,7 @@ from ..core.foundry import FoundryResource
 from ..core.gpu_assignment import Training
 from ..core.metadata import markdown_section
 from ..core.progress import progress_factory
+from ..curation.exports.folder import read_card, simulation_note
 from .recipes import Recipe
 
 _MODEL_FILES = (
@@ -50,7 +51,9 @@ _MODEL_FILES = (
     "*processor_config.json",
     "chat_template*",
 )
+_RECORDED = {"parent", "dataset_version", "config_hash", "created_at", "source"}
 _CARD = Path(__file__).with_name("card.md")
+_SIMULATED = ("planners", "generators", "critics", "scorers")
 _ROLES = {
     "base": "The model that planner and critic start from.",
     "planner": "Turns a request into the steps of an interleaved sequence of images and text.",
@@ -70,6 +73,7 @@ class TrainingRecord(ConfigModel):
     curves: list[TrainingProgress] = Field(description="Progress, a point per report")
     created_at: datetime = Field(description="When training ended")
     files: list[str] = Field([], description="Files of the folder")
+    source: str | None = Field(None, description="Repository and commit that it was pulled from")
 
 
 async def ensure_checkpoint(
@@ -88,15 +92,19 @@ async def ensure_checkpoint(
         manifest = _manifest(foundry, recipe)
         _publish(folder, recipe, manifest, *await _train(context, foundry, recipe, manifest))
     record = TrainingRecord.model_validate_json((folder / RECORD).read_bytes())
-    row = CheckpointRow(
-        name=recipe.name,
-        version=recipe.version,
+    return registry.register(checkpoint_row(recipe.name, recipe.version, folder, record)), record
+
+
+def checkpoint_row(name: str, version: str, folder: Path, record: TrainingRecord) -> CheckpointRow:
+    """The row of a checkpoint, from the record in its folder."""
+    return CheckpointRow(
+        name=name,
+        version=version,
         metrics=orjson.dumps({**record.metrics, "dataset_rows": record.dataset_rows}).decode(),
         status="candidate",
         uri=str(folder),
-        **record.model_dump(include={"parent", "dataset_version", "config_hash", "created_at"}),
+        **record.model_dump(include=_RECORDED),
     )
-    return registry.register(row), record
 
 
 async def _train(
@@ -181,7 +189,7 @@ def _publish(
         with atomic_path(folder) as draft:
             draft.mkdir()
             for path in files:
-                _link(path, draft / path.name, owned=recipe.job is not None)
+                link_file(path, draft / path.name, owned=recipe.job is not None)
             (draft / "README.md").write_text(_model_card(recipe, record), "utf-8")
             content = manifest.model_dump_json(indent=2, exclude_unset=True)
             (draft / MANIFEST_FILE).write_text(content, "utf-8")
@@ -192,7 +200,7 @@ def _publish(
         raise FoundryError(f"{folder} cannot be written: {error.strerror or error}") from error
 
 
-def _link(source: Path, target: Path, owned: bool) -> None:
+def link_file(source: Path, target: Path, owned: bool = True) -> None:
     """Hard link an owned file, or copy it where that is impossible; symlink any other."""
     if not owned:
         target.symlink_to(source.absolute())
@@ -218,7 +226,14 @@ def _model_card(recipe: Recipe, record: TrainingRecord) -> str:
         version=recipe.version,
         role=_ROLES[recipe.role],
         date=f"{record.created_at:%Y-%m-%d}",
-        origin=markdown_section("Made from", "what", "value", origin),
+        origin=_simulation_note(recipe) + markdown_section("Made from", "what", "value", origin),
         metrics=markdown_section("Metrics of training", "metric", "value", metrics),
         settings=yaml.safe_dump(recipe.settings.model_dump(mode="json"), sort_keys=False),
     )
+
+
+def _simulation_note(recipe: Recipe) -> str:
+    """Says for the card that the images it was trained on are simulated."""
+    sources = read_card(recipe.data.folder).get("sources", {}) if recipe.data else {}
+    note = simulation_note({name: sources.get(name, []) for name in _SIMULATED})
+    return f"{note}\n" if note else ""

@@ -68,10 +68,10 @@ CRITIC_RL_SET = _set_node(
 )
 CRITIC_DPO_SET = _set_node(
     name="critic_dpo",
-    description="Pairs of critic answers of which people prefer one. Made where a profile has "
-    "`curation.reviews` with `use`.",
+    description="Pairs of critic answers of which people or scores prefer one, for DPO. Made where "
+    "a profile has `curation.reviews` with `use`, or `curation.preferences` with `scores`.",
     tables=(CRITIC_DPO,),
-    deps=("prompts", "plans", "trajectories", "reviews"),
+    deps=("prompts", "plans", "trajectories", "scores", "reviews"),
     sections=("curation", "curation.reviews"),
     may_be_empty=True,
 )
@@ -122,9 +122,10 @@ def critic_rl(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg
 @dg.asset(**CRITIC_DPO_SET.asset_args())
 def critic_dpo(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg.MaterializeResult:
     settings = foundry.settings.curation
-    if not settings.uses_reviews:
+    if not settings.makes_pairs:
         foundry.home.lake.delete(CRITIC_DPO, ALL)
-        note = {"reviews": dg.MetadataValue.text("`curation.reviews.use` of the profile is off")}
+        off = "`curation.reviews.use` and `curation.preferences.scores` of the profile are off"
+        note = {"pairs": dg.MetadataValue.text(off)}
         return CRITIC_DPO_SET.describe(context, foundry, {CRITIC_DPO.name: 0}, note)
     rows, counts, dropped = build_critic_dpo(foundry.home, settings)
     metadata = {"sources": counts, "left_out": dropped}

@@ -1,9 +1,15 @@
-"""Pairs of critic answers for DPO, from what people said of attempts of train prompts.
+"""Pairs of critic answers for DPO: what people said of attempts of train prompts, and scores.
 
 A verdict of people that is not the critic's makes a pair of the two answers; so does a person's
 prompt beside the critic's. A preference between two attempts of a step is one between what a critic
 could have answered after the earlier one: to accept it, or the prompt that the later one was made
-with. No answer has reasoning, because people give none.
+with.
+
+With `preferences.scores`, scores decide where people did not. A rejected attempt makes a pair of
+accepting it and the critic's answer: its score says which is better. Two refinements of a step are
+a pair where their images were drawn from the same one before and scored differently; it is the
+attempt before the earlier one that both answer. No answer has reasoning: people give none, and that
+of a refinement is about another image.
 """
 
 import pyarrow as pa
@@ -53,9 +59,45 @@ _PAIRS = f"""
         JOIN (SELECT trajectory_id, step_number, iteration AS other_iteration, prompt
               FROM attempts) AS later USING (trajectory_id, step_number, other_iteration)
         WHERE earlier_is_better IS NOT NULL
+    ),
+    scored AS (
+        SELECT states.*, overall, $scores AND person_accepted IS NULL AND person_prompt IS NULL
+               AS decided_by_scores
+        FROM states JOIN scores USING ({_KEY})
+    ),
+    of_score_verdicts AS (
+        SELECT {_KEY}, 'score_verdict', overall > $good,
+               CASE WHEN overall > $good THEN '' ELSE refined_prompt END, overall <= $good,
+               CASE WHEN overall > $good THEN refined_prompt ELSE '' END,
+               CASE WHEN trim(refined_prompt) = '' THEN 'no_rewrite'
+                    WHEN overall BETWEEN $bad AND $good THEN 'undecided'
+                    WHEN next_overall < overall AND overall < $bad THEN 'worse_rewrite' END
+        FROM (SELECT *, lead(overall) OVER (
+                  PARTITION BY trajectory_id, step_number ORDER BY iteration) AS next_overall
+              FROM scored)
+        WHERE decided_by_scores AND (NOT accepted OR overall < $bad)
+    ),
+    of_score_prompts AS (
+        SELECT {", ".join(f"judged.{name}" for name in _KEY.split(", "))}, 'score_prompt', false,
+               CASE WHEN own.overall > other.overall THEN own.prompt ELSE other.prompt END, false,
+               CASE WHEN own.overall > other.overall THEN other.prompt ELSE own.prompt END,
+               CAST(NULL AS VARCHAR)
+        FROM scored AS judged
+        JOIN scored AS own ON own.trajectory_id = judged.trajectory_id
+            AND own.step_number = judged.step_number AND own.iteration = judged.iteration + 1
+        JOIN scored AS other ON other.trajectory_id = own.trajectory_id
+            AND other.step_number = own.step_number AND other.iteration > own.iteration
+        WHERE judged.decided_by_scores AND NOT judged.accepted AND judged.overall <= $good
+            AND own.prompt <> other.prompt
+            AND own.source_image IS NOT DISTINCT FROM other.source_image
+            AND abs(own.overall - other.overall) >= $gap
+        QUALIFY row_number() OVER (
+            PARTITION BY judged.trajectory_id, judged.step_number, judged.iteration
+            ORDER BY abs(own.overall - other.overall) DESC, other.iteration) = 1
     )
     SELECT * FROM states JOIN (
         FROM of_verdicts UNION ALL FROM of_prompts UNION ALL FROM of_preferences
+        UNION ALL FROM of_score_verdicts UNION ALL FROM of_score_prompts
     ) AS answers USING ({_KEY})
 """
 
@@ -74,7 +116,14 @@ def build_critic_dpo(
 
     add_text_function(connection, question)
     add_text_function(connection, answer)
-    connection.execute(_PAIRS)
+    verdicts, preferences = settings.critic.verdicts, settings.preferences
+    thresholds = {
+        "scores": preferences.scores,
+        "gap": preferences.min_gap,
+        "good": verdicts.reject_at_most,
+        "bad": verdicts.accept_at_least,
+    }
+    connection.execute(_PAIRS, thresholds)
     canvas = white_canvas(home, connection, settings.critic.canvas_size)
     rows = connection.sql(
         f"""

@@ -153,6 +153,17 @@ class PlannerSettings(ConfigModel):
     seed: int = Field(0, description="Where plans are cut")
 
 
+class PreferenceSettings(ConfigModel):
+    """Pairs of critic answers for DPO, beside those of people (`reviews.use`)."""
+
+    scores: bool = Field(
+        False, description="Pairs decided by scores: verdicts, and refinements of a step"
+    )
+    min_gap: Score = Field(
+        1.0, gt=0, description="By how much the images of two refinements differ in overall score"
+    )
+
+
 class SequenceSettings(ConfigModel):
     """Complete trajectories as interleaved sequences."""
 
@@ -168,10 +179,12 @@ class ExportSettings(ConfigModel):
     """Data sets in the formats of other tools."""
 
     formats: tuple[
-        Literal["llamafactory", "verl", "reference", "huggingface", "preferences"], ...
+        Literal["llamafactory", "verl", "reference", "huggingface", "webdataset", "preferences"],
+        ...,
     ] = Field(
         ("llamafactory", "verl", "reference", "huggingface"),
-        description="Formats to write; with `reviews.use`, preferences as well",
+        description="Formats to write; with `reviews.use` or `preferences.scores`, preferences "
+        "as well",
     )
     verl_images: Literal["embedded", "paths"] = Field(
         "embedded",
@@ -179,7 +192,7 @@ class ExportSettings(ConfigModel):
         "export's folder, in which verl must be started",
     )
     rows_per_file: int = Field(
-        10_000, ge=1, description="Rows per Parquet file of the Hugging Face export"
+        10_000, ge=1, description="Rows per file of the Hugging Face and WebDataset exports"
     )
 
 
@@ -196,6 +209,15 @@ class CurationSettings(ConfigModel):
         None, description="What reviews of people are used for; null: nothing"
     )
 
+    preferences: PreferenceSettings = added_field(
+        PreferenceSettings(), description="Pairs for DPO that scores decide"
+    )
+
+    @property
+    def makes_pairs(self) -> bool:
+        """Whether `critic_dpo` has pairs for DPO."""
+        return self.uses_reviews or self.preferences.scores
+
     @property
     def uses_reviews(self) -> bool:
         """Whether people's opinions enter the training sets."""
@@ -204,5 +226,5 @@ class CurationSettings(ConfigModel):
     @property
     def export_formats(self) -> tuple[str, ...]:
         """The formats to write."""
-        preferences = ("preferences",) if self.uses_reviews else ()
+        preferences = ("preferences",) if self.makes_pairs else ()
         return tuple(dict.fromkeys((*self.exports.formats, *preferences)))

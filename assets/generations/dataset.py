@@ -19,8 +19,7 @@ from schemas.trajectories import ATTEMPTS
 from warehouse import ImageStore
 from warehouse.atomic import atomic_path
 
-from ..curation.exports.folder import embedded_image
-from ..curation.exports.formats import datasets_schema
+from ..curation.exports.huggingface import datasets_schema, embedded_image
 from .batch_runner import Rows, request_of, steps_of
 
 _CARD = Path(__file__).with_name("dataset_card.md")

@@ -13,6 +13,7 @@ from . import (
     evaluate,
     generate,
     generators,
+    hub,
     prompts,
     rehearse,
     report,
@@ -46,6 +47,8 @@ for command in (
     checkpoints.checkpoints,
     checkpoints.promote,
     checkpoints.rollback,
+    hub.push,
+    hub.pull,
 ):
     app.command()(command)
 app.add_typer(generators.app, name="generator")

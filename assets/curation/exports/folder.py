@@ -7,7 +7,7 @@ into the image store where that is possible, so they take no space.
 import hashlib
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
@@ -25,6 +25,7 @@ from warehouse import Home, ImageStore
 from ..duckdb_session import duckdb_session, query_rows
 
 CARD = "card.json"
+_IMAGE_COLUMNS = ("images", "input_images", "origin_image", "edited_image")
 _PLACEHOLDER = re.compile(re.escape(IMAGE), re.IGNORECASE)
 _BATCH = 256  # rows with embedded images in memory
 
@@ -50,12 +51,8 @@ class ExportFolder:
         """Stored rows that satisfy `where` (SQL); FoundryError: not one placeholder per image."""
         sql = f"SELECT * FROM {table.name} WHERE {where}"
         for row in query_rows(duckdb_session(self.home), sql):
-            text, images = "\n".join(each["content"] for each in row["messages"]), images_of(row)
-            if (count := len(_PLACEHOLDER.findall(text))) != len(images):
-                raise FoundryError(
-                    f"{table.name} row {row['row_id']} has {count} {IMAGE} placeholders for "
-                    f"{len(images)} images; materialize {table.name} again"
-                )
+            if "messages" in row:
+                _check_placeholders(table, row)
             yield row
 
     def json_list(self, name: str, rows: Iterator[Mapping[str, Any]]) -> int:
@@ -99,14 +96,32 @@ class ExportFolder:
         }
 
 
-def embedded_image(images: ImageStore, sha256: str) -> dict[str, Any]:
-    """An image as `datasets` stores it in Parquet; BadImageError if it is missing or damaged."""
-    return {"bytes": images.get(sha256).data, "path": f"{sha256}.png"}
+def image_columns(table: Table) -> tuple[str, ...]:
+    """Columns with sha256 of images: one list of them, or one column an image."""
+    return tuple(name for name in _IMAGE_COLUMNS if name in table.columns)
 
 
 def images_of(row: Mapping[str, Any]) -> list[str]:
     """A row's images (sha256) in the order of their placeholders."""
-    return row["images"] if "images" in row else [row["origin_image"], row["edited_image"]]
+    if "origin_image" in row:
+        return [row["origin_image"], row["edited_image"]]
+    return list(row["images"] if "images" in row else row["input_images"])
+
+
+def simulation_note(sources: Mapping[str, Sequence[str]]) -> str:
+    """A sentence for cards about backends of the sketch world, by what they played; "": none."""
+    simulated = [what for what, names in sources.items() if any(map(_is_simulated, names))]
+    if not simulated:
+        return ""
+    return (
+        f"**Simulated** ({', '.join(simulated)}): what is named `sketch` is the sketch world, a "
+        "simulator of simple scenes. No image model drew its images, and it makes mistakes at set "
+        "rates.\n"
+    )
+
+
+def _is_simulated(name: str) -> bool:
+    return name.split("/")[0] == "sketch"
 
 
 def read_card(path: Path) -> dict[str, Any]:
@@ -116,6 +131,15 @@ def read_card(path: Path) -> dict[str, Any]:
     except (OSError, orjson.JSONDecodeError):
         return {}
     return card if isinstance(card, dict) else {}
+
+
+def _check_placeholders(table: Table, row: Mapping[str, Any]) -> None:
+    text, images = "\n".join(each["content"] for each in row["messages"]), images_of(row)
+    if (count := len(_PLACEHOLDER.findall(text))) != len(images):
+        raise FoundryError(
+            f"{table.name} row {row['row_id']} has {count} {IMAGE} placeholders for "
+            f"{len(images)} images; materialize {table.name} again"
+        )
 
 
 def _link(images: ImageStore, sha256: str, target: Path) -> None:

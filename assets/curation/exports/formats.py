@@ -1,9 +1,8 @@
-"""Formats of exports: LLaMA-Factory, verl, the reference's JSON lines, Hugging Face datasets."""
+"""Formats of exports: LLaMA-Factory, verl, the reference, Hugging Face datasets, WebDataset."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import chain, islice
 from typing import Any
 
 import orjson
@@ -14,18 +13,22 @@ from schemas.curation import CRITIC_DPO, CRITIC_RL, CRITIC_SFT, PLANNER_SFT, SEQ
 from warehouse import Home
 
 from ..settings import ExportSettings
-from .folder import ExportFolder, embedded_image, images_of
+from . import huggingface, webdataset
+from .folder import ExportFolder, images_of
 
 
 @dataclass(frozen=True)
 class Format:
-    """How tables become files of a folder; `write` returns rows by file or configuration."""
+    """How tables become files of a folder.
+
+    `write` returns rows by file or configuration, from which `header` makes the card's YAML.
+    """
 
     title: str
     use: str
     tables: tuple[Table, ...]
     write: Callable[[ExportFolder, ExportSettings], dict[str, int]]
-    front_matter: Callable[[Mapping[str, int]], str] = lambda counts: ""
+    header: Callable[[ExportFolder, Mapping[str, int]], dict[str, Any]] | None = None
 
 
 _SHAREGPT = {
@@ -38,7 +41,6 @@ _IDS = ("row_id", "prompt_id")  # LLaMA-Factory ignores them
 _WHITE = "data/interleave/white.png"
 
 _VERL_EXTRA = ("row_id", "origin_prompt", "rewritten_prompt", "origin_image", "edited_image")
-_IMAGE_COLUMNS = ("images", "origin_image", "edited_image")
 
 
 def _write_llamafactory(folder: ExportFolder, _settings: ExportSettings) -> dict[str, int]:
@@ -69,7 +71,7 @@ def _write_preferences(folder: ExportFolder, _settings: ExportSettings) -> dict[
     (folder.path / "dataset_info.json").write_bytes(info)
     samples = (
         {
-            **{column: row[column] for column in (*parts, *_IDS)},
+            **{column: row[column] for column in (*parts, *_IDS, "source")},
             "images": [folder.add_image(image) for image in row["images"]],
         }
         for row in folder.rows(CRITIC_DPO)
@@ -165,60 +167,6 @@ def _is_white(home: Home, sha256: str) -> bool:
     return home.images.get(sha256).is_white
 
 
-def _write_huggingface(folder: ExportFolder, settings: ExportSettings) -> dict[str, int]:
-    """Parquet with embedded images, every table a configuration of its own.
-
-    `datasets` itself writes the schema metadata that it reads, so images and messages arrive as
-    features, offline and without code of this project.
-    """
-    tables = FORMATS["huggingface"].tables
-    return {table.name: _write_table(folder, table, settings.rows_per_file) for table in tables}
-
-
-def _write_table(folder: ExportFolder, table: Table, rows_per_file: int) -> int:
-    plain = {f.name: f.type for f in table.arrow_schema if f.name not in _IMAGE_COLUMNS}
-    schema, data = datasets_schema({**plain, "images": None}), f"data/{table.name}"
-    (folder.path / data).mkdir(parents=True)
-
-    def embedded(row: dict[str, Any]) -> dict[str, Any]:
-        images = [embedded_image(folder.home.images, sha256) for sha256 in images_of(row)]
-        return {**{name: row[name] for name in plain}, "images": images}
-
-    parts = _split_rows(map(embedded, folder.rows(table)), rows_per_file)
-    return sum(
-        folder.parquet(f"{data}/train-{number:05d}.parquet", part, schema)
-        for number, part in enumerate(parts)
-    )
-
-
-def _split_rows(rows: Iterator[dict[str, Any]], size: int) -> Iterator[Iterator[dict[str, Any]]]:
-    """Parts of `size` rows; at least one part, so that an empty table has a file."""
-    yield islice(rows, size)
-    for first in rows:
-        yield chain([first], islice(rows, size - 1))
-
-
-def datasets_schema(fields: Mapping[str, pa.DataType | None]) -> pa.Schema:
-    """Arrow schema of columns (None: a list of images) with the metadata of `datasets`."""
-    from datasets import Features, Image, List
-
-    plain = [(name, kind) for name, kind in fields.items() if kind is not None]
-    features = Features.from_arrow_schema(pa.schema(plain))
-    return Features({name: features.get(name) or List(Image()) for name in fields}).arrow_schema
-
-
-def _configurations(counts: Mapping[str, int]) -> str:
-    """YAML at the head of README.md that lists the configurations for `load_dataset`.
-
-    Empty tables are left out, because `datasets` cannot open a split without rows.
-    """
-    lines = ["---", "license: apache-2.0", "configs:" if any(counts.values()) else "configs: []"]
-    for name in (name for name, count in counts.items() if count):
-        lines += [f"- config_name: {name}", "  data_files:", "  - split: train"]
-        lines += [f"    path: data/{name}/train-*.parquet"]
-    return "\n".join([*lines, "---", "", ""])
-
-
 FORMATS = {
     "llamafactory": Format(
         "Interleave data for LLaMA-Factory",
@@ -240,7 +188,7 @@ FORMATS = {
         _write_reference,
     ),
     "preferences": Format(
-        "Critic answers that people prefer, for DPO with LLaMA-Factory",
+        "Critic answers that people or scores prefer, for DPO with LLaMA-Factory",
         "Set `dataset_dir` to this folder, `dataset` to `critic_dpo` and `stage` to `dpo`.",
         (CRITIC_DPO,),
         _write_preferences,
@@ -248,8 +196,16 @@ FORMATS = {
     "huggingface": Format(
         "Interleave data as Hugging Face datasets",
         "`datasets.load_dataset(this_folder, 'critic_sft', split='train')`",
-        (CRITIC_SFT, CRITIC_RL, PLANNER_SFT, SEQUENCES),
-        _write_huggingface,
-        _configurations,
+        huggingface.TABLES,
+        huggingface.write_huggingface,
+        huggingface.card_header,
+    ),
+    "webdataset": Format(
+        "Interleave data as WebDataset",
+        "`webdataset.WebDataset(...)` reads the tar files of a table; "
+        "`datasets.load_dataset(this_folder, 'critic_sft_2_images', split='train')`",
+        webdataset.TABLES,
+        webdataset.write_webdataset,
+        webdataset.card_header,
     ),
 }

@@ -19,10 +19,11 @@ from ...core.metadata import markdown_section
 from ..duckdb_session import duckdb_session
 from ..settings import CurationSettings
 from ..steps import theta_of
-from .folder import CARD, ExportFolder, read_card
-from .formats import FORMATS
+from .folder import CARD, ExportFolder, read_card, simulation_note
+from .formats import FORMATS, Format
+from .huggingface import yaml_header
 
-FORMAT_VERSION = 3  # incremented when an exporter writes the same rows differently
+FORMAT_VERSION = 4  # incremented when an exporter writes the same rows differently
 
 # Tables and columns that name the packs and models that the rows came from.
 _SOURCES = {
@@ -59,6 +60,7 @@ class Card:
         sources = {what: ", ".join(names) for what, names in self.sources.items()}
         parts = [
             f"# {self.title}\n\n{self.use}\n",
+            simulation_note(self.sources),
             markdown_section("Rows", "what", "rows", self.counts),
             markdown_section("Prompts and steps by split", "split", "count", self.splits),
             markdown_section("Sources", "what", "names", sources),
@@ -66,7 +68,7 @@ class Card:
             markdown_section("Content hashes of the tables", "table", "sha256", self.tables),
             markdown_section("Hashes of the files", "file", "sha256", self.files),
         ]
-        return "\n".join(parts)
+        return "\n".join(part for part in parts if part)
 
 
 def export_all(home: Home, settings: CurationSettings) -> list[Card]:
@@ -75,10 +77,11 @@ def export_all(home: Home, settings: CurationSettings) -> list[Card]:
     Raises FoundryError where an image is missing or damaged (BadImageError), a row's placeholders
     and images differ, or the folder cannot be written.
     """
-    return [_export(home, settings, name) for name in settings.export_formats]
+    return [export(home, settings, name) for name in settings.export_formats]
 
 
-def _export(home: Home, settings: CurationSettings, name: str) -> Card:
+def export(home: Home, settings: CurationSettings, name: str) -> Card:
+    """Write one export, unless it is up to date; raises what `export_all` does."""
     path, form = home.exports / name, FORMATS[name]
     origin = _origin(home, settings, form.tables)
     parts = [FORMAT_VERSION, name, origin, settings.exports.model_dump(mode="json")]
@@ -93,16 +96,30 @@ def _export(home: Home, settings: CurationSettings, name: str) -> Card:
             card = Card(name, form.title, form.use, fingerprint, counts, files=files, **origin)
             option = orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS
             (draft / CARD).write_bytes(orjson.dumps(asdict(card), option=option))
-            readme = form.front_matter(counts) + card.markdown()
-            (draft / "README.md").write_text(readme, "utf-8")
+            header = _header(form, folder, card)
+            (draft / "README.md").write_text(header + card.markdown(), "utf-8")
     except OSError as error:
         raise FoundryError(f"{path} cannot be written: {error.strerror or error}") from error
     return Card(**read_card(path))
 
 
+def _header(form: Format, folder: ExportFolder, card: Card) -> str:
+    """The YAML that the Hub and `datasets` read, in formats that they know."""
+    if form.header is None:
+        return ""
+    simulated = ["simulated"] if simulation_note(card.sources) else []
+    shared = {"license": "apache-2.0", "tags": ["interleave-foundry", *simulated]}
+    return yaml_header(shared | form.header(folder, card.counts))
+
+
 def _origin(home: Home, settings: CurationSettings, tables: tuple[Table, ...]) -> dict[str, Any]:
     connection = duckdb_session(home)
-    sources = {what: sorted(_distinct(connection, *at)) for what, at in _SOURCES.items()}
+    hashes = {table.name: table_hash(home, table) for table in tables}
+    pulled = _pulled_sources(home, hashes)
+    sources = {
+        what: sorted(_distinct(connection, *at) | pulled.get(what, set()))
+        for what, at in _SOURCES.items()
+    }
     prompts = {
         version
         for table in tables
@@ -114,8 +131,28 @@ def _origin(home: Home, settings: CurationSettings, tables: tuple[Table, ...]) -
         "sources": sources | {"agent prompts": sorted(prompts)},
         "splits": dict(connection.execute(_SPLITS).fetchall()),
         "thresholds": {"theta": theta_of(connection, settings.split), **dict(_flatten(values))},
-        "tables": {table.name: home.lake.content_hash(table) for table in tables},
+        "tables": hashes,
     }
+
+
+def _pulled_sources(home: Home, hashes: Mapping[str, str | None]) -> dict[str, set[str]]:
+    """Sources of the tables that were pulled from the Hub, by their cards."""
+    found: dict[str, set[str]] = {}
+    for folder in sorted(home.hub.glob("*")):
+        card = read_card(folder)
+        tables = card.get("tables") or {}
+        if any(digest and digest == tables.get(name) for name, digest in hashes.items()):
+            for what, names in card["sources"].items():
+                found.setdefault(what, set()).update(names)
+    return found
+
+
+def table_hash(home: Home, table: Table) -> str | None:
+    """Hash of a table's rows, over all shards where it has some; None: it was never written."""
+    if not table.sharded:
+        return home.lake.content_hash(table)
+    shards = home.lake.partitions(table)
+    return content_digest([home.lake.content_hash(table, shard) for shard in shards])
 
 
 def _distinct(connection: duckdb.DuckDBPyConnection, table: str, column: str) -> set[str]:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+import yaml
 from PIL import Image
 
 from assets.curation.critic_sets import build_critic_rl, build_critic_sft
@@ -167,14 +168,17 @@ def test_hugging_face_loads_offline_with_decoded_images(home, tmp_path, monkeypa
     import datasets
 
     folder = move(export(home, "huggingface", rows_per_file=5), tmp_path)
-    for name, count in counts_of(folder).items():
+    counts = {name: count for name, count in counts_of(folder).items() if count}
+    assert set(counts) == {"critic_sft", "critic_rl", "planner_sft", "sequences", "prompts"}
+    for name, count in counts.items():
         data = datasets.load_dataset(
             str(folder), name, split="train", cache_dir=str(tmp_path / "cache")
         )
         assert len(data) == count > 0
-        row = data[0]
-        text = "".join(message["content"] for message in row["messages"])
-        assert text.count("<image>") == len(row["images"])
+        row = next(row for row in data if row["images"])
+        if name != "prompts":
+            text = "".join(message["content"] for message in row["messages"])
+            assert text.count("<image>") == len(row["images"])
         assert all(image.size == (16, 16) for image in row["images"])
         assert isinstance(data.features["images"].feature, datasets.Image)
     assert len(list((folder / "data" / "critic_rl").iterdir())) == 3
@@ -225,6 +229,17 @@ def test_card_has_content_and_origin(home):
     markdown = (path / "README.md").read_text()
     assert "| critic_sft.json | 8 |" in markdown
     assert str(home.local) not in markdown
+
+
+def test_the_card_says_what_is_simulated(home):
+    assert "Simulated" not in (export(home, "huggingface") / "README.md").read_text()
+    rows = home.lake.read(ATTEMPTS, ["toy-0000"]).to_pylist()
+    drawn = [ATTEMPTS.row(**{**row, "generator": "sketch/generator-1"}) for row in rows]
+    home.lake.write(ATTEMPTS, drawn, "toy-0000")
+    home.lake.delete(SEQUENCES, "all")
+    readme = (export(home, "huggingface") / "README.md").read_text()
+    assert "**Simulated** (generators): what is named `sketch`" in readme
+    assert yaml.safe_load(readme.split("---\n")[1])["tags"] == ["interleave-foundry", "simulated"]
 
 
 def test_too_few_placeholders_are_an_error_and_publish_nothing(home):

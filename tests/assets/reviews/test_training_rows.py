@@ -10,7 +10,7 @@ from assets.curation.exports.publisher import export_all
 from assets.curation.planner_sets import build_planner_sft
 from assets.curation.preference_pairs import build_critic_dpo
 from assets.curation.sequences import build_sequences
-from assets.curation.settings import CurationSettings
+from assets.curation.settings import CurationSettings, PreferenceSettings
 from assets.curation.steps import build_steps
 from schemas import Row, Table
 from schemas.curation import CRITIC_DPO, CRITIC_SFT, STEPS
@@ -168,6 +168,63 @@ class TestPairs:
         say("a", 1, 0, better=0)
         say("a", 1, 0, accepted=False)
         assert self.pairs(world)[2] == {"contradicts_verdict": 1}
+
+    def score_pairs(self, world, **preferences):
+        options = settings().model_copy(
+            update={"preferences": PreferenceSettings(scores=True, **preferences)}
+        )
+        table, counts, dropped = build_critic_dpo(world.write(), options)
+        answers = [
+            (
+                *(row[name] for name in ("trajectory_id", "iteration", "source")),
+                *(answer_of(row[side]["content"]) for side in ("chosen", "rejected")),
+            )
+            for row in table.to_pylist()
+        ]
+        return answers, counts, dropped
+
+    def test_scores_say_whether_the_critics_rejection_was_right(self, world):
+        world.add("right", [(2, False), (9, True)])
+        world.add("wrong", [(9.8, False), (9, True)])
+        world.add("held", [(2, False), (9, True)], split="heldout")
+        pairs, counts, dropped = self.score_pairs(world)
+        assert (counts, dropped) == ({"score_verdict": 2}, {})
+        refined = {"previous_step_success": False, "refine_prompt": "try 1.1"}
+        accept = {"previous_step_success": True, "refine_prompt": ""}
+        assert pairs == [
+            ("right-run", 0, "score_verdict", refined, accept),
+            ("wrong-run", 0, "score_verdict", accept, refined),
+        ]
+
+    def test_scores_that_decide_nothing_make_no_pair(self, world):
+        world.add("between", [(7, False), (9, True)])
+        world.add("worse", [(4, False), (2, True)])  # and accepted, without another prompt
+        assert self.score_pairs(world) == ([], {}, {
+            "no_rewrite": 1, "undecided": 1, "worse_rewrite": 1
+        })  # fmt: skip
+
+    def test_refinements_of_a_step_are_compared_by_their_images(self, world):
+        world.add("a", [(7, False), (2, False), (4, False), (9, True)], [(7, False), (9, True)])
+        pairs, counts, _ = self.score_pairs(world)
+        assert counts["score_prompt"] == 2
+
+        def reject(text):
+            return {"previous_step_success": False, "refine_prompt": text}
+
+        assert [pair for pair in pairs if pair[2] == "score_prompt"] == [
+            ("a-run", 0, "score_prompt", reject("try 1.3"), reject("try 1.1")),
+            ("a-run", 1, "score_prompt", reject("try 1.3"), reject("try 1.2")),
+        ]
+        assert "score_prompt" not in self.score_pairs(world, min_gap=8)[1]
+
+    def test_people_decide_before_scores(self, world, say):
+        world.add("a", [(2, False), (9, True)])
+        say("a", 1, 0, accepted=False)
+        assert self.score_pairs(world)[1] == {"score_verdict": 1}  # reviews are not used
+        options = settings(use=True).model_copy(
+            update={"preferences": PreferenceSettings(scores=True)}
+        )
+        assert build_critic_dpo(world.home, options)[1] == {}
 
     def test_none_unless_the_settings_use_reviews(self, world, say):
         world.add("a", [(2, False), (3, True)])

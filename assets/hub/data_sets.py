@@ -1,0 +1,99 @@
+"""The training sets as a repository of the Hub: the export `huggingface`, and rows made from it."""
+
+import hashlib
+from collections.abc import Iterable
+from pathlib import Path
+
+import pyarrow.compute as pc
+
+from schemas import FoundryError, Table
+from warehouse import Home
+
+from ..curation.exports.folder import read_card
+from ..curation.exports.huggingface import TABLES, read_table
+from ..curation.exports.publisher import export, table_hash
+from ..curation.settings import CurationSettings
+
+_FORMAT = "huggingface"
+
+
+def training_sets(home: Home, settings: CurationSettings) -> dict[str, Path]:
+    """Files of the newest export, by their path in it.
+
+    Raises FoundryError: there is no row, or what `export` raises.
+    """
+    card, folder = export(home, settings, _FORMAT), home.exports / _FORMAT
+    if not any(card.counts.values()):
+        raise FoundryError(f"{home.root} has no training sets yet: `interleave run` makes them")
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): path for path in files}
+
+
+def store_training_sets(home: Home, folder: Path, replace: bool) -> dict[str, int]:
+    """Write a pulled folder's rows and images to the lake; rows by table.
+
+    Tables that have these rows already stay untouched, so that a killed pull can be repeated.
+
+    Args:
+        replace: other rows of the same tables are removed; else they are an error.
+
+    Raises FoundryError: the folder is no export of training sets, or damaged; or tables have other
+    rows, in which case nothing is written.
+    """
+    card = read_card(folder)
+    if card.get("name") != _FORMAT:
+        raise FoundryError(f"{folder} has no training sets of Interleave Foundry (card.json)")
+    _check_files(folder, card["files"])
+    # Not what else is in the folder, such as files of an earlier pull.
+    files = {
+        table: [folder / name for name in sorted(card["files"]) if _is_of(table, name)]
+        for table in TABLES
+    }
+    changed = [
+        table
+        for table, parts in files.items()
+        if parts and table_hash(home, table) != card["tables"].get(table.name)
+    ]
+    if not replace:
+        _require_empty(home, changed)
+    for table in changed:
+        _write(home, table, files[table])
+    return {table.name: home.lake.rows(table) for table, parts in files.items() if parts}
+
+
+def _is_of(table: Table, name: str) -> bool:
+    return name.startswith(f"data/{table.name}/") and name.endswith(".parquet")
+
+
+def _check_files(folder: Path, hashes: dict[str, str]) -> None:
+    """Raises FoundryError: a file is missing, or has other bytes than the card says."""
+    for name, expected in hashes.items():
+        path = folder / name
+        if not path.is_file():
+            raise FoundryError(f"{path} is missing: pull again")
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        if digest != expected:
+            raise FoundryError(f"{path} is not the file that card.json names: push the sets again")
+
+
+def _require_empty(home: Home, tables: Iterable[Table]) -> None:
+    filled = [table.name for table in tables if home.lake.rows(table)]
+    if filled:
+        raise FoundryError(
+            f"{home.root} has other rows in {', '.join(filled)}: pull into another home (--home), "
+            "or replace them (--replace)"
+        )
+
+
+def _write(home: Home, table: Table, files: list[Path]) -> None:
+    rows = read_table(table, files, home.images)
+    if not table.sharded:
+        home.lake.write(table, rows)
+        return
+    data = rows.read_all()
+    shards = pc.unique(data["shard"]).to_pylist()
+    for shard in shards:
+        home.lake.write(table, data.filter(pc.field("shard") == shard), shard)
+    for shard in set(home.lake.partitions(table)) - set(shards):
+        home.lake.delete(table, shard)

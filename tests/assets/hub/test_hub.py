@@ -1,0 +1,314 @@
+"""Push and pull with the official client, against a server that speaks the Hub's API."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+import yaml
+
+from assets.checkpoints.training import TrainingRecord, checkpoint_row
+from assets.curation.exports.publisher import export
+from assets.curation.settings import CurationSettings
+from assets.hub.checkpoints import register_checkpoint
+from inference.backends.checkpoint.manifest import (
+    MANIFEST_FILE,
+    CheckpointError,
+    Manifest,
+    read_manifest,
+    resolve,
+)
+from schemas.curation import CRITIC_RL, CRITIC_SFT, PLANNER_SFT, SEQUENCES
+from schemas.prompts import PROMPTS
+from tests.assets.curation.test_exports import curate
+from tests.assets.hub.hub_server import TOKEN, Hub, Repo, hub_server
+from tests.helpers.command import INTERLEAVE
+from training.base_model.driver import packaged_model
+from training.registry import RECORD, CheckpointRegistry
+from warehouse import Home
+
+pytestmark = pytest.mark.slow
+DATA, MODEL = "datasets/me/stories", "me/critic"
+SETS = (CRITIC_SFT, CRITIC_RL, PLANNER_SFT, SEQUENCES)
+
+
+@pytest.fixture
+def hub():
+    with hub_server() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def curated(tmp_path_factory) -> Home:
+    home = Home(tmp_path_factory.mktemp("curated") / "home")
+    return curate(home)
+
+
+class Command:
+    """The command in a process of its own, as the client reads its environment once."""
+
+    def __init__(self, hub: Hub, folder: Path) -> None:
+        self.environment = {
+            **os.environ,
+            "HF_ENDPOINT": hub.url,
+            "HF_TOKEN": TOKEN,
+            "HF_HOME": str(folder / "hf"),
+            "HF_HUB_DISABLE_XET": "1",
+            "HF_HUB_DOWNLOAD_TIMEOUT": "30",
+        }
+
+    def start(self, home: Home, *args: str, **environment: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [*INTERLEAVE, *args],
+            env={**self.environment, "INTERLEAVE_HOME": home.root, **environment},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def __call__(self, home: Home, *args: str, **environment: str) -> str:
+        """Its output; the single line of an error where it fails."""
+        process = self.start(home, *args, **environment)
+        output, errors = process.communicate(timeout=300)
+        if process.returncode == 0:
+            return output
+        (line,) = errors.strip().splitlines()
+        assert process.returncode == 1
+        return line
+
+    def kill_while_held(self, hub: Hub, home: Home, *args: str) -> None:
+        process = self.start(home, *args)
+        assert hub.waiting.wait(200), process.communicate(timeout=5)
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        hub.held = ""
+
+
+@pytest.fixture
+def command(hub, tmp_path) -> Command:
+    return Command(hub, tmp_path)
+
+
+def header_of(readme: bytes) -> dict:
+    return yaml.safe_load(readme.decode().split("---\n")[1])
+
+
+def test_pushed_sets_come_back_as_the_same_rows(hub, command, curated, tmp_path):
+    listed = command(curated, "push", "data", "me/stories", "--dry-run")
+    assert "datasets/me/stories (private, new)" in listed and "upload" in listed
+    assert hub.repos == {} and hub.uploads == []
+    assert "pushed to datasets/me/stories" in command(curated, "push", "data", DATA, "--yes")
+    repo = hub.repos[DATA]
+    assert repo.private and len(repo.commits) == 2
+    assert "up to date" in command(curated, "push", "data", DATA)
+
+    pulled = Home(tmp_path / "pulled")
+    assert "critic_sft: 8 rows" in command(pulled, "pull", DATA)
+    for table in SETS:
+        assert pulled.lake.content_hash(table) == curated.lake.content_hash(table)
+        assert pulled.lake.read(table) == curated.lake.read(table)
+    assert pulled.lake.read(PROMPTS) == curated.lake.read(PROMPTS)
+    for sha256 in pulled.lake.read(CRITIC_RL)["edited_image"].to_pylist():
+        assert pulled.images.get(sha256).data == curated.images.get(sha256).data
+    card = export(pulled, CurationSettings(), "llamafactory")
+    assert card.sources["generators"] == ["pen"]  # though no attempt was pulled
+
+
+def test_datasets_reads_the_repository(hub, command, curated, tmp_path):
+    command(curated, "push", "data", DATA, "--yes", "--license", "cc-by-4.0")
+    files = hub.repos[DATA].commits[hub.repos[DATA].head]
+    header = header_of(files["README.md"])
+    assert header["license"] == "cc-by-4.0"
+    assert [each["config_name"] for each in header["configs"]] == [
+        each["config_name"] for each in header["dataset_info"]
+    ]
+    script = (
+        "import datasets, json, sys\n"
+        "rows = datasets.load_dataset('me/stories', 'critic_sft', split='train')\n"
+        "print(json.dumps([rows[0]['row_id'], rows[0]['images'][1].size, len(rows)]))"
+    )
+    done = subprocess.run(
+        [INTERLEAVE[0], "-c", script],
+        env=command.environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    row_id = curated.lake.read(CRITIC_SFT)["row_id"][0].as_py()
+    assert json.loads(done.stdout.splitlines()[-1]) == [row_id, [16, 16], 8]
+
+
+def test_a_killed_push_uploads_only_what_is_missing(hub, command, curated):
+    hub.held = "upload"
+    command.kill_while_held(hub, curated, "push", "data", DATA, "--yes")
+    assert len(hub.repos[DATA].commits) == 1  # nobody sees a part of it
+    before = list(hub.uploads)
+    assert len(before) == 1
+    command(curated, "push", "data", DATA, "--yes")
+    assert len(hub.uploads) == len(set(hub.uploads)) > 1
+    assert hub.uploads[:1] == before
+
+
+@pytest.mark.long
+def test_a_changed_set_replaces_the_old_files(hub, command, curated, tmp_path):
+    command(curated, "push", "data", DATA, "--yes")
+    repo = hub.repos[DATA]
+    repo.commit({**repo.commits[repo.head], "data/old/train-00000.parquet": b"", "LICENSE": b"me"})
+    assert "delete" in command(curated, "push", "data", DATA, "--yes")
+    files = repo.commits[repo.head]
+    assert "data/old/train-00000.parquet" not in files and "LICENSE" in files
+
+
+def test_a_killed_pull_continues(hub, command, curated, tmp_path):
+    command(curated, "push", "data", DATA, "--yes")
+    pulled = Home(tmp_path / "pulled")
+    hub.held = "sequences"
+    command.kill_while_held(hub, pulled, "pull", DATA)
+    before = set(hub.downloads)
+    assert before and not pulled.lake.rows(CRITIC_SFT)
+    hub.downloads.clear()
+    assert "critic_sft: 8 rows" in command(pulled, "pull", DATA)
+    assert not before & set(hub.downloads)
+    assert "data/sequences/train-00000.parquet" in hub.downloads
+    assert pulled.lake.read(SEQUENCES) == curated.lake.read(SEQUENCES)
+
+
+def test_other_rows_are_kept_unless_they_are_to_be_replaced(hub, command, curated, tmp_path):
+    command(curated, "push", "data", DATA, "--yes")
+    other = Home(tmp_path / "other")
+    other.lake.write(CRITIC_SFT, curated.lake.read(CRITIC_SFT).slice(0, 2))
+    assert "has other rows in critic_sft" in command(other, "pull", DATA)
+    assert other.lake.rows(CRITIC_SFT) == 2 and other.lake.rows(CRITIC_RL) == 0
+    (folder,) = other.local.glob("hub/*/data/critic_sft")
+    (file,) = folder.iterdir()
+    shutil.copy(file, folder / "train-00001.parquet")  # as an earlier, larger set leaves it
+    command(other, "pull", DATA, "--replace")
+    assert other.lake.rows(CRITIC_SFT) == 8
+
+
+@pytest.mark.long
+def test_files_that_are_not_those_of_the_card_are_refused(hub, command, curated, home):
+    command(curated, "push", "data", DATA, "--yes")
+    repo, path = hub.repos[DATA], "data/critic_sft/train-00000.parquet"
+    files = repo.commits[repo.head]
+    repo.commit({**files, path: files["data/critic_rl/train-00000.parquet"]})
+    assert f"{path} is not the file that card.json names" in command(home, "pull", DATA)
+    assert home.lake.rows(CRITIC_RL) == 0
+
+
+class TestCheckpoints:
+    @pytest.fixture
+    def trained(self, home) -> Home:
+        folder = CheckpointRegistry(home).folder("critic_sft_checkpoint", "v1")
+        folder.mkdir(parents=True)
+        for path in packaged_model().iterdir():
+            (folder / path.name).symlink_to(path)
+        manifest = Manifest(
+            name="critic_sft_checkpoint",
+            version="v1",
+            role="critic",
+            agent_prompts={"critic": "critic@1"},
+            image_max_pixels=4096,
+            max_new_tokens={"critic": 99},
+        )
+        (folder / MANIFEST_FILE).write_text(manifest.model_dump_json())
+        record = TrainingRecord(
+            parent="base_model/v0",
+            dataset_version="rows",
+            dataset_rows=8,
+            config_hash="config",
+            metrics={"loss": 0.5},
+            curves=[],
+            created_at=datetime(2026, 1, 1, tzinfo=UTC),
+            files=sorted(path.name for path in folder.iterdir()),
+        )
+        (folder / RECORD).write_text(record.model_dump_json())
+        row = checkpoint_row("critic_sft_checkpoint", "v1", folder, record)
+        CheckpointRegistry(home).register(row)
+        return home
+
+    def test_a_pulled_checkpoint_is_registered(self, hub, command, trained, tmp_path):
+        command(trained, "push", "critic_sft_checkpoint", MODEL, "--yes")
+        repo = hub.repos[f"models/{MODEL}"]
+        header = header_of(repo.commits[repo.head]["README.md"])
+        assert header["library_name"] == "transformers"
+        pulled = Home(tmp_path / "pulled")
+        hub.held = "safetensors"
+        command.kill_while_held(hub, pulled, "pull", MODEL)
+        assert CheckpointRegistry(pulled).rows() == []
+        before = set(hub.downloads)
+        hub.downloads.clear()
+        assert "critic_sft_checkpoint@v1 from me/critic@" in command(pulled, "pull", MODEL)
+        assert "model.safetensors" in hub.downloads and not before & set(hub.downloads)
+
+        (row,) = CheckpointRegistry(pulled).rows()
+        (pushed,) = CheckpointRegistry(trained).rows()
+        assert row.source == f"{MODEL}@{repo.head}" and pushed.source is None
+        local = {"source", "uri"}
+        assert row.model_dump(exclude=local) == pushed.model_dump(exclude=local)
+        folder = resolve("critic_sft_checkpoint@v1", "critic", pulled)
+        assert (folder / "model.safetensors").read_bytes() == (
+            packaged_model() / "model.safetensors"
+        ).read_bytes()
+        read_manifest(folder).check_role("critic")
+        command(pulled, "push", "critic_sft_checkpoint@v1", "me/again", "--yes")
+        assert len(hub.uploads) == 1  # the weights are on the Hub
+
+    def test_names_that_lead_outside_are_refused(self, trained):
+        folder = CheckpointRegistry(trained).folder("critic_sft_checkpoint", "v1")
+        record = json.loads((folder / RECORD).read_text())
+        (folder / RECORD).write_text(json.dumps({**record, "files": ["../../lake"]}))
+        with pytest.raises(CheckpointError, match=r"'\.\./\.\./lake', which is not a file"):
+            register_checkpoint(trained, folder, "me/critic@1")
+
+
+class TestMistakes:
+    def test_nothing_is_pushed_without_an_answer(self, hub, command, curated):
+        line = command(curated, "push", "data", DATA)
+        assert line == "error: nothing was pushed: answer y, or add --yes"
+        assert hub.repos == {}
+
+    def test_tokens(self, hub, command, curated, home):
+        wrong = command(curated, "push", "data", DATA, "--yes", HF_TOKEN="hf_wrong")
+        none = command(curated, "push", "data", DATA, "--yes", HF_TOKEN="")
+        assert "set HF_TOKEN to a valid one" in wrong and "set HF_TOKEN" in none
+        assert "hf_wrong" not in wrong
+        foreign = command(curated, "push", "data", "others/stories", "--yes")
+        assert "use a token that may write" in foreign
+        assert hub.repos == {}
+
+    def test_missing_repositories(self, command, home):
+        line = command(home, "pull", "me/nothing")
+        assert "me/nothing does not exist" in line and "datasets/me/nothing" in line
+        assert "write owner/name" in command(home, "pull", "nothing")
+
+    def test_missing_revisions(self, hub, command, home):
+        hub.repos["models/me/critic"] = Repo(private=False)
+        assert "this revision of it" in command(home, "pull", MODEL, "--revision", "v9")
+        assert "is not a checkpoint" in command(home, "pull", MODEL)
+
+    def test_a_public_repository_needs_the_option(self, hub, command, curated):
+        hub.repos[DATA] = Repo(private=False)
+        assert "is public: add --public" in command(curated, "push", "data", DATA, "--yes")
+        assert "pushed" in command(curated, "push", "data", DATA, "--yes", "--public")
+
+    @pytest.mark.long
+    @pytest.mark.parametrize(("status", "said"), [(503, "has a problem (503)"), (429, "(429)")])
+    def test_a_hub_in_trouble(self, hub, command, home, status, said):
+        hub.failures.append(("/api/", status))
+        assert said in command(home, "pull", MODEL)
+
+    @pytest.mark.long
+    def test_no_hub_at_all(self, command, home):
+        line = command(home, "pull", MODEL, HF_ENDPOINT="http://127.0.0.1:9")
+        assert line.startswith("error: me/critic: ") and "try again" in line
+
+    def test_an_empty_home(self, command, home):
+        assert "has no training sets yet" in command(home, "push", "data", DATA, "--yes")
+        assert "no checkpoint" in command(home, "push", "critic_rl_checkpoint", MODEL, "--yes")
