@@ -228,8 +228,8 @@ class RemoteBenchmarkJudge:
 async def _chat_request(
     text: str, images: Sequence[EncodedImage], settings: ChatModel, keep_blanks: bool
 ) -> CompletionRequest:
-    limits = settings.pixels_of(len(images))
-    resized = [await asyncio.to_thread(_resize, image, settings, limits) for image in images]
+    pixels, side = settings.pixels_of(len(images)), settings.longest_side
+    resized = [await asyncio.to_thread(_reduce, image, pixels, side) for image in images]
     return CompletionRequest(
         settings.model,
         (ChatTurn("user", tuple(_interleave(text, resized, keep_blanks))),),
@@ -270,9 +270,11 @@ class RemoteGenerator:
     async def generate(
         self, prompt: str, images: Sequence[EncodedImage], seed: int
     ) -> EncodedImage:
+        side = self._settings.longest_side
+        sent = [await asyncio.to_thread(_reduce, image, None, side) for image in images]
         request = CompletionRequest(
             self._settings.model,
-            (ChatTurn("user", (*images, prompt)),),
+            (ChatTurn("user", (*sent, prompt)),),
             max_tokens=self._settings.max_tokens,
             seed=seed,
             returns_image=True,
@@ -323,12 +325,13 @@ def _correction_request(
     return replace(request, turns=turns, uses_batch_api=False)
 
 
-def _resize(
-    encoded: EncodedImage, settings: ChatModel, pixels: tuple[int, int] | None
+def _reduce(
+    encoded: EncodedImage, pixels: tuple[int, int] | None, longest_side: int | None
 ) -> EncodedImage:
-    if pixels is None and settings.longest_side is None:
+    """The image within limits: least and most pixels, and the longest side."""
+    if pixels is None and longest_side is None:
         return encoded
-    image, longest_side = encoded.image, settings.longest_side
+    image = encoded.image
     if pixels:
         image = resize_to_pixels(image, *pixels)
     if longest_side and max(image.size) > longest_side:

@@ -109,6 +109,11 @@ class RemoteGeneratorModel(RemoteModel):
         description="Width x height in pixels, as in 1024x1024; images of another size are "
         "requested again. null: the model's own choice",
     )
+    longest_side: int | None = added_field(
+        None,
+        ge=32,
+        description="Images that it gets are sent reduced to this many pixels; null: as they are",
+    )
 
     def request_options(self) -> dict[str, JsonValue]:
         """Fields of a request besides prompt, images and seed."""

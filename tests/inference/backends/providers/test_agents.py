@@ -106,6 +106,16 @@ def test_all_images_are_sent_in_order():
     assert texts == [GOAL]
 
 
+def test_images_are_sent_as_thumbnails_where_the_profile_says_so():
+    generator = {"model": "banana", "longest_side": 32}
+    with provider() as server:
+        home = Home("memory://providers")
+        roles = provider_roles(server, "gemini", home, {"generator": generator})
+        asyncio.run(roles.generator.generate(GOAL, [EncodedImage.white((64, 32))], 1))
+        _, (received,) = gemini_parts(server.bodies[0]["contents"])
+    assert received.image.size == (32, 16)
+
+
 @pytest.mark.parametrize("form", ["schema", "json"])
 def test_an_unreadable_answer_is_requested_once_more(backend, form):
     with provider() as server:
