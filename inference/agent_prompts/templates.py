@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 
 import jinja2
+from jinja2.sandbox import ImmutableSandboxedEnvironment, SecurityError
 
 from schemas import FoundryError
 
@@ -33,6 +34,8 @@ _STEP = re.compile(r"^\d+\. ", re.MULTILINE)
 _ENVIRONMENT = jinja2.Environment(
     loader=jinja2.FileSystemLoader(FOLDER), undefined=jinja2.StrictUndefined, auto_reload=False
 )
+# Files may be other people's: they get no access to Python.
+_FILES = ImmutableSandboxedEnvironment(undefined=jinja2.StrictUndefined, keep_trailing_newline=True)
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,8 @@ def render(name: str, **values: object) -> RenderedPrompt:
         raise FoundryError(
             f"agent prompt {version}: {error.message}; pass it to render()"
         ) from error
+    except SecurityError as error:
+        raise FoundryError(f"agent prompt {name} is not a plain template: {error}") from error
 
 
 def escape_tags(text: str) -> str:
@@ -107,7 +112,7 @@ def _load(name: str) -> tuple[jinja2.Template, str]:
 def _load_file(path: Path) -> tuple[jinja2.Template, str]:
     try:
         content = path.read_bytes()
-        template = _ENVIRONMENT.overlay(keep_trailing_newline=True).from_string(content.decode())
+        template = _FILES.from_string(content.decode())
     except (OSError, UnicodeDecodeError, jinja2.TemplateError) as error:
         raise FoundryError(
             f"agent prompt {path} cannot be read: {error}; `interleave prompts import FOLDER` "

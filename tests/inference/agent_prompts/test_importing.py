@@ -106,6 +106,13 @@ def test_a_template_with_other_values_is_named(tmp_path):
         import_prompts(tmp_path, tmp_path / "out")
 
 
+def test_a_template_cannot_reach_python(tmp_path):
+    for name in ("planner-text", "planner-interleaved", "critic"):
+        (tmp_path / f"{name}.jinja").write_text("{{ ''.__class__.__mro__ }}")
+    with pytest.raises(FoundryError, match="is not a plain template: access to attribute"):
+        import_prompts(tmp_path, tmp_path / "out")
+
+
 def test_a_missing_file_names_the_command():
     with pytest.raises(FoundryError, match=r"none.jinja cannot be read.*interleave prompts import"):
         version_of("none.jinja")
