@@ -9,6 +9,7 @@ from assets.core.profile import Profile
 from assets.evaluation.items import part_of
 from assets.prompts.bank import generate_bank
 from assets.prompts.pack_loader import load_pack
+from inference.agent_prompts.templates import SUFFIX
 from inference.backends.checkpoint.manifest import MANIFEST_FILE, Manifest
 
 from .answers import edit_scores
@@ -129,6 +130,7 @@ class Rehearsal:
         """Where a model's calls go: its own server, one that is started by hand, or a provider."""
         if model.get("batch"):
             self._rewriter.set(path, "batch", False, "model")
+        self._prompt_files(path, model.get("agent_prompts") or {})
         endpoints = model["endpoints"] or self._values[backend]["endpoints"]
         name, first = model["model"], endpoints[0]
         if first.get("server") in self._values["servers"]:
@@ -146,6 +148,13 @@ class Rehearsal:
             self._values["prices"].setdefault(model["model"], self._values["prices"].get(name, {}))
         elif name != "sketch" and model["size"]:
             self._rewriter.set(path, "size", f"{SIDE}x{SIDE}", "size")
+
+    def _prompt_files(self, path: str, prompts: dict[str, str]) -> None:
+        """Our prompts instead of files that a user has not imported."""
+        for name, prompt in list(prompts.items()):
+            if prompt.endswith(SUFFIX) and not Path(prompt).is_file():
+                self._rewriter.record(f"{path}.agent_prompts.{name}", prompt, "ours", "model")
+                del prompts[name]
 
     def _own_server(self, backend: str, model: str, endpoint: Values) -> str | None:
         """A server for a model that is served by hand; None: it is hosted."""

@@ -75,6 +75,9 @@ def test_every_profile_can_be_rewritten(name, tmp_path, quick_models):
     path.write_text(yaml.safe_dump(rehearsal.values()))
     (tmp_path / rewriting.REGISTRY).write_text(yaml.safe_dump(rehearsal.registry))
     rewritten, original = load_profile(str(path)), load_profile(name)
+    for role in ("planner", "critic"):
+        if model := getattr(rewritten.openai, role):
+            assert model.identity, "its prompts are here"
     assert rewritten.roles == original.roles and rewritten.pack == original.pack
     assert not any(server.gpus for server in rewritten.servers.values())
     assert "_API_KEY" not in path.read_text()
