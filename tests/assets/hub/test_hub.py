@@ -5,7 +5,9 @@ import os
 import shutil
 import signal
 import subprocess
+from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -26,6 +28,7 @@ from schemas.curation import CRITIC_RL, CRITIC_SFT, PLANNER_SFT, SEQUENCES
 from schemas.prompts import PROMPTS
 from tests.assets.curation.test_exports import curate
 from tests.assets.hub.hub_server import TOKEN, Hub, Repo, hub_server
+from tests.helpers.automation import wait_until
 from tests.helpers.command import INTERLEAVE
 from training.base_model.driver import packaged_model
 from training.registry import RECORD, CheckpointRegistry
@@ -81,9 +84,13 @@ class Command:
         assert process.returncode == 1
         return line
 
-    def kill_while_held(self, hub: Hub, home: Home, *args: str) -> None:
+    def kill_while_held(
+        self, hub: Hub, home: Home, *args: str, done: Callable[[], object] = lambda: True
+    ) -> None:
+        """Kill it once a request is held, and something else is `done`."""
         process = self.start(home, *args)
         assert hub.waiting.wait(200), process.communicate(timeout=5)
+        wait_until(done)
         process.send_signal(signal.SIGKILL)
         process.communicate()
         hub.held = ""
@@ -92,6 +99,12 @@ class Command:
 @pytest.fixture
 def command(hub, tmp_path) -> Command:
     return Command(hub, tmp_path)
+
+
+def stored_files(hub: Hub, home: Home, repository: str) -> set[str]:
+    """Downloaded files that are complete."""
+    folder = home.hub / repository.replace("/", "--")
+    return {path for path in hub.downloads if (folder / path).is_file()}
 
 
 def header_of(readme: bytes) -> dict:
@@ -169,8 +182,9 @@ def test_a_killed_pull_continues(hub, command, curated, tmp_path):
     command(curated, "push", "data", DATA, "--yes")
     pulled = Home(tmp_path / "pulled")
     hub.held = "sequences"
-    command.kill_while_held(hub, pulled, "pull", DATA)
-    before = set(hub.downloads)
+    stored = partial(stored_files, hub, pulled, DATA)
+    command.kill_while_held(hub, pulled, "pull", DATA, done=stored)
+    before = stored()
     assert before and not pulled.lake.rows(CRITIC_SFT)
     hub.downloads.clear()
     assert "critic_sft: 8 rows" in command(pulled, "pull", DATA)
@@ -179,6 +193,7 @@ def test_a_killed_pull_continues(hub, command, curated, tmp_path):
     assert pulled.lake.read(SEQUENCES) == curated.lake.read(SEQUENCES)
 
 
+@pytest.mark.long
 def test_other_rows_are_kept_unless_they_are_to_be_replaced(hub, command, curated, tmp_path):
     command(curated, "push", "data", DATA, "--yes")
     other = Home(tmp_path / "other")
@@ -240,9 +255,10 @@ class TestCheckpoints:
         assert header["library_name"] == "transformers"
         pulled = Home(tmp_path / "pulled")
         hub.held = "safetensors"
-        command.kill_while_held(hub, pulled, "pull", MODEL)
+        stored = partial(stored_files, hub, pulled, MODEL)
+        command.kill_while_held(hub, pulled, "pull", MODEL, done=stored)
         assert CheckpointRegistry(pulled).rows() == []
-        before = set(hub.downloads)
+        before = stored()
         hub.downloads.clear()
         assert "critic_sft_checkpoint@v1 from me/critic@" in command(pulled, "pull", MODEL)
         assert "model.safetensors" in hub.downloads and not before & set(hub.downloads)
@@ -268,6 +284,7 @@ class TestCheckpoints:
             register_checkpoint(trained, folder, "me/critic@1")
 
 
+@pytest.mark.long
 class TestMistakes:
     def test_nothing_is_pushed_without_an_answer(self, hub, command, curated):
         line = command(curated, "push", "data", DATA)
