@@ -24,7 +24,7 @@ export async function call(path, options = {}) {
   }
 }
 
-export const getJson = async (path) => (await call(path)).json();
+export const getJson = async (path, options) => (await call(path, options)).json();
 
 export function post(path, body, signal, more = {}) {
   const headers = { "Content-Type": "application/json", ...more };

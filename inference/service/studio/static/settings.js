@@ -10,8 +10,10 @@ const TYPE_NAMES = { "image/png": "PNG", "image/jpeg": "JPEG", "image/webp": "We
 /** `StudioSettings` of the OpenAPI document; null until `loadSettings` has ended. */
 export let settings = null;
 
+const TIMEOUT = 10_000; // milliseconds; a lost response must not leave the page waiting
+
 export async function loadSettings() {
-  settings = await getJson("studio/settings");
+  settings = await getJson("studio/settings", { signal: AbortSignal.timeout(TIMEOUT) });
 }
 
 /** The agents that can be compared; none where there is one only. */
