@@ -37,8 +37,7 @@ def test_blocks_are_run_or_say_why_not(guide):
         assert not more or re.fullmatch(r"not-run: \w.+", more)
 
 
-@pytest.mark.slow
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.parametrize("guide", GUIDES, ids=lambda guide: guide.stem)
 def test_commands_and_snippets_run(guide, tmp_path):
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"

@@ -146,7 +146,7 @@ def test_retraining_on_the_same_rows_is_evaluation_only(trained, foundry, instan
     assert [(row.name, row.version) for row in CheckpointRegistry(foundry.home).rows()] == versions
 
 
-@pytest.mark.long
+@pytest.mark.nightly
 def test_the_ablation_evaluates_every_variant(trained, foundry, instance):
     run_lineage(foundry, instance, shards=1, select=["ablation"])
     assert {row.variant for row in foundry.rows(EVALUATIONS)} >= set(VARIANTS)
