@@ -203,7 +203,7 @@ class _SimulatedAgents:
 
     async def __aexit__(self, *error: object) -> None: ...
 
-    async def resolve(self, critic: str | None = None) -> Any:
+    async def resolve(self, agents: object = None) -> Any:
         return self._roles
 
     async def check(self) -> None:

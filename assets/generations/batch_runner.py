@@ -11,7 +11,7 @@ from inference.engine.retry import summarize_error
 from inference.engine.worker_pool import WorkerPool
 from inference.events import TrajectoryFailed
 from inference.generation.agent_resolver import AgentResolver
-from inference.generation.requests import GenerationRequest
+from inference.generation.requests import GenerationRequest, RequestedAgents
 from inference.generation.runner import GenerationRunner
 from inference.loop import check_conditioning
 from inference.roles import Roles
@@ -69,20 +69,20 @@ async def run_batch(
 
 @dataclass(frozen=True)
 class _BatchRun:
-    """Runs one request; agents are resolved once for the batch, per critic."""
+    """Runs one request; agents are resolved once for the batch."""
 
     runner: GenerationRunner
     resolver: AgentResolver
     batch: Batch
-    _roles: dict[str | None, Roles] = field(default_factory=dict)
+    _roles: dict[RequestedAgents, Roles] = field(default_factory=dict)
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def __call__(self, request: GenerationRequest) -> QuarantineRow | None:
         try:
             async with self._lock:
-                if request.critic not in self._roles:
-                    self._roles[request.critic] = await self.resolver.resolve(request.critic)
-            roles = self._roles[request.critic]
+                if request.agents not in self._roles:
+                    self._roles[request.agents] = await self.resolver.resolve(request.agents)
+            roles = self._roles[request.agents]
             check_conditioning(request.options, roles.generator)
         except FoundryError as error:
             return self.batch.quarantined(request.generation_id, summarize_error(error))

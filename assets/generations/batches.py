@@ -8,7 +8,7 @@ import io
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any
 
 import orjson
 import pyarrow as pa
@@ -17,7 +17,12 @@ from pydantic import BaseModel, Field, ValidationError, field_validator
 
 from inference.engine.hashing import stable_hash
 from inference.generation.files import file_version, read_bytes, read_image
-from inference.generation.requests import GenerationRequest, check_text, override_options
+from inference.generation.requests import (
+    GenerationRequest,
+    RequestedAgents,
+    check_text,
+    override_options,
+)
 from inference.settings import LoopSettings
 from schemas import FoundryError
 from schemas.errors import first_problem
@@ -92,13 +97,18 @@ def read_batch(
     return batch
 
 
+# A folder has a separator, so that a mistyped name is no folder.
+_REFERENCE = "^promoted$|[@/]"
+
+
 class _Cells(BaseModel, extra="allow", coerce_numbers_to_str=True):
     """Columns of a row; further ones are options of the loop."""
 
     text: str
     id: str | None = None
     images: list[str] = Field(default_factory=list)
-    critic: Literal["rl", "sft"] | None = None
+    planner: str | None = Field(None, pattern=_REFERENCE)
+    critic: str | None = Field(None, pattern=rf"^(rl|sft)$|{_REFERENCE}")
 
     @field_validator("images", mode="before")
     @classmethod
@@ -124,9 +134,11 @@ def _parse_row(
     options = override_options(defaults, cells.model_extra or {})
     images = tuple(_image(settings, home, name) for name in cells.images)
     content = [cells.id, cells.text, [image.sha256 for image in images]]
-    name = stable_hash("generation", settings.name, content, options.model_dump(), cells.critic)
+    agents = RequestedAgents(cells.planner, cells.critic)
+    named = agents if cells.planner else cells.critic
+    name = stable_hash("generation", settings.name, content, options.model_dump(), named)
     return GenerationRequest(
-        cells.text, images, options, cells.critic, channel="asset", generation_id=name, key=cells.id
+        cells.text, images, options, agents, channel="asset", generation_id=name, key=cells.id
     )
 
 

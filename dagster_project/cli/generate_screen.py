@@ -20,6 +20,7 @@ from inference.generation.generation_state import GenerationState
 from inference.generation.requests import (
     GenerationOptions,
     GenerationRequest,
+    RequestedAgents,
     check_text,
     override_options,
 )
@@ -55,7 +56,8 @@ def generate_in_terminal(
     images = tuple(map(read_image, image_files))
     check_text(text, len(images))
     options = override_options(profile.loop, chosen)
-    request, path = GenerationRequest(text, images, options, critic), output_file(out)
+    agents = RequestedAgents(critic=critic)
+    request, path = GenerationRequest(text, images, options, agents), output_file(out)
     screen, started = GenerationScreen(options), time.monotonic()
     try:
         # SIGTERM cancels like SIGINT: finished calls stay in the journal.
@@ -88,7 +90,7 @@ async def _generate(
             AgentResolver(profile, home, named=named) as resolver,
             GenerationRunner(home, profile.limits) as runner,
         ):
-            resolved = await resolver.resolve(request.critic)
+            resolved = await resolver.resolve(request.agents)
             check_conditioning(request.options, resolved.generator)
             async with aclosing(runner.run(request, resolved)) as stream:
                 async for event in stream:

@@ -2,9 +2,11 @@
 
 import asyncio
 import logging
+from collections import OrderedDict
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
+from threading import Lock
 from time import monotonic
 from types import MappingProxyType
 from typing import Any, Literal, Self
@@ -17,6 +19,7 @@ from ..backends.checkpoint.manifest import PROMOTED, AgentRole, newest, promoted
 from ..backends.factory import Backends
 from ..backends.health_check import first_failure
 from ..roles import BackendError, Roles
+from .requests import IN_USE, RequestedAgents
 
 Agents = Literal["auto", "promoted", "profile"]
 
@@ -24,7 +27,8 @@ _POLL_SECONDS, _HEALTH_CHECK_SECONDS = 2.0, 2.0
 _CRITICS = {"sft": "critic_sft_checkpoint", "rl": "critic_rl_checkpoint"}
 _BASE = "base"  # the profile's own planner and critic
 TRAINED_CRITICS = (_BASE, *_CRITICS)
-"""What `AgentResolver.resolve` takes."""
+"""Names of critics that are no references."""
+_MOST_LOADED = 4  # weights: agents in use, and those that requests named last
 _AGENT_ROLES: frozenset[AgentRole] = frozenset(("planner", "critic"))
 _NONE: Mapping[AgentRole, str] = MappingProxyType({})
 
@@ -58,8 +62,10 @@ class AgentResolver:
         named: Mapping[AgentRole, str] = _NONE,
     ) -> None:
         self._backends, self._home, self._agents, self._named = backends, home, agents, named
-        # Role and name of a checkpoint -> `name@version` and agent.
-        self._loaded: dict[tuple[AgentRole, str], tuple[str, Any]] = {}
+        # By role and reference, the one used last at the end. Generations that run, and the
+        # current roles, hold their own references.
+        self._loaded: OrderedDict[tuple[AgentRole, str], Any] = OrderedDict()
+        self._load_lock = Lock()
         self._check_lock, self._next_check = asyncio.Lock(), 0.0
         self._failure: str | None = None
 
@@ -75,24 +81,18 @@ class AgentResolver:
         with suppress(asyncio.CancelledError):
             await self._poll_task
 
-    async def resolve(self, critic: str | None = None) -> Roles:
-        """The current roles, for a request (see its `critic`) that keeps them.
-
-        Args:
-            critic: `rl` or `sft`: the checkpoint of that training judges; `base`: the profile's
-                own planner and critic.
+    async def resolve(self, agents: RequestedAgents = IN_USE) -> Roles:
+        """The roles of a request, which keeps them to its end.
 
         Raises:
-            FoundryError: there is no such critic, or a backend is unavailable.
+            FoundryError: there is no such agent, or a backend is unavailable.
         """
-        if critic is None:
+        if agents == IN_USE:
             return self._current
-        if critic == _BASE:
-            return self._profile_roles
-        return await asyncio.to_thread(self._with_critic, critic)
+        return await asyncio.to_thread(self._requested, agents)
 
     async def critics(self) -> list[str]:
-        """The critics that `resolve` has.
+        """The names of trained critics, and `base`, that `resolve` has.
 
         Raises:
             StorageError: the table of checkpoints cannot be read.
@@ -128,10 +128,7 @@ class AgentResolver:
 
     def _choose(self) -> _Choice:
         in_use = promoted(self._home)
-        named = {
-            role: in_use.get(role, PROMOTED) if reference == PROMOTED else reference
-            for role, reference in self._named.items()
-        }
+        named = {role: self._version_in_use(role, name) for role, name in self._named.items()}
         return self._default_choice(in_use) | named
 
     def _default_choice(self, in_use: _Choice) -> _Choice:
@@ -146,26 +143,47 @@ class AgentResolver:
             )
         return {}
 
-    def _with_critic(self, critic: str) -> Roles:
-        reference = newest(_CRITICS[critic], self._home) if critic in _CRITICS else None
-        if reference is None:
-            raise BackendError(
-                f"no critic {critic} here: leave it out for the one in use, or train one of "
-                f"{', '.join(_CRITICS)} with `interleave run`"
-            )
-        return self._load({**self._choice, "critic": reference})
+    def _requested(self, agents: RequestedAgents) -> Roles:
+        choice: _Choice = {}
+        if agents.planner:
+            choice["planner"] = self._version_in_use("planner", agents.planner)
+        if agents.critic == _BASE:
+            return replace(self._profile_roles, **self._agents_of(choice))
+        if agents.critic in _CRITICS:
+            choice["critic"] = self._trained_critic(agents.critic)
+        elif agents.critic:
+            choice["critic"] = self._version_in_use("critic", agents.critic)
+        return replace(self._current, **self._agents_of(choice))
+
+    def _trained_critic(self, training: str) -> str:
+        if reference := newest(_CRITICS[training], self._home):
+            return reference
+        raise BackendError(
+            f"no critic {training} here: leave it out for the one in use, or train one of "
+            f"{', '.join(_CRITICS)} with `interleave run`"
+        )
+
+    def _version_in_use(self, role: AgentRole, reference: str) -> str:
+        """A reference; `promoted` as `name@version`, where there is one."""
+        if reference != PROMOTED:
+            return reference
+        return promoted(self._home).get(role, PROMOTED)
 
     def _load(self, choice: _Choice) -> Roles:
-        agents = {role: self._agent(role, reference) for role, reference in choice.items()}
-        return replace(self._profile_roles, **agents)
+        return replace(self._profile_roles, **self._agents_of(choice))
+
+    def _agents_of(self, choice: _Choice) -> dict[AgentRole, Any]:
+        with self._load_lock:
+            return {role: self._agent(role, reference) for role, reference in choice.items()}
 
     def _agent(self, role: AgentRole, reference: str) -> Any:
-        key = role, reference.partition("@")[0]
-        loaded, agent = self._loaded.get(key, (None, None))
-        if loaded != reference:
+        key = role, reference
+        if key not in self._loaded:
             agent = self._backends.agent(role, reference, self._home)
             if isinstance(agent, CheckpointAgent):  # a served one is loaded by the first call
                 agent.load()
-            # Generations that run with another version hold their own reference.
-            self._loaded[key] = reference, agent
-        return agent
+            self._loaded[key] = agent
+        self._loaded.move_to_end(key)
+        while len(self._loaded) > _MOST_LOADED:
+            self._loaded.popitem(last=False)
+        return self._loaded[key]

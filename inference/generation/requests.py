@@ -4,7 +4,7 @@ import re
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import Field, ValidationError
 
@@ -35,6 +35,22 @@ class GenerationOptions(LoopSettings):
     )
 
 
+class RequestedAgents(NamedTuple):
+    """The agents that a request names; those it does not name are the ones in use.
+
+    Args:
+        planner: `promoted`, name@version, a folder, or an id at Hugging Face.
+        critic: likewise; or `rl` or `sft`: the checkpoint of that training; or `base`: the
+            profile's own, as planner, too.
+    """
+
+    planner: str | None = None
+    critic: str | None = None
+
+
+IN_USE = RequestedAgents()
+
+
 @dataclass(frozen=True)
 class GenerationRequest:
     """A request; one with the `generation_id` of an interrupted one continues it."""
@@ -42,7 +58,7 @@ class GenerationRequest:
     text: str
     images: tuple[EncodedImage, ...] = ()  # `<image>` in `text` may stand for each, in order
     options: GenerationOptions = field(default_factory=GenerationOptions)
-    critic: str | None = None  # see `AgentResolver.resolve`; None: the current one
+    agents: RequestedAgents = IN_USE
     channel: Channel = "command"
     generation_id: str = field(default_factory=lambda: secrets.token_hex(16))
     key: str | None = None  # the client's own name for the request

@@ -201,10 +201,10 @@ class RequestManager:
 
     async def _generate(self, run: GenerationRun, request: GenerationRequest) -> None:
         try:
-            roles = await self.resolver.resolve(request.critic)
+            roles = await self.resolver.resolve(request.agents)
             check_conditioning(request.options, roles.generator)
         except FoundryError as error:
-            if request.critic is None and request.options.conditioning == "last":
+            if not any(request.agents) and request.options.conditioning == "last":
                 raise
             # The request asks for something that is not available here.
             return self._note(run, TrajectoryFailed(summarize_error(error), refused=True))

@@ -17,7 +17,9 @@ from schemas.trajectories import OnExhausted
 from warehouse import EncodedImage
 
 from ..agent_prompts.templates import IMAGE, escape_tags
-from ..generation.requests import GenerationOptions, GenerationRequest
+from ..backends.checkpoint.manifest import IDENTITY, PROMOTED
+from ..generation.agent_resolver import TRAINED_CRITICS
+from ..generation.requests import GenerationOptions, GenerationRequest, RequestedAgents
 from ..http.body_reader import check_image
 from ..http.errors import RequestModel, bad_request, not_found
 from ..settings import LoopSettings
@@ -55,6 +57,9 @@ Metadata = Annotated[
 ]
 
 
+AgentReference = Annotated[str, Field(min_length=1, max_length=200)]
+
+
 class RequestPart(BaseModel, extra="ignore", frozen=True, strict=True):
     """A part of a request's content; unknown fields are ignored."""
 
@@ -79,8 +84,13 @@ class RequestOptions(RequestModel):
     draw_ahead: bool | None = Field(
         None, description="Generate the next step's image while the critic judges this one"
     )
-    critic: Literal["rl", "sft"] | None = Field(
-        None, description="Which checkpoint judges; `model` may also say it"
+    planner: AgentReference | None = Field(
+        None, description="Which planner: `promoted`, name@version, or one that the profile allows"
+    )
+    critic: AgentReference | None = Field(
+        None,
+        description="Which critic judges, likewise; or `rl` or `sft`: the checkpoint of that "
+        "training. `model` may also say it",
     )
 
 
@@ -170,7 +180,7 @@ class RequestParser:
             APIError: the model is unknown, the text is empty or too long, an option exceeds a
                 limit, or an image is unusable.
         """
-        critic = critic_of(model)
+        agents = self._agents(options, model)
         loop_options = self._loop_options(options)
         content = current_turn(turns)
         self._check_text([part for part in content if isinstance(part, str)], param)
@@ -179,7 +189,25 @@ class RequestParser:
         text = _compose_text(content, len(previous_images))
         refs = [part for part in content if isinstance(part, ImageRef)]
         images = (*previous_images, *await self._load_images(refs, load_stored))
-        return GenerationRequest(text, images, loop_options, options.critic or critic, "service")
+        return GenerationRequest(text, images, loop_options, agents, "service")
+
+    def _agents(self, options: RequestOptions, model: str | None) -> RequestedAgents:
+        self._check_reference(options.planner, "interleave.planner")
+        if options.critic not in TRAINED_CRITICS:
+            self._check_reference(options.critic, "interleave.critic")
+        return RequestedAgents(options.planner, options.critic or critic_of(model))
+
+    def _check_reference(self, reference: str | None, param: str) -> None:
+        """Whatever is on the service's disk, or can be downloaded, is not for everybody to load."""
+        if reference is None or IDENTITY.fullmatch(reference):
+            return
+        if reference in (PROMOTED, *self.limits.agents):
+            return
+        message = (
+            f"{param}: {reference!r} is not `promoted`, no name@version, and not among those that "
+            "`service.limits.agents` of the profile allows"
+        )
+        raise bad_request(message, param)
 
     def _check_text(self, texts: Sequence[str], param: str) -> None:
         characters = sum(map(len, texts))
@@ -192,7 +220,7 @@ class RequestParser:
             raise bad_request("the request has no words: describe what you want to see", param)
 
     def _loop_options(self, options: RequestOptions) -> GenerationOptions:
-        changes = options.model_dump(exclude_none=True, exclude={"critic"})
+        changes = options.model_dump(exclude_none=True, exclude={"planner", "critic"})
         limits = self.limits
         maxima = {"t_max": limits.t_max, "candidates": limits.candidates, "max_steps": limits.steps}
         for name, maximum in maxima.items():

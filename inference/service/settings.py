@@ -26,6 +26,11 @@ class RequestLimits(ConfigModel):
     steps: int = Field(100, ge=1, description="Highest `max_steps` of a request")
     t_max: int = Field(20, ge=1, le=100, description="Highest `t_max` of a request")
     candidates: int = Field(4, ge=1, le=16, description="Highest `candidates` of a request")
+    agents: tuple[str, ...] = Field(
+        (),
+        description="Folders and ids at Hugging Face that requests may name as planner or critic, "
+        "besides `promoted` and name@version",
+    )
     remote_pictures: bool = Field(
         False,
         description="Fetch images from http(s) URLs in requests; never from private addresses",

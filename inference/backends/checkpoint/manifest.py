@@ -22,6 +22,7 @@ from .promotions import versions_in_use
 
 MANIFEST_FILE = "interleave.json"
 PROMOTED = "promoted"
+IDENTITY = re.compile(r"(?P<name>[\w.-]+)@(?P<version>[\w.-]+)")
 HUB_ID = re.compile(r"(?P<id>[\w-][\w.-]*/[\w-][\w.-]*)(@(?P<revision>[\w./-]+))?")
 
 # A model in the cache of Hugging Face.
@@ -164,9 +165,8 @@ def resolve(reference: str, role: AgentRole, home: Home, download: bool = True) 
                 f"no {role} was promoted yet in {home.root}; train one with `interleave run`, or "
                 "promote one that `interleave checkpoints` lists: `interleave promote NAME VERSION`"
             )
-    name, at, version = reference.rpartition("@")
-    if at and "/" not in reference:
-        return home.local / find_checkpoint(name, version, home).uri
+    if match := IDENTITY.fullmatch(reference):
+        return home.local / find_checkpoint(match["name"], match["version"], home).uri
     folder = Path(reference).expanduser()
     if not folder.is_dir() and (match := HUB_ID.fullmatch(reference)):
         return _snapshot(match["id"], match["revision"], download)

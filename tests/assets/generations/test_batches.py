@@ -71,7 +71,9 @@ def test_every_format_gives_the_same_requests(tmp_path, batch_of, name, write):
     write(tmp_path / name)
     batch = batch_of(tmp_path / name)
     assert not batch.quarantine
-    found = [(r.key, r.text, r.options.seed, r.options.t_max, r.critic) for r in batch.requests]
+    found = [
+        (r.key, r.text, r.options.seed, r.options.t_max, r.agents.critic) for r in batch.requests
+    ]
     assert found == [
         ("a", "A red house", 3, 4, None),
         ("7", 'A cat, "and" a tree', 9, 2, "sft"),
@@ -119,7 +121,7 @@ def test_images_are_relative_paths_or_hashes_in_the_lake(home, tmp_path, lines, 
         ({"text": "on from <image>"}, "row 2: the text has 1 <image>, and no images are given"),
         ({"text": "x", "t_max": 0}, "row 2: t_max: Input should be greater than or equal to 1"),
         ({"text": "x", "tmax": 3}, "row 2: tmax: Extra inputs are not permitted"),
-        ({"text": "x", "critic": "mild"}, "row 2: critic: Input should be 'rl' or 'sft'"),
+        ({"text": "x", "critic": "mild"}, "row 2: critic: String should match"),
         ({"id": "good", "text": "x"}, "row 2: id: given twice, first in row 1"),
     ],
     ids=str,

@@ -16,6 +16,7 @@ import openai
 
 from assets.benchmarks.report import render_runs
 from assets.core.profile import load_profile
+from inference.generation.requests import IN_USE, RequestedAgents
 from inference.http.auth import Keys
 from inference.http.server import listening_socket
 from inference.roles import BackendError, Roles
@@ -37,12 +38,12 @@ class FixedResolver:
     roles: Roles
     by_critic: dict[str, Roles] = field(default_factory=dict)
 
-    async def resolve(self, critic: str | None = None) -> Roles:
-        if critic is None:
+    async def resolve(self, agents: RequestedAgents = IN_USE) -> Roles:
+        if agents == IN_USE:
             return self.roles
-        if critic not in self.by_critic:
-            raise BackendError(f"no critic {critic} here")
-        return self.by_critic[critic]
+        if agents.critic not in self.by_critic:
+            raise BackendError(f"no critic {agents.critic} here")
+        return self.by_critic[agents.critic]
 
     async def critics(self) -> list[str]:
         return list(self.by_critic)

@@ -243,6 +243,12 @@ def test_errors_have_the_clients_own_classes(client):
         client.responses.create(model="interleave-rl", input=HOUSE)
     with pytest.raises(openai.BadRequestError, match=r"interleave\.t_max: at most 20 here"):
         client.responses.create(input=HOUSE, extra_body={"interleave": {"t_max": 21}})
+    for role, reference in (("planner", "/etc"), ("critic", "some/model"), ("planner", "rl")):
+        with pytest.raises(openai.BadRequestError, match=rf"interleave\.{role}: '{reference}' is"):
+            client.responses.create(input=HOUSE, extra_body={"interleave": {role: reference}})
+    with pytest.raises(openai.BadRequestError, match="no critic critic_rl_checkpoint@7 here"):
+        extra = {"interleave": {"critic": "critic_rl_checkpoint@7"}}
+        client.responses.create(input=HOUSE, extra_body=extra)
     with pytest.raises(openai.BadRequestError, match="unknown field inptu"):
         client.responses.create(input=HOUSE, extra_body={"inptu": 1})
 

@@ -1,7 +1,9 @@
 """Agents of a request: promoted checkpoints, the profile's own agents, or a chosen critic."""
 
 import asyncio
+import gc
 import shutil
+import weakref
 
 import pytest
 
@@ -10,6 +12,7 @@ from inference.backends.checkpoint.promotions import record
 from inference.backends.factory import Backends, RoleBindings
 from inference.generation import agent_resolver
 from inference.generation.agent_resolver import AgentResolver
+from inference.generation.requests import RequestedAgents
 from schemas import FoundryError
 from schemas.training import CHECKPOINTS
 from tests.helpers.checkpoint_rows import checkpoint_row
@@ -131,22 +134,60 @@ async def test_a_checkpoint_that_cannot_be_loaded_is_not_used(
 async def test_a_critic_is_chosen_by_its_training(home, both, publish):
     publish("critic_sft_checkpoint", "critic", "4", status="candidate")
     async with make_resolver(home) as resolver:
-        names = (await resolver.resolve("sft")).names
+        names = (await resolver.resolve(RequestedAgents(critic="sft"))).names
         assert names["critic"] == "checkpoint/critic_sft_checkpoint@4"
         assert names["planner"] == "checkpoint/planner_sft_checkpoint@1"
-        assert (await resolver.resolve("rl")).names["critic"].endswith("critic_rl_checkpoint@1")
+        names = (await resolver.resolve(RequestedAgents(critic="rl"))).names
+        assert names["critic"] == "checkpoint/critic_rl_checkpoint@1"
         assert await resolver.critics() == ["base", "sft", "rl"]
 
 
 async def test_the_profiles_own_agents_can_be_chosen(home, both):
     async with make_resolver(home) as resolver:
-        names = (await resolver.resolve("base")).names
+        names = (await resolver.resolve(RequestedAgents(critic="base"))).names
         assert "checkpoint" not in names["planner"] + names["critic"]
         assert await resolver.critics() == ["base", "rl"]
 
 
-@pytest.mark.parametrize("critic", ["sft", "stern"])
-async def test_an_unknown_critic_is_an_error(home, both, critic):
+async def test_a_request_names_planner_and_critic(home, both, publish, untrained):
+    publish("critic_rl_checkpoint", "critic", "0", status="candidate")
+    publish("planner_sft_checkpoint", "planner", "0", status="candidate")
+
+    async with make_resolver(home, "profile") as resolver:
+
+        async def names(planner=None, critic=None):
+            resolved = (await resolver.resolve(RequestedAgents(planner, critic))).names
+            return resolved["planner"], resolved["critic"]
+
+        own_planner, own_critic = await names()
+        in_use = "checkpoint/planner_sft_checkpoint@1", "checkpoint/critic_rl_checkpoint@1"
+        assert await names("promoted", "promoted") == in_use
+        older = "checkpoint/planner_sft_checkpoint@0", "checkpoint/critic_rl_checkpoint@0"
+        assert await names("planner_sft_checkpoint@0", "critic_rl_checkpoint@0") == older
+        assert await names(str(untrained)) == ("checkpoint/tiny@1", own_critic)
+        assert await names(critic="rl") == (own_planner, in_use[1])
+        assert await names("promoted", "base") == (in_use[0], own_critic)
+
+
+async def test_agents_that_requests_named_do_not_pile_up(home, both, publish):
+    versions = [str(number) for number in range(10, 16)]
+    for version in versions:
+        publish("critic_rl_checkpoint", "critic", version, status="candidate")
     async with make_resolver(home) as resolver:
-        with pytest.raises(FoundryError, match=f"no critic {critic} here"):
-            await resolver.resolve(critic)
+        for version in versions:
+            agents = RequestedAgents(critic=f"critic_rl_checkpoint@{version}")
+            critic = weakref.ref((await resolver.resolve(agents)).critic)
+            if version == versions[0]:
+                first = critic
+        gc.collect()
+        assert first() is None and critic() is not None
+
+
+@pytest.mark.parametrize(
+    ("critic", "reason"),
+    [("sft", "no critic sft here"), ("stern", "no such checkpoint folder: stern")],
+)
+async def test_an_unknown_critic_is_an_error(home, both, critic, reason):
+    async with make_resolver(home) as resolver:
+        with pytest.raises(FoundryError, match=reason):
+            await resolver.resolve(RequestedAgents(critic=critic))
