@@ -111,7 +111,7 @@ def base_model(foundry: FoundryResource) -> Recipe:
         inputs, default = _file_hashes(packaged), BaseModelSettings()
         return Recipe("base_model", "base", default, weights=lambda: packaged, inputs=inputs)
     if settings.source == "huggingface":
-        return Recipe("base_model", "base", settings, weights=lambda: _hub_model(settings))
+        return Recipe("base_model", "base", settings, weights=lambda: _downloaded_base(settings))
 
     def job(_version: str, folder: Path, _parent: None) -> TrainerJob:
         return base_model_job("base_model", folder, settings)
@@ -122,19 +122,34 @@ def base_model(foundry: FoundryResource) -> Recipe:
 def planner_sft(foundry: FoundryResource) -> Recipe:
     data = exported_data(foundry.home, "llamafactory", PLANNER_SFT)
     settings = foundry.training.planner_sft
-    return sft("planner_sft_checkpoint", "planner", base_model(foundry), data, settings)
+    parent = _start("planner_sft", "planner", settings) or base_model(foundry)
+    return sft("planner_sft_checkpoint", "planner", parent, data, settings)
 
 
 def critic_sft(foundry: FoundryResource) -> Recipe:
     data = exported_data(foundry.home, "llamafactory", CRITIC_SFT)
     settings = foundry.training.critic_sft
-    return sft("critic_sft_checkpoint", "critic", base_model(foundry), data, settings)
+    parent = _start("critic_sft", "critic", settings) or base_model(foundry)
+    return sft("critic_sft_checkpoint", "critic", parent, data, settings)
 
 
 def critic_rl(foundry: FoundryResource) -> Recipe:
     data = exported_data(foundry.home, "verl", CRITIC_RL)
     settings = foundry.training.critic_rl
-    return grpo(foundry, "critic_rl_checkpoint", critic_sft(foundry), data, settings)
+    parent = _start("critic_rl", "critic", settings) or critic_sft(foundry)
+    return grpo(foundry, "critic_rl_checkpoint", parent, data, settings)
+
+
+def _start(training: str, role: Role, settings: SftSettings | GrpoSettings) -> Recipe | None:
+    """The model that a training starts from in place of ours: `<training>_start`, if any."""
+    if (start := settings.start) is None:
+        return None
+    section = f"training.{training}.start"
+
+    def weights() -> Path:
+        return _downloaded(start.model, start.revision, section)
+
+    return Recipe(f"{training}_start", role, start, weights=weights)
 
 
 def newest_version(home: Home, recipe: Recipe) -> str:
@@ -204,12 +219,15 @@ def exported_data(home: Home, form: str, *tables: Table) -> DataSet:
     return DataSet(home.exports / form, contents, sum(home.lake.rows(t) for t in tables))
 
 
-def _hub_model(settings: BaseModelSettings) -> Path:
-    """Folder of `model`: a local path as it is, an id downloaded at `revision` unless cached."""
-    model, revision = settings.model, settings.revision
+def _downloaded_base(settings: BaseModelSettings) -> Path:
     section = "training.base_model"
-    if not model:
+    if not settings.model:
         raise FoundryError(f"{section}: source is huggingface, so set `model` as well")
+    return _downloaded(settings.model, settings.revision, section)
+
+
+def _downloaded(model: str, revision: str | None, section: str) -> Path:
+    """Folder of a model: a local path as it is, an id downloaded at `revision` unless cached."""
     if Path(model).is_dir():
         return Path(model).absolute()
     if not revision:

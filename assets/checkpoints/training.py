@@ -6,7 +6,7 @@ all. Weights are hard links into the trainer's folder, or symbolic links into a 
 
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,8 +17,8 @@ import orjson
 import yaml
 from pydantic import Field
 
-from inference.agent_prompts.templates import version_of
-from inference.backends.checkpoint.manifest import MANIFEST_FILE, Manifest
+from inference.agent_prompts.templates import is_file, stored_name
+from inference.backends.checkpoint.manifest import MANIFEST_FILE, Manifest, PromptName
 from inference.engine.hashing import content_digest
 from schemas import FoundryError
 from schemas.training import CheckpointRow
@@ -36,7 +36,7 @@ from ..core.gpu_assignment import Training
 from ..core.metadata import markdown_section
 from ..core.progress import progress_factory
 from ..curation.exports.folder import read_card, simulation_note
-from .recipes import Recipe
+from .recipes import LINEAGE, Recipe
 
 _MODEL_FILES = (
     "config.json",
@@ -90,7 +90,8 @@ async def ensure_checkpoint(
         context.log.info(f"{recipe.name} {recipe.version} exists already: {folder}")
     else:
         manifest = _manifest(foundry, recipe)
-        _publish(folder, recipe, manifest, *await _train(context, foundry, recipe, manifest))
+        trained = await _train(context, foundry, recipe, manifest)
+        _publish(folder, recipe, manifest, _prompts(foundry).values(), *trained)
     record = TrainingRecord.model_validate_json((folder / RECORD).read_bytes())
     return registry.register(checkpoint_row(recipe.name, recipe.version, folder, record)), record
 
@@ -117,6 +118,8 @@ async def _train(
         recipe.data.require()
     registry, parent, parent_folder = CheckpointRegistry(foundry.home), recipe.parent, None
     if parent:
+        if parent.name not in LINEAGE and parent.weights:  # no asset makes it
+            await ensure_checkpoint(context, foundry, parent)
         if not registry.is_complete(parent.name, parent.version):
             missing = f"{parent.name} {parent.version}, which does not exist"
             hint = f"materialize {parent.name}"
@@ -163,23 +166,34 @@ def _record(
 
 
 def _manifest(foundry: FoundryResource, recipe: Recipe) -> Manifest:
-    curation, answers = foundry.settings.curation, foundry.training.answers
+    answers = foundry.training.answers
     return Manifest(
         name=recipe.name,
         version=recipe.version,
         role=recipe.role,
-        agent_prompts={
-            "critic": version_of(curation.critic.agent_prompt),
-            "planner_text": version_of(curation.planner.text_prompt),
-            "planner_interleaved": version_of(curation.planner.interleaved_prompt),
-        },
+        agent_prompts={name: stored_name(prompt) for name, prompt in _prompts(foundry).items()},
         image_max_pixels=answers.image_max_pixels,
         max_new_tokens={"planner": answers.planner_tokens, "critic": answers.critic_tokens},
     )
 
 
+def _prompts(foundry: FoundryResource) -> dict[PromptName, str]:
+    """The prompts of the training rows: `name@version`, or files."""
+    critic, planner = foundry.settings.curation.critic, foundry.settings.curation.planner
+    return {
+        "critic": critic.agent_prompt,
+        "planner_text": planner.text_prompt,
+        "planner_interleaved": planner.interleaved_prompt,
+    }
+
+
 def _publish(
-    folder: Path, recipe: Recipe, manifest: Manifest, model: Path, record: TrainingRecord
+    folder: Path,
+    recipe: Recipe,
+    manifest: Manifest,
+    prompts: Iterable[str],
+    model: Path,
+    record: TrainingRecord,
 ) -> None:
     found = {path for pattern in _MODEL_FILES for path in model.glob(pattern)}
     files = sorted(path for path in found if path.is_file())
@@ -190,6 +204,8 @@ def _publish(
             draft.mkdir()
             for path in files:
                 link_file(path, draft / path.name, owned=recipe.job is not None)
+            for prompt in filter(is_file, prompts):
+                shutil.copyfile(Path(prompt).expanduser(), draft / stored_name(prompt))
             (draft / "README.md").write_text(_model_card(recipe, record), "utf-8")
             content = manifest.model_dump_json(indent=2, exclude_unset=True)
             (draft / MANIFEST_FILE).write_text(content, "utf-8")

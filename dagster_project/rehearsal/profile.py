@@ -51,7 +51,7 @@ class Rehearsal:
             self._values[backend]["endpoints"] = [self._hosted(backend)]
         self._local_models()
         if self.profile.training:
-            self._base_model(self._values["training"]["base_model"])
+            self._start_models(self._values["training"])
             shorten_trainings(self._rewriter, self.profile.training)
         self._machines()
         return self._values
@@ -244,10 +244,15 @@ class Rehearsal:
             (folder / MANIFEST_FILE).write_text(manifest.model_dump_json(), "utf-8")
         return folder
 
-    def _base_model(self, base: Values) -> None:
+    def _start_models(self, training: Values) -> None:
+        base = training["base_model"]
         name = base["model"] or f"the {base['source']} base model"
         folder = self._agent(name, base["revision"])
         base |= {"source": "huggingface", "model": str(folder), "revision": None}
+        for role in ("planner_sft", "critic_sft", "critic_rl"):
+            if start := training[role].get("start"):
+                tiny = self._agent(start["model"], start["revision"])
+                training[role]["start"] = {"model": str(tiny), "revision": None}
 
     def _machines(self) -> None:
         if self.profile.cluster:

@@ -55,7 +55,7 @@ def render(name: str, **values: object) -> RenderedPrompt:
     template, version = _load(name)
     try:
         text = template.render(values)
-        return RenderedPrompt(text if name.endswith(SUFFIX) else text.strip(), version)
+        return RenderedPrompt(text if is_file(name) else text.strip(), version)
     except jinja2.UndefinedError as error:
         raise FoundryError(
             f"agent prompt {version}: {error.message}; pass it to render()"
@@ -86,6 +86,16 @@ def version_of(name: str) -> str:
     return _load(name)[1]
 
 
+def is_file(name: str) -> bool:
+    """Whether a prompt is a file of one's own, and not one of ours."""
+    return name.endswith(SUFFIX)
+
+
+def stored_name(name: str) -> str:
+    """How a checkpoint's manifest names a prompt: `name@version`, or the file beside it."""
+    return Path(name).name if is_file(name) else version_of(name)
+
+
 @cache
 def _versions() -> dict[str, dict[int, str]]:
     """Template name -> version -> file name."""
@@ -98,7 +108,7 @@ def _versions() -> dict[str, dict[int, str]]:
 
 @cache
 def _load(name: str) -> tuple[jinja2.Template, str]:
-    if name.endswith(SUFFIX):
+    if is_file(name):
         return _load_file(Path(name).expanduser())
     base, _, requested = name.partition("@")
     versions = _versions().get(base, {})

@@ -143,7 +143,7 @@ class Backends(ConfigModel):
         """A trained agent: at the server that `trained` names for the role, else in this process.
 
         Args:
-            reference: `promoted`, `name@version`, or a folder.
+            reference: `promoted`, `name@version`, a folder, or an id at Hugging Face.
 
         Raises:
             CheckpointError: there is no such checkpoint, or it was not trained for the role.
@@ -153,7 +153,9 @@ class Backends(ConfigModel):
 
         if name := self.trained_server(role):
             server = cast(AgentServer, self.servers[name])
-            return served_agent(role, resolve(reference, role, home), name, server, home)
+            folder = resolve(reference, role, home)
+            prompts = self.checkpoint.agent_prompts
+            return served_agent(role, folder, name, server, home, prompts)
         settings = self.checkpoint.model_copy(update={role: reference})
         return checkpoint_agents([role], settings, home)[role]
 

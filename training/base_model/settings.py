@@ -42,6 +42,13 @@ class PretrainingSettings(ConfigModel):
     threads: int = Field(2, ge=1, description="CPU threads")
 
 
+class StartModel(ConfigModel):
+    """A model that was not trained here, such as the authors' SFT critic."""
+
+    model: str = Field(description="Its id at Hugging Face, or a folder")
+    revision: str | None = Field(None, description="The commit that is meant; of an id")
+
+
 class BaseModelSettings(ConfigModel):
     """Where the base of planner and critic comes from."""
 

@@ -11,6 +11,7 @@ from pydantic import Field, JsonValue, field_validator, model_validator
 
 from schemas.yaml_config import ConfigModel, added_field
 
+from ..base_model.settings import StartModel
 from ..environments import Extra
 from ..rewards.reward import RewardSettings
 from ..tracking import OFFLINE, TrackingSettings
@@ -78,6 +79,10 @@ class GrpoSettings(ConfigModel):
     save_every: int = Field(10, ge=1, description="Steps between checkpoints")
     prompt_length: int = Field(512, ge=1, description="Longest prompt in tokens, pictures included")
     response_length: int = Field(256, ge=1, description="Longest response in tokens")
+    start: StartModel | None = added_field(
+        None,
+        description="A model that was not trained here, to start from instead of the SFT critic",
+    )
     dev_share: float = added_field(
         0.0,
         ge=0,

@@ -9,6 +9,7 @@ from pydantic import Field, field_validator, model_validator
 from schemas import FoundryError
 from schemas.yaml_config import ConfigModel, added_field, load_document
 
+from ..base_model.settings import StartModel
 from ..launch.jobs import AbsolutePath
 from ..tracking import OFFLINE, TrackingSettings
 
@@ -74,6 +75,10 @@ class SftSettings(ConfigModel):
     )
     save_steps: int | None = Field(
         None, ge=1, description="Steps between checkpoints: what an interruption loses at most"
+    )
+    start: StartModel | None = added_field(
+        None,
+        description="A model that was not trained here, to start from instead of the base model",
     )
     seed: int = Field(
         42, ge=0, description="Seed of the order of the rows and of all other randomness"

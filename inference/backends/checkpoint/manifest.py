@@ -15,7 +15,7 @@ from schemas.training import CHECKPOINTS, CheckpointRow
 from warehouse import Home
 from warehouse.storage import first_line
 
-from ...agent_prompts.templates import version_of
+from ...agent_prompts.templates import is_file, version_of
 from ...engine.hashing import stable_hash
 from ..model_files import weights_revision
 from .promotions import versions_in_use
@@ -52,7 +52,7 @@ class Manifest(BaseModel, frozen=True):
         description="Role it was trained for"
     )
     agent_prompts: dict[PromptName, str] = Field(
-        description="Agent prompts (name@version) that it was trained with"
+        description="Prompts that it was trained with: name@version, or a file (.jinja) beside it"
     )
     image_max_pixels: PositiveInt = Field(description="Larger images are shrunk to it")
     image_min_pixels: PositiveInt = Field(32 * 32, description="Smaller images are enlarged")
@@ -110,9 +110,18 @@ def read_manifest(folder: Path, foreign_prompts: Mapping[PromptName, str] = _NON
             "was not trained here, name its prompts in `checkpoint.agent_prompts` of the profile"
         )
     try:
-        return Manifest.model_validate_json(path.read_bytes())
+        return _with_files(Manifest.model_validate_json(path.read_bytes()), folder)
     except ValidationError as error:
         raise CheckpointError(f"{path}: {first_problem(error)}") from error
+
+
+def _with_files(manifest: Manifest, folder: Path) -> Manifest:
+    """The manifest with the paths of prompts that are files of the checkpoint's folder."""
+    paths = {
+        name: str(folder / Path(prompt).name) if is_file(prompt) else prompt
+        for name, prompt in manifest.agent_prompts.items()
+    }
+    return manifest.model_copy(update={"agent_prompts": paths})
 
 
 def _foreign_manifest(folder: Path, prompts: Mapping[PromptName, str]) -> Manifest:

@@ -1,5 +1,6 @@
 """Checkpoints behind an OpenAI-compatible server, such as vLLM: prompted as they were trained."""
 
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from ...servers.instance import ServerInstance
 from ...servers.settings import AgentServer, ServerSpec
 from ..providers.factory import remote_agents
 from ..providers.settings import AgentModel, EndpointSettings, OpenAISettings
-from .manifest import AgentRole, CheckpointError, Manifest, read_manifest
+from .manifest import AgentRole, CheckpointError, Manifest, PromptName, read_manifest
 
 _PROMPTS: dict[AgentRole, tuple[str, ...]] = {
     "planner": ("planner_text", "planner_interleaved"),
@@ -35,17 +36,25 @@ def prompting(role: AgentRole, manifest: Manifest) -> dict[str, Any]:
         "temperature": 0,
         "max_tokens": manifest.max_new_tokens[role],
         "image_pixels": [manifest.image_min_pixels, manifest.image_max_pixels],
+        "many_images_pixels": manifest.many_images_max_pixels,
         "agent_prompts": {str(name): prompt for name, prompt in prompts if name in _PROMPTS[role]},
     }
 
 
-def served_agent(role: AgentRole, folder: Path, name: str, server: AgentServer, home: Home) -> Any:
+def served_agent(
+    role: AgentRole,
+    folder: Path,
+    name: str,
+    server: AgentServer,
+    home: Home,
+    foreign_prompts: Mapping[PromptName, str],
+) -> Any:
     """The agent of a checkpoint's folder, at a server of the profile, which the first call starts.
 
     Raises:
         CheckpointError: there is no such checkpoint, or it was not trained for the role.
     """
-    manifest = read_manifest(folder)
+    manifest = read_manifest(folder, foreign_prompts)
     manifest.check_role(role)
     spec = ServerSpec(name=name, model=str(folder.absolute()), root=home.root, settings=server)
     endpoint = EndpointSettings(server=name, concurrency=server.concurrency)
