@@ -52,6 +52,14 @@ class EncodedImage:
         """Itself if it is PNG, else re-encoded; raises what `image` does."""
         return self if self.data.startswith(b"\x89PNG") else EncodedImage.of(self.image)
 
+    def encoded(self, form: str, quality: int = 100) -> "EncodedImage":
+        """As png, jpeg or webp; `quality`: of the last two, 0 to 100. Raises what `image` does."""
+        if form == "png":
+            return self.as_png
+        buffer = io.BytesIO()
+        self.image.save(buffer, form, quality=quality)
+        return EncodedImage(buffer.getvalue())
+
     @cached_property
     def sha256(self) -> str:
         """Hash of the bytes, 64 hexadecimal digits."""

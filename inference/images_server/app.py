@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fastapi import FastAPI
 
-from ..http.auth import AuthMiddleware, Keys, load_keys
+from ..http.auth import AuthMiddleware, Keys, is_health_path, load_keys
 from ..http.errors import install_error_handlers
 from ..http.server import (
     HTTPServer,
@@ -18,6 +18,7 @@ from ..http.server import (
 )
 from ..roles import BackendError
 from .handlers import ImageHandlers
+from .links import PATH
 from .models import ServableImageModel, find_servable
 from .ray_replicas import ReplicaPool, deploy
 from .settings import ImagesServerSettings
@@ -69,7 +70,14 @@ def make_app(
     handlers = ImageHandlers(model, replicas, settings, report)
     # Pages of documentation would load scripts from elsewhere.
     app = FastAPI(lifespan=handlers.lifespan, openapi_url=None)
-    app.add_middleware(AuthMiddleware, keys=keys, max_bytes=settings.allowed.bytes)
+    app.add_middleware(
+        AuthMiddleware, keys=keys, max_bytes=settings.allowed.bytes, is_public=_is_public
+    )
     install_error_handlers(app)
     handlers.add_routes(app)
     return app
+
+
+def _is_public(path: str) -> bool:
+    """Linked images have addresses that cannot be guessed."""
+    return is_health_path(path) or path.startswith(PATH)

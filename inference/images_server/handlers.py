@@ -1,7 +1,6 @@
 """From a request to its images: read it, admit it, generate on the replicas, answer."""
 
 import asyncio
-import base64
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -12,6 +11,7 @@ from typing import Any
 
 import orjson
 from fastapi import FastAPI, Request, Response
+from fastapi.responses import StreamingResponse
 from starlette.requests import ClientDisconnect
 
 from warehouse.storage import first_line
@@ -22,14 +22,17 @@ from ..http.admission import AdmissionQueue
 from ..http.errors import CLIENT_CLOSED, APIError, bad_request, internal_error, unavailable
 from ..http.metrics import MetricsRegistry
 from ..http.server import run_while_connected
+from . import links
+from .links import LinkedImages
 from .models import DrawnImage, DrawRejected, ServableImageModel
 from .ray_replicas import Readiness, ReplicaLostError, ReplicaPool
-from .requests import ImageRequestReader, check_model
+from .requests import ImageJob, ImageRequestReader, check_model
+from .responses import ImageEncoder, error_event, stream_events
 from .settings import ImagesServerSettings
 
 _HEALTH_CHECK_SECONDS = 1.0
 
-_Read = Callable[[Request], Awaitable[list[GenerationSpec]]]
+_Read = Callable[[Request], Awaitable[ImageJob]]
 
 _log = logging.getLogger(__name__)
 
@@ -92,6 +95,7 @@ class ImageHandlers:
         running = replicas.wanted * settings.batch
         self._queue = AdmissionQueue(running, settings.queue, unit="images")
         self._metrics = ImagesServerMetrics()
+        self._links = LinkedImages()
 
     @asynccontextmanager
     async def lifespan(self, app: FastAPI) -> AsyncIterator[None]:
@@ -123,6 +127,7 @@ class ImageHandlers:
         for name, read in (("generations", reader.read_generation), ("edits", reader.read_edit)):
             respond = partial(self._respond, name, read)
             app.add_api_route(f"/v1/images/{name}", respond, methods=["POST"])
+        app.add_api_route(f"{links.PATH}{{name}}", self.linked_image)
         app.add_api_route("/v1/models", self.list_models)
         app.add_api_route("/v1/models/{name}", self.retrieve_model)
         app.add_api_route("/health", self.health)
@@ -134,7 +139,18 @@ class ImageHandlers:
 
     async def retrieve_model(self, name: str) -> dict[str, Any]:
         check_model(self._model, name)
-        return {"id": name, "object": "model", "created": 0, "owned_by": "interleave-foundry"}
+        limits = self._model.limits.model_copy(update={"max_pixels": self._limits.pixels})
+        return {
+            "id": name,
+            "object": "model",
+            "created": 0,
+            "owned_by": "interleave-foundry",
+            "limits": limits.model_dump(mode="json"),
+        }
+
+    async def linked_image(self, name: str) -> Response:
+        mime, content = self._links.get(name)
+        return Response(content, media_type=mime, headers={"X-Content-Type-Options": "nosniff"})
 
     async def health(self) -> dict[str, str]:
         return {"status": "alive"}
@@ -155,8 +171,7 @@ class ImageHandlers:
 
     async def _respond(self, endpoint: str, read: _Read, request: Request) -> Response:
         try:
-            body = orjson.dumps(await self._generate(request, read))
-            response = Response(body, media_type="application/json")
+            response = await self._generate(request, read)
         except APIError as error:
             response = error.response()
         except ClientDisconnect:
@@ -167,17 +182,41 @@ class ImageHandlers:
         self._metrics.requests.labels(endpoint, str(response.status_code)).inc()
         return response
 
-    async def _generate(self, request: Request, read: _Read) -> dict[str, Any]:
+    async def _generate(self, request: Request, read: _Read) -> Response:
         start = time.perf_counter()
-        specs = await read(request)
+        job = await read(request)
         self._check_ready()
-        if len(specs) > self._queue.capacity:
+        encoder = ImageEncoder(job.request, self._links, str(request.base_url).rstrip("/"))
+        if len(job.specs) > self._queue.capacity:
             message = f"this server takes no more than {self._queue.capacity} images at once"
             raise bad_request(message, "n")
-        with self._queue.admit(count=len(specs)), self._queue.timed():
-            images = await self._generate_all(request, specs)
+        if job.request.stream:
+            self._queue.check(count=1)
+            return StreamingResponse(self._stream(job, encoder), media_type="text/event-stream")
+        with self._queue.admit(count=len(job.specs)), self._queue.timed():
+            images = await self._generate_all(request, job.specs)
         self._metrics.record(images, time.perf_counter() - start)
-        return _to_json(specs, images)
+        body = orjson.dumps(await encoder.response(job.specs, images))
+        return Response(body, media_type="application/json")
+
+    async def _stream(self, job: ImageJob, encoder: ImageEncoder) -> AsyncIterator[bytes]:
+        """Ends with an error where an image takes too long, or the queue has filled meanwhile."""
+        try:
+            with self._queue.admit(), self._queue.timed():
+                async for event in stream_events(job, encoder, self._draw_in_time):
+                    yield event
+        except APIError as error:
+            yield error_event(error)
+
+    async def _draw_in_time(self, spec: GenerationSpec) -> DrawnImage:
+        start = time.perf_counter()
+        try:
+            async with asyncio.timeout(self._limits.seconds):
+                image = await self._generate_one(spec)
+        except TimeoutError:
+            raise self._too_late() from None
+        self._metrics.record([image], time.perf_counter() - start)
+        return image
 
     async def _generate_all(
         self, request: Request, specs: Sequence[GenerationSpec]
@@ -186,8 +225,11 @@ class ImageHandlers:
             work = gather_or_cancel(*map(self._generate_one, specs))
             return await run_while_connected(request, work, self._limits.seconds)
         except TimeoutError:
-            message = f"not finished in {self._limits.seconds:g} seconds"
-            raise APIError(HTTPStatus.GATEWAY_TIMEOUT, message, "timeout") from None
+            raise self._too_late() from None
+
+    def _too_late(self) -> APIError:
+        message = f"not finished in {self._limits.seconds:g} seconds"
+        return APIError(HTTPStatus.GATEWAY_TIMEOUT, message, "timeout")
 
     async def _generate_one(self, spec: GenerationSpec) -> DrawnImage:
         try:
@@ -197,12 +239,3 @@ class ImageHandlers:
         if isinstance(result, DrawRejected):
             raise bad_request(result.reason, code="cannot_be_drawn")
         return result
-
-
-def _to_json(specs: Sequence[GenerationSpec], images: Sequence[DrawnImage]) -> dict[str, Any]:
-    """Images in the order of the request, each with the seed that reproduces it."""
-    data = [
-        {"b64_json": base64.b64encode(image.data).decode(), "seed": spec.seed}
-        for spec, image in zip(specs, images, strict=True)
-    ]
-    return {"created": int(time.time()), "data": data, "output_format": "png"}

@@ -5,22 +5,25 @@ import os
 import socket
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from operator import itemgetter
 from pathlib import Path
 from time import perf_counter
 
 from schemas import BadImageError
+from warehouse import EncodedImage
 
 from ..backends.diffusers.generation_spec import GenerationSpec
 from ..backends.diffusers.model_selection import SelectedModel, select_model
 from ..backends.diffusers.pipeline_runner import DrawResult, ImageExceedsMemory, PipelineRunner
 from ..backends.diffusers.registry import DiffusersSettings, SamplingParams
+from ..backends.generator_limits import GeneratorLimits, limits_of
 from ..engine.batching import Batcher
 from ..roles import RetryableError, UnusableAnswerError
 from ..sketch_world import generator as sketch_generator
 from ..sketch_world.settings import SketchSettings
+from .masks import keep_outside
 
 _SIDE = 96  # sides of sketches are multiples of it
 
@@ -35,16 +38,21 @@ class ServableImageModel:
     Attributes:
         params: those that requests leave out.
         load: given device and batch size; raises BackendError if the model cannot be loaded.
+        needs_canvas: whether it only edits: a request without images starts from a white one.
     """
 
     name: str
     params: SamplingParams
     load: Callable[[str, int], DrawBatch]
+    limits: GeneratorLimits
+    needs_canvas: bool = False
 
 
 def servable_pipeline(selected: SelectedModel) -> ServableImageModel:
     """A pipeline of diffusers."""
-    return ServableImageModel(selected.name, selected.params, partial(_load_pipeline, selected))
+    model, load = selected.model, partial(_load_pipeline, selected)
+    limits = limits_of(model)
+    return ServableImageModel(selected.name, selected.params, load, limits, model.needs_canvas)
 
 
 def _load_pipeline(selected: SelectedModel, device: str, batch: int) -> DrawBatch:
@@ -66,8 +74,6 @@ def _draw_sketch(spec: GenerationSpec, is_cancelled: Callable[[], bool]) -> Draw
 
 
 def _side(spec: GenerationSpec) -> int:
-    if spec.mask is not None:
-        raise UnusableAnswerError("sketch takes no mask; leave it out")
     if (spec.params.negative_prompt or "").strip():
         raise UnusableAnswerError("sketch takes no negative prompt; leave it out")
     width, height = spec.params.pixels or (2 * _SIDE, 2 * _SIDE)
@@ -80,7 +86,14 @@ def _side(spec: GenerationSpec) -> int:
 
 
 # The sketch world: no weights, no GPU, neither steps nor guidance.
-SKETCH = ServableImageModel("sketch", SamplingParams(size="192x192"), _load_sketch)
+SKETCH = ServableImageModel(
+    "sketch",
+    SamplingParams(size="192x192"),
+    _load_sketch,
+    GeneratorLimits(
+        references=1, mask=False, negative_prompt=False, side_multiple=_SIDE, square=True
+    ),
+)
 
 
 def find_servable(reference: str, registry: Path | None) -> ServableImageModel:
@@ -114,6 +127,27 @@ class DrawRejected:
 
 ReplicaResult = DrawnImage | DrawRejected
 
+
+def _without_mask(spec: GenerationSpec) -> GenerationSpec:
+    """For a model that paints no masks: the whole image, as large as its mask."""
+    assert spec.mask is not None
+    size = "{}x{}".format(*spec.mask.image.size)
+    if spec.images[-1].image.size != spec.mask.image.size:
+        raise UnusableAnswerError(f"the mask is {size}, and the image is not")
+    params = spec.params.model_copy(update={"size": size})
+    return replace(spec, mask=None, params=params)
+
+
+def _cut(image: DrawnImage, mask: EncodedImage, before: EncodedImage) -> DrawnImage:
+    """A whole edit inside the mask, what was there before around it."""
+    after = EncodedImage(image.data)
+    if after.image.size != mask.image.size:
+        raise UnusableAnswerError(
+            "{}x{} was drawn, and the mask is larger or smaller".format(*after.image.size)
+        )
+    return replace(image, data=keep_outside(mask, before, after).data)
+
+
 # A spec, and the key of the batches that it fits into.
 _BatchItem = tuple[GenerationSpec, tuple[object, ...]]
 
@@ -129,6 +163,7 @@ class Replica:
         self, model: ServableImageModel, device: str, batch: int, gather_seconds: float
     ) -> None:
         self._name = f"{socket.gethostname()}:{os.getpid()}"
+        self._paints_masks = model.limits.mask
         self._draw = model.load(device, batch)
         self._batcher: Batcher[_BatchItem, DrawnImage] = Batcher(
             self._draw_batch, batch, gather_seconds, group_by=itemgetter(1)
@@ -136,9 +171,14 @@ class Replica:
 
     async def draw(self, spec: GenerationSpec) -> ReplicaResult:
         """One image, in a batch with compatible ones; skipped when cancelled in time."""
+        mask = None if self._paints_masks else spec.mask
         try:
-            key = await asyncio.to_thread(spec.batch_key)  # decodes all input images
-            return await self._batcher.submit((spec, key))
+            drawn = spec if mask is None else _without_mask(spec)
+            key = await asyncio.to_thread(drawn.batch_key)  # decodes all input images
+            image = await self._batcher.submit((drawn, key))
+            if mask is None:
+                return image
+            return await asyncio.to_thread(_cut, image, mask, spec.images[-1])
         except (UnusableAnswerError, BadImageError, ImageExceedsMemory) as error:
             return DrawRejected(str(error))
 

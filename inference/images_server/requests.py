@@ -1,22 +1,22 @@
 """Requests of OpenAI's images API, as specs for a generator."""
 
 import asyncio
-import io
 import re
 import secrets
-from typing import Literal
+from dataclasses import dataclass
+from typing import Literal, Self
 
 from fastapi import Request
-from PIL import Image, ImageOps
-from pydantic import Field, field_validator
+from pydantic import Field, model_validator
 
+from schemas import BadImageError
 from warehouse import EncodedImage
-from warehouse.images import UPLOAD_FORMATS
 
-from ..backends.diffusers.generation_spec import GenerationSpec
+from ..backends.diffusers.generation_spec import GenerationSpec, white_canvas
 from ..backends.diffusers.registry import SamplingParams
 from ..http.body_reader import BodyReader, check_image
 from ..http.errors import RequestModel, bad_request, not_found, validate
+from .masks import to_white_mask
 from .models import ServableImageModel
 from .settings import ImageLimits
 
@@ -36,30 +36,33 @@ class ImageRequest(RequestModel, strict=False):
     model: str | None = None
     n: int | None = Field(None, ge=1, le=_MAX_IMAGES)
     size: str | None = Field(None, pattern=_SIZE)
-    response_format: Literal["b64_json"] | None = None
-    output_format: Literal["png"] | None = None
-    background: Literal["auto", "opaque"] | None = None
+    response_format: Literal["b64_json", "url"] | None = None
+    output_format: Literal["png", "jpeg", "webp"] | None = None
+    output_compression: int | None = Field(None, ge=0, le=100)
     stream: bool | None = None
+    partial_images: int | None = Field(None, ge=0, le=3)
 
     seed: int | None = Field(None, ge=0, le=2**53)
     num_inference_steps: int | None = Field(None, ge=1)
     guidance_scale: float | None = Field(None, ge=0, allow_inf_nan=False)
     negative_prompt: str | None = Field(None, max_length=32_000)
 
-    # Accepted and ignored.
-    quality: str | None = None
-    style: str | None = None
-    moderation: str | None = None
-    input_fidelity: str | None = None
+    # Values that change nothing: those of hosted models are refused.
+    background: Literal["auto", "opaque"] | None = None
+    quality: Literal["auto", "standard"] | None = None
+    style: Literal["vivid"] | None = None
+    moderation: Literal["auto", "low"] | None = None
+    input_fidelity: Literal["low"] | None = None
     user: str | None = None
     safety_identifier: str | None = None
 
-    @field_validator("stream")
-    @classmethod
-    def _reject_streaming(cls, stream: bool | None) -> bool | None:
-        if stream:
-            raise ValueError("images are not streamed here")
-        return stream
+    @model_validator(mode="after")
+    def _check_stream(self) -> Self:
+        if not self.stream and self.partial_images:
+            raise ValueError("partial_images: only a stream has them; send stream: true as well")
+        if self.stream and (self.n or 1) > 1:
+            raise ValueError("n: a stream has one image; send several requests")
+        return self
 
     def sampling_params(self) -> SamplingParams:
         """The parameters that the request sets."""
@@ -71,8 +74,17 @@ class ImageRequest(RequestModel, strict=False):
         )
 
 
+@dataclass(frozen=True)
+class ImageJob:
+    """A valid request: a spec per image, with rising seeds."""
+
+    request: ImageRequest
+    specs: list[GenerationSpec]
+    is_edit: bool
+
+
 class ImageRequestReader:
-    """Reads and validates the requests for one model: as a spec per image, with rising seeds.
+    """Reads and validates the requests for one model.
 
     Raises:
         APIError: a request cannot be read, is invalid, or exceeds a limit.
@@ -83,11 +95,11 @@ class ImageRequestReader:
         self._model, self._limits = model, limits
         self._bodies = BodyReader(_BODIES_AT_ONCE * limits.bytes, _READ_SECONDS)
 
-    async def read_generation(self, request: Request) -> list[GenerationSpec]:
+    async def read_generation(self, request: Request) -> ImageJob:
         image_request, _ = await self._bodies.read_json(request, ImageRequest)
-        return self._specs(image_request)
+        return ImageJob(image_request, self._specs(image_request), is_edit=False)
 
-    async def read_edit(self, request: Request) -> list[GenerationSpec]:
+    async def read_edit(self, request: Request) -> ImageJob:
         """From a form with one or several files `image` or `image[]`, and perhaps a `mask`."""
         fields, files = await self._bodies.read_form(request, _MAX_IMAGES + 1, _MAX_FIELDS)
         images, mask = [], None
@@ -95,7 +107,7 @@ class ImageRequestReader:
             check_image(data, name, self._limits.pixels, decode=False)  # the replica decodes it
             image = EncodedImage(data)
             if name == "mask":
-                mask = await asyncio.to_thread(_to_white_mask, image)
+                mask = await self._mask(image)
             elif _IMAGE_FIELD.fullmatch(name):
                 images.append(image)
             else:
@@ -103,7 +115,17 @@ class ImageRequestReader:
                 raise bad_request(message, name)
         if not images:
             raise bad_request("send the image to edit, or several, as files", "image")
-        return self._specs(validate(fields, ImageRequest), tuple(images), mask)
+        image_request = validate(fields, ImageRequest)
+        specs = self._specs(image_request, tuple(images), mask)
+        return ImageJob(image_request, specs, is_edit=True)
+
+    async def _mask(self, image: EncodedImage) -> EncodedImage:
+        try:
+            mask = await asyncio.to_thread(to_white_mask, image)
+            await asyncio.to_thread(lambda: mask.image)  # decoded here, off the event loop
+            return mask
+        except BadImageError as error:
+            raise bad_request(str(error), "mask", "invalid_image") from None
 
     def _specs(
         self,
@@ -117,9 +139,14 @@ class ImageRequestReader:
         width, height = params.pixels or (0, 0)
         if width * height > limits.pixels:
             raise bad_request(f"{request.size} has more than {limits.pixels} pixels", "size")
+        if mask and params.pixels not in (None, mask.image.size):
+            message = "an edit with a mask is as large as the mask; leave the size out"
+            raise bad_request(message, "size")
         check_model(self._model, request.model or self._model.name)
         seed = secrets.randbits(_SEED_BITS) if request.seed is None else request.seed
         params = params.over(self._model.params)
+        if not images and self._model.needs_canvas:
+            images = (white_canvas(params),)
         return [
             GenerationSpec(request.prompt, seed + number, params, images, mask)
             for number in range(request.n or 1)
@@ -130,14 +157,3 @@ def check_model(model: ServableImageModel, name: str) -> None:
     """Raise APIError (404) if a request names another model than the served one."""
     if name != model.name:
         raise not_found(f"no model {name} here, only {model.name}", "model", "model_not_found")
-
-
-def _to_white_mask(image: EncodedImage) -> EncodedImage:
-    """A mask that is white where to repaint; OpenAI's are transparent there."""
-    try:
-        with Image.open(io.BytesIO(image.data), formats=UPLOAD_FORMATS) as mask:
-            if not mask.has_transparency_data:
-                return image
-            return EncodedImage.of(ImageOps.invert(mask.convert("RGBA").getchannel("A")))
-    except Exception:
-        raise bad_request("mask cannot be decoded", "mask", "invalid_image") from None

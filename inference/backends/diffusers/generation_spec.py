@@ -9,6 +9,8 @@ from warehouse import EncodedImage
 from ...roles import UnusableAnswerError
 from .registry import GeneratorModel, SamplingParams
 
+_CANVAS_SIZE = (1024, 1024)  # where no size is wanted
+
 
 @dataclass(frozen=True)
 class GenerationSpec:
@@ -35,6 +37,11 @@ class GenerationSpec:
         """Equal for specs that can share a batch. Decodes all images."""
         sizes = tuple(image.image.size for image in self.images)
         return (*self.params.model_dump().values(), sizes, self.mask is None)
+
+
+def white_canvas(params: SamplingParams) -> EncodedImage:
+    """What a model that only edits starts from."""
+    return EncodedImage.white(params.pixels or _CANVAS_SIZE)
 
 
 @dataclass(frozen=True)

@@ -17,13 +17,11 @@ from ...engine.batching import Batcher
 from ...engine.call_context import report_usage
 from ...roles import BackendError, RetryableError, UnusableAnswerError
 from ..model_files import device_and_dtype
-from .generation_spec import GenerationSpec, PipelineArguments
+from .generation_spec import GenerationSpec, PipelineArguments, white_canvas
 from .model_selection import SelectedModel, select_model
 from .registry import DiffusersSettings, GeneratorModel
 
 DrawResult = EncodedImage | Exception
-
-_CANVAS_SIZE = (1024, 1024)
 
 
 class ImageExceedsMemory(BackendError):  # noqa: N818 - reads better
@@ -170,10 +168,9 @@ class DiffusersGenerator:
     @property
     def _canvas(self) -> tuple[EncodedImage, ...]:
         """The initial image of a model that only edits."""
-        can = self._selected.model.can
-        if "text" in can or "edit" not in can or self._settings.canvas is None:
+        if self._settings.canvas is None or not self._selected.model.needs_canvas:
             return ()
-        return (EncodedImage.white(self._selected.params.pixels or _CANVAS_SIZE),)
+        return (white_canvas(self._selected.params),)
 
     @cached_property
     def _runner(self) -> PipelineRunner:

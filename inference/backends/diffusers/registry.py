@@ -14,7 +14,7 @@ from ..model_files import Device, DType
 
 REGISTRY_FILE = Path(__file__).with_name("registry.yaml")
 
-Ability = Literal["text", "edit", "references", "mask"]
+Ability = Literal["text", "edit", "references", "mask", "negative_prompt"]
 
 
 class SamplingParams(ConfigModel):
@@ -134,6 +134,11 @@ class GeneratorModel(Weights):
     def max_reference_images(self) -> int | None:
         """See `max_reference_images` in `inference/roles.py`."""
         return self.references if "references" in self.can else 1
+
+    @property
+    def needs_canvas(self) -> bool:
+        """Whether it only edits, so that first images are drawn on a white canvas."""
+        return "edit" in self.can and "text" not in self.can
 
     @property
     def revision_label(self) -> str:

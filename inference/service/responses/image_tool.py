@@ -1,7 +1,6 @@
 """The tool `image_generation` of a request: how its response has the images."""
 
 import base64
-import io
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
@@ -86,14 +85,7 @@ class ImageTool(ImageChoice):
 
     def encode(self, image: EncodedImage) -> str:
         """An image in base64, in the requested format; BadImageError: it cannot be decoded."""
-        return base64.b64encode(self._convert(image)).decode()
-
-    def _convert(self, image: EncodedImage) -> bytes:
-        if self.output_format is None:
-            return image.data
-        if self.output_format == "png":
-            return image.as_png.data
-        quality = 100 if self.output_compression is None else self.output_compression
-        buffer = io.BytesIO()
-        image.image.save(buffer, self.output_format, quality=quality)
-        return buffer.getvalue()
+        if self.output_format:
+            quality = 100 if self.output_compression is None else self.output_compression
+            image = image.encoded(self.output_format, quality)
+        return base64.b64encode(image.data).decode()

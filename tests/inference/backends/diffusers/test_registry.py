@@ -75,7 +75,11 @@ def test_abilities_are_those_of_the_pipeline(name):
     model = DIFFUSERS[name]
     parameters = parameters_of(model)
     assert ("mask" in model.can) == ("mask_image" in parameters)
-    assert ("image" in parameters) == (model.can != ("text",))
+    assert ("image" in parameters) == bool({"edit", "mask"} & {*model.can})
+    asked = typical_spec(model)
+    params = asked.params.model_copy(update={"guidance": 4.0, "negative_prompt": "rain"})
+    takes = PipelineArguments(name, model, parameters)._ignored(params) is None
+    assert ("negative_prompt" in model.can) == takes
 
 
 def test_weights_are_pinned_unless_declared_otherwise(tmp_path):
