@@ -11,8 +11,10 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from inference.backends.providers.settings import ImagesSettings, ProviderSettings, RemoteModel
+from inference.backends.images.settings import ImagesSettings
+from inference.backends.providers.settings import ProviderSettings, RemoteModel
 from inference.engine.ensemble import Ensemble
+from inference.generator_pair import GeneratorPair
 from inference.roles import qualified_name
 from schemas.prompts import VOCABULARY_PROPOSALS
 from schemas.training import EVALUATIONS, RUBRICS
@@ -166,18 +168,28 @@ def _models(foundry: FoundryResource, trajectories: int, attempts: int) -> Itera
 
 
 def _loop_models(foundry: FoundryResource, trajectories: int, attempts: int) -> Iterator[_Model]:
+    """Of a pair of generators, the first draws one image of every trajectory."""
     for role in LOOP_ROLES:
         calls = trajectories if role == "planner" else attempts
-        for name, settings in _members(foundry, role):
+        models = list(_members(foundry, role))
+        if role == "generator" and len(models) == 2:
+            yield _Model(role, *models.pop(0), trajectories)
+            calls -= trajectories
+        for name, settings in models:
             yield _Model(role, name, settings, calls)
 
 
 def _members(foundry: FoundryResource, role: Role) -> Iterator[tuple[str, object]]:
-    """Names and settings of the models of a role."""
+    """Names and settings of the models of a role: several scorers, or a pair of generators."""
     backend = getattr(foundry.roles, role)
     members = backend.members if isinstance(backend, Ensemble) else ()
     for one in [member.scorer for member in members] or [backend]:
-        yield qualified_name(one), getattr(getattr(foundry.settings, one.backend), role, None)
+        settings = getattr(getattr(foundry.settings, one.backend), role, None)
+        if isinstance(one, GeneratorPair):
+            yield qualified_name(one.first), settings
+            yield qualified_name(one.edit), getattr(settings, "edit", None)
+        else:
+            yield qualified_name(one), settings
 
 
 def _reward_models(foundry: FoundryResource, load: GrpoLoad) -> Iterator[_Model]:
