@@ -68,10 +68,10 @@ async def _dialect_of(client: "AsyncOpenAI", request: ImagesRequest) -> Dialect:
     """
     if request.dialect:
         return DIALECTS[request.dialect]
-    asked = str(client.base_url), client.api_key, request.model
-    is_known, card = known_card(*asked)
+    url = str(client.base_url)
+    is_known, card = known_card(url, request.model)
     if not is_known:
-        card = await asyncio.to_thread(model_card, *asked)
+        card = await asyncio.to_thread(model_card, url, client.api_key, request.model)
     dialect = DIALECTS[card.dialect if card else DEFAULT]
     if problem := request.settings.problem(dialect.name):
         raise BackendError(f"generator {request.model} at {client.base_url}: {problem}")

@@ -16,8 +16,6 @@ _TIMEOUT_SECONDS = 3.0
 _MAX_BYTES = 2**20
 _ASK_AGAIN_SECONDS = 60.0  # after no answer
 
-_Key = tuple[str, str | None]
-
 
 class ModelCard(BaseModel, extra="ignore", frozen=True):
     """A model of a server: `limits` are ours, `root` vLLM-Omni's, the last two SGLang's."""
@@ -38,9 +36,10 @@ class _ModelList(BaseModel, extra="ignore"):
     data: tuple[ModelCard, ...] = ()
 
 
-_answers: dict[_Key, tuple[ModelCard, ...]] = {}
-_silent_until: dict[_Key, float] = {}
-_locks: defaultdict[_Key, threading.Lock] = defaultdict(threading.Lock)
+# By base URL.
+_answers: dict[str, tuple[ModelCard, ...]] = {}
+_silent_until: dict[str, float] = {}
+_locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 
 
 def model_card(url: str, key: str | None, model: str) -> ModelCard | None:
@@ -53,22 +52,24 @@ def model_card(url: str, key: str | None, model: str) -> ModelCard | None:
     return _named(_cards(url.rstrip("/"), key), model)
 
 
-def known_card(url: str, key: str | None, model: str) -> tuple[bool, ModelCard | None]:
+def known_card(url: str, model: str) -> tuple[bool, ModelCard | None]:
     """Whether the server was asked already, and what it said; asks nobody."""
-    asked = (url.rstrip("/"), key)
-    is_silent = _silent_until.get(asked, 0.0) > time.monotonic()
-    return asked in _answers or is_silent, _named(_answers.get(asked, ()), model)
+    url = url.rstrip("/")
+    return url in _answers or _is_silent(url), _named(_answers.get(url, ()), model)
 
 
 def _cards(url: str, key: str | None) -> Sequence[ModelCard]:
-    asked = (url, key)
-    with _locks[asked]:
-        if asked not in _answers and _silent_until.get(asked, 0.0) <= time.monotonic():
+    with _locks[url]:
+        if url not in _answers and not _is_silent(url):
             try:
-                _answers[asked] = _ask(url, key)
+                _answers[url] = _ask(url, key)
             except (URLError, OSError):
-                _silent_until[asked] = time.monotonic() + _ASK_AGAIN_SECONDS
-    return _answers.get(asked, ())
+                _silent_until[url] = time.monotonic() + _ASK_AGAIN_SECONDS
+    return _answers.get(url, ())
+
+
+def _is_silent(url: str) -> bool:
+    return _silent_until.get(url, 0.0) > time.monotonic()
 
 
 def _ask(url: str, key: str | None) -> tuple[ModelCard, ...]:
