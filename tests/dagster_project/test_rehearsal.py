@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 
 import psutil
 import pytest
@@ -25,6 +26,8 @@ from tests.helpers.command import interleave
 from warehouse import Home
 
 PROFILES = sorted(path.stem for path in FOLDER.glob("*.yaml"))
+GENERATORS = FOLDER.parent / "docs" / "generators.md"
+GENERATOR_EXAMPLES = re.findall(r"```yaml\n(.*?)```", GENERATORS.read_text(), re.DOTALL)
 ANSWERS = [
     structured.PlanAnswer,
     structured.VerdictAnswer,
@@ -84,6 +87,25 @@ def test_every_profile_can_be_rewritten(name, tmp_path, quick_models):
     if original.training:
         recipes = [s.training.critic_rl.recipe for s in (original, rewritten)]
         assert recipes[0] == recipes[1]
+
+
+@pytest.mark.parametrize("number", range(len(GENERATOR_EXAMPLES)))
+def test_profiles_of_the_docs_of_generators_load_and_are_rewritten(number, tmp_path, quick_models):
+    path = tmp_path / "example.yaml"
+    path.write_text(GENERATOR_EXAMPLES[number])
+    original = load_profile(str(path))
+    rehearsal = Rehearsal(original, tmp_path, "http://127.0.0.1:1", prompts=16)
+    path = tmp_path / "rewritten.yaml"
+    path.write_text(yaml.safe_dump(rehearsal.values()))
+    (tmp_path / rewriting.REGISTRY).write_text(yaml.safe_dump(rehearsal.registry))
+    rewritten = load_profile(str(path))
+    assert [name for name, _ in rewritten.images.models()] == [
+        name for name, _ in original.images.models()
+    ]
+    for _, model in rewritten.images.models():
+        (endpoint,) = rewritten.images.endpoints_of(model)
+        assert "127.0.0.1:1/" in str(endpoint.url) and endpoint.key is None
+    assert (rewritten.diffusers.edit is None) == (original.diffusers.edit is None)
 
 
 def test_evaluations_while_training_have_prompts(tmp_path, quick_models):
