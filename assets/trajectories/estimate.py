@@ -193,11 +193,15 @@ def _members(foundry: FoundryResource, role: Role) -> Iterator[tuple[str, object
 
 
 def _reward_models(foundry: FoundryResource, load: GrpoLoad) -> Iterator[_Model]:
-    """A drawing for every answer whose prompt is drawn, and a score by every scorer."""
+    """A drawing for every answer whose prompt is drawn, and a score by every scorer.
+
+    Of a pair of generators the second draws: most rows judge an edit.
+    """
     reward = foundry.training.critic_rl.reward
     slots: dict[Role, int] = {"generator": reward.concurrency, "scorer": reward.scorings}
     for role, most in slots.items():
-        for name, settings in _members(foundry, role):
+        models = list(_members(foundry, role))
+        for name, settings in models[-1:] if role == "generator" else models:
             yield _Model(role, name, settings, load.draws, most, "rewards")
 
 
