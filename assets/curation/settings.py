@@ -13,6 +13,7 @@ from schemas.yaml_config import ConfigModel, added_field
 from ..reviews.settings import ReviewSettings
 
 Rule = Literal["negative_trend", "degradation", "persistent_low_quality"]
+OURS = "ours"
 Score = Annotated[float, Field(ge=0, le=10)]
 
 
@@ -175,6 +176,27 @@ class SequenceSettings(ConfigModel):
     )
 
 
+Weight = Annotated[float, Field(ge=0)]
+
+
+class MixSettings(ConfigModel):
+    """What is trained on: `ours`, the set that was made here, and imports by name, with weights.
+
+    A weight says how often a row occurs: 1 once, 0.5 half of the rows, 2 every row twice.
+    """
+
+    planner_sft: dict[str, Weight] = Field({OURS: 1}, description="Of the planner's SFT set")
+    critic_sft: dict[str, Weight] = Field({OURS: 1}, description="Of the critic's SFT set")
+    critic_rl: dict[str, Weight] = Field({OURS: 1}, description="Of the critic's RL set")
+
+    def imports(self) -> dict[str, dict[str, float]]:
+        """The imports that have a weight, by the set that they are mixed into."""
+        return {
+            table: {name: weight for name, weight in sources.items() if weight and name != OURS}
+            for table, sources in self
+        }
+
+
 class ExportSettings(ConfigModel):
     """Data sets in the formats of other tools."""
 
@@ -190,6 +212,9 @@ class ExportSettings(ConfigModel):
         "embedded",
         description="embedded: the Parquet file contains the images; paths: relative to the "
         "export's folder, in which verl must be started",
+    )
+    mix: MixSettings | None = added_field(
+        None, description="Imported rows in the exports for trainers; null: none"
     )
     rows_per_file: int = Field(
         10_000, ge=1, description="Rows per file of the Hugging Face and WebDataset exports"
