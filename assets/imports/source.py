@@ -79,7 +79,7 @@ def _from_hub(home: Home, reference: str, images: Path | None) -> SourceFile:
     name, _, revision = rest.partition("@")
     repository = Repository.named(f"{_HUB}{owner}/{name}")
     commit = repository.commit(revision or "main")
-    folder = home.hub / f"datasets--{owner}--{name}"
+    folder = home.local / "imports" / f"datasets--{owner}--{name}"
     repository.download(commit, folder)
     path = folder / file
     if not path.is_file():
