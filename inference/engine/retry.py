@@ -140,8 +140,10 @@ def summarize_error(error: BaseException) -> str:
 
 
 def _check(role: Role, answer: T) -> T:
-    if not isinstance(answer, ANSWER_TYPES[role]):
-        raise TypeError(f"{type(answer).__name__} is no answer of a {role}")
+    kind = ANSWER_TYPES[role]
+    if not isinstance(answer, kind):
+        expected = getattr(kind, "__name__", kind)
+        raise TypeError(f"answered with {type(answer).__name__}, not {expected}")
     for name, grade in vars(answer).items() if role == "scorer" else ():
         if not 0 <= grade <= 10:  # also true of NaN
             raise UnusableAnswerError(f"{name} is {grade}, not a grade from 0 to 10")
