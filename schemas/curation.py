@@ -45,7 +45,8 @@ class StepRow(Row):
     drop_reason: str | None = Field(description="Name of the rule that dropped it")
     split: TrainSplit | None = Field(
         description="sft: variance of its prompt (by default the mean over kept steps) at most θ; "
-        "rl: above; the same for all steps of a prompt; null: dropped, or of a held-out prompt"
+        "rl: above; the same for all steps of a prompt (with `curation.split.unit: step`: by the "
+        "step's own variance); null: dropped, or of a held-out prompt"
     )
 
 

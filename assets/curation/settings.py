@@ -45,20 +45,32 @@ class FilterSettings(ConfigModel):
 class SplitSettings(ConfigModel):
     """How retained steps of train prompts are split into SFT (low variance) and RL (high)."""
 
+    unit: Literal["prompt", "step"] = added_field(
+        "prompt",
+        description="What goes to one side. prompt: all steps of a prompt, so that SFT and RL share "
+        "no prompt, picture or plan; step, as in the paper: each step by its own variance, and a "
+        "prompt may have steps on both sides",
+    )
     theta: float | None = Field(
-        None, ge=0, description="Variance above which a prompt goes to RL; null: by ratio"
+        None, ge=0, description="Variance above which a prompt or step goes to RL; null: by ratio"
     )
     ratio: float = Field(
         2.0, gt=0, description="Without theta: SFT steps wanted per RL step (paper: 2:1)"
     )
     prompt_variance: Literal["mean", "max"] = Field(
-        "mean", description="How the variances of a prompt's retained steps are aggregated"
+        "mean",
+        description="Unit prompt: how the variances of a prompt's retained steps are aggregated",
     )
     off_side: Literal["move", "leave_out"] = Field(
         "move",
-        description="Steps on the other side of theta than their prompt: move them with it, or "
-        "leave them out of both sets",
+        description="Unit prompt: steps on the other side of theta than their prompt: move them "
+        "with it, or leave them out of both sets",
     )
+
+    @property
+    def unit_columns(self) -> tuple[str, ...]:
+        """Columns of `steps` that identify a unit; no unit is in both SFT and RL."""
+        return ("prompt_id",) if self.unit == "prompt" else ("trajectory_id", "step_number")
 
 
 class VerdictSettings(ConfigModel):
