@@ -47,8 +47,8 @@ class SplitSettings(ConfigModel):
 
     unit: Literal["prompt", "step"] = added_field(
         "prompt",
-        description="What goes to one side. prompt: all steps of a prompt, so that SFT and RL share "
-        "no prompt, picture or plan; step, as in the paper: each step by its own variance, and a "
+        description="What goes to one side. prompt: all steps of a prompt, and SFT and RL share no "
+        "prompt, picture or plan; step, as in the paper: each step by its own variance, and a "
         "prompt may have steps on both sides",
     )
     theta: float | None = Field(
