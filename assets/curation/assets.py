@@ -80,7 +80,7 @@ PLANNER_SFT_SET = _set_node(
     description="Plans from requests, plans continued from a cut, imported interleaved documents.",
     tables=(PLANNER_SFT,),
     deps=_TRAJECTORY_INPUTS,
-    code_version="2",
+    code_version="3",
 )
 SEQUENCE_SET = _set_node(
     name="sequences",

@@ -46,14 +46,15 @@ def _side(foundry: FoundryResource, side: str) -> tuple[str, pa.Table]:
     return side, foundry.home.lake.read(STEPS, columns=columns, where=pc.field("split") == side)
 
 
-def _shared_between_splits(foundry: FoundryResource, _shard: str | None) -> integrity.Violations:
+def shared_between_splits(foundry: FoundryResource, _shard: str | None) -> integrity.Violations:
+    """Units (`curation.split.unit`) in both SFT and RL, and held-out prompts in either."""
     unit, heldout = foundry.settings.curation.split.unit_columns, _heldout(foundry)
     sft, rl = (_side(foundry, side) for side in ("sft", "rl"))
     pairs = [([sft, rl], unit), ([sft, heldout], _PROMPT), ([rl, heldout], _PROMPT)]
     return [row for pair, columns in pairs for row in integrity.shared_units(pair, columns)]
 
 
-def _outside_training(
+def outside_training(
     table: Table, split: str | None, foundry: FoundryResource, _shard: str | None
 ) -> integrity.Violations:
     """A set holds prompts of the train split alone and, for critic sets, of its own side."""
@@ -91,7 +92,7 @@ def _set_checks(declared: Node, split: str | None = None) -> dg.AssetChecksDefin
         return integrity.missing_images(foundry.home.images, integrity.distinct_strings(data))
 
     rules: dict[str, tuple[str, Rule]] = {
-        "splits_disjoint": (_TRAIN_ONLY, partial(_outside_training, table, split)),
+        "splits_disjoint": (_TRAIN_ONLY, partial(outside_training, table, split)),
         "placeholders_match": ("As many <image> placeholders as images", placeholders),
         "images_present": ("Every image is in the store", missing),
     }
@@ -108,7 +109,7 @@ steps_checks = blocking_checks(
         "Keys and references hold over all shards",
         lambda foundry, _: schema_violations((TRAJECTORY_SET, SCORE_SET), foundry),
     ),
-    splits_disjoint=(_TRAIN_ONLY, _shared_between_splits),
+    splits_disjoint=(_TRAIN_ONLY, shared_between_splits),
 )
 critic_sft_checks = _set_checks(CRITIC_SFT_SET, "sft")
 critic_rl_checks = _set_checks(CRITIC_RL_SET, "rl")

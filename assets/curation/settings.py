@@ -151,6 +151,14 @@ class CommSettings(ConfigModel):
         None, description="Folder that image_path is relative to; null: beside the file"
     )
     max_steps: int = Field(30, ge=1, description="Longer documents are quarantined")
+    continuation_share: float = added_field(
+        0.5,
+        ge=0,
+        le=1,
+        description="Share of documents whose first steps are given to be continued, as in CoMM's "
+        "task 3; the others give all pictures and ask for their texts, as do those without an "
+        "image on both sides of any cut",
+    )
 
 
 class PlannerSettings(ConfigModel):
@@ -162,7 +170,9 @@ class PlannerSettings(ConfigModel):
     )
     continuations: bool = Field(True, description="Add plans to be continued from a random step")
     comm: CommSettings = Field(CommSettings(), description="Import of CoMM documents")
-    seed: int = Field(0, description="Where plans are cut")
+    seed: int = Field(
+        0, description="Where plans are cut, and which CoMM documents are continued from where"
+    )
 
 
 class PreferenceSettings(ConfigModel):
