@@ -6,6 +6,7 @@ without the systems that promotion compares beside them once one is in use. Thos
 are upper bounds (`grpo_estimate.py`); supervised training is not estimated.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from typing import Any, NamedTuple
 
 from inference.backends.providers.settings import ImagesSettings, ProviderSettings, RemoteModel
 from inference.engine.ensemble import Ensemble
+from inference.engine.scoring import callees
 from inference.roles import qualified_name
 from schemas.prompts import VOCABULARY_PROPOSALS
 from schemas.training import EVALUATIONS, RUBRICS
@@ -55,6 +57,10 @@ _ASSUMED: dict[Role, _Call] = {
     "benchmark_judge": _Call(3000, 300, 10),
     "judge": _Call(6000, 400, 15),  # a plan's text, or the outcome with its images
 }
+
+
+_ASSUMED_PARTS = (_Call(3300, 500, 12), _Call(1900, 400, 10))
+"""Of a scorer's two calls: semantics with two images, quality with one."""
 
 
 @dataclass(frozen=True)
@@ -153,6 +159,7 @@ class _Model(NamedTuple):
     calls: int
     slots: int | None = None  # None: the profile's
     purpose: str = ""
+    assumed: _Call | None = None  # None: by role
 
 
 def _models(foundry: FoundryResource, trajectories: int, attempts: int) -> Iterator[_Model]:
@@ -168,16 +175,20 @@ def _models(foundry: FoundryResource, trajectories: int, attempts: int) -> Itera
 def _loop_models(foundry: FoundryResource, trajectories: int, attempts: int) -> Iterator[_Model]:
     for role in LOOP_ROLES:
         calls = trajectories if role == "planner" else attempts
-        for name, settings in _members(foundry, role):
-            yield _Model(role, name, settings, calls)
+        for model in _role_models(foundry, role):
+            yield model._replace(calls=calls)
 
 
-def _members(foundry: FoundryResource, role: Role) -> Iterator[tuple[str, object]]:
-    """Names and settings of the models of a role."""
+def _role_models(foundry: FoundryResource, role: Role) -> Iterator[_Model]:
+    """The models of a role, without a number of calls; each of a scorer's two calls is one."""
     backend = getattr(foundry.roles, role)
     members = backend.members if isinstance(backend, Ensemble) else ()
     for one in [member.scorer for member in members] or [backend]:
-        yield qualified_name(one), getattr(getattr(foundry.settings, one.backend), role, None)
+        settings = getattr(getattr(foundry.settings, one.backend), role, None)
+        called = callees(one)
+        assumed = _ASSUMED_PARTS if len(called) > 1 else (None,)
+        for callee, call in zip(called, assumed, strict=True):
+            yield _Model(role, qualified_name(callee), settings, 0, assumed=call)
 
 
 def _reward_models(foundry: FoundryResource, load: GrpoLoad) -> Iterator[_Model]:
@@ -185,13 +196,20 @@ def _reward_models(foundry: FoundryResource, load: GrpoLoad) -> Iterator[_Model]
     reward = foundry.training.critic_rl.reward
     slots: dict[Role, int] = {"generator": reward.concurrency, "scorer": reward.scorings}
     for role, most in slots.items():
-        for name, settings in _members(foundry, role):
-            yield _Model(role, name, settings, load.draws, most, "rewards")
+        for model in _role_models(foundry, role):
+            yield model._replace(calls=load.draws, slots=most, purpose="rewards")
 
 
 def _grpo(load: GrpoLoad, roles: list[RoleEstimate]) -> GrpoEstimate:
-    """With the slower of drawing and scoring in each step, unless its time was measured."""
-    waiting = max(role.hours for role in roles if role.purpose) * _SECONDS_AN_HOUR / load.steps
+    """With the slower of drawing and scoring in each step, unless its time was measured.
+
+    The calls of all scorers share the slots of scoring.
+    """
+    hours: dict[Role, float] = defaultdict(float)
+    for role in roles:
+        if role.purpose:
+            hours[role.role] += role.hours
+    waiting = max(hours.values()) * _SECONDS_AN_HOUR / load.steps
     return GrpoEstimate(load, load.seconds + (0.0 if load.seconds_measured else waiting))
 
 
@@ -220,7 +238,8 @@ def _judge_models(foundry: FoundryResource, trajectories: int) -> Iterator[_Mode
 
 
 def _role_estimate(foundry: FoundryResource, model: _Model, measured: _Calls) -> RoleEstimate:
-    call = measured.get((model.role, model.name), _ASSUMED[model.role])
+    assumed = model.assumed or _ASSUMED[model.role]
+    call = measured.get((model.role, model.name), assumed)
     limits, count = foundry.settings.limits, model.calls
     slots = model.slots or (limits.generator if model.role == "generator" else limits.agents)
     hours = count * call.seconds / slots / _SECONDS_AN_HOUR

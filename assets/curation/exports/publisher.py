@@ -139,7 +139,11 @@ def _origin(home: Home, settings: CurationSettings, tables: tuple[Table, ...]) -
     return {
         "sources": sources | {"agent prompts": sorted(prompts)},
         "splits": dict(connection.execute(_SPLITS).fetchall()),
-        "thresholds": {"theta": theta_of(connection, settings.split), **dict(_flatten(values))},
+        "thresholds": {
+            "theta": theta_of(connection, settings.split),
+            "split.unit": settings.split.unit,
+            **dict(_flatten(values)),
+        },
         "tables": hashes,
     }
 
