@@ -3,7 +3,7 @@
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
@@ -47,6 +47,7 @@ def diagnose(profile_name: str, home: Home) -> list[Finding]:
         *_ensemble(profile),
         *_providers(profile),
         *_editscore(profile),
+        *_image_limits(profile),
         *_generator(profile),
         *_checkpoints(profile, home),
         *_training(profile),
@@ -107,7 +108,8 @@ def _providers(profile: Profile) -> Iterator[Finding]:
     expansion, judge = profile.prompts.expansion, profile.evaluation.judge
     for name in PROVIDERS:
         settings = getattr(profile, name)
-        models = {role: getattr(settings, role, None) for role in profile.bound.get(name, [])}
+        roles: Sequence[str] = profile.bound.get(name, [])
+        models = {role: getattr(settings, role, None) for role in roles}
         if name in profile.generators:
             models["generator"] = getattr(settings, "generator", None)
         if expansion and expansion.backend == name:
@@ -117,6 +119,8 @@ def _providers(profile: Profile) -> Iterator[Finding]:
         answering = profile.benchmarks and profile.benchmarks.judge
         if answering and answering.backend == name:
             models["benchmark_judge"] = answering.model
+        if name == "images" and models.get("generator"):
+            models |= dict(profile.images.models())
         if models:
             yield _package(_PACKAGES[name], "setup")
         for role, model in models.items():
@@ -162,11 +166,24 @@ def _endpoint(backend: str, endpoint: EndpointSettings) -> Iterator[Finding]:
     yield Finding(title, health.problem)
 
 
+def _image_limits(profile: Profile) -> Iterator[Finding]:
+    """What generators behind images endpoints take, and who says so."""
+    from inference.backends.images.limits import find_limits
+
+    if "images" not in profile.generators:
+        return
+    for path, model in profile.images.models():
+        limits = find_limits(model, profile.images.endpoints_of(model), profile.servers)
+        problem = limits.problem(model)
+        yield Finding(f"images.{path} takes {limits}", problem)
+
+
 def _generator(profile: Profile) -> Iterator[Finding]:
     """Weights of the generators that run on this machine, in a process of ours or in a server."""
     from inference.backends.diffusers.model_selection import missing_requirements, select_model
 
-    chosen = [profile.diffusers] if "diffusers" in profile.generators else []
+    diffusers = [profile.diffusers, profile.diffusers.edit]
+    chosen = [each for each in diffusers if each] if "diffusers" in profile.generators else []
     servers = [one for one in profile.servers.values() if isinstance(one, ImageServer)]
     if servers:
         yield _package("ray", "cluster")

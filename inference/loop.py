@@ -108,6 +108,8 @@ class Loop:
 
     async def events(self) -> AsyncGenerator[Event, None]:
         check_plan(self.plan, self.settings.max_steps)
+        if self.settings.conditioning == "all":  # known from here on: a server may be asked
+            await asyncio.to_thread(max_reference_images, self.calls.roles.generator)
         images = list(self.images)
         status: TrajectoryStatus = "complete"
         async with aclosing(self._ahead):
@@ -195,9 +197,9 @@ class Loop:
 
     def _conditioning(self, images: Sequence[EncodedImage]) -> Sequence[EncodedImage]:
         """Those of the trajectory's images so far that the generator gets."""
-        limit = max_reference_images(self.calls.roles.generator)
-        if self.settings.conditioning == "last":
-            limit = 1
+        limit: int | None = 1
+        if self.settings.conditioning == "all":
+            limit = max_reference_images(self.calls.roles.generator)
         return tuple(images if limit is None else images[-limit:])
 
     async def _judge(self, draw: ImageGenerated, goal: str, attempt: int) -> AttemptJudged:

@@ -211,7 +211,10 @@ def uses_batch_api(backend: Backend) -> bool:
 
 
 def max_reference_images(generator: Backend) -> int | None:
-    """How many images the generator takes. 1: only the last one; None: no limit."""
+    """How many images the generator takes. 1: only the last one; None: no limit.
+
+    The first time it may ask a server, for seconds: not in event loops.
+    """
     return getattr(generator, "max_reference_images", 1)
 
 

@@ -75,7 +75,7 @@ async def answer_items(
         GenerationRunner(home, profile.limits, collected) as runner,
     ):
         roles = await resolver.resolve()
-        check_conditioning(profile.loop, roles.generator)
+        await asyncio.to_thread(check_conditioning, profile.loop, roles.generator)
         run = _ItemRun(profile.loop, shard, settings.seed, runner, roles)
         answered, quarantine = await pool.map(run, shard.items)
     runs = {rows[GENERATIONS][0].generation_id: rows for rows in collected}

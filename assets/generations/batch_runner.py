@@ -83,7 +83,7 @@ class _BatchRun:
                 if request.agents not in self._roles:
                     self._roles[request.agents] = await self.resolver.resolve(request.agents)
             roles = self._roles[request.agents]
-            check_conditioning(request.options, roles.generator)
+            await asyncio.to_thread(check_conditioning, request.options, roles.generator)
         except FoundryError as error:
             return self.batch.quarantined(request.generation_id, summarize_error(error))
         last = None

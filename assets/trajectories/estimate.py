@@ -12,9 +12,11 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from inference.backends.providers.settings import ImagesSettings, ProviderSettings, RemoteModel
+from inference.backends.images.settings import ImagesSettings
+from inference.backends.providers.settings import ProviderSettings, RemoteModel
 from inference.engine.ensemble import Ensemble
 from inference.engine.scoring import callees
+from inference.generator_pair import GeneratorPair
 from inference.roles import qualified_name
 from schemas.prompts import VOCABULARY_PROPOSALS
 from schemas.training import EVALUATIONS, RUBRICS
@@ -173,18 +175,28 @@ def _models(foundry: FoundryResource, trajectories: int, attempts: int) -> Itera
 
 
 def _loop_models(foundry: FoundryResource, trajectories: int, attempts: int) -> Iterator[_Model]:
+    """Of a pair of generators, the first draws one image of every trajectory."""
     for role in LOOP_ROLES:
         calls = trajectories if role == "planner" else attempts
-        for model in _role_models(foundry, role):
+        models = list(_role_models(foundry, role))
+        if role == "generator" and len(models) > 1:
+            yield models.pop(0)._replace(calls=trajectories)
+            calls -= trajectories
+        for model in models:
             yield model._replace(calls=calls)
 
 
 def _role_models(foundry: FoundryResource, role: Role) -> Iterator[_Model]:
-    """The models of a role, without a number of calls; each of a scorer's two calls is one."""
+    """The models of a role, without a number of calls: each scorer of an ensemble, each of a
+    scorer's two calls, each generator of a pair."""
     backend = getattr(foundry.roles, role)
     members = backend.members if isinstance(backend, Ensemble) else ()
     for one in [member.scorer for member in members] or [backend]:
         settings = getattr(getattr(foundry.settings, one.backend), role, None)
+        if isinstance(one, GeneratorPair):
+            yield _Model(role, qualified_name(one.first), settings, 0)
+            yield _Model(role, qualified_name(one.edit), getattr(settings, "edit", None), 0)
+            continue
         called = callees(one)
         assumed = _ASSUMED_PARTS if len(called) > 1 else (None,)
         for callee, call in zip(called, assumed, strict=True):

@@ -91,7 +91,7 @@ async def _generate(
             GenerationRunner(home, profile.limits) as runner,
         ):
             resolved = await resolver.resolve(request.agents)
-            check_conditioning(request.options, resolved.generator)
+            await asyncio.to_thread(check_conditioning, request.options, resolved.generator)
             async with aclosing(runner.run(request, resolved)) as stream:
                 async for event in stream:
                     state.note(event)

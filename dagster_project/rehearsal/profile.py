@@ -45,6 +45,7 @@ class Rehearsal:
         self._values.update({"servers": {}} | self.profile.model_dump(mode="json"))
         self._sizes()
         self._servers()
+        self._dialects()
         for path, backend, model in self._models():
             self._remote(path, backend, model)
         for backend in _PROVIDERS:
@@ -124,7 +125,16 @@ class Rehearsal:
             models += [(f"evaluation.judge.{n}", judge["backend"], judge[n]) for n in names]
         if expansion := values["prompts"]["expansion"]:
             models.append(("prompts.expansion.model", expansion["backend"], expansion["model"]))
+        if generator := values["images"]["generator"]:
+            models.append(("images.generator.edit", "images", generator.get("edit")))
         return [(path, backend, model) for path, backend, model in models if model]
+
+    def _dialects(self) -> None:
+        """Those that follow from an address, which the rehearsal replaces."""
+        images = self.profile.images
+        for path, model in images.models():
+            if dialect := model.static_dialect(images.endpoints_of(model)):
+                self._rewriter.section(f"images.{path}")["dialect"] = dialect
 
     def _remote(self, path: str, backend: str, model: Values) -> None:
         """Where a model's calls go: its own server, one that is started by hand, or a provider."""
@@ -136,6 +146,7 @@ class Rehearsal:
         if first.get("server") in self._values["servers"]:
             model["endpoints"] = endpoints[:1]
         elif server := self._own_server(backend, name, first):
+            model.pop("dialect", None)
             model["endpoints"] = [{"server": server, "concurrency": first["concurrency"]}]
         else:
             model["endpoints"] = [self._hosted(backend)]
@@ -209,10 +220,9 @@ class Rehearsal:
         """Models in this process."""
         values, roles = self._values, self.profile.roles
         if "diffusers" in self.profile.generators:
-            diffusers = values["diffusers"]
-            self._register(diffusers["model"], diffusers)
-            diffusers |= {"device": "cpu", "revision": None}
-            self._rewriter.set("diffusers", "size", f"{SIDE}x{SIDE}", "size")
+            self._local_generator("diffusers", values["diffusers"])
+            if edit := values["diffusers"].get("edit"):
+                self._local_generator("diffusers.edit", edit)
         members = self.profile.ensemble.members if self.profile.ensemble else {}
         if "editscore" in (roles.scorer, *members):
             scorer = values["editscore"]
@@ -224,6 +234,11 @@ class Rehearsal:
         for role in ("planner", "critic"):
             if getattr(roles, role) == "checkpoint":
                 values["checkpoint"][role] = str(self._checkpoint())
+
+    def _local_generator(self, path: str, settings: Values) -> None:
+        self._register(settings["model"], settings)
+        settings |= {"device": "cpu", "revision": None}
+        self._rewriter.set(path, "size", f"{SIDE}x{SIDE}", "size")
 
     def _checkpoint(self) -> Path:
         """A tiny planner and critic, as a trained one."""

@@ -22,12 +22,12 @@ from .checkpoint.manifest import AgentRole, resolve
 from .checkpoint.model import CheckpointSettings
 from .diffusers.registry import DiffusersSettings
 from .editscore.loading import EditScoreSettings
+from .images.settings import ImagesSettings
 from .providers.settings import (
     BenchmarkJudgeModel,
     BudgetSettings,
     ExpanderModel,
     GeminiSettings,
-    ImagesSettings,
     JudgeModel,
     OpenAISettings,
     Price,
@@ -186,6 +186,8 @@ class Backends(ConfigModel):
             for role in LOOP_ROLES:
                 if model := getattr(getattr(self, backend), role, None):
                     yield backend, role, model
+        if self.images.generator and self.images.generator.edit:
+            yield "images", "generator", self.images.generator.edit
 
     def servers_named(self, backend: str, model: RemoteModel) -> list[str]:
         """Names of the servers among the endpoints of a provider's model."""
@@ -252,9 +254,9 @@ class Backends(ConfigModel):
 
                 return {"scorer": EditScoreScorer(self.editscore)}
             case "diffusers":
-                from .diffusers.pipeline_runner import DiffusersGenerator
+                from .diffusers.pipeline_runner import diffusers_generator
 
-                return {"generator": DiffusersGenerator(self.diffusers)}
+                return {"generator": diffusers_generator(self.diffusers)}
         settings = getattr(self, backend)
         models = {role: getattr(settings, role, None) for role in roles}
         return self._remote_agents(backend, models, home)

@@ -1,10 +1,5 @@
-"""Planner, critic and scorer at OpenAI, or at any endpoint with its chat completions API.
+"""Planner, critic and scorer at OpenAI, or at any endpoint with its chat completions API."""
 
-Also the generator behind an OpenAI-compatible images endpoint: vLLM-Omni, SGLang, our own server.
-"""
-
-import base64
-import binascii
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -27,7 +22,7 @@ from .providers.structured import CompletionResult
 
 if TYPE_CHECKING:
     from openai import APIStatusError, AsyncOpenAI
-    from openai.types import Batch, ImagesResponse
+    from openai.types import Batch
     from openai.types.chat import ChatCompletion
 
 _NO_KEY = "none-needed"  # the client requires one
@@ -57,7 +52,7 @@ class OpenAIAdapter:
         await client.close()
 
     async def complete(self, client: "AsyncOpenAI", request: CompletionRequest) -> CompletionResult:
-        with _translate_errors(client):
+        with translate_errors(client):
             completion = await client.chat.completions.create(**chat_arguments(request))
         return _parse_completion(completion)
 
@@ -66,7 +61,7 @@ class OpenAIAdapter:
     ) -> str:
         """Upload a file of requests, and submit it as a batch."""
         lines = "\n".join(_batch_line(digest, request) for digest, request in requests.items())
-        with _translate_errors(client):
+        with translate_errors(client):
             file = await client.files.create(
                 file=(f"{name}.jsonl", lines.encode()), purpose="batch"
             )
@@ -79,7 +74,7 @@ class OpenAIAdapter:
         return batch.id
 
     async def find(self, client: "AsyncOpenAI", name: str) -> str | None:
-        with _translate_errors(client):
+        with translate_errors(client):
             batch = await find_batch(
                 client.batches.list(limit=100),
                 lambda batch: (batch.metadata or {}).get("name") == name,
@@ -89,7 +84,7 @@ class OpenAIAdapter:
     async def results(
         self, client: "AsyncOpenAI", batch_id: str
     ) -> Mapping[str, BatchResult] | None:
-        with _translate_errors(client):
+        with translate_errors(client):
             batch = await client.batches.retrieve(batch_id)
             if batch.status == "failed":
                 raise UnusableAnswerError(f"the batch failed: {_failure_reason(batch)}")
@@ -104,20 +99,8 @@ class OpenAIAdapter:
         return {line["custom_id"]: _batch_result(line) for line in lines}
 
 
-class ImagesAdapter(OpenAIAdapter):
-    """The images API: a request with images is an edit of them, one without generates."""
-
-    async def complete(self, client: "AsyncOpenAI", request: CompletionRequest) -> CompletionResult:
-        arguments = _image_arguments(request)
-        with _translate_errors(client):
-            if request.images:
-                files = [_file(number, image) for number, image in enumerate(request.images)]
-                return _parse_images(await client.images.edit(image=files, **arguments))
-            return _parse_images(await client.images.generate(**arguments))
-
-
 @contextmanager
-def _translate_errors(client: "AsyncOpenAI") -> Iterator[None]:
+def translate_errors(client: "AsyncOpenAI") -> Iterator[None]:
     """Around a request: translates the client's errors into those of `inference/roles.py`."""
     import httpx
     from openai import APIConnectionError, APIError, APIStatusError
@@ -219,38 +202,3 @@ def _batch_result(line: dict[str, Any]) -> BatchResult:
     text = f"{status or ''} {details.get('message', 'no answer')}".strip()
     error_type = RetryableError if status in _RETRYABLE_STATUSES else UnusableAnswerError
     return error_type(text)
-
-
-def _image_arguments(request: CompletionRequest) -> dict[str, Any]:
-    """Arguments of the client; `extra_body` (seed, steps ...) is for servers other than OpenAI."""
-    extra = dict(request.options)
-    if request.seed is not None:
-        extra["seed"] = request.seed
-    prompt = "\n".join(request.texts)
-    arguments: dict[str, Any] = {"model": request.model, "prompt": prompt, "n": 1}
-    if "size" in extra:
-        arguments["size"] = extra.pop("size")
-    return arguments | {"response_format": "b64_json", "extra_body": extra}
-
-
-def _file(number: int, image: EncodedImage) -> tuple[str, bytes, str]:
-    kind = image.mime.removeprefix("image/")
-    return f"picture-{number}.{kind}", image.data, image.mime
-
-
-def _parse_images(response: "ImagesResponse") -> CompletionResult:
-    usage = response.usage
-    return CompletionResult(
-        text="",
-        images=tuple(_decode(image.b64_json) for image in response.data or () if image.b64_json),
-        input_tokens=usage.input_tokens if usage else 0,
-        output_tokens=usage.output_tokens if usage else 0,
-    )
-
-
-def _decode(encoded: str) -> EncodedImage:
-    """An image; one that is not base64 is a broken image, and billed like any other."""
-    try:
-        return EncodedImage(base64.b64decode(encoded, validate=True))
-    except binascii.Error:
-        return EncodedImage(encoded.encode())

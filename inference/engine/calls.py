@@ -24,6 +24,7 @@ from schemas import BadImageError
 from schemas.trajectories import ModelCallRow, Role
 from warehouse import EncodedImage, Home
 
+from ..generator_pair import drawing_model
 from ..roles import (
     Backend,
     BankRequest,
@@ -267,7 +268,7 @@ class ModelCalls(JournaledCalls[Roles]):
     async def generate(
         self, site: CallSite, prompt: str, images: Sequence[EncodedImage], seed: int
     ) -> CallResult[EncodedImage]:
-        generator = self.roles.generator
+        generator = drawing_model(self.roles.generator, images)
         content = {"prompt": prompt, "images": _hashes(images), "seed": seed}
         send = partial(generator.generate, prompt, images, seed)
         return await self._call(_Request("generator", generator, site, content, send))

@@ -202,7 +202,7 @@ class RequestManager:
     async def _generate(self, run: GenerationRun, request: GenerationRequest) -> None:
         try:
             roles = await self.resolver.resolve(request.agents)
-            check_conditioning(request.options, roles.generator)
+            await asyncio.to_thread(check_conditioning, request.options, roles.generator)
         except FoundryError as error:
             if not any(request.agents) and request.options.conditioning == "last":
                 raise

@@ -18,6 +18,7 @@ from pydantic import Field
 from inference.engine.ensemble import score_with
 from inference.engine.retry import CallOutcome, RetryingCaller, summarize_error
 from inference.engine.scoring import ScoreCall, ScoredAttempt
+from inference.generator_pair import drawing_model
 from inference.roles import Backend, Generator, Scorer, UnusableAnswerError, qualified_name
 from schemas.curation import Evaluation
 from schemas.training import RolloutRow, RolloutStatus
@@ -126,10 +127,12 @@ class _RedrawCache:
         self, generator: Generator, origin: str, goal: str, prompt: str, row_id: str
     ) -> _Redraw:
         before = await asyncio.to_thread(self._load_origin, origin)
-        draw = partial(generator.generate, prompt, (before,) if before else (), self._seed)
+        images = (before,) if before else ()
+        model = drawing_model(generator, images)
+        draw = partial(model.generate, prompt, images, self._seed)
         try:
             request = {"text": prompt, "before": origin if before else None}
-            image = await self._call("generator", generator, draw, row_id, request)
+            image = await self._call("generator", model, draw, row_id, request)
         except UnusableAnswerError as error:
             raise _PromptRefusedError(str(error)) from error
         sha256 = await asyncio.to_thread(self._images.put, image)

@@ -15,7 +15,8 @@ from warehouse.storage import first_line
 
 from ...engine.batching import Batcher
 from ...engine.call_context import report_usage
-from ...roles import BackendError, RetryableError, UnusableAnswerError
+from ...generator_pair import GeneratorPair
+from ...roles import BackendError, Generator, RetryableError, UnusableAnswerError
 from ..model_files import device_and_dtype
 from .generation_spec import GenerationSpec, PipelineArguments, white_canvas
 from .model_selection import SelectedModel, select_model
@@ -175,6 +176,23 @@ class DiffusersGenerator:
     @cached_property
     def _runner(self) -> PipelineRunner:
         return PipelineRunner(self._selected, self._settings.device, self._settings.batch)
+
+
+def diffusers_generator(settings: DiffusersSettings) -> Generator:
+    """The generator of a profile: one model, or a pair.
+
+    Raises:
+        BackendError: see `DiffusersGenerator`; or the second model of a pair cannot edit.
+    """
+    first = DiffusersGenerator(settings)
+    if settings.edit is None:
+        return first
+    if "edit" not in select_model(settings.edit).model.can:
+        raise BackendError(
+            f"{settings.edit.model} does not edit images; name a model that does in "
+            "`diffusers.edit.model`"
+        )
+    return GeneratorPair(first, DiffusersGenerator(settings.edit))
 
 
 @lru_cache(maxsize=1)

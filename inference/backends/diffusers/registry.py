@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from schemas.yaml_config import ConfigModel, load_document
+from schemas.yaml_config import ConfigModel, added_field, load_document
 
 from ...roles import BackendError
 from ..model_files import Device, DType
@@ -71,6 +71,17 @@ class DiffusersSettings(SamplingParams):
         description="Initial image for a model that only edits; null: it rejects prompts without "
         "an image",
     )
+    edit: "DiffusersSettings | None" = added_field(
+        None,
+        description="Another model, for edits: the one above draws first images only. Both are "
+        "held in memory. null: it draws all",
+    )
+
+    @model_validator(mode="after")
+    def _two_models_at_most(self) -> "DiffusersSettings":
+        if self.edit and self.edit.edit:
+            raise ValueError("edit.edit: a generator has two models at most")
+        return self
 
 
 class Weights(ConfigModel):

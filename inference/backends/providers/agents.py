@@ -265,28 +265,33 @@ class RemoteGenerator:
         self, backend: str, client: CompletionClient, settings: RemoteGeneratorModel
     ) -> None:
         self.backend, self.model = backend, settings.identity
-        self._client, self._settings = client, settings
-        registered = load_registry().of_model(settings.model)
-        self.max_reference_images = registered.max_reference_images if registered else None
+        self._client, self._settings, self._size = client, settings, settings.size
+
+    @property
+    def max_reference_images(self) -> int | None:
+        registered = load_registry().of_model(self._settings.model)
+        return registered.max_reference_images if registered else None
 
     async def generate(
         self, prompt: str, images: Sequence[EncodedImage], seed: int
     ) -> EncodedImage:
         side = self._settings.longest_side
         sent = [await asyncio.to_thread(_reduce, image, None, side) for image in images]
-        request = CompletionRequest(
-            self._settings.model,
-            (ChatTurn("user", (*sent, prompt)),),
-            max_tokens=self._settings.max_tokens,
-            seed=seed,
-            returns_image=True,
-            options=self._settings.request_options(),
-        )
-        result = await self._client.complete(request)
+        result = await self._client.complete(self._request(prompt, sent, seed))
         problem = await asyncio.to_thread(self._problem, result)
         if problem:
             raise RetryableError(f"{self._settings.model} {problem}")
         return result.images[-1]
+
+    def _request(self, prompt: str, images: Sequence[EncodedImage], seed: int) -> CompletionRequest:
+        return CompletionRequest(
+            self._settings.model,
+            (ChatTurn("user", (*images, prompt)),),
+            max_tokens=self._settings.max_tokens,
+            seed=seed,
+            returns_image=True,
+            options=self._settings.options,
+        )
 
     def _problem(self, result: CompletionResult) -> str | None:
         """What is wrong with an answer: no image, a broken one, one of another size."""
@@ -296,8 +301,8 @@ class RemoteGenerator:
             size = "{}x{}".format(*result.images[-1].image.size)
         except BadImageError as error:
             return f"answered with a broken image: {error}"
-        if self._settings.size not in (None, size):
-            return f"generated {size} instead of {self._settings.size}"
+        if self._size not in (None, size):
+            return f"generated {size} instead of {self._size}"
         return None
 
 

@@ -7,10 +7,14 @@ from typing import Any, Literal
 from schemas.trajectories import Role
 from warehouse import Home
 
+from ...generator_pair import GeneratorPair
 from ...roles import BackendError
 from ...servers.instance import ServerInstance
 from ..gemini import GeminiAdapter
-from ..openai import ImagesAdapter, OpenAIAdapter
+from ..images.adapter import ImagesAdapter
+from ..images.generator import ImagesGenerator
+from ..images.settings import ImagesGeneratorModel, ImagesSettings
+from ..openai import OpenAIAdapter
 from .agents import (
     RemoteBenchmarkJudge,
     RemoteCritic,
@@ -25,14 +29,7 @@ from .budget import Budget
 from .chat import CompletionClient
 from .endpoints import Endpoints
 from .scorers import remote_scorer
-from .settings import (
-    BudgetSettings,
-    EndpointSettings,
-    ImagesSettings,
-    Price,
-    ProviderSettings,
-    RemoteModel,
-)
+from .settings import BudgetSettings, EndpointSettings, Price, ProviderSettings, RemoteModel
 
 Provider = Literal["openai", "gemini", "images"]
 
@@ -93,10 +90,17 @@ def remote_agents(
         shared = Endpoints(endpoints, adapter.connect, adapter.close, servers)
         return CompletionClient(adapter, shared, prices, home_budget, batches)
 
-    return {
-        role: _AGENTS[role](backend or provider, client(*settings.endpoints_of(model)), model)
-        for role, model in checked.items()
-    }
+    def agent(role: Role, model: RemoteModel) -> Any:
+        endpoints, name = settings.endpoints_of(model), backend or provider
+        if not isinstance(model, ImagesGeneratorModel):
+            return _AGENTS[role](name, client(*endpoints), model)
+        known_servers = {each: server.spec.settings for each, server in servers.items()}
+        drawer = ImagesGenerator(name, client(*endpoints), model, endpoints, known_servers)
+        if model.edit is None:
+            return drawer
+        return GeneratorPair(drawer, agent(role, _check(provider, role, model.edit, known)))
+
+    return {role: agent(role, model) for role, model in checked.items()}
 
 
 def _check(

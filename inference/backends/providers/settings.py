@@ -118,10 +118,6 @@ class RemoteGeneratorModel(RemoteModel):
         description="Images that it gets are sent reduced to this many pixels; null: as they are",
     )
 
-    def request_options(self) -> dict[str, JsonValue]:
-        """Fields of a request besides prompt, images and seed."""
-        return dict(self.options)
-
 
 class ChatModel(RemoteModel):
     """A model that is asked with text and images."""
@@ -311,33 +307,6 @@ class GeminiSettings(ProviderSettings):
 
     endpoints: list[EndpointSettings] = _endpoints(EndpointSettings(key="GEMINI_API_KEY"))
     generator: RemoteGeneratorModel | None = Field(None, description="The generator")
-
-
-class ImagesGeneratorModel(RemoteGeneratorModel):
-    """A generator behind an images endpoint."""
-
-    steps: int | None = Field(None, ge=1, description="null: the model's own number of steps")
-    guidance: float | None = Field(None, ge=0, description="Guidance scale; null: the model's own")
-    negative_prompt: str | None = Field(None, description="null: none")
-
-    def request_options(self) -> dict[str, JsonValue]:
-        fields: dict[str, JsonValue] = {
-            "size": self.size,
-            "num_inference_steps": self.steps,
-            "guidance_scale": self.guidance,
-            "negative_prompt": self.negative_prompt,
-        }
-        return {name: value for name, value in fields.items() if value is not None} | self.options
-
-
-class ImagesSettings(EndpointList):
-    """Endpoints with OpenAI's images API, which share one generator's calls."""
-
-    endpoints: list[EndpointSettings] = _endpoints(
-        EndpointSettings(url="http://127.0.0.1:8010/v1", concurrency=4)
-    )
-    timeout_seconds: float = Field(300, gt=0, description="Of one request")
-    generator: ImagesGeneratorModel | None = Field(None, description="The generator")
 
 
 class BudgetSettings(ConfigModel):

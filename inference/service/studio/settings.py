@@ -1,5 +1,6 @@
 """What a request may ask for here: the page offers it and checks it before sending."""
 
+import asyncio
 from typing import Any, Literal
 
 from fastapi import APIRouter
@@ -70,7 +71,7 @@ def settings_router(manager: RequestManager, defaults: LoopSettings) -> APIRoute
             roles = await manager.resolver.resolve()
         except FoundryError as error:
             raise unavailable(str(error), "not_ready") from error
-        takes = max_reference_images(roles.generator)
+        takes = await asyncio.to_thread(max_reference_images, roles.generator)
         return StudioSettings(
             models=[_model(name) for name in names],
             conditioning=["last"] if takes == 1 else ["last", "all"],

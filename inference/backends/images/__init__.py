@@ -1,0 +1,1 @@
+"""The generator behind an images API: dialects of servers, and the limits that they tell."""
