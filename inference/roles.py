@@ -49,6 +49,22 @@ class Verdict:
 
 
 @dataclass(frozen=True)
+class SemanticsGrades:
+    """The half of a score that compares the images before and after; 0-10 each."""
+
+    edit_success: float
+    over_edit: float
+
+
+@dataclass(frozen=True)
+class QualityGrades:
+    """The half of a score that looks at the image after alone; 0-10 each."""
+
+    naturalness: float
+    artifacts: float
+
+
+@dataclass(frozen=True)
 class Score:
     """Four grades 0-10; the derived ones follow VIEScore as the paper adapts it (section 3.2)."""
 
@@ -272,6 +288,18 @@ class Scorer(Backend, Protocol):
         self, before: EncodedImage | None, after: EncodedImage, instruction: str
     ) -> Score:
         """Grade `after` against the plan's prompt for the step."""
+
+
+class SemanticsScorer(Backend, Protocol):
+    async def score_semantics(
+        self, before: EncodedImage | None, after: EncodedImage, instruction: str
+    ) -> SemanticsGrades:
+        """Grade how `after` carries out the plan's prompt for the step."""
+
+
+class QualityScorer(Backend, Protocol):
+    async def score_quality(self, after: EncodedImage) -> QualityGrades:
+        """Grade how well an image is made, whatever it shows."""
 
 
 class Expander(Backend, Protocol):

@@ -30,6 +30,7 @@ from warehouse import EncodedImage, Home
 from .engine.calls import CallSite, ModelCalls
 from .engine.progress import Progress
 from .engine.retry import summarize_error
+from .engine.scoring import score_calls
 from .engine.worker_pool import WorkerPool
 from .loop import Loop, check_plan
 from .roles import PlanRequest, Roles, Score, UnusableAnswerError, qualified_name, uses_batch_api
@@ -215,11 +216,13 @@ async def _score(calls: ModelCalls, goals: _Goals, attempt: AttemptRow) -> _Scor
             scorer=qualified_name(each.member.scorer),
             weight=each.member.weight,
             refusal=each.refusal,
+            calls=score_calls(each.member.scorer),
         )
         for each in result.members
     ]
-    scorer = qualified_name(calls.roles.scorer)
-    return ScoreRow(**key, **_grades(result.score), scorer=scorer), members
+    scorer = calls.roles.scorer
+    made_by = {"scorer": qualified_name(scorer), "calls": score_calls(scorer)}
+    return ScoreRow(**key, **_grades(result.score), **made_by), members
 
 
 def _grades(score: Score | None) -> dict[str, Any]:

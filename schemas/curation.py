@@ -45,7 +45,8 @@ class StepRow(Row):
     drop_reason: str | None = Field(description="Name of the rule that dropped it")
     split: TrainSplit | None = Field(
         description="sft: variance of its prompt (by default the mean over kept steps) at most θ; "
-        "rl: above; the same for all steps of a prompt; null: dropped, or of a held-out prompt"
+        "rl: above; the same for all steps of a prompt (with `curation.split.unit: step`: by the "
+        "step's own variance); null: dropped, or of a held-out prompt"
     )
 
 
@@ -112,9 +113,10 @@ class PlannerSftRow(Row):
     """A planner SFT sample: a request (perhaps with images so far) and the plan to learn."""
 
     row_id: str = Field(description="Id of the row")
-    source: Literal["plan", "continuation", "comm"] = Field(
+    source: Literal["plan", "continuation", "comm", "comm_continuation"] = Field(
         description="plan: request to complete plan; continuation: first steps with their images; "
-        "comm: imported interleaved data"
+        "comm: the texts of an imported document's images; comm_continuation: first steps of an "
+        "imported document with their images"
     )
     prompt_id: str | None = Field(description="Prompt it came from; null for imported data")
     plan_id: str | None = Field(description="Plan it came from; null for imported data")

@@ -15,6 +15,7 @@ LOOP_ROLES: tuple[LoopRole, ...] = get_args(LoopRole)
 Role = Literal[LoopRole, "expander", "rubric_writer", "judge", "benchmark_judge"]
 TrajectoryStatus = Literal["complete", "exhausted", "stopped", "quarantined"]
 OnExhausted = Literal["last", "best", "stop"]
+ScoreCalls = Literal["one", "two"]
 
 _ATTEMPT_KEY = ("trajectory_id", "step_number", "iteration")
 _MEMBER_KEY = (*_ATTEMPT_KEY, "member")
@@ -101,6 +102,12 @@ class ScoreRow(_AttemptScore):
     quality: float = Field(description="min(naturalness, artifacts)")
     overall: float = Field(description="sqrt(semantics * quality)")
     scorer: str = Field(description="Backend and model that scored")
+    calls: ScoreCalls | None = Field(
+        None,
+        description="two: semantics and quality in a call each, quality of the image after alone "
+        "(paper, section 3.2); one: all grades in one call; null: not a model at a provider, "
+        "or an ensemble (see `member_scores`)",
+    )
 
 
 GRADES = tuple(name for name, info in ScoreRow.model_fields.items() if info.annotation is float)
@@ -123,6 +130,7 @@ class MemberScoreRow(_AttemptScore):
     refusal: str | None = Field(
         description="Why there are no grades, in one line; the means are over the other members"
     )
+    calls: ScoreCalls | None = Field(None, description="As in `scores`")
 
 
 class ModelCallRow(Row):
@@ -174,9 +182,23 @@ TRAJECTORIES = Table(
 ATTEMPTS = Table(
     "attempts", AttemptRow, key=_ATTEMPT_KEY, sharded=True, references=(TO_PROMPT, TO_TRAJECTORY)
 )
-SCORES = Table("scores", ScoreRow, key=_ATTEMPT_KEY, sharded=True, references=(TO_ATTEMPT,))
+SCORES = Table(
+    "scores",
+    ScoreRow,
+    key=_ATTEMPT_KEY,
+    version=2,
+    sharded=True,
+    references=(TO_ATTEMPT,),
+    added=("calls",),
+)
 MEMBER_SCORES = Table(
-    "member_scores", MemberScoreRow, key=_MEMBER_KEY, sharded=True, references=(TO_ATTEMPT,)
+    "member_scores",
+    MemberScoreRow,
+    key=_MEMBER_KEY,
+    version=2,
+    sharded=True,
+    references=(TO_ATTEMPT,),
+    added=("calls",),
 )
 MODEL_CALLS = Table(
     "model_calls", ModelCallRow, key=("call_id",), version=2, sharded=True, added=("estimated_usd",)

@@ -6,7 +6,7 @@ with GRPO (paper, section 4.1). The ablation builds its recipes from the same fu
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -16,6 +16,7 @@ from inference.backends.providers.settings import RemoteModel
 from inference.engine.hashing import content_digest
 from schemas import FoundryError, Table
 from schemas.curation import CRITIC_RL, CRITIC_SFT, PLANNER_SFT
+from schemas.imports import IMPORTS
 from schemas.yaml_config import ConfigModel
 from training.base_model.driver import base_model_job, packaged_model
 from training.base_model.settings import BaseModelSettings
@@ -30,6 +31,8 @@ from warehouse import Home
 
 from ..core.foundry import FoundryResource
 from ..curation.exports.folder import read_card
+from ..curation.exports.mixing import mix_hashes
+from ..curation.settings import CurationSettings
 
 Role = Literal["base", "planner", "critic", "both"]
 # (version, folder to work in, folder of the parent: None without one)
@@ -45,16 +48,21 @@ class DataSet:
     folder: Path
     tables: Mapping[str, str | None]
     rows: int
+    mix: Mapping[str, Any] = field(default_factory=dict)  # see `mix_hashes`
 
     @property
     def version(self) -> str:
-        return content_digest(dict(self.tables))[:12]
+        content = dict(self.tables)
+        return content_digest([content, self.mix] if self.mix else content)[:12]
 
     @property
     def outdated(self) -> list[str]:
         """Tables that have changed since the export was written."""
-        exported = read_card(self.folder).get("tables") or {}
-        return [name for name, content in self.tables.items() if exported.get(name) != content]
+        card = read_card(self.folder)
+        exported, mix = card.get("tables") or {}, card.get("mix") or {}
+        changed = [name for name, content in self.tables.items() if exported.get(name) != content]
+        mixed = [name for name in self.tables if mix.get(name) != self.mix.get(name)]
+        return list(dict.fromkeys([*changed, *mixed]))
 
     def require(self) -> None:
         """Raises FoundryError unless the export is up to date and has rows."""
@@ -120,21 +128,21 @@ def base_model(foundry: FoundryResource) -> Recipe:
 
 
 def planner_sft(foundry: FoundryResource) -> Recipe:
-    data = exported_data(foundry.home, "llamafactory", PLANNER_SFT)
+    data = exported(foundry, "llamafactory", PLANNER_SFT)
     settings = foundry.training.planner_sft
     parent = _start("planner_sft", "planner", settings) or base_model(foundry)
     return sft("planner_sft_checkpoint", "planner", parent, data, settings)
 
 
 def critic_sft(foundry: FoundryResource) -> Recipe:
-    data = exported_data(foundry.home, "llamafactory", CRITIC_SFT)
+    data = exported(foundry, "llamafactory", CRITIC_SFT)
     settings = foundry.training.critic_sft
     parent = _start("critic_sft", "critic", settings) or base_model(foundry)
     return sft("critic_sft_checkpoint", "critic", parent, data, settings)
 
 
 def critic_rl(foundry: FoundryResource) -> Recipe:
-    data = exported_data(foundry.home, "verl", CRITIC_RL)
+    data = exported(foundry, "verl", CRITIC_RL)
     settings = foundry.training.critic_rl
     parent = _start("critic_rl", "critic", settings) or critic_sft(foundry)
     return grpo(foundry, "critic_rl_checkpoint", parent, data, settings)
@@ -213,10 +221,18 @@ def _model_of(settings: ConfigModel, role: str) -> Any:
     return model.identity if isinstance(model, RemoteModel) else settings.model_dump(mode="json")
 
 
-def exported_data(home: Home, form: str, *tables: Table) -> DataSet:
-    """Tables of the lake and their export in format `form`."""
+def exported(foundry: FoundryResource, form: str, *tables: Table) -> DataSet:
+    """`exported_data` of a profile."""
+    return exported_data(foundry.home, foundry.settings.curation, form, *tables)
+
+
+def exported_data(home: Home, settings: CurationSettings, form: str, *tables: Table) -> DataSet:
+    """Tables of the lake and their export in format `form`, with imported rows by `exports.mix`."""
     contents = {table.name: home.lake.content_hash(table) for table in tables}
-    return DataSet(home.exports / form, contents, sum(home.lake.rows(t) for t in tables))
+    mix = mix_hashes(home, settings, list(contents))
+    rows = sum(home.lake.rows(table) for table in tables)
+    imported = sum(home.lake.rows(IMPORTS, name) for each in mix.values() for name in each)
+    return DataSet(home.exports / form, contents, rows + imported, mix)
 
 
 def _downloaded_base(settings: BaseModelSettings) -> Path:

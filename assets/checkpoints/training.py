@@ -232,6 +232,7 @@ def _model_card(recipe: Recipe, record: TrainingRecord) -> str:
     origin = {
         "parent": record.parent or "none",
         "data set": ", ".join(recipe.data.tables) if recipe.data else "none",
+        **{f"import {n}": about for n, about in enumerate(_imports(recipe), 1)},
         "data set version": record.dataset_version or "none",
         "rows": record.dataset_rows,
         "configuration": record.config_hash,
@@ -246,6 +247,14 @@ def _model_card(recipe: Recipe, record: TrainingRecord) -> str:
         metrics=markdown_section("Metrics of training", "metric", "value", metrics),
         settings=yaml.safe_dump(recipe.settings.model_dump(mode="json"), sort_keys=False),
     )
+
+
+def _imports(recipe: Recipe) -> list[str]:
+    """Imported rows that it was trained on: name, origin, licence, rows, weight."""
+    if recipe.data is None or not recipe.data.mix:
+        return []
+    sources: list[str] = read_card(recipe.data.folder).get("sources", {}).get("imports", [])
+    return sources
 
 
 def _simulation_note(recipe: Recipe) -> str:

@@ -98,15 +98,18 @@ def unbalanced_verdicts(
     return find_rows(query, data=data)
 
 
-def shared_prompts(sets: Sequence[tuple[str, pa.Table]]) -> Violations:
-    """Prompts that occur in more than one of the named sets."""
-    tables = {f"set_{i}": data.select(["prompt_id"]) for i, (_, data) in enumerate(sets)}
+def shared_units(
+    sets: Sequence[tuple[str, pa.Table]], unit: Sequence[str] = ("prompt_id",)
+) -> Violations:
+    """Prompts, or what the columns `unit` identify, that occur in more than one named set."""
+    tables = {f"set_{i}": data.select(list(unit)) for i, (_, data) in enumerate(sets)}
+    columns = ", ".join(unit)
     union = " union all ".join(
-        f"select distinct prompt_id, '{name}' as set_name from set_{i} where prompt_id is not null"
+        f"select distinct {columns}, '{name}' as set_name from set_{i} where {unit[0]} is not null"
         for i, (name, _) in enumerate(sets)
     )
     query = (
-        f"select prompt_id, list(set_name order by set_name) as sets from ({union}) "
-        "group by prompt_id having count(*) > 1"
+        f"select {columns}, list(set_name order by set_name) as sets from ({union}) "
+        f"group by {columns} having count(*) > 1"
     )
     return find_rows(query, **tables)

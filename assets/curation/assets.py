@@ -80,7 +80,7 @@ PLANNER_SFT_SET = _set_node(
     description="Plans from requests, plans continued from a cut, imported interleaved documents.",
     tables=(PLANNER_SFT,),
     deps=_TRAJECTORY_INPUTS,
-    code_version="2",
+    code_version="3",
 )
 SEQUENCE_SET = _set_node(
     name="sequences",
@@ -92,7 +92,7 @@ EXPORT_SET = _set_node(
     name="exports",
     description="The sets in the formats of LLaMA-Factory, verl, the reference (JSONL) and Hugging "
     "Face datasets, each with a card.",
-    deps=("steps", "critic_sft", "critic_rl", "critic_dpo", "planner_sft", "sequences"),
+    deps=("steps", "critic_sft", "critic_rl", "critic_dpo", "planner_sft", "sequences", "imports"),
     kinds=frozenset({"python", "huggingface"}),
     inputs=_export_inputs,
     code_version=str(FORMAT_VERSION),
@@ -160,17 +160,18 @@ def exports(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg.M
 
 def _steps_metadata(report: StepsReport) -> dict[str, Any]:
     theta, kept = report.theta, sum(report.splits.values())
-    by_prompt = _variance_plot(report.prompt_variance, theta, "prompts")
+    by_unit = _variance_plot(report.unit_variance, theta, f"{report.unit}s")
     by_step = _variance_plot(report.variance, theta, "steps")
     outcomes = figures.filter_counts(kept, report.dropped)
     scores = figures.score_by_iteration(report.scores)
     return {
         "theta": theta,
+        "split_unit": report.unit,
         "kept": kept,
         "dropped": report.dropped,
         "sft_steps": report.splits.get("sft", 0),
         "rl_steps": report.splits.get("rl", 0),
-        "variance": image_metadata(by_prompt, "Variance of scores, with theta"),
+        "variance": image_metadata(by_unit, "Variance of scores, with theta"),
         "step_variance": image_metadata(
             by_step, "Variance of the scores of every kept step, with theta"
         ),

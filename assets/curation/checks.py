@@ -24,29 +24,48 @@ from .assets import (
     STEP_SET,
 )
 
-_TRAIN_ONLY = "Nothing of a prompt is in two of SFT, RL and held-out"
+_TRAIN_ONLY = (
+    "No prompt (with `curation.split.unit: step`: no step) is in both SFT and RL, and nothing of a "
+    "held-out prompt is in either"
+)
+_PROMPT = ("prompt_id",)
 _IMAGE_COLUMNS = ("images", "origin_image", "edited_image")
 # SQL for the verdict that a critic set is balanced by.
 _VERDICTS = {"sft": "accepted", "rl": "evaluation.success"}
 
 
-def _prompt_sets(foundry: FoundryResource) -> dict[str, pa.Table]:
-    """Prompts of held-out splits, and steps of both sides."""
-    lake, columns = foundry.home.lake, ["prompt_id", "split"]
-    steps = lake.read(STEPS, columns=columns)
-    heldout = lake.read(PROMPTS, columns=columns).filter(pc.field("split") != "train")
-    sides = {side: steps.filter(pc.field("split") == side) for side in ("sft", "rl")}
-    return {"held-out": heldout, **sides}
+def _heldout(foundry: FoundryResource) -> tuple[str, pa.Table]:
+    """Prompts of held-out splits."""
+    prompts = foundry.home.lake.read(PROMPTS, columns=["prompt_id", "split"])
+    return "held-out", prompts.filter(pc.field("split") != "train")
 
 
-def _outside_training(
+def _side(foundry: FoundryResource, side: str) -> tuple[str, pa.Table]:
+    """The steps of SFT or RL."""
+    columns = ["prompt_id", "trajectory_id", "step_number", "split"]
+    return side, foundry.home.lake.read(STEPS, columns=columns, where=pc.field("split") == side)
+
+
+def shared_between_splits(foundry: FoundryResource, _shard: str | None) -> integrity.Violations:
+    """Units (`curation.split.unit`) in both SFT and RL, and held-out prompts in either."""
+    unit, heldout = foundry.settings.curation.split.unit_columns, _heldout(foundry)
+    sft, rl = (_side(foundry, side) for side in ("sft", "rl"))
+    pairs = [([sft, rl], unit), ([sft, heldout], _PROMPT), ([rl, heldout], _PROMPT)]
+    return [row for pair, columns in pairs for row in integrity.shared_units(pair, columns)]
+
+
+def outside_training(
     table: Table, split: str | None, foundry: FoundryResource, _shard: str | None
 ) -> integrity.Violations:
     """A set holds prompts of the train split alone and, for critic sets, of its own side."""
-    rows = (table.name, foundry.home.lake.read(table, columns=["prompt_id"]))
-    excluded = {name: data for name, data in _prompt_sets(foundry).items() if name != split}
-    others = excluded.items() if split else [("held-out", excluded["held-out"])]
-    return [row for other in others for row in integrity.shared_prompts([rows, other])]
+    unit = foundry.settings.curation.split.unit_columns if split else _PROMPT
+    columns = list(dict.fromkeys((*_PROMPT, *unit)))
+    rows = (table.name, foundry.home.lake.read(table, columns=columns))
+    violations = integrity.shared_units([rows, _heldout(foundry)])
+    if split:
+        other = _side(foundry, "rl" if split == "sft" else "sft")
+        violations += integrity.shared_units([rows, other], unit)
+    return violations
 
 
 def _unbalanced(
@@ -73,7 +92,7 @@ def _set_checks(declared: Node, split: str | None = None) -> dg.AssetChecksDefin
         return integrity.missing_images(foundry.home.images, integrity.distinct_strings(data))
 
     rules: dict[str, tuple[str, Rule]] = {
-        "splits_disjoint": (_TRAIN_ONLY, partial(_outside_training, table, split)),
+        "splits_disjoint": (_TRAIN_ONLY, partial(outside_training, table, split)),
         "placeholders_match": ("As many <image> placeholders as images", placeholders),
         "images_present": ("Every image is in the store", missing),
     }
@@ -90,10 +109,7 @@ steps_checks = blocking_checks(
         "Keys and references hold over all shards",
         lambda foundry, _: schema_violations((TRAJECTORY_SET, SCORE_SET), foundry),
     ),
-    splits_disjoint=(
-        _TRAIN_ONLY,
-        lambda foundry, _: integrity.shared_prompts(list(_prompt_sets(foundry).items())),
-    ),
+    splits_disjoint=(_TRAIN_ONLY, shared_between_splits),
 )
 critic_sft_checks = _set_checks(CRITIC_SFT_SET, "sft")
 critic_rl_checks = _set_checks(CRITIC_RL_SET, "rl")

@@ -5,11 +5,18 @@ A document is `{"data_id", "dataset_type", "title", "summary_info", "step_info"}
 `{"type": "image", "image_path": ..., "url": ...}`. Files are JSON, JSON lines, or a torch-saved
 list (`.pt`), which is read without executing what it pickles.
 
-CoMM has images and texts, but no prompts for a generator. So a document becomes a planner sample
-that asks for the text of every step of a given series of images; nothing is downloaded.
+A document becomes one planner sample, of one of two kinds, as `source` of the row says:
+
+- `comm`: all images are given, the texts of all steps are the answer (nothing is drawn);
+- `comm_continuation`: the first steps are given, texts and images, and the others are the answer, a
+  plan whose numbers go on from the cut (CoMM's task 3; paper, section 3.2).
+
+CoMM has no prompts for a generator: the text of a step with images is instruction, prompt and text
+of the planned step; a step without images is text alone. Nothing is downloaded.
 """
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +24,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 from inference.agent_prompts.formatting import planner_answer
 from inference.agent_prompts.templates import IMAGE, RenderedPrompt, escape_tags, planner_prompt
+from inference.engine.hashing import unit_interval
 from inference.roles import Plan, PlanStep
 from schemas import BadImageError, FoundryError
 from schemas.curation import ChatMessageRow, PlannerSftRow
@@ -24,6 +32,9 @@ from schemas.errors import first_problem
 from warehouse import EncodedImage, Home
 
 from .settings import CommSettings
+
+# What documents number their steps by: "Step 3: ", "(3) ", "3. ". A plan's texts have none of it.
+_LEAD_IN = re.compile(r"^(?:step\s*\d+\s*[:.)\-\u2013]|\(\d+\)|\d+[.):](?=\s))\s*", re.IGNORECASE)
 
 
 class _Content(BaseModel, strict=True):
@@ -37,15 +48,22 @@ class _Document(BaseModel, strict=True):
     title: str | None = None
     step_info: list[list[_Content]] = Field(min_length=1)
 
+    def has_image(self, number: int) -> bool:
+        """Whether a step, counted from 1, has an image."""
+        return any(content.type == "image" for content in self.step_info[number - 1])
+
 
 class _UnusableDocumentError(Exception):
     """Why a document is quarantined."""
 
 
 def import_comm(
-    home: Home, settings: CommSettings, agent_prompt: str
+    home: Home, settings: CommSettings, agent_prompt: str, seed: int = 0
 ) -> tuple[list[PlannerSftRow], list[tuple[str, str]]]:
     """Rows of the settings' file, and quarantined documents as (id, reason); stores the images.
+
+    Args:
+        seed: which documents are continued, and where they are cut.
 
     Raises:
         FoundryError: the file cannot be read.
@@ -67,7 +85,8 @@ def import_comm(
             document = _Document.model_validate(raw)
             if len(steps := document.step_info) > settings.max_steps:
                 raise _UnusableDocumentError(f"{len(steps)} steps, more than {settings.max_steps}")
-            rows.append(_row(home, name, document, images, agent_prompt))
+            cut = _cut(document, name, settings.continuation_share, seed)
+            rows.append(_row(home, name, document, cut, images, agent_prompt))
         except ValidationError as error:
             quarantined.append((name, first_problem(error)))
         except (_UnusableDocumentError, BadImageError) as error:
@@ -121,32 +140,68 @@ def _parse_line(line: str) -> Any:
         return line
 
 
+def _cut(document: _Document, name: str, share: float, seed: int) -> int:
+    """How many steps are given to be continued; 0: the document gives captions.
+
+    There is an image before the cut and one after it.
+    """
+    drawn = [n for n in range(1, len(document.step_info) + 1) if document.has_image(n)]
+    cuts = range(drawn[0], drawn[-1]) if drawn else range(0)
+    if not cuts or unit_interval(f"{seed}/{name}/kind") >= share:
+        return 0
+    return cuts[int(unit_interval(f"{seed}/{name}/cut") * len(cuts))]
+
+
 def _row(
-    home: Home, name: str, document: _Document, images: Path, agent_prompt: str
+    home: Home, name: str, document: _Document, cut: int, folder: Path, agent_prompt: str
 ) -> PlannerSftRow:
-    step_images = [
-        [_read_image(content.image_path, images) for content in step if content.type == "image"]
-        for step in document.step_info
-    ]
-    texts = [_text_of(step) for step in document.step_info]
-    if not any(step_images):
+    given = document.step_info[:cut] if cut else document.step_info
+    contents = [content for step in given for content in step if content.type == "image"]
+    images = [_read_image(content.image_path, folder) for content in contents]
+    if not images:
         raise _UnusableDocumentError("no images")
+    texts = [_text_of(step) for step in document.step_info]
     if "" in texts:
         raise _UnusableDocumentError(f"step {texts.index('') + 1} has no text")
-    steps = tuple(PlanStep(n, f"Step {n}", None, None, text) for n, text in enumerate(texts, 1))
-    prompt = planner_prompt(_request(document.title, step_images), agent_prompt)
-    origin = dict.fromkeys(("prompt_id", "plan_id", "trajectory_id"))
-    stored = [home.images.put(image) for step in step_images for image in step]
+    steps = [
+        _planned_step(number, text, drawn=bool(cut) and document.has_image(number))
+        for number, text in enumerate(texts[cut:], cut + 1)
+    ]
+    request = _request(document, cut)
     return planner_row(
-        prompt, Plan(steps), row_id=name, source="comm", cut=0, images=stored, **origin
+        planner_prompt(request, agent_prompt),
+        Plan(tuple(steps)),
+        row_id=name,
+        source="comm_continuation" if cut else "comm",
+        cut=cut,
+        images=[home.images.put(image) for image in images],
+        **dict.fromkeys(("prompt_id", "plan_id", "trajectory_id")),
     )
 
 
-def _request(title: str | None, step_images: list[list[EncodedImage]]) -> str:
-    about = f' about "{escape_tags(title.strip())}"' if title and title.strip() else ""
+def _planned_step(number: int, text: str, drawn: bool) -> PlanStep:
+    text = _LEAD_IN.sub("", text) or text
+    prompt = text if drawn else None
+    return PlanStep(number, f"Step {number}", prompt, prompt, text)
+
+
+def _request(document: _Document, cut: int) -> str:
+    """What the planner is asked; steps to be continued are laid out as in CoMM's task 3."""
+    title = (document.title or "").strip()
+    about = f' about "{escape_tags(title)}"' if title else ""
+    if cut:
+        given = enumerate(document.step_info[:cut], 1)
+        lines = [f"These are the first steps{about}, with their pictures."]
+        lines += [" ".join([f"({number})", *map(_shown, step)]) for number, step in given]
+        return "\n".join([*lines, "Go on: plan all the steps that are missing, with their texts."])
     lines = [f"Here is a complete series of pictures{about}. Write the text of every step."]
-    lines += [f"{n}. {IMAGE * len(step)}".rstrip() for n, step in enumerate(step_images, 1)]
+    for number, step in enumerate(document.step_info, 1):
+        lines.append(f"{number}. {IMAGE * sum(c.type == 'image' for c in step)}".rstrip())
     return "\n".join(lines)
+
+
+def _shown(content: _Content) -> str:
+    return IMAGE if content.type == "image" else escape_tags(_text_of([content]))
 
 
 def _text_of(step: list[_Content]) -> str:

@@ -5,7 +5,7 @@ on what the generator made of it. Only prompts of split `train` are used.
 """
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
 
@@ -44,11 +44,14 @@ def build_planner_sft(
     planner, connection = settings.planner, curation_session(home, settings)
     groups = shard_groups(connection, "plans")
     continued = groups if planner.continuations else []
-    imported, quarantined = import_comm(home, planner.comm, planner.interleaved_prompt)
-    rows = {
+    imported, quarantined = import_comm(
+        home, planner.comm, planner.interleaved_prompt, planner.seed
+    )
+    rows: dict[str, list[Iterable[PlannerSftRow]]] = {
         "plan": [_plan_rows(connection, shards, planner) for shards in groups],
         "continuation": [_continuation_rows(connection, shards, planner) for shards in continued],
-        "comm": [iter(imported)],
+        "comm": [[row for row in imported if not row.cut]],
+        "comm_continuation": [[row for row in imported if row.cut]],
     }
     tables = {source: [*map(PLANNER_SFT.to_arrow, parts)] for source, parts in rows.items()}
     counts = {source: sum(part.num_rows for part in parts) for source, parts in tables.items()}

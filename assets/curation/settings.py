@@ -13,6 +13,7 @@ from schemas.yaml_config import ConfigModel, added_field
 from ..reviews.settings import ReviewSettings
 
 Rule = Literal["negative_trend", "degradation", "persistent_low_quality"]
+OURS = "ours"
 Score = Annotated[float, Field(ge=0, le=10)]
 
 
@@ -45,20 +46,32 @@ class FilterSettings(ConfigModel):
 class SplitSettings(ConfigModel):
     """How retained steps of train prompts are split into SFT (low variance) and RL (high)."""
 
+    unit: Literal["prompt", "step"] = added_field(
+        "prompt",
+        description="What goes to one side. prompt: all steps of a prompt, and SFT and RL share no "
+        "prompt, picture or plan; step, as in the paper: each step by its own variance, and a "
+        "prompt may have steps on both sides",
+    )
     theta: float | None = Field(
-        None, ge=0, description="Variance above which a prompt goes to RL; null: by ratio"
+        None, ge=0, description="Variance above which a prompt or step goes to RL; null: by ratio"
     )
     ratio: float = Field(
         2.0, gt=0, description="Without theta: SFT steps wanted per RL step (paper: 2:1)"
     )
     prompt_variance: Literal["mean", "max"] = Field(
-        "mean", description="How the variances of a prompt's retained steps are aggregated"
+        "mean",
+        description="Unit prompt: how the variances of a prompt's retained steps are aggregated",
     )
     off_side: Literal["move", "leave_out"] = Field(
         "move",
-        description="Steps on the other side of theta than their prompt: move them with it, or "
-        "leave them out of both sets",
+        description="Unit prompt: steps on the other side of theta than their prompt: move them "
+        "with it, or leave them out of both sets",
     )
+
+    @property
+    def unit_columns(self) -> tuple[str, ...]:
+        """Columns of `steps` that identify a unit; no unit is in both SFT and RL."""
+        return ("prompt_id",) if self.unit == "prompt" else ("trajectory_id", "step_number")
 
 
 class VerdictSettings(ConfigModel):
@@ -139,6 +152,14 @@ class CommSettings(ConfigModel):
         None, description="Folder that image_path is relative to; null: beside the file"
     )
     max_steps: int = Field(30, ge=1, description="Longer documents are quarantined")
+    continuation_share: float = added_field(
+        0.5,
+        ge=0,
+        le=1,
+        description="Share of documents whose first steps are given to be continued, as in CoMM's "
+        "task 3; the others give all pictures and ask for their texts, as do those without an "
+        "image on both sides of any cut",
+    )
 
 
 class PlannerSettings(ConfigModel):
@@ -150,7 +171,9 @@ class PlannerSettings(ConfigModel):
     )
     continuations: bool = Field(True, description="Add plans to be continued from a random step")
     comm: CommSettings = Field(CommSettings(), description="Import of CoMM documents")
-    seed: int = Field(0, description="Where plans are cut")
+    seed: int = Field(
+        0, description="Where plans are cut, and which CoMM documents are continued from where"
+    )
 
 
 class PreferenceSettings(ConfigModel):
@@ -175,6 +198,27 @@ class SequenceSettings(ConfigModel):
     )
 
 
+Weight = Annotated[float, Field(ge=0)]
+
+
+class MixSettings(ConfigModel):
+    """What is trained on: `ours`, the set that was made here, and imports by name, with weights.
+
+    A weight says how often a row occurs: 1 once, 0.5 half of the rows, 2 every row twice.
+    """
+
+    planner_sft: dict[str, Weight] = Field({OURS: 1}, description="Of the planner's SFT set")
+    critic_sft: dict[str, Weight] = Field({OURS: 1}, description="Of the critic's SFT set")
+    critic_rl: dict[str, Weight] = Field({OURS: 1}, description="Of the critic's RL set")
+
+    def imports(self) -> dict[str, dict[str, float]]:
+        """The imports that have a weight, by the set that they are mixed into."""
+        return {
+            table: {name: weight for name, weight in sources.items() if weight and name != OURS}
+            for table, sources in self
+        }
+
+
 class ExportSettings(ConfigModel):
     """Data sets in the formats of other tools."""
 
@@ -190,6 +234,9 @@ class ExportSettings(ConfigModel):
         "embedded",
         description="embedded: the Parquet file contains the images; paths: relative to the "
         "export's folder, in which verl must be started",
+    )
+    mix: MixSettings | None = added_field(
+        None, description="Imported rows in the exports for trainers; null: none"
     )
     rows_per_file: int = Field(
         10_000, ge=1, description="Rows per file of the Hugging Face and WebDataset exports"

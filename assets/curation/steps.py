@@ -4,9 +4,11 @@ The unit is the step: its chain of attempts and their overall scores (paper, sec
 rules drop a chain; the others are cut after their first best attempt. Only the attempts up to there
 are used, so a step's variance is the population variance of their scores.
 
-The steps of a prompt share images and wording, so they all go to SFT or all to RL: the mean (or
-maximum) variance of the prompt's remaining steps is compared with theta. Held-out prompts are in
-neither. A theta chosen by ratio changes as the bank grows, and prompts near it change sides.
+What is compared with theta is a unit (`curation.split.unit`). The steps of a prompt share images
+and wording, so by default they all go to SFT or all to RL, by the mean (or maximum) variance of the
+prompt's remaining steps. With unit `step`, as in the paper, each step goes by its own variance, and
+a prompt may have steps in both. Held-out prompts are in neither. A theta chosen by ratio changes as
+the bank grows, and units near it change sides.
 """
 
 from dataclasses import dataclass
@@ -61,7 +63,8 @@ class StepsReport:
     splits: dict[str, int]  # the others; `none`: of held-out prompts, or left out
     theta: float | None
     variance: np.ndarray  # of the retained steps of train prompts
-    prompt_variance: np.ndarray  # of the train prompts, which are compared with theta
+    unit: str  # prompt or step
+    unit_variance: np.ndarray  # of the units of train prompts, which are compared with theta
     scores: list[dict[str, float]]
 
 
@@ -70,24 +73,25 @@ def build_steps(home: Home, settings: CurationSettings) -> tuple[pa.Table, Steps
     connection = curation_session(home, settings)
     connection.execute(_CHAINS)
     connection.execute(_filter_sql(settings.filter))
-    connection.execute(_prompt_variance_sql(settings.split))
+    connection.execute(_unit_variance_sql(settings.split))
     theta = _theta(connection, settings.split)
     connection.execute(_split_sql(settings.split), {"theta": theta})
     columns, order = ", ".join(STEPS.columns), "shard, trajectory_id, step_number"
     table = connection.sql(f"SELECT {columns} FROM split_steps ORDER BY {order}").to_arrow_table()
-    return table.cast(STEPS.arrow_schema), _report(connection, theta)
+    return table.cast(STEPS.arrow_schema), _report(connection, settings.split, theta)
 
 
 def theta_of(connection: duckdb.DuckDBPyConnection, settings: SplitSettings) -> float | None:
     """The theta that the table `steps` was split at; None: no step went to SFT."""
     if settings.theta is not None:
         return settings.theta
+    unit = ", ".join(settings.unit_columns)
     ((theta,),) = connection.execute(
         f"""
         SELECT round(max(variance), 9) FROM (
-            SELECT {settings.prompt_variance}(variance) AS variance FROM steps
-            WHERE kept AND prompt_id IN (SELECT prompt_id FROM steps WHERE split = 'sft')
-            GROUP BY prompt_id
+            SELECT {settings.prompt_variance}(variance) AS variance
+            FROM steps SEMI JOIN (SELECT {unit} FROM steps WHERE split = 'sft') USING ({unit})
+            WHERE kept GROUP BY {unit}
         )
         """
     ).fetchall()
@@ -108,30 +112,31 @@ def _filter_sql(settings: FilterSettings) -> str:
     return f"CREATE TEMP TABLE filtered AS SELECT *, {columns} FROM chains"
 
 
-def _prompt_variance_sql(settings: SplitSettings) -> str:
-    """Table `train_prompts`: variance and steps. Rounded, because sums vary with threads."""
+def _unit_variance_sql(settings: SplitSettings) -> str:
+    """Table `train_units`: variance and steps. Rounded, because sums vary with threads."""
+    unit = ", ".join(settings.unit_columns)
     return f"""
-        CREATE TEMP TABLE train_prompts AS
-        SELECT prompt_id, round({settings.prompt_variance}(variance), 9) AS prompt_variance,
+        CREATE TEMP TABLE train_units AS
+        SELECT {unit}, round({settings.prompt_variance}(variance), 9) AS unit_variance,
                count(*) AS steps
         FROM filtered JOIN prompts USING (prompt_id)
         WHERE kept AND prompts.split = 'train'
-        GROUP BY prompt_id
+        GROUP BY {unit}
     """
 
 
 def _theta(connection: duckdb.DuckDBPyConnection, settings: SplitSettings) -> float | None:
-    """The theta of the settings, or the prompt variance that brings SFT:RL nearest to the ratio."""
+    """The theta of the settings, or the unit variance that brings SFT:RL nearest to the ratio."""
     if settings.theta is not None:
         return settings.theta
     rows = connection.execute(
         """
         WITH cumulative AS (
-            SELECT prompt_variance, sum(sum(steps)) OVER (ORDER BY prompt_variance) AS steps
-            FROM train_prompts GROUP BY prompt_variance
+            SELECT unit_variance, sum(sum(steps)) OVER (ORDER BY unit_variance) AS steps
+            FROM train_units GROUP BY unit_variance
         )
-        SELECT prompt_variance FROM cumulative
-        ORDER BY abs(steps / (SELECT sum(steps) FROM train_prompts) - ?), prompt_variance LIMIT 1
+        SELECT unit_variance FROM cumulative
+        ORDER BY abs(steps / (SELECT sum(steps) FROM train_units) - ?), unit_variance LIMIT 1
         """,
         [settings.ratio / (1 + settings.ratio)],
     ).fetchall()
@@ -139,27 +144,32 @@ def _theta(connection: duckdb.DuckDBPyConnection, settings: SplitSettings) -> fl
 
 
 def _split_sql(settings: SplitSettings) -> str:
+    unit = ", ".join(settings.unit_columns)
     condition = "true" if settings.off_side == "move" else "(variance <= $theta) = (side = 'sft')"
     return f"""
         CREATE TEMP TABLE split_steps AS
         SELECT filtered.*, CASE WHEN kept AND {condition} THEN side END AS split
         FROM filtered LEFT JOIN (
-            SELECT prompt_id, if(prompt_variance <= $theta, 'sft', 'rl') AS side FROM train_prompts
-        ) USING (prompt_id)
+            SELECT {unit}, if(unit_variance <= $theta, 'sft', 'rl') AS side FROM train_units
+        ) USING ({unit})
     """
 
 
-def _report(connection: duckdb.DuckDBPyConnection, theta: float | None) -> StepsReport:
+def _report(
+    connection: duckdb.DuckDBPyConnection, settings: SplitSettings, theta: float | None
+) -> StepsReport:
     dropped = "SELECT drop_reason, count(*) FROM split_steps WHERE NOT kept GROUP BY 1 ORDER BY 1"
     splits = "SELECT coalesce(split, 'none'), count(*) FROM split_steps WHERE kept GROUP BY 1"
-    train_steps = "split_steps SEMI JOIN train_prompts USING (prompt_id)"
+    unit = ", ".join(settings.unit_columns)
+    train_steps = f"split_steps SEMI JOIN train_units USING ({unit})"
     variance = connection.sql(f"SELECT variance FROM {train_steps} WHERE kept").fetchnumpy()
-    prompt_variance = connection.sql("SELECT prompt_variance FROM train_prompts").fetchnumpy()
+    unit_variance = connection.sql("SELECT unit_variance FROM train_units").fetchnumpy()
     return StepsReport(
         dropped=dict(connection.execute(dropped).fetchall()),
         splits=dict(connection.execute(splits).fetchall()),
         theta=theta,
         variance=variance["variance"],
-        prompt_variance=prompt_variance["prompt_variance"],
+        unit=settings.unit,
+        unit_variance=unit_variance["unit_variance"],
         scores=connection.sql(_SCORES).to_arrow_table().to_pylist(),
     )

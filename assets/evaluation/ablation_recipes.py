@@ -31,13 +31,13 @@ def unfiltered_critic_data(home: Home, settings: CurationSettings) -> DataSet:
     _copy_sources(home, overlay)
     parts = {
         "filter": settings.filter.model_copy(update={"rules": ()}),
-        "exports": settings.exports.model_copy(update={"formats": ("llamafactory",)}),
+        "exports": settings.exports.model_copy(update={"formats": ("llamafactory",), "mix": None}),
     }
     unfiltered = settings.model_copy(update=parts)
     overlay.lake.write(STEPS, build_steps(overlay, unfiltered)[0])
     overlay.lake.write(CRITIC_SFT, build_critic_sft(overlay, unfiltered)[0])
     export_all(overlay, unfiltered)
-    return recipes.exported_data(overlay, "llamafactory", CRITIC_SFT)
+    return recipes.exported_data(overlay, unfiltered, "llamafactory", CRITIC_SFT)
 
 
 def _copy_sources(home: Home, overlay: Home) -> None:
@@ -54,13 +54,13 @@ def _rl_without(part: Part, name: str, foundry: FoundryResource) -> Recipe:
     settings = foundry.training.critic_rl
     reward = settings.reward.model_copy(update={"without": (part,)})
     settings = settings.model_copy(update={"reward": reward})
-    data = recipes.exported_data(foundry.home, "verl", CRITIC_RL)
+    data = recipes.exported(foundry, "verl", CRITIC_RL)
     return recipes.grpo(foundry, name, recipes.critic_sft(foundry), data, settings)
 
 
 def _one_agent(foundry: FoundryResource) -> Recipe:
     """One model for planner and critic: the critic's settings, but the data and steps of both."""
-    data = recipes.exported_data(foundry.home, "llamafactory", CRITIC_SFT, PLANNER_SFT)
+    data = recipes.exported(foundry, "llamafactory", CRITIC_SFT, PLANNER_SFT)
     settings = foundry.training.critic_sft
     limits = (settings.max_steps, foundry.training.planner_sft.max_steps)
     max_steps = None if None in limits else sum(limit or 0 for limit in limits)

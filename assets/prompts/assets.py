@@ -26,9 +26,9 @@ from schemas.trajectories import MODEL_CALLS
 from ..core.foundry import SHARDS, FoundryResource
 from ..core.node import Node
 from ..core.progress import progress_of
-from . import bank, metadata, user_requests
+from . import bank, file_pack, metadata, user_requests
 from .expansion import add_accepted_terms, expand_packs
-from .pack import Pack, pack_tables
+from .pack import Pack, pack_tables, shard_name
 from .pack_loader import load_pack
 
 
@@ -41,7 +41,7 @@ class PromptsConfig(dg.Config):
 
 
 def shard_names(pack: str, count: int) -> list[str]:
-    return [bank.shard_name(pack, number) for number in range(count)]
+    return [shard_name(pack, number) for number in range(count)]
 
 
 def trajectory_shards(foundry: FoundryResource, instance: dg.DagsterInstance) -> int:
@@ -191,7 +191,8 @@ def _pack_prompts(
         shards = settings.banks.get(pack.name, 0)
         if pack.name == packs[0].name:
             shards = max(shards, trajectory_shards(foundry, context.instance))
-        built = bank.PromptBank(pack, settings.bank, shards * settings.bank.shard_size)
+        file_pack.store_images(foundry.home, pack)
+        built = bank.open_bank(pack, settings.bank, shards * settings.bank.shard_size)
         rows += built.prompts
         details |= metadata.bank_metadata(pack.name, built)
     progress.update(len(packs), len(packs), "packs")

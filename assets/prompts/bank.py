@@ -30,23 +30,20 @@ from schemas import FoundryError
 from schemas.prompts import PromptRow, Split
 
 from .english import append_suffix
+from .file_pack import FileBank
 from .near_duplicates import NearDuplicates
-from .pack import Pack, Suffix, TemplateSlot
+from .pack import Pack, Suffix, TemplateSlot, prompt_id, shard_name
 from .settings import BankSettings
 from .template_fills import TemplateFill, TermChoice, choices, fill_sequence
 
 
+def open_bank(pack: Pack, settings: BankSettings, count: int) -> "PromptBank | FileBank":
+    """The first `count` prompts of a pack; raises what its bank does."""
+    return (FileBank if pack.prompts else PromptBank)(pack, settings, count)
+
+
 def generate_bank(pack: Pack, settings: BankSettings, count: int) -> list[PromptRow]:
-    return PromptBank(pack, settings, count).prompts
-
-
-def shard_name(pack: str, number: int) -> str:
-    return f"{pack}-{number:04d}"
-
-
-def prompt_id(pack: str, text: str) -> str:
-    """Id of a prompt without input images: the pack and a hash of its text."""
-    return f"{pack}-{sha256(text.encode()).hexdigest()[:12]}"
+    return open_bank(pack, settings, count).prompts
 
 
 def _fraction(*parts: object) -> float:

@@ -14,6 +14,7 @@ from ..core import figures
 from ..core.metadata import image_metadata, model_call_costs, table_metadata
 from .bank import PromptBank
 from .expansion import ExpansionResult
+from .file_pack import FileBank
 from .user_requests import REQUESTS_PACK
 
 _MAX_TERMS = 60
@@ -25,7 +26,7 @@ def row_sample(rows: Sequence[Row]) -> dict[str, Any]:
     return {"sample": table_metadata([row.model_dump() for row in _evenly(rows, 12)])}
 
 
-def bank_metadata(pack: str, bank: PromptBank) -> dict[str, Any]:
+def bank_metadata(pack: str, bank: PromptBank | FileBank) -> dict[str, Any]:
     """Counts, balance over sub-categories and a sample of one pack's prompts."""
     prompts = bank.prompts
     by_category: dict[str, Counter[str]] = {}

@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 from functools import cache, cached_property
 from hashlib import sha256
+from pathlib import Path
 from typing import Annotated, Literal, Self, get_args
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, RootModel, model_validator
@@ -207,20 +208,44 @@ class TemplateFile(ConfigModel):
     )
 
 
+def shard_name(pack: str, number: int) -> str:
+    return f"{pack}-{number:04d}"
+
+
+def prompt_id(pack: str, text: str) -> str:
+    """Id of a prompt: the pack and a hash of its text, and of its input images if it has any."""
+    return f"{pack}-{sha256(text.encode()).hexdigest()[:12]}"
+
+
+class FilePrompt(ConfigModel):
+    """A prompt of a pack that is a file of prompts."""
+
+    text: str = Field(min_length=1, description="The request as a user would type it")
+    category: str | None = Field(None, description="What it is about; null: not stated")
+    images: tuple[str, ...] = Field((), description="sha256 of the images given with it")
+
+
 @dataclass(frozen=True)
 class Pack:
-    """A loaded pack, whose references are checked."""
+    """A loaded pack, whose references are checked.
+
+    Args:
+        prompts: of a pack that is a file of prompts, in `folder`; it has no banks.
+    """
 
     name: str
     taxonomy: Taxonomy
     banks: dict[str, Bank]
     templates: dict[str, Template]
+    prompts: tuple[FilePrompt, ...] = ()
+    folder: Path | None = None
 
     @cached_property
     def digest(self) -> str:
         """Hash of the pack's content, whatever the comments and layout of its files."""
         models = RootModel[dict[str, Bank]](self.banks), TemplateFile(templates=self.templates)
         parts = [self.name, *(m.model_dump_json() for m in (self.taxonomy, *models))]
+        parts += [prompt.model_dump_json() for prompt in self.prompts]
         return sha256("\n".join(parts).encode()).hexdigest()
 
     @cached_property

@@ -9,6 +9,7 @@ from pathlib import Path
 from schemas import DocumentError, FoundryError
 from schemas.yaml_config import KeyPath, load_document, locate_problem
 
+from .file_pack import is_file_pack, load_file_pack
 from .pack import Bank, BankFile, Pack, Taxonomy, Template, TemplateFile, TemplateSlot, Term
 
 Problem = tuple[Path, KeyPath, str]  # with an error message for the key
@@ -23,6 +24,8 @@ def load_pack(name_or_path: str | Path) -> Pack:
         FoundryError: there is no such pack.
     """
     folder = _folder(name_or_path)
+    if is_file_pack(folder):
+        return load_file_pack(folder)
     taxonomy = load_document(folder / "taxonomy.yaml", Taxonomy)
     bank_files = sorted((folder / "banks").glob("*.yaml"))
     if not bank_files:
@@ -50,10 +53,11 @@ def pack_names() -> list[str]:
 def _folder(name_or_path: str | Path) -> Path:
     names = pack_names()
     folder = _PACKS / name_or_path if str(name_or_path) in names else Path(name_or_path)
-    if not (folder / "taxonomy.yaml").is_file():
+    if not (folder / "taxonomy.yaml").is_file() and not is_file_pack(folder):
         raise FoundryError(
             f"no pack {str(name_or_path)!r}; there are: {', '.join(names)}, "
-            "or give a folder with taxonomy.yaml, banks/ and templates.yaml"
+            "or give a folder with taxonomy.yaml, banks/ and templates.yaml, or one that "
+            "`interleave import prompts` wrote"
         )
     return folder
 

@@ -20,8 +20,8 @@ from warehouse import Home
 from warehouse.sql import run_query
 
 from ..core.foundry import SHARDS, FoundryResource
-from .bank import prompt_id, shard_name
 from .near_duplicates import Content, NearDuplicates
+from .pack import prompt_id, shard_name
 from .settings import BankSettings
 from .template_fills import content_words
 

@@ -6,6 +6,7 @@ without the systems that promotion compares beside them once one is in use. Thos
 are upper bounds (`grpo_estimate.py`); supervised training is not estimated.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from typing import Any, NamedTuple
 from inference.backends.images.settings import ImagesSettings
 from inference.backends.providers.settings import ProviderSettings, RemoteModel
 from inference.engine.ensemble import Ensemble
+from inference.engine.scoring import callees
 from inference.generator_pair import GeneratorPair
 from inference.roles import qualified_name
 from schemas.prompts import VOCABULARY_PROPOSALS
@@ -57,6 +59,10 @@ _ASSUMED: dict[Role, _Call] = {
     "benchmark_judge": _Call(3000, 300, 10),
     "judge": _Call(6000, 400, 15),  # a plan's text, or the outcome with its images
 }
+
+
+_ASSUMED_PARTS = (_Call(3300, 500, 12), _Call(1900, 400, 10))
+"""Of a scorer's two calls: semantics with two images, quality with one."""
 
 
 @dataclass(frozen=True)
@@ -155,6 +161,7 @@ class _Model(NamedTuple):
     calls: int
     slots: int | None = None  # None: the profile's
     purpose: str = ""
+    assumed: _Call | None = None  # None: by role
 
 
 def _models(foundry: FoundryResource, trajectories: int, attempts: int) -> Iterator[_Model]:
@@ -171,25 +178,29 @@ def _loop_models(foundry: FoundryResource, trajectories: int, attempts: int) -> 
     """Of a pair of generators, the first draws one image of every trajectory."""
     for role in LOOP_ROLES:
         calls = trajectories if role == "planner" else attempts
-        models = list(_members(foundry, role))
-        if role == "generator" and len(models) == 2:
-            yield _Model(role, *models.pop(0), trajectories)
+        models = list(_role_models(foundry, role))
+        if role == "generator" and len(models) > 1:
+            yield models.pop(0)._replace(calls=trajectories)
             calls -= trajectories
-        for name, settings in models:
-            yield _Model(role, name, settings, calls)
+        for model in models:
+            yield model._replace(calls=calls)
 
 
-def _members(foundry: FoundryResource, role: Role) -> Iterator[tuple[str, object]]:
-    """Names and settings of the models of a role: several scorers, or a pair of generators."""
+def _role_models(foundry: FoundryResource, role: Role) -> Iterator[_Model]:
+    """The models of a role, without a number of calls: each scorer of an ensemble, each of a
+    scorer's two calls, each generator of a pair."""
     backend = getattr(foundry.roles, role)
     members = backend.members if isinstance(backend, Ensemble) else ()
     for one in [member.scorer for member in members] or [backend]:
         settings = getattr(getattr(foundry.settings, one.backend), role, None)
         if isinstance(one, GeneratorPair):
-            yield qualified_name(one.first), settings
-            yield qualified_name(one.edit), getattr(settings, "edit", None)
-        else:
-            yield qualified_name(one), settings
+            yield _Model(role, qualified_name(one.first), settings, 0)
+            yield _Model(role, qualified_name(one.edit), getattr(settings, "edit", None), 0)
+            continue
+        called = callees(one)
+        assumed = _ASSUMED_PARTS if len(called) > 1 else (None,)
+        for callee, call in zip(called, assumed, strict=True):
+            yield _Model(role, qualified_name(callee), settings, 0, assumed=call)
 
 
 def _reward_models(foundry: FoundryResource, load: GrpoLoad) -> Iterator[_Model]:
@@ -200,14 +211,21 @@ def _reward_models(foundry: FoundryResource, load: GrpoLoad) -> Iterator[_Model]
     reward = foundry.training.critic_rl.reward
     slots: dict[Role, int] = {"generator": reward.concurrency, "scorer": reward.scorings}
     for role, most in slots.items():
-        models = list(_members(foundry, role))
-        for name, settings in models[-1:] if role == "generator" else models:
-            yield _Model(role, name, settings, load.draws, most, "rewards")
+        models = list(_role_models(foundry, role))
+        for model in models[-1:] if role == "generator" else models:
+            yield model._replace(calls=load.draws, slots=most, purpose="rewards")
 
 
 def _grpo(load: GrpoLoad, roles: list[RoleEstimate]) -> GrpoEstimate:
-    """With the slower of drawing and scoring in each step, unless its time was measured."""
-    waiting = max(role.hours for role in roles if role.purpose) * _SECONDS_AN_HOUR / load.steps
+    """With the slower of drawing and scoring in each step, unless its time was measured.
+
+    The calls of all scorers share the slots of scoring.
+    """
+    hours: dict[Role, float] = defaultdict(float)
+    for role in roles:
+        if role.purpose:
+            hours[role.role] += role.hours
+    waiting = max(hours.values()) * _SECONDS_AN_HOUR / load.steps
     return GrpoEstimate(load, load.seconds + (0.0 if load.seconds_measured else waiting))
 
 
@@ -236,7 +254,8 @@ def _judge_models(foundry: FoundryResource, trajectories: int) -> Iterator[_Mode
 
 
 def _role_estimate(foundry: FoundryResource, model: _Model, measured: _Calls) -> RoleEstimate:
-    call = measured.get((model.role, model.name), _ASSUMED[model.role])
+    assumed = model.assumed or _ASSUMED[model.role]
+    call = measured.get((model.role, model.name), assumed)
     limits, count = foundry.settings.limits, model.calls
     slots = model.slots or (limits.generator if model.role == "generator" else limits.agents)
     hours = count * call.seconds / slots / _SECONDS_AN_HOUR

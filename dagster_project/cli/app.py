@@ -14,6 +14,7 @@ from . import (
     generate,
     generators,
     hub,
+    imports,
     prompts,
     rehearse,
     report,
@@ -54,6 +55,7 @@ for command in (
 app.add_typer(generators.app, name="generator")
 app.add_typer(agents.app, name="agents")
 app.add_typer(prompts.app, name="prompts")
+app.add_typer(imports.app, name="import")
 
 
 def main() -> None:

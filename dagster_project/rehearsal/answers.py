@@ -15,6 +15,7 @@ _ADDED = "Add a green tree at the bottom right. Keep everything else unchanged."
 _REWRITTEN = "Draw a meadow with a large red house at the bottom left."
 _ACCEPTED = 0.5  # share of verdicts
 _BEST, _WORST = 10.0, 4.0  # scores of an attempt
+_SEMANTICS, _QUALITY = ("edit_success", "over_edit"), ("naturalness", "artifacts")
 
 
 def answer(fields: frozenset[str], chance: random.Random, criteria: int = 1) -> dict[str, Any]:
@@ -29,9 +30,8 @@ def answer(fields: frozenset[str], chance: random.Random, criteria: int = 1) -> 
         values[PLAN_KEY] = plan()
     if SUCCESS_KEY in fields:
         values |= verdict(chance.random() < _ACCEPTED)
-    if "edit_success" in fields:
-        names = ("edit_success", "over_edit", "naturalness", "artifacts")
-        values |= {name: round(chance.uniform(_WORST, _BEST), 1) for name in names}
+    grades = [name for name in (*_SEMANTICS, *_QUALITY) if name in fields]
+    values |= {name: round(chance.uniform(_WORST, _BEST), 1) for name in grades}
     if "terms" in fields:
         values["terms"] = []
     if "picture_criteria" in fields:
@@ -67,7 +67,9 @@ def whole_answers() -> list[str]:
     """Compact JSON for every schema that the decoding of a model on vLLM may be held to."""
     schemas = [
         frozenset({PLAN_KEY}),
-        frozenset({"edit_success"}),
+        frozenset(_SEMANTICS),
+        frozenset(_QUALITY),
+        frozenset({*_SEMANTICS, *_QUALITY}),
         frozenset({"terms"}),
         frozenset({"picture_criteria"}),
         frozenset({"answers"}),

@@ -9,7 +9,7 @@ import json
 import re
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError, model_validator
 
 from schemas.errors import first_problem
 
@@ -38,6 +38,12 @@ class _Plan(BaseModel):
     steps: list[Annotated[PlanStep, BeforeValidator(_clean_step)]] = Field(
         alias=PLAN_KEY, min_length=1
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_list(cls, content: Any) -> Any:
+        """The authors' planner also answers with the steps alone."""
+        return {PLAN_KEY: content} if isinstance(content, list) else content
 
 
 def critic_answer(verdict: Verdict) -> str:

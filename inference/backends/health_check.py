@@ -72,9 +72,11 @@ def first_failure(
         backend = name.partition("/")[0]
         if backend in PROVIDERS:
             settings = getattr(backends, backend)
-            endpoints = settings.endpoints_of(getattr(settings, role, None))
-            # A server of ours is started by the first call.
-            problems = [None if one.server else problem(backend, one) for one in endpoints]
-            if all(problems):
-                return f"{role}: {problems[0]}"
+            first = getattr(settings, role, None)
+            for model in filter(None, (first or settings, getattr(first, "edit", None))):
+                # A server of ours is started by the first call.
+                endpoints = settings.endpoints_of(model if model is not settings else None)
+                problems = [None if one.server else problem(backend, one) for one in endpoints]
+                if all(problems):
+                    return f"{role}: {problems[0]}"
     return None

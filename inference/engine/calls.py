@@ -39,8 +39,6 @@ from ..roles import (
     Roles,
     Rubric,
     RubricWriter,
-    Score,
-    Scorer,
     TextAnswer,
     UnusableAnswerError,
     Verdict,
@@ -51,6 +49,7 @@ from .call_index import CallIndex, CallKey, JournaledCall
 from .ensemble import EnsembleScore, score_with
 from .hashing import stable_hash
 from .retry import ANSWER_TYPES, CallFailedError, CallOutcome, RetryingCaller, summarize_error
+from .scoring import ScoreCall, ScoredAttempt
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -290,14 +289,17 @@ class ModelCalls(JournaledCalls[Roles]):
     async def score(
         self, site: CallSite, before: EncodedImage | None, after: EncodedImage, instruction: str
     ) -> EnsembleScore:
-        """The attempt's score; each member of an ensemble is called and journaled separately."""
-        content = {"images": _hashes((before, after)), "instruction": instruction}
+        """The attempt's score; each call of it, and of an ensemble's members, has its own line."""
 
-        async def call(scorer: Scorer) -> Score:
-            send = partial(scorer.score, before, after, instruction)
-            return (await self._call(_Request("scorer", scorer, site, content, send))).answer
+        async def make(call: ScoreCall) -> Any:
+            content: dict[str, Any] = {"images": _hashes(call.images)}
+            if call.instruction is not None:
+                content["instruction"] = call.instruction
+            request = _Request("scorer", call.backend, site, content, call.send)
+            return (await self._call(request)).answer
 
-        return await score_with(self.roles.scorer, call)
+        attempt = ScoredAttempt(before, after, instruction)
+        return await score_with(self.roles.scorer, attempt, make)
 
 
 class ExpanderCalls(JournaledCalls[Expander]):

@@ -5,8 +5,7 @@ other error of a member is the attempt's error, raised once the other members ar
 is called and journaled separately, so that their answers are stored.
 """
 
-import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -15,9 +14,10 @@ from pydantic import Field, PositiveFloat
 from schemas.yaml_config import ConfigModel
 from warehouse import EncodedImage
 
-from ..roles import BackendError, Score, Scorer, UnusableAnswerError, qualified_name, uses_batch_api
+from ..roles import Score, Scorer, UnusableAnswerError, qualified_name, uses_batch_api
 from .hashing import stable_hash
 from .retry import summarize_error
+from .scoring import MakeCall, ScoredAttempt, gather_to_end, score_by_calls
 
 MemberBackend = Literal["sketch", "editscore", "openai", "gemini"]
 
@@ -78,21 +78,19 @@ class Ensemble:
     async def score(
         self, before: EncodedImage | None, after: EncodedImage, instruction: str
     ) -> Score:
-        return (await score_with(self, lambda each: each.score(before, after, instruction))).score
+        attempt = ScoredAttempt(before, after, instruction)
+        return (await score_with(self, attempt, lambda call: call.send())).score
 
 
-async def score_with(scorer: Scorer, call: Callable[[Scorer], Awaitable[Score]]) -> EnsembleScore:
-    """A score by one `call`, at once, per member; UnusableAnswerError if no member has one."""
+async def score_with(scorer: Scorer, attempt: ScoredAttempt, make: MakeCall) -> EnsembleScore:
+    """A score, by one `make` for each call; UnusableAnswerError if no member has one."""
     if not isinstance(scorer, Ensemble):
-        return EnsembleScore(await call(scorer))
-    calls = [call(member.scorer) for member in scorer.members]
-    answers = await asyncio.gather(*calls, return_exceptions=True)
-    errors = [answer for answer in answers if isinstance(answer, BaseException)]
-    if failures := [error for error in errors if not isinstance(error, UnusableAnswerError)]:
-        raise min(failures, key=lambda failure: not isinstance(failure, BackendError))
+        return EnsembleScore(await score_by_calls(scorer, attempt, make))
+    calls = [score_by_calls(member.scorer, attempt, make) for member in scorer.members]
+    answers = await gather_to_end(calls)
     scores = tuple(
         MemberScore(member, None, summarize_error(answer))
-        if isinstance(answer, BaseException)
+        if isinstance(answer, UnusableAnswerError)
         else MemberScore(member, answer)
         for member, answer in zip(scorer.members, answers, strict=True)
     )

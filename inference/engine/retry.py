@@ -5,7 +5,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt
 from tenacity.wait import wait_random_exponential
@@ -19,9 +19,11 @@ from ..roles import (
     Judgement,
     Plan,
     Proposals,
+    QualityGrades,
     RetryableError,
     Rubric,
     Score,
+    SemanticsGrades,
     TextAnswer,
     UnusableAnswerError,
     Verdict,
@@ -31,11 +33,11 @@ from .call_context import PausableTimeout, Usage, collect_usage
 
 T = TypeVar("T")
 
-ANSWER_TYPES: dict[Role, type] = {
+ANSWER_TYPES: dict[Role, Any] = {
     "planner": Plan,
     "generator": EncodedImage,
     "critic": Verdict,
-    "scorer": Score,
+    "scorer": Score | SemanticsGrades | QualityGrades,
     "expander": Proposals,
     "rubric_writer": Rubric,
     "judge": Judgement,
@@ -138,10 +140,11 @@ def summarize_error(error: BaseException) -> str:
 
 
 def _check(role: Role, answer: T) -> T:
-    if not isinstance(answer, ANSWER_TYPES[role]):
-        expected = ANSWER_TYPES[role].__name__
+    kind = ANSWER_TYPES[role]
+    if not isinstance(answer, kind):
+        expected = getattr(kind, "__name__", kind)
         raise TypeError(f"answered with {type(answer).__name__}, not {expected}")
-    for name, grade in vars(answer).items() if isinstance(answer, Score) else ():
+    for name, grade in vars(answer).items() if role == "scorer" else ():
         if not 0 <= grade <= 10:  # also true of NaN
             raise UnusableAnswerError(f"{name} is {grade}, not a grade from 0 to 10")
     return answer

@@ -32,6 +32,8 @@ ANSWERS = [
     structured.PlanAnswer,
     structured.VerdictAnswer,
     structured.ScoreAnswer,
+    structured.SemanticsAnswer,
+    structured.QualityAnswer,
     structured.RubricAnswer,
     structured.JudgementAnswer,
     structured.ExpansionAnswer,

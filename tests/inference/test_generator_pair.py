@@ -1,10 +1,14 @@
 """A pair of generators: a text model for first images, an edit model for the rest."""
 
+from contextlib import closing
+
 import pytest
 from pydantic import ValidationError
 
 from inference.backends.factory import Backends
+from inference.backends.health_check import first_failure
 from inference.generator_pair import GeneratorPair
+from inference.images_server.models import SKETCH as SKETCH_MODEL
 from inference.roles import BackendError, max_reference_images
 from inference.settings import Limits, LoopSettings
 from inference.shard import run_shard
@@ -12,15 +16,12 @@ from tests.inference.backends.diffusers.conftest import pipelines as tiny_pipeli
 from tests.inference.backends.diffusers.conftest import shrink_megapixels
 from tests.inference.backends.images.images_generators import images_profile
 from tests.inference.backends.images.rules_server import rules_server
-from tests.inference.scripted_world import (
-    SHARD,
-    ScriptedCritic,
-    plan_rows_for,
-    prompt_row,
-    reject,
-    roles,
-)
+from tests.inference.images_server.served_images import LocalReplica, served
+from tests.inference.scripted_world import SHARD, ScriptedCritic, plan_rows_for, prompt_row, reject
+from tests.inference.scripted_world import roles as scripted_roles
+from tests.inference.service.running_service import images_of, running_service
 from warehouse import Home
+from warehouse.views import connect
 
 pipelines = tiny_pipelines
 SKETCH = {"planner": "sketch", "critic": "sketch", "scorer": "sketch"}
@@ -32,7 +33,7 @@ async def run(home, generator, **settings):
     prompts = [prompt_row(f"p{n}") for n in range(2)]
     plans = [row for prompt in prompts for row in plan_rows_for(prompt, "a cat", "a hat on it")]
     critic = ScriptedCritic(verdicts={"a hat on it": [reject("a RED hat on it")]})
-    backends = roles(generator=generator, critic=critic)
+    backends = scripted_roles(generator=generator, critic=critic)
     return await run_shard(prompts, plans, backends, home, SHARD, LoopSettings(**settings), LIMITS)
 
 
@@ -124,3 +125,25 @@ def test_a_second_model_that_cannot_edit_is_an_error():
     profile = {"roles": {**SKETCH, "generator": "diffusers"}, "diffusers": settings}
     with pytest.raises(BackendError, match="flux1-krea-dev does not edit images"):
         Backends.model_validate(profile).build(Home("memory://pair"))
+
+
+def test_a_service_answers_with_two_models_behind_our_servers(home):
+    """Its ledger names the one that drew; a server that is gone is noticed, whichever it is."""
+    request = "Show how to build a snowman in 4 steps"
+    with served(SKETCH_MODEL, LocalReplica(SKETCH_MODEL)) as first:
+        with served(SKETCH_MODEL, LocalReplica(SKETCH_MODEL)) as second:
+            edit = {"model": "sketch", "steps": 3, "endpoints": [{"url": f"{second.url}/v1"}]}
+            backends = images_profile(first.url, model="sketch", edit=edit)
+            roles = backends.build(home)
+            with running_service(home, roles) as service:
+                answer = service.client().responses.create(model="interleave", input=request)
+            assert first_failure(backends, roles.names, 5) is None
+        problem = first_failure(backends, roles.names, 5)
+        assert problem and second.url in problem
+    pair = roles.generator
+    assert isinstance(pair, GeneratorPair)
+    assert len(images_of(answer)) == 4
+    with closing(connect(home)) as connection:
+        sql = "select model, min(step_number) from model_calls where role = 'generator' group by 1"
+        drew = dict(connection.sql(sql).fetchall())
+    assert drew == {pair.first.model: 1, pair.edit.model: 2}

@@ -7,7 +7,7 @@ from typing import Any
 
 from inference.engine.hashing import stable_hash
 from inference.engine.retry import CallOutcome, summarize_error
-from inference.roles import Generator, Scorer
+from inference.roles import Backend
 from schemas.trajectories import ModelCallRow, Role
 from warehouse import Journal
 
@@ -30,7 +30,7 @@ class RewardCalls:
     def record(
         self,
         role: Role,
-        model: Generator | Scorer,
+        model: Backend,
         row_id: str,
         request: Mapping[str, Any],
         outcome: CallOutcome[Any],

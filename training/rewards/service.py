@@ -11,14 +11,15 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from pydantic import Field
 
 from inference.engine.ensemble import score_with
 from inference.engine.retry import CallOutcome, RetryingCaller, summarize_error
+from inference.engine.scoring import ScoreCall, ScoredAttempt
 from inference.generator_pair import drawing_model
-from inference.roles import Generator, Score, Scorer, UnusableAnswerError, qualified_name
+from inference.roles import Backend, Generator, Scorer, UnusableAnswerError, qualified_name
 from schemas.curation import Evaluation
 from schemas.training import RolloutRow, RolloutStatus
 from schemas.trajectories import Role
@@ -136,18 +137,20 @@ class _RedrawCache:
             raise _PromptRefusedError(str(error)) from error
         sha256 = await asyncio.to_thread(self._images.put, image)
 
-        async def grade(scorer: Scorer) -> Score:
-            send = partial(scorer.score, before, image, goal)
-            request = {"text": goal, "before": origin if before else None, "after": sha256}
-            return await self._call("scorer", scorer, send, row_id, request)
+        async def grade(call: ScoreCall) -> Any:
+            request: dict[str, str | None] = {"after": sha256}
+            if call.instruction is not None:
+                request |= {"text": goal, "before": origin if before else None}
+            return await self._call("scorer", call.backend, call.send, row_id, request)
 
-        score = (await score_with(self._scorer, grade)).score
+        attempt = ScoredAttempt(before, image, goal)
+        score = (await score_with(self._scorer, attempt, grade)).score
         return sha256, Grades(score.semantics, score.quality)
 
     async def _call(
         self,
         role: Role,
-        model: Generator | Scorer,
+        model: Backend,
         send: Callable[[], Awaitable[T]],
         row_id: str,
         request: dict[str, str | None],

@@ -23,6 +23,8 @@ from schemas import FoundryError, Table
 from warehouse import Home, ImageStore
 
 from ..duckdb_session import duckdb_session, query_rows
+from ..settings import CurationSettings
+from .mixing import imported_rows, own_weight, weighted
 
 CARD = "card.json"
 _IMAGE_COLUMNS = ("images", "input_images", "origin_image", "edited_image")
@@ -36,6 +38,7 @@ class ExportFolder:
 
     home: Home
     path: Path
+    settings: CurationSettings
     _images: dict[str, str] = field(default_factory=dict)
 
     def add_image(self, sha256: str) -> str:
@@ -54,6 +57,11 @@ class ExportFolder:
             if "messages" in row:
                 _check_placeholders(table, row)
             yield row
+
+    def training_rows(self, table: Table, where: str = "true") -> Iterator[dict[str, Any]]:
+        """What a trainer gets: `rows`, and imported ones, by the weights of `exports.mix`."""
+        yield from weighted(self.rows(table, where), own_weight(self.settings, table.name))
+        yield from imported_rows(self.home, self.settings, table.name, where)
 
     def json_list(self, name: str, rows: Iterator[Mapping[str, Any]]) -> int:
         """Write rows as one JSON list, a row per line; the number of rows."""

@@ -86,7 +86,7 @@ def _sharegpt_samples(folder: ExportFolder, table: Table, where: str) -> Iterato
     contiguous share) and fails at an image that follows 1,000 rows without one.
     """
     for condition in ("len(images) > 0", "len(images) = 0"):
-        for row in folder.rows(table, f"{where} AND {condition}"):
+        for row in folder.training_rows(table, f"{where} AND {condition}"):
             images = [folder.add_image(image) for image in row["images"]]
             yield {"messages": row["messages"], "images": images, **{n: row[n] for n in _IDS}}
 
@@ -123,7 +123,7 @@ def _verl_rows(folder: ExportFolder, embedded: bool) -> Iterator[dict[str, Any]]
             return {"bytes": folder.home.images.get(sha256).data}
         return {"image": folder.add_image(sha256)}
 
-    for index, row in enumerate(folder.rows(CRITIC_RL)):
+    for index, row in enumerate(folder.training_rows(CRITIC_RL)):
         extra = {name: row[name] for name in _VERL_EXTRA}
         yield {
             "data_source": "interleave_critic",
@@ -148,7 +148,7 @@ def _write_reference(folder: ExportFolder, _settings: ExportSettings) -> dict[st
             "edited_image_path": folder.add_image(row["edited_image"]),
             "evaluation": row["evaluation"],
         }
-        for row in folder.rows(CRITIC_RL)
+        for row in folder.training_rows(CRITIC_RL)
     )
     return {"critic_rl.jsonl": folder.json_lines("critic_rl.jsonl", rows)}
 
@@ -167,6 +167,8 @@ def _is_white(home: Home, sha256: str) -> bool:
     return home.images.get(sha256).is_white
 
 
+# Those that trainers read: the others are what was made here, alone.
+MIXED = ("llamafactory", "verl", "reference")
 FORMATS = {
     "llamafactory": Format(
         "Interleave data for LLaMA-Factory",

@@ -4,7 +4,7 @@ A card says what an export contains and where it comes from, for people (Markdow
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import duckdb
@@ -20,8 +20,9 @@ from ..duckdb_session import duckdb_session
 from ..settings import CurationSettings
 from ..steps import theta_of
 from .folder import CARD, ExportFolder, read_card, simulation_note
-from .formats import FORMATS, Format
+from .formats import FORMATS, MIXED, Format
 from .huggingface import yaml_header
+from .mixing import mix_hashes, mix_sources
 
 FORMAT_VERSION = 4  # incremented when an exporter writes the same rows differently
 
@@ -43,7 +44,12 @@ _SPLITS = """
 
 @dataclass(frozen=True)
 class Card:
-    """Content and origin of an export. `fingerprint` is a hash of everything it depends on."""
+    """Content and origin of an export.
+
+    Args:
+        fingerprint: a hash of everything it depends on.
+        mix: see `mix_hashes`.
+    """
 
     name: str
     title: str
@@ -55,6 +61,7 @@ class Card:
     thresholds: dict[str, Any]
     tables: dict[str, str | None]
     files: dict[str, str]
+    mix: dict[str, Any] = field(default_factory=dict)
 
     def markdown(self) -> str:
         sources = {what: ", ".join(names) for what, names in self.sources.items()}
@@ -84,6 +91,8 @@ def export(home: Home, settings: CurationSettings, name: str) -> Card:
     """Write one export, unless it is up to date; raises what `export_all` does."""
     path, form = home.exports / name, FORMATS[name]
     origin = _origin(home, settings, form.tables)
+    if name in MIXED:
+        origin |= _mix(home, settings, origin)
     parts = [FORMAT_VERSION, name, origin, settings.exports.model_dump(mode="json")]
     fingerprint = content_digest(parts)
     if (stored := read_card(path)).get("fingerprint") == fingerprint:
@@ -91,7 +100,7 @@ def export(home: Home, settings: CurationSettings, name: str) -> Card:
     try:
         with atomic_path(path) as draft:
             draft.mkdir()
-            folder = ExportFolder(home, draft)
+            folder = ExportFolder(home, draft, settings)
             counts, files = form.write(folder, settings.exports), folder.hashes()
             card = Card(name, form.title, form.use, fingerprint, counts, files=files, **origin)
             option = orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS
@@ -130,9 +139,22 @@ def _origin(home: Home, settings: CurationSettings, tables: tuple[Table, ...]) -
     return {
         "sources": sources | {"agent prompts": sorted(prompts)},
         "splits": dict(connection.execute(_SPLITS).fetchall()),
-        "thresholds": {"theta": theta_of(connection, settings.split), **dict(_flatten(values))},
+        "thresholds": {
+            "theta": theta_of(connection, settings.split),
+            "split.unit": settings.split.unit,
+            **dict(_flatten(values)),
+        },
         "tables": hashes,
     }
+
+
+def _mix(home: Home, settings: CurationSettings, origin: Mapping[str, Any]) -> dict[str, Any]:
+    """What the card says of imported rows: nothing where there are none."""
+    tables = list(origin["tables"])
+    if not (mix := mix_hashes(home, settings, tables)):
+        return {}
+    sources = origin["sources"] | {"imports": mix_sources(home, settings, tables)}
+    return {"mix": mix, "sources": sources}
 
 
 def _pulled_sources(home: Home, hashes: Mapping[str, str | None]) -> dict[str, set[str]]:

@@ -31,7 +31,6 @@ from ...roles import (
     RequestOutcome,
     RetryableError,
     Rubric,
-    Score,
     TextAnswer,
     UnusableAnswerError,
     Verdict,
@@ -47,7 +46,6 @@ from .structured import (
     JudgementAnswer,
     PlanAnswer,
     RubricAnswer,
-    ScoreAnswer,
     StructuredAnswer,
     VerdictAnswer,
     parse_answer,
@@ -68,8 +66,14 @@ _UNREADABLE = (
 
 
 class RemoteAgent:
-    def __init__(self, backend: str, client: CompletionClient, settings: AgentModel) -> None:
-        self.backend, self.model = backend, settings.identity
+    def __init__(
+        self,
+        backend: str,
+        client: CompletionClient,
+        settings: AgentModel,
+        identity: str | None = None,
+    ) -> None:
+        self.backend, self.model = backend, identity or settings.identity
         self._client, self._settings = client, settings
         self.uses_batch_api = settings.batch
 
@@ -136,22 +140,13 @@ class RemoteCritic(RemoteAgent):
         self, before: EncodedImage | None, after: EncodedImage, instruction: str, prompt: str
     ) -> Verdict:
         text = critic_prompt(instruction, prompt, self._settings.prompt("critic")).text
-        images = (before or EncodedImage.white(after.image.size), after)
+        images = before_and_after(before, after)
         try:
             return await self._ask(text, images, VerdictAnswer, read_verdict)
         except UnusableAnswerError as error:
             if self._settings.form != "tags":
                 raise
             return Verdict(False, "", str(error))
-
-
-class RemoteScorer(RemoteAgent):
-    async def score(
-        self, before: EncodedImage | None, after: EncodedImage, instruction: str
-    ) -> Score:
-        text = render(self._settings.prompt("scorer"), instruction=escape_tags(instruction)).text
-        images = (before or EncodedImage.white(after.image.size), after)
-        return await self._ask(text, images, ScoreAnswer)
 
 
 class RemoteExpander(RemoteAgent):
@@ -238,6 +233,13 @@ async def _chat_request(
         uses_batch_api=settings.batch,
         options=settings.options,
     )
+
+
+def before_and_after(
+    before: EncodedImage | None, after: EncodedImage
+) -> tuple[EncodedImage, EncodedImage]:
+    """Both images; a white one stands for none before."""
+    return before or EncodedImage.white(after.image.size), after
 
 
 def _tagged(request: PlanRequest) -> str:

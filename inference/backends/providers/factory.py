@@ -23,12 +23,12 @@ from .agents import (
     RemoteJudge,
     RemotePlanner,
     RemoteRubricWriter,
-    RemoteScorer,
 )
 from .batches import BatchClient, BatchStore
 from .budget import Budget
 from .chat import CompletionClient
 from .endpoints import Endpoints
+from .scorers import remote_scorer
 from .settings import BudgetSettings, EndpointSettings, Price, ProviderSettings, RemoteModel
 
 Provider = Literal["openai", "gemini", "images"]
@@ -42,7 +42,7 @@ _AGENTS: dict[Role, Any] = {
     "planner": RemotePlanner,
     "generator": RemoteGenerator,
     "critic": RemoteCritic,
-    "scorer": RemoteScorer,
+    "scorer": remote_scorer,
     "expander": RemoteExpander,
     "rubric_writer": RemoteRubricWriter,
     "judge": RemoteJudge,

@@ -6,12 +6,15 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, JsonValue, PositiveInt, model_validator
 
+from schemas.trajectories import ScoreCalls
 from schemas.yaml_config import ConfigModel, added_field
 
 from ...agent_prompts.templates import version_of
 from ...engine.hashing import stable_hash
 from ...roles import BackendError
 from ..checkpoint.encoding import MANY_IMAGES
+
+ScorePart = Literal["semantics", "quality"]
 
 _MILLION = 1_000_000
 _ENDPOINTS = "Where calls go; each gets as many as it has free slots"
@@ -148,7 +151,7 @@ class ChatModel(RemoteModel):
 
 
 class AgentModel(ChatModel):
-    """A planner, critic or scorer."""
+    """A planner or critic."""
 
     default_prompts: ClassVar[Mapping[str, str]] = {
         "planner_text": "planner-text",
@@ -184,6 +187,41 @@ class AgentModel(ChatModel):
         versions = {name: version_of(self.prompt(name)) for name in self.default_prompts}
         settings = self.model_dump(mode="json", exclude={"batch", "endpoints"})
         return settings | {"agent_prompts": versions}
+
+
+class ScorerModel(AgentModel):
+    """A scorer."""
+
+    default_prompts: ClassVar[Mapping[str, str]] = {
+        **AgentModel.default_prompts,
+        "scorer_semantics": "scorer-semantics",
+        "scorer_quality": "scorer-quality",
+    }
+
+    agent_prompts: dict[str, str] = Field(
+        default_factory=dict,
+        description="Other agent prompts: scorer_semantics and scorer_quality, or scorer for one "
+        "call -> name, name@version, or the path of a .jinja file",
+    )
+    calls: ScoreCalls = Field(
+        "two",
+        description="Calls for a score. two, as in the paper: semantics sees the pictures before "
+        "and after, quality the one after alone; one: all four grades in one call, cheaper",
+    )
+
+    def identity_of(self, part: ScorePart) -> str:
+        """Name of one of two calls; the other one's prompt does not change it."""
+        return f"{self.model}-{part}-{stable_hash(self._hashed_for(f'scorer_{part}'))[:8]}"
+
+    def _hashed_settings(self) -> object:
+        if self.calls == "two":
+            return self._hashed_for("scorer_semantics", "scorer_quality")
+        return self._hashed_for(*AgentModel.default_prompts)  # as before there were two calls
+
+    def _hashed_for(self, *prompts: str) -> object:
+        versions = {name: version_of(self.prompt(name)) for name in prompts}
+        excluded = {"batch", "endpoints", "calls"}
+        return self.model_dump(mode="json", exclude=excluded) | {"agent_prompts": versions}
 
 
 class StructuredModel(AgentModel):
@@ -243,7 +281,7 @@ class ProviderSettings(EndpointList):
     poll_seconds: float = Field(60, gt=0, description="Between two polls of a batch")
     planner: AgentModel | None = Field(None, description="The planner")
     critic: AgentModel | None = Field(None, description="The critic")
-    scorer: AgentModel | None = Field(None, description="The scorer")
+    scorer: ScorerModel | None = Field(None, description="The scorer")
 
     @model_validator(mode="after")
     def _check_roles(self) -> "ProviderSettings":

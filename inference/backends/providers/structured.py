@@ -14,7 +14,18 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from schemas.errors import first_problem
 from warehouse import EncodedImage
 
-from ...roles import Judgement, Plan, PlanStep, Proposals, ProposedTerm, Rubric, Score, Verdict
+from ...roles import (
+    Judgement,
+    Plan,
+    PlanStep,
+    Proposals,
+    ProposedTerm,
+    QualityGrades,
+    Rubric,
+    Score,
+    SemanticsGrades,
+    Verdict,
+)
 
 
 @dataclass(frozen=True)
@@ -86,6 +97,22 @@ class ScoreAnswer(StructuredAnswer):
 
     def value(self) -> Score:
         return Score(**self.model_dump(exclude={"reasoning"}))
+
+
+class SemanticsAnswer(StructuredAnswer):
+    edit_success: float = Field(ge=0, le=10)
+    over_edit: float = Field(ge=0, le=10)
+
+    def value(self) -> SemanticsGrades:
+        return SemanticsGrades(self.edit_success, self.over_edit)
+
+
+class QualityAnswer(StructuredAnswer):
+    naturalness: float = Field(ge=0, le=10)
+    artifacts: float = Field(ge=0, le=10)
+
+    def value(self) -> QualityGrades:
+        return QualityGrades(self.naturalness, self.artifacts)
 
 
 class TermAnswer(_Item):

@@ -8,6 +8,8 @@ import pytest
 from assets.curation.comm import import_comm
 from assets.curation.planner_sets import build_planner_sft
 from assets.curation.settings import CommSettings, CurationSettings
+from inference.agent_prompts.templates import planner_turn
+from inference.roles import PlanRequest
 from schemas import FoundryError
 from tests.assets.curation.curated_world import encoded_image
 
@@ -41,10 +43,10 @@ def folder(tmp_path) -> Path:
     return folder
 
 
-def write(folder: Path, documents: object, name: str = "documents.json") -> CommSettings:
-    path = folder / name
+def write(folder: Path, documents: object, share: float = 0.0) -> CommSettings:
+    path = folder / "documents.json"
     path.write_text(json.dumps(documents))
-    return CommSettings(path=path)
+    return CommSettings(path=path, continuation_share=share)
 
 
 TEA = document(
@@ -72,6 +74,107 @@ def test_document_becomes_a_request_for_the_text_of_its_images(world, folder):
         (3, None, None, "Wait."),
     ]
     assert world.home.images.get(row.images[1]).image.getpixel((0, 0)) == (1, 0, 77)
+
+
+def rest_of(row) -> list[tuple]:
+    plan = json.loads(row.messages[1].content.split("<answer>")[1].removesuffix("</answer>"))
+    return [
+        (step["step_number"], step["instruction"], step["prompt"], step["auxiliary_text"])
+        for step in plan["execution_plan"]
+    ]
+
+
+def test_document_becomes_first_steps_to_be_continued(world, folder):
+    """The only cut with an image on both sides is after the first step."""
+    (row,), _ = import_comm(world.home, write(folder, [TEA], share=1), "planner-interleaved")
+    assert (row.row_id, row.source, row.cut) == ("comm:tea-1", "comm_continuation", 1)
+    question = row.messages[0].content
+    assert '"tea"' in question and "\n(1) Boil water. <image>\n" in question
+    assert "leaves" not in question
+    assert question.count("<image>") == len(row.images) == 1
+    assert row.messages[1].content.startswith("<think></think>")
+    text = "Add [image] leaves."
+    assert rest_of(row) == [(2, text, text, text), (3, None, None, "Wait.")]
+
+
+def test_the_given_steps_are_asked_as_the_planner_is_at_work(world, folder):
+    """The same message as for a user who sends these texts and pictures."""
+    (row,), _ = import_comm(world.home, write(folder, [TEA], share=1), "planner-interleaved")
+    request = row.messages[0].content.split("Request:\n")[1].split("\n\n")[0]
+    images = tuple(world.home.images.get(image) for image in row.images)
+    turn = planner_turn(PlanRequest(request, images), "planner-text", "planner-interleaved")
+    assert turn.text == row.messages[0].content
+
+
+def numbered(name: str, steps: int) -> dict:
+    return document(
+        name, *([text(f"Step{n}: Do {n}"), image("pictures/0.png")] for n in range(1, steps + 1))
+    )
+
+
+def test_numbers_go_on_from_the_cut_and_are_not_in_the_texts(world, folder):
+    comm = write(folder, [numbered("n", 9)], share=1)
+    (row,), _ = import_comm(world.home, comm, "planner-interleaved")
+    rest = rest_of(row)
+    assert 1 <= row.cut < 9 and [step[0] for step in rest] == list(range(row.cut + 1, 10))
+    assert [step[3] for step in rest] == [f"Do {n}" for n in range(row.cut + 1, 10)]
+    assert row.messages[0].content.count("<image>") == row.cut
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("Step 3: Mix it.", "Mix it."),
+        ("STEP 12 - Mix it.", "Mix it."),
+        ("(4) Mix it.", "Mix it."),
+        ("4. Mix it.", "Mix it."),
+        ("4.5 cups of water", "4.5 cups of water"),
+        ("10 cups of water", "10 cups of water"),
+        ("Step 3 is the hardest", "Step 3 is the hardest"),
+        ("Step 3:", "Step 3:"),
+    ],
+)
+def test_lead_ins_are_left_out(world, folder, written, meant):
+    last = [text(written), image("pictures/1.png")]
+    two = document("x", [text("a"), image("pictures/0.png")], last)
+    (row,), _ = import_comm(world.home, write(folder, [two], share=1), "planner-interleaved")
+    assert rest_of(row) == [(2, meant, meant, meant)]
+
+
+def test_share_and_cuts_follow_from_the_seed_alone(world, folder):
+    documents = [numbered(f"d{n}", 8) for n in range(60)]
+    comm = write(folder, documents, share=0.5)
+
+    def cuts(seed: int, settings: CommSettings = comm) -> dict[str, int]:
+        rows, _ = import_comm(world.home, settings, "planner-interleaved", seed)
+        return {row.row_id: row.cut for row in rows}
+
+    first = cuts(1)
+    assert first == cuts(1) != cuts(2)
+    assert 15 < sum(cut == 0 for cut in first.values()) < 45
+    assert set(first.values()) == set(range(8))
+    assert cuts(1, write(folder, documents[::-1], share=0.5)) == first
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        [[text("a"), image("pictures/0.png")]],
+        [[text("a"), image("pictures/0.png")], [text("b")]],
+        [[text("a")], [text("b"), image("pictures/0.png")]],
+    ],
+)
+def test_documents_without_images_on_both_sides_of_a_cut_give_captions(world, folder, steps):
+    comm = write(folder, [document("x", *steps)], share=1)
+    (row,), _ = import_comm(world.home, comm, "planner-interleaved")
+    assert (row.source, row.cut) == ("comm", 0)
+
+
+def test_images_that_are_to_be_drawn_need_not_be_there(world, folder):
+    steps = [[text("a"), image("pictures/0.png")], [text("b"), image("nowhere.png")]]
+    comm = write(folder, [document("x", *steps)], share=1)
+    (row,), quarantined = import_comm(world.home, comm, "planner-interleaved")
+    assert quarantined == [] and len(row.images) == 1
 
 
 @pytest.mark.parametrize(
@@ -130,9 +233,9 @@ def test_torch_file_is_read_or_names_the_missing_package(world, folder):
 
 def test_imported_rows_join_the_planner_set(world, folder):
     world.add("s", [(9, True)], [(9, True)])
-    comm = write(folder, [TEA, "bad"])
-    settings = CurationSettings(planner={"comm": comm})
+    comm = write(folder, [TEA, "bad", numbered("n", 9)], share=0.5)
+    settings = CurationSettings(planner={"comm": comm, "seed": 2})
     rows, counts, quarantined = build_planner_sft(world.write(), settings)
-    assert rows["source"].to_pylist() == ["plan", "continuation", "comm"]
-    assert counts == {"plan": 1, "continuation": 1, "comm": 1}
+    assert rows["source"].to_pylist() == ["plan", "continuation", "comm", "comm_continuation"]
+    assert counts == {"plan": 1, "continuation": 1, "comm": 1, "comm_continuation": 1}
     assert [name for name, _ in quarantined] == ["comm:document 1"]

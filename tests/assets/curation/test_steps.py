@@ -104,6 +104,39 @@ def test_all_steps_of_a_prompt_go_to_the_same_split(world):
     }
 
 
+def test_with_unit_step_each_step_goes_by_its_own_variance(world):
+    world.add("calm", chain(9), chain(9), TEXT_ONLY, chain(8, 9))
+    world.add("wild", chain(9), chain(1, 9), chain(1, 9))
+    world.add("heldout", chain(1, 9), split="heldout")
+    settings = CurationSettings(split={"theta": 2, "unit": "step"})
+    table, report = build_steps(world.write(), settings)
+    sides = [(r["prompt_id"], r["step_number"], r["split"]) for r in records(table)]
+    assert sides == [
+        ("calm", 1, "sft"),
+        ("calm", 2, "sft"),
+        ("calm", 4, "sft"),
+        ("heldout", 1, None),
+        ("wild", 1, "sft"),
+        ("wild", 2, "rl"),
+        ("wild", 3, "rl"),
+    ]
+    assert report.unit == "step" and len(report.unit_variance) == 6
+
+
+def test_with_unit_step_theta_is_chosen_over_steps(world):
+    world.add("one", *[chain(9 - rise, 9) for rise in range(6)])
+    settings = CurationSettings(split={"unit": "step"})
+    table, report = build_steps(world.write(), settings)
+    assert [row["split"] for row in records(table)] == ["sft"] * 4 + ["rl"] * 2
+    assert report.theta == 2.25
+    world.home.lake.write(STEPS, table)
+    assert theta_of(duckdb_session(world.home), settings.split) == 2.25
+
+
+def test_the_default_unit_leaves_settings_and_their_hash_as_they_were():
+    assert "unit" not in CurationSettings().model_dump(mode="json")["split"]
+
+
 def test_steps_across_theta_can_be_left_out_instead(world):
     world.add("wild", chain(9), chain(1, 9), chain(1, 9))
     settings = CurationSettings(split={"theta": 2, "off_side": "leave_out"})
@@ -123,7 +156,7 @@ def test_held_out_prompts_have_no_split_and_do_not_change_theta(world):
         ("unseen", True, None),
     ]
     assert report.theta == 0
-    assert len(report.prompt_variance) == 1
+    assert len(report.unit_variance) == 1
 
 
 def test_report_counts_steps_by_outcome(world):

@@ -25,9 +25,11 @@ from inference.backends.checkpoint.manifest import (
     resolve,
 )
 from schemas.curation import CRITIC_RL, CRITIC_SFT, PLANNER_SFT, SEQUENCES
+from schemas.imports import IMPORTS
 from schemas.prompts import PROMPTS
 from tests.assets.curation.test_exports import curate
 from tests.assets.hub.hub_server import TOKEN, Hub, Repo, hub_server
+from tests.assets.imports import files
 from tests.helpers.automation import wait_until
 from tests.helpers.command import INTERLEAVE
 from training.base_model.driver import packaged_model
@@ -329,3 +331,25 @@ class TestMistakes:
     def test_an_empty_home(self, command, home):
         assert "has no training sets yet" in command(home, "push", "data", DATA, "--yes")
         assert "no checkpoint" in command(home, "push", "critic_rl_checkpoint", MODEL, "--yes")
+
+
+def test_a_file_of_a_data_set_is_imported(hub, command, tmp_path):
+    """With the commit in its provenance, and pictures of the repository."""
+    released = tmp_path / "released"
+    released.mkdir()
+    files.planner_sft(released)
+    paths = [path for path in released.rglob("*") if path.is_file()]
+    repo = hub.repos["datasets/them/Train-Data"] = Repo(private=False)
+    contents = {path.relative_to(released).as_posix(): path.read_bytes() for path in paths}
+    commit = repo.commit(contents)
+    home = Home(tmp_path / "importing")
+    reference = "datasets/them/Train-Data/planner_sft.json"
+    done = command(home, "import", "planner-sft", reference, "--license", "cc-by-4.0")
+    assert "2 rows of planner_sft as planner_sft" in done and "4 rejected" in done
+    rows = home.lake.read(IMPORTS).to_pylist()
+    assert {row["source"] for row in rows} == {
+        f"datasets/them/Train-Data@{commit[:12]}/planner_sft.json"
+    }
+    assert sum(len(row["images"]) for row in rows) == 1
+    wrong = command(home, "import", "planner-sft", "datasets/them/Train-Data/no.json")
+    assert "has no file no.json" in wrong

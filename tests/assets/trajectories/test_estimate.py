@@ -47,7 +47,7 @@ def test_model_without_a_price_has_no_cost(api, tmp_path):
     path = tmp_path / "custom.yaml"
     path.write_text(yaml.safe_dump(content))
     foundry = FoundryResource(profile=str(path), root=str(tmp_path / "home"))
-    assert [role.usd for role in estimate(foundry, 1).roles] == [None] * 4
+    assert [role.usd for role in estimate(foundry, 1).roles] == [None] * 5
 
 
 def test_sketch_world_costs_nothing_and_takes_little_space(tmp_path):
@@ -63,10 +63,26 @@ def test_every_member_of_an_ensemble_is_counted_and_priced(api, tmp_path):
     path = tmp_path / "both.yaml"
     path.write_text(yaml.safe_dump(content))
     expected = estimate(FoundryResource(profile=str(path), root=str(tmp_path / "home")), 1)
-    scorers = {role.model.split("/")[0]: role for role in expected.roles if role.role == "scorer"}
-    assert set(scorers) == {"gemini", "sketch"}
-    assert scorers["gemini"].calls == scorers["sketch"].calls
-    assert scorers["gemini"].usd > 0 and scorers["sketch"].usd == 0
+    scorers = [role for role in expected.roles if role.role == "scorer"]
+    assert [role.model.split("/")[0] for role in scorers] == ["gemini", "gemini", "sketch"]
+    assert len({role.calls for role in scorers}) == 1
+    assert [role.usd > 0 for role in scorers] == [True, True, False]
+
+
+def test_a_score_is_two_calls_unless_the_profile_says_one(api, tmp_path):
+    def scorers(foundry):
+        return [role for role in estimate(foundry, 1).roles if role.role == "scorer"]
+
+    content = yaml.safe_load((FOLDER / "api.yaml").read_text())
+    content["gemini"]["scorer"]["calls"] = "one"
+    path = tmp_path / "cheap.yaml"
+    path.write_text(yaml.safe_dump(content))
+    (one,) = scorers(FoundryResource(profile=str(path), root=str(tmp_path / "home")))
+    semantics, quality = scorers(api)
+    assert one.calls == semantics.calls == quality.calls
+    assert "-semantics-" in semantics.model and "-quality-" in quality.model
+    assert quality.input_tokens < semantics.input_tokens, "one picture instead of two"
+    assert one.usd < semantics.usd + quality.usd
 
 
 def test_expansion_is_one_call_per_bank_until_there_are_proposals(api, tmp_path):
@@ -167,6 +183,7 @@ def test_rewards_are_drawn_and_scored_for_half_of_the_answers_unless_measured(ap
     load, rewards = expected.grpo.load, rewards_of(expected)
     assert (load.steps, load.rollouts, load.drawn_measured) == (200 * 3 // 2 // 10, 40, 0)
     assert rewards["generator"].calls == rewards["scorer"].calls == load.draws == 30 * 40 / 2
+    assert [role.purpose for role in expected.roles if role.role == "scorer"].count("rewards") == 2
     assert rewards["generator"].usd > 0 and rewards["scorer"].usd > 0
     drawing = rewards["generator"].hours * 3600 / load.steps
     assert drawing == pytest.approx(20 * 20 / 2), "20 drawings of 20 s, two at a time"

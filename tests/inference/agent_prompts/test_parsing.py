@@ -119,3 +119,11 @@ def test_truncated_verdict_is_parsed():
 def test_prompt_of_an_accepting_verdict_is_dropped():
     text = '<answer>{"previous_step_success": true, "refine_prompt": "again"}</answer>'
     assert parse_verdict(text) == Verdict(True, "", "")
+
+
+def test_a_plan_may_be_the_steps_alone():
+    steps = "[{'step_number': 3, 'step_name': 'Hat', 'instruction': 'Add it.', 'prompt': 'A hat.'"
+    plan = parse_plan(f"<think></think><answer>{steps}, 'auxiliary_text': None}}]</answer>")
+    assert [(step.step_number, step.prompt) for step in plan.steps] == [(3, "A hat.")]
+    with pytest.raises(UnusableAnswerError, match="is not a plan"):
+        parse_plan("<answer>['a hat']</answer>")

@@ -6,7 +6,8 @@ import pytest
 from PIL import Image
 
 from inference.engine.ensemble import Ensemble
-from inference.roles import Score, UnusableAnswerError
+from inference.engine.scoring import TwoCallScorer
+from inference.roles import QualityGrades, Score, SemanticsGrades, UnusableAnswerError
 from schemas import FoundryError
 from schemas.training import ROLLOUTS
 from schemas.trajectories import MODEL_CALLS
@@ -281,6 +282,30 @@ async def test_a_failed_ensemble_member_is_retried_alone(world):
     before = world.state(truth=False).grades
     assert row.step_reward == pytest.approx((6 - before.overall) / 10)
     assert (stable.calls, flaky.calls) == (1, 2)
+
+
+async def test_a_scorer_of_two_calls_has_two_rows(world):
+    class Half:
+        backend = "remote"
+
+        def __init__(self, model):
+            self.model = model
+
+        async def score_semantics(self, before, after, instruction):
+            assert (before, instruction) == (None, GOAL)
+            return SemanticsGrades(9.0, 9.0)
+
+        async def score_quality(self, after):
+            return QualityGrades(9.0, 4.0)
+
+    scorer = TwoCallScorer("remote", "m", Half("m-semantics"), Half("m-quality"))
+    service = world.service(scorer=scorer)
+    row = await service.reward(world.request(answer(False, EXACT)))
+    await service.close()
+    before = world.state(truth=False).grades
+    assert row.step_reward == pytest.approx((6 - before.overall) / 10)
+    calls = [record["model"] for record in world.home.journal("calls", "run-1").records()]
+    assert sorted(calls) == ["1", "m-quality", "m-semantics"]
 
 
 async def test_every_call_is_in_the_ledger_once(world):

@@ -20,7 +20,7 @@ from training.sft.recipe import SftJob, SftSettings, environment, llamafactory_c
 from warehouse import Home
 
 pytestmark = pytest.mark.slow
-PARSER = Path(__file__).parent / "load_pairs.py"
+PARSER = Path(__file__).parent / "load_rows.py"
 # Options with which the sketch recipe trains on pairs instead of single answers.
 DPO = {"stage": "dpo", "pref_beta": 0.1, "train_sampling_strategy": "random"}
 
@@ -51,8 +51,8 @@ def test_llamafactory_loads_the_pairs_with_their_images(exported, tmp_path):
     loaded = parse_all(python, PARSER, cases, os.environ)["critic_dpo"]
     rows = home.lake.read(CRITIC_DPO).to_pylist()
     assert {row["source"] for row in rows} == {"score_verdict", "score_prompt"}
-    assert len(loaded["pairs"]) == len(rows) == 4
-    for row, pair, images in zip(rows, loaded["pairs"], loaded["images"], strict=True):
+    assert len(loaded["answers"]) == len(rows) == 4
+    for row, pair, images in zip(rows, loaded["answers"], loaded["images"], strict=True):
         for side, text in zip(("chosen", "rejected"), pair, strict=True):
             expected = row[side]["content"].split("<answer>")[1]
             assert text.split("<answer>")[1].split("</answer>")[0] == expected.split("</answer>")[0]

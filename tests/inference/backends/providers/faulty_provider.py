@@ -46,6 +46,8 @@ _CRITERION = re.compile(r"^(\d+)\. (.*)$", re.MULTILINE)
 _GOAL = re.compile(r"Goal of the step:\n(.*?)\n\n", re.DOTALL)
 _PROMPT = re.compile(r"in this attempt:\n(.*?)\n\n", re.DOTALL)
 
+_QUALITY = {"naturalness": 9.0, "artifacts": 8.0}  # the sketch world needs both images for it
+
 
 @dataclass
 class FaultSchedule:
@@ -253,12 +255,14 @@ class _Handler:
                 for number, criterion in _CRITERION.findall(criteria[1])
             ]
             return api.json({"reasoning": "", "answers": answers})
+        if "how well a picture is made" in text:
+            return api.json({"reasoning": "", **_QUALITY})
         before = None if is_white(images[0]) else images[0]
         goal = _GOAL.search(text)[1]  # type: ignore[index]
-        if "four grades" in text:
-            return api.json(
-                {"reasoning": "", **vars(await self._scorer.score(before, images[1], goal))}
-            )
+        if "four grades" in text or "Give two grades" in text:
+            grades = vars(await self._scorer.score(before, images[1], goal))
+            asked = grades if "four grades" in text else ("edit_success", "over_edit")
+            return api.json({"reasoning": "", **{name: grades[name] for name in asked}})
         prompt = _PROMPT.search(text)
         verdict = await self._critic.judge(before, images[1], goal, prompt[1] if prompt else "")
         answer = {

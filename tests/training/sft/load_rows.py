@@ -1,4 +1,4 @@
-"""Run in the SFT environment: LLaMA-Factory's own loader of preference data on our export.
+"""Run in the SFT environment: LLaMA-Factory's own loader of answers, or pairs of them.
 
 Reads name -> configuration as JSON from standard input. The answers are decoded again from the
 labels that the loss is computed on.
@@ -19,16 +19,19 @@ def load(config: dict[str, Any]) -> dict[str, Any]:
     modules = load_tokenizer(model)
     tokenizer = modules["tokenizer"]
     template = get_template_and_fix_tokenizer(tokenizer, data)
-    # The stage whose rows are pairs; `dpo` loads its data so.
-    rows = get_dataset(template, model, data, training, stage="rm", **modules)["train_dataset"]
+    # `rm` is the stage whose rows are pairs; `dpo` loads its data so.
+    pairs = config["stage"] == "dpo"
+    stage = "rm" if pairs else "sft"
+    rows = get_dataset(template, model, data, training, stage=stage, **modules)["train_dataset"]
 
     def decoded(labels: list[int]) -> str:
         return tokenizer.decode([label for label in labels if label != IGNORE_INDEX])
 
+    prefixes = ("chosen_", "rejected_") if pairs else ("",)
     return {
-        "pairs": [[decoded(row["chosen_labels"]), decoded(row["rejected_labels"])] for row in rows],
+        "answers": [[decoded(row[f"{prefix}labels"]) for prefix in prefixes] for row in rows],
         "images": [row["images"] for row in rows],
-        "tokens": [len(row["chosen_input_ids"]) for row in rows],
+        "tokens": [len(row[f"{prefixes[0]}input_ids"]) for row in rows],
     }
 
 

@@ -1,0 +1,1 @@
+"""Data of other people: prompt files as packs, training rows as tables, with their provenance."""

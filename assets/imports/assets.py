@@ -1,0 +1,50 @@
+"""The asset `imports`: training rows of other people that the profile mixes with ours."""
+
+import dagster as dg
+
+from schemas.imports import IMPORTS
+
+from ..core.foundry import FoundryResource
+from ..core.metadata import table_metadata
+from ..core.node import Node
+from ..curation.exports.mixing import check_import
+
+
+def _content(foundry: FoundryResource) -> list[str | None]:
+    """Hashes of the imports, where the profile uses any."""
+    if not IMPORT_SET.in_profile(foundry.settings):
+        return []
+    lake = foundry.home.lake
+    return [lake.content_hash(IMPORTS, name) for name in lake.partitions(IMPORTS)]
+
+
+IMPORT_SET = Node(
+    name="imports",
+    group="data_sets",
+    description="Training rows of other people, which `interleave import` stores with origin and "
+    "licence; used where a profile has `curation.exports.mix`.",
+    tables=(IMPORTS,),
+    sections=("curation.exports.mix",),
+    automatic=True,
+    inputs=lambda foundry, _instance: _content(foundry),
+    output_hashes=_content,
+    may_be_empty=True,
+)
+
+
+@dg.asset(**IMPORT_SET.asset_args())
+def imports(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg.MaterializeResult:
+    mix, home = foundry.settings.curation.exports.mix, foundry.home
+    if mix is None:
+        note = {"imports": dg.MetadataValue.text("the profile has no `curation.exports.mix`")}
+        return IMPORT_SET.describe(context, foundry, {IMPORTS.name: 0}, note)
+    used = []
+    for table, sources in mix.imports().items():
+        for name, weight in sources.items():
+            check_import(home, name, table)
+            rows = home.lake.read(IMPORTS, [name], ["source", "licence"]).to_pylist()
+            used.append(
+                {"import": name, "set": table, "rows": len(rows), "weight": weight, **rows[0]}
+            )
+    counts = {IMPORTS.name: home.lake.rows(IMPORTS)}
+    return IMPORT_SET.describe(context, foundry, counts, {"used": table_metadata(used)})

@@ -1,0 +1,87 @@
+"""Imports a file: its usable rows as a partition of `imports`, or as a prompt pack; and why the
+others were rejected."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from inference.engine.progress import Progress
+from schemas import FoundryError
+from schemas.imports import IMPORTS, ImportedRow, ImportKind
+from warehouse import Home
+from warehouse.atomic import atomic_write
+from warehouse.storage import safe_name
+
+from .images import ImageFinder, UnusableRowError
+from .source import SourceFile, SourceRow
+from .training_rows import RowReader
+
+
+@dataclass(frozen=True)
+class ImportResult:
+    """What was imported; `rejected`: rows by their number, with the reason."""
+
+    rows: int
+    rejected: dict[int, str]
+    unchanged: bool = False
+
+    def write_rejected(self, path: Path) -> None:
+        """A JSON line for each rejected row."""
+        lines = [orjson.dumps({"row": n, "reason": why}) for n, why in self.rejected.items()]
+        atomic_write(path, b"".join(line + b"\n" for line in lines))
+
+
+def import_rows(
+    home: Home, kind: ImportKind, file: SourceFile, name: str, licence: str, progress: Progress
+) -> ImportResult:
+    """Write the usable rows of a file as the import `name`, in place of its earlier rows.
+
+    Nothing is seen of an import that is interrupted; its images are stored already.
+
+    Raises:
+        FoundryError: the file cannot be read, has no usable row, or the name is of another kind.
+    """
+    safe_name(name, "import")
+    _check_kind(home, name, kind)
+    reader = RowReader(kind, home, ImageFinder(file.images, home.images.put))
+    origin = {"source": file.label, "file_sha256": file.sha256, "licence": licence}
+
+    def read(row: SourceRow) -> ImportedRow:
+        identity = {"row_id": f"{name}:{row.number}", "name": name, "number": row.number}
+        return ImportedRow(kind=kind, **identity, **origin, **reader.read(row.content))
+
+    rows, rejected = read_all(file, read, progress)
+    if not rows:
+        raise FoundryError(f"{file.path} has no usable row; {_first(rejected)}")
+    before = home.lake.content_hash(IMPORTS, name)
+    home.lake.write(IMPORTS, rows, name)
+    return ImportResult(len(rows), rejected, before == home.lake.content_hash(IMPORTS, name))
+
+
+def read_all(
+    file: SourceFile, read: Callable[[SourceRow], Any], progress: Progress
+) -> tuple[list[Any], dict[int, str]]:
+    """What `read` makes of every row, and the numbers of rejected rows with the reasons."""
+    done, rejected = [], {}
+    for row in file.rows():
+        try:
+            done.append(read(row))
+        except UnusableRowError as error:
+            rejected[row.number] = str(error)
+        # How many follow is not known.
+        progress.update(row.number, row.number + 1, f"{len(rejected)} rejected")
+    return done, rejected
+
+
+def _check_kind(home: Home, name: str, kind: ImportKind) -> None:
+    if home.lake.exists(IMPORTS, name):
+        [other] = set(home.lake.read(IMPORTS, [name], ["kind"])["kind"].to_pylist())
+        if other != kind:
+            raise FoundryError(f"import {name} has rows of {other}: choose another --name")
+
+
+def _first(rejected: dict[int, str]) -> str:
+    return next((f"row {number}: {why}" for number, why in rejected.items()), "it is empty")

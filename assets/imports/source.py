@@ -1,0 +1,126 @@
+"""Files to import: JSON, JSON lines, CSV or Parquet, here or in a data set of the Hub."""
+
+import csv
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pyarrow.parquet as pq
+
+from schemas import FoundryError
+from warehouse import Home
+from warehouse.storage import first_line
+
+from ..hub.repository import Repository
+
+_HUB = "datasets/"
+
+
+@dataclass(frozen=True)
+class SourceRow:
+    """A row by its position in the file, 1-based; `content` is a text where it is damaged."""
+
+    number: int
+    content: Mapping[str, Any] | str
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """A file to import.
+
+    Args:
+        label: what tables call it: its name, or its repository with the commit.
+        images: where relative paths of images begin.
+    """
+
+    path: Path
+    label: str
+    images: Path
+
+    @property
+    def sha256(self) -> str:
+        with self.path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+
+    def rows(self) -> Iterator[SourceRow]:
+        """Its rows, unchecked; empty lines are left out.
+
+        Raises:
+            FoundryError: it cannot be read, or is in none of the formats.
+        """
+        read = _READERS.get(self.path.suffix.lower())
+        if read is None:
+            raise FoundryError(f"{self.path}: rows are read from {', '.join(_READERS)}")
+        try:
+            yield from (SourceRow(number, row) for number, row in enumerate(read(self.path), 1))
+        except (OSError, ValueError, csv.Error) as error:  # of Arrow, too
+            raise FoundryError(f"{self.path} cannot be read: {first_line(error)}") from error
+
+
+def open_source(home: Home, reference: str, images: Path | None) -> SourceFile:
+    """A local file, or `datasets/OWNER/NAME[@REVISION]/FILE` of the Hub, which is downloaded.
+
+    Raises:
+        FoundryError: there is no such file, or it cannot be downloaded.
+    """
+    path = Path(reference).expanduser()
+    if path.is_file():
+        return SourceFile(path, path.name, images or path.parent)
+    if reference.startswith(_HUB) and reference.count("/") >= 3:
+        return _from_hub(home, reference, images)
+    raise FoundryError(f"no file {reference}; a file of the Hub is datasets/OWNER/NAME/FILE")
+
+
+def _from_hub(home: Home, reference: str, images: Path | None) -> SourceFile:
+    _, owner, rest, file = reference.split("/", 3)
+    name, _, revision = rest.partition("@")
+    repository = Repository.named(f"{_HUB}{owner}/{name}")
+    commit = repository.commit(revision or "main")
+    folder = home.local / "imports" / f"datasets--{owner}--{name}"
+    repository.download(commit, folder)
+    path = folder / file
+    if not path.is_file():
+        raise FoundryError(f"{repository} at {commit[:12]} has no file {file}")
+    return SourceFile(path, f"{repository}@{commit[:12]}/{file}", images or folder)
+
+
+def _json(path: Path) -> Iterator[Any]:
+    rows = orjson.loads(path.read_bytes())
+    if not isinstance(rows, list):
+        raise ValueError("it is no list")
+    for row in rows:
+        yield row if isinstance(row, dict) else "it is no object"
+
+
+def _json_lines(path: Path) -> Iterator[Any]:
+    with path.open("rb") as file:
+        for line in filter(bytes.strip, file):
+            try:
+                row = orjson.loads(line)
+            except orjson.JSONDecodeError as error:
+                yield f"no JSON: {error}"
+            else:
+                yield row if isinstance(row, dict) else "it is no object"
+
+
+def _csv(path: Path) -> Iterator[Any]:
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        for row in csv.DictReader(file):
+            yield "more cells than columns" if None in row else row
+
+
+def _parquet(path: Path) -> Iterator[Any]:
+    for batch in pq.ParquetFile(path).iter_batches(batch_size=1000):
+        yield from batch.to_pylist()
+
+
+_READERS = {
+    ".json": _json,
+    ".jsonl": _json_lines,
+    ".ndjson": _json_lines,
+    ".csv": _csv,
+    ".parquet": _parquet,
+}

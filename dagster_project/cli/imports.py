@@ -1,0 +1,144 @@
+"""`interleave import`: data of other people, as prompt packs and training rows."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .options import HomeOption, enable_interrupts
+
+if TYPE_CHECKING:
+    from assets.imports.importer import ImportResult
+    from inference.engine.progress import Progress
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Import prompts and training rows of other people, with origin and licence.",
+)
+
+FileArgument = Annotated[
+    str, typer.Argument(help="File, or datasets/OWNER/NAME[@REVISION]/FILE of the Hub.")
+]
+ImagesOption = Annotated[
+    Path | None,
+    typer.Option(
+        help="Folder with the images; default: that of the file. The end of a path counts."
+    ),
+]
+LicenseOption = Annotated[str, typer.Option(help="Licence of the data, for tables and cards.")]
+NameOption = Annotated[str, typer.Option(help="Name of the import; default: that of the file.")]
+
+
+@app.command()
+def prompts(
+    file: FileArgument,
+    to: Annotated[
+        Path | None, typer.Option(help="Folder of the pack; default: packs/ and the file's name.")
+    ] = None,
+    images: ImagesOption = None,
+    license: LicenseOption = "not stated",
+    text: Annotated[str, typer.Option(help="Column with the prompt.")] = "user_input",
+    image: Annotated[str, typer.Option(help="Column with its images.")] = "user_input_image",
+    category: Annotated[str, typer.Option(help="Column with its category.")] = "category",
+    reader: Annotated[
+        str | None, typer.Option(help="`sketch`: the prompts are about the sketch world.")
+    ] = None,
+    home: HomeOption = ".interleave",
+) -> None:
+    """Make a prompt pack of a file: JSON, JSON lines, CSV or Parquet.
+
+    Name the folder as `pack` in a profile; `docs/imports.md` has an example.
+    """
+    from assets.imports.prompt_file import PromptColumns, import_prompts
+    from assets.imports.source import open_source
+    from assets.prompts.file_pack import PackInfo
+    from warehouse import Home
+
+    source = open_source(Home(home), file, images)
+    folder = to or Path("packs") / source.path.stem
+    about = {"source": source.label, "file_sha256": source.sha256, "licence": license}
+    info = PackInfo.model_validate({"title": source.path.stem, "reader": reader, **about})
+    columns = PromptColumns(text, image, category)
+    result = _run(
+        "prompts", lambda progress: import_prompts(source, folder, info, columns, progress)
+    )
+    result.write_rejected(folder / "rejected.jsonl")
+    _report(result, f"prompts in {folder}", folder / "rejected.jsonl")
+    typer.echo(f"Use them with `pack: {folder}` in a profile.")
+
+
+@app.command("planner-sft")
+def planner_sft(
+    file: FileArgument,
+    name: NameOption = "",
+    images: ImagesOption = None,
+    license: LicenseOption = "not stated",
+    home: HomeOption = ".interleave",
+) -> None:
+    """Import plans to learn, in LLaMA-Factory's form, such as `planner_sft.json`."""
+    _import_rows("planner_sft", file, name, images, license, home)
+
+
+@app.command("critic-sft")
+def critic_sft(
+    file: FileArgument,
+    name: NameOption = "",
+    images: ImagesOption = None,
+    license: LicenseOption = "not stated",
+    home: HomeOption = ".interleave",
+) -> None:
+    """Import verdicts to learn, in LLaMA-Factory's form, such as `critic_sft.json`."""
+    _import_rows("critic_sft", file, name, images, license, home)
+
+
+@app.command("critic-rl")
+def critic_rl(
+    file: FileArgument,
+    name: NameOption = "",
+    images: ImagesOption = None,
+    license: LicenseOption = "not stated",
+    home: HomeOption = ".interleave",
+) -> None:
+    """Import prompts of the critic's GRPO with their ground truth, such as `critic_rl.jsonl`."""
+    _import_rows("critic_rl", file, name, images, license, home)
+
+
+def _import_rows(
+    kind: str, file: str, name: str, images: Path | None, licence: str, root: str
+) -> None:
+    from typing import cast
+
+    from assets.imports.importer import import_rows
+    from assets.imports.source import open_source
+    from schemas.imports import ImportKind
+    from warehouse import Home
+
+    home = Home(root)
+    source = open_source(home, file, images)
+    chosen, of_kind = name or source.path.stem, cast(ImportKind, kind)
+    result = _run(
+        chosen, lambda progress: import_rows(home, of_kind, source, chosen, licence, progress)
+    )
+    rejected = home.local / "imports" / f"{chosen}-rejected.jsonl"
+    result.write_rejected(rejected)
+    what = f"rows of {kind} as {chosen}" + " (unchanged)" * result.unchanged
+    _report(result, what, rejected)
+    typer.echo(f"Train on them with `curation: {{exports: {{mix: {{{kind}: {{{chosen}: 1}}}}}}}}`.")
+
+
+def _run(label: str, work: "Callable[[Progress], ImportResult]") -> "ImportResult":
+    from rich.console import Console
+
+    from .run_screen import terminal_progress
+
+    enable_interrupts()
+    with terminal_progress(Console(stderr=True)) as progress:
+        return work(progress(label))
+
+
+def _report(result: "ImportResult", what: str, rejected: Path) -> None:
+    typer.echo(f"{result.rows} {what}")
+    if result.rejected:
+        number, reason = next(iter(result.rejected.items()))
+        typer.echo(f"{len(result.rejected)} rejected, such as row {number}: {reason} ({rejected})")

@@ -1,0 +1,81 @@
+"""What SFT and RL must not share follows from the unit that is split."""
+
+import pytest
+import yaml
+
+from assets.core.foundry import FoundryResource
+from assets.curation.checks import outside_training, shared_between_splits
+from assets.curation.critic_sets import build_critic_rl, build_critic_sft
+from assets.curation.steps import build_steps
+from schemas.curation import CRITIC_RL, CRITIC_SFT, STEPS
+from schemas.prompts import PROMPTS
+from tests.assets.curation.curated_world import World
+
+CALM, WILD = [(9, True)], [(1, False), (9, True)]
+BALANCE = {"mode": "none"}
+
+
+@pytest.fixture
+def foundry(tmp_path):
+    """A home of one prompt with a step for SFT and one for RL, curated by the unit."""
+
+    def curated(unit: str) -> FoundryResource:
+        critic = {"balance_sft": BALANCE, "balance_rl": BALANCE}
+        curation = {"split": {"unit": unit, "theta": 2}, "critic": critic}
+        path = tmp_path / f"{unit}.yaml"
+        profile = {"base": "sketch", "name": unit, "description": "d", "curation": curation}
+        path.write_text(yaml.safe_dump(profile))
+        foundry = FoundryResource(profile=str(path), root=str(tmp_path / "home"))
+        world = World(foundry.home)
+        world.add("mixed", CALM, WILD)
+        world.add("held", WILD, split="heldout")
+        world.write()
+        settings = foundry.settings.curation
+        foundry.home.lake.write(STEPS, build_steps(foundry.home, settings)[0])
+        for table, build in ((CRITIC_SFT, build_critic_sft), (CRITIC_RL, build_critic_rl)):
+            foundry.home.lake.write(table, build(foundry.home, settings)[0])
+        return foundry
+
+    return curated
+
+
+def violations(foundry: FoundryResource) -> list[list]:
+    """Of `steps`, `critic_sft` and `critic_rl`."""
+    return [
+        shared_between_splits(foundry, None),
+        outside_training(CRITIC_SFT, "sft", foundry, None),
+        outside_training(CRITIC_RL, "rl", foundry, None),
+    ]
+
+
+@pytest.mark.parametrize(("unit", "sides"), [("prompt", {"rl"}), ("step", {"sft", "rl"})])
+def test_sets_of_a_unit_share_none_of_it(foundry, unit, sides):
+    made = foundry(unit)
+    splits = made.home.lake.read(STEPS, columns=["prompt_id", "split"]).to_pylist()
+    assert {row["split"] for row in splits if row["prompt_id"] == "mixed"} == sides
+    assert violations(made) == [[], [], []]
+
+
+def test_a_prompt_on_both_sides_is_found_with_unit_prompt_alone(foundry):
+    foundry("step")
+    found = violations(FoundryResource(profile="sketch", root=str(foundry("step").home.root)))
+    assert all(rows and "mixed" in str(rows) for rows in found)
+
+
+def test_a_step_of_the_other_side_is_found_with_unit_step(foundry):
+    made = foundry("step")
+    swapped = [
+        row.model_copy(update={"split": {"sft": "rl", "rl": "sft"}.get(row.split)})
+        for row in made.rows(STEPS)
+    ]
+    made.home.lake.write(STEPS, swapped)
+    steps, sft, rl = violations(made)
+    assert steps == [] and sft and rl
+
+
+@pytest.mark.parametrize("unit", ["prompt", "step"])
+def test_held_out_prompts_are_found_with_any_unit(foundry, unit):
+    made = foundry(unit)
+    everything = [row.model_copy(update={"split": "heldout"}) for row in made.rows(PROMPTS)]
+    made.home.lake.write(PROMPTS, everything, "toy-0000")
+    assert all("held-out" in str(rows) for rows in violations(made)[::2])

@@ -1,0 +1,130 @@
+"""A file of prompts as a pack: imported by command, and run as a lineage."""
+
+import json
+import textwrap
+
+import pytest
+
+from assets.core.foundry import FoundryResource
+from assets.prompts.bank import open_bank
+from assets.prompts.pack_loader import load_pack
+from assets.prompts.settings import BankSettings
+from dagster_project.instance import open_instance
+from dagster_project.run import run_lineage
+from schemas import FoundryError
+from schemas.prompts import PROMPTS
+from schemas.trajectories import TRAJECTORIES
+from tests.assets.imports import files
+from tests.helpers.command import interleave
+
+TEXTS = [
+    "Show how to build a snowman in 4 steps",
+    "A red house beside a tree",
+    "Draw a yellow sun above a blue house",
+    "A cat walks to a house",
+    "Grow a red flower step by step",
+    "A red house beside a tree",
+    "a red house, beside a tree!",
+    "   ",
+    "Draw a green tree at the left",
+]
+DISTINCT = 6
+
+
+@pytest.fixture(params=[".jsonl", ".csv", ".parquet"])
+def pack(request, tmp_path, capsys):
+    """The folder of an imported pack, and what the command printed."""
+    file = files.prompts(tmp_path, request.param, TEXTS)
+    folder = tmp_path / "packs" / "mine"
+    done = interleave(
+        capsys, "import", "prompts", file, "--to", folder, "--license", "mit", "--reader", "sketch"
+    )
+    assert done.returncode == 0, done.stderr
+    return folder, done.stdout
+
+
+def test_usable_prompts_become_a_pack(pack):
+    folder, output = pack
+    assert "7 prompts in" in output and "2 rejected, such as row 6: an earlier row" in output
+    loaded = load_pack(folder)
+    assert [prompt.text for prompt in loaded.prompts] == [*TEXTS[:5], TEXTS[6], TEXTS[8]]
+    assert loaded.taxonomy.reader == "sketch"
+    assert "licence: mit" in (folder / "pack.yaml").read_text()
+    reasons = [json.loads(line) for line in (folder / "rejected.jsonl").read_text().splitlines()]
+    assert [each["row"] for each in reasons] == [6, 8]
+
+
+def test_a_bank_has_no_near_duplicates_and_keeps_its_order(tmp_path, capsys):
+    folder = tmp_path / "mine"
+    interleave(
+        capsys, "import", "prompts", files.prompts(tmp_path, ".jsonl", TEXTS), "--to", folder
+    )
+    bank = open_bank(load_pack(folder), BankSettings(shard_size=4, heldout_share=0.4), 8)
+    assert bank.near_duplicates == 1
+    assert [row.text for row in bank.prompts] == [*TEXTS[:5], TEXTS[8]]
+    assert [row.shard for row in bank.prompts] == ["mine-0000"] * 4 + ["mine-0001"] * 2
+    assert len({row.prompt_id for row in bank.prompts}) == DISTINCT
+    assert {row.split for row in bank.prompts} == {"train", "heldout"}
+    with pytest.raises(FoundryError, match="6 distinct prompts: 2 shards of 4, and 3 were asked"):
+        open_bank(load_pack(folder), BankSettings(shard_size=4), 12)
+
+
+def test_categories_and_images_come_with_the_prompts(tmp_path, capsys, home):
+    images = files.write_images(tmp_path)
+    rows = [
+        {"q": "Fold this <image>", "kind": "Daily Life", "pictures": images[1:2]},
+        {"q": "And this", "kind": "Art", "pictures": images[2]},
+        {"q": "Lost", "kind": "Art", "pictures": "/x/lost.png"},
+    ]
+    file = tmp_path / "own.json"
+    file.write_text(json.dumps(rows))
+    folder = tmp_path / "own"
+    columns = ("--text", "q", "--image", "pictures", "--category", "kind")
+    done = interleave(capsys, "import", "prompts", file, "--to", folder, *columns)
+    assert "1 rejected, such as row 3: image /x/lost.png is not below" in done.stdout
+    bank = open_bank(load_pack(folder), BankSettings(shard_size=2), 2)
+    assert [(row.category, len(row.input_images)) for row in bank.prompts] == [
+        ("daily-life", 1),
+        ("art", 1),
+    ]
+
+
+def test_a_damaged_line_is_named(tmp_path, capsys):
+    folder = tmp_path / "mine"
+    interleave(
+        capsys, "import", "prompts", files.prompts(tmp_path, ".jsonl", TEXTS), "--to", folder
+    )
+    with (folder / "prompts.jsonl").open("a") as file:
+        file.write('{"txt": "A tree"}\n')
+    with pytest.raises(FoundryError, match=r"prompts\.jsonl:8: "):
+        load_pack(folder)
+
+
+@pytest.mark.slow
+def test_a_lineage_runs_on_it(tmp_path, capsys, monkeypatch):
+    images = files.write_images(tmp_path)
+    file = files.prompts(tmp_path, ".jsonl", TEXTS)
+    with file.open("a") as lines:
+        lines.write(json.dumps({"user_input": "Add a red ball", "user_input_image": images[0]}))
+    folder = tmp_path / "mine"
+    interleave(capsys, "import", "prompts", file, "--to", folder, "--reader", "sketch")
+    profile = f"""
+        name: mine
+        description: My prompts
+        roles: {{planner: sketch, generator: sketch, critic: sketch, scorer: sketch}}
+        pack: {folder}
+        sizes: {{demo: 1}}
+        bank: {{shard_size: 10}}
+        sketch: {{picture_size: 96}}
+    """
+    (tmp_path / "mine.yaml").write_text(textwrap.dedent(profile))
+    foundry = FoundryResource(profile=str(tmp_path / "mine.yaml"), root=str(tmp_path / "lake"))
+    monkeypatch.delenv("DAGSTER_HOME", raising=False)
+    with open_instance(foundry.home) as instance:
+        run_lineage(foundry, instance, shards=1)
+    rows = foundry.rows(PROMPTS)
+    assert [row.text for row in rows] == [*TEXTS[:5], TEXTS[8], "Add a red ball"]
+    assert all(foundry.home.images.exists(sha) for row in rows for sha in row.input_images)
+    told = {row.prompt_id: row.status for row in foundry.rows(TRAJECTORIES)}
+    assert set(told) == {row.prompt_id for row in rows}
+    assert sum(status == "complete" for status in told.values()) >= DISTINCT - 2
