@@ -12,11 +12,7 @@ _OPENAI_HOST = "api.openai.com"
 _STANDARD_SIZES = ((1024, 1024), (1536, 1024), (1024, 1536))
 _STEP, _MAX_RATIO, _MAX_SIDES = 16, 3, (3840, 2160)
 _QUALITIES = ("auto", "low", "medium", "high")
-_RETIRED = {
-    "dall-e-2": "May 12, 2026",
-    "dall-e-3": "May 12, 2026",
-    "gpt-image-1": "October 23, 2026",
-}
+_RETIRED = ("dall-e-2", "dall-e-3")
 
 
 @dataclass(frozen=True)
@@ -70,19 +66,16 @@ def drawn_size(model: str, size: str) -> str:
 
 def problem_with(model: str, parameters: Mapping[str, object]) -> str | None:
     """Why a model does not take a value, and what to do; None: it takes all."""
-    if date := _RETIRED.get(model):
-        return f"model: OpenAI retired {model} on {date}; name another, such as gpt-image-2"
+    if model in _RETIRED:
+        return f"model: OpenAI has retired {model}; name another, such as gpt-image-2"
     rules = _rules(model)
     if rules is None:
         return None
     for name, allowed in (("quality", rules.qualities), ("input_fidelity", rules.input_fidelity)):
-        value = parameters.get(name)
-        if value is not None and value not in allowed:
-            return (
-                f"{name}: {model} takes {' or '.join(allowed)}"
-                if allowed
-                else (f"{name}: {model} has none; leave it out")
-            )
+        if parameters.get(name) in (None, *allowed):
+            continue
+        values = f"takes {' or '.join(allowed)}" if allowed else "has none; leave it out"
+        return f"{name}: {model} {values}"
     return None
 
 

@@ -5,6 +5,7 @@ import pytest
 from pydantic import ValidationError
 
 from inference.backends.images.dialects import DIALECTS
+from inference.images_server.requests import ImageRequest
 from inference.roles import BackendError, RetryableError, UnusableAnswerError
 from tests.inference.backends.images.images_generators import (
     generate,
@@ -51,6 +52,12 @@ SETTINGS = {
 def test_every_dialect_of_other_servers_has_rules():
     assert set(RULES) == set(DIALECTS) - {"ours"} == set(SETTINGS)
     assert all(rules["source"] for rules in RULES.values())
+
+
+def test_our_dialect_has_fields_that_our_server_has():
+    """`test_limits.py` sends them to the application."""
+    ours = DIALECTS["ours"]
+    assert {*ours.generation.values(), *ours.edit.values()} <= set(ImageRequest.model_fields)
 
 
 @pytest.mark.parametrize("dialect", SETTINGS)
@@ -142,7 +149,7 @@ def test_sizes_are_those_that_openais_models_draw(model, wanted, drawn):
         ({"dialect": "sglang", "quality": "low"}, "quality: dialect sglang has no such parameter"),
         ({"model": "gpt-image-2", "input_fidelity": "low"}, "gpt-image-2 has none; leave it out"),
         ({"model": "gpt-image-2", "size": "4000x100"}, "draws up to 3840x2160"),
-        ({"model": "dall-e-3"}, "OpenAI retired dall-e-3 on May 12, 2026"),
+        ({"model": "dall-e-3"}, "OpenAI has retired dall-e-3"),
         ({"output_compression": 50}, "set output_format to jpeg or webp"),
         ({"background": "transparent", "output_format": "jpeg"}, "jpeg has no transparency"),
         ({"mask": "nowhere.png"}, "there is no file nowhere.png"),
