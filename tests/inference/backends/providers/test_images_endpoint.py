@@ -18,7 +18,7 @@ def generator(*servers, **model):
     endpoints = [{"url": f"{server.url}/v1", "concurrency": 2} for server in servers]
     settings = {
         "endpoints": endpoints,
-        "timeout_seconds": 2,
+        "timeout_seconds": 20,
         "generator": {"model": "klein", **model},
     }
     roles = {"planner": "sketch", "critic": "sketch", "scorer": "sketch", "generator": "images"}
