@@ -11,6 +11,7 @@ from .options import HomeOption, enable_interrupts
 if TYPE_CHECKING:
     from assets.imports.importer import ImportResult
     from inference.engine.progress import Progress
+    from schemas.imports import ImportKind
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -68,63 +69,43 @@ def prompts(
     typer.echo(f"Use them with `pack: {folder}` in a profile.")
 
 
-@app.command("planner-sft")
-def planner_sft(
-    file: FileArgument,
-    name: NameOption = "",
-    images: ImagesOption = None,
-    license: LicenseOption = "not stated",
-    home: HomeOption = ".interleave",
-) -> None:
-    """Import plans to learn, in LLaMA-Factory's form, such as `planner_sft.json`."""
-    _import_rows("planner_sft", file, name, images, license, home)
+def _rows_command(kind: "ImportKind") -> Callable[..., None]:
+    """The command that imports rows of a training set."""
+
+    def command(
+        file: FileArgument,
+        name: NameOption = "",
+        images: ImagesOption = None,
+        license: LicenseOption = "not stated",
+        home: HomeOption = ".interleave",
+    ) -> None:
+        from assets.imports.importer import import_rows
+        from assets.imports.source import open_source
+        from warehouse import Home
+
+        lake = Home(home)
+        source = open_source(lake, file, images)
+        chosen = name or source.path.stem
+        result = _run(
+            chosen, lambda progress: import_rows(lake, kind, source, chosen, license, progress)
+        )
+        rejected = lake.local / "imports" / f"{chosen}-rejected.jsonl"
+        result.write_rejected(rejected)
+        unchanged = " (unchanged)" if result.unchanged else ""
+        _report(result, f"rows of {kind} as {chosen}{unchanged}", rejected)
+        mix = f"{{exports: {{mix: {{{kind}: {{{chosen}: 1}}}}}}}}"
+        typer.echo(f"Train on them with `curation: {mix}`.")
+
+    return command
 
 
-@app.command("critic-sft")
-def critic_sft(
-    file: FileArgument,
-    name: NameOption = "",
-    images: ImagesOption = None,
-    license: LicenseOption = "not stated",
-    home: HomeOption = ".interleave",
-) -> None:
-    """Import verdicts to learn, in LLaMA-Factory's form, such as `critic_sft.json`."""
-    _import_rows("critic_sft", file, name, images, license, home)
-
-
-@app.command("critic-rl")
-def critic_rl(
-    file: FileArgument,
-    name: NameOption = "",
-    images: ImagesOption = None,
-    license: LicenseOption = "not stated",
-    home: HomeOption = ".interleave",
-) -> None:
-    """Import prompts of the critic's GRPO with their ground truth, such as `critic_rl.jsonl`."""
-    _import_rows("critic_rl", file, name, images, license, home)
-
-
-def _import_rows(
-    kind: str, file: str, name: str, images: Path | None, licence: str, root: str
-) -> None:
-    from typing import cast
-
-    from assets.imports.importer import import_rows
-    from assets.imports.source import open_source
-    from schemas.imports import ImportKind
-    from warehouse import Home
-
-    home = Home(root)
-    source = open_source(home, file, images)
-    chosen, of_kind = name or source.path.stem, cast(ImportKind, kind)
-    result = _run(
-        chosen, lambda progress: import_rows(home, of_kind, source, chosen, licence, progress)
-    )
-    rejected = home.local / "imports" / f"{chosen}-rejected.jsonl"
-    result.write_rejected(rejected)
-    what = f"rows of {kind} as {chosen}" + " (unchanged)" * result.unchanged
-    _report(result, what, rejected)
-    typer.echo(f"Train on them with `curation: {{exports: {{mix: {{{kind}: {{{chosen}: 1}}}}}}}}`.")
+_ROWS: "dict[ImportKind, str]" = {
+    "planner_sft": "Import plans to learn, in LLaMA-Factory's form, such as `planner_sft.json`.",
+    "critic_sft": "Import verdicts to learn, in LLaMA-Factory's form, such as `critic_sft.json`.",
+    "critic_rl": "Import prompts of GRPO with their ground truth, such as `critic_rl.jsonl`.",
+}
+for _kind, _help in _ROWS.items():
+    app.command(_kind.replace("_", "-"), help=_help)(_rows_command(_kind))
 
 
 def _run(label: str, work: "Callable[[Progress], ImportResult]") -> "ImportResult":
