@@ -140,7 +140,8 @@ def _load(folder: Path, *_modified: int) -> Pack:
     if not prompts:
         raise DocumentError(f"{path}: holds no prompt")
     names = {_category_name(prompt): prompt.category or info.title for prompt in prompts}
-    categories = {name: _category(name, title) for name, title in sorted(names.items())}
+    about = f"Prompts of {info.source or path.name}; licence: {info.licence}"
+    categories = {name: _category(name, title, about) for name, title in sorted(names.items())}
     taxonomy = Taxonomy.model_construct(
         title=info.title, reader=info.reader, suffixes=[], categories=categories
     )
@@ -148,10 +149,8 @@ def _load(folder: Path, *_modified: int) -> Pack:
     return Pack(folder.name, taxonomy, {}, {_UNCATEGORISED: template}, tuple(prompts), folder)
 
 
-def _category(name: str, title: str) -> Category:
-    sub = SubCategory.model_construct(
-        title=title, description="Prompts of a file", banks=[], heldout=False
-    )
+def _category(name: str, title: str, about: str) -> Category:
+    sub = SubCategory.model_construct(title=title, description=about, banks=[], heldout=False)
     return Category.model_construct(title=title, subcategories={name: sub})
 
 

@@ -41,6 +41,12 @@ _SPLITS = """
     ORDER BY 1
 """
 
+# Packs that are files of prompts have no banks; users' requests are no pack.
+_PROMPT_FILES = """
+    SELECT DISTINCT categories.description FROM categories JOIN prompts USING (pack, subcategory)
+    WHERE len(banks) = 0 AND template_id = 'imported'
+"""
+
 
 @dataclass(frozen=True)
 class Card:
@@ -135,6 +141,8 @@ def _origin(home: Home, settings: CurationSettings, tables: tuple[Table, ...]) -
         if "agent_prompt_version" in table.columns
         for version in _distinct(connection, table.name, "agent_prompt_version")
     }
+    if files := sorted(row[0] for row in connection.execute(_PROMPT_FILES).fetchall()):
+        sources["prompt files"] = files
     values = settings.model_dump(mode="json", exclude={"exports": True, "planner": {"comm"}})
     return {
         "sources": sources | {"agent prompts": sorted(prompts)},

@@ -6,6 +6,7 @@ import textwrap
 import pytest
 
 from assets.core.foundry import FoundryResource
+from assets.curation.exports.folder import read_card
 from assets.prompts.bank import open_bank
 from assets.prompts.pack_loader import load_pack
 from assets.prompts.settings import BankSettings
@@ -107,7 +108,9 @@ def test_a_lineage_runs_on_it(tmp_path, capsys, monkeypatch):
     with file.open("a") as lines:
         lines.write(json.dumps({"user_input": "Add a red ball", "user_input_image": images[0]}))
     folder = tmp_path / "mine"
-    interleave(capsys, "import", "prompts", file, "--to", folder, "--reader", "sketch")
+    interleave(
+        capsys, "import", "prompts", file, "--to", folder, "--reader", "sketch", "--license", "mit"
+    )
     profile = f"""
         name: mine
         description: My prompts
@@ -125,6 +128,8 @@ def test_a_lineage_runs_on_it(tmp_path, capsys, monkeypatch):
     rows = foundry.rows(PROMPTS)
     assert [row.text for row in rows] == [*TEXTS[:5], TEXTS[8], "Add a red ball"]
     assert all(foundry.home.images.exists(sha) for row in rows for sha in row.input_images)
-    told = {row.prompt_id: row.status for row in foundry.rows(TRAJECTORIES)}
-    assert set(told) == {row.prompt_id for row in rows}
-    assert sum(status == "complete" for status in told.values()) >= DISTINCT - 2
+    card = read_card(foundry.home.exports / "llamafactory")
+    assert card["sources"]["prompt files"] == ["Prompts of prompts.jsonl; licence: mit"]
+    statuses = {row.prompt_id: row.status for row in foundry.rows(TRAJECTORIES)}
+    assert set(statuses) == {row.prompt_id for row in rows}
+    assert sum(status == "complete" for status in statuses.values()) >= DISTINCT - 2
