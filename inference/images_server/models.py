@@ -173,7 +173,7 @@ class Replica:
         """One image, in a batch with compatible ones; skipped when cancelled in time."""
         mask = None if self._paints_masks else spec.mask
         try:
-            drawn = spec if mask is None else _without_mask(spec)
+            drawn = spec if mask is None else await asyncio.to_thread(_without_mask, spec)
             key = await asyncio.to_thread(drawn.batch_key)  # decodes all input images
             image = await self._batcher.submit((drawn, key))
             if mask is None:

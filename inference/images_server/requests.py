@@ -62,6 +62,15 @@ class ImageRequest(RequestModel, strict=False):
             raise ValueError("partial_images: only a stream has them; send stream: true as well")
         if self.stream and (self.n or 1) > 1:
             raise ValueError("n: a stream has one image; send several requests")
+        if self.stream and self.response_format == "url":
+            raise ValueError("response_format: a stream carries its images; leave url out")
+        return self
+
+    @model_validator(mode="after")
+    def _check_compression(self) -> Self:
+        compressed = self.output_compression is not None and self.output_compression < 100
+        if compressed and self.output_format not in ("jpeg", "webp"):
+            raise ValueError("output_compression: set output_format to jpeg or webp as well")
         return self
 
     def sampling_params(self) -> SamplingParams:
@@ -115,6 +124,8 @@ class ImageRequestReader:
                 raise bad_request(message, name)
         if not images:
             raise bad_request("send the image to edit, or several, as files", "image")
+        if mask and len(images) > 1:  # OpenAI repaints the first, models here edit the last
+            raise bad_request("a mask belongs to one image; send no other", "mask")
         image_request = validate(fields, ImageRequest)
         specs = self._specs(image_request, tuple(images), mask)
         return ImageJob(image_request, specs, is_edit=True)

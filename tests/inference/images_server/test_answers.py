@@ -151,6 +151,25 @@ def test_partial_images_take_at_most_half_of_the_steps_each(steps, count, expect
     assert preview_steps(steps, count) == expected
 
 
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"stream": True, "response_format": "url"}, "a stream carries its images"),
+        ({"output_compression": 10}, "output_format to jpeg or webp"),
+        ({"output_compression": 10, "output_format": "png"}, "output_format to jpeg or webp"),
+    ],
+)
+def test_fields_that_would_be_ignored_are_errors(sketch, fields, message):
+    with pytest.raises(openai.BadRequestError, match=message):
+        sketch.client().images.generate(prompt=MEADOW, **fields)
+
+
+def test_a_mask_comes_with_one_image(sketch):
+    white = EncodedImage.white((192, 192)).data
+    with pytest.raises(openai.BadRequestError, match="a mask belongs to one image"):
+        sketch.client().images.edit(image=[white, white], mask=white, prompt=MEADOW)
+
+
 def test_models_say_what_they_take(sketch, editor):
     limits = GeneratorLimits.model_validate(sketch.client().models.retrieve("sketch").limits)
     assert (limits.references, limits.negative_prompt, limits.square) == (1, False, True)
