@@ -179,7 +179,8 @@ class ImageHandlers:
         except Exception:
             _log.exception("a request for images failed")
             response = internal_error().response()
-        self._metrics.requests.labels(endpoint, str(response.status_code)).inc()
+        if not isinstance(response, StreamingResponse):  # which counts itself at its end
+            self._metrics.requests.labels(endpoint, str(response.status_code)).inc()
         return response
 
     async def _generate(self, request: Request, read: _Read) -> Response:
@@ -201,12 +202,22 @@ class ImageHandlers:
 
     async def _stream(self, job: ImageJob, encoder: ImageEncoder) -> AsyncIterator[bytes]:
         """Ends with an error where an image takes too long, or the queue has filled meanwhile."""
+        status = CLIENT_CLOSED
         try:
             with self._queue.admit(), self._queue.timed():
                 async for event in stream_events(job, encoder, self._draw_in_time):
                     yield event
+            status = HTTPStatus.OK
         except APIError as error:
+            status = error.status
             yield error_event(error)
+        except Exception:
+            _log.exception("a stream of images failed")
+            status = HTTPStatus.INTERNAL_SERVER_ERROR
+            yield error_event(internal_error())
+        finally:
+            endpoint = "edits" if job.is_edit else "generations"
+            self._metrics.requests.labels(endpoint, str(int(status))).inc()
 
     async def _draw_in_time(self, spec: GenerationSpec) -> DrawnImage:
         start = time.perf_counter()

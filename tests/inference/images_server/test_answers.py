@@ -19,7 +19,7 @@ from inference.images_server import links
 from inference.images_server.links import LinkedImages
 from inference.images_server.models import SKETCH, DrawRejected, servable_pipeline
 from inference.images_server.responses import preview_steps
-from tests.inference.images_server.served_images import LocalReplica, images_of, served
+from tests.inference.images_server.served_images import LocalReplica, images_of, metrics, served
 from warehouse import EncodedImage
 
 MEADOW = "Draw a meadow with a red flower at the bottom center."
@@ -132,6 +132,28 @@ def test_a_stream_has_partial_images_and_the_image(klein):
 def test_a_stream_without_steps_has_the_image_alone(sketch):
     [event] = sketch.client().images.generate(prompt=MEADOW, stream=True, partial_images=3)
     assert event.type == "image_generation.completed"
+
+
+class BrokenReplica(LocalReplica):
+    async def draw(self, spec):
+        raise RuntimeError("a bug")
+
+
+def test_streams_are_counted_by_how_they_end():
+    with served(SKETCH, LocalReplica(SKETCH)) as server:
+        images = server.client().images
+        list(images.generate(prompt=MEADOW, stream=True))
+        with pytest.raises(openai.APIError):
+            list(images.generate(prompt=MEADOW, size="100x100", stream=True))
+        counted = metrics(server)
+    requests = 'interleave_images_requests_total{{endpoint="generations",status="{}"}}'
+    assert counted[requests.format(200)] == counted[requests.format(400)] == 1
+
+
+def test_a_bug_ends_a_stream_without_details():
+    with served(SKETCH, BrokenReplica(SKETCH)) as server, pytest.raises(openai.APIError) as caught:
+        list(server.client().images.generate(prompt=MEADOW, stream=True))
+    assert "a bug" not in str(caught.value)
 
 
 def test_errors_of_a_stream_reach_the_client(sketch):
