@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -43,7 +43,8 @@ def prompts(
     image: Annotated[str, typer.Option(help="Column with its images.")] = "user_input_image",
     category: Annotated[str, typer.Option(help="Column with its category.")] = "category",
     reader: Annotated[
-        str | None, typer.Option(help="`sketch`: the prompts are about the sketch world.")
+        Literal["sketch"] | None,
+        typer.Option(help="`sketch`: the prompts are about the sketch world."),
     ] = None,
     home: HomeOption = ".interleave",
 ) -> None:
@@ -58,8 +59,13 @@ def prompts(
 
     source = open_source(Home(home), file, images)
     folder = to or Path("packs") / source.path.stem
-    about = {"source": source.label, "file_sha256": source.sha256, "licence": license}
-    info = PackInfo.model_validate({"title": source.path.stem, "reader": reader, **about})
+    info = PackInfo(
+        title=source.path.stem,
+        source=source.label,
+        file_sha256=source.sha256,
+        licence=license,
+        reader=reader,
+    )
     columns = PromptColumns(text, image, category)
     result = _run(
         "prompts", lambda progress: import_prompts(source, folder, info, columns, progress)
