@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from schemas import Row, SchemaMismatchError, StorageError, Table
 
 from .content_hash import BATCH_ROWS, add_batch, content_hash, new_digest
-from .storage import Storage, first_line, safe_name, storage_errors
+from .storage import Storage, first_line, safe_name
 
 ALL = "all"
 """The partition of tables that are not sharded."""
@@ -23,6 +23,9 @@ REQUESTS = "_requests-"
 
 _PART = "part-0.parquet"
 _ROW_GROUP = 122_880  # what DuckDB scans per thread at a time
+_WRITING: dict[str, Any] = {"compression": "zstd", "write_page_checksum": True}
+# What pyarrow raises where a checksum, the codec, the encoding, or the footer is wrong.
+_DAMAGE = (OSError, pa.ArrowException, UnicodeDecodeError)
 _HASH, _VERSION = b"interleave.content_hash", b"interleave.version"
 
 
@@ -117,11 +120,10 @@ class Lake:
         """Hash of the rows as they were written; None: no partition of a readable version."""
         try:
             metadata = self._open(table, partition).metadata.metadata or {}
-        except (FileNotFoundError, StorageError):
+            digest, version = metadata.get(_HASH, b"").decode(), _version(metadata)
+        except (FileNotFoundError, StorageError, UnicodeDecodeError):
             return None
-        if _version(metadata) not in _readable_versions(table):
-            return None
-        return metadata.get(_HASH, b"").decode() or None
+        return (digest or None) if version in _readable_versions(table) else None
 
     def rows(self, table: Table, partition: str | None = None) -> int:
         """Number of rows in a partition (0: missing), or in all of `partitions`."""
@@ -155,8 +157,11 @@ class Lake:
         stored = file.schema_arrow
         names = dict(zip(stored.names, _current_names(table, stored), strict=True))
         needed = schema.names if where is None else names.values()
-        with storage_errors("read", self.storage.url(_path(table, partition))):
-            rows = file.read([stored for stored, name in names.items() if name in needed])
+        columns = [stored for stored, name in names.items() if name in needed]
+        try:
+            rows = file.read(columns)
+        except _DAMAGE as error:
+            raise self._damaged(table, partition, error) from error
         rows = rows.rename_columns([names[stored] for stored in rows.column_names])
         for field in (table.arrow_schema.field(name) for name in table.added):
             if field.name not in names.values():
@@ -166,9 +171,12 @@ class Lake:
 
     def _open_checked(self, table: Table, partition: str) -> pq.ParquetFile:
         file = self._open(table, partition)
-        stored = file.schema_arrow
-        expected = _expected_schema(table, stored)
-        version, names = _version(stored.metadata), _current_names(table, stored)
+        try:
+            stored = file.schema_arrow
+            expected = _expected_schema(table, stored)
+            version, names = _version(stored.metadata), _current_names(table, stored)
+        except _DAMAGE as error:
+            raise self._damaged(table, partition, error) from error
         if version not in _readable_versions(table):
             problem = f"has schema version {version}, this code reads version {table.version}"
         elif names != expected.names or stored.types != expected.types:
@@ -184,14 +192,21 @@ class Lake:
         """The partition as it is now; an open file does not show later replacements."""
         path = _path(table, partition)
         try:
-            if self.storage.is_local:
-                return pq.ParquetFile(pa.OSFile(self.storage.url(path)))
-            return pq.ParquetFile(io.BytesIO(self.storage.read(path)))
-        except pa.ArrowInvalid as error:
-            raise StorageError(
-                f"{self.storage.url(path)} is damaged ({first_line(error)}): "
-                f"delete it and materialize {table.name} again"
-            ) from error
+            local = self.storage.is_local
+            file = (
+                pa.OSFile(self.storage.url(path)) if local else io.BytesIO(self.storage.read(path))
+            )
+            return pq.ParquetFile(file, page_checksum_verification=True)
+        except FileNotFoundError:
+            raise
+        except _DAMAGE as error:
+            raise self._damaged(table, partition, error) from error
+
+    def _damaged(self, table: Table, partition: str, error: Exception) -> StorageError:
+        return StorageError(
+            f"{self.storage.url(_path(table, partition))} is damaged ({first_line(error)}): "
+            f"delete it and materialize {table.name} again"
+        )
 
 
 def _path(table: Table, partition: str) -> str:
@@ -203,7 +218,7 @@ def _path(table: Table, partition: str) -> str:
 def _encode(data: pa.Table, digest: str) -> bytes:
     sink = pa.BufferOutputStream()
     stamped = data.replace_schema_metadata({**(data.schema.metadata or {}), _HASH: digest})
-    pq.write_table(stamped, sink, compression="zstd", row_group_size=_ROW_GROUP)
+    pq.write_table(stamped, sink, row_group_size=_ROW_GROUP, **_WRITING)
     return sink.getvalue().to_pybytes()
 
 
@@ -214,7 +229,7 @@ def _encode_stream(
     names = _given_names(table, reader)
     hashed = pa.schema([table.arrow_schema.field(name) for name in names])
     sink, count, digest = pa.BufferOutputStream(), 0, new_digest(hashed)
-    with pq.ParquetWriter(sink, table.arrow_schema, compression="zstd") as writer:
+    with pq.ParquetWriter(sink, table.arrow_schema, **_WRITING) as writer:
         for part in _in_batches(reader):
             rows = _conform(table, part, partition)
             add_batch(digest, rows.select(names))

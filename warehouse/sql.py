@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import duckdb
 import pyarrow as pa
 
-from schemas import TABLES, FoundryError
+from schemas import TABLES, FoundryError, StorageError
 
 from .home import Home
 from .result_formats import Format, count_noun, render
@@ -107,6 +107,10 @@ def _execute(home: Home, sql: str, other_files: bool) -> pa.Table:
             if isinstance(error, _TRANSIENT) or type(error) is duckdb.Error:
                 raise
             raise SqlError(_explain(error)) from error
+        except UnicodeDecodeError as error:  # of DuckDB's message, which quotes the file
+            tables = ", ".join(_referenced_tables(sql))
+            remedy = f"delete it and materialize {tables} again"
+            raise StorageError(f"a file of {tables} is damaged: {remedy}") from error
 
 
 def _check_reads_only(connection: duckdb.DuckDBPyConnection, sql: str) -> None:
