@@ -70,15 +70,15 @@ def stages_of(nodes: Sequence[Node]) -> Stages:
     """The nodes by stage."""
     before = _before_shards()
     after = [node for node in nodes if not node.is_partitioned and node.name not in before]
-    downstream = _from_training(after)
+    aggregates = _aggregates(after)
     base, agents = _checkpoints()
     return Stages(
         bank=[node for node in nodes if not node.is_partitioned and node.name in before],
         shards=[node for node in nodes if node.sharded],
-        aggregates=[node for node in after if node.name not in downstream],
+        aggregates=[node for node in after if node.name in aggregates],
         base=[node for node in after if node.name in base],
         agents=_independent_lists([node for node in after if node.name in agents]),
-        evaluation=[node for node in after if node.name in downstream - base - agents],
+        evaluation=[node for node in after if node.name not in aggregates | base | agents],
         generations=[node for node in nodes if node.partitions],
     )
 
@@ -92,13 +92,10 @@ def _before_shards() -> set[str]:
     return names
 
 
-def _from_training(after: Sequence[Node]) -> set[str]:
-    """Names of the nodes that are not automatic, and of all that depend on them."""
-    names: set[str] = set()
-    for node in after:
-        if not node.automatic or names & set(node.deps):
-            names.add(node.name)
-    return names
+def _aggregates(after: Sequence[Node]) -> set[str]:
+    """Names of the automatic nodes, and of those that they depend on."""
+    automatic = [node for node in after if node.automatic]
+    return {name for node in automatic for name in (node.name, *node.deps)}
 
 
 def _checkpoints() -> tuple[set[str], set[str]]:

@@ -5,7 +5,7 @@ it. Equal fingerprints mean that the asset need not be materialized again.
 """
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
 from typing import Any
@@ -22,11 +22,6 @@ from .profile import Profile
 # Tags of a materialization; both are compared with those of earlier runs.
 FINGERPRINT = "interleave/fingerprint"
 DATA_VERSION_TAG = "dagster/data_version"
-# Aggregates wait for every shard of what they read, and for its blocking checks.
-FOLLOW_UPSTREAM = (
-    dg.AutomationCondition.eager() & dg.AutomationCondition.all_deps_blocking_checks_passed()
-).with_label("upstream complete and checked")
-
 # A run takes one slot of a pool: shards then run side by side, and one that fails fails alone.
 warnings.filterwarnings("ignore", ".*backfill_?policy", dg.BetaWarning)
 ONE_PARTITION_A_RUN = dg.BackfillPolicy.multi_run(max_partitions_per_run=1)
@@ -67,6 +62,7 @@ class Node:
     description: str
     tables: tuple[Table, ...] = ()  # rows of the first are counted
     deps: tuple[str, ...] = ()
+    optional_deps: tuple[str, ...] = ()  # of `deps`, those it does not wait for
     sections: tuple[str, ...] = ()  # dotted paths into the profile
     sharded: bool = False
     automatic: bool = False
@@ -113,7 +109,7 @@ class Node:
             "description": self.description,
             "deps": list(self.deps),
             "partitions_def": SHARDS if self.sharded else own,
-            "automation_condition": FOLLOW_UPSTREAM if self.automatic else None,
+            "automation_condition": _follow_upstream(self.optional_deps) if self.automatic else None,
             "backfill_policy": ONE_PARTITION_A_RUN if self.is_partitioned else None,
             "pool": self.pool,
             "kinds": set(self.kinds),
@@ -218,6 +214,20 @@ def lineage() -> list[Node]:
     """All declared nodes, every one after those it depends on."""
     order = TopologicalSorter({name: declared.deps for name, declared in NODES.items()})
     return [NODES[name] for name in order.static_order()]
+
+
+def _follow_upstream(optional: Sequence[str]) -> dg.AutomationCondition[dg.AssetKey]:
+    """Aggregates wait for every shard of what they read, and for its blocking checks.
+
+    An update of an `optional` dependency is followed, too, but a missing one holds nothing back.
+    """
+    condition, ignored = dg.AutomationCondition, dg.AssetSelection.assets(*optional)
+    missing, checked = condition.any_deps_missing(), condition.all_deps_blocking_checks_passed()
+    follow = condition.eager() & checked
+    if optional:
+        follow = follow.replace(missing, missing.ignore(ignored))
+        follow = follow.replace(checked, checked.ignore(ignored))
+    return follow.with_label("upstream complete and checked")
 
 
 def _setting(settings: Mapping[str, Any], section: str) -> Any:

@@ -93,6 +93,7 @@ EXPORT_SET = _set_node(
     description="The sets in the formats of LLaMA-Factory, verl, the reference (JSONL) and Hugging "
     "Face datasets, each with a card.",
     deps=("steps", "critic_sft", "critic_rl", "critic_dpo", "planner_sft", "sequences", "imports"),
+    optional_deps=("imports",),
     kinds=frozenset({"python", "huggingface"}),
     inputs=_export_inputs,
     code_version=str(FORMAT_VERSION),

@@ -25,7 +25,6 @@ IMPORT_SET = Node(
     "licence; used where a profile has `curation.exports.mix`.",
     tables=(IMPORTS,),
     sections=("curation.exports.mix",),
-    automatic=True,
     inputs=lambda foundry, _instance: _content(foundry),
     output_hashes=_content,
     may_be_empty=True,

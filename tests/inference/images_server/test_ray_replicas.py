@@ -18,7 +18,7 @@ from inference.backends.factory import Backends
 from inference.images_server.models import servable_pipeline
 from inference.images_server.ray_replicas import deploy
 from inference.images_server.settings import ImagesServerSettings
-from inference.roles import UnusableAnswerError
+from inference.roles import BackendError
 from tests.helpers.ports import ray_agent_ports
 from tests.inference.images_server.served_images import images_of, metrics, served, until
 from warehouse import EncodedImage, Home
@@ -136,15 +136,10 @@ def test_edit_depends_on_every_reference(server):
     assert np.array_equal(edit(one, last), edit(one, last))
 
 
-@pytest.mark.parametrize(
-    ("extra", "message"),
-    [({"mask": b""}, "takes no mask"), ({"extra_body": {"negative_prompt": "rain"}}, "negative")],
-)
-def test_options_that_the_model_would_ignore_are_rejected(server, extra, message):
-    white = EncodedImage.white((64, 64)).data
-    extra = {name: white if name == "mask" else value for name, value in extra.items()}
-    with pytest.raises(openai.BadRequestError, match=message):
-        server.client().images.edit(image=white, prompt="a red cat", **extra)
+def test_options_that_the_model_would_ignore_are_rejected(server):
+    white, ignored = EncodedImage.white((64, 64)).data, {"negative_prompt": "rain"}
+    with pytest.raises(openai.BadRequestError, match="negative"):
+        server.client().images.edit(image=white, prompt="a red cat", extra_body=ignored)
 
 
 def test_load_reaches_both_nodes_in_batches(server):
@@ -212,7 +207,7 @@ def test_our_images_backend_uses_it(server):
     first, second = asyncio.run(two_images())
     assert first.image.size == second.image.size == (96, 64)
     assert [first] == generate(server, seed=1, size="96x64", num_inference_steps=3)
-    with pytest.raises(UnusableAnswerError, match="takes no negative prompt"):
+    with pytest.raises(BackendError, match="takes no negative prompt"):
         asyncio.run(generator(negative_prompt="rain").generate("a red cat", (), 1))
 
 
