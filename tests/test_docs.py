@@ -47,7 +47,7 @@ def test_the_index_lists_every_page():
 
 @pytest.mark.browser
 @pytest.mark.slow
-@pytest.mark.long
+@pytest.mark.nightly
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium here: install Debian's `chromium`")
 def test_the_script_takes_all_pictures(tmp_path):
     home, images = tmp_path / "home", tmp_path / "images"

@@ -25,7 +25,7 @@ from warehouse import EncodedImage, Home, Journal
 WEIGHTS = "model.safetensors"
 ROWS = 24
 VERLS_DEV_REWARD = b"val-core/interleave_critic/reward/mean@1"
-pytestmark = [pytest.mark.slow, pytest.mark.long]
+pytestmark = [pytest.mark.slow]
 # All sequences of a batch are equally long: on those verl 0.9.1 fails without our plugin.
 GOAL = "Paint a tree."
 
@@ -100,6 +100,7 @@ def steps_of(messages: list[Message]) -> list[int]:
     return [m.progress.step for m in messages if m.progress]
 
 
+@pytest.mark.long
 def test_trains_evaluates_merges_resumes_and_stops_early(tmp_path):
     """The answers of a model that is not trained are malformed: no evaluation has a reward."""
     export(tmp_path / "export", Home(tmp_path / "home"))
@@ -137,6 +138,7 @@ def test_trains_evaluates_merges_resumes_and_stops_early(tmp_path):
     assert not [p for p in psutil.process_iter() if _belongs_to(p, tmp_path)]
 
 
+@pytest.mark.nightly
 def test_adapters_are_trained_with_dynamic_batches_and_merged(tmp_path):
     export(tmp_path / "export", Home(tmp_path / "home"))
     build_untrained(tmp_path / "parent")
