@@ -99,6 +99,7 @@ class Node:
 
     def asset_args(self) -> dict[str, Any]:
         own = self.partitions and self.partitions.definition
+        follow = _follow_upstream(self.optional_deps) if self.automatic else None
         metadata: dict[str, Any] = {}
         if self.tables:
             schema, name = column_schema(self.tables[0]), self.tables[0].name
@@ -109,7 +110,7 @@ class Node:
             "description": self.description,
             "deps": list(self.deps),
             "partitions_def": SHARDS if self.sharded else own,
-            "automation_condition": _follow_upstream(self.optional_deps) if self.automatic else None,
+            "automation_condition": follow,
             "backfill_policy": ONE_PARTITION_A_RUN if self.is_partitioned else None,
             "pool": self.pool,
             "kinds": set(self.kinds),
@@ -216,18 +217,18 @@ def lineage() -> list[Node]:
     return [NODES[name] for name in order.static_order()]
 
 
-def _follow_upstream(optional: Sequence[str]) -> dg.AutomationCondition[dg.AssetKey]:
+def _follow_upstream(optional: Sequence[str]) -> dg.AutomationCondition[Any]:
     """Aggregates wait for every shard of what they read, and for its blocking checks.
 
     An update of an `optional` dependency is followed, too, but a missing one holds nothing back.
     """
     condition, ignored = dg.AutomationCondition, dg.AssetSelection.assets(*optional)
     missing, checked = condition.any_deps_missing(), condition.all_deps_blocking_checks_passed()
-    follow = condition.eager() & checked
+    eager: dg.AutomationCondition[Any] = condition.eager()
     if optional:
-        follow = follow.replace(missing, missing.ignore(ignored))
-        follow = follow.replace(checked, checked.ignore(ignored))
-    return follow.with_label("upstream complete and checked")
+        eager = eager.replace(missing, missing.ignore(ignored))
+        checked = checked.ignore(ignored)
+    return (eager & checked).with_label("upstream complete and checked")
 
 
 def _setting(settings: Mapping[str, Any], section: str) -> Any:
