@@ -18,7 +18,8 @@ import duckdb
 from assets.core.foundry import SHARDS, FoundryResource
 from assets.core.node import Node
 from assets.core.progress import progress_factory, reporting_to
-from assets.prompts.assets import register_shards
+from assets.prompts.assets import load_packs, register_shards
+from assets.prompts.shard_size import check_shard_size
 from inference.engine.progress import NullProgress
 from schemas import FoundryError, StorageError
 from warehouse.storage import first_line
@@ -59,9 +60,11 @@ def run_lineage(
         force: materialize also what is up to date; finished model calls are reused all the same.
 
     Raises:
-        FoundryError: an unknown node, a failed blocking check, or an asset's own failure.
+        FoundryError: an unknown node, a bank with shards of another size, a failed blocking check,
+            or an asset's own failure.
     """
     stages = stages_of(select_nodes(select, foundry.settings))
+    check_shard_size(foundry, load_packs(foundry))
     register_shards(foundry, instance, shards)
     stage = _Stage(foundry, instance, announce, force)
     if stages.agents:

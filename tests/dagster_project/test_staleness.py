@@ -82,7 +82,7 @@ def test_a_change_of_a_shard_makes_that_shard_stale(filled, instance, change):
 
 
 def test_other_settings_make_every_shard_stale(filled, instance, profile):
-    Path(profile).write_text(Path(profile).read_text() + "    loop: {t_max: 7}\n")
+    Path(profile).write_text(Path(profile).read_text() + "loop: {t_max: 7}\n")
     path = Path(profile).rename(Path(profile).with_name("other.yaml"))
     other = FoundryResource(profile=str(path), root=filled.root)
     assert [len(current(other, instance, node)) for node in SHARD_NODES] == [0, 0, 6]
