@@ -49,16 +49,18 @@ def write_profile(folder: Path) -> str:
     return str(path)
 
 
-def synthesize_shards(foundry: FoundryResource, instance: dg.DagsterInstance) -> None:
-    """Rows and materializations of every shard whose prompts are in the bank."""
+def synthesize_shards(
+    foundry: FoundryResource, instance: dg.DagsterInstance, shards: Sequence[str]
+) -> None:
+    """Rows and materializations of some shards whose prompts are in the bank."""
     image = EncodedImage.of(Image.new("RGB", (32, 32), "white"))
     foundry.home.images.put(image)
-    prompts: list[PromptRow] = foundry.rows(PROMPTS)
-    for prompt in prompts:
-        for table, rows in _rows_of(prompt, image.sha256).items():
-            foundry.home.lake.write(table, rows, prompt.shard)
+    for shard in shards:
+        for prompt in foundry.rows(PROMPTS, shard):
+            for table, rows in _rows_of(prompt, image.sha256).items():
+                foundry.home.lake.write(table, rows, shard)
     for node in SHARD_NODES:
-        report_materializations(foundry, instance, node, [prompt.shard for prompt in prompts])
+        report_materializations(foundry, instance, node, shards)
 
 
 def report_materializations(

@@ -22,7 +22,7 @@ def filled(foundry, instance):
     """Six shards, all up to date."""
     for shard in SHARDS:
         foundry.home.lake.write(PROMPTS, [prompt(shard)], shard)
-    synthesize_shards(foundry, instance)
+    synthesize_shards(foundry, instance, SHARDS)
     assert all(current(foundry, instance, node) == set(SHARDS) for node in SHARD_NODES)
     return foundry
 
