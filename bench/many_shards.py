@@ -6,6 +6,7 @@ materializations are written into Dagster's history as runs of theirs would have
 
 import time
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from uuid import uuid4
 
@@ -13,6 +14,9 @@ import dagster as dg
 from dagster._core.events import StepMaterializationData
 from dagster._core.events.log import EventLogEntry
 from dagster._core.storage.event_log import SqlEventLogStorage
+from dagster._core.storage.runs import SqlRunStorage
+from dagster._core.storage.runs.schema import RunsTable
+from dagster_shared.serdes import serialize_value
 from PIL import Image
 
 from assets.core.foundry import SHARDS, FoundryResource
@@ -64,33 +68,45 @@ def synthesize_shards(
 
 
 def report_materializations(
-    foundry: FoundryResource,
-    instance: dg.DagsterInstance,
-    node: str,
-    partitions: Sequence[str],
-    partitions_a_run: int = 1,
+    foundry: FoundryResource, instance: dg.DagsterInstance, node: str, partitions: Sequence[str]
 ) -> None:
-    """For each partition a successful run, and the event by which the node is up to date.
-
-    `partitions_a_run`: more make it faster, where runs do not matter.
-    """
+    """For each partition a successful run, and the event by which the node is up to date."""
     instance.add_dynamic_partitions(str(SHARDS.name), partitions)
     fingerprints = NODES[node].fingerprints(foundry, instance, partitions)
     versions = NODES[node].data_versions(foundry, partitions)
-    events = []
-    for number, name in enumerate(partitions):
+    runs, events = [], []
+    for name in partitions:
         tags = {FINGERPRINT: fingerprints[name], DATA_VERSION_TAG: versions[name]}
-        if number % partitions_a_run == 0:
-            run = instance.add_run(_finished_run(name))
-        events.append(_event(run, dg.AssetMaterialization(node, partition=name, tags=tags)))
-    storage = instance.event_log_storage
-    assert isinstance(storage, SqlEventLogStorage)
-    with storage.index_transaction() as connection:  # one for all, where Dagster has one for each
+        runs.append(_finished_run(name))
+        events.append(_event(runs[-1], dg.AssetMaterialization(node, partition=name, tags=tags)))
+    _store(instance, runs, events)
+
+
+def _store(
+    instance: dg.DagsterInstance, runs: Sequence[dg.DagsterRun], events: Sequence[EventLogEntry]
+) -> None:
+    """In one transaction for all, where Dagster has one for each."""
+    history, log = instance.run_storage, instance.event_log_storage
+    assert isinstance(history, SqlRunStorage) and isinstance(log, SqlEventLogStorage)
+    with history.connect() as connection:
+        connection.execute(RunsTable.insert(), [_run_columns(run) for run in runs])
+    with log.index_transaction() as connection:
         for event in events:
-            inserted = connection.execute(storage.prepare_insert_event(event))
+            inserted = connection.execute(log.prepare_insert_event(event))
             event_id = inserted.inserted_primary_key[0]
-            storage._store_asset_event_tags(connection, [event], [event_id])
-        storage._store_asset_event(connection, event, event_id)
+            log._store_asset_event_tags(connection, [event], [event_id])
+        log._store_asset_event(connection, event, event_id)
+
+
+def _run_columns(run: dg.DagsterRun) -> dict[str, object]:
+    return {
+        "run_id": run.run_id,
+        "pipeline_name": run.job_name,
+        "status": run.status.value,
+        "run_body": serialize_value(run),
+        "partition": run.tags["dagster/partition"],
+        "create_timestamp": datetime.now(UTC),
+    }
 
 
 def _finished_run(partition: str) -> dg.DagsterRun:

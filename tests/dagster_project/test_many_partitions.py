@@ -51,7 +51,7 @@ def ui(foundry, profile, monkeypatch):
             instance.add_dynamic_partitions("shards", SHARDS)
             made = [shard for shard in SHARDS if shard not in MISSING]
             for node, shards in (("plans", made), ("trajectories", made), ("scores", made[:50])):
-                report_materializations(foundry, instance, node, shards, partitions_a_run=100)
+                report_materializations(foundry, instance, node, shards)
         with dagster_ui(Path(foundry.root), Path(profile)) as url:
             yield url
 
