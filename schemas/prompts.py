@@ -55,6 +55,9 @@ class TemplateRow(Row):
     text: str = Field(description="Template text with {slots}")
     subcategories: list[str] = Field(description="Sub-categories it is used for; empty: all")
     heldout: bool = Field(description="True when all its prompts go to split heldout")
+    composite: bool | None = Field(
+        None, description="Whether it asks for one picture with several panels; null: not stated"
+    )
 
 
 class PromptRow(Row):
@@ -83,7 +86,9 @@ TO_PROMPT = ForeignKey(("prompt_id",), "prompts", ("prompt_id",))
 CATEGORIES = Table("categories", CategoryRow, key=("pack", "subcategory"))
 VOCABULARY = Table("vocabulary", VocabularyRow, key=("pack", "bank", "kind", "term"))
 VOCABULARY_PROPOSALS = Table("vocabulary_proposals", ProposalRow, key=("pack", "bank", "number"))
-TEMPLATES = Table("templates", TemplateRow, key=("pack", "template_id"))
+TEMPLATES = Table(
+    "templates", TemplateRow, key=("pack", "template_id"), version=2, added=("composite",)
+)
 PROMPTS = Table(
     "prompts", PromptRow, key=("prompt_id",), sharded=True, references=(_TO_CATEGORY, _TO_TEMPLATE)
 )

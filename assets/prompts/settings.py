@@ -6,7 +6,7 @@ from pydantic import Field
 
 from inference.backends.factory import ChatBackend
 from inference.backends.providers.settings import ExpanderModel
-from schemas.yaml_config import ConfigModel
+from schemas.yaml_config import ConfigModel, added_field
 
 Share = Annotated[float, Field(ge=0, lt=1)]
 Similarity = Annotated[float, Field(gt=0, le=1)]
@@ -29,6 +29,13 @@ class BankSettings(ConfigModel):
         0.8,
         description="Jaccard similarity of content words, of the terms and of the whole text, "
         "from which a prompt is a near-duplicate of an earlier one; 1: only equal sets of words",
+    )
+    composite_turns: float = added_field(
+        0.2,
+        ge=0,
+        le=1,
+        description="Share of its turns that a template for composite pictures (posters, comic "
+        "strips) takes: other prompts need a picture for each step",
     )
 
 
