@@ -138,7 +138,9 @@ def test_composite_pictures_are_a_marked_few(prompts, pack):
     composite = {row.template_id for row in pack_tables(pack)[TEMPLATES] if row.composite}
     share = sum(prompt.template_id in composite for prompt in prompts) / len(prompts)
     assert 0.01 < share < 0.05
-    panels = re.compile(r"poster with numbered|comic strip|checklist|facing pages|instruction sheet")
+    panels = re.compile(
+        r"poster with numbered|comic strip|checklist|facing pages|instruction sheet"
+    )
     assert {p.template_id for p in prompts if panels.search(p.text)} <= composite
 
 
