@@ -220,7 +220,9 @@ def _local_files(folder: str, name: str) -> Iterator[tuple[str, FileState]]:
     with suppress(FileNotFoundError), os.scandir(folder) as entries:
         for entry in entries:
             with suppress(FileNotFoundError, NotADirectoryError):
-                yield entry.name, _local_state(Path(entry.path, name).stat())
+                # Not by Path, which takes half of the time where there are ten thousand.
+                state = os.stat(f"{entry.path}/{name}")  # noqa: PTH116
+                yield entry.name, _local_state(state)
 
 
 def _local_state(stat: os.stat_result) -> FileState:
