@@ -22,6 +22,9 @@ from .long_base64 import Base64Cutter
 MAX_VALUES = 50_000
 """Values of a JSON body: what parsing and validation may cost."""
 
+MAX_ESCAPES = 1_000_000
+"""Backslashes of a JSON body. Some clients escape the slashes of base64, every 64th character."""
+
 MAX_TEXT_BYTES = 12 * 2**20
 """Of a JSON body with other than ASCII characters, without long base64: the parser makes up to four
 times as much of it."""
@@ -161,17 +164,22 @@ def check_image(data: bytes, param: str, max_pixels: int, decode: bool = True) -
 
 
 async def _countable_parts(request: Request) -> AsyncIterator[bytes]:
-    """The parts of a JSON body, as long as they cannot have more than `MAX_VALUES` values.
+    """The parts of a JSON body, as long as they have no more values and escapes than the maxima.
 
     Counted while they arrive: whatever handles a large body at once holds the interpreter's lock,
     in a thread as well.
     """
-    separators = 0
+    separators = escapes = 0
     async for part in request.stream():
         separators += sum(map(part.count, _SEPARATORS))
         if separators > MAX_VALUES:
             message = f"the body has more than {MAX_VALUES} values, or commas and brackets in texts"
             raise bad_request(message, code="too_many_values")
+        escapes += part.count(b"\\")
+        if escapes > MAX_ESCAPES:
+            raise bad_request(
+                f"the body has more than {MAX_ESCAPES} escapes", code="too_many_values"
+            )
         yield part
 
 
