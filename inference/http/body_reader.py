@@ -65,9 +65,12 @@ class BodyReader:
         _call_malloc("mallopt", _M_MMAP_THRESHOLD, _MMAP_BYTES)
 
     async def read_json(
-        self, request: Request, model: type[Model]
+        self, request: Request, model: type[Model], cut_base64: bool = False
     ) -> tuple[Model, Sequence[bytes]]:
-        """A request in JSON, and the parts of its body; see `long_base64` for its long strings.
+        """A request in JSON, and the parts of its body.
+
+        Args:
+            cut_base64: out of the model's strings; `long_base64` decodes them.
 
         Raises:
             APIError: another content type, too slow, too many bytes in all bodies, too many values
@@ -75,11 +78,12 @@ class BodyReader:
             ClientDisconnect: the client disconnected.
         """
         _check_type(request, "application/json", "send JSON, as Content-Type: application/json")
-        body, short, cutter = list[bytes](), list[bytes](), Base64Cutter()
+        body, short = list[bytes](), list[bytes]()
+        cutter = Base64Cutter() if cut_base64 else None
         async with self._counted(request) as counted:
             async for part in _countable_parts(counted):
                 body.append(part)
-                short += cutter.shorten(part)
+                short += cutter.shorten(part) if cutter else [part]
         size = sum(map(len, short))
         if size > MAX_TEXT_BYTES and not all(map(bytes.isascii, short)):
             raise bad_request("the body has too much text", code="string_above_max_length")

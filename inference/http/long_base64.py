@@ -14,6 +14,8 @@ from secrets import token_hex
 _ALPHABET = f"{string.ascii_letters}{string.digits}+/=".encode()
 _MAX_RUN = 65_536  # bytes: the start of a longer one stays in the JSON
 _BLOCK = 2**20  # characters that are decoded at once
+_KEY_START = "===="  # nowhere in base64
+_KEY_LENGTH = len(_KEY_START) + 32
 
 _cut_out: ContextVar[dict[str, list[bytes]]] = ContextVar("cut_out")
 
@@ -43,7 +45,7 @@ class Base64Cutter:
         yield part[:room]
         if len(part) > room:
             if self._run is None:
-                key = token_hex(16)
+                key = _KEY_START + token_hex(16)
                 self._run = self._cut_out[key] = []
                 yield key.encode()
             self._run.append(part[room:])
@@ -73,13 +75,15 @@ def decode_base64(text: str) -> bytes:
 
 def _blocks(text: str) -> Iterator[bytes]:
     """A text with what was cut out of it, in blocks that are not empty."""
-    for key, parts in _cut_out.get({}).items():
-        before, is_cut, after = text.partition(key)
-        if is_cut:
-            yield from _split(before)
-            yield from parts
-            text = after
-    yield from _split(text)
+    start = 0
+    while (end := text.find(_KEY_START, start)) >= 0:
+        yield from _split(text[start:end])
+        start = end + _KEY_LENGTH
+        parts = _cut_out.get({}).get(text[end:start])
+        if parts is None:
+            raise ValueError("padding before the end")
+        yield from parts
+    yield from _split(text[start:])
 
 
 def _split(text: str) -> Iterator[bytes]:

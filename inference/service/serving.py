@@ -52,7 +52,7 @@ class GenerationServing:
         # With a key, the response may be stored already.
         if not request.headers.get("idempotency-key"):
             self.manager.queue.check(owner_of(request))
-        return await self.bodies.read_json(request, model)
+        return await self.bodies.read_json(request, model, cut_base64=True)
 
     async def open(
         self, request: Request, body: Sequence[bytes], generation: GenerationRequest, fields: Json
