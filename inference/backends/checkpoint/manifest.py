@@ -60,6 +60,9 @@ class Manifest(BaseModel, frozen=True):
         None, description="The same for each of five images and more; null: no difference"
     )
     max_new_tokens: dict[AgentRole, PositiveInt] = Field(description="Longest answer of a role")
+    decoding: Literal["greedy", "own"] = Field(
+        "greedy", description="own: as the model's generation_config says"
+    )
 
     @property
     def pixel_limits(self) -> "PixelLimits":
@@ -137,6 +140,7 @@ def _foreign_manifest(folder: Path, prompts: Mapping[PromptName, str]) -> Manife
         image_max_pixels=1024 * 1024,
         many_images_max_pixels=384 * 384,
         max_new_tokens={"planner": 4096, "critic": 4096},
+        decoding="own",
     )
 
 
