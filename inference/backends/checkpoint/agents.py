@@ -16,7 +16,6 @@ from .encoding import AgentQuery
 from .manifest import AgentRole, CheckpointError, resolve
 from .model import CheckpointModel, CheckpointSettings
 
-
 _Answer = TypeVar("_Answer")
 
 

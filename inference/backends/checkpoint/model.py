@@ -6,15 +6,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 from PIL import Image
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from schemas import BadImageError
 from schemas.yaml_config import ConfigModel, added_field
 from warehouse.storage import first_line
 
+from ...agent_prompts.templates import prompts_of
 from ...engine.batching import Batcher
 from ...engine.call_context import report_usage
 from ...roles import UnusableAnswerError
@@ -49,7 +50,11 @@ class CheckpointSettings(ConfigModel):
     agent_prompts: dict[PromptName, str] = added_field(
         {},
         description="Agent prompts of models that were not trained here, as the authors' released "
-        "ones: critic, planner_text, planner_interleaved -> name or .jinja file",
+        "ones: critic, planner_text, planner_interleaved -> name or .jinja file; or a folder with "
+        "such files",
+    )
+    in_process: bool = added_field(
+        False, description="They run in this process, also where `servers` has one for them"
     )
     device: str = Field(
         "auto", description="cpu, cuda, cuda:1, ...; auto: cuda where there is one (in bfloat16)"
@@ -59,6 +64,11 @@ class CheckpointSettings(ConfigModel):
     gather_seconds: float = Field(
         0.005, ge=0, description="How long the first question of a batch waits for others"
     )
+
+    @field_validator("agent_prompts", mode="before")
+    @classmethod
+    def _of_a_folder(cls, given: Any) -> Any:
+        return prompts_of(given, get_args(PromptName))
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from inference.backends.checkpoint.agents import CheckpointCritic
 from inference.backends.checkpoint import served
+from inference.backends.checkpoint.agents import CheckpointCritic
 from inference.backends.checkpoint.decoding import Sampling
 from inference.backends.checkpoint.manifest import (
     MANIFEST_FILE,
