@@ -245,7 +245,7 @@ class Rehearsal:
             settings["agent_prompts"] = ours | prompts
         for role in ("planner", "critic"):
             if getattr(self.profile.roles, role) == "checkpoint":
-                is_foreign = prompts and HUB_ID.fullmatch(settings[role] or "")
+                is_foreign = "agent_prompts" in settings and HUB_ID.fullmatch(settings[role] or "")
                 made = self._agent(settings[role]) if is_foreign else self._checkpoint()
                 settings[role] = str(made)
 
