@@ -68,7 +68,7 @@ def pack_images(images: ImageStore, names: list[str], title: str) -> tuple[int, 
     while (first := next(contents, None)) is not None:
         name = f"{title}-{secrets.token_hex(6)}"
         # Before the pack, so that what a kill leaves can be found without looking for all files.
-        packs.write(name + _PENDING, b"")
+        packs.write(name + _PENDING, b"", durable=False)
         with packs.draft(name + PACK) as draft:
             ranges = write_pack(draft, chain([first], contents), _MAX_BYTES)
         _delete_files(images, ranges)

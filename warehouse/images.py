@@ -27,6 +27,7 @@ FRESH_SECONDS = 24 * 3600
 
 _REMEDY = "`interleave run --select trajectories --force` generates it again"
 _SHA256 = re.compile(r"[0-9a-f]{64}")
+_FOLDER = re.compile(r"[0-9a-f]{2}")
 _FILE = re.compile(r"[0-9a-f]{2}/[0-9a-f]{64}\.png")
 _MAGIC = ((b"\xff\xd8", "image/jpeg"), (b"RIFF", "image/webp"), (b"GIF8", "image/gif"))
 
@@ -203,12 +204,14 @@ class ImageStore:
         for path, _ in self.files():
             yield Path(path).stem, path
         for name in self.packs.packs.names(PACK):
-            yield from ((each.sha256, f"packs/{name}") for each in read_ranges(self.packs.packs, name))
+            yield from (
+                (each.sha256, f"packs/{name}") for each in read_ranges(self.packs.packs, name)
+            )
 
     def files(self) -> Iterator[tuple[str, FileStat]]:
         """Paths of the images that are files, sorted, and their sizes and ages."""
-        for prefix in range(256):
-            for path, stat in self.storage.files(f"{prefix:02x}"):
+        for folder in self.storage.folders():
+            for path, stat in self.storage.files(folder) if _FOLDER.fullmatch(folder) else ():
                 if _FILE.fullmatch(path):
                     yield path, stat
 

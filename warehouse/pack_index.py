@@ -8,7 +8,6 @@ however many images there are.
 import os
 import sqlite3
 import threading
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple

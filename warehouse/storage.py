@@ -211,6 +211,24 @@ class Storage:
                 with suppress(FileNotFoundError):
                     yield path.removeprefix(f"{self.root}/"), _stat(info)
 
+    def walk(self, skipped: Sequence[str] = ()) -> Iterator[str]:
+        """Paths of all files, at any depth, but those in `skipped` folders (or files) at the top."""
+        with storage_errors("listed", self.url()):
+            for top in self._top():
+                if top.rpartition("/")[2] not in skipped:
+                    for path in self.fs.find(top):
+                        yield path.removeprefix(f"{self.root}/")
+
+    def folders(self) -> list[str]:
+        """Sorted names of the folders (and files) in this folder."""
+        with storage_errors("listed", self.url()):
+            return sorted(path.rpartition("/")[2] for path in self._top())
+
+    def _top(self) -> list[str]:
+        with suppress(FileNotFoundError):
+            return [path.rstrip("/") for path in self.fs.ls(self.root, detail=False)]
+        return []
+
     def find(self, folder: str, name: str) -> Iterator[str]:
         """Names of the folders in `folder` that have a file called `name`."""
         with storage_errors("listed", self.url(folder)):

@@ -23,6 +23,7 @@ from . import (
     serve,
     servers,
     sql,
+    storage,
     ui,
 )
 
@@ -48,6 +49,8 @@ for command in (
     checkpoints.checkpoints,
     checkpoints.promote,
     checkpoints.rollback,
+    storage.compact,
+    storage.gc,
     hub.push,
     hub.pull,
 ):

@@ -13,7 +13,7 @@ from starlette.types import ASGIApp
 
 from schemas import FoundryError, StorageError
 from warehouse import Home
-from warehouse.file_lock import exclusive_lock
+from warehouse.file_lock import exclusive_lock, is_free
 from warehouse.storage import storage_errors
 
 from ..generation.agent_resolver import AgentResolver
@@ -31,6 +31,7 @@ from .monitoring import RequestContextMiddleware, log_as_json
 from .openapi import add_openapi_route, describe_response
 from .request_manager import RequestManager
 from .request_parsing import RequestParser, available_models
+from .response_store import FILE
 from .responses.protocol import ResponsesRequest
 from .responses.serving import ResponsesServing
 from .settings import ServiceSettings
@@ -41,6 +42,7 @@ from .studio.settings import settings_router
 
 KEYS = "INTERLEAVE_SERVICE_KEYS"
 
+_LOCK = "service/lock"
 _CLOSING_SECONDS = 5  # for the last bytes of responses, after all requests have ended
 _READY_SECONDS = 10
 
@@ -74,8 +76,10 @@ def serve(
     async def run(listener: socket.socket) -> None:
         async with agents as resolver, open_service(home, resolver, limits, settings) as manager:
             server = ServiceServer(make_app(manager, defaults, keys, render_report), manager)
+            retention = asyncio.create_task(manager.apply_retention_daily())
             report("ready")
             await server.serve(sockets=[listener])
+            retention.cancel()
             report("stopped")
 
     with listening_socket(settings.host, settings.port) as listener, shutdown_signals():
@@ -94,7 +98,7 @@ async def open_service(
     Raises:
         StorageError: another service uses this home, or it cannot be written.
     """
-    lock = home.local / "service" / "lock"
+    lock = home.local / _LOCK
     with storage_errors("written", lock.parent):
         lock.parent.mkdir(parents=True, exist_ok=True)
         lock.touch()
@@ -113,6 +117,17 @@ async def open_service(
             finally:
                 await manager.close(0, hurry=lambda: True)
         manager.store.close()
+
+
+def is_running(home: Home) -> bool:
+    """Whether a service uses a home."""
+    lock = home.local / _LOCK
+    return lock.exists() and not is_free(lock)
+
+
+def has_responses(home: Home) -> bool:
+    """Whether a service ever stored responses in a home."""
+    return (home.local / FILE).exists()
 
 
 class ServiceServer(HTTPServer):
