@@ -118,7 +118,7 @@ class PackIndex:
         if not self.packs.is_local:
             return ()
         try:
-            return os.stat(self.packs.root).st_mtime_ns
+            return Path(self.packs.root).stat().st_mtime_ns
         except FileNotFoundError:
             return ()
 

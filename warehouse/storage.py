@@ -122,7 +122,7 @@ class Storage:
             if not self.is_local:
                 end = offset + length
                 return bytes(self.fs.cat_file(f"{self.root}/{path}", start=offset, end=end))
-            with open(f"{self.root}/{path}", "rb", buffering=0) as file:
+            with Path(self.root, path).open("rb", buffering=0) as file:
                 return os.pread(file.fileno(), length, offset)
 
     def open(self, path: str) -> Any:
@@ -132,7 +132,7 @@ class Storage:
 
     @contextmanager
     def draft(self, path: str) -> Iterator[Path]:
-        """A local path to write a large file at; when the block ends it replaces `path`, durably."""
+        """A local path to write a large file at, which replaces `path` durably in the end."""
         with storage_errors("written", self.url(path)), ExitStack() as stack:
             if self.is_local:
                 draft = self._temporary_folder() / f"{os.getpid()}-{secrets.token_hex(6)}"
@@ -212,7 +212,7 @@ class Storage:
                     yield path.removeprefix(f"{self.root}/"), _stat(info)
 
     def walk(self, skipped: Sequence[str] = ()) -> Iterator[str]:
-        """Paths of all files, at any depth, but those in `skipped` folders (or files) at the top."""
+        """Paths of all files at any depth, without those folders and files at the top."""
         with storage_errors("listed", self.url()):
             for top in self._top():
                 if top.rpartition("/")[2] not in skipped:

@@ -48,9 +48,7 @@ def gc(
     dry_run: DryRunOption = False,
     grace: Annotated[
         str,
-        typer.Option(
-            help="How old files must be that nothing refers to: days (7d) or hours (48h)."
-        ),
+        typer.Option(help="Files that nothing refers to stay so long: days (7d) or hours (48h)."),
     ] = "7d",
 ) -> None:
     """Remove images that nothing refers to, and responses beyond `service.retention`.
@@ -91,9 +89,7 @@ def _apply_retention(profile: "Profile", home: "Home", dry_run: bool) -> None:
         typer.echo(f"{expired} responses would be deleted (service.retention)")
         return
     if app.is_running(home):
-        typer.echo(
-            "The service of this home runs: it applies service.retention itself, once a day."
-        )
+        typer.echo("A service runs: it applies service.retention itself, once a day")
         return
 
     async def apply() -> int:
