@@ -76,10 +76,8 @@ def serve(
     async def run(listener: socket.socket) -> None:
         async with agents as resolver, open_service(home, resolver, limits, settings) as manager:
             server = ServiceServer(make_app(manager, defaults, keys, render_report), manager)
-            retention = asyncio.create_task(manager.apply_retention_daily())
             report("ready")
             await server.serve(sockets=[listener])
-            retention.cancel()
             report("stopped")
 
     with listening_socket(settings.host, settings.port) as listener, shutdown_signals():
@@ -131,14 +129,19 @@ def has_responses(home: Home) -> bool:
 
 
 class ServiceServer(HTTPServer):
-    """Lets running requests finish before it stops."""
+    """Applies the retention of responses; lets running requests finish before it stops."""
 
     def __init__(self, app: ASGIApp, manager: RequestManager) -> None:
         super().__init__(app, manager.settings.limits.read_seconds, _CLOSING_SECONDS)
         self._manager = manager
 
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._retention = asyncio.create_task(self._manager.apply_retention_daily())
+
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Reject new requests with 503 until the running ones have ended."""
+        self._retention.cancel()
         await self._manager.close(self._manager.settings.grace_seconds, lambda: self.force_exit)
         await super().shutdown(sockets)
 

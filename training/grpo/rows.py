@@ -35,9 +35,9 @@ def prepare_rows(
 
     Steps are one epoch, or `max_steps` where that is less; verl reads the rows from first to last.
     A picture is a path in the job's folder where the store has it: a hard link if that is possible,
-    else a copy. So it stays while it is trained on, whatever becomes of store and export. With it is
-    `max_pixels`, to which verl's loader (qwen_vl_utils) shrinks it, so that the policy sees what it
-    saw in supervised training.
+    else a copy. So it stays while it is trained on, whatever becomes of store and export. With it
+    is `max_pixels`, to which verl's loader (qwen_vl_utils) shrinks it, so that the policy sees what
+    it saw in supervised training.
 
     Raises:
         FoundryError: there is no export, too few rows fit, or none is left to evaluate.
