@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from itertools import chain, islice
+from pathlib import Path
 
 from schemas import BadImageError, StorageError
 from schemas.prompts import PROMPTS
@@ -20,6 +21,7 @@ from .home import Home, lease_seconds
 from .image_pack import PACK, ImageRange, read_ranges, write_pack
 from .images import ImageStore
 from .object_journal import Lease
+from .sqlite_file import SqliteFile
 
 _JOURNALS = ("plans", "trajectories", "scores")
 _PENDING = ".pending"  # marks a pack whose images may still be files as well
@@ -51,12 +53,15 @@ def compact(home: Home, dry_run: bool = False) -> Iterator[CompactedShard]:
     with maintenance_lock(home):
         if not dry_run:
             _finish_deletions(home.images)
+        compacted = _CompactedShards(home.local / "compacted.sqlite")
+        known = compacted.read()
         for shard in _finished_shards(home):
-            names = _unpacked(home, shard)
-            pack = _files_to_pack if dry_run else pack_images
-            images, size = pack(home.images, names, shard)
-            journals = (home.journal(asset, shard).compress(dry_run) for asset in _JOURNALS)
-            done = CompactedShard(shard, images, size, sum(journals))
+            content = home.lake.content_hash(ATTEMPTS, shard)
+            if known.get(shard) == content and not _compress(home, shard, dry_run=True):
+                continue
+            done = _compact_shard(home, shard, dry_run)
+            if not dry_run:
+                compacted.note(shard, content)
             if done.images or done.journals:
                 yield done
 
@@ -75,6 +80,22 @@ def pack_images(images: ImageStore, names: list[str], title: str) -> tuple[int, 
         packs.delete_all([name + _PENDING])
         count, size = count + len(ranges), size + sum(each.length for each in ranges)
     return count, size
+
+
+class _CompactedShards:
+    """A local cache: the shards that were compacted, with the content hash of their attempts."""
+
+    def __init__(self, path: Path) -> None:
+        create = "CREATE TABLE IF NOT EXISTS shards (name TEXT PRIMARY KEY, content TEXT)"
+        self._file = SqliteFile(path, ((create,),))
+
+    def read(self) -> dict[str, str | None]:
+        with self._file.transaction() as connection:
+            return dict(connection.execute("SELECT name, content FROM shards"))
+
+    def note(self, shard: str, content: str | None) -> None:
+        with self._file.transaction() as connection:
+            connection.execute("INSERT OR REPLACE INTO shards VALUES (?, ?)", (shard, content))
 
 
 @contextmanager
@@ -102,6 +123,17 @@ def _finished_shards(home: Home) -> Iterator[str]:
         journals = (home.journal(asset, shard) for asset in _JOURNALS)
         if shard in attempted and not any(journal.is_in_use for journal in journals):
             yield shard
+
+
+def _compact_shard(home: Home, shard: str, dry_run: bool) -> CompactedShard:
+    pack = _files_to_pack if dry_run else pack_images
+    images, size = pack(home.images, _unpacked(home, shard), shard)
+    return CompactedShard(shard, images, size, _compress(home, shard, dry_run))
+
+
+def _compress(home: Home, shard: str, dry_run: bool) -> int:
+    """Compress the shard's journals; how many had something to compress."""
+    return sum(home.journal(asset, shard).compress(dry_run) for asset in _JOURNALS)
 
 
 def _unpacked(home: Home, shard: str) -> list[str]:

@@ -21,7 +21,7 @@ from .images import ImageStore
 from .references import HashSet, referenced_images
 
 _REWRITE_SHARE = 0.3  # of a pack's bytes that are garbage
-_DRAFT = re.compile(r"\..+-[0-9a-f]{12}\.tmp(\.old)?")  # see `atomic_path`
+_DRAFT = re.compile(r"\..+-[0-9a-f]{8,12}\.tmp(\.old)?")  # see `atomic_path`
 
 
 @dataclass(frozen=True)
