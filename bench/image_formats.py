@@ -55,7 +55,7 @@ def batches(packed: Packed) -> Iterator[Packed]:
     batch: Packed = []
     for item in packed:
         batch.append(item)
-        if sum(len(data) for _, data in batch[-1:]) * len(batch) >= _GROUP_BYTES:
+        if len(item[1]) * len(batch) >= _GROUP_BYTES:
             yield batch
             batch = []
     if batch:
