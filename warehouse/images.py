@@ -211,7 +211,7 @@ class ImageStore:
     def files(self) -> Iterator[tuple[str, FileStat]]:
         """Paths of the images that are files, sorted, and their sizes and ages."""
         for folder in self.storage.folders():
-            for path, stat in self.storage.files(folder) if _FOLDER.fullmatch(folder) else ():
+            for path, stat in self.storage.list_files(folder) if _FOLDER.fullmatch(folder) else ():
                 if _FILE.fullmatch(path):
                     yield path, stat
 
