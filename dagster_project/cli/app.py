@@ -24,6 +24,7 @@ from . import (
     serve,
     servers,
     sql,
+    storage,
     ui,
 )
 
@@ -50,6 +51,8 @@ for command in (
     checkpoints.checkpoints,
     checkpoints.promote,
     checkpoints.rollback,
+    storage.compact,
+    storage.gc,
     hub.push,
     hub.pull,
 ):
