@@ -2,8 +2,8 @@
 
 import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from functools import partial
 from glob import escape
 from typing import Any
@@ -15,7 +15,7 @@ from schemas import Row, SchemaMismatchError, StorageError, Table
 
 from .content_hash import BATCH_ROWS, add_batch, content_hash, new_digest
 from .partition_index import PartitionIndex, PartitionInfo
-from .storage import FileState, Storage, first_line, safe_name
+from .storage import Storage, first_line, safe_name
 
 ALL = "all"
 """The partition of tables that are not sharded."""
@@ -23,12 +23,17 @@ ALL = "all"
 REQUESTS = "_requests-"
 """Prefix of the partitions of users' requests: in the views, but not part of the lineage."""
 
+_SCHEMA = "_schema"  # folder of the empty file that makes a view valid
 _PART = "part-0.parquet"
 _ROW_GROUP = 122_880  # what DuckDB scans per thread at a time
 _WRITING: dict[str, Any] = {"compression": "zstd", "write_page_checksum": True}
 # What pyarrow raises where a checksum, the codec, the encoding, or the footer is wrong.
 _DAMAGE = (OSError, pa.ArrowException, UnicodeDecodeError)
 _HASH, _VERSION = b"interleave.content_hash", b"interleave.version"
+
+
+Listings = dict[str, dict[str, PartitionInfo | None]]
+"""Table -> folder -> what its file's footer says, see `Lake.listed_in`."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +52,18 @@ class Lake:
 
     storage: Storage
     index: PartitionIndex
+    _listings: Listings | None = field(default=None, init=False, compare=False)
+
+    @contextmanager
+    def listed_in(self, listings: Listings) -> Iterator[None]:
+        """Inside, questions about all partitions of a table are answered from `listings`, to which
+        each table is added once: as it was then, whoever writes to it later."""
+        before = self._listings
+        object.__setattr__(self, "_listings", listings)
+        try:
+            yield
+        finally:
+            object.__setattr__(self, "_listings", before)
 
     def write(
         self,
@@ -112,7 +129,8 @@ class Lake:
 
     def partitions(self, table: Table) -> list[str]:
         """Sorted names of the stored partitions, without those of users' requests."""
-        return sorted(self._files(table))
+        names = self.storage.files(table.name, _PART) if self._listings is None else self._infos(table)
+        return sorted(filter(_in_lineage, names))
 
     def exists(self, table: Table, partition: str) -> bool:
         return self.storage.exists(_path(table, partition))
@@ -127,9 +145,9 @@ class Lake:
 
     def content_hashes(self, table: Table) -> dict[str, str]:
         """`content_hash` of all `partitions` that have one, in their order; from the index."""
-        infos = self.index.resolve(table.name, self._files(table), partial(self._try_footer, table))
+        infos = self._infos(table)
         hashes = ((name, _readable_hash(table, infos[name])) for name in sorted(infos))
-        return {name: digest for name, digest in hashes if digest}
+        return {name: digest for name, digest in hashes if digest and _in_lineage(name)}
 
     def rows(self, table: Table, partition: str | None = None) -> int:
         """Number of rows in a partition (0: missing), or in all of `partitions`; StorageError: a
@@ -137,9 +155,17 @@ class Lake:
         if partition is not None:
             info = self._read_footer(table, partition)
             return info.rows if info else 0
-        read_footer = partial(self._read_footer, table)
-        infos = self.index.resolve(table.name, self._files(table), read_footer)
-        return sum(info.rows for info in infos.values() if info)
+        infos = [
+            info or self._read_footer(table, name)
+            for name, info in self._infos(table).items()
+            if _in_lineage(name)
+        ]
+        return sum(info.rows for info in infos if info)
+
+    def is_current(self, table: Table) -> bool:
+        """Whether every file, also of users' requests, has the table's current schema version."""
+        version = str(table.version)
+        return all(info and info.schema_version == version for info in self._infos(table).values())
 
     def check(self, table: Table) -> None:
         """Check that every partition can be read; raises what `read` does."""
@@ -153,15 +179,21 @@ class Lake:
 
     def write_schema_file(self, table: Table) -> None:
         """Write the empty typed file that makes a view valid before the first rows."""
-        path = f"{table.name}/_schema/{_PART}"
-        if not self.storage.exists(path):
+        info = self._try_footer(table, _SCHEMA)
+        if info is None or info.schema_version != str(table.version):
             empty = table.arrow_schema.empty_table()
-            self.storage.write(path, _encode(empty, content_hash(empty)))
+            self.storage.write(_path(table, _SCHEMA), _encode(empty, content_hash(empty)))
 
-    def _files(self, table: Table) -> dict[str, FileState]:
-        """Stored partitions without those of users' requests, and the state of their files."""
+    def _infos(self, table: Table) -> dict[str, PartitionInfo | None]:
+        """What the footers of all files say, by their folder; None: damaged or just removed."""
+        if self._listings is not None and table.name in self._listings:
+            return self._listings[table.name]
         files = self.storage.files(table.name, _PART)
-        return {name: state for name, state in files.items() if not name.startswith(("_", "."))}
+        files = {name: state for name, state in files.items() if not name.startswith(".")}
+        infos = self.index.resolve(table.name, files, partial(self._try_footer, table))
+        if self._listings is not None:
+            self._listings[table.name] = infos
+        return infos
 
     def _try_footer(self, table: Table, partition: str) -> PartitionInfo | None:
         """`_read_footer`; None also where it is damaged."""
@@ -242,7 +274,14 @@ class Lake:
         )
 
 
+def _in_lineage(folder: str) -> bool:
+    """Whether a table's folder is a partition, and not one of users' requests."""
+    return not folder.startswith(("_", "."))
+
+
 def _path(table: Table, partition: str) -> str:
+    if partition == _SCHEMA:
+        return f"{table.name}/{_SCHEMA}/{_PART}"
     prefix = REQUESTS if partition.startswith(REQUESTS) else ""
     name = safe_name(partition.removeprefix(prefix), "partition")
     return f"{table.name}/{prefix}{name}/{_PART}"

@@ -100,11 +100,12 @@ def _create_views(connection: duckdb.DuckDBPyConnection, home: Home, requests: b
 def _files_select(
     connection: duckdb.DuckDBPyConnection, table: Table, home: Home, requests: bool
 ) -> str:
-    columns = ", ".join(_column(table, name) for name in table.columns)
-    mixed = bool(table.renamed or table.added)  # old and new files, in any mixture
+    # Old and new files, in any mixture: DuckDB then opens all of them before it reads one.
+    mixed = bool(table.renamed or table.added) and not home.lake.is_current(table)
+    columns = ", ".join(_column(table, name, mixed) for name in table.columns)
     options = f"hive_partitioning = false, union_by_name = {mixed}"
     files = f"read_parquet({_literal(home.lake.glob(table))}, {options})"
-    if table.added:  # which no file may have
+    if mixed and table.added:  # which no file may have
         empty = _empty_select(connection, table, "false")
         files = f"(SELECT * FROM {files} UNION ALL BY NAME {empty})"
     select = f"SELECT {columns} FROM {files}"
@@ -113,9 +114,9 @@ def _files_select(
     return select
 
 
-def _column(table: Table, name: str) -> str:
-    """A column of the view; of a renamed one, old and new files may be there in any mixture."""
-    old_names = [old for old, new in table.renamed if new == name]
+def _column(table: Table, name: str, mixed: bool) -> str:
+    """A column of the view; `mixed`: files may have it under its old name."""
+    old_names = [old for old, new in table.renamed if new == name and mixed]
     if not old_names:
         return f'"{name}"'
     names = ", ".join(map(_literal, (name, *old_names)))

@@ -4,6 +4,7 @@ Every problem is reported with the file, line and key that a person has to edit.
 """
 
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 
 from schemas import DocumentError, FoundryError
@@ -26,6 +27,12 @@ def load_pack(name_or_path: str | Path) -> Pack:
     folder = _folder(name_or_path)
     if is_file_pack(folder):
         return load_file_pack(folder)
+    return _load(folder, _file_states(folder))
+
+
+@lru_cache(maxsize=8)
+def _load(folder: Path, _states: tuple[tuple[str, int, int], ...]) -> Pack:
+    """Loaded once in a process for each state of its files: one command asks for it often."""
     taxonomy = load_document(folder / "taxonomy.yaml", Taxonomy)
     bank_files = sorted((folder / "banks").glob("*.yaml"))
     if not bank_files:
@@ -43,6 +50,13 @@ def load_pack(name_or_path: str | Path) -> Pack:
     if problems:
         raise DocumentError("\n".join(locate_problem(*problem) for problem in problems))
     return pack
+
+
+def _file_states(folder: Path) -> tuple[tuple[str, int, int], ...]:
+    """Path, size and time of modification (ns) of a pack's files."""
+    paths = [*folder.glob("*.yaml"), *folder.glob("banks/*.yaml")]
+    stats = {str(path): path.stat() for path in sorted(paths)}
+    return tuple((path, stat.st_size, stat.st_mtime_ns) for path, stat in stats.items())
 
 
 def pack_names() -> list[str]:
