@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import duckdb
 import pyarrow as pa
 
-from schemas import TABLES, FoundryError, StorageError
+from schemas import TABLES, VIEWS, FoundryError, StorageError
 
 from .home import Home
 from .result_formats import Format, count_noun, render
@@ -129,6 +129,7 @@ def _referenced_tables(sql: str) -> list[str]:
             names = parser.get_table_names(sql)
         except duckdb.Error:  # several statements, or a wrong one
             names = set(re.findall(r"\w+", sql))
+    names |= {table for view in VIEWS.values() if view.name in names for table in view.tables}
     return sorted(TABLES.keys() & names)
 
 
