@@ -25,6 +25,7 @@ from warehouse.storage import first_line
 from .definitions import ASSETS, CHECKS
 from .instance import NO_RETRIES, RUNNER, RUNNER_TAG, TRAINING_POOL, open_instance, widened_pool
 from .retraining import record_rows
+from .shard_progress import ShardProgress
 from .stages import is_up_to_date, select_nodes, stages_of
 from .workers import RelayedProgress, worker_processes
 
@@ -131,16 +132,20 @@ def _run_partitions(
 ) -> LineageResult:
     """The partitions one after the other, or `jobs` at a time where several are stale."""
     stale = [partition for partition in partitions if stage.stale(nodes, partition)]
-    workers = min(jobs, len(stale))
+    workers, finished = min(jobs, len(stale)), []
+    progress = ShardProgress(stage.foundry, nodes, stale)
     if workers < 2 or stage.in_this_process_only:
-        return _merged([stage.run(nodes, partition) for partition in partitions])
+        for partition in partitions:
+            finished.append(stage.run(nodes, partition))
+            progress.finish(partition)
+        return _merged(finished)
     stage.announce(f"Materializing {len(stale)} partitions, {workers} at a time")
-    finished = []
     with worker_processes(workers, lambda _: NullProgress()) as pool:
         results = pool.map(stage.in_worker(nodes), partitions)
         for partition, done in zip(partitions, results, strict=True):
             stage.announce(f"{partition} done")
             finished.append(done)
+            progress.finish(partition)
     return _merged(finished)
 
 

@@ -42,7 +42,7 @@ table's name and schema version and a hash of its rows, and every column its des
 
 def render_table_docs() -> str:
     """The page as Markdown: an overview, then a section per table, in the order of the lineage."""
-    documented = (*TABLES.values(), *VIEWS.values())
+    documented: tuple[Table | View, ...] = (*TABLES.values(), *VIEWS.values())
     overview = (
         f"| [`{each.name}`](#{each.name}) | {_cell(each.description)} | {_partitions(each)} |\n"
         for each in documented

@@ -72,8 +72,7 @@ def cost_report(
     with closing(connect(home, read_only=False)) as connection:
         try:
             connection.execute(
-                "CREATE TEMP TABLE found AS SELECT * FROM costs WHERE day >= ?",
-                [since or date.min],
+                "CREATE TEMP TABLE found AS SELECT * FROM costs WHERE day >= ?", [since or date.min]
             )
         except duckdb.Error as error:
             raise StorageError(first_line(error)) from error

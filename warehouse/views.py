@@ -14,7 +14,7 @@ from pathlib import Path
 
 import duckdb
 
-from schemas import TABLES, VIEWS, Table
+from schemas import TABLES, VIEWS, Table, View
 
 from .atomic import atomic_path
 from .home import Home
@@ -84,8 +84,8 @@ def _write_views(path: Path, home: Home, documented: bool = False) -> None:
 
 
 def _create_views(connection: duckdb.DuckDBPyConnection, home: Home, requests: bool = True) -> None:
-    """Create a view per table, then those over them. If a table's files cannot be read, selecting from
-    it raises the error, so that the other tables stay usable."""
+    """Create a view per table, then those over them. If a table's files cannot be read, selecting
+    from it raises the error, so that the other tables stay usable."""
     for table in TABLES.values():
         view = f"CREATE VIEW {table.name} AS"
         if home.lake.is_absent(table):
@@ -135,7 +135,8 @@ def _empty_select(connection: duckdb.DuckDBPyConnection, table: Table, where: st
 def _comments() -> Iterator[str]:
     """Statements that set the schemas' descriptions as comments, in one transaction."""
     yield "BEGIN"
-    for table in (*TABLES.values(), *VIEWS.values()):
+    documented: tuple[Table | View, ...] = (*TABLES.values(), *VIEWS.values())
+    for table in documented:
         yield f"COMMENT ON VIEW {table.name} IS {_literal(table.description)}"
         for name, info in table.columns.items():
             description = _literal(info.description or "")

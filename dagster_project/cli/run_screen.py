@@ -15,6 +15,8 @@ from assets.core.foundry import FoundryResource
 from assets.core.progress import LogProgress, ProgressFactory, reporting_to
 from assets.trajectories.contact_sheet import write_showcase
 from assets.trajectories.estimate import Estimate, GrpoEstimate, estimate
+from assets.trajectories.forecast import LedgerForecast
+from inference.engine.forecast import MIN_PROMPTS, MIN_SHARDS, usd_range
 from inference.servers.instance import server_folders
 from schemas import TABLES
 from warehouse import Home
@@ -64,8 +66,23 @@ def estimate_in_terminal(profile: str, root: str, size: str) -> None:
         f"{expected.disk_gb:,.1f} GB of images; hours are those of a role alone, with all of its "
         "slots"
     )
+    console.print(_measured_line(expected.measured))
     if expected.grpo:
         console.print(_grpo_line(expected.grpo))
+
+
+def _measured_line(found: LedgerForecast) -> str:
+    """What the finished shards of this home say of the same trajectories."""
+    usd, seconds = found.forecast.usd, found.forecast.seconds
+    parts = [
+        f"{found.usd_per_prompt:.4f} USD a prompt" if found.usd_per_prompt is not None else "",
+        usd_range(usd) if usd else "",
+        f"{seconds.low / 3600:,.1f} to {seconds.high / 3600:,.1f} hours" if seconds else "",
+    ]
+    if not found.to_come or not any(parts):
+        needed = f"{MIN_PROMPTS} prompts for costs, {MIN_SHARDS} shards for hours"
+        return f"\nmeasured here: not enough with these models and prices ({needed})"
+    return f"\nmeasured here: {', '.join(filter(None, parts))} ({found.source})"
 
 
 def _grpo_line(grpo: GrpoEstimate) -> str:
