@@ -1,0 +1,66 @@
+"""What finished shards say of those to come."""
+
+from datetime import timedelta
+
+import pytest
+
+from assets.trajectories.forecast import ledger_forecast
+from schemas.trajectories import MODEL_CALLS, TRAJECTORIES
+from tests.helpers.ledger import START, model_call
+
+MODELS = {"openai/m-1"}
+
+
+def add_shards(home, count, start=lambda n: START + timedelta(hours=n), calls=30, **changes):
+    """Shards whose calls take 2 s each, one after the other; their costs differ."""
+    for n in range(count):
+        shard = f"a-{n:04}"
+        rows = [
+            model_call(
+                k,
+                shard=shard,
+                prompt_id=f"{shard}-{k}",
+                cost_usd=0.01 * (1 + n % 3),
+                started_at=start(n) + timedelta(seconds=2 * k),
+            ).model_copy(update=changes)
+            for k in range(calls)
+        ]
+        home.lake.write(MODEL_CALLS, rows, f"trajectories-{shard}")
+        home.lake.write(TRAJECTORIES, [], shard)
+
+
+def test_shards_give_costs_and_hours(home):
+    add_shards(home, 6)
+    found = ledger_forecast(home, MODELS, to_come=300)
+    assert (found.shards, found.prompts) == (6, 180)
+    assert found.usd_per_prompt == pytest.approx(0.02)
+    usd, seconds = found.forecast.usd, found.forecast.seconds
+    assert usd.low < 0.02 * 300 == pytest.approx(usd.expected) < usd.high
+    assert seconds.low == pytest.approx(600) == pytest.approx(seconds.high), "no time of pauses"
+
+
+def test_shards_at_the_same_time_end_sooner(home):
+    add_shards(home, 6, start=lambda n: START + timedelta(hours=n // 2))
+    found = ledger_forecast(home, MODELS, to_come=300)
+    assert found.forecast.seconds.expected == pytest.approx(300)
+
+
+def test_few_shards_give_costs_by_prompt_and_no_hours(home):
+    add_shards(home, 1)
+    found = ledger_forecast(home, MODELS, to_come=300)
+    assert found.forecast.seconds is None
+    assert found.forecast.usd.expected == pytest.approx(3.0)
+    assert "30 prompts of 1 shards" in found.source
+
+
+@pytest.mark.parametrize("changes", [{"model": "other"}, {"cached": True}])
+def test_other_models_and_cached_answers_say_nothing(home, changes):
+    add_shards(home, 6, **changes)
+    found = ledger_forecast(home, MODELS, to_come=300)
+    assert (found.shards, found.usd_per_prompt, found.forecast.text) == (0, None, "")
+
+
+def test_without_a_price_there_are_hours_alone(home):
+    add_shards(home, 6, cost_usd=None)
+    found = ledger_forecast(home, MODELS, to_come=300)
+    assert found.usd_per_prompt is None and found.forecast.usd is None and found.forecast.seconds
