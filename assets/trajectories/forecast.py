@@ -19,6 +19,7 @@ from inference.engine.forecast import (
 from schemas.prompts import PROMPTS
 from schemas.trajectories import MODEL_CALLS, SCORES, TRAJECTORIES
 from warehouse import Home
+from warehouse.result_formats import count_noun
 
 from ..core.foundry import FoundryResource
 from ..prompts.user_requests import is_request_shard
@@ -65,7 +66,8 @@ class LedgerForecast:
 
     @property
     def source(self) -> str:
-        return f"{LEVEL:.0%} interval, from {self.prompts:,} prompts of {self.shards:,} shards here"
+        shards = count_noun(self.shards, "shard")
+        return f"{LEVEL:.0%} interval, from {self.prompts:,} prompts of {shards} here"
 
 
 def ledger_forecast(home: Home, models: Collection[str], to_come: int) -> LedgerForecast:

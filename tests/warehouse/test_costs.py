@@ -103,7 +103,7 @@ def test_days_are_utc_whatever_the_client_is(home):
         assert comments.fetchall()[0][0].startswith("What one model cost")
 
 
-@pytest.mark.parametrize("home_name", ["home", "memory_home", "s3_home"])
+@pytest.mark.parametrize("home_name", ["home", "memory_home"])
 def test_an_empty_home_has_no_costs(home_name, request):
     report = cost_report(request.getfixturevalue(home_name))
     assert report.total.calls is None

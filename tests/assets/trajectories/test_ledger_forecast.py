@@ -35,8 +35,8 @@ def test_shards_give_costs_and_hours(home):
     assert (found.shards, found.prompts) == (6, 180)
     assert found.usd_per_prompt == pytest.approx(0.02)
     usd, seconds = found.forecast.usd, found.forecast.seconds
-    assert usd.low < 0.02 * 300 == pytest.approx(usd.expected) < usd.high
-    assert seconds.low == pytest.approx(600) == pytest.approx(seconds.high), "no time of pauses"
+    assert usd.expected == pytest.approx(6) and usd.low < 6 < usd.high
+    assert [*seconds] == pytest.approx([600] * 3), "no time of pauses"
 
 
 def test_shards_at_the_same_time_end_sooner(home):
@@ -50,7 +50,7 @@ def test_few_shards_give_costs_by_prompt_and_no_hours(home):
     found = ledger_forecast(home, MODELS, to_come=300)
     assert found.forecast.seconds is None
     assert found.forecast.usd.expected == pytest.approx(3.0)
-    assert "30 prompts of 1 shards" in found.source
+    assert "30 prompts of 1 shard here" in found.source
 
 
 @pytest.mark.parametrize("changes", [{"model": "other"}, {"cached": True}])

@@ -48,7 +48,12 @@ class Work:
 
     def __init__(self, random, kind, count, slots):
         sizes = np.sort(random.integers(3, 9, count))[::-1]
-        self.seconds, self.now, self._next, self._slots = AMOUNTS[kind](random, sizes), 0.0, 0, slots
+        self.seconds, self.now, self._next, self._slots = (
+            AMOUNTS[kind](random, sizes),
+            0.0,
+            0,
+            slots,
+        )
         self.usd = self.seconds * 0.01
         self.forecast = WorkForecast(list(map(float, sizes)), slots, clock=lambda: self.now)
         self._running = []
