@@ -121,8 +121,8 @@ function svg(name, attributes, text = "") {
 }
 
 function tableOf(by, { groups, total }) {
-  const names = [by, ...COLUMNS.map(([name]) => name)];
-  const head = make("tr", {}, ...names.map((name) => make("th", { scope: "col" }, name)));
+  const columns = COLUMNS.map(([name]) => make("th.number", { scope: "col" }, name));
+  const head = make("tr", {}, make("th", { scope: "col" }, by), ...columns);
   const rows = groups.map((group) =>
     make(
       "tr",
