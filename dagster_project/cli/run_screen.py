@@ -77,7 +77,7 @@ def _measured_line(found: LedgerForecast) -> str:
     parts = [
         f"{found.usd_per_prompt:.4f} USD a prompt" if found.usd_per_prompt is not None else "",
         usd_range(usd) if usd else "",
-        f"{seconds.low / 3600:,.1f} to {seconds.high / 3600:,.1f} hours" if seconds else "",
+        f"{seconds.low / 3600:,.2f} to {seconds.high / 3600:,.2f} hours" if seconds else "",
     ]
     if not found.to_come or not any(parts):
         needed = f"{MIN_PROMPTS} prompts for costs, {MIN_SHARDS} shards for hours"
