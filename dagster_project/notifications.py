@@ -83,9 +83,9 @@ def notify_alerts(settings: NotificationSettings, spending: SpendingFile) -> lis
     """Tell webhook and mail of every share of the budget that was reached, once each; returns the
     lines that were sent. What could not be sent is tried again at the next call.
 
-    An alert counts as sent once a channel has accepted it. A process that is killed between the
-    two leaves it to be sent again: the only case in which a channel gets it twice, since
-    nothing tells whether it did, and one that is missing would be worse.
+    An alert counts as sent once a channel has accepted it. Where its answer is lost, because the
+    process is killed or the channel is too slow, it is sent again: the only case in which it comes
+    twice, since nothing tells whether it came at all, and one that is missing would be worse.
 
     Raises:
         FoundryError: names the channels that failed.

@@ -30,7 +30,13 @@ _COLUMNS = [
     *("shard", "prompt_id", "backend", "model", "cost_usd", "cached", "error"),
     *("started_at", "seconds"),
 ]
-_OWN = "FROM calls WHERE NOT cached AND list_contains($models, backend || '/' || model)"
+# Calls of the models, of shards in which all of them were called.
+_OWN = """\
+FROM calls WHERE NOT cached AND list_contains($models, backend || '/' || model)
+AND shard IN (
+    SELECT shard FROM calls WHERE list_contains($models, backend || '/' || model)
+    GROUP BY shard HAVING count(DISTINCT backend || '/' || model) = len($models)
+)"""
 _COSTS = f"""
 SELECT {{unit}} AS unit, count(DISTINCT prompt_id) AS prompts, coalesce(sum(cost_usd), 0) AS amount,
     bool_or(cost_usd IS NULL AND error IS NULL) AS unpriced
@@ -54,7 +60,7 @@ class LedgerForecast:
     """What prompts to come take, from those that are finished.
 
     Attributes:
-        shards, prompts: that were measured; the newest ones, with the profile's models.
+        shards, prompts: that were measured: scored ones, by the profile's models alone.
         usd_per_prompt: None: there is a model without a price, or nothing to measure.
     """
 
@@ -130,7 +136,7 @@ def forecast_metadata(foundry: FoundryResource, models: Collection[str]) -> dict
 
 def _newest_calls(home: Home) -> pa.Table:
     """The ledger of the newest finished shards."""
-    finished = home.lake.partitions(SCORES) or home.lake.partitions(TRAJECTORIES)
+    finished = home.lake.partitions(SCORES)
     shards = [shard for shard in finished if not is_request_shard(shard)][-_MOST_SHARDS:]
     partitions = [f"{asset}-{shard}" for shard in shards for asset in _ASSETS]
     return home.lake.read(MODEL_CALLS, partitions, _COLUMNS)

@@ -66,7 +66,8 @@ def estimate_in_terminal(profile: str, root: str, size: str) -> None:
         f"{expected.disk_gb:,.1f} GB of images; hours are those of a role alone, with all of its "
         "slots"
     )
-    console.print(_measured_line(expected.measured))
+    if expected.trajectories:
+        console.print(_measured_line(expected.measured))
     if expected.grpo:
         console.print(_grpo_line(expected.grpo))
 
@@ -79,7 +80,7 @@ def _measured_line(found: LedgerForecast) -> str:
         usd_range(usd) if usd else "",
         f"{seconds.low / 3600:,.2f} to {seconds.high / 3600:,.2f} hours" if seconds else "",
     ]
-    if not found.to_come or not any(parts):
+    if not any(parts):
         needed = f"{MIN_PROMPTS} prompts for costs, {MIN_SHARDS} shards for hours"
         return f"\nmeasured here: not enough with these models and prices ({needed})"
     return f"\nmeasured here: {', '.join(filter(None, parts))} ({found.source})"

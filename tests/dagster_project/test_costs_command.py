@@ -1,11 +1,13 @@
-"""`interleave costs`: sums of the ledger, and the budget."""
+"""`interleave costs`: sums of the ledger, and the budget; what `--estimate` takes from there."""
 
 import pytest
 from typer.testing import CliRunner
 
+from assets.core.foundry import FoundryResource
+from assets.trajectories.estimate import loop_model_names
 from dagster_project.cli.app import app
 from inference.backends.providers.spending import SPENDING_FILE
-from schemas.trajectories import MODEL_CALLS
+from schemas.trajectories import MODEL_CALLS, SCORES
 from tests.helpers.ledger import START, model_call
 from tests.helpers.spending import spend
 
@@ -51,3 +53,26 @@ def test_the_budget_is_shown_where_there_is_one(paid, tmp_path):
 
 def test_an_empty_home(home):
     assert "no calls and no trainings yet" in costs(home)
+
+
+def estimate(home):
+    arguments = ["run", "--estimate", "--size", "full", "--home", home.root]
+    done = CliRunner(env={"COLUMNS": "200"}).invoke(app, arguments)
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def test_an_estimate_says_what_finished_shards_took(home):
+    assert "measured here: not enough with these models and prices (20 prompts" in estimate(home)
+    names = loop_model_names(FoundryResource(root=home.root))
+    for n in range(6):
+        shard, models = f"sketchbook-{n:04}", [name.split("/", 1) for name in sorted(names)]
+        calls = [
+            model_call(k, backend=backend, model=model, shard=shard, prompt_id=f"{shard}-{k // 4}")
+            for k, (backend, model) in enumerate(models * 10)
+        ]
+        home.lake.write(MODEL_CALLS, calls, f"trajectories-{shard}")
+        home.lake.write(SCORES, [], shard)
+    output = " ".join(estimate(home).split())
+    assert "measured here: 2.0000 USD a prompt, 6,000.00 to 6,000.00 USD" in output
+    assert "(90% interval, from 60 prompts of 6 shards here)" in output

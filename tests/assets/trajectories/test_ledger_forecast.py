@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from assets.trajectories.forecast import ledger_forecast
-from schemas.trajectories import MODEL_CALLS, TRAJECTORIES
+from schemas.trajectories import MODEL_CALLS, SCORES
 from tests.helpers.ledger import START, model_call
 
 MODELS = {"openai/m-1"}
@@ -26,7 +26,7 @@ def add_shards(home, count, start=lambda n: START + timedelta(hours=n), calls=30
             for k in range(calls)
         ]
         home.lake.write(MODEL_CALLS, rows, f"trajectories-{shard}")
-        home.lake.write(TRAJECTORIES, [], shard)
+        home.lake.write(SCORES, [], shard)
 
 
 def test_shards_give_costs_and_hours(home):
@@ -58,6 +58,11 @@ def test_other_models_and_cached_answers_say_nothing(home, changes):
     add_shards(home, 6, **changes)
     found = ledger_forecast(home, MODELS, to_come=300)
     assert (found.shards, found.usd_per_prompt, found.forecast.text) == (0, None, "")
+
+
+def test_shards_that_one_of_the_models_did_not_work_on_say_nothing(home):
+    add_shards(home, 6)
+    assert ledger_forecast(home, MODELS | {"openai/new-critic"}, to_come=300).shards == 0
 
 
 def test_without_a_price_there_are_hours_alone(home):
