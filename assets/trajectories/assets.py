@@ -113,7 +113,7 @@ def trajectories(
         "status": image_metadata(statuses, "Trajectories by status"),
         "stories": image_metadata(sheet, "Some trajectories of this shard"),
     }
-    forecast = forecast_metadata(foundry, loop_model_names(foundry))
+    forecast = forecast_metadata(foundry, context.instance, loop_model_names(foundry))
     metadata = model_call_costs(run.calls) | images | forecast
     return TRAJECTORY_SET.describe(context, foundry, rows, metadata)
 

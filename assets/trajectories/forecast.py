@@ -5,6 +5,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
+import dagster as dg
 import duckdb
 import pyarrow as pa
 
@@ -16,12 +17,11 @@ from inference.engine.forecast import (
     Measured,
     predict_sum,
 )
-from schemas.prompts import PROMPTS
 from schemas.trajectories import MODEL_CALLS, SCORES, TRAJECTORIES
 from warehouse import Home
 from warehouse.result_formats import count_noun
 
-from ..core.foundry import FoundryResource
+from ..core.foundry import SHARDS, FoundryResource
 from ..prompts.user_requests import is_request_shard
 
 _ASSETS = ("plans", "trajectories", "scores")
@@ -118,10 +118,12 @@ def ledger_forecast(home: Home, models: Collection[str], to_come: int) -> Ledger
     )
 
 
-def forecast_metadata(foundry: FoundryResource, models: Collection[str]) -> dict[str, str]:
-    """The rest of the bank, for Dagster; empty: nothing is to come, or not enough is known."""
-    lake = foundry.home.lake
-    to_come = set(lake.partitions(PROMPTS)) - set(lake.partitions(TRAJECTORIES))
+def forecast_metadata(
+    foundry: FoundryResource, instance: dg.DagsterInstance, models: Collection[str]
+) -> dict[str, str]:
+    """The rest of Dagster's shards; empty: nothing is to come, or not enough is known."""
+    registered = instance.get_dynamic_partitions(str(SHARDS.name))
+    to_come = set(registered) - set(foundry.home.lake.partitions(TRAJECTORIES))
     shards = sum(not is_request_shard(shard) for shard in to_come)
     if not shards:
         return {}

@@ -2,13 +2,21 @@
 
 from datetime import timedelta
 
+import dagster as dg
 import pytest
 
-from assets.trajectories.forecast import ledger_forecast
-from schemas.trajectories import MODEL_CALLS, SCORES
+from assets.core.foundry import SHARDS, FoundryResource
+from assets.trajectories.forecast import forecast_metadata, ledger_forecast
+from schemas.trajectories import MODEL_CALLS, SCORES, TRAJECTORIES
 from tests.helpers.ledger import START, model_call
 
 MODELS = {"openai/m-1"}
+
+
+@pytest.fixture
+def instance(tmp_path):
+    with dg.instance_for_test(temp_dir=str(tmp_path)) as instance:
+        yield instance
 
 
 def add_shards(home, count, start=lambda n: START + timedelta(hours=n), calls=30, **changes):
@@ -69,3 +77,13 @@ def test_without_a_price_there_are_hours_alone(home):
     add_shards(home, 6, cost_usd=None)
     found = ledger_forecast(home, MODELS, to_come=300)
     assert found.usd_per_prompt is None and found.forecast.usd is None and found.forecast.seconds
+
+
+def test_dagster_is_shown_the_registered_shards_without_trajectories(home, instance):
+    foundry = FoundryResource(root=home.root)
+    add_shards(home, 6)
+    home.lake.write(TRAJECTORIES, [], "a-0000")
+    assert forecast_metadata(foundry, instance, MODELS) == {}
+    instance.add_dynamic_partitions(str(SHARDS.name), ["a-0000", "a-0001", "a-0002"])
+    shown = forecast_metadata(foundry, instance, MODELS)["forecast"]
+    assert shown.startswith("200 prompts to come: ends ") and " USD more (90% interval" in shown
