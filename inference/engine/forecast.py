@@ -124,7 +124,8 @@ def predict_end(
     if len(finished) < at_least:
         return None
     if len(waiting) > _MOST_SIMULATED:
-        total = predict_sum(finished, sum(waiting), at_least)
+        size = sum(waiting) + sum(item.size for item in running)
+        total = predict_sum(finished, size, at_least)
         return total and total * (1 / slots)
     found = _Estimate.of(finished)
     random, rows = np.random.default_rng(0), np.arange(_SIMULATIONS)
