@@ -19,19 +19,17 @@ class ShardProgress:
     the same time, and what a shard takes besides its calls.
     """
 
-    def __init__(self, foundry: FoundryResource, nodes: Sequence[Node], stale: Sequence[str]):
-        self._lake, self._nodes, self._stale = foundry.home.lake, nodes, set(stale)
+    def __init__(self, foundry: FoundryResource, nodes: Sequence[Node], total: int) -> None:
+        self._lake, self._nodes, self._total = foundry.home.lake, nodes, total
         label = "shards" if nodes[0].sharded else "partitions"
-        self._progress = progress_factory()(label) if len(stale) > 1 else NullProgress()
+        self._progress = progress_factory()(label) if total > 1 else NullProgress()
         self._started, self._last = datetime.now(UTC), time.monotonic()
-        self._total, self._done = len(stale), 0
+        self._done = 0
         self._seconds, self._usd = list[Measured](), list[Measured]()
         self._unpriced = False
 
     def finish(self, partition: str) -> None:
-        """A partition is finished; does nothing for one that was up to date."""
-        if partition not in self._stale:
-            return
+        """A partition is finished."""
         self._done += 1
         now = time.monotonic()
         elapsed, self._last = now - self._last, now

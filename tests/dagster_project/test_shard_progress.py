@@ -27,12 +27,11 @@ def finish(home, count, **changes):
     """Notes by number of finished shards, each of one call made now."""
     recorded, nodes = Recorded(), [NODES["trajectories"]]
     with reporting_to(lambda label: recorded):
-        progress = ShardProgress(FoundryResource(root=home.root), nodes, SHARDS)
+        progress = ShardProgress(FoundryResource(root=home.root), nodes, len(SHARDS))
     for number, shard in enumerate(SHARDS[:count]):
         paid = {"cost_usd": 1 + 0.1 * (number % 2), "started_at": datetime.now(UTC)} | changes
         home.lake.write(MODEL_CALLS, [model_call(number, **paid)], f"trajectories-{shard}")
         progress.finish(shard)
-        progress.finish("up-to-date")
     return recorded.notes
 
 
