@@ -29,6 +29,7 @@ MODULES = (
     "images_server",
     "training",
     "judging",
+    "image_packs",
 )
 DOCUMENT, VALUES = Path("docs/benchmarks.md"), Path("bench.json")
 

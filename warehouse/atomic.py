@@ -22,12 +22,12 @@ def atomic_path(target: Path, temporary: Path | None = None) -> Iterator[Path]:
     """
     draft = temporary or target.with_name(f".{target.name}-{secrets.token_hex(6)}.tmp")
     target.parent.mkdir(parents=True, exist_ok=True)
-    _remove(draft)
+    remove(draft)
     try:
         yield draft
         _move(draft, target)
     finally:
-        _remove(draft)
+        remove(draft)
 
 
 def atomic_write(
@@ -54,10 +54,11 @@ def _move(draft: Path, target: Path) -> None:
     except OSError:
         retired.rename(target)
         raise
-    _remove(retired)
+    remove(retired)
 
 
-def _remove(path: Path) -> None:
+def remove(path: Path) -> None:
+    """Remove a file, or a folder with all that is in it, if it exists."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:

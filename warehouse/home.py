@@ -9,7 +9,7 @@ from pathlib import Path
 from schemas import StorageError
 
 from .images import ImageStore
-from .journal import Journal
+from .journal import COMPRESSED, LINES, Journal
 from .lake import Lake
 from .object_journal import LEASE_FILE, ObjectJournal
 from .partition_index import PartitionIndex
@@ -50,7 +50,7 @@ class Home:
 
     @cached_property
     def images(self) -> ImageStore:
-        return ImageStore(self.storage.child("images"))
+        return ImageStore(self.storage.child("images"), self.local / "image-packs.sqlite")
 
     @cached_property
     def local(self) -> Path:
@@ -89,7 +89,9 @@ class Home:
         asset = safe_name(asset, "asset")
         if self.storage.has_conditional_writes:
             return sorted(self.storage.find(f"journals/{asset}", LEASE_FILE))
-        return sorted(path.stem for path in (self.local / "journals" / asset).glob("*.jsonl"))
+        files = [path.name for path in (self.local / "journals" / asset).glob("*.jsonl*")]
+        names = (name.removesuffix(suffix) for name in files for suffix in (LINES, COMPRESSED))
+        return sorted({name for name in names if name not in files})
 
     def __repr__(self) -> str:
         return f"Home({self.root!r})"

@@ -3,21 +3,32 @@
 import base64
 import hashlib
 import io
+import os
 import re
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 from PIL import Image
 
 from schemas import BadImageError
 
-from .storage import Storage
+from .image_pack import PACK, read_ranges
+from .pack_index import PackIndex
+from .storage import FileStat, Storage
 
 UPLOAD_FORMATS = ("PNG", "JPEG", "WEBP")
 """Pillow's names of the formats that users may send."""
 
+FRESH_SECONDS = 24 * 3600
+"""Age from which a copy of an image is made new by `put`; far below any grace period."""
+
 _REMEDY = "`interleave run --select trajectories --force` generates it again"
 _SHA256 = re.compile(r"[0-9a-f]{64}")
+_FOLDER = re.compile(r"[0-9a-f]{2}")
+_FILE = re.compile(r"[0-9a-f]{2}/[0-9a-f]{64}\.png")
 _MAGIC = ((b"\xff\xd8", "image/jpeg"), (b"RIFF", "image/webp"), (b"GIF8", "image/gif"))
 
 
@@ -106,20 +117,38 @@ def check_upload(data: bytes, max_pixels: int, decode: bool = True) -> None:
 
 @dataclass(frozen=True)
 class ImageStore:
-    """Images below one root, as `ab/abcdef....png`, verified on reading."""
+    """Images below one root, verified on reading.
+
+    An image is a file, `ab/abcdef....png`, or in a pack, `packs/*.parquet` (see `image_pack`).
+
+    Args:
+        index_file: the local index of the packs, see `PackIndex`.
+    """
 
     storage: Storage
+    index_file: Path
+
+    @cached_property
+    def packs(self) -> PackIndex:
+        return PackIndex(self.storage.child("packs"), self.index_file)
 
     def put(self, image: EncodedImage) -> str:
         """Store an image, unless it is stored already; returns its sha256.
+
+        A copy that exists is made new, so that it is not taken for garbage (`garbage.py`) before
+        what refers to it is written.
 
         Raises:
             BadImageError: it cannot be decoded; nothing is stored.
             StorageError: it cannot be written.
         """
         path = self.relative_path(image.sha256)
+        stored = self.storage.stat(path)
         # The size is compared because a power cut can truncate a file.
-        if self.storage.size(path) != len(image.data):
+        if stored and stored.size == len(image.data):
+            if stored.age > FRESH_SECONDS:
+                self.storage.touch(path)
+        elif not self._is_packed_lately(image):
             _ = image.image
             self.storage.write(path, image.data, durable=False)
         return image.sha256
@@ -131,28 +160,81 @@ class ImageStore:
             BadImageError: it is missing, or its bytes have another hash.
             StorageError: it cannot be read.
         """
-        path = self.relative_path(sha256)
-        try:
-            image = EncodedImage(self.storage.read(path))
-        except FileNotFoundError as error:
-            raise BadImageError(f"image {self.url(sha256)} is missing: {_REMEDY}") from error
-        if image.sha256 != sha256:
-            raise BadImageError(
-                f"image {self.url(sha256)} is damaged ({len(image.data)} bytes of another "
-                f"hash): delete it; {_REMEDY}"
-            )
-        return image
+        self.relative_path(sha256)
+        problem = "is missing:"
+        for where, data in self._copies(sha256):
+            image = EncodedImage(data)
+            if image.sha256 == sha256:
+                return image
+            problem = f"is damaged ({len(data)} bytes of another hash){where}"
+        raise BadImageError(f"image {self.url(sha256)} {problem} {_REMEDY}")
 
     def exists(self, sha256: str) -> bool:
         """Whether the image is stored; its bytes are not verified."""
-        return self.storage.exists(self.relative_path(sha256))
+        path = self.relative_path(sha256)
+        if self.packs.find(sha256) or self.storage.exists(path):
+            return True
+        self.packs.refresh()  # it may have been packed meanwhile
+        return bool(self.packs.find(sha256))
+
+    def link(self, sha256: str, target: Path) -> None:
+        """Put an image at a local path: a hard link where that is possible, else a copy.
+
+        Raises (besides OSError): what `get` does.
+        """
+        if self.storage.is_local:
+            with suppress(OSError):
+                os.link(self.url(sha256), target)
+                return
+        target.write_bytes(self.get(sha256).data)
 
     def url(self, sha256: str) -> str:
-        """Absolute path in a local store, URL in a remote one."""
+        """Absolute path in a local store, URL in a remote one, of an image that is a file."""
         return self.storage.url(self.relative_path(sha256))
 
     def relative_path(self, sha256: str) -> str:
-        """Path below the store's root, the same in every home; BadImageError: not a sha256."""
+        """Path of an image that is a file, below the store's root, the same in every home;
+        BadImageError: not a sha256."""
         if not _SHA256.fullmatch(sha256):
             raise BadImageError(f"{sha256!r} is not the sha256 of an image")
         return f"{sha256[:2]}/{sha256}.png"
+
+    def stored(self) -> Iterator[tuple[str, str]]:
+        """(sha256, path of file or pack below the store's root) of every copy of every image."""
+        for path, _ in self.files():
+            yield Path(path).stem, path
+        for name in self.packs.packs.names(PACK):
+            yield from (
+                (each.sha256, f"packs/{name}") for each in read_ranges(self.packs.packs, name)
+            )
+
+    def files(self) -> Iterator[tuple[str, FileStat]]:
+        """Paths of the images that are files, sorted, and their sizes and ages."""
+        for folder in self.storage.folders():
+            for path, stat in self.storage.list_files(folder) if _FOLDER.fullmatch(folder) else ():
+                if _FILE.fullmatch(path):
+                    yield path, stat
+
+    def _copies(self, sha256: str) -> Iterator[tuple[str, bytes]]:
+        """Bytes of the copies of an image, and for messages what to do about a damaged one."""
+        yield from self._packed(sha256)
+        with suppress(FileNotFoundError):
+            yield ": delete it;", self.storage.read(self.relative_path(sha256))
+        self.packs.refresh()  # it may have been packed, or its pack rewritten, meanwhile
+        yield from self._packed(sha256)
+
+    def _packed(self, sha256: str) -> Iterator[tuple[str, bytes]]:
+        packs = self.packs.packs
+        for pack, offset, length in self.packs.find(sha256):
+            with suppress(FileNotFoundError):
+                yield f" in {packs.url(pack)}:", packs.read_range(pack, offset, length)
+
+    def _is_packed_lately(self, image: EncodedImage) -> bool:
+        """Whether a pack that is not old has the image, undamaged."""
+        for pack, offset, length in self.packs.find(image.sha256):
+            stat = self.packs.packs.stat(pack)
+            if stat and stat.age < FRESH_SECONDS:
+                with suppress(FileNotFoundError):
+                    if self.packs.packs.read_range(pack, offset, length) == image.data:
+                        return True
+        return False

@@ -2,23 +2,30 @@
 
 One JSON object per line, each written by one system call. A line without its newline was cut off
 by a crash: readers skip it, and the next append removes it. One process at a time writes a journal.
+Lines of finished work may be compressed, in a file of their own, which comes before the others.
 """
 
 import fcntl
 import os
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import orjson
+import pyarrow as pa
 
 from schemas import StorageError
 
+from .atomic import atomic_write
 from .storage import storage_errors
 
+LINES, COMPRESSED = ".jsonl", ".jsonl.zst"
+
 _BLOCK = 65_536
+_LOCK_SECONDS = 0.3  # for those that hold it for a moment: `is_in_use`, `compress`
 
 
 class Journal:
@@ -54,21 +61,66 @@ class Journal:
     def records(self) -> Iterator[dict[str, Any]]:
         """The records, oldest first; none if there is no journal.
 
+        Where `compress` is killed, or works at the same time, some may come twice.
+
         Raises:
             StorageError: a complete line is not a JSON object; the message names file and line.
         """
-        with (
-            storage_errors("read", self.path),
-            suppress(FileNotFoundError),
-            self.path.open("rb") as file,
-        ):
-            for number, line in enumerate(file, start=1):
+        # In this order: lines are in the compressed file before they leave the other.
+        lines = _read(self.path)
+        with storage_errors("read", self._compressed):
+            older = decompress(_read(self._compressed))
+        for path, content in ((self._compressed, older), (self.path, lines)):
+            for number, line in enumerate(content.splitlines(keepends=True), start=1):
                 if line.endswith(b"\n"):
-                    yield parse_record(line, self.path, number)
+                    yield parse_record(line, path, number)
+
+    def compress(self, dry_run: bool = False) -> bool:
+        """Move all lines to the compressed file; False: there are none, or a process writes them.
+
+        `dry_run`: only say so.
+
+        Raises:
+            StorageError: the file cannot be written, or the compressed one is damaged.
+        """
+        lines = b"" if self.is_in_use else _read(self.path)
+        lines = lines[: lines.rfind(b"\n") + 1]
+        if not lines or dry_run:
+            return bool(lines)
+        draft = self._compressed.with_suffix(".partial")
+        with storage_errors("written", self._compressed):
+            content = decompress(_read(self._compressed)) + lines
+            atomic_write(draft, compress(content), durable=True)
+            with self:  # only now, since a run that finds it locked fails
+                if unchanged := _read(self.path) == lines:
+                    draft.replace(self._compressed)
+                    self.path.unlink()
+        draft.unlink(missing_ok=True)
+        return unchanged
+
+    @property
+    def is_in_use(self) -> bool:
+        """Whether a process writes it."""
+        try:
+            fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return False
+        try:
+            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(fd)
+        return False
 
     def remove(self) -> None:
         with storage_errors("removed", self.path):
+            self._compressed.unlink(missing_ok=True)
             self.path.unlink(missing_ok=True)
+
+    @property
+    def _compressed(self) -> Path:
+        return self.path.with_suffix(COMPRESSED)
 
     def close(self) -> None:
         """Let other processes write."""
@@ -87,7 +139,7 @@ class Journal:
 
     def _open(self) -> int:
         """Open for appending as the only writer, and remove an incomplete last line."""
-        if self._fd is None:
+        while self._fd is None:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             fd = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
             try:
@@ -96,8 +148,27 @@ class Journal:
             except BaseException:
                 os.close(fd)
                 raise
-            self._fd = fd
+            if _is_at(fd, self.path):
+                self._fd = fd
+            else:  # it was removed before it was locked
+                os.close(fd)
         return self._fd
+
+
+def compress(content: bytes) -> bytes:
+    """As a zstd frame."""
+    sink = pa.BufferOutputStream()
+    with pa.CompressedOutputStream(sink, "zstd") as stream:
+        stream.write(content)
+    return bytes(sink.getvalue())
+
+
+def decompress(content: bytes) -> bytes:
+    """The content of a zstd frame, empty for none; OSError: it is damaged."""
+    if not content:
+        return b""
+    with pa.CompressedInputStream(pa.BufferReader(content), "zstd") as stream:
+        return bytes(stream.read())
 
 
 def parse_record(line: bytes, file: object, number: int) -> dict[str, Any]:
@@ -111,14 +182,32 @@ def parse_record(line: bytes, file: object, number: int) -> dict[str, Any]:
     raise StorageError(f"{file}:{number}: {problem}: remove the line and run again")
 
 
+def _read(path: Path) -> bytes:
+    with storage_errors("read", path), suppress(FileNotFoundError):
+        return path.read_bytes()
+    return b""
+
+
+def _is_at(fd: int, path: Path) -> bool:
+    """Whether an open file is the one that the path names now."""
+    with suppress(FileNotFoundError):
+        return os.path.samestat(os.fstat(fd), path.stat())
+    return False
+
+
 def _lock(fd: int, path: Path) -> None:
     """Lock the journal itself: `filelock`, which truncates its file, would need one more file."""
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        raise StorageError(
-            f"{path} is being written by another process: wait for that run to end, or stop it"
-        ) from error
+    deadline = time.monotonic() + _LOCK_SECONDS
+    while True:
+        try:
+            return fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            if time.monotonic() > deadline:
+                raise StorageError(
+                    f"{path} is being written by another process: wait for that run to end, or "
+                    "stop it"
+                ) from error
+            time.sleep(_LOCK_SECONDS / 10)
 
 
 def _end_of_last_line(fd: int) -> int:

@@ -22,7 +22,7 @@ import orjson
 
 from schemas import StorageError
 
-from .journal import parse_record
+from .journal import COMPRESSED, LINES, compress, decompress, parse_record
 from .storage import Storage
 
 LEASE_FILE = "lease.json"
@@ -60,13 +60,27 @@ class ObjectJournal:
 
     def records(self) -> Iterator[dict[str, Any]]:
         """As `Journal.records`; of a line that is none the message names segment and line."""
-        names = self._storage.names(".jsonl")
-        for name, data in zip(names, self._storage.read_all(names), strict=True):
+        for name, data in self._read_segments():
             for number, line in enumerate(data.splitlines(), start=1):
                 yield parse_record(line, f"{self.path}/{name}", number)
 
+    def compress(self, dry_run: bool = False) -> bool:
+        """As `Journal.compress`: all segments become one compressed one."""
+        if not self._storage.names(LINES) or self.is_in_use:
+            return False
+        if dry_run:
+            return True
+        with self:
+            self._merge(COMPRESSED)
+        return True
+
+    @property
+    def is_in_use(self) -> bool:
+        """Whether a worker that may be alive owns it."""
+        return self._lease.is_held
+
     def remove(self) -> None:
-        for name in self._storage.names(".jsonl"):
+        for name in self._segment_names():
             self._storage.delete(name)
 
     def close(self) -> None:
@@ -88,11 +102,32 @@ class ObjectJournal:
         if self._epoch is not None:
             return
         self._epoch, self._segments = self._lease.acquire(), 0
-        names = self._storage.names(".jsonl")
-        if len(names) > _MERGE_ABOVE:  # a crash meanwhile leaves duplicate lines: harmless
-            self._put(b"".join(self._storage.read_all(names)))
-            for name in names:
-                self._storage.delete(name)
+        if len(self._segment_names()) > _MERGE_ABOVE:
+            self._merge(LINES)
+
+    def _segment_names(self) -> list[str]:
+        return sorted(self._storage.names(LINES) + self._storage.names(COMPRESSED))
+
+    def _read_segments(self) -> list[tuple[str, bytes]]:
+        """Names and lines of the segments, in the order of writing."""
+        while True:
+            names = self._segment_names()
+            try:
+                contents = self._storage.read_all(names)
+            except FileNotFoundError:  # they were merged meanwhile
+                continue
+            return [
+                (name, decompress(content) if name.endswith(COMPRESSED) else content)
+                for name, content in zip(names, contents, strict=True)
+            ]
+
+    def _merge(self, suffix: str) -> None:
+        """Make one segment of all; a crash meanwhile leaves duplicate lines: harmless."""
+        segments = self._read_segments()
+        content = b"".join(lines for _, lines in segments)
+        self._put(compress(content) if suffix == COMPRESSED else content, suffix)
+        for name, _ in segments:
+            self._storage.delete(name)
 
     def _store(self) -> None:
         with self._pending_lock:
@@ -106,9 +141,9 @@ class ObjectJournal:
         except BaseException as error:
             stored.set_exception(error)
 
-    def _put(self, data: bytes) -> None:
+    def _put(self, data: bytes, suffix: str = LINES) -> None:
         # Names sort in the order of writing, across owners.
-        name = f"{self._epoch:06d}-{self._segments:08d}.jsonl"
+        name = f"{self._epoch:06d}-{self._segments:08d}{suffix}"
         self._storage.write(name, data)
         self._segments += 1
 
@@ -165,6 +200,11 @@ class Lease:
                 self._renewer = threading.Thread(target=self._renew, name="lease", daemon=True)
                 self._renewer.start()
                 return self._epoch
+
+    @property
+    def is_held(self) -> bool:
+        """Whether an owner has it that may be alive."""
+        return self._read()[0].expires > time.time()
 
     def check(self) -> None:
         """Raise StorageError if it could not be renewed in time: another worker may own it."""

@@ -10,10 +10,12 @@ import os
 import re
 import secrets
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from schemas import StorageError
@@ -69,6 +71,13 @@ def storage_errors(action: str, where: object) -> Iterator[None]:
         raise StorageError(f"{where} cannot be {action}: {first_line(error)}") from error
 
 
+class FileStat(NamedTuple):
+    """Size in bytes, and seconds since the file was written."""
+
+    size: int
+    age: float
+
+
 class FileState(NamedTuple):
     """Size in bytes and version of a file: its ETag, else its time of modification in ns.
 
@@ -118,6 +127,39 @@ class Storage:
         with storage_errors("read", self.url(path)):
             return bytes(self.fs.cat_file(f"{self.root}/{path}"))
 
+    def read_range(self, path: str, offset: int, length: int) -> bytes:
+        """A part of a file, shorter where the file ends before; raises what `read` does."""
+        with storage_errors("read", self.url(path)):
+            if not self.is_local:
+                end = offset + length
+                return bytes(self.fs.cat_file(f"{self.root}/{path}", start=offset, end=end))
+            with Path(self.root, path).open("rb", buffering=0) as file:
+                return os.pread(file.fileno(), length, offset)
+
+    def open(self, path: str) -> Any:
+        """A binary file to read from; raises what `read` does."""
+        with storage_errors("read", self.url(path)):
+            return self.fs.open(f"{self.root}/{path}")
+
+    @contextmanager
+    def draft(self, path: str) -> Iterator[Path]:
+        """A local path to write a large file at, which replaces `path` durably in the end."""
+        with storage_errors("written", self.url(path)), ExitStack() as stack:
+            if self.is_local:
+                draft = self._temporary_folder() / f"{os.getpid()}-{secrets.token_hex(6)}"
+                stack.callback(draft.unlink, missing_ok=True)
+            else:
+                draft = Path(stack.enter_context(TemporaryDirectory()), "draft")
+            yield draft
+            if not self.is_local:
+                self.fs.put_file(str(draft), f"{self.root}/{path}")
+                return
+            target = Path(self.root, path)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            _sync(draft)
+            draft.replace(target)
+            _sync(target.parent)
+
     def write(self, path: str, data: bytes, durable: bool = True) -> FileState:
         """Replace a file atomically; `durable`: survive a power cut as well (local folders)."""
         with storage_errors("written", self.url(path)):
@@ -158,6 +200,46 @@ class Storage:
         with storage_errors("read", self.url(path)), suppress(FileNotFoundError):
             return int(self.fs.size(f"{self.root}/{path}"))
         return None
+
+    def stat(self, path: str) -> FileStat | None:
+        """Size and age of a file; None: there is no such file."""
+        with storage_errors("read", self.url(path)), suppress(FileNotFoundError):
+            return _stat(self.fs.info(f"{self.root}/{path}"))
+        return None
+
+    def touch(self, path: str) -> None:
+        """Make a file new again without changing it, if it exists."""
+        with storage_errors("written", self.url(path)), suppress(FileNotFoundError):
+            if self.is_local:
+                os.utime(f"{self.root}/{path}")
+            else:
+                self.fs.pipe_file(f"{self.root}/{path}", self.fs.cat_file(f"{self.root}/{path}"))
+
+    def list_files(self, folder: str = "") -> Iterator[tuple[str, FileStat]]:
+        """Paths (below this folder) of the files in `folder`, not in folders below it."""
+        with storage_errors("listed", self.url(folder)):
+            top = f"{self.root}/{folder}".rstrip("/")
+            for path, info in self.fs.find(top, maxdepth=1, detail=True).items():
+                with suppress(FileNotFoundError):
+                    yield path.removeprefix(f"{self.root}/"), _stat(info)
+
+    def walk(self, skipped: Sequence[str] = ()) -> Iterator[str]:
+        """Paths of all files at any depth, without those folders and files at the top."""
+        with storage_errors("listed", self.url()):
+            for top in self._top():
+                if top.rpartition("/")[2] not in skipped:
+                    for path in self.fs.find(top):
+                        yield path.removeprefix(f"{self.root}/")
+
+    def folders(self) -> list[str]:
+        """Sorted names of the folders (and files) in this folder."""
+        with storage_errors("listed", self.url()):
+            return sorted(path.rpartition("/")[2] for path in self._top())
+
+    def _top(self) -> list[str]:
+        with suppress(FileNotFoundError):
+            return [path.rstrip("/") for path in self.fs.ls(self.root, detail=False)]
+        return []
 
     def find(self, folder: str, name: str) -> Iterator[str]:
         """Names of the folders in `folder` that have a file called `name`."""
@@ -204,6 +286,17 @@ class Storage:
             with suppress(OSError):
                 Path(self.root, path).parent.rmdir()
 
+    def delete_all(self, paths: Sequence[str]) -> None:
+        """Remove those files that exist; their folders stay, for writers that use them."""
+        names = [f"{self.root}/{path}" for path in paths]
+        with storage_errors("deleted", self.url()):
+            if hasattr(self.fs, "bulk_delete"):
+                self.fs.rm(names)
+                return
+            for name in names:
+                with suppress(FileNotFoundError):
+                    self.fs.rm_file(name)
+
     def _temporary_folder(self) -> Path:
         """Cleared, on its first use, of the files of killed writers: those older than a day."""
         folder = Path(self.root, ".tmp")
@@ -216,11 +309,27 @@ class Storage:
         return folder
 
 
+def _stat(info: dict[str, Any]) -> FileStat:
+    modified = info.get("mtime") or info.get("LastModified") or info["created"]
+    stamp = modified.timestamp() if isinstance(modified, datetime) else float(modified)
+    return FileStat(int(info["size"]), time.time() - stamp)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def _local_files(folder: str, name: str) -> Iterator[tuple[str, FileState]]:
     with suppress(FileNotFoundError), os.scandir(folder) as entries:
         for entry in entries:
             with suppress(FileNotFoundError, NotADirectoryError):
-                yield entry.name, _local_state(Path(entry.path, name).stat())
+                # Not by Path, which takes half of the time where there are ten thousand.
+                state = os.stat(f"{entry.path}/{name}")  # noqa: PTH116
+                yield entry.name, _local_state(state)
 
 
 def _local_state(stat: os.stat_result) -> FileState:

@@ -25,6 +25,7 @@ from . import (
     serve,
     servers,
     sql,
+    storage,
     ui,
 )
 
@@ -52,6 +53,8 @@ for command in (
     checkpoints.checkpoints,
     checkpoints.promote,
     checkpoints.rollback,
+    storage.compact,
+    storage.gc,
     hub.push,
     hub.pull,
 ):

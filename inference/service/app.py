@@ -13,7 +13,7 @@ from starlette.types import ASGIApp
 
 from schemas import FoundryError, StorageError
 from warehouse import Home
-from warehouse.file_lock import exclusive_lock
+from warehouse.file_lock import exclusive_lock, is_free
 from warehouse.storage import storage_errors
 
 from ..backends.providers.settings import BudgetSettings
@@ -32,6 +32,7 @@ from .monitoring import RequestContextMiddleware, log_as_json
 from .openapi import add_openapi_route, describe_response
 from .request_manager import RequestManager
 from .request_parsing import RequestParser, available_models
+from .response_store import FILE
 from .responses.protocol import ResponsesRequest
 from .responses.serving import ResponsesServing
 from .settings import ServiceSettings
@@ -43,6 +44,7 @@ from .studio.settings import settings_router
 
 KEYS = "INTERLEAVE_SERVICE_KEYS"
 
+_LOCK = "service/lock"
 _CLOSING_SECONDS = 5  # for the last bytes of responses, after all requests have ended
 _READY_SECONDS = 10
 
@@ -99,7 +101,7 @@ async def open_service(
     Raises:
         StorageError: another service uses this home, or it cannot be written.
     """
-    lock = home.local / "service" / "lock"
+    lock = home.local / _LOCK
     with storage_errors("written", lock.parent):
         lock.parent.mkdir(parents=True, exist_ok=True)
         lock.touch()
@@ -120,15 +122,31 @@ async def open_service(
         manager.store.close()
 
 
+def is_running(home: Home) -> bool:
+    """Whether a service uses a home."""
+    lock = home.local / _LOCK
+    return lock.exists() and not is_free(lock)
+
+
+def has_responses(home: Home) -> bool:
+    """Whether a service ever stored responses in a home."""
+    return (home.local / FILE).exists()
+
+
 class ServiceServer(HTTPServer):
-    """Lets running requests finish before it stops."""
+    """Applies the retention of responses; lets running requests finish before it stops."""
 
     def __init__(self, app: ASGIApp, manager: RequestManager) -> None:
         super().__init__(app, manager.settings.limits.read_seconds, _CLOSING_SECONDS)
         self._manager = manager
 
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._retention = asyncio.create_task(self._manager.apply_retention_daily())
+
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Reject new requests with 503 until the running ones have ended."""
+        self._retention.cancel()
         await self._manager.close(self._manager.settings.grace_seconds, lambda: self.force_exit)
         await super().shutdown(sockets)
 

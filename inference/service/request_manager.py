@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, aclosing, suppress
 from dataclasses import replace
 from functools import partial
@@ -30,6 +30,7 @@ from .settings import ServiceSettings
 
 _POLL_SECONDS = 0.05
 _PROBE_BYTES = 4096
+_RETENTION_SECONDS = 24 * 3600
 
 _log = logging.getLogger(__name__)
 
@@ -103,9 +104,24 @@ class RequestManager:
         stored = await asyncio.to_thread(self.store.get, response_id, owner)
         if stored is None:
             return False
-        await self._runner.erase(stored.request.generation_id)
-        await self._runner.flush()
-        return await asyncio.to_thread(self.store.delete, response_id, owner)
+        await self._delete([stored])
+        return True
+
+    async def apply_retention(self) -> int:
+        """Delete the responses that `service.retention` does not keep; how many there were."""
+        retention = self.settings.retention
+        expired = await asyncio.to_thread(self.store.expired, retention)
+        await self._delete([stored for stored in expired if stored.id not in self._runs])
+        return len(expired)
+
+    async def apply_retention_daily(self) -> None:
+        while True:
+            try:
+                if deleted := await self.apply_retention():
+                    _log.info("%d responses were deleted by service.retention", deleted)
+            except StorageError as error:
+                _log.error("service.retention could not be applied: %s", error)
+            await asyncio.sleep(_RETENTION_SECONDS)
 
     async def close(self, grace_seconds: float, hurry: Callable[[], bool]) -> None:
         """Reject new requests; interrupt the others after `grace_seconds`, or on `hurry()`."""
@@ -119,6 +135,14 @@ class RequestManager:
             run.cancel(STOPPED)
         for run in remaining:
             await run.settled.wait()
+
+    async def _delete(self, responses: Sequence[StoredResponse]) -> None:
+        for stored in responses:
+            await self._runner.erase(stored.request.generation_id)
+        if responses:
+            await self._runner.flush()
+        for stored in responses:
+            await asyncio.to_thread(self.store.delete, stored.id, stored.owner)
 
     def _running(self, response_id: str, owner: str) -> GenerationRun | None:
         run = self._runs.get(response_id)

@@ -5,6 +5,7 @@ settled; after a kill, rows that are not settled are those that were interrupted
 """
 
 import sqlite3
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,10 @@ from warehouse.sqlite_file import SqliteFile
 
 from .legacy_responses import convert_response
 from .request_parsing import RequestEcho
+from .settings import RetentionSettings
+
+FILE = "service/library.sqlite"
+"""Where the store is in a home's local folder."""
 
 # In the order of the fields of `StoredResponse`.
 _COLUMNS = "owner, request, status, events, key, body, resumable"
@@ -80,7 +85,7 @@ class ResponseStore:
     """
 
     def __init__(self, home: Home) -> None:
-        path = home.local / "service" / "library.sqlite"
+        path = home.local / FILE
         migrations = (_CREATE_TABLE, _replace_responses_by_events)
         self._file = SqliteFile(path, migrations, fast_commits=True)
         with self._file.transaction():
@@ -130,6 +135,20 @@ class ResponseStore:
         """Delete a response; False: the owner has no such response."""
         statement = "DELETE FROM responses WHERE id = ? AND owner = ?"
         return self._execute(statement, response_id, owner) > 0
+
+    def expired(self, retention: RetentionSettings) -> list[StoredResponse]:
+        """Settled responses that are too old, or of which their owner has too many newer ones."""
+        oldest = None if retention.days is None else time.time() - retention.days * 86_400
+        condition = """
+            settled = 1 AND id IN (
+                SELECT id FROM (
+                    SELECT id, created_at, row_number() OVER (
+                        PARTITION BY owner ORDER BY created_at DESC, id) AS position
+                    FROM responses)
+                WHERE created_at < ? OR position > ?)
+            ORDER BY created_at
+        """
+        return self._select(condition, oldest, retention.responses)
 
     def unsettled(self) -> list[StoredResponse]:
         """Requests that were begun and not settled, oldest first."""

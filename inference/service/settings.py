@@ -37,6 +37,19 @@ class RequestLimits(ConfigModel):
     )
 
 
+class RetentionSettings(ConfigModel):
+    """Which stored responses are deleted, as by `DELETE /v1/responses/{id}`; null: none."""
+
+    days: float | None = Field(None, gt=0, description="Those that are older")
+    responses: int | None = Field(
+        None, ge=0, description="Those of an API key beyond so many newer ones"
+    )
+
+    @property
+    def is_set(self) -> bool:
+        return self.days is not None or self.responses is not None
+
+
 class LogSettings(ConfigModel):
     """Logs on standard error, a JSON object per line."""
 
@@ -78,3 +91,4 @@ class ServiceSettings(ConfigModel):
     )
     limits: RequestLimits = RequestLimits()
     logs: LogSettings = LogSettings()
+    retention: RetentionSettings = RetentionSettings()

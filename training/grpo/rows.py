@@ -4,7 +4,6 @@ it does not train on, by which a checkpoint is chosen."""
 from collections.abc import Callable
 from functools import cache
 from io import BytesIO
-from itertools import chain
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -35,16 +34,17 @@ def prepare_rows(
     not trained on; returns the number of steps.
 
     Steps are one epoch, or `max_steps` where that is less; verl reads the rows from first to last.
-    A picture is a path where the image store is a folder: then neither this file nor the trainer's
-    cache of it has a copy. With it is `max_pixels`, to which verl's loader (qwen_vl_utils) shrinks
-    it, so that the policy sees what it saw in supervised training.
+    A picture is a path in the job's folder where the store has it: a hard link if that is possible,
+    else a copy. So it stays while it is trained on, whatever becomes of store and export. With it
+    is `max_pixels`, to which verl's loader (qwen_vl_utils) shrinks it, so that the policy sees what
+    it saw in supervised training.
 
     Raises:
         FoundryError: there is no export, too few rows fit, or none is left to evaluate.
     """
     target = folder / ROWS
     if not target.is_file():
-        table = _read(export, images)
+        table = _read(export, folder, images)
         count = TokenCounter(parent, settings.image_max_pixels).count
         fitting, dev = _split(
             table, _fitting(table, count, folder, settings, log), settings.dev_share
@@ -87,28 +87,33 @@ def _marked(table: pa.Table, split: str) -> pa.Table:
     return table.set_column(position, "extra_info", pa.array(marked, type=column.type))
 
 
-def _read(export: Path, images: ImageStore) -> pa.Table:
+def _read(export: Path, folder: Path, images: ImageStore) -> pa.Table:
     file = export / ROWS
     if not file.is_file():
         raise FoundryError(f"{file} is missing: materialize `exports`")
     names = pq.read_schema(file).names
     table = pq.read_table(file, columns=[name for name in names if name != "images"])
-    stored = _stored_images(table, images)
+    stored = _stored_images(table, folder / "images", images)
     if stored is None:
         exported = pq.read_table(file, columns=["images"]).column(0).to_pylist()
         stored = [[_absolute(image, export) for image in row] for row in exported]
     return table.append_column("images", pa.array(stored))
 
 
-def _stored_images(table: pa.Table, images: ImageStore) -> list[list[dict[str, str]]] | None:
-    """The rows' pictures as paths in the image store; None where it does not have them as files."""
-    if not images.storage.is_local:
-        return None
+def _stored_images(
+    table: pa.Table, folder: Path, images: ImageStore
+) -> list[list[dict[str, str]]] | None:
+    """The rows' pictures as paths in a folder, where they are put; None: the store lacks some."""
     rows = table.column("extra_info").to_pylist()
-    paths = [[images.url(row[name]) for name in _IMAGE_IDS] for row in rows]
-    if not all(Path(path).is_file() for path in chain.from_iterable(paths)):
+    names = {row[name] for row in rows for name in _IMAGE_IDS}
+    if not images.storage.is_local or not all(map(images.exists, names)):
         return None
-    return [[{"image": path} for path in row] for row in paths]
+    paths = {name: folder.absolute() / images.relative_path(name) for name in names}
+    for name, path in paths.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)  # a killed job may have left a part of it
+        images.link(name, path)
+    return [[{"image": str(paths[row[name]])} for name in _IMAGE_IDS] for row in rows]
 
 
 def _absolute(image: dict[str, Any], export: Path) -> dict[str, Any]:

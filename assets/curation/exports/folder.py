@@ -5,10 +5,8 @@ into the image store where that is possible, so they take no space.
 """
 
 import hashlib
-import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -20,7 +18,7 @@ import pyarrow.parquet as pq
 
 from inference.agent_prompts.templates import IMAGE
 from schemas import FoundryError, Table
-from warehouse import Home, ImageStore
+from warehouse import Home
 
 from ..duckdb_session import duckdb_session, query_rows
 from ..settings import CurationSettings
@@ -47,7 +45,7 @@ class ExportFolder:
             self._images[sha256] = f"images/{self.home.images.relative_path(sha256)}"
             target = self.path / self._images[sha256]
             target.parent.mkdir(parents=True, exist_ok=True)
-            _link(self.home.images, sha256, target)
+            self.home.images.link(sha256, target)
         return self._images[sha256]
 
     def rows(self, table: Table, where: str = "true") -> Iterator[dict[str, Any]]:
@@ -148,15 +146,6 @@ def _check_placeholders(table: Table, row: Mapping[str, Any]) -> None:
             f"{table.name} row {row['row_id']} has {count} {IMAGE} placeholders for "
             f"{len(images)} images; materialize {table.name} again"
         )
-
-
-def _link(images: ImageStore, sha256: str, target: Path) -> None:
-    """Hard link if source and target share a file system, else a verified copy."""
-    if images.storage.is_local:
-        with suppress(OSError):
-            os.link(images.url(sha256), target)
-            return
-    target.write_bytes(images.get(sha256).data)
 
 
 def _sha256(path: Path) -> str:

@@ -80,7 +80,8 @@ def test_an_epoch_has_complete_batches_only(tmp_path, home):
 def test_pictures_are_not_copied(tmp_path, home):
     home.images.put(PICTURE)
     rows = prepare(export(tmp_path, 4), home, "job", image_max_pixels=2048)
-    path = home.images.url(PICTURE.sha256)
+    path = str(tmp_path / "job" / "images" / home.images.relative_path(PICTURE.sha256))
+    assert Path(path).samefile(home.images.url(PICTURE.sha256))
     assert all(each["images"] == [{"image": path, "max_pixels": 2048}] * 2 for each in rows)
 
 

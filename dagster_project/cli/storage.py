@@ -1,0 +1,111 @@
+"""`interleave compact` and `interleave gc`: fewer files, and none that nothing refers to."""
+
+import asyncio
+import re
+from collections import Counter
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from schemas import FoundryError
+
+from .options import HomeOption, ProfileOption
+
+if TYPE_CHECKING:
+    from assets.core.profile import Profile
+    from warehouse import Home
+
+_UNITS = {"d": 86_400, "h": 3600}
+_SHORTEST_GRACE_DAYS = 2
+
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Only list what would be done.")]
+
+
+def compact(home: HomeOption = ".interleave", dry_run: DryRunOption = False) -> None:
+    """Pack the images of finished shards, a file a shard, and compress their journals.
+
+    Runs and services may go on meanwhile. Killed, it continues where it was.
+    """
+    from warehouse import Home
+    from warehouse.compaction import compact
+
+    total: Counter[str] = Counter()
+    for done in compact(Home(home), dry_run):
+        size = f"{done.bytes / 1e6:,.1f} MB"
+        typer.echo(f"{done.shard}: {done.images} images ({size}), {done.journals} journals")
+        total.update(shards=1, images=done.images, journals=done.journals)
+    if not total:
+        typer.echo("Nothing to do: finished shards are packed, unfinished ones stay as they are.")
+        return
+    done_ = "would be packed" if dry_run else "packed"
+    counts = "{images} images of {shards} shards, {journals} journals".format(**total)
+    typer.echo(f"{counts} {done_}")
+
+
+def gc(
+    profile: ProfileOption = "sketch",
+    home: HomeOption = ".interleave",
+    dry_run: DryRunOption = False,
+    grace: Annotated[
+        str,
+        typer.Option(help="Files that nothing refers to stay so long: days (7d) or hours (48h)."),
+    ] = "7d",
+) -> None:
+    """Remove images that nothing refers to, and responses beyond `service.retention`.
+
+    Tables, journals, logs, stored responses, reviews, checkpoints and exports are searched for what
+    they refer to.
+    """
+    from assets.core.profile import load_profile
+    from warehouse import Home
+    from warehouse.garbage import collect_garbage
+
+    seconds, lake, settings = _seconds(grace), Home(home), load_profile(profile)
+    _apply_retention(settings, lake, dry_run)
+    counts: Counter[str] = Counter()
+    size = 0
+    for garbage in collect_garbage(lake, seconds, dry_run):
+        if dry_run:
+            typer.echo(f"{garbage.kind}  {garbage.where}")
+        counts[garbage.kind] += 1
+        size += garbage.bytes
+    found = ", ".join(f"{kind}: {count}" for kind, count in counts.items()) or "no garbage"
+    done = "would be removed" if dry_run else "removed"
+    typer.echo(f"{found}; {size / 1e6:,.1f} MB {done}")
+
+
+def _apply_retention(profile: "Profile", home: "Home", dry_run: bool) -> None:
+    from inference.generation.agent_resolver import AgentResolver
+    from inference.service import app
+    from inference.service.response_store import ResponseStore
+
+    service = profile.service
+    if not service.retention.is_set or not app.has_responses(home):
+        return
+    if dry_run:
+        store = ResponseStore(home)
+        expired = len(store.expired(service.retention))
+        store.close()
+        typer.echo(f"{expired} responses would be deleted (service.retention)")
+        return
+    if app.is_running(home):
+        typer.echo("A service runs: it applies service.retention itself, once a day")
+        return
+
+    async def apply() -> int:
+        resolver = AgentResolver(profile, home, service.agents)
+        async with app.open_service(home, resolver, profile.limits, service) as manager:
+            return await manager.apply_retention()
+
+    typer.echo(f"{asyncio.run(apply())} responses deleted (service.retention)")
+
+
+def _seconds(grace: str) -> float:
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([dh])", grace)
+    seconds = float(found[1]) * _UNITS[found[2]] if found else 0
+    if seconds < _SHORTEST_GRACE_DAYS * _UNITS["d"]:
+        raise FoundryError(
+            f"--grace is {grace!r}: give days (7d) or hours (48h), at least "
+            f"{_SHORTEST_GRACE_DAYS}d, since what refers to a new image may not be written yet"
+        )
+    return seconds
