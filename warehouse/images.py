@@ -4,6 +4,7 @@ import base64
 import hashlib
 import io
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -111,18 +112,24 @@ class ImageStore:
     storage: Storage
 
     def put(self, image: EncodedImage) -> str:
-        """Store an image, unless it is stored already; returns its sha256.
+        """Store an image, unless these bytes are stored already; returns its sha256.
 
         Raises:
             BadImageError: it cannot be decoded; nothing is stored.
             StorageError: it cannot be written.
         """
         path = self.relative_path(image.sha256)
-        # The size is compared because a power cut can truncate a file.
-        if self.storage.size(path) != len(image.data):
+        if not self._has(path, image.data):
             _ = image.image
             self.storage.write(path, image.data, durable=False)
         return image.sha256
+
+    def _has(self, path: str, data: bytes) -> bool:
+        """Whether a file has these bytes: one that a power cut truncated, or that was damaged at
+        its size, is written again."""
+        with suppress(FileNotFoundError):
+            return self.storage.size(path) == len(data) and self.storage.read(path) == data
+        return False
 
     def get(self, sha256: str) -> EncodedImage:
         """The image of that hash, not decoded.

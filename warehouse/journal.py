@@ -1,7 +1,8 @@
 """Append-only journals of finished work, so that a restarted run does not repeat it.
 
-One JSON object per line, each written by one system call. A line without its newline was cut off
-by a crash: readers skip it, and the next append removes it. One process at a time writes a journal.
+One JSON object per line, with a checksum, each written by one system call. A line without its
+newline was cut off by a crash: readers skip it, and the next append removes it. One process at a
+time writes a journal.
 """
 
 import fcntl
@@ -16,6 +17,7 @@ import orjson
 
 from schemas import StorageError
 
+from .checksums import add_line_checksum, strip_line_checksum
 from .storage import storage_errors
 
 _BLOCK = 65_536
@@ -36,7 +38,7 @@ class Journal:
             StorageError: another process writes this journal, or the disk is full or read-only;
                 the journal is unchanged.
         """
-        line = orjson.dumps(record, option=orjson.OPT_SERIALIZE_NUMPY) + b"\n"
+        line = encode_record(record)
         with self._lock, storage_errors("written", self.path):
             fd = self._open()
             try:
@@ -55,7 +57,7 @@ class Journal:
         """The records, oldest first; none if there is no journal.
 
         Raises:
-            StorageError: a complete line is not a JSON object; the message names file and line.
+            StorageError: a complete line is damaged; the message names file and line.
         """
         with (
             storage_errors("read", self.path),
@@ -63,7 +65,7 @@ class Journal:
             self.path.open("rb") as file,
         ):
             for number, line in enumerate(file, start=1):
-                if line.endswith(b"\n"):
+                if line.endswith(b"\n") or has_damaged_newline(line):
                     yield parse_record(line, self.path, number)
 
     def remove(self) -> None:
@@ -92,7 +94,7 @@ class Journal:
             fd = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
             try:
                 _lock(fd, self.path)
-                os.ftruncate(fd, _end_of_last_line(fd))
+                _end_with_a_line(fd)
             except BaseException:
                 os.close(fd)
                 raise
@@ -100,15 +102,32 @@ class Journal:
         return self._fd
 
 
+def encode_record(record: dict[str, Any]) -> bytes:
+    """A record as a line."""
+    return add_line_checksum(orjson.dumps(record, option=orjson.OPT_SERIALIZE_NUMPY))
+
+
 def parse_record(line: bytes, file: object, number: int) -> dict[str, Any]:
-    """The record of line `number` of a file; StorageError: it is not a JSON object."""
+    """The record of line `number` of a file; StorageError: it is not as it was written."""
     try:
-        if isinstance(record := orjson.loads(line), dict):
+        if isinstance(record := orjson.loads(strip_line_checksum(line)), dict):
             return record
         problem = "not a JSON object"
     except orjson.JSONDecodeError as error:
         problem = f"not JSON ({error})"
-    raise StorageError(f"{file}:{number}: {problem}: remove the line and run again")
+    except ValueError as error:
+        problem = str(error)
+    raise StorageError(
+        f"{file}:{number}: damaged, {problem}: `interleave verify --repair` takes the line out"
+    )
+
+
+def has_damaged_newline(line: bytes) -> bool:
+    """Whether a last line without newline was not cut off: its last byte is another one."""
+    restored = line[:-1] + b"\n"
+    with suppress(ValueError):
+        return strip_line_checksum(restored) is not restored
+    return False
 
 
 def _lock(fd: int, path: Path) -> None:
@@ -119,6 +138,16 @@ def _lock(fd: int, path: Path) -> None:
         raise StorageError(
             f"{path} is being written by another process: wait for that run to end, or stop it"
         ) from error
+
+
+def _end_with_a_line(fd: int) -> None:
+    """Remove an incomplete last line; of one whose newline is damaged, only that byte."""
+    size, end = os.fstat(fd).st_size, _end_of_last_line(fd)
+    if has_damaged_newline(os.pread(fd, size - end, end)):
+        os.ftruncate(fd, size - 1)
+        os.write(fd, b"\n")
+    else:
+        os.ftruncate(fd, end)
 
 
 def _end_of_last_line(fd: int) -> int:

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 
 from schemas import Row, SchemaMismatchError, StorageError, Table
 
+from .checksums import PARQUET_KEY, UNSEALED, is_sealed_intact, seal_parquet
 from .content_hash import BATCH_ROWS, add_batch, content_hash, new_digest
 from .storage import Storage, first_line, safe_name
 
@@ -22,6 +23,7 @@ REQUESTS = "_requests-"
 """Prefix of the partitions of users' requests: in the views, but not part of the lineage."""
 
 _PART = "part-0.parquet"
+_SCHEMA = "_schema"  # of an empty typed file
 _ROW_GROUP = 122_880  # what DuckDB scans per thread at a time
 _WRITING: dict[str, Any] = {"compression": "zstd", "write_page_checksum": True}
 # What pyarrow raises where a checksum, the codec, the encoding, or the footer is wrong.
@@ -104,10 +106,18 @@ class Lake:
         """Whether a table has no file at all, not even an empty one."""
         return next(self.storage.find(table.name, _PART), None) is None
 
+    def all_partitions(self, table: Table) -> list[str]:
+        """Sorted names of all that a view reads: also users' requests, and the empty typed file."""
+        return sorted(n for n in self.storage.find(table.name, _PART) if not n.startswith("."))
+
     def partitions(self, table: Table) -> list[str]:
         """Sorted names of the stored partitions, without those of users' requests."""
         names = self.storage.find(table.name, _PART)
         return sorted(name for name in names if not name.startswith(("_", ".")))
+
+    def file(self, table: Table, partition: str) -> str:
+        """Absolute path of a partition's file in a local lake, URL in a remote one."""
+        return self.storage.url(_path(table, partition))
 
     def exists(self, table: Table, partition: str) -> bool:
         return self.storage.exists(_path(table, partition))
@@ -139,13 +149,30 @@ class Lake:
             with suppress(FileNotFoundError):
                 self._open_checked(table, name)
 
+    def verify(self, table: Table, partition: str) -> None:
+        """Check all bytes of a partition; of a file without a checksum, its rows.
+
+        Raises:
+            FileNotFoundError: there is no such partition.
+            SchemaMismatchError, StorageError: see `read`.
+        """
+        path = _path(table, partition)
+        intact = is_sealed_intact(self.storage.read(path))
+        if intact is False:
+            raise self._damaged(table, partition, ValueError("its checksum is wrong"))
+        file = self._open_checked(table, partition)
+        if intact is None and (digest := self.content_hash(table, partition)):
+            rows = self._read_columns(table, partition, file, file.schema_arrow.names)
+            if content_hash(rows) != digest:
+                raise self._damaged(table, partition, ValueError("its rows have another hash"))
+
     def glob(self, table: Table) -> str:
         """Pattern of all the table's files, for DuckDB's `read_parquet`."""
         return f"{escape(self.storage.url(table.name))}/*/part-*.parquet"
 
     def write_schema_file(self, table: Table) -> None:
         """Write the empty typed file that makes a view valid before the first rows."""
-        path = f"{table.name}/_schema/{_PART}"
+        path = _path(table, _SCHEMA)
         if not self.storage.exists(path):
             empty = table.arrow_schema.empty_table()
             self.storage.write(path, _encode(empty, content_hash(empty)))
@@ -158,16 +185,21 @@ class Lake:
         names = dict(zip(stored.names, _current_names(table, stored), strict=True))
         needed = schema.names if where is None else names.values()
         columns = [stored for stored, name in names.items() if name in needed]
-        try:
-            rows = file.read(columns)
-        except _DAMAGE as error:
-            raise self._damaged(table, partition, error) from error
+        rows = self._read_columns(table, partition, file, columns)
         rows = rows.rename_columns([names[stored] for stored in rows.column_names])
         for field in (table.arrow_schema.field(name) for name in table.added):
             if field.name not in names.values():
                 rows = rows.append_column(field, pa.nulls(len(rows), field.type))
         matching = rows if where is None else rows.filter(where)
         return matching.select(schema.names).cast(schema)
+
+    def _read_columns(
+        self, table: Table, partition: str, file: pq.ParquetFile, columns: Sequence[str]
+    ) -> pa.Table:
+        try:
+            return file.read(columns)
+        except _DAMAGE as error:
+            raise self._damaged(table, partition, error) from error
 
     def _open_checked(self, table: Table, partition: str) -> pq.ParquetFile:
         file = self._open(table, partition)
@@ -210,6 +242,8 @@ class Lake:
 
 
 def _path(table: Table, partition: str) -> str:
+    if partition == _SCHEMA:
+        return f"{table.name}/{_SCHEMA}/{_PART}"
     prefix = REQUESTS if partition.startswith(REQUESTS) else ""
     name = safe_name(partition.removeprefix(prefix), "partition")
     return f"{table.name}/{prefix}{name}/{_PART}"
@@ -217,9 +251,10 @@ def _path(table: Table, partition: str) -> str:
 
 def _encode(data: pa.Table, digest: str) -> bytes:
     sink = pa.BufferOutputStream()
-    stamped = data.replace_schema_metadata({**(data.schema.metadata or {}), _HASH: digest})
-    pq.write_table(stamped, sink, row_group_size=_ROW_GROUP, **_WRITING)
-    return sink.getvalue().to_pybytes()
+    with pq.ParquetWriter(sink, data.schema, **_WRITING) as writer:
+        writer.write_table(data, row_group_size=_ROW_GROUP)
+        writer.add_key_value_metadata(_footer(digest))
+    return seal_parquet(sink.getvalue().to_pybytes())
 
 
 def _encode_stream(
@@ -235,8 +270,12 @@ def _encode_stream(
             add_batch(digest, rows.select(names))
             writer.write_table(rows)
             count += rows.num_rows
-        writer.add_key_value_metadata({_HASH: digest.hexdigest()})
-    return sink.getvalue().to_pybytes(), count, digest.hexdigest()
+        writer.add_key_value_metadata(_footer(digest.hexdigest()))
+    return seal_parquet(sink.getvalue().to_pybytes()), count, digest.hexdigest()
+
+
+def _footer(digest: str) -> dict[bytes, str]:
+    return {_HASH: digest, PARQUET_KEY.encode(): UNSEALED}
 
 
 def _in_batches(reader: pa.RecordBatchReader) -> Iterator[pa.Table]:

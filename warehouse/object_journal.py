@@ -22,7 +22,7 @@ import orjson
 
 from schemas import StorageError
 
-from .journal import parse_record
+from .journal import encode_record, parse_record
 from .storage import Storage
 
 LEASE_FILE = "lease.json"
@@ -46,7 +46,7 @@ class ObjectJournal:
 
     def append(self, record: dict[str, Any]) -> None:
         """As `Journal.append`: the record is stored when this returns."""
-        line = orjson.dumps(record, option=orjson.OPT_SERIALIZE_NUMPY) + b"\n"
+        line = encode_record(record)
         with self._pending_lock:
             self._pending.append(line)
             stored = self._stored
@@ -62,7 +62,7 @@ class ObjectJournal:
         """As `Journal.records`; of a line that is none the message names segment and line."""
         names = self._storage.names(".jsonl")
         for name, data in zip(names, self._storage.read_all(names), strict=True):
-            for number, line in enumerate(data.splitlines(), start=1):
+            for number, line in enumerate(data.splitlines(keepends=True), start=1):
                 yield parse_record(line, f"{self.path}/{name}", number)
 
     def remove(self) -> None:
@@ -208,4 +208,10 @@ class Lease:
         if stored is None:
             return LeaseRecord("", 0, 0.0), None
         data, version = stored
-        return LeaseRecord(**orjson.loads(data)), version
+        try:
+            return LeaseRecord(**orjson.loads(data)), version
+        except (orjson.JSONDecodeError, TypeError) as error:
+            url = self._storage.url(self._path)
+            raise StorageError(
+                f"{url} is damaged: delete it if no worker processes this shard, and run again"
+            ) from error

@@ -15,6 +15,7 @@ from schemas import TABLES, FoundryError, StorageError
 from .home import Home
 from .result_formats import Format, count_noun, render
 from .storage import first_line, storage_errors
+from .verified_files import verify_before_query
 from .views import connect, lock_to_lake
 
 if TYPE_CHECKING:
@@ -96,8 +97,7 @@ def _execute(home: Home, sql: str, other_files: bool) -> pa.Table:
             lock_to_lake(connection, home)
         try:
             _check_reads_only(connection, sql)
-            for name in _referenced_tables(sql):
-                home.lake.check(TABLES[name])
+            verify_before_query(home, [TABLES[name] for name in _referenced_tables(sql)])
             relation = connection.sql(sql)
             if relation is None:
                 return pa.table({})
