@@ -94,6 +94,17 @@ def run_partitioned(
     return _merged(_run_own_partitions(_Stage(foundry, instance, announce, force), nodes, jobs=1))
 
 
+def materialize_again(
+    foundry: FoundryResource, instance: dg.DagsterInstance, node: Node, partition: str | None
+) -> None:
+    """Materialize a node, or a partition of it, though it is up to date.
+
+    Raises:
+        FoundryError: a failed blocking check, or an asset's own failure.
+    """
+    _Stage(foundry, instance, str, force=True).run([node], partition)
+
+
 def _run_own_partitions(stage: "_Stage", nodes: Sequence[Node], jobs: int) -> list[LineageResult]:
     results = []
     for node in nodes:

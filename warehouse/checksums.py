@@ -24,6 +24,7 @@ _START, _END = b',"crc32":"', b'"}\n'
 _DIGITS = 8
 _TAIL = len(_START) + _DIGITS + len(_END)
 _VALUE = b"\x18\x08"  # Thrift: field 2, a string of eight bytes
+_IMAGE = re.compile(r"/[0-9a-f]{64}\.png$")
 _SUM = re.compile(r"([0-9a-f]{64})  (.+)")
 
 
@@ -70,13 +71,15 @@ def is_sealed_intact(data: bytes) -> bool | None:
 
 
 def write_sums(folder: Path, known: Mapping[str, str] | None = None) -> None:
-    """Write `SUMS_FILE` for all files below a folder but `images/`, whose names are hashes.
+    """Write `SUMS_FILE` for all files below a folder but images whose names are their hashes.
 
     Args:
         known: hashes that need not be computed, by path below the folder.
     """
     known = known or {}
-    lines = [f"{known.get(name) or file_sha256(folder / name)}  {name}\n" for name in _files(folder)]
+    lines = [
+        f"{known.get(name) or file_sha256(folder / name)}  {name}\n" for name in _files(folder)
+    ]
     atomic_write(folder / SUMS_FILE, "".join(lines))
 
 
@@ -113,7 +116,7 @@ def file_sha256(path: Path) -> str:
 
 def _files(folder: Path) -> list[str]:
     names = (path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
-    return sorted(name for name in names if not name.startswith("images/") and name != SUMS_FILE)
+    return sorted(name for name in names if not _IMAGE.search(name) and name != SUMS_FILE)
 
 
 def _malformed() -> dict[str, str]:

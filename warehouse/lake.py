@@ -117,7 +117,7 @@ class Lake:
 
     def file(self, table: Table, partition: str) -> str:
         """Absolute path of a partition's file in a local lake, URL in a remote one."""
-        return self.storage.url(_path(table, partition))
+        return self.storage.url(_stored_path(table, partition))
 
     def exists(self, table: Table, partition: str) -> bool:
         return self.storage.exists(_path(table, partition))
@@ -150,20 +150,22 @@ class Lake:
                 self._open_checked(table, name)
 
     def verify(self, table: Table, partition: str) -> None:
-        """Check all bytes of a partition; of a file without a checksum, its rows.
+        """Check all bytes of a partition; of a file without a checksum, its pages and rows.
 
         Raises:
             FileNotFoundError: there is no such partition.
             SchemaMismatchError, StorageError: see `read`.
         """
-        path = _path(table, partition)
+        path = _stored_path(table, partition)
         intact = is_sealed_intact(self.storage.read(path))
         if intact is False:
             raise self._damaged(table, partition, ValueError("its checksum is wrong"))
         file = self._open_checked(table, partition)
-        if intact is None and (digest := self.content_hash(table, partition)):
+        if intact is None:
             rows = self._read_columns(table, partition, file, file.schema_arrow.names)
-            if content_hash(rows) != digest:
+            digest = self.content_hash(table, partition)
+            is_current = _version(rows.schema.metadata) == str(table.version)
+            if digest and is_current and content_hash(rows) != digest:
                 raise self._damaged(table, partition, ValueError("its rows have another hash"))
 
     def glob(self, table: Table) -> str:
@@ -172,7 +174,7 @@ class Lake:
 
     def write_schema_file(self, table: Table) -> None:
         """Write the empty typed file that makes a view valid before the first rows."""
-        path = _path(table, _SCHEMA)
+        path = _stored_path(table, _SCHEMA)
         if not self.storage.exists(path):
             empty = table.arrow_schema.empty_table()
             self.storage.write(path, _encode(empty, content_hash(empty)))
@@ -217,12 +219,12 @@ class Lake:
             return file
         raise SchemaMismatchError(
             f"table {table.name}, partition {partition}: {problem}; materialize {table.name} "
-            f"again or delete {self.storage.url(_path(table, partition))}"
+            f"again or delete {self.storage.url(_stored_path(table, partition))}"
         )
 
     def _open(self, table: Table, partition: str) -> pq.ParquetFile:
         """The partition as it is now; an open file does not show later replacements."""
-        path = _path(table, partition)
+        path = _stored_path(table, partition)
         try:
             local = self.storage.is_local
             file = (
@@ -236,14 +238,19 @@ class Lake:
 
     def _damaged(self, table: Table, partition: str, error: Exception) -> StorageError:
         return StorageError(
-            f"{self.storage.url(_path(table, partition))} is damaged ({first_line(error)}): "
-            f"delete it and materialize {table.name} again"
+            f"{self.storage.url(_stored_path(table, partition))} is damaged ({first_line(error)}): "
+            f"`interleave verify --repair`, or delete it and materialize {table.name} again"
         )
 
 
-def _path(table: Table, partition: str) -> str:
+def _stored_path(table: Table, partition: str) -> str:
+    """`_path`, also of the empty typed file."""
     if partition == _SCHEMA:
         return f"{table.name}/{_SCHEMA}/{_PART}"
+    return _path(table, partition)
+
+
+def _path(table: Table, partition: str) -> str:
     prefix = REQUESTS if partition.startswith(REQUESTS) else ""
     name = safe_name(partition.removeprefix(prefix), "partition")
     return f"{table.name}/{prefix}{name}/{_PART}"
@@ -251,9 +258,10 @@ def _path(table: Table, partition: str) -> str:
 
 def _encode(data: pa.Table, digest: str) -> bytes:
     sink = pa.BufferOutputStream()
-    with pq.ParquetWriter(sink, data.schema, **_WRITING) as writer:
-        writer.write_table(data, row_group_size=_ROW_GROUP)
-        writer.add_key_value_metadata(_footer(digest))
+    stamped = data.replace_schema_metadata({**(data.schema.metadata or {}), _HASH: digest})
+    with pq.ParquetWriter(sink, stamped.schema, **_WRITING) as writer:
+        writer.write_table(stamped, row_group_size=_ROW_GROUP)
+        writer.add_key_value_metadata({PARQUET_KEY: UNSEALED})
     return seal_parquet(sink.getvalue().to_pybytes())
 
 
@@ -270,12 +278,8 @@ def _encode_stream(
             add_batch(digest, rows.select(names))
             writer.write_table(rows)
             count += rows.num_rows
-        writer.add_key_value_metadata(_footer(digest.hexdigest()))
+        writer.add_key_value_metadata({_HASH: digest.hexdigest(), PARQUET_KEY: UNSEALED})
     return seal_parquet(sink.getvalue().to_pybytes()), count, digest.hexdigest()
-
-
-def _footer(digest: str) -> dict[bytes, str]:
-    return {_HASH: digest, PARQUET_KEY.encode(): UNSEALED}
 
 
 def _in_batches(reader: pa.RecordBatchReader) -> Iterator[pa.Table]:

@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from pathlib import Path
 
 from schemas import StorageError, Table
 
@@ -35,9 +36,7 @@ def verify_before_query(home: Home, tables: Sequence[Table]) -> None:
         return
     memory = SqliteFile(home.local / "verified.sqlite", [(_CREATE_TABLE,)])
     states = {
-        state: (table, partition)
-        for table in tables
-        for partition, state in _states(home, table)
+        state: (table, partition) for table in tables for partition, state in _states(home, table)
     }
     known = _known(memory, home, tables)
     changed = [state for state in states if state not in known]
@@ -50,7 +49,7 @@ def _states(home: Home, table: Table) -> Iterator[tuple[str, _State]]:
     for partition in home.lake.all_partitions(table):
         file = home.lake.file(table, partition)
         with suppress(FileNotFoundError):
-            stat = os.stat(file)
+            stat = Path(file).stat()
             yield partition, (file, stat.st_size, stat.st_mtime_ns)
 
 

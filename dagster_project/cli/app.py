@@ -24,6 +24,7 @@ from . import (
     servers,
     sql,
     ui,
+    verify,
 )
 
 app = typer.Typer(
@@ -45,6 +46,7 @@ for command in (
     servers.servers,
     rehearse.rehearse,
     doctor.doctor,
+    verify.verify,
     checkpoints.checkpoints,
     checkpoints.promote,
     checkpoints.rollback,

@@ -4,7 +4,6 @@ All paths in it are relative to it, so it can be moved, zipped or uploaded. Imag
 into the image store where that is possible, so they take no space.
 """
 
-import hashlib
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,6 +20,7 @@ import pyarrow.parquet as pq
 from inference.agent_prompts.templates import IMAGE
 from schemas import FoundryError, Table
 from warehouse import Home, ImageStore
+from warehouse.checksums import file_sha256
 
 from ..duckdb_session import duckdb_session, query_rows
 from ..settings import CurationSettings
@@ -98,7 +98,7 @@ class ExportFolder:
         """sha256 of every data file; images have theirs in their names."""
         files = {str(path.relative_to(self.path)): path for path in sorted(self.path.rglob("*"))}
         return {
-            name: _sha256(path)
+            name: file_sha256(path)
             for name, path in files.items()
             if path.is_file() and not name.startswith("images/")
         }
@@ -157,8 +157,3 @@ def _link(images: ImageStore, sha256: str, target: Path) -> None:
             os.link(images.url(sha256), target)
             return
     target.write_bytes(images.get(sha256).data)
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
