@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from itertools import chain
 from pathlib import Path
 
@@ -21,7 +22,7 @@ import pyarrow.parquet as pq
 
 from assets.checkpoints.training import TrainingRecord, checkpoint_row
 from assets.core.foundry import FoundryResource
-from assets.core.node import Node, lineage
+from assets.core.node import NODES, Node, lineage
 from assets.curation.exports.verification import export_checks
 from inference.review_log import restore_reviews
 from schemas import TABLES, FoundryError, Table
@@ -48,7 +49,6 @@ from .run import materialize_again
 
 # Groups whose assets follow from journals and other tables.
 _DERIVED = ("taxonomy", "prompts", "trajectories", "curation", "data_sets")
-_SHARDED = "trajectories"
 
 
 def all_checks(home: Home) -> list[Check]:
@@ -109,7 +109,7 @@ class Repair:
             drawn = {row["image"] for row in rows if row["shard"] == shard}
             if _cost(self.home, f"trajectories-{shard}", "generator") or not drawn:
                 continue
-            self._make_again([(_node("trajectories"), shard)])
+            self._make_again(NODES["trajectories"], shard)
 
     def _store(self, image: EncodedImage) -> None:
         url = self.home.images.url(image.sha256)
@@ -120,38 +120,32 @@ class Repair:
         self.announce(f"{url}: copied from an export")
 
     def _repair_tables(self, subjects: Iterable[tuple[str, ...]]) -> None:
-        damaged = {(TABLES[name], partition) for name, partition in subjects}
-        for table, partition in sorted(damaged, key=lambda each: (each[0].name, each[1])):
-            if table is CHECKPOINTS:
-                self._with_quarantine(table, partition, lambda p=partition: self._register(p))
-            elif table is REVIEWS:
-                self._with_quarantine(table, partition, lambda: restore_reviews(self.home))
-            elif partition == "_schema":
-                self._with_quarantine(
-                    table, partition, lambda t=table: self.home.lake.write_schema_file(t)
-                )
+        """All are moved away first, because assets also read what is made after them."""
+        damaged = sorted(
+            ((TABLES[name], partition) for name, partition in subjects),
+            key=lambda each: (each[0].name, each[1]),
+        )
+        moved = {(table, name): self._move_away(table, name) for table, name in damaged}
+        for table, name in damaged:
+            if make := self._maker(table, name):
+                self._announced(self.home.lake.file(table, name), make)
         for node in lineage():
-            if node.group in _DERIVED:
-                for partition, files in _owned(node, damaged).items():
-                    self._make_node(node, partition, files)
+            for partition in _owned(node, damaged) if node.group in _DERIVED else ():
+                self._make_again(node, partition)
+        for (table, name), data in moved.items():
+            path = self._relative(self.home.lake.file(table, name))
+            if data is not None and not self.home.storage.exists(path):
+                self.home.storage.write(path, data)  # its damage is named by all who read it
 
-    def _make_node(self, node: Node, partition: str | None, files: list[tuple[Table, str]]) -> None:
-        moved = [(table, name, self._move_away(table, name)) for table, name in files]
-        if not self._make_again([(node, partition)]):
-            for table, name, data in moved:
-                if data is not None and not self.home.lake.exists(table, name):
-                    self.home.storage.write(self._relative(self.home.lake.file(table, name)), data)
-
-    def _with_quarantine(self, table: Table, partition: str, make: Callable[[], object]) -> None:
-        data = self._move_away(table, partition)
-        file = self.home.lake.file(table, partition)
-        try:
-            make()
-            self.announce(f"{file}: written again")
-        except FoundryError as error:
-            self.announce(f"{file}: {error}")
-            if data is not None:
-                self.home.storage.write(self._relative(file), data)
+    def _maker(self, table: Table, partition: str) -> Callable[[], object] | None:
+        """What writes a partition that no asset of the data does."""
+        if table is CHECKPOINTS:
+            return partial(self._register, partition)
+        if table is REVIEWS:
+            return partial(restore_reviews, self.home)
+        if partition == "_schema":
+            return partial(self.home.lake.write_schema_file, table)
+        return None
 
     def _register(self, partition: str) -> None:
         for path in self.home.local.absolute().glob(f"checkpoints/*/*/{RECORD}"):
@@ -163,30 +157,30 @@ class Repair:
                 return
         raise FoundryError("its checkpoint's folder is gone, too")
 
-    def _make_again(self, nodes: Sequence[tuple[Node, str | None]]) -> bool:
-        """Materialize nodes without paid calls; returns whether that succeeded."""
-        for node, partition in nodes:
-            label = f"{node.name}[{partition}]" if partition else node.name
-            try:
-                materialize_again(self.foundry.without_keys(), self.instance, node, partition)
-            except FoundryError as error:
-                self.announce(f"{label} is not made again: {error}")
-                return False
-            self.announce(f"{label} is made again")
+    def _make_again(self, node: Node, partition: str | None = None) -> bool:
+        """Materialize a node without paid calls; returns whether that succeeded."""
+        label = f"{node.name}[{partition}]" if partition else node.name
+        foundry = self.foundry.without_keys()
+        make = partial(materialize_again, foundry, self.instance, node, partition)
+        return self._announced(label, make)
+
+    def _announced(self, what: str, make: Callable[[], object]) -> bool:
+        try:
+            make()
+        except FoundryError as error:
+            self.announce(f"{what} is not made again: {error}")
+            return False
+        self.announce(f"{what} is made again")
         return True
 
     def _repair_exports(self, names: set[str]) -> None:
-        if not names:
-            return
-        moved = []
-        for name in sorted(names):
-            source, target = self.home.exports / name, self.folder / "exports" / name
+        moved = {self.home.exports / name: self.folder / "exports" / name for name in sorted(names)}
+        for source, target in moved.items():
             target.parent.mkdir(parents=True, exist_ok=True)
             with storage_errors("moved", source):
                 shutil.move(source, target)
-            moved.append((source, target))
-        if not self._make_again([(_node("exports"), None)]):
-            for source, target in moved:
+        if moved and not self._make_again(NODES["exports"]):
+            for source, target in moved.items():
                 if not source.exists():
                     shutil.move(target, source)
 
@@ -226,36 +220,21 @@ def cost_of(home: Home, damage: Damage) -> str:
 
 def _without_damaged_lines(data: bytes, file: str) -> bytes:
     damaged = {number for number, _ in damaged_lines(data, file)}
-    lines = data.splitlines(keepends=True) if b"\r" not in data else _lines(data)
-    return b"".join(line for number, line in enumerate(lines, 1) if number not in damaged)
+    lines = enumerate(data.split(b"\n")[:-1], 1)
+    return b"".join(line + b"\n" for number, line in lines if number not in damaged)
 
 
-def _lines(data: bytes) -> Iterator[bytes]:
-    *lines, last = data.split(b"\n")
-    yield from (line + b"\n" for line in lines)
-    yield last
-
-
-def _owned(
-    node: Node, damaged: set[tuple[Table, str]]
-) -> dict[str | None, list[tuple[Table, str]]]:
-    """Damaged files of a node by its partition; None: of the node as a whole."""
-    owned: dict[str | None, list[tuple[Table, str]]] = {}
-    for table, name in sorted(damaged, key=lambda each: (each[0].name, each[1])):
+def _owned(node: Node, damaged: Iterable[tuple[Table, str]]) -> set[str | None]:
+    """The partitions of a node that wrote damaged files; None: it has no partitions."""
+    names: set[str | None] = set()
+    for table, name in damaged:
         if name.startswith((REQUESTS, "_")):
             continue
         if table in node.ledger and name.startswith(f"{node.name}-"):
-            partition = name.removeprefix(f"{node.name}-")
+            names.add(name.removeprefix(f"{node.name}-") if node.is_partitioned else None)
         elif table in node.tables:
-            partition = name
-        else:
-            continue
-        owned.setdefault(partition if node.is_partitioned else None, []).append((table, name))
-    return owned
-
-
-def _node(name: str) -> Node:
-    return next(node for node in lineage() if node.name == name)
+            names.add(name if node.is_partitioned else None)
+    return names
 
 
 def _attempts_with(home: Home, names: set[str]) -> list[dict[str, str]]:

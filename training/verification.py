@@ -14,7 +14,7 @@ from .registry import CheckpointRegistry, recorded_files
 
 
 def checkpoint_checks(home: Home) -> Iterator[Check]:
-    """A check a file of every checkpoint; of one that was published without sums, that it exists."""
+    """A check a file of every checkpoint; without sums, that each exists."""
     registry = CheckpointRegistry(home)
     folders = set(home.local.absolute().glob("checkpoints/*/*"))
     with suppress(FoundryError):  # a damaged table is a finding of its own
@@ -28,12 +28,13 @@ def _folder_checks(folder: Path) -> Iterator[Check]:
         sums = read_sums(folder)
     except ValueError as error:
         damage = _damage(folder, SUMS_FILE, str(error))
-        yield Check("checkpoint", lambda: [damage])
+        yield Check("checkpoint", damage.file, lambda: [damage])
         return
     if sums is None:
-        yield Check("checkpoint", partial(_missing, folder))
+        yield Check("checkpoint", str(folder), partial(_missing, folder))
     for name, digest in (sums or {}).items():
-        yield Check("checkpoint", partial(_verify, folder, name, digest))
+        find = partial(_verify, folder, name, digest)
+        yield Check("checkpoint", str(folder / name), find)
 
 
 def _verify(folder: Path, name: str, digest: str) -> list[Damage]:

@@ -22,6 +22,7 @@ from schemas import TABLES, FoundryError, SchemaMismatchError, StorageError, Tab
 
 from .home import Home
 from .journal import has_damaged_newline, parse_record
+from .lake import REQUESTS
 from .sqlite_file import differing_rows
 from .storage import first_line
 
@@ -29,17 +30,9 @@ Kind = Literal["table", "image", "journal", "export", "checkpoint", "database"]
 
 _IMAGE_FILE = re.compile(r"([0-9a-f]{64})\.png")
 # Tables whose images are in the store as long as the row is there.
-_WITH_IMAGES = frozenset(
-    [
-        "prompts",
-        "attempts",
-        "critic_sft",
-        "critic_rl",
-        "critic_dpo",
-        "planner_sft",
-        "sequences",
-        "imports",
-    ]
+_WITH_IMAGES = (
+    *("prompts", "attempts", "imports"),
+    *("critic_sft", "critic_rl", "critic_dpo", "planner_sft", "sequences"),
 )
 _IMAGE_COLUMNS = ("image", "source_image", "images", "input_images", "origin_image", "edited_image")
 _TRAINING_JOURNALS = ("rollouts.jsonl", "reward-calls.jsonl", "progress.jsonl")
@@ -64,6 +57,7 @@ class Check:
     """What reads a file; `find` returns its damage."""
 
     kind: Kind
+    file: str
     find: Callable[[], Sequence[Damage]]
 
 
@@ -86,12 +80,17 @@ def find_damage(
 def table_checks(home: Home) -> Iterator[Check]:
     for table in TABLES.values():
         for partition in home.lake.all_partitions(table):
-            yield Check("table", partial(verify_partition, home, table, partition))
+            find = partial(verify_partition, home, table, partition)
+            yield Check("table", home.lake.file(table, partition), find)
 
 
 def verify_partition(home: Home, table: Table, partition: str) -> list[Damage]:
     file, subject = home.lake.file(table, partition), (table.name, partition)
-    remedy = f"materialize {table.name} again"
+    remedy = (
+        "restore it from a backup"
+        if partition.startswith(REQUESTS)
+        else f"`interleave verify --repair`, or move it away and make {table.name} again"
+    )
     try:
         home.lake.verify(table, partition)
     except FileNotFoundError:  # removed meanwhile
@@ -109,12 +108,12 @@ def image_checks(home: Home) -> Iterator[Check]:
     stored = set[bytes]()
     for name in stored_images(home):
         stored.add(bytes.fromhex(name))
-        yield Check("image", partial(verify_image, home, name))
-    for table in (TABLES[name] for name in sorted(_WITH_IMAGES)):
+        yield Check("image", home.images.url(name), partial(verify_image, home, name))
+    for table in (TABLES[name] for name in _WITH_IMAGES):
         columns = [name for name in _IMAGE_COLUMNS if name in table.columns]
         for partition in home.lake.partitions(table):
             find = partial(_missing_images, home, table, partition, columns, stored)
-            yield Check("image", find)
+            yield Check("image", home.lake.file(table, partition), find)
 
 
 def stored_images(home: Home) -> Iterator[str]:
@@ -149,7 +148,7 @@ def _missing_images(
         return []
     names = {name for column in rows.columns for name in _distinct(column)}
     missing = sorted(n for n in names if bytes.fromhex(n) not in stored)
-    problem = f"is missing, and row of {table.name} in {partition} names it"
+    problem = f"is missing, and {table.name} in {partition} names it"
     return [_image_damage(home, n, problem) for n in missing if not home.images.exists(n)]
 
 
@@ -171,14 +170,15 @@ def journal_checks(home: Home) -> Iterator[Check]:
         for path in sorted(home.storage.fs.find(f"{home.storage.root}/journals")):
             if path.endswith(".jsonl"):
                 name = path.removeprefix(f"{home.storage.root}/")
-                read = partial(home.storage.read, name)
-                yield Check("journal", partial(verify_journal, home.storage.url(name), read))
+                url, read = home.storage.url(name), partial(home.storage.read, name)
+                yield Check("journal", url, partial(verify_journal, url, read))
     else:
         folders.insert(0, home.local / "journals")
     for folder in folders:
         for file in sorted(folder.rglob("*.jsonl")):
             if folder.name != "training" or file.name in _TRAINING_JOURNALS:
-                yield Check("journal", partial(verify_journal, str(file), file.read_bytes))
+                find = partial(verify_journal, str(file), file.read_bytes)
+                yield Check("journal", str(file), find)
 
 
 def verify_journal(file: str, read: Callable[[], bytes]) -> list[Damage]:
@@ -212,7 +212,7 @@ def database_checks(home: Home) -> Iterator[Check]:
     """Checks of our SQLite files, and of Dagster's."""
     ours = [*home.local.glob("*.sqlite"), *home.local.glob("service/*.sqlite")]
     for file in sorted(ours) + sorted((home.local / "dagster").rglob("*.db")):
-        yield Check("database", partial(verify_database, file))
+        yield Check("database", str(file), partial(verify_database, file))
 
 
 def verify_database(file: Path) -> list[Damage]:

@@ -23,7 +23,7 @@ def export_checks(home: Home) -> Iterator[Check]:
         if (folder / SUMS_FILE).exists() or (folder / CARD).exists():
             yield from _folder_checks(folder)
     for file in sorted(home.exports.glob("generations/*/data/*.parquet")):
-        yield Check("export", partial(_verify_parquet, file))
+        yield Check("export", str(file), partial(_verify_parquet, file))
 
 
 def _folder_checks(folder: Path) -> Iterator[Check]:
@@ -31,13 +31,14 @@ def _folder_checks(folder: Path) -> Iterator[Check]:
         sums = read_sums(folder)
     except ValueError as error:
         damage = _damage(folder, SUMS_FILE, str(error))
-        yield Check("export", lambda: [damage])
+        yield Check("export", damage.file, lambda: [damage])
         return
     # Folders from before there were sums have hashes in their card.
     for name, digest in (read_card(folder).get("files", {}) if sums is None else sums).items():
-        yield Check("export", partial(_verify_file, folder, name, digest))
+        find = partial(_verify_file, folder, name, digest)
+        yield Check("export", str(folder / name), find)
     for image in sorted(folder.glob("images/*/*.png")):
-        yield Check("export", partial(_verify_image, folder, image))
+        yield Check("export", str(image), partial(_verify_image, folder, image))
 
 
 def _verify_file(folder: Path, name: str, digest: str) -> list[Damage]:
