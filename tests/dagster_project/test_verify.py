@@ -23,6 +23,7 @@ from warehouse import Home
 from warehouse.checksums import write_sums
 from warehouse.sql import run_query
 from warehouse.verify import find_damage
+from warehouse.views import refresh_views
 
 SHARD = "sketchbook-0000"
 
@@ -131,6 +132,7 @@ def test_no_flipped_bit_of_a_thousand_is_unnoticed(home):
 
 @pytest.mark.slow
 def test_what_journals_and_tables_can_give_is_made_again(home, profile, instance):
+    refresh_views(home)
     lake = Path(home.root, "lake")
     written = {table: home.lake.read(TABLES[table]) for table in ("plans", "attempts", "steps")}
     files = [
