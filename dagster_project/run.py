@@ -23,6 +23,7 @@ from schemas import FoundryError, StorageError
 from warehouse.storage import first_line
 
 from .definitions import ASSETS, CHECKS
+from .failed_partitions import FailedPartitions
 from .instance import NO_RETRIES, RUNNER, RUNNER_TAG, TRAINING_POOL, open_instance, widened_pool
 from .retraining import record_rows
 from .stages import is_up_to_date, select_nodes, stages_of
@@ -140,18 +141,30 @@ def _prepare_environments(foundry: FoundryResource) -> None:
 def _run_partitions(
     stage: "_Stage", nodes: list[Node], partitions: list[str], jobs: int
 ) -> LineageResult:
-    """The partitions one after the other, or `jobs` at a time where several are stale."""
+    """The partitions one after the other, or `jobs` at a time where several are stale.
+
+    FoundryError: some failed; the others are materialized.
+    """
     stale = [partition for partition in partitions if stage.stale(nodes, partition)]
     workers = min(jobs, len(stale))
+    finished, failed = [], FailedPartitions(stage.announce)
     if workers < 2 or stage.in_this_process_only:
-        return _merged([stage.run(nodes, partition) for partition in partitions])
-    stage.announce(f"Materializing {len(stale)} partitions, {workers} at a time")
-    finished = []
-    with worker_processes(workers, lambda _: NullProgress()) as pool:
-        results = pool.map(stage.in_worker(nodes), partitions)
-        for partition, done in zip(partitions, results, strict=True):
-            stage.announce(f"{partition} done")
-            finished.append(done)
+        for partition in partitions:
+            with failed.noted(partition):
+                finished.append(stage.run(nodes, partition))
+    else:
+        stage.announce(f"Materializing {len(stale)} partitions, {workers} at a time")
+        with worker_processes(workers, lambda _: NullProgress()) as pool:
+            work = stage.in_worker(nodes)
+            running = {partition: pool.submit(work, partition) for partition in partitions}
+            try:
+                for partition, future in running.items():
+                    with failed.noted(partition):
+                        finished.append(future.result())
+                        stage.announce(f"{partition} done")
+            finally:
+                pool.shutdown(wait=False, cancel_futures=True)
+    failed.check()
     return _merged(finished)
 
 
@@ -253,7 +266,8 @@ class _Stage:
             message = " ".join(str(error).split())
             raise FoundryError(f"{message} (`interleave ui` shows the rows)") from error
         except (duckdb.IOException, duckdb.InvalidInputException) as error:
-            raise StorageError(f"{first_line(error)}: delete that file and run again") from error
+            remedy = "`interleave verify --repair`, or delete that file and run again"
+            raise StorageError(f"{first_line(error)}: {remedy}") from error
         if not result.success:
             raise FoundryError(f"run {result.run_id} failed; `interleave ui` shows why")
 
