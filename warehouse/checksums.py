@@ -6,9 +6,11 @@ Parquet file. Both are computed with zeros in their own place.
 """
 
 import hashlib
+import io
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import BinaryIO
 from zlib import crc32
 
 from .atomic import atomic_write
@@ -23,6 +25,7 @@ UNSEALED = "00000000"
 _START, _END = b',"crc32":"', b'"}\n'
 _DIGITS = 8
 _TAIL = len(_START) + _DIGITS + len(_END)
+_CHUNK = 1 << 20  # bytes
 _VALUE = b"\x18\x08"  # Thrift: field 2, a string of eight bytes
 _IMAGE = re.compile(r"/[0-9a-f]{64}\.png$")
 _SUM = re.compile(r"([0-9a-f]{64})  (.+)")
@@ -51,23 +54,23 @@ def strip_line_checksum(line: bytes) -> bytes:
     return record
 
 
-def seal_parquet(data: bytes) -> bytes:
-    """A Parquet file, written with `PARQUET_KEY: UNSEALED`, with the checksum of all its bytes."""
-    position = _value_position(data)
+def seal_parquet(file: BinaryIO) -> None:
+    """Put the checksum of all bytes into a Parquet file that has `PARQUET_KEY: UNSEALED`."""
+    position = _value_position(file)
     if position is None:
         raise ValueError(f"the file has no metadata {PARQUET_KEY}")
-    return b"".join((data[:position], b"%08x" % crc32(data), data[position + _DIGITS :]))
+    checksum = _file_checksum(file, position)
+    file.seek(position)
+    file.write(checksum)
 
 
-def is_sealed_intact(data: bytes) -> bool | None:
+def is_sealed_intact(file: BinaryIO) -> bool | None:
     """Whether a Parquet file is as it was written; None: it has no checksum."""
-    position = _value_position(data)
+    position = _value_position(file)
     if position is None:
         return None
-    view = memoryview(data)
-    checksum = crc32(UNSEALED.encode(), crc32(view[:position]))
-    checksum = crc32(view[position + _DIGITS :], checksum)
-    return data[position : position + _DIGITS] == b"%08x" % checksum
+    file.seek(position)
+    return file.read(_DIGITS) == _file_checksum(file, position)
 
 
 def write_sums(folder: Path, known: Mapping[str, str] | None = None) -> None:
@@ -123,10 +126,26 @@ def _malformed() -> dict[str, str]:
     raise ValueError("a line is not a sha256 and a path")
 
 
-def _value_position(data: bytes) -> int | None:
+def _value_position(file: BinaryIO) -> int | None:
     """Offset of the value of `PARQUET_KEY`, whose last occurrence is that in the footer."""
-    key = PARQUET_KEY.encode()
-    footer = int.from_bytes(data[-8:-4], "little") + 8
-    position = data.rfind(key, max(0, len(data) - footer))
-    value = position + len(key) + len(_VALUE)
-    return value if position >= 0 and data[value - len(_VALUE) : value] == _VALUE else None
+    size = file.seek(0, io.SEEK_END)
+    file.seek(max(0, size - 8))
+    footer = min(size, int.from_bytes(file.read(4), "little") + 8)
+    file.seek(size - footer)
+    data, key = file.read(footer), PARQUET_KEY.encode()
+    start = data.rfind(key) + len(key)
+    value = start + len(_VALUE)
+    return size - footer + value if start >= len(key) and data[start:value] == _VALUE else None
+
+
+def _file_checksum(file: BinaryIO, position: int) -> bytes:
+    """Checksum of a file, in hexadecimal digits, with `UNSEALED` at `position`."""
+    file.seek(0)
+    checksum, remaining = 0, position
+    while remaining and (part := file.read(min(_CHUNK, remaining))):
+        checksum, remaining = crc32(part, checksum), remaining - len(part)
+    checksum = crc32(UNSEALED.encode(), checksum)
+    file.seek(position + _DIGITS)
+    while part := file.read(_CHUNK):
+        checksum = crc32(part, checksum)
+    return b"%08x" % checksum

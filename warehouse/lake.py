@@ -156,8 +156,8 @@ class Lake:
             FileNotFoundError: there is no such partition.
             SchemaMismatchError, StorageError: see `read`.
         """
-        path = _stored_path(table, partition)
-        intact = is_sealed_intact(self.storage.read(path))
+        with self.storage.open(_stored_path(table, partition)) as stored:
+            intact = is_sealed_intact(stored)
         if intact is False:
             raise self._damaged(table, partition, ValueError("its checksum is wrong"))
         file = self._open_checked(table, partition)
@@ -257,12 +257,13 @@ def _path(table: Table, partition: str) -> str:
 
 
 def _encode(data: pa.Table, digest: str) -> bytes:
-    sink = pa.BufferOutputStream()
+    sink = io.BytesIO()
     stamped = data.replace_schema_metadata({**(data.schema.metadata or {}), _HASH: digest})
     with pq.ParquetWriter(sink, stamped.schema, **_WRITING) as writer:
         writer.write_table(stamped, row_group_size=_ROW_GROUP)
         writer.add_key_value_metadata({PARQUET_KEY: UNSEALED})
-    return seal_parquet(sink.getvalue().to_pybytes())
+    seal_parquet(sink)
+    return sink.getvalue()
 
 
 def _encode_stream(
@@ -271,7 +272,7 @@ def _encode_stream(
     """Parquet file, number of rows, content hash."""
     names = _given_names(table, reader)
     hashed = pa.schema([table.arrow_schema.field(name) for name in names])
-    sink, count, digest = pa.BufferOutputStream(), 0, new_digest(hashed)
+    sink, count, digest = io.BytesIO(), 0, new_digest(hashed)
     with pq.ParquetWriter(sink, table.arrow_schema, **_WRITING) as writer:
         for part in _in_batches(reader):
             rows = _conform(table, part, partition)
@@ -279,7 +280,8 @@ def _encode_stream(
             writer.write_table(rows)
             count += rows.num_rows
         writer.add_key_value_metadata({_HASH: digest.hexdigest(), PARQUET_KEY: UNSEALED})
-    return seal_parquet(sink.getvalue().to_pybytes()), count, digest.hexdigest()
+    seal_parquet(sink)
+    return sink.getvalue(), count, digest.hexdigest()
 
 
 def _in_batches(reader: pa.RecordBatchReader) -> Iterator[pa.Table]:

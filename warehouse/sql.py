@@ -91,13 +91,18 @@ def run_query(home: Home, sql: str, other_files: bool = False) -> pa.Table:
     raise SqlError(_explain(failure)) from failure
 
 
+def verify_referenced(home: Home, sql: str) -> None:
+    """Verify the files of the tables that a query names, as `verify_before_query` does."""
+    verify_before_query(home, [TABLES[name] for name in _referenced_tables(sql)])
+
+
 def _execute(home: Home, sql: str, other_files: bool) -> pa.Table:
     with closing(connect(home)) as connection:
         if not other_files:
             lock_to_lake(connection, home)
         try:
             _check_reads_only(connection, sql)
-            verify_before_query(home, [TABLES[name] for name in _referenced_tables(sql)])
+            verify_referenced(home, sql)
             relation = connection.sql(sql)
             if relation is None:
                 return pa.table({})

@@ -5,6 +5,7 @@ becomes a `StorageError` of one line, and what was stored before is unchanged.
 """
 
 import errno
+import io
 import os
 import re
 import secrets
@@ -14,7 +15,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 from schemas import StorageError
 
@@ -120,6 +121,16 @@ class Storage:
         """The bytes of a file; FileNotFoundError: there is none, else StorageError."""
         with storage_errors("read", self.url(path)):
             return bytes(self.fs.cat_file(f"{self.root}/{path}"))
+
+    @contextmanager
+    def open(self, path: str) -> Iterator[BinaryIO]:
+        """A file to read, of which a local one need not fit in memory; raises what `read` does."""
+        with storage_errors("read", self.url(path)):
+            if self.is_local:
+                with Path(self.root, path).open("rb") as file:
+                    yield file
+            else:
+                yield io.BytesIO(self.fs.cat_file(f"{self.root}/{path}"))
 
     def write(self, path: str, data: bytes, durable: bool = True) -> None:
         """Replace a file atomically; `durable`: survive a power cut as well (local folders)."""

@@ -67,6 +67,13 @@ def main() -> None:
     except FoundryError as error:
         typer.secho(f"error: {error}", fg="red", err=True)
         raise SystemExit(1) from error
+    except Exception as error:
+        if not type(error).__module__.startswith("_duckdb") or "parquet" not in str(error).lower():
+            raise
+        message = " ".join(str(error).split())  # it names the file
+        remedy = "`interleave verify --repair` makes it again"
+        typer.secho(f"error: a table is damaged: {message}: {remedy}", fg="red", err=True)
+        raise SystemExit(1) from error
 
 
 if __name__ == "__main__":

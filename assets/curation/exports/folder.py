@@ -21,6 +21,7 @@ from inference.agent_prompts.templates import IMAGE
 from schemas import FoundryError, Table
 from warehouse import Home, ImageStore
 from warehouse.checksums import file_sha256
+from warehouse.verified_files import verify_before_query
 
 from ..duckdb_session import duckdb_session, query_rows
 from ..settings import CurationSettings
@@ -51,7 +52,11 @@ class ExportFolder:
         return self._images[sha256]
 
     def rows(self, table: Table, where: str = "true") -> Iterator[dict[str, Any]]:
-        """Stored rows that satisfy `where` (SQL); FoundryError: not one placeholder per image."""
+        """Stored rows that satisfy `where` (SQL).
+
+        FoundryError: a file is damaged, or a row has not one placeholder per image.
+        """
+        verify_before_query(self.home, [table])
         sql = f"SELECT * FROM {table.name} WHERE {where}"
         for row in query_rows(duckdb_session(self.home), sql):
             if "messages" in row:
