@@ -49,6 +49,8 @@ from .run import materialize_again
 
 # Groups whose assets follow from journals and other tables.
 _DERIVED = ("taxonomy", "prompts", "trajectories", "curation", "data_sets")
+# Journals of what people decided: without a line of theirs, other things would be in use.
+_DECISIONS = ("reviews", "promotions")
 
 
 def all_checks(home: Home) -> list[Check]:
@@ -85,6 +87,8 @@ class Repair:
     def _repair_journals(self, files: set[str]) -> None:
         """Take damaged lines out; what they said is made again when it is needed."""
         for file in sorted(files):
+            if Path(file).parent.name in _DECISIONS or Path(file).parent.parent.name in _DECISIONS:
+                continue
             if self.home.storage.is_local or Path(file).is_absolute():
                 with Journal(Path(file)):  # nobody else writes it meanwhile
                     data = Path(file).read_bytes()
@@ -205,17 +209,18 @@ class Repair:
         return url.removeprefix(f"{self.home.storage.url()}/").removeprefix(f"{self.home.local}/")
 
 
-def cost_of(home: Home, damage: Damage) -> str:
-    """What the paid calls behind a damaged image or table of a shard cost; "": nothing known."""
-    if damage.kind == "image":
-        rows = _attempts_with(home, set(damage.subject))
-        costs = [_cost(home, f"trajectories-{r['shard']}", "generator", r) for r in rows[:1]]
-    elif damage.kind == "table" and damage.subject[0] in ("plans", "trajectories", "scores"):
-        costs = [_cost(home, "-".join(damage.subject))]
-    else:
-        costs = []
-    usd = sum(costs)
-    return f" (its calls cost {usd:.4g} USD)" if usd else ""
+def paid_for(home: Home, damage: Sequence[Damage]) -> dict[str, float]:
+    """USD that the calls behind damaged images, and tables of shards, cost, by file."""
+    costs = {
+        each.file: _cost(home, "-".join(each.subject))
+        for each in damage
+        if each.kind == "table" and each.subject[0] in ("plans", "trajectories", "scores")
+    }
+    images = {each.subject[0]: each.file for each in damage if each.kind == "image"}
+    for row in _attempts_with(home, set(images)) if images else ():
+        cost = _cost(home, f"trajectories-{row['shard']}", "generator", row)
+        costs[images[row["image"]]] = cost
+    return costs
 
 
 def _without_damaged_lines(data: bytes, file: str) -> bytes:

@@ -55,8 +55,10 @@ def verify(
     if as_json:
         sys.stdout.buffer.write(verification.as_json(remaining, repaired))
     else:
+        costs = verification.paid_for(store, remaining)
         for each in remaining:
-            typer.echo(f"{each}{verification.cost_of(store, each)}")
+            usd = costs.get(each.file)
+            typer.echo(f"{each} (its calls cost {usd:.4g} USD)" if usd else str(each))
         notes = f", {len(repaired)} repaired; originals are in {work.folder}" if repaired else ""
         typer.echo(f"{count} files verified: {len(remaining)} damaged{notes}")
     if remaining:

@@ -188,7 +188,7 @@ def test_growing_the_bank_processes_only_the_new_shard_whose_rows_equal_those_of
 @pytest.mark.slow
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_a_shard_that_fails_for_good_holds_back_no_other(foundry, instance, jobs):
-    run_lineage(foundry, instance, 2, ["prompts"])
+    run_lineage(foundry, instance, 2, SHARD_STAGES[:5])
     journal = Path(foundry.root, "journals", "plans", "sketchbook-0000.jsonl")
     journal.parent.mkdir(parents=True)
     journal.write_text("damaged\n")
