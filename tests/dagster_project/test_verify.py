@@ -17,7 +17,7 @@ from dagster_project.verify import all_checks
 from inference.backends.providers.budget import Budget
 from inference.service.response_store import ResponseStore
 from schemas import TABLES, FoundryError
-from schemas.trajectories import ATTEMPTS, PLANS, TRAJECTORIES
+from schemas.trajectories import ATTEMPTS, MODEL_CALLS, PLANS, TRAJECTORIES
 from training.registry import RECORD
 from warehouse import Home
 from warehouse.checksums import write_sums
@@ -201,3 +201,20 @@ def test_sql_reads_a_home_that_cannot_be_written(home, monkeypatch):
     (home.local / "verified.sqlite").unlink(missing_ok=True)
     (home.local / "verified.sqlite").mkdir()
     assert run_query(home, "select * from plans").num_rows == home.lake.rows(PLANS)
+
+
+@pytest.mark.slow
+def test_a_paid_image_is_listed_with_its_price_and_not_bought(home, profile, instance):
+    attempt = home.lake.read(ATTEMPTS).to_pylist()[0]
+    calls = home.lake.read(MODEL_CALLS, [f"trajectories-{SHARD}"]).to_pylist()
+    priced = [row | {"cost_usd": 0.04 if row["role"] == "generator" else 0.01} for row in calls]
+    rows = [MODEL_CALLS.row.model_validate(row) for row in priced]
+    home.lake.write(MODEL_CALLS, rows, f"trajectories-{SHARD}")
+    shutil.rmtree(home.exports)
+    file = Path(home.images.url(attempt["image"]))
+    damaged = flip_middle(file) and file.read_bytes()
+    code, output = invoke(home, "--profile", profile, "--repair")
+    [line, _] = output.splitlines()
+    assert code == 1 and file.read_bytes() == damaged
+    assert line.startswith(f"{file}: ") and "--select trajectories --force` generates it" in line
+    assert line.endswith("(its calls cost 0.04 USD)")
