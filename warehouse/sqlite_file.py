@@ -34,13 +34,19 @@ class SqliteFile:
             both an empty file and the tables that it creates.
         fast_commits: write-ahead log, and one connection until `close`: a commit does not wait for
             the disk, so that a power cut (but no kill) may lose the last ones.
+        checksums: of every row; caches, which can be deleted, need none.
     """
 
     def __init__(
-        self, path: Path, migrations: Sequence[Migration], fast_commits: bool = False
+        self,
+        path: Path,
+        migrations: Sequence[Migration],
+        fast_commits: bool = False,
+        checksums: bool = True,
     ) -> None:
         self.path = path
         self._migrations, self._fast_commits = migrations, fast_commits
+        self._checksums = checksums
         self._lock = threading.Lock()
         self._shared: sqlite3.Connection | None = None
 
@@ -87,7 +93,8 @@ class SqliteFile:
 
     def _migrate(self, connection: sqlite3.Connection) -> None:
         newest = len(self._migrations)
-        if _version(connection) < newest:
+        lacks_checksums = self._checksums and not _has_checksums(connection)
+        if _version(connection) < newest or (_version(connection) == newest and lacks_checksums):
             with _transaction(connection):
                 for migration in self._migrations[_version(connection) :]:
                     if callable(migration):
@@ -95,8 +102,9 @@ class SqliteFile:
                         continue
                     for statement in migration:
                         connection.execute(statement)
-                _drop_checksums(connection)
-                _add_checksums(connection)
+                if self._checksums:
+                    _drop_checksums(connection)
+                    _add_checksums(connection)
                 connection.execute(f"PRAGMA user_version = {newest}")
         if (version := _version(connection)) > newest:
             raise StorageError(
@@ -112,9 +120,7 @@ def row_checksum(*values: object) -> int:
 
 def differing_rows(connection: sqlite3.Connection) -> list[str]:
     """What is not as it was written, at most one line a table; none in a file without checksums."""
-    if not connection.execute(
-        "SELECT 1 FROM sqlite_master WHERE name = ?", (_CHECKSUMS,)
-    ).fetchone():
+    if not _has_checksums(connection):
         return []
     connection.create_function("row_checksum", -1, row_checksum, deterministic=True)
     stored = f"SELECT checksum FROM {_CHECKSUMS} WHERE name = '' AND row = 0"
@@ -130,6 +136,11 @@ def differing_rows(connection: sqlite3.Connection) -> list[str]:
         if count := connection.execute(query, (table,)).fetchone()[0]:
             problems.append(f"{count} rows of {table} are not as they were written")
     return problems
+
+
+def _has_checksums(connection: sqlite3.Connection) -> bool:
+    query = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?"
+    return connection.execute(query, (_CHECKSUMS,)).fetchone() is not None
 
 
 def _add_checksums(connection: sqlite3.Connection) -> None:
