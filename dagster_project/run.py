@@ -15,12 +15,12 @@ import dagster as dg
 import duckdb
 
 from assets.core.foundry import SHARDS, FoundryResource
-from assets.core.node import Node
+from assets.core.node import NODES, Node
 from assets.core.progress import progress_factory, reporting_to
 from assets.prompts.assets import register_shards
 from inference.engine.progress import NullProgress
 from schemas import FoundryError, StorageError
-from warehouse.storage import first_line
+from warehouse.verify import find_damage, table_checks
 
 from .definitions import ASSETS, CHECKS
 from .failed_partitions import FailedPartitions
@@ -29,6 +29,7 @@ from .retraining import record_rows
 from .stages import is_up_to_date, select_nodes, stages_of
 from .workers import RelayedProgress, worker_processes
 
+_THREADS = 4  # that read tables to find damage
 QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 
 
@@ -265,11 +266,20 @@ class _Stage:
                 raise
             message = " ".join(str(error).split())
             raise FoundryError(f"{message} (`interleave ui` shows the rows)") from error
-        except (duckdb.IOException, duckdb.InvalidInputException) as error:
-            remedy = "`interleave verify --repair`, or delete that file and run again"
-            raise StorageError(f"{first_line(error)}: {remedy}") from error
+        except (duckdb.Error, UnicodeDecodeError) as error:  # DuckDB's messages quote the file
+            if damage := self._damage_behind(nodes):
+                raise damage from error
+            raise
         if not result.success:
             raise FoundryError(f"run {result.run_id} failed; `interleave ui` shows why")
+
+    def _damage_behind(self, nodes: Sequence[Node]) -> StorageError | None:
+        """The damaged file of a table that nodes read, which DuckDB may not name."""
+        read = {name for node in nodes for name in (node.name, *node.deps)}
+        tables = {table for name in read for table in NODES[name].tables}
+        checks = table_checks(self.foundry.home, tables)
+        found = next(find_damage(checks, _THREADS), None)
+        return StorageError(str(found)) if found else None
 
 
 def _label(node: Node, partition: str | None) -> str:

@@ -77,8 +77,8 @@ def find_damage(
             done(check)
 
 
-def table_checks(home: Home) -> Iterator[Check]:
-    for table in TABLES.values():
+def table_checks(home: Home, tables: Iterable[Table] | None = None) -> Iterator[Check]:
+    for table in TABLES.values() if tables is None else tables:
         for partition in home.lake.all_partitions(table):
             find = partial(verify_partition, home, table, partition)
             yield Check("table", home.lake.file(table, partition), find)
