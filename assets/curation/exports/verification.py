@@ -19,7 +19,7 @@ _REMEDY = "`interleave verify --repair`, or delete the folder and `interleave ru
 
 def export_checks(home: Home) -> Iterator[Check]:
     """A check a file of every export; folders of other people have neither card nor sums."""
-    for folder in sorted(home.exports.glob("*")):
+    for folder in sorted(home.exports.glob("[!.]*")):
         if (folder / SUMS_FILE).exists() or (folder / CARD).exists():
             yield from _folder_checks(folder)
     for file in sorted(home.exports.glob("generations/*/data/*.parquet")):
