@@ -8,7 +8,7 @@ import sqlite3
 import threading
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from schemas import StorageError
@@ -34,7 +34,8 @@ class SqliteFile:
             both an empty file and the tables that it creates.
         fast_commits: write-ahead log, and one connection until `close`: a commit does not wait for
             the disk, so that a power cut (but no kill) may lose the last ones.
-        checksums: of every row; caches, which can be deleted, need none.
+        durable: False: a power cut (but no kill) may damage the file; for what can be made again,
+            which has no checksums of rows either.
     """
 
     def __init__(
@@ -42,11 +43,10 @@ class SqliteFile:
         path: Path,
         migrations: Sequence[Migration],
         fast_commits: bool = False,
-        checksums: bool = True,
+        durable: bool = True,
     ) -> None:
         self.path = path
-        self._migrations, self._fast_commits = migrations, fast_commits
-        self._checksums = checksums
+        self._migrations, self._fast_commits, self._durable = migrations, fast_commits, durable
         self._lock = threading.Lock()
         self._shared: sqlite3.Connection | None = None
 
@@ -74,6 +74,14 @@ class SqliteFile:
                 self._shared.close()
                 self._shared = None
 
+    def remove(self) -> None:
+        """Delete the file, as far as that is possible; the next use creates another."""
+        with suppress(StorageError):
+            self.close()
+        for suffix in ("", "-wal", "-shm", "-journal"):
+            with suppress(OSError):
+                self.path.with_name(f"{self.path.name}{suffix}").unlink()
+
     def _connect(self) -> sqlite3.Connection:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         connection = sqlite3.connect(
@@ -85,6 +93,8 @@ class SqliteFile:
             if self._fast_commits:
                 connection.execute("PRAGMA journal_mode = WAL")
                 connection.execute("PRAGMA synchronous = NORMAL")
+            if not self._durable:
+                connection.execute("PRAGMA synchronous = OFF")
             self._migrate(connection)
         except BaseException:
             connection.close()
@@ -93,7 +103,7 @@ class SqliteFile:
 
     def _migrate(self, connection: sqlite3.Connection) -> None:
         newest = len(self._migrations)
-        lacks_checksums = self._checksums and not _has_checksums(connection)
+        lacks_checksums = self._durable and not _has_checksums(connection)
         if _version(connection) < newest or (_version(connection) == newest and lacks_checksums):
             with _transaction(connection):
                 for migration in self._migrations[_version(connection) :]:
@@ -102,7 +112,7 @@ class SqliteFile:
                         continue
                     for statement in migration:
                         connection.execute(statement)
-                if self._checksums:
+                if self._durable:
                     _drop_checksums(connection)
                     _add_checksums(connection)
                 connection.execute(f"PRAGMA user_version = {newest}")

@@ -5,6 +5,7 @@ becomes a `StorageError` of one line, and what was stored before is unchanged.
 """
 
 import errno
+import hashlib
 import io
 import os
 import re
@@ -73,6 +74,16 @@ def storage_errors(action: str, where: object) -> Iterator[None]:
         raise StorageError(f"{where} cannot be {action}: {first_line(error)}") from error
 
 
+class FileState(NamedTuple):
+    """Size in bytes and version of a file: its ETag, else its time of modification in ns.
+
+    A file system without either gives an empty version.
+    """
+
+    size: int
+    version: str
+
+
 class StoredVersion(NamedTuple):
     """A file of an object store as it was read. `age`: seconds since it was written, in full
     seconds of the store's clock, which is that of no worker."""
@@ -132,14 +143,15 @@ class Storage:
             else:
                 yield io.BytesIO(self.fs.cat_file(f"{self.root}/{path}"))
 
-    def write(self, path: str, data: bytes, durable: bool = True) -> None:
+    def write(self, path: str, data: bytes, durable: bool = True) -> FileState:
         """Replace a file atomically; `durable`: survive a power cut as well (local folders)."""
         with storage_errors("written", self.url(path)):
             if self.is_local:
                 temporary = self._temporary_folder() / f"{os.getpid()}-{secrets.token_hex(6)}"
-                atomic_write(Path(self.root, path), data, durable, temporary)
-            else:
-                self.fs.pipe_file(f"{self.root}/{path}", data)
+                return _local_state(atomic_write(Path(self.root, path), data, durable, temporary))
+            self.fs.pipe_file(f"{self.root}/{path}", data)
+        # The ETag that S3 gives an object that is put at once (unless it is encrypted by KMS).
+        return FileState(len(data), f'"{hashlib.md5(data, usedforsecurity=False).hexdigest()}"')
 
     def write_if(self, path: str, data: bytes, version: str | None) -> str | None:
         """Write a file if its version is still `version` (None: if it does not exist); returns
@@ -187,6 +199,18 @@ class Storage:
                     if url.endswith(f"/{name}"):
                         yield url.split("/")[-2]
 
+    def files(self, folder: str, name: str) -> dict[str, FileState]:
+        """Folder -> state of its file `name`, for the folders in `folder` that have one."""
+        with storage_errors("listed", self.url(folder)):
+            if self.is_local:
+                return dict(_local_files(f"{self.root}/{folder}", name))
+            found = self.fs.find(f"{self.root}/{folder}", detail=True)
+        return {
+            path.split("/")[-2]: FileState(int(info["size"]), str(info.get("ETag") or ""))
+            for path, info in found.items()
+            if path.endswith(f"/{name}")
+        }
+
     def names(self, suffix: str) -> list[str]:
         """Names of the files in this folder that end in `suffix`, sorted."""
         with storage_errors("listed", self.url()):
@@ -218,6 +242,17 @@ class Storage:
                     leftover.unlink()
         self._swept = True
         return folder
+
+
+def _local_files(folder: str, name: str) -> Iterator[tuple[str, FileState]]:
+    with suppress(FileNotFoundError), os.scandir(folder) as entries:
+        for entry in entries:
+            with suppress(FileNotFoundError, NotADirectoryError):
+                yield entry.name, _local_state(Path(entry.path, name).stat())
+
+
+def _local_state(stat: os.stat_result) -> FileState:
+    return FileState(stat.st_size, str(stat.st_mtime_ns))
 
 
 def _is_conflict(error: OSError) -> bool:

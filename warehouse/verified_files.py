@@ -34,7 +34,7 @@ def verify_before_query(home: Home, tables: Sequence[Table]) -> None:
         for table in tables:
             home.lake.check(table)
         return
-    memory = SqliteFile(home.local / "verified.sqlite", [(_CREATE_TABLE,)], checksums=False)
+    memory = SqliteFile(home.local / "verified.sqlite", [(_CREATE_TABLE,)], durable=False)
     states = {
         state: (table, partition) for table in tables for partition, state in _states(home, table)
     }

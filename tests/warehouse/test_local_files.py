@@ -128,7 +128,7 @@ def test_a_damaged_file_is_named_with_a_remedy(tmp_path):
 
 def test_a_file_from_before_there_were_row_checksums_gets_them(tmp_path):
     path = tmp_path / "words.sqlite"
-    file = SqliteFile(path, [CREATE], checksums=False)
+    file = SqliteFile(path, [CREATE], durable=False)
     add(file, "ancient")
     assert verify_database(path) == []
     file = SqliteFile(path, [CREATE])
