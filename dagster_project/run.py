@@ -9,28 +9,29 @@ from concurrent.futures import as_completed
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from operator import call
 from threading import Thread
 
 import dagster as dg
 import duckdb
 
 from assets.core.foundry import SHARDS, FoundryResource
-from assets.core.node import Node
+from assets.core.node import NODES, Node
 from assets.core.progress import progress_factory, reporting_to
 from assets.prompts.assets import load_packs, register_shards
 from assets.prompts.shard_size import check_shard_size
 from inference.engine.progress import NullProgress
 from schemas import FoundryError, StorageError
-from warehouse.storage import first_line
+from warehouse.verify import find_damage, table_checks
 
 from .definitions import ASSETS, CHECKS
+from .failed_partitions import FailedPartitions
 from .instance import NO_RETRIES, RUNNER, RUNNER_TAG, TRAINING_POOL, open_instance, widened_pool
 from .retraining import record_rows
 from .shard_progress import ShardProgress
 from .stages import is_up_to_date, select_nodes, stages_of, up_to_date_partitions
 from .workers import RelayedProgress, worker_processes
 
+_THREADS = 4  # that read tables to find damage
 QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 
 
@@ -99,6 +100,17 @@ def run_partitioned(
     return _merged(_run_own_partitions(_Stage(foundry, instance, announce, force), nodes, jobs=1))
 
 
+def materialize_again(
+    foundry: FoundryResource, instance: dg.DagsterInstance, node: Node, partition: str | None
+) -> None:
+    """Materialize a node, or a partition of it, though it is up to date.
+
+    Raises:
+        FoundryError: a failed blocking check, or an asset's own failure.
+    """
+    _Stage(foundry, instance, str, force=True).materialize([node], partition)
+
+
 def _run_own_partitions(stage: "_Stage", nodes: Sequence[Node], jobs: int) -> list[LineageResult]:
     results = []
     for node in nodes:
@@ -134,24 +146,35 @@ def _prepare_environments(foundry: FoundryResource) -> None:
 def _run_partitions(
     stage: "_Stage", nodes: list[Node], partitions: list[str], jobs: int
 ) -> LineageResult:
-    """The stale partitions one after the other, or `jobs` at a time where there are several."""
+    """The stale partitions one after the other, or `jobs` at a time where there are several.
+
+    FoundryError: some failed; the others are materialized.
+    """
     stale = stage.stale_partitions(nodes, partitions)
     reused = [
         _label(node, name) for name in partitions for node in nodes if node not in stale[name]
     ]
     work = [(changed, name) for name, changed in stale.items() if changed]
     workers, progress = min(jobs, len(work)), ShardProgress(stage.foundry, nodes, len(work))
+    failed = FailedPartitions(stage.announce)
     if workers < 2 or stage.in_this_process_only:
         for changed, name in work:
-            stage.materialize(changed, name)
-            progress.finish(name)
+            with failed.noted(name):
+                stage.materialize(changed, name)
+                progress.finish(name)
     else:
         stage.announce(f"Materializing {len(work)} partitions, {workers} at a time")
         with worker_processes(workers, lambda _: NullProgress()) as pool:
-            calls, names = [stage.in_worker(changed) for changed, _ in work], [n for _, n in work]
-            for name, _ in zip(names, pool.map(call, calls, names), strict=True):
-                stage.announce(f"{name} done")
-                progress.finish(name)
+            running = {name: pool.submit(stage.in_worker(changed), name) for changed, name in work}
+            try:
+                for name, future in running.items():
+                    with failed.noted(name):
+                        future.result()
+                        stage.announce(f"{name} done")
+                        progress.finish(name)
+            finally:
+                pool.shutdown(wait=False, cancel_futures=True)
+    failed.check()
     materialized = [_label(node, name) for changed, name in work for node in changed]
     return LineageResult(materialized, reused)
 
@@ -276,10 +299,20 @@ class _Stage:
                 raise
             message = " ".join(str(error).split())
             raise FoundryError(f"{message} (`interleave ui` shows the rows)") from error
-        except (duckdb.IOException, duckdb.InvalidInputException) as error:
-            raise StorageError(f"{first_line(error)}: delete that file and run again") from error
+        except (duckdb.Error, UnicodeDecodeError) as error:  # DuckDB's messages quote the file
+            if damage := self._damage_behind(nodes):
+                raise damage from error
+            raise
         if not result.success:
             raise FoundryError(f"run {result.run_id} failed; `interleave ui` shows why")
+
+    def _damage_behind(self, nodes: Sequence[Node]) -> StorageError | None:
+        """The damaged file of a table that nodes read, which DuckDB may not name."""
+        read = {name for node in nodes for name in (node.name, *node.deps)}
+        tables = {table for name in read for table in NODES[name].tables}
+        checks = table_checks(self.foundry.home, tables)
+        found = next(find_damage(checks, _THREADS), None)
+        return StorageError(str(found)) if found else None
 
 
 def _label(node: Node, partition: str | None) -> str:

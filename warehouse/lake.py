@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 
 from schemas import Row, SchemaMismatchError, StorageError, Table
 
+from .checksums import PARQUET_KEY, UNSEALED, is_sealed_intact, seal_parquet
 from .content_hash import BATCH_ROWS, add_batch, content_hash, new_digest
 from .partition_index import PartitionIndex, PartitionInfo
 from .storage import FileState, Storage, first_line, safe_name
@@ -24,6 +25,7 @@ REQUESTS = "_requests-"
 """Prefix of the partitions of users' requests: in the views, but not part of the lineage."""
 
 _PART = "part-0.parquet"
+_SCHEMA = "_schema"  # of an empty typed file
 _ROW_GROUP = 122_880  # what DuckDB scans per thread at a time
 _WRITING: dict[str, Any] = {"compression": "zstd", "write_page_checksum": True}
 # What pyarrow raises where a checksum, the codec, the encoding, or the footer is wrong.
@@ -110,9 +112,17 @@ class Lake:
         """Whether a table has no file at all, not even an empty one."""
         return next(self.storage.find(table.name, _PART), None) is None
 
+    def all_partitions(self, table: Table) -> list[str]:
+        """Sorted names of all that a view reads: also users' requests, and the empty typed file."""
+        return sorted(n for n in self.storage.find(table.name, _PART) if not n.startswith("."))
+
     def partitions(self, table: Table) -> list[str]:
         """Sorted names of the stored partitions, without those of users' requests."""
         return sorted(self._files(table))
+
+    def file(self, table: Table, partition: str) -> str:
+        """Absolute path of a partition's file in a local lake, URL in a remote one."""
+        return self.storage.url(_stored_path(table, partition))
 
     def exists(self, table: Table, partition: str) -> bool:
         return self.storage.exists(_path(table, partition))
@@ -147,13 +157,32 @@ class Lake:
             with suppress(FileNotFoundError):
                 self._open_checked(table, name)
 
+    def verify(self, table: Table, partition: str) -> None:
+        """Check all bytes of a partition; of a file without a checksum, its pages and rows.
+
+        Raises:
+            FileNotFoundError: there is no such partition.
+            SchemaMismatchError, StorageError: see `read`.
+        """
+        with self.storage.open(_stored_path(table, partition)) as stored:
+            intact = is_sealed_intact(stored)
+        if intact is False:
+            raise self._damaged(table, partition, ValueError("its checksum is wrong"))
+        file = self._open_checked(table, partition)
+        if intact is None:
+            rows = self._read_columns(table, partition, file, file.schema_arrow.names)
+            digest = self.content_hash(table, partition)
+            is_current = _version(rows.schema.metadata) == str(table.version)
+            if digest and is_current and content_hash(rows) != digest:
+                raise self._damaged(table, partition, ValueError("its rows have another hash"))
+
     def glob(self, table: Table) -> str:
         """Pattern of all the table's files, for DuckDB's `read_parquet`."""
         return f"{escape(self.storage.url(table.name))}/*/part-*.parquet"
 
     def write_schema_file(self, table: Table) -> None:
         """Write the empty typed file that makes a view valid before the first rows."""
-        path = f"{table.name}/_schema/{_PART}"
+        path = _stored_path(table, _SCHEMA)
         if not self.storage.exists(path):
             empty = table.arrow_schema.empty_table()
             self.storage.write(path, _encode(empty, content_hash(empty)))
@@ -191,16 +220,21 @@ class Lake:
         names = dict(zip(stored.names, _current_names(table, stored), strict=True))
         needed = schema.names if where is None else names.values()
         columns = [stored for stored, name in names.items() if name in needed]
-        try:
-            rows = file.read(columns)
-        except _DAMAGE as error:
-            raise self._damaged(table, partition, error) from error
+        rows = self._read_columns(table, partition, file, columns)
         rows = rows.rename_columns([names[stored] for stored in rows.column_names])
         for field in (table.arrow_schema.field(name) for name in table.added):
             if field.name not in names.values():
                 rows = rows.append_column(field, pa.nulls(len(rows), field.type))
         matching = rows if where is None else rows.filter(where)
         return matching.select(schema.names).cast(schema)
+
+    def _read_columns(
+        self, table: Table, partition: str, file: pq.ParquetFile, columns: Sequence[str]
+    ) -> pa.Table:
+        try:
+            return file.read(columns)
+        except _DAMAGE as error:
+            raise self._damaged(table, partition, error) from error
 
     def _open_checked(self, table: Table, partition: str) -> pq.ParquetFile:
         file = self._open(table, partition)
@@ -218,12 +252,12 @@ class Lake:
             return file
         raise SchemaMismatchError(
             f"table {table.name}, partition {partition}: {problem}; materialize {table.name} "
-            f"again or delete {self.storage.url(_path(table, partition))}"
+            f"again or delete {self.storage.url(_stored_path(table, partition))}"
         )
 
     def _open(self, table: Table, partition: str) -> pq.ParquetFile:
         """The partition as it is now; an open file does not show later replacements."""
-        path = _path(table, partition)
+        path = _stored_path(table, partition)
         try:
             local = self.storage.is_local
             file = (
@@ -237,9 +271,16 @@ class Lake:
 
     def _damaged(self, table: Table, partition: str, error: Exception) -> StorageError:
         return StorageError(
-            f"{self.storage.url(_path(table, partition))} is damaged ({first_line(error)}): "
-            f"delete it and materialize {table.name} again"
+            f"{self.storage.url(_stored_path(table, partition))} is damaged ({first_line(error)}): "
+            f"`interleave verify --repair`, or delete it and materialize {table.name} again"
         )
+
+
+def _stored_path(table: Table, partition: str) -> str:
+    """`_path`, also of the empty typed file."""
+    if partition == _SCHEMA:
+        return f"{table.name}/{_SCHEMA}/{_PART}"
+    return _path(table, partition)
 
 
 def _path(table: Table, partition: str) -> str:
@@ -249,10 +290,13 @@ def _path(table: Table, partition: str) -> str:
 
 
 def _encode(data: pa.Table, digest: str) -> bytes:
-    sink = pa.BufferOutputStream()
+    sink = io.BytesIO()
     stamped = data.replace_schema_metadata({**(data.schema.metadata or {}), _HASH: digest})
-    pq.write_table(stamped, sink, row_group_size=_ROW_GROUP, **_WRITING)
-    return sink.getvalue().to_pybytes()
+    with pq.ParquetWriter(sink, stamped.schema, **_WRITING) as writer:
+        writer.write_table(stamped, row_group_size=_ROW_GROUP)
+        writer.add_key_value_metadata({PARQUET_KEY: UNSEALED})
+    seal_parquet(sink)
+    return sink.getvalue()
 
 
 def _encode_stream(
@@ -261,15 +305,16 @@ def _encode_stream(
     """Parquet file, number of rows, content hash."""
     names = _given_names(table, reader)
     hashed = pa.schema([table.arrow_schema.field(name) for name in names])
-    sink, count, digest = pa.BufferOutputStream(), 0, new_digest(hashed)
+    sink, count, digest = io.BytesIO(), 0, new_digest(hashed)
     with pq.ParquetWriter(sink, table.arrow_schema, **_WRITING) as writer:
         for part in _in_batches(reader):
             rows = _conform(table, part, partition)
             add_batch(digest, rows.select(names))
             writer.write_table(rows)
             count += rows.num_rows
-        writer.add_key_value_metadata({_HASH: digest.hexdigest()})
-    return sink.getvalue().to_pybytes(), count, digest.hexdigest()
+        writer.add_key_value_metadata({_HASH: digest.hexdigest(), PARQUET_KEY: UNSEALED})
+    seal_parquet(sink)
+    return sink.getvalue(), count, digest.hexdigest()
 
 
 def _in_batches(reader: pa.RecordBatchReader) -> Iterator[pa.Table]:

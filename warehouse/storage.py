@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
@@ -23,6 +24,9 @@ from schemas import StorageError
 from .atomic import atomic_write
 
 _STALE_SECONDS = 24 * 3600
+# Requests that S3 throttles (503 SlowDown) are repeated, with jitter, for up to a minute or so;
+# s3fs itself repeats those five times over whose answer says so, which that to a HEAD does not.
+_S3_OPTIONS = {"config_kwargs": {"retries": {"mode": "standard", "max_attempts": 10}}}
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 _REMEDIES = {
     errno.ENOSPC: "no space left on the device; free some and run again",
@@ -88,6 +92,15 @@ class FileState(NamedTuple):
     version: str
 
 
+class StoredVersion(NamedTuple):
+    """A file of an object store as it was read. `age`: seconds since it was written, in full
+    seconds of the store's clock, which is that of no worker."""
+
+    data: bytes
+    version: str
+    age: float
+
+
 @dataclass(eq=False)
 class Storage:
     """A folder (its path without protocol) of files that are read and written as a whole."""
@@ -101,8 +114,9 @@ class Storage:
         """The storage at a path or fsspec URL; StorageError: no package for its protocol."""
         import fsspec
 
+        options = _S3_OPTIONS if url.startswith(("s3://", "s3a://")) else {}
         with storage_errors("opened", url):
-            fs, root = fsspec.core.url_to_fs(url, use_listings_cache=False)
+            fs, root = fsspec.core.url_to_fs(url, use_listings_cache=False, **options)
         return cls(fs, root.rstrip("/"))
 
     @property
@@ -184,11 +198,14 @@ class Storage:
                 raise
         return str(put["ETag"])
 
-    def read_version(self, path: str) -> tuple[bytes, str] | None:
+    def read_version(self, path: str) -> StoredVersion | None:
         """A file's bytes and its version, or an earlier version; None: there is no such file."""
+        bucket, key, _ = self.fs.split_path(f"{self.root}/{path}")
         with storage_errors("read", self.url(path)), suppress(FileNotFoundError):
-            version = self.fs.info(f"{self.root}/{path}", refresh=True)["ETag"]
-            return bytes(self.fs.cat_file(f"{self.root}/{path}")), str(version)
+            head = self.fs.call_s3("head_object", Bucket=bucket, Key=key)
+            now = parsedate_to_datetime(head["ResponseMetadata"]["HTTPHeaders"]["date"])
+            age = (now - head["LastModified"]).total_seconds()
+            return StoredVersion(bytes(self.fs.cat_file(f"{self.root}/{path}")), head["ETag"], age)
         return None
 
     def exists(self, path: str) -> bool:

@@ -23,6 +23,7 @@ from schemas.training import EVALUATIONS, RUBRICS
 from schemas.trajectories import LOOP_ROLES, TRAJECTORIES, Role
 from training.environments import gpus as gpus_here
 from warehouse import Home
+from warehouse.sql import verify_referenced
 from warehouse.views import connect
 
 from ..benchmarks.settings import BenchmarkJudgeSettings
@@ -327,6 +328,7 @@ def _attempts_per_trajectory(home: Home) -> float:
 
 
 def _query(home: Home, sql: str) -> list[dict[str, Any]]:
+    verify_referenced(home, sql)
     with closing(connect(home)) as connection:
         return connection.sql(sql).to_arrow_table().to_pylist()
 

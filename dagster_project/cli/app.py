@@ -27,6 +27,7 @@ from . import (
     sql,
     storage,
     ui,
+    verify,
 )
 
 app = typer.Typer(
@@ -50,6 +51,7 @@ for command in (
     servers.servers,
     rehearse.rehearse,
     doctor.doctor,
+    verify.verify,
     checkpoints.checkpoints,
     checkpoints.promote,
     checkpoints.rollback,
@@ -71,6 +73,13 @@ def main() -> None:
         app()
     except FoundryError as error:
         typer.secho(f"error: {error}", fg="red", err=True)
+        raise SystemExit(1) from error
+    except Exception as error:
+        if not type(error).__module__.startswith("_duckdb") or "parquet" not in str(error).lower():
+            raise
+        message = " ".join(str(error).split())  # it names the file
+        remedy = "`interleave verify --repair` makes it again"
+        typer.secho(f"error: a table is damaged: {message}: {remedy}", fg="red", err=True)
         raise SystemExit(1) from error
 
 

@@ -4,7 +4,6 @@ All paths in it are relative to it, so it can be moved, zipped or uploaded. Imag
 into the image store where that is possible, so they take no space.
 """
 
-import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +18,8 @@ import pyarrow.parquet as pq
 from inference.agent_prompts.templates import IMAGE
 from schemas import FoundryError, Table
 from warehouse import Home
+from warehouse.checksums import file_sha256
+from warehouse.verified_files import verify_before_query
 
 from ..duckdb_session import duckdb_session, query_rows
 from ..settings import CurationSettings
@@ -49,7 +50,11 @@ class ExportFolder:
         return self._images[sha256]
 
     def rows(self, table: Table, where: str = "true") -> Iterator[dict[str, Any]]:
-        """Stored rows that satisfy `where` (SQL); FoundryError: not one placeholder per image."""
+        """Stored rows that satisfy `where` (SQL).
+
+        FoundryError: a file is damaged, or a row has not one placeholder per image.
+        """
+        verify_before_query(self.home, [table])
         sql = f"SELECT * FROM {table.name} WHERE {where}"
         for row in query_rows(duckdb_session(self.home), sql):
             if "messages" in row:
@@ -96,7 +101,7 @@ class ExportFolder:
         """sha256 of every data file; images have theirs in their names."""
         files = {str(path.relative_to(self.path)): path for path in sorted(self.path.rglob("*"))}
         return {
-            name: _sha256(path)
+            name: file_sha256(path)
             for name, path in files.items()
             if path.is_file() and not name.startswith("images/")
         }
@@ -146,8 +151,3 @@ def _check_placeholders(table: Table, row: Mapping[str, Any]) -> None:
             f"{table.name} row {row['row_id']} has {count} {IMAGE} placeholders for "
             f"{len(images)} images; materialize {table.name} again"
         )
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -8,6 +8,7 @@ from inference.engine.hashing import unit_interval
 from schemas import FoundryError
 from schemas.imports import IMPORTS
 from warehouse import Home
+from warehouse.verified_files import verify_before_query
 
 from ..duckdb_session import duckdb_session, query_rows, shard_in
 from ..settings import OURS, CurationSettings
@@ -28,6 +29,7 @@ def imported_rows(
         if name == OURS:
             continue
         check_import(home, name, table)
+        verify_before_query(home, [IMPORTS])
         sql = f"SELECT * FROM imports WHERE {shard_in([name], 'name')} AND {where} ORDER BY number"
         rows = query_rows(duckdb_session(home), sql)
         yield from weighted((_columns(row, settings) for row in rows), weight)
