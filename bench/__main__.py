@@ -28,6 +28,7 @@ MODULES = (
     "images_server",
     "training",
     "judging",
+    "scale",
 )
 DOCUMENT, VALUES = Path("docs/benchmarks.md"), Path("bench.json")
 

@@ -31,8 +31,8 @@ from warehouse.views import connect
 from .inputs import MEASURED
 from .runs import SHARDED, Observed, World, observe, world
 
-SHARDS, SHARD_SIZE = 4, 25
-_LATENCY = 0.25
+PROMPTS, SHARDS = 100, 4
+PROVIDER = "sketch-provider"  # the model of the roles that a local provider answers
 
 
 class Filled(NamedTuple):
@@ -48,10 +48,10 @@ def fill(folder: Path, shards: int, shard_size: int, jobs: int = 1, latency: flo
         return Filled(each, each.run(jobs), each.run(jobs))
 
 
-def calibrate(folder: Path, latency: float = 0.0) -> dict[str, Any]:
-    """Costs of this machine: `SHARDS * SHARD_SIZE` prompts in one shard, and in `SHARDS`."""
-    one = fill(folder / "one", 1, SHARDS * SHARD_SIZE, latency=latency)
-    several = fill(folder / "several", SHARDS, SHARD_SIZE, latency=latency)
+def calibrate(folder: Path, prompts: int = PROMPTS, latency: float = 0.0) -> dict[str, Any]:
+    """Costs of this machine, from so many prompts in one shard, and the same in `SHARDS`."""
+    one = fill(folder / "one", 1, prompts, latency=latency)
+    several = fill(folder / "several", SHARDS, prompts // SHARDS, latency=latency)
     return costs_of(one, several, latency)
 
 
@@ -72,7 +72,11 @@ def costs_of(one: Filled, several: Filled, latency: float = 0.0) -> dict[str, An
         found: dict[str, Any] = {"value": float(f"{value:.4g}"), "unit": unit}
         return found | {"source": f"measured: {what or sketch}", "error": error}
 
-    model = "sketch-provider" if latency else "sketch"
+    called = roles(home, one.world.shard_size, prompt_cpu, number)
+    models = {"sketch": {"roles": called}}
+    if latency:
+        models = {"sketch": {"roles": {"generator": called.pop("generator")}}}
+        models[PROVIDER] = {"roles": called}
     attempts = attempts_per_prompt(home)
     return {
         "workloads": {
@@ -82,7 +86,7 @@ def costs_of(one: Filled, several: Filled, latency: float = 0.0) -> dict[str, An
                 **files_per_attempt(home, sum(attempts), number),
             }
         },
-        "models": {model: {"roles": roles(home, one.world.shard_size, prompt_cpu, number)}},
+        "models": models,
         "engine": {
             "process_cpu_seconds": number(start, "s", f"a run with nothing to do, {how}", 0.1),
             "worker_cpu_seconds": number(worker.cpu_seconds, "s", f"imports, {how}", 0.1),

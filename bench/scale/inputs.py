@@ -164,6 +164,9 @@ class Hardware(ConfigModel):
     shards_per_run: PositiveInt = 1
     ray_jobs: bool = Field(False, description="Every run is a Ray job, which has to start")
     workload: str = Field("real", description="What its prompts become, as costs.yaml names it")
+    staggered: bool = Field(
+        False, description="Runs start one by one, so that their stages are not in step"
+    )
     generator_slots: PositiveInt = Field(4, description="`limits.generator` of the profile")
     agent_slots: PositiveInt = Field(8, description="`limits.agents` of the profile")
     storage: Literal["local", "s3"] = "local"

@@ -2,8 +2,9 @@
 
 import math
 from pathlib import Path
+from typing import Any
 
-from .inputs import Costs, Hardware, Images, load_hardware
+from .inputs import Costs, Images, load_hardware
 from .prediction import Prediction, predict
 
 SIZES = (10_000, 100_000, 1_000_000, 10_000_000)
@@ -24,7 +25,7 @@ def save_plot(path: Path, costs: Costs, seed: int = 0) -> None:
     figure = Figure(figsize=(12, 4.6), layout="constrained")
     left, *others = figure.subplots(1, 3, width_ratios=(1.1, 1, 1))
     for system in SYSTEMS:
-        hardware, found = _predictions(costs, system, seed)
+        found = _predictions(costs, system, seed)
         left.plot(SIZES, [each.hours.value / 24 for each in found], marker="o", label=system[3])
         bounds = ([each.hours.low / 24 for each in found], [each.hours.high / 24 for each in found])
         left.fill_between(SIZES, *bounds, alpha=0.2)
@@ -36,23 +37,20 @@ def save_plot(path: Path, costs: Costs, seed: int = 0) -> None:
     figure.savefig(path, dpi=110)
 
 
-def _predictions(
-    costs: Costs, system: tuple[str, int, Images, str], seed: int
-) -> tuple[Hardware, list[Prediction]]:
+def _predictions(costs: Costs, system: tuple[str, int, Images, str], seed: int) -> list[Prediction]:
     name, shard_size, images, _ = system
     hardware = load_hardware(name, costs)
-    found = [predict(costs, hardware, prompts, shard_size, images, seed) for prompts in SIZES]
-    return hardware, found
+    return [predict(costs, hardware, prompts, shard_size, images, seed) for prompts in SIZES]
 
 
-def _limits(axes: object, prediction: Prediction, title: str) -> None:
+def _limits(axes: Any, prediction: Prediction, title: str) -> None:
     """How much of each limit 10 M prompts use; beyond 100 % it is broken."""
     limits = [limit for limit in prediction.limits if 0 < limit.prompts < math.inf]
     shares = [100 * prediction.prompts / limit.prompts for limit in limits]
     names = [limit.name.replace("Dagster's ", "") for limit in limits]
     colours = ["tab:red" if share > 100 else "tab:green" for share in shares]
-    axes.barh(names, shares, color=colours)  # type: ignore[attr-defined]
-    axes.invert_yaxis()  # type: ignore[attr-defined]
-    axes.axvline(100, color="black", linewidth=1)  # type: ignore[attr-defined]
-    axes.set(xscale="log", xlabel="% of the limit", title=f"10 M prompts:\n{title}")  # type: ignore[attr-defined]
-    axes.tick_params(axis="y", labelsize=7)  # type: ignore[attr-defined]
+    axes.barh(names, shares, color=colours)
+    axes.invert_yaxis()
+    axes.axvline(100, color="black", linewidth=1)
+    axes.set(xscale="log", xlabel="% of the limit", title=f"10 M prompts:\n{title}")
+    axes.tick_params(axis="y", labelsize=7)

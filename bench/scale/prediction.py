@@ -27,8 +27,8 @@ from .inputs import Costs, Hardware, Images, ModelServer
 from .simulation import Factory
 
 SAMPLES = 200
-_MOST_CALLS = 80_000  # of a simulation, which takes a second for about as many
-_FEWEST_RUNS, _SMALLEST_SHARD = 4, 100  # of a system that is scaled down
+_MOST_CALLS = 120_000  # of a simulation, which takes a second for about as many
+_FEWEST_RUNS, _SMALLEST_SHARD = 8, 100  # of a system that is scaled down
 _WAVES = 3  # shards of every run
 
 
@@ -322,7 +322,10 @@ def simulated_seconds(
     """Of all prompts, shard by shard."""
     full, rest = divmod(prompts, shard_size)
     shards = [shard_size] * full + ([rest] if rest else [])
-    return Factory(costs, hardware, shards, seed).run().seconds
+    stagger = 0.0
+    if hardware.staggered:  # over the time of a shard of every run
+        stagger = bound_seconds(uses(costs, hardware, shard_size))[0] * shard_size
+    return Factory(costs, hardware, shards, seed, stagger).run().seconds
 
 
 def _efficiency(
@@ -357,6 +360,7 @@ def scaled(
     runs = max(1, math.floor(hardware.runs / max(1.0, by_runs)))
     fewer = hardware.runs / runs
     smaller = max(1.0, min(runs * shard_size / most_prompts, shard_size / _SMALLEST_SHARD))
+    slower = {model: _slower(server, fewer * smaller) for model, server in hardware.servers.items()}
     changes = {
         "runs": runs,
         "machines": 1,
@@ -368,39 +372,45 @@ def scaled(
             for model, server in hardware.servers.items()
         },
     }
-    return (
-        _with_cpu(costs, smaller),
-        hardware.model_copy(update=changes),
-        round(shard_size / smaller),
+    less = _with_calls(
+        costs, {"cpu_seconds": dict.fromkeys(costs.models, smaller), "seconds": slower}
     )
+    return less, hardware.model_copy(update=changes), round(shard_size / smaller)
+
+
+def _scaled_slots(server: ModelServer, factor: float) -> int | None:
+    return math.ceil(server.slots / factor) if server.slots else None
+
+
+def _slower(server: ModelServer, factor: float) -> float:
+    """Slots are whole: as calls take longer, the server answers as many as its share."""
+    slots = _scaled_slots(server, factor)
+    return slots * factor / server.slots if slots and server.slots else 1.0
 
 
 def _scaled_server(server: ModelServer, factor: float) -> ModelServer:
     def less(value: float | None) -> float | None:
         return value / factor if value else None
 
-    slots = max(1, round(server.slots / factor)) if server.slots else None
     return server.model_copy(
         update={
             "gpus": 0,
-            "concurrency": slots,
+            "concurrency": _scaled_slots(server, factor),
             "requests_per_minute": less(server.requests_per_minute),
             "tokens_per_minute": less(server.tokens_per_minute),
-            "usd_per_month": less(server.usd_per_month),
+            "usd_per_month": None,
         }
     )
 
 
-def _with_cpu(costs: Costs, factor: float) -> Costs:
-    """CPU of a call times `factor`: a run with fewer calls is as busy."""
+def _with_calls(costs: Costs, factors: dict[str, dict[str, float]]) -> Costs:
+    """Other `seconds` and `cpu_seconds` (quantity -> model -> factor) of all calls.
 
-    def vary(node: Any) -> Any:
-        if not isinstance(node, dict):
-            return node
-        return {
-            key: value | {"value": value["value"] * factor} if key == "cpu_seconds" else vary(value)
-            for key, value in node.items()
-        }
-
+    A run with fewer calls is as busy if each takes more CPU.
+    """
     data = costs.model_dump()
-    return Costs.model_validate(data | {"models": vary(data["models"])})
+    for name, by_model in factors.items():
+        for model, factor in by_model.items():
+            for call in data["models"][model]["roles"].values():
+                call[name]["value"] *= factor
+    return Costs.model_validate(data)

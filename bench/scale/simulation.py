@@ -70,11 +70,21 @@ class _Run:
 
 
 class Factory:
-    """`shards` (prompts in each) on some hardware; the same seed gives the same result."""
+    """`shards` (prompts in each) on some hardware; the same seed gives the same result.
+
+    Args:
+        stagger: seconds between the starts of two runs.
+    """
 
     def __init__(
-        self, costs: Costs, hardware: Hardware, shards: Sequence[int], seed: int = 0
+        self,
+        costs: Costs,
+        hardware: Hardware,
+        shards: Sequence[int],
+        seed: int = 0,
+        stagger: float = 0.0,
     ) -> None:
+        self._stagger = stagger
         self._costs, self._hardware = costs, hardware
         self._queue = iter(shards)
         self._random = Random(seed)
@@ -85,13 +95,14 @@ class Factory:
         self.seen = Simulated()
 
     def run(self) -> Simulated:
-        for _ in range(self._hardware.runs):
-            self._env.process(self._work_on_shards())
+        for number in range(self._hardware.runs):
+            self._env.process(self._work_on_shards(number * self._stagger))
         self._env.run()
         self.seen.seconds = self._env.now
         return self.seen
 
-    def _work_on_shards(self) -> Events:
+    def _work_on_shards(self, start: float) -> Events:
+        yield self._env.timeout(start)
         run, engine = self._new_run(), self._costs.engine
         for number, prompts in enumerate(self._queue):
             started = self._env.now
