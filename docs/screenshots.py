@@ -19,6 +19,8 @@ from assets.core.node import NODES  # noqa: E402
 from assets.core.plotting import small_png  # noqa: E402
 from assets.evaluation.plots import beside_paper_plot  # noqa: E402
 from assets.evaluation.summary import Summary  # noqa: E402
+from bench.scale.inputs import load_costs  # noqa: E402
+from bench.scale.plot import save_plot  # noqa: E402
 from dagster_project import definitions  # noqa: E402, F401, declares nodes
 from schemas.training import EVALUATIONS  # noqa: E402
 from tests.helpers.browser import (  # noqa: E402, the tests know how
@@ -59,6 +61,7 @@ def main() -> None:
         photograph_comparison(page, url, folder / "comparison.png")
     shutil.copyfile(home / "stories" / "contact_sheet.png", folder / "stories.png")
     draw_ablation(home, folder / "ablation.png")
+    save_plot(folder / "scale.png", load_costs())
 
 
 def photograph_lineage(page: Page, url: str, path: Path) -> None:
