@@ -157,6 +157,7 @@ class Hardware(ConfigModel):
     machines: PositiveInt = 1
     cores: PositiveInt = Field(description="Of one machine")
     memory_gb: PositiveFloat = Field(description="Of one machine")
+    disk_gb: PositiveFloat = Field(1_000, description="For a home on a local disk")
     usd_per_machine_hour: float = Field(0.0, ge=0)
     usd_per_gpu_hour: float = Field(0.0, ge=0)
     runs: PositiveInt = Field(description="Shards at once")

@@ -271,6 +271,14 @@ class _Size:
                 "packs of images, merged journals",
             ),
             Limit(
+                f"a disk of {hardware.disk_gb / 1e3:g} TB",
+                "images",
+                at(point.stored.gigabytes, hardware.disk_gb)
+                if hardware.storage == "local"
+                else math.inf,
+                "an object store",
+            ),
+            Limit(
                 f"curation fills {hardware.memory_gb:g} GB",
                 "curation",
                 free / gb_per_prompt if gb_per_prompt else math.inf,
