@@ -133,7 +133,7 @@ def main(
     folder = Path(tempfile.mkdtemp(prefix="interleave-scale-"))
     try:
         found = check(folder, [int(size) for size in sizes.split(",")], shard_size, jobs, latency)
-    except (FoundryError, ValueError) as problem:
+    except (FoundryError, ValueError, RuntimeError) as problem:
         console.print(f"[red]{problem}", soft_wrap=True)
         raise typer.Exit(1) from problem
     finally:

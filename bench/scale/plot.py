@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from .inputs import Costs, Images, load_hardware
-from .prediction import Prediction, predict
+from .prediction import Prediction, is_steady, predict
 
 SIZES = (10_000, 100_000, 1_000_000, 10_000_000)
 # Hardware, shard size, images, label.
@@ -40,7 +40,14 @@ def save_plot(path: Path, costs: Costs, seed: int = 0) -> None:
 def _predictions(costs: Costs, system: tuple[str, int, Images, str], seed: int) -> list[Prediction]:
     name, shard_size, images, _ = system
     hardware = load_hardware(name, costs)
-    return [predict(costs, hardware, prompts, shard_size, images, seed) for prompts in SIZES]
+    most = predict(costs, hardware, SIZES[-1], shard_size, images, seed)
+
+    def predicted(prompts: int) -> Prediction:
+        steady = is_steady(hardware, prompts, shard_size)
+        known = most.efficiency if steady else None
+        return predict(costs, hardware, prompts, shard_size, images, seed, efficiency=known)
+
+    return [*map(predicted, SIZES[:-1]), most]
 
 
 def _limits(axes: Any, prediction: Prediction, title: str) -> None:

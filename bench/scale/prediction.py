@@ -27,8 +27,8 @@ from .inputs import Costs, Hardware, Images, ModelServer
 from .simulation import Factory
 
 SAMPLES = 200
-_MOST_CALLS = 120_000  # of a simulation, which takes a second for about as many
-_FEWEST_RUNS, _SMALLEST_SHARD = 8, 100  # of a system that is scaled down
+_MOST_CALLS = 60_000  # of a simulation, which takes a second for about as many
+_FEWEST_RUNS, _SMALLEST_SHARD = 6, 100  # of a system that is scaled down
 _WAVES = 3  # shards of every run
 
 
@@ -94,8 +94,10 @@ def predict(
     images: Images = "single",
     seed: int = 0,
     samples: int = SAMPLES,
+    efficiency: float | None = None,
 ) -> Prediction:
-    efficiency = _efficiency(costs, hardware, prompts, shard_size, seed)
+    """Args: efficiency: of another number of prompts, if both are steady."""
+    efficiency = efficiency or _efficiency(costs, hardware, prompts, shard_size, seed)
     size = _Size(hardware, prompts, shard_size, images, efficiency)
     point = size.of(costs)
     random = Random(seed)
@@ -324,6 +326,11 @@ def _interval(value: float, drawn: Sequence[float]) -> Interval:
     return Interval(value, ordered[round(0.05 * last)], ordered[round(0.95 * last)])
 
 
+def is_steady(hardware: Hardware, prompts: int, shard_size: int) -> bool:
+    """Whether every run has so many shards that more of them take as long each."""
+    return prompts / shard_size > _WAVES * hardware.runs
+
+
 def simulated_seconds(
     costs: Costs, hardware: Hardware, prompts: int, shard_size: int, seed: int
 ) -> float:
@@ -346,11 +353,12 @@ def _efficiency(
     """
     per_prompt = sum(calls_per_prompt(costs, hardware, role) for role in hardware.roles)
     waves = prompts / shard_size / hardware.runs
+    steady = is_steady(hardware, prompts, shard_size)
     size, whole = min(shard_size, prompts), per_prompt * prompts <= _MOST_CALLS
     if not whole:
         costs, hardware, size = scaled(costs, hardware, size, _MOST_CALLS / per_prompt / _WAVES)
     bound, _ = bound_seconds([use for use in uses(costs, hardware, size) if not use.is_cap])
-    if whole or waves <= _WAVES:
+    if whole or not steady:
         count = prompts if whole else max(1, round(waves * hardware.runs)) * size
         return bound * count / simulated_seconds(costs, hardware, count, size, seed)
     wave = hardware.runs * size
