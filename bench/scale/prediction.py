@@ -175,11 +175,14 @@ class _Size:
         return _Point(tuple(stages), bottleneck, hours, sum(s.usd for s in stages), stored)
 
     def _seconds_per_prompt(self, found: list[Use]) -> tuple[float, str]:
-        """A spending cap is a limit of the month, which no queue makes worse."""
+        """A spending cap is a limit of the month, which no queue makes worse, and of which the
+        first month's money is there at once."""
         bound, resource = bound_seconds([use for use in found if not use.is_cap])
-        capped = [use for use in found if use.is_cap]
-        cap = bound_seconds(capped) if capped else (0.0, "")
-        return max((bound / self.efficiency, f"{resource}, busy {self.efficiency:.0%}"), cap)
+        queues = (bound / self.efficiency, f"{resource}, busy {self.efficiency:.0%}")
+        if capped := [use for use in found if use.is_cap]:
+            seconds, cap = bound_seconds(capped)
+            return max(queues, (seconds - MONTH_SECONDS / self.prompts, cap))
+        return queues
 
     def _stage(
         self, costs: Costs, stored: storage.Stored, stage: Stage, seconds: float, resource: str
