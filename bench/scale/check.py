@@ -18,8 +18,9 @@ from rich.console import Console
 from rich.table import Table
 
 from schemas import FoundryError
+from warehouse import Home
 
-from .calibrate import PROMPTS, PROVIDER, Filled, calibrate, fill
+from .calibrate import PROMPTS, PROVIDER, Filled, attempts_per_prompt, calibrate, fill
 from .inputs import COSTS, Costs, Hardware, ModelServer, Role, load_costs
 from .report import number
 from .runs import AGENT_SLOTS
@@ -64,10 +65,6 @@ def write_costs(folder: Path, measured: dict[str, Any]) -> Costs:
 
 
 def compare(costs: Costs, filled: Filled, jobs: int, remote: bool) -> Comparison:
-    from warehouse import Home
-
-    from .calibrate import attempts_per_prompt
-
     shards, shard_size = filled.world.shards, filled.world.shard_size
     engine, home = costs.engine, Home(filled.world.home)
     hardware = hardware_of(min(jobs, shards), remote)

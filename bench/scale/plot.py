@@ -59,5 +59,6 @@ def _limits(axes: Any, prediction: Prediction, title: str) -> None:
     axes.barh(names, shares, color=colours)
     axes.invert_yaxis()
     axes.axvline(100, color="black", linewidth=1)
-    axes.set(xscale="log", xlabel="% of the limit", title=f"10 M prompts:\n{title}")
+    axes.set(xscale="log", xlabel="% of the limit")
+    axes.set_title(f"10 M prompts:\n{title}", fontsize=9)
     axes.tick_params(axis="y", labelsize=7)

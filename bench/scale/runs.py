@@ -38,10 +38,7 @@ class Observed:
 
 @dataclass(frozen=True)
 class World:
-    """A profile in a file, and the home that it fills.
-
-    Args of its functions: jobs: shards at once.
-    """
+    """A profile in a file, and the home that it fills."""
 
     folder: Path
     shard_size: int
@@ -60,7 +57,7 @@ class World:
         self._run(BANK, 1)
 
     def run(self, jobs: int) -> Observed:
-        """Plans, trajectories and scores of all shards."""
+        """Plans, trajectories and scores of all shards, `jobs` at once."""
         return self._run(SHARDED, jobs)
 
     def _run(self, assets: tuple[str, ...], jobs: int) -> Observed:

@@ -214,10 +214,10 @@ def command(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_the_command_prints_stages_and_limits(tmp_path):
-    done = command("--prompts", "10k", "--hardware", "cluster.yaml", "--samples", "20")
+def test_the_command_prints_stages_and_limits():
+    done = command("--prompts", "1k", "--hardware", "laptop.yaml", "--samples", "20")
     assert done.returncode == 0, done.stderr
-    for words in ("10,000 prompts", "scores", "curation", "first limit reached", "partitions"):
+    for words in ("1,000 prompts", "scores", "curation", "first limit reached", "partitions"):
         assert words in done.stdout
 
 
