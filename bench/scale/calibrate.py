@@ -24,7 +24,7 @@ from PIL import Image, ImageFilter
 from assets.core.foundry import FoundryResource
 from dagster_project import definitions  # noqa: F401  declares the assets
 from dagster_project.instance import open_instance
-from dagster_project.stages import is_up_to_date, select_nodes
+from dagster_project.stages import select_nodes, up_to_date_partitions
 from warehouse import EncodedImage, Home
 from warehouse.views import connect
 
@@ -93,7 +93,9 @@ def costs_of(one: Filled, several: Filled, latency: float = 0.0) -> dict[str, An
             "run_cpu_seconds": number(
                 run_cpu, "s", f"{several.world.shards} shards less one, same prompts, {how}", 0.3
             ),
-            "noop_seconds": number(noop_seconds(several.world), "s", f"is_up_to_date, {how}", 0.1),
+            "noop_seconds": number(
+                noop_seconds(several.world), "s", f"up_to_date_partitions, {how}", 0.1
+            ),
             "table_files": number(files(home, "lake"), "files", sketch),
             "journals": number(files(home, "journals"), "files", sketch),
             "history_kilobytes": number(history_kilobytes(several.world), "kB", sketch),
@@ -179,11 +181,9 @@ def noop_seconds(filled: World) -> float:
     with open_instance(Home(filled.home), foundry.settings.cluster) as instance:
         nodes = select_nodes(SHARDED, foundry.settings)
         names = sorted(foundry.home.journals("trajectories"))
-        assert all(is_up_to_date(node, foundry, instance, names[0]) for node in nodes)
         started = time.process_time()
-        for name in names:
-            for node in nodes:
-                is_up_to_date(node, foundry, instance, name)
+        for node in nodes:
+            up_to_date_partitions(node, foundry, instance, names)
         return (time.process_time() - started) / len(names)
 
 
