@@ -39,6 +39,7 @@ from warehouse.storage import storage_errors
 from warehouse.verify import (
     Check,
     Damage,
+    Kind,
     damaged_lines,
     database_checks,
     image_checks,
@@ -225,6 +226,10 @@ def paid_for(home: Home, damage: Sequence[Damage]) -> dict[str, float]:
         cost = _cost(home, f"trajectories-{row['shard']}", "generator", row)
         costs[images[row["image"]]] = cost
     return costs
+
+
+def _subjects(damage: Sequence[Damage], kind: Kind) -> set[str]:
+    return {subject for each in damage if each.kind == kind for subject in each.subject}
 
 
 def _without_damaged_lines(data: bytes, file: str) -> bytes:

@@ -21,6 +21,8 @@ from assets.core.node import NODES  # noqa: E402
 from assets.core.plotting import small_png  # noqa: E402
 from assets.evaluation.plots import beside_paper_plot  # noqa: E402
 from assets.evaluation.summary import Summary  # noqa: E402
+from bench.scale.inputs import load_costs  # noqa: E402
+from bench.scale.plot import save_plot  # noqa: E402
 from dagster_project import definitions  # noqa: E402, F401, declares nodes
 from inference.backends.providers.settings import BudgetSettings  # noqa: E402
 from inference.backends.providers.spending import SPENDING_FILE  # noqa: E402
@@ -69,6 +71,7 @@ def main() -> None:
     photograph_costs(folder / "costs.png")
     shutil.copyfile(home / "stories" / "contact_sheet.png", folder / "stories.png")
     draw_ablation(home, folder / "ablation.png")
+    save_plot(folder / "scale.png", load_costs())
 
 
 def photograph_lineage(page: Page, url: str, path: Path) -> None:
