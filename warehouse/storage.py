@@ -8,12 +8,13 @@ import errno
 import os
 import re
 import secrets
+import tempfile
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from schemas import StorageError
 
@@ -115,6 +116,45 @@ class Storage:
                 atomic_write(Path(self.root, path), data, durable, temporary)
             else:
                 self.fs.pipe_file(f"{self.root}/{path}", data)
+
+    @contextmanager
+    def draft(self, path: str) -> Iterator[Path]:
+        """A local file to write what `put` then moves to `path`; removed when the block ends."""
+        if not self.is_local:
+            with tempfile.TemporaryDirectory(prefix="interleave-") as folder:
+                yield Path(folder, "draft")
+            return
+        with storage_errors("written", self.url(path)):
+            draft = self._temporary_folder() / f"{os.getpid()}-{secrets.token_hex(6)}"
+        try:
+            yield draft
+        finally:
+            draft.unlink(missing_ok=True)
+
+    def put(self, path: str, draft: Path) -> None:
+        """Replace a file atomically and durably by a `draft`."""
+        with storage_errors("written", self.url(path)):
+            if not self.is_local:
+                self.fs.put_file(str(draft), f"{self.root}/{path}")
+                return
+            with draft.open("rb") as file:
+                os.fsync(file.fileno())
+            target = Path(self.root, path)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            draft.replace(target)
+
+    @contextmanager
+    def snapshot(self, path: str) -> Iterator[BinaryIO]:
+        """A file as it is now, to be read in parts; FileNotFoundError: there is none."""
+        with tempfile.TemporaryDirectory(prefix="interleave-") as folder:
+            local = Path(self.root, path)
+            with storage_errors("read", self.url(path)):
+                if not self.is_local:
+                    local = Path(folder, "copy")
+                    self.fs.get_file(f"{self.root}/{path}", str(local))
+                file = local.open("rb")
+            with file:
+                yield file
 
     def write_if(self, path: str, data: bytes, version: str | None) -> str | None:
         """Write a file if its version is still `version` (None: if it does not exist); returns
