@@ -5,6 +5,7 @@ does in a Dagster run that is one of its jobs, and the lake is remote, they are 
 In both cases only some results are held at a time, so their number does not matter.
 """
 
+import logging
 import multiprocessing
 import os
 import signal
@@ -159,7 +160,7 @@ def _ray_connection() -> Iterator[None]:
     if ray.is_initialized():
         yield
         return
-    ray.init(log_to_driver=False, logging_level="warning")
+    ray.init(log_to_driver=False, logging_level=logging.WARNING)
     try:
         yield
     finally:

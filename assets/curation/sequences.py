@@ -70,7 +70,7 @@ def build_sequences(
     selected = {shard: count for counts, _ in measured for shard, count in counts.items()}
     dropped = sum((reasons for _, reasons in measured), Counter())
     groups = [(shards,) for shards in group_shards(selected, _GROUP_ROWS)]
-    counts = dict.fromkeys(settings.sequences.forms, sum(selected.values()))
+    counts: dict[str, int] = dict.fromkeys(settings.sequences.forms, sum(selected.values()))
     rows = unpacked_rows(SEQUENCES, curated.map(_rows, groups))
     return rows, counts, dict(sorted(dropped.items()))
 
