@@ -25,7 +25,6 @@ REQUESTS = "_requests-"
 _PART = "part-0.parquet"
 _ROW_GROUP = 122_880  # what DuckDB scans per thread at a time
 _STREAM_ROWS, _STREAM_BYTES = 65_536, 64_000_000  # of a row group that is written from a stream
-_BATCH_ROWS = 2_000  # read at a time from a stream
 _WRITING: dict[str, Any] = {"compression": "zstd", "write_page_checksum": True}
 # What pyarrow raises where a checksum, the codec, the encoding, or the footer is wrong.
 _DAMAGE = (OSError, pa.ArrowException, UnicodeDecodeError)
@@ -57,8 +56,8 @@ class Lake:
         """Replace a partition, unless its content is the same.
 
         A reader is read batch by batch into a temporary file, so its rows need not fit in memory.
-        Arrow rows may lack columns of `Table.added`: they become nulls, and the content hash is that of rows of
-        the version before.
+        Arrow rows may lack columns of `Table.added`: they become nulls, and the content hash is
+        that of rows of the version before.
 
         Raises:
             SchemaMismatchError: the rows do not have the table's columns and types.
@@ -101,9 +100,13 @@ class Lake:
         return pa.concat_tables(parts)
 
     def stream(
-        self, table: Table, columns: Sequence[str] | None = None, partition: str = ALL
+        self,
+        table: Table,
+        columns: Sequence[str] | None = None,
+        partition: str = ALL,
+        part_rows: int = 2_000,
     ) -> Iterator[pa.Table]:
-        """Rows of a partition in small parts, so that they need not fit in memory.
+        """Rows of a partition in parts of at most `part_rows`, which need not fit in memory.
 
         Raises (while it is read) what `read` does.
         """
@@ -112,7 +115,7 @@ class Lake:
             opened = self._open_checked(table, partition, file)
             names = _names_by_stored(table, opened)
             stored = [name for name, current in names.items() if current in schema.names]
-            batches = opened.iter_batches(_BATCH_ROWS, columns=stored)
+            batches = opened.iter_batches(part_rows, columns=stored)
             while (batch := self._next_batch(table, partition, batches)) is not None:
                 yield _current_rows(table, pa.Table.from_batches([batch]), names, schema)
 
