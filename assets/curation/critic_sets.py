@@ -154,7 +154,7 @@ class _Measures:
 def _measure(
     lake: Lake, settings: CurationSettings, rules: _Rules, shards: list[str], steps: pa.Table
 ) -> _Measures:
-    connection = shard_session(lake, settings, shards, _JUDGED)
+    connection = shard_session(lake, settings, shards, _JUDGED, opinions=True)
     _create_candidates(connection, steps, rules, settings)
     dropped = Counter(count_reasons(connection, "judged"))
     hashes = row_hashes(connection, "candidates", rules.balance(settings))
@@ -172,7 +172,7 @@ def _rows(
     steps: pa.Table,
 ) -> bytes:
     connection, agent_prompt = (
-        shard_session(lake, settings, shards, _WITH_TEXTS),
+        shard_session(lake, settings, shards, _WITH_TEXTS, opinions=True),
         settings.critic.agent_prompt,
     )
     _create_candidates(connection, steps, rules, settings)

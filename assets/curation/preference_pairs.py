@@ -161,7 +161,7 @@ def _rows(
     lake: Lake, settings: CurationSettings, canvas: str, shards: list[str]
 ) -> tuple[bytes, Counter[str]]:
     """Rows, and left out pairs by reason."""
-    connection = shard_session(lake, settings, shards, _COLUMNS)
+    connection = shard_session(lake, settings, shards, _COLUMNS, opinions=True)
     _create_pairs(connection, settings)
     agent_prompt = settings.critic.agent_prompt
 

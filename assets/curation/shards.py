@@ -112,21 +112,26 @@ def group_shards(counts: Mapping[str, int], rows: int) -> list[list[str]]:
 
 
 def shard_session(
-    lake: Lake, settings: CurationSettings, shards: list[str], columns: Columns
+    lake: Lake,
+    settings: CurationSettings,
+    shards: list[str],
+    columns: Columns,
+    opinions: bool = False,
 ) -> duckdb.DuckDBPyConnection:
-    """A private database with some columns of some tables, and people's opinions as views.
+    """A private database with some columns of some tables.
 
-    The views of `add_opinions` are empty unless the settings use them.
+    Args:
+        opinions: also with the views of `add_opinions`, empty unless the settings use them.
     """
     connection = open_session(_MEMORY_LIMIT, threads=pa.cpu_count())
     for table, names in columns.items():
-        with_opinions = _REVIEWED if table is ATTEMPTS and settings.uses_reviews else ()
-        rows = lake.read(table, shards, list(dict.fromkeys((*names, *with_opinions))))
+        reviewed = _REVIEWED if table is ATTEMPTS and opinions and settings.uses_reviews else ()
+        rows = lake.read(table, shards, list(dict.fromkeys((*names, *reviewed))))
         connection.register(table.name, rows)
-    if settings.uses_reviews:
+    if opinions and settings.uses_reviews:
         connection.register(REVIEWS.name, lake.read(REVIEWS, shards))
         add_opinions(connection, True)
-    else:
+    elif opinions:
         without_opinions(connection)
     return connection
 

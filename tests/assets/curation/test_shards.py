@@ -50,19 +50,21 @@ def comparable(report):
     return (report.splits, report.dropped, report.theta) if hasattr(report, "theta") else report
 
 
-def settings(**balance):
+def settings(reviews=None, **balance):
     critic = {"balance_sft": {"mode": "up", **balance}, "balance_rl": {"mode": "down", **balance}}
-    return CurationSettings(critic=critic, preferences={"scores": True})
+    return CurationSettings(critic=critic, preferences={"scores": True}, reviews=reviews)
 
 
-@pytest.mark.parametrize("balance", [{}, {"seed": 5, "max_copies": 2, "one_sided": "keep"}])
-def test_any_grouping_gives_the_same_rows(home, monkeypatch, balance):
-    wanted = curate(home, settings(**balance))
+@pytest.mark.parametrize(
+    "options", [{}, {"seed": 5, "max_copies": 2, "one_sided": "keep"}, {"reviews": {"use": True}}]
+)
+def test_any_grouping_gives_the_same_rows(home, monkeypatch, options):
+    wanted = curate(home, settings(**options))
     assert all(rows for rows, *_ in wanted.values())
     monkeypatch.setattr(shard_map, "_in_processes", in_this_process)
     for rows in (1, 50):
         monkeypatch.setattr(shards, "GROUP_ROWS", rows)
-        assert curate(home, settings(**balance)) == wanted
+        assert curate(home, settings(**options)) == wanted
 
 
 @pytest.mark.slow
