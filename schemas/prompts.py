@@ -55,6 +55,9 @@ class TemplateRow(Row):
     text: str = Field(description="Template text with {slots}")
     subcategories: list[str] = Field(description="Sub-categories it is used for; empty: all")
     heldout: bool = Field(description="True when all its prompts go to split heldout")
+    composite: bool | None = Field(
+        None, description="Whether it asks for one picture with several panels; null: not stated"
+    )
 
 
 class PromptRow(Row):
@@ -76,6 +79,20 @@ class PromptRow(Row):
     )
 
 
+class PromptAuditRow(Row):
+    """What an auditor says of a prompt; null: it gave no answer that could be read."""
+
+    prompt_id: str = Field(description="The prompt")
+    auditor: str = Field(description="rules, or backend and model of the judge")
+    natural: bool | None = Field(description="Whether it reads as a person would write it")
+    feasible: bool | None = Field(
+        description="Whether it makes sense, and pictures can show it from its text alone"
+    )
+    in_category: bool | None = Field(description="Whether it belongs to its sub-category")
+    several_images: bool | None = Field(description="Whether it needs more than one picture")
+    reason: str | None = Field(description="Why something is false or null, in one line")
+
+
 _TO_CATEGORY = ForeignKey(("pack", "subcategory"), "categories", ("pack", "subcategory"))
 _TO_TEMPLATE = ForeignKey(("pack", "template_id"), "templates", ("pack", "template_id"))
 TO_PROMPT = ForeignKey(("prompt_id",), "prompts", ("prompt_id",))
@@ -83,7 +100,12 @@ TO_PROMPT = ForeignKey(("prompt_id",), "prompts", ("prompt_id",))
 CATEGORIES = Table("categories", CategoryRow, key=("pack", "subcategory"))
 VOCABULARY = Table("vocabulary", VocabularyRow, key=("pack", "bank", "kind", "term"))
 VOCABULARY_PROPOSALS = Table("vocabulary_proposals", ProposalRow, key=("pack", "bank", "number"))
-TEMPLATES = Table("templates", TemplateRow, key=("pack", "template_id"))
+TEMPLATES = Table(
+    "templates", TemplateRow, key=("pack", "template_id"), version=2, added=("composite",)
+)
 PROMPTS = Table(
     "prompts", PromptRow, key=("prompt_id",), sharded=True, references=(_TO_CATEGORY, _TO_TEMPLATE)
+)
+PROMPT_AUDITS = Table(
+    "prompt_audits", PromptAuditRow, key=("prompt_id", "auditor"), references=(TO_PROMPT,)
 )

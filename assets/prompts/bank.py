@@ -32,7 +32,7 @@ from schemas.prompts import PromptRow, Split
 from .english import append_suffix
 from .file_pack import FileBank
 from .near_duplicates import NearDuplicates
-from .pack import Pack, Suffix, TemplateSlot, prompt_id, shard_name
+from .pack import Pack, Suffix, Template, TemplateSlot, prompt_id, shard_name
 from .settings import BankSettings
 from .template_fills import TemplateFill, TermChoice, choices, fill_sequence
 
@@ -56,21 +56,29 @@ def _fraction(*parts: object) -> float:
 class _TemplateRotation:
     """The templates of a sub-category take turns in random order, each until it has no more fills.
 
-    A turn ends with the first fill that is accepted.
+    A turn ends with the first fill that is accepted. Those for composite pictures take part in a
+    share of the rounds, as long as there are others.
     """
 
     sequences: list[Iterator[TemplateFill]]
+    composites: list[Iterator[TemplateFill]]
+    composite_turns: float
     rng: Random
     _round: list[Iterator[TemplateFill]] = field(default_factory=list)
 
     def next_fill(self, accepts: Callable[[TemplateFill], bool]) -> TemplateFill | None:
-        while self.sequences:
-            self._round = self._round or self.rng.sample(self.sequences, len(self.sequences))
+        while self.sequences or self.composites:
+            self._round = self._round or self._next_round()
             sequence = self._round.pop()
             if fill := next(filter(accepts, sequence), None):
                 return fill
-            self.sequences.remove(sequence)
+            (self.sequences if sequence in self.sequences else self.composites).remove(sequence)
         return None
+
+    def _next_round(self) -> list[Iterator[TemplateFill]]:
+        chosen = [each for each in self.composites if self.rng.random() < self.composite_turns]
+        members = self.sequences + chosen if self.sequences else self.composites
+        return self.rng.sample(members, len(members))
 
 
 class PromptBank:
@@ -83,7 +91,7 @@ class PromptBank:
     def __init__(self, pack: Pack, settings: BankSettings, count: int) -> None:
         self._pack, self._settings = pack, settings
         self._order = self._random().sample(list(pack.subcategories), len(pack.subcategories))
-        self._options: dict[tuple[str, tuple[str, ...]], list[TermChoice]] = {}
+        self._options: dict[tuple[str, tuple[str, ...], tuple[str, ...]], list[TermChoice]] = {}
         self._rotations = {
             (sub, heldout): self._rotation(sub, heldout)
             for sub in self._order
@@ -113,24 +121,26 @@ class PromptBank:
 
     def _rotation(self, sub: str, heldout: bool) -> _TemplateRotation:
         rng = self._random(sub, heldout)
-        sequences = []
+        sequences: dict[bool, list[Iterator[TemplateFill]]] = {False: [], True: []}
         for template_id, template in self._pack.templates.items():
             if template.heldout == heldout and sub in self._pack.serves[template_id]:
-                options = {slot.key: self._choices(slot, sub) for slot in template.slots}
-                sequences.append(fill_sequence(template_id, template, options, rng))
-        return _TemplateRotation(sequences, rng)
+                options = {slot.key: self._choices(slot, sub, template) for slot in template.slots}
+                fills = fill_sequence(template_id, template, options, rng)
+                sequences[template.composite].append(fills)
+        turns = self._settings.composite_turns
+        return _TemplateRotation(sequences[False], sequences[True], turns, rng)
 
-    def _choices(self, slot: TemplateSlot, sub: str) -> list[TermChoice]:
+    def _choices(self, slot: TemplateSlot, sub: str, template: Template) -> list[TermChoice]:
         banks = self._pack.subcategories[sub].banks
-        key = slot.source, tuple(banks)
+        key = slot.source, tuple(banks), template.without
         if key not in self._options:
-            self._options[key] = choices(self._pack, slot, banks)
+            self._options[key] = choices(self._pack, slot, banks, template.without)
         return self._options[key]
 
     def _word_frequencies(self) -> dict[str, float]:
         """Expected uses of a term's word if every template is used once per sub-category."""
         slots = Counter(
-            (slot.source, tuple(self._pack.subcategories[sub].banks))
+            (slot.source, tuple(self._pack.subcategories[sub].banks), template.without)
             for template_id, template in self._pack.templates.items()
             for sub in self._pack.serves[template_id]
             for slot in template.slots

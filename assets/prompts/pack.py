@@ -4,6 +4,7 @@
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from hashlib import sha256
@@ -21,7 +22,7 @@ from schemas.prompts import (
     TemplateRow,
     VocabularyRow,
 )
-from schemas.yaml_config import ConfigModel
+from schemas.yaml_config import ConfigModel, added_field
 
 Form = Literal["a", "the", "plural", "gerund", "third", "past"]
 SlotKey = tuple[str, int]
@@ -123,6 +124,9 @@ class Term(ConfigModel):
     gerund: Text | None = Field(None, description="-ing form")
     third: Text | None = Field(None, description="Third person singular")
     past: Text | None = Field(None, description="Past tense")
+    without: tuple[str, ...] = added_field(
+        (), description="Terms that make no sense in its slots: they never fill them"
+    )
 
     @cached_property
     def slots(self) -> list[TemplateSlot]:
@@ -194,6 +198,12 @@ class Template(ConfigModel):
     but: list[Name] = Field(default_factory=list, alias="except", description="Where it does not")
     suffixes: bool = Field(True, description="Whether suffix variants may be added")
     heldout: bool = Field(False, description="All its prompts are of split heldout")
+    composite: bool = added_field(
+        False, description="Asks for one picture with several panels: such prompts are a few"
+    )
+    without: tuple[str, ...] = added_field(
+        (), description="Terms that make no sense in its slots: they never fill them"
+    )
 
     @cached_property
     def slots(self) -> list[TemplateSlot]:
@@ -266,10 +276,13 @@ class Pack:
             for template_id, template in self.templates.items()
         }
 
-    def terms(self, slot: TemplateSlot, banks: list[str]) -> list[Term]:
-        """Terms that may fill a slot. `banks`: see `TemplateSlot.banks`."""
+    def terms(
+        self, slot: TemplateSlot, banks: list[str], without: Sequence[str] = ()
+    ) -> list[Term]:
+        """Terms that may fill a slot, but those named. `banks`: see `TemplateSlot.banks`."""
         contents = (self.banks.get(bank, {}) for bank in slot.banks(banks))
-        return [term for content in contents for term in content.get(slot.kind, [])]
+        terms = (term for content in contents for term in content.get(slot.kind, []))
+        return [term for term in terms if term.term not in without]
 
     def _serves(self, template: Template, sub: str) -> bool:
         names = {sub, self.category_of[sub]}
@@ -279,7 +292,7 @@ class Pack:
     def fits(self, template: Template, sub: str) -> bool:
         """Whether the sub-category's banks have terms for every slot of the template."""
         banks = self.subcategories[sub].banks
-        return all(self.terms(slot, banks) for slot in template.slots)
+        return all(self.terms(slot, banks, template.without) for slot in template.slots)
 
 
 def pack_tables(pack: Pack) -> dict[Table, list[Row]]:
@@ -301,7 +314,9 @@ def pack_tables(pack: Pack) -> dict[Table, list[Row]]:
             pack=pack.name,
             template_id=name,
             subcategories=pack.serves[name],
-            **template.model_dump(include={"text", "heldout"}),
+            text=template.text,
+            heldout=template.heldout,
+            composite=template.composite,
         )
         for name, template in pack.templates.items()
     ]

@@ -106,9 +106,9 @@ def _term_problems(files: dict[Path, dict[str, Bank]], pack: Pack) -> Iterator[P
 
 
 def _inner_slot_problems(term: Term, bank: str, pack: Pack) -> list[str]:
-    problems = []
+    problems = _unknown_exclusions(term, pack, [bank])
     for slot in term.slots:
-        inner = pack.terms(slot, [bank])
+        inner = pack.terms(slot, [bank], term.without)
         if not inner:
             problems.append(_missing_kind(slot, pack, f"bank {bank!r}"))
         elif any(nested.slots for nested in inner):
@@ -130,7 +130,16 @@ def _template_problems(path: Path, pack: Pack) -> Iterator[Problem]:
             yield path, key, "serves no sub-category: none has all of its slots"
 
 
+def _unknown_exclusions(text: Term | Template, pack: Pack, banks: list[str]) -> list[str]:
+    """Problems of `without`: it names terms that the slots cannot hold anyway."""
+    fillers = {term.term for slot in text.slots for term in pack.terms(slot, banks)}
+    unknown = [name for name in text.without if name not in fillers]
+    return [f"without: no slot can hold {', '.join(map(repr, unknown))}"] if unknown else []
+
+
 def _slot_problems(path: Path, key: KeyPath, template: Template, pack: Pack) -> Iterator[Problem]:
+    for problem in _unknown_exclusions(template, pack, list(pack.banks)):
+        yield path, key, problem
     for slot in template.slots:
         if not pack.terms(slot, list(pack.banks)):
             yield path, (*key, "text"), _missing_kind(slot, pack, "any bank")

@@ -5,8 +5,8 @@ from typing import Annotated
 from pydantic import Field
 
 from inference.backends.factory import ChatBackend
-from inference.backends.providers.settings import ExpanderModel
-from schemas.yaml_config import ConfigModel
+from inference.backends.providers.settings import BenchmarkJudgeModel, ExpanderModel
+from schemas.yaml_config import ConfigModel, added_field
 
 Share = Annotated[float, Field(ge=0, lt=1)]
 Similarity = Annotated[float, Field(gt=0, le=1)]
@@ -29,6 +29,13 @@ class BankSettings(ConfigModel):
         0.8,
         description="Jaccard similarity of content words, of the terms and of the whole text, "
         "from which a prompt is a near-duplicate of an earlier one; 1: only equal sets of words",
+    )
+    composite_turns: float = added_field(
+        0.2,
+        ge=0,
+        le=1,
+        description="Share of its turns that a template for composite pictures (posters, comic "
+        "strips) takes: other prompts need a picture for each step",
     )
 
 
@@ -53,6 +60,27 @@ class ExpansionSettings(ConfigModel):
     )
 
 
+class AuditJudgeSettings(ConfigModel):
+    """The model that audits prompts, at the endpoints of a provider."""
+
+    backend: ChatBackend = Field(description="Backend with endpoints and keys")
+    model: BenchmarkJudgeModel = Field(description="The model")
+
+
+class AuditSettings(ConfigModel):
+    """A sample of every pack's prompts is judged: natural, feasible, in its category, in several
+    pictures."""
+
+    sample: int = Field(400, ge=1, description="Prompts of each pack; all of a smaller one")
+    seed: int = Field(0, description="Another seed gives another sample")
+    at_least: float = Field(
+        0.95, gt=0, le=1, description="Share of each property below which a check warns"
+    )
+    judge: AuditJudgeSettings | None = Field(
+        None, description="Judges the sample as well; null: rules alone"
+    )
+
+
 class PromptsSettings(ConfigModel):
     """Sources of prompts beside the packs."""
 
@@ -63,4 +91,7 @@ class PromptsSettings(ConfigModel):
         False,
         description="Completed requests of users, from every channel, become prompts of split "
         "train in shards of their own; switched off again, those shards are deleted",
+    )
+    audit: AuditSettings = added_field(
+        AuditSettings(), description="The asset `prompt_audit`, which checks the bank"
     )

@@ -7,7 +7,7 @@ them as k -> (a * k + b) mod N with a coprime to N: every fill exactly once, in 
 import itertools
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from random import Random
@@ -97,19 +97,27 @@ def _render(text: str, chosen: Choices) -> str:
     )
 
 
-def choices(pack: Pack, slot: TemplateSlot, banks: list[str]) -> list[TermChoice]:
-    """Every choice for a slot; a term with slots of its own counts once per fill of those."""
+def choices(
+    pack: Pack, slot: TemplateSlot, banks: list[str], without: Sequence[str] = ()
+) -> list[TermChoice]:
+    """Every choice for a slot; a term with slots of its own counts once per fill of those.
+
+    `without`: terms that the slot's text excludes.
+    """
     return [
         choice
         for bank in slot.banks(banks)
-        for term in pack.terms(slot, [bank])
+        for term in pack.terms(slot, [bank], without)
         for choice in _choices_of_term(pack, term, bank)
     ]
 
 
 def _choices_of_term(pack: Pack, term: Term, bank: str) -> list[TermChoice]:
     inner = {slot.key: slot for slot in term.slots}
-    options = [[TermChoice(term) for term in pack.terms(slot, [bank])] for slot in inner.values()]
+    options = [
+        [TermChoice(each) for each in pack.terms(slot, [bank], term.without)]
+        for slot in inner.values()
+    ]
     fills = [dict(zip(inner, fill, strict=True)) for fill in itertools.product(*options)]
     fills = [fill for fill in fills if _distinct(fill)]
     return [TermChoice(term, fill) for fill in fills[:: math.ceil(len(fills) / _MAX_CHOICES) or 1]]

@@ -154,7 +154,7 @@ def _example_requests(
 
 def _example_request(pack: Pack, sub: str, template_id: str, term: Term) -> str | None:
     template, banks = pack.templates[template_id], pack.subcategories[sub].banks
-    options = {slot.key: choices(pack, slot, banks) for slot in template.slots}
+    options = {slot.key: choices(pack, slot, banks, template.without) for slot in template.slots}
     if not all(options.values()):  # needs two terms of the kind, which has only one
         return None
     fills = fill_sequence(template_id, template, options, Random(template_id))

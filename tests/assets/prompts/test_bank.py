@@ -1,5 +1,6 @@
 """The prompt bank: counts, balance, splits without leaks, growth, and correct English."""
 
+import itertools
 import re
 from collections import Counter, defaultdict
 from hashlib import sha256
@@ -131,6 +132,60 @@ def test_growing_does_not_change_existing_prompts(pack, prompts):
     assert generate_bank(pack, SETTINGS, 700) == prompts[:700]
     assert generate_bank(pack, SETTINGS, 800)[:700] == prompts[:700]
     assert generate_bank(pack, SETTINGS, 250) == prompts[:250]
+
+
+def test_composite_pictures_are_a_marked_few(prompts, pack):
+    composite = {row.template_id for row in pack_tables(pack)[TEMPLATES] if row.composite}
+    share = sum(prompt.template_id in composite for prompt in prompts) / len(prompts)
+    assert 0.01 < share < 0.05
+    panels = re.compile(
+        r"poster with numbered|comic strip|checklist|facing pages|instruction sheet"
+    )
+    assert {p.template_id for p in prompts if panels.search(p.text)} <= composite
+
+
+def test_no_prompt_speaks_of_pictures_or_steps_that_are_not_given(prompts):
+    absent = re.compile(
+        r"existing steps|\bthis (?!pattern)\w+,|given (image|picture|step)|attached"
+    )
+    wrong = [prompt.text for prompt in prompts if absent.search(prompt.text)]
+    assert not wrong, wrong[:10]
+
+
+def test_terms_that_make_no_sense_together_are_not_combined(prompts, pack):
+    apart = {
+        (term.term, name)
+        for bank in pack.banks.values()
+        for terms in bank.values()
+        for term in terms
+        for name in term.without
+    }
+    assert ("find {solid:a} among everyday objects", "hexaflexagon") in apart
+    together = {pair for p in prompts for pair in itertools.permutations(p.terms, 2)}
+    assert not together & apart
+
+
+def test_a_template_for_composite_pictures_takes_a_share_of_its_turns(tmp_path):
+    banks = (
+        "sky: {entity: [" + ", ".join(f"star {chr(97 + n)}{chr(98 + n)}" for n in range(20)) + "]}"
+    )
+    files = SMALL | {
+        "banks/sky.yaml": banks,
+        "templates.yaml": "templates:\n  show: Show {entity:a}\n"
+        "  poster: {text: 'Paint a poster of {entity:a}', composite: true}\n",
+    }
+    (tmp_path / "banks").mkdir()
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    small = load_pack(tmp_path)
+
+    def posters(count, **settings):
+        rows = generate_bank(small, BankSettings(heldout_share=0, **settings), count)
+        return sum(row.template_id == "poster" for row in rows)
+
+    assert posters(20, composite_turns=0) == 0
+    assert posters(20, composite_turns=1) == 10
+    assert posters(25, composite_turns=0) == 5  # the other template has no more fills
 
 
 def test_tables_of_the_pack_have_unique_keys(pack):

@@ -116,6 +116,13 @@ def test_digest_depends_on_content_not_on_layout(folder):
         ("banks/plants.yaml", "{entity:a}", "{rose:a}", 6, "action.0: slot {rose} names a kind"),
         ("banks/plants.yaml", "fixed: true", "gerund: '{x}'", 4, "form 'gerund' has other slots"),
         ("banks/plants.yaml", "- sunflower", "- @sunflower", 3, "not valid YAML"),
+        (
+            "templates.yaml",
+            "    for: [garden]",
+            "    for: [garden]\n    without: [fern]",
+            3,
+            "growth: without: no slot can hold 'fern'",
+        ),
     ],
 )
 def test_error_names_file_line_and_key(folder, file, old, new, line, message):

@@ -90,6 +90,7 @@ class Provider:
     scripts: list[Any] = field(default_factory=list)
     terms: dict[str, list[Any]] = field(default_factory=dict)  # bank -> what is proposed for it
     rubric: dict[str, Any] = field(default_factory=dict)  # what is written for every request
+    audit: str = ""  # the answer to every question of an auditor
     unmet: set[str] = field(default_factory=set)  # criteria that the judge says are not met
     polls: int = 2  # polls of a batch before it is done
     batches: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -249,6 +250,8 @@ class _Handler:
             return api.json({"reasoning": "", "terms": self._provider.terms.get(bank[1], [])})
         if "You write the checklist" in text:
             return api.json({"reasoning": "", **self._provider.rubric})
+        if "Judge one of its requests" in text:
+            return api.text(self._provider.audit)
         if criteria := _CRITERIA.search(text):
             answers = [
                 {"number": int(number), "met": criterion not in self._provider.unmet}

@@ -1,0 +1,1 @@
+"""Counterfactual replay: another judge looks at recorded attempts again, and nothing is drawn."""

@@ -1,0 +1,103 @@
+"""`interleave replay`: another critic or scorer judges recorded attempts, and nothing is drawn."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .options import HomeOption, ProfileOption, enable_interrupts
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from assets.evaluation.summary import Interval
+
+    from ..replay import ReplayReport
+
+_MEASURES = {
+    "draws per step": "draws",
+    "final score": "final",
+    "open steps": "open_steps",
+    "good images accepted": "good_right",
+    "bad images rejected": "bad_right",
+}
+
+
+def replay(
+    critic: Annotated[
+        str | None,
+        typer.Option(
+            help="Critic that judges again: `promoted`, name@version, a folder, an id at Hugging "
+            "Face, or `profile`: the profile's own. Default: none, only stored verdicts and scores."
+        ),
+    ] = None,
+    scorer: Annotated[
+        bool, typer.Option("--scorer", help="The profile's scorer judges again, by its grades.")
+    ] = False,
+    accept_at_least: Annotated[
+        float | None,
+        typer.Option(
+            min=0, max=10, help="Grade from which on an image is good; default: the profile's."
+        ),
+    ] = None,
+    shards: Annotated[
+        str, typer.Option(help="Shards, separated by commas; default: all of them.")
+    ] = "",
+    sample: Annotated[
+        int | None, typer.Option(min=1, help="Number of trajectories, chosen by hash.")
+    ] = None,
+    profile: ProfileOption = "sketch",
+    home: HomeOption = ".interleave",
+    out: Annotated[Path, typer.Option(help="Plot of cost and gain by strictness, a PNG.")] = Path(
+        "replay.png"
+    ),
+) -> None:
+    """Judge recorded attempts again without drawing: what another judge would have cost and gained.
+
+    Example: `interleave replay --critic promoted --sample 200`
+    """
+    from rich.console import Console
+
+    from assets.core.profile import load_profile
+    from assets.core.progress import reporting_to
+    from warehouse import Home
+    from warehouse.storage import storage_errors
+
+    from ..replay import Judges, replay_attempts
+    from .run_screen import terminal_progress
+
+    enable_interrupts()
+    console, place = Console(), Home(home)
+    judges = Judges(load_profile(profile), place, critic, scorer, accept_at_least)
+    names = [name for name in map(str.strip, shards.split(",")) if name]
+    with terminal_progress(console) as progress, reporting_to(progress):
+        report = replay_attempts(judges, names, sample)
+    _print_report(console, report)
+    with storage_errors("written", out):
+        out.write_bytes(report.plot)
+    console.print(f"Plot: {out}", soft_wrap=True)
+
+
+def _print_report(console: "Console", report: "ReplayReport") -> None:
+    from rich.table import Table
+
+    table = Table("", title=f"{report.steps} steps of {report.requests} requests")
+    for each in report.results:
+        table.add_column(each.name)
+    for label, field in _MEASURES.items():
+        table.add_row(label, *(_cell(getattr(each, field)) for each in report.results))
+    console.print(table)
+    for name, changes in report.changes.items():
+        console.print(
+            f"{name}: of {changes.recorded} draws it saves {changes.saved}, and stops "
+            f"{changes.too_early} too early; {changes.wasted} good images would be drawn again. "
+            f"Agreement with the recorded verdicts {_cell(changes.agreement.share)}, "
+            f"kappa {_cell(changes.agreement.kappa)}.",
+            soft_wrap=True,
+        )
+
+
+def _cell(interval: "Interval | None") -> str:
+    if interval is None:
+        return "missing"
+    return f"{interval.mean:.3f} ({interval.low:.3f} to {interval.high:.3f})"

@@ -1,0 +1,139 @@
+"""The asset `prompt_audit`: rules on real prompts, its checks, and a judge over real HTTP."""
+
+import dagster as dg
+import pytest
+import yaml
+
+from assets.core.foundry import FoundryResource
+from assets.core.profile import FOLDER, load_profile
+from assets.prompts.audit import audit_shares, sample_prompts
+from assets.prompts.audit_rules import audit_by_rules
+from assets.prompts.bank import generate_bank
+from assets.prompts.pack import pack_tables
+from assets.prompts.pack_loader import load_pack
+from assets.prompts.settings import AuditSettings, BankSettings
+from dagster_project.definitions import ASSETS, CHECKS
+from schemas.prompts import PROMPT_AUDITS, PROMPTS, TEMPLATES
+from schemas.trajectories import MODEL_CALLS
+from tests.inference.backends.providers.faulty_provider import KEY, provider
+from warehouse import Home
+
+FINE = '{"natural": true, "feasible": true, "in_category": true, "several_pictures": %s}'
+
+
+@pytest.fixture
+def home(tmp_path) -> Home:
+    """A home with 60 prompts of the sketch world's pack."""
+    home, pack = Home(tmp_path / "home"), load_pack("sketchbook")
+    for table, rows in pack_tables(pack).items():
+        home.lake.write(table, rows)
+    home.lake.write(PROMPTS, generate_bank(pack, BankSettings(), 60), "sketchbook-0000")
+    return home
+
+
+def foundry_of(home: Home, tmp_path, **prompts) -> FoundryResource:
+    content = yaml.safe_load((FOLDER / "sketch.yaml").read_text()) | prompts
+    path = tmp_path / "audited.yaml"
+    path.write_text(yaml.safe_dump(content))
+    load_profile.cache_clear()
+    return FoundryResource(profile=str(path), root=home.root)
+
+
+def materialize(foundry: FoundryResource) -> tuple[dict[str, object], dict[str, bool]]:
+    """Metadata of the asset, and which of its shares passed."""
+    selection, resources = dg.AssetSelection.assets("prompt_audit"), {"foundry": foundry}
+    result = dg.materialize([*ASSETS, *CHECKS], selection=selection, resources=resources)
+    (event,) = result.asset_materializations_for_node("prompt_audit")
+    checks = {check.check_name: check.passed for check in result.get_asset_check_evaluations()}
+    return {name: value.value for name, value in event.metadata.items()}, checks
+
+
+def test_a_sample_is_audited_by_rules(home, tmp_path):
+    foundry = foundry_of(home, tmp_path, prompts={"audit": {"sample": 40}})
+    metadata, checks = materialize(foundry)
+    rows = foundry.rows(PROMPT_AUDITS)
+    assert len(rows) == 40 and {row.auditor for row in rows} == {"rules"}
+    assert "several_images" in metadata["shares"]
+    assert checks == dict.fromkeys(
+        ("natural", "feasible", "in_category", "several_images"), True
+    ) | {"keys_unique": True, "references_hold": True}
+
+
+def test_a_model_judges_the_same_sample_once(home, tmp_path, monkeypatch):
+    monkeypatch.setenv("TEST_KEY", KEY)
+    with provider() as server:
+        server.audit = f"<think>x</think><answer>{FINE % 'false'}</answer>"
+        judge = {"backend": "openai", "model": {"model": "m-1"}}
+        foundry = foundry_of(
+            home,
+            tmp_path,
+            prompts={"audit": {"sample": 12, "judge": judge}},
+            openai={"endpoints": [{"url": f"{server.url}/v1", "key": "TEST_KEY"}]},
+        )
+        _, checks = materialize(foundry)
+        assert checks["natural"] and not checks["several_images"]
+        assert sum(server.answered.values()) == 12
+        server.audit = "no JSON"
+        materialize(foundry)
+        assert sum(server.answered.values()) == 12
+    rows = [row for row in foundry.rows(PROMPT_AUDITS) if row.auditor != "rules"]
+    assert len(rows) == 12 and not any(row.several_images for row in rows)
+    assert {row.asset for row in foundry.rows(MODEL_CALLS)} == {"prompt_audit"}
+
+
+def test_an_unreadable_answer_is_missing_and_no_false(home, tmp_path, monkeypatch):
+    monkeypatch.setenv("TEST_KEY", KEY)
+    with provider() as server:
+        server.audit = "I would rather not say."
+        judge = {"backend": "openai", "model": {"model": "m-1"}}
+        foundry = foundry_of(
+            home,
+            tmp_path,
+            prompts={"audit": {"sample": 5, "judge": judge}},
+            openai={"endpoints": [{"url": f"{server.url}/v1", "key": "TEST_KEY"}]},
+        )
+        materialize(foundry)
+    rows = [row for row in foundry.rows(PROMPT_AUDITS) if row.auditor != "rules"]
+    assert [row.natural for row in rows] == [None] * 5 and all(row.reason for row in rows)
+    assert [share["auditor"] for share in audit_shares(rows, "natural")] == []
+
+
+def test_samples_are_stable_and_of_every_pack(home):
+    first = sample_prompts(home, AuditSettings(sample=20))
+    assert sample_prompts(home, AuditSettings(sample=20)) == first and len(first) == 20
+    assert {p.prompt_id for p in first} < {
+        p.prompt_id for p in sample_prompts(home, AuditSettings())
+    }
+    assert sample_prompts(home, AuditSettings(sample=20, seed=1)) != first
+
+
+def test_rules_find_what_is_wrong():
+    (prompt,) = generate_bank(load_pack("sketchbook"), BankSettings(), 1)
+
+    def faults(text, **changes):
+        row = audit_by_rules(prompt.model_copy(update={"text": text, **changes}), [], [])
+        return [
+            name for name in ("natural", "feasible", "several_images") if not getattr(row, name)
+        ]
+
+    assert faults("Show the the moon.") == ["natural"]
+    assert faults("Show {entity}") == ["natural"]
+    assert faults("Show the rest from the existing steps.") == ["feasible"]
+    assert faults("Show the rest from the existing steps.", input_images=["a" * 64]) == []
+    assert faults("Draw a day on the farm as a comic strip") == ["several_images"]
+    assert faults("How to make a poster?") == []
+    assert not audit_by_rules(prompt, ["elsewhere"], []).in_category
+
+
+def test_the_rules_find_nothing_in_the_bank_but_composites():
+    pack = load_pack("interleave")
+    templates = {row.template_id: row for row in pack_tables(pack)[TEMPLATES]}
+    composites = 0
+    for prompt in generate_bank(pack, BankSettings(), 1000):
+        template = templates[prompt.template_id]
+        composite = [prompt.template_id] if template.composite else []
+        row = audit_by_rules(prompt, template.subcategories, composite)
+        assert row.natural and row.feasible and row.in_category, (prompt.text, row.reason)
+        assert row.several_images is not template.composite, prompt.text
+        composites += template.composite
+    assert 5 < composites < 50
