@@ -55,6 +55,12 @@ def add_text_function(connection: duckdb.DuckDBPyConnection, function: Callable[
     connection.create_function(function.__name__, of_batch, type=PythonUDFType.ARROW)
 
 
+def shard_in(shards: list[str], column: str = "shard") -> str:
+    """A condition that lets DuckDB skip the files of all other shards."""
+    quoted = ", ".join("'" + shard.replace("'", "''") + "'" for shard in shards)
+    return f"{column} IN ({quoted})"
+
+
 def count_reasons(connection: duckdb.DuckDBPyConnection, table: str) -> dict[str, int]:
     """Rows of a table by its column `reason`, without nulls."""
     sql = f"SELECT reason, count(*) FROM {table} WHERE reason IS NOT NULL GROUP BY 1 ORDER BY 1"
