@@ -27,8 +27,15 @@ from schemas.curation import CRITIC_RL, CRITIC_SFT
 from schemas.trajectories import ATTEMPTS, PLANS, SCORES, TRAJECTORIES
 from warehouse import EncodedImage, Home, Lake
 
-from .balance import Quota, RowHashes, VerdictClass, quotas, row_hashes, select_copies
-from .balance import verdict_counts as count_verdicts
+from .balance import (
+    Quota,
+    RowHashes,
+    VerdictClass,
+    quotas,
+    row_hashes,
+    select_copies,
+    verdict_counts,
+)
 from .duckdb_session import add_text_function, count_reasons
 from .settings import BalanceSettings, CurationSettings
 from .shards import (
@@ -46,13 +53,8 @@ CriticSet = tuple[pa.RecordBatchReader, dict[str, int], list[dict[str, int]]]
 _KEY = ", ".join(ATTEMPT_KEY)
 _JUDGED: Columns = {
     ATTEMPTS: (
-        *ATTEMPT_KEY,
-        "prompt_id",
-        "shard",
-        "accepted",
-        "refined_prompt",
-        "source_image",
-        "image",
+        *(*ATTEMPT_KEY, "prompt_id", "shard", "accepted", "refined_prompt"),
+        *("source_image", "image"),
     ),
     SCORES: (*ATTEMPT_KEY, "overall", "semantics", "quality"),
 }
@@ -139,7 +141,7 @@ def _build(home: Home, settings: CurationSettings, rules: _Rules) -> CriticSet:
     parts = curated.map_lazily(_rows, steps, len(groups), rules, decided, canvas, without)
     dropped = sum((each.dropped for each in measures), Counter())
     rows = unpacked_rows(rules.table, parts, without)
-    return rows, dict(sorted(dropped.items())), count_verdicts(decided)
+    return rows, dict(sorted(dropped.items())), verdict_counts(decided)
 
 
 @dataclass(frozen=True)
@@ -171,10 +173,8 @@ def _rows(
     shards: list[str],
     steps: pa.Table,
 ) -> bytes:
-    connection, agent_prompt = (
-        shard_session(lake, settings, shards, _WITH_TEXTS, opinions=True),
-        settings.critic.agent_prompt,
-    )
+    connection = shard_session(lake, settings, shards, _WITH_TEXTS, opinions=True)
+    agent_prompt = settings.critic.agent_prompt
     _create_candidates(connection, steps, rules, settings)
     select_copies(connection, "candidates", "selection", decided, rules.balance(settings))
 

@@ -264,7 +264,7 @@ def _statistics(counted: pa.Table) -> dict[str, float]:
         return float(low + (high - low) * (position % 1))
 
     quartiles = {"lower_quartile": quantile(0.25), "median": quantile(0.5)}
-    mean = total / ends[-1]
+    mean = total / float(ends[-1])
     return {"attempts": int(ends[-1]), "mean": mean, **quartiles, "upper_quartile": quantile(0.75)}
 
 
