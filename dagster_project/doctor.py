@@ -209,6 +209,8 @@ def _checkpoints(profile: Profile, home: Home) -> Iterator[Finding]:
         reference = getattr(profile.checkpoint, role)
         find = partial(resolve, reference, role, home, download=False)
         yield _resolved(f"{role} checkpoint: {reference}", find)
+        prompts = profile.checkpoint.agent_prompts.items()
+        yield from _prompt_files(role, {n: p for n, p in prompts if n.startswith(role)})
 
 
 def _resolved(what: str, resolve: Callable[[], object]) -> Finding:

@@ -5,6 +5,7 @@ becomes a `StorageError` of one line, and what was stored before is unchanged.
 """
 
 import errno
+import hashlib
 import os
 import re
 import secrets
@@ -14,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 from schemas import StorageError
 
@@ -69,6 +70,16 @@ def storage_errors(action: str, where: object) -> Iterator[None]:
         raise StorageError(f"{where} cannot be {action}: {first_line(error)}") from error
 
 
+class FileState(NamedTuple):
+    """Size in bytes and version of a file: its ETag, else its time of modification in ns.
+
+    A file system without either gives an empty version.
+    """
+
+    size: int
+    version: str
+
+
 @dataclass(eq=False)
 class Storage:
     """A folder (its path without protocol) of files that are read and written as a whole."""
@@ -108,14 +119,15 @@ class Storage:
         with storage_errors("read", self.url(path)):
             return bytes(self.fs.cat_file(f"{self.root}/{path}"))
 
-    def write(self, path: str, data: bytes, durable: bool = True) -> None:
+    def write(self, path: str, data: bytes, durable: bool = True) -> FileState:
         """Replace a file atomically; `durable`: survive a power cut as well (local folders)."""
         with storage_errors("written", self.url(path)):
             if self.is_local:
                 temporary = self._temporary_folder() / f"{os.getpid()}-{secrets.token_hex(6)}"
-                atomic_write(Path(self.root, path), data, durable, temporary)
-            else:
-                self.fs.pipe_file(f"{self.root}/{path}", data)
+                return _local_state(atomic_write(Path(self.root, path), data, durable, temporary))
+            self.fs.pipe_file(f"{self.root}/{path}", data)
+        # The ETag that S3 gives an object that is put at once (unless it is encrypted by KMS).
+        return FileState(len(data), f'"{hashlib.md5(data, usedforsecurity=False).hexdigest()}"')
 
     @contextmanager
     def draft(self, path: str) -> Iterator[Path]:
@@ -131,17 +143,18 @@ class Storage:
         finally:
             draft.unlink(missing_ok=True)
 
-    def put(self, path: str, draft: Path) -> None:
-        """Replace a file atomically and durably by a `draft`."""
+    def put(self, path: str, draft: Path) -> "FileState | None":
+        """Replace a file atomically and durably by a `draft`; its state, where that is known."""
         with storage_errors("written", self.url(path)):
             if not self.is_local:
                 self.fs.put_file(str(draft), f"{self.root}/{path}")
-                return
+                return None
             with draft.open("rb") as file:
                 os.fsync(file.fileno())
             target = Path(self.root, path)
             target.parent.mkdir(parents=True, exist_ok=True)
             draft.replace(target)
+            return _local_state(target.stat())
 
     @contextmanager
     def snapshot(self, path: str) -> Iterator[BinaryIO]:
@@ -199,6 +212,18 @@ class Storage:
                     if url.endswith(f"/{name}"):
                         yield url.split("/")[-2]
 
+    def files(self, folder: str, name: str) -> dict[str, FileState]:
+        """Folder -> state of its file `name`, for the folders in `folder` that have one."""
+        with storage_errors("listed", self.url(folder)):
+            if self.is_local:
+                return dict(_local_files(f"{self.root}/{folder}", name))
+            found = self.fs.find(f"{self.root}/{folder}", detail=True)
+        return {
+            path.split("/")[-2]: FileState(int(info["size"]), str(info.get("ETag") or ""))
+            for path, info in found.items()
+            if path.endswith(f"/{name}")
+        }
+
     def names(self, suffix: str) -> list[str]:
         """Names of the files in this folder that end in `suffix`, sorted."""
         with storage_errors("listed", self.url()):
@@ -230,6 +255,17 @@ class Storage:
                     leftover.unlink()
         self._swept = True
         return folder
+
+
+def _local_files(folder: str, name: str) -> Iterator[tuple[str, FileState]]:
+    with suppress(FileNotFoundError), os.scandir(folder) as entries:
+        for entry in entries:
+            with suppress(FileNotFoundError, NotADirectoryError):
+                yield entry.name, _local_state(Path(entry.path, name).stat())
+
+
+def _local_state(stat: os.stat_result) -> FileState:
+    return FileState(stat.st_size, str(stat.st_mtime_ns))
 
 
 def _is_conflict(error: OSError) -> bool:

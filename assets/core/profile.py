@@ -14,6 +14,7 @@ from pydantic import (
     model_validator,
 )
 
+from inference.backends.checkpoint.manifest import is_at_hub_alone
 from inference.backends.factory import Backends
 from inference.loop import check_conditioning
 from inference.roles import Roles
@@ -162,8 +163,22 @@ class Profile(Backends):
         return self.model_validate({**_merged(self.model_dump(), changes), "size_changes": {}})
 
     def without_keys(self) -> Self:
-        """The same models at endpoints without keys: to name and to price them, not to call."""
-        return self.model_validate(_without_keys(self.model_dump()))
+        """The same models at endpoints without keys: to name and to price them, not to call.
+
+        Agents that were not downloaded yet are stood for by their ids, on the same GPUs.
+        """
+        values = _without_keys(self.model_dump())
+        for role in ("planner", "critic"):
+            reference = getattr(self.checkpoint, role) or ""
+            if getattr(self.roles, role) != "checkpoint" or not is_at_hub_alone(reference):
+                continue
+            server = self.trained_server(role)
+            count = len(self.servers[server].gpus) if server else 1
+            endpoint = {"url": "http://localhost", "gpus": count}
+            values["roles"][role] = "openai"
+            values["openai"][role] = {"model": reference, "endpoints": [endpoint]}
+            values["prices"].setdefault(reference, {"input": 0, "output": 0})
+        return self.model_validate(values)
 
     @model_validator(mode="before")
     @classmethod

@@ -67,6 +67,7 @@ FROM scores GROUP BY ALL
 _TRAIN_STEPS = """
 SELECT variance, unit_variance FROM filtered JOIN train_units USING ({unit}) WHERE kept
 """
+_ORDER = "ORDER BY trajectory_id, step_number"  # in which variances are summed: sums round
 _DROPPED = "SELECT drop_reason, count(*) FROM filtered WHERE NOT kept GROUP BY 1"
 
 
@@ -123,7 +124,7 @@ def theta_of(connection: duckdb.DuckDBPyConnection, settings: SplitSettings) -> 
     ((theta,),) = connection.execute(
         f"""
         SELECT round(max(variance), 9) FROM (
-            SELECT {settings.prompt_variance}(variance) AS variance
+            SELECT {settings.prompt_variance}(variance {_ORDER}) AS variance
             FROM steps SEMI JOIN (SELECT {unit} FROM steps WHERE split = 'sft') USING ({unit})
             WHERE kept GROUP BY {unit}
         )
@@ -178,11 +179,11 @@ def _filter_sql(settings: FilterSettings) -> str:
 
 
 def _unit_variance_sql(settings: SplitSettings) -> str:
-    """Table `train_units`: variance and steps. Rounded, because sums vary with threads."""
+    """Table `train_units`: variance and steps."""
     unit = ", ".join(settings.unit_columns)
     return f"""
         CREATE TEMP TABLE train_units AS
-        SELECT {unit}, round({settings.prompt_variance}(variance), 9) AS unit_variance,
+        SELECT {unit}, round({settings.prompt_variance}(variance {_ORDER}), 9) AS unit_variance,
                count(*) AS steps
         FROM filtered JOIN prompts USING (prompt_id)
         WHERE kept AND prompts.split = 'train'

@@ -7,12 +7,15 @@ from ..core.foundry import FoundryResource
 from ..core.integrity import Violations, find_rows, repeated_rows
 from ..core.node import NODES
 from .assets import EXPANSION, PROMPT_BANK
+from .file_pack import IMPORTED
 
-_HELDOUT_IN_TRAINING = """
+# Prompts of files have no templates: each is held out, or not, by itself.
+_HELDOUT_IN_TRAINING = f"""
     with train as (select * from data where split = 'train')
     select * from (
         select pack, 'template' as what, template_id as which from data
-            where split = 'heldout' and (pack, template_id) in (select pack, template_id from train)
+            where split = 'heldout' and template_id <> '{IMPORTED}'
+            and (pack, template_id) in (select pack, template_id from train)
         union select pack, 'terms', array_to_string(terms, ', ') from data
             where split = 'heldout' and len(terms) > 1
             and (pack, list_sort(terms)) in (select pack, list_sort(terms) from train)

@@ -29,8 +29,16 @@ from .settings import BankSettings
 from .template_fills import content_words
 
 INFO, PROMPTS_FILE, IMAGES = "pack.yaml", "prompts.jsonl", "images"
-_UNCATEGORISED = "imported"
+IMPORTED = "imported"
+"""The template of all prompts of files, and the category of those without one."""
+
 _NOT_IN_NAMES = re.compile(r"[^a-z0-9_-]+")
+# How the authors' prompts ask for pictures and texts, or do not: the story is the same.
+_SUFFIX = re.compile(
+    r"[\s.]*(both visually and textually"
+    r"|output each image together with a concise text caption)[\s.]*$",
+    re.IGNORECASE,
+)
 
 
 class PackInfo(ConfigModel):
@@ -82,7 +90,7 @@ class FileBank:
         index = NearDuplicates(self._settings.near_duplicate, words)
         number = 0
         for prompt in self._pack.prompts:
-            content = content_words(prompt.text) | frozenset(prompt.images)
+            content = content_words(_SUFFIX.sub("", prompt.text)) | frozenset(prompt.images)
             if index.add(Content(content, content)):
                 yield self._row(number, prompt)
                 number += 1
@@ -98,7 +106,7 @@ class FileBank:
             pack=name,
             category=category,
             subcategory=category,
-            template_id=_UNCATEGORISED,
+            template_id=IMPORTED,
             text=prompt.text,
             terms=[],
             suffix=None,
@@ -146,7 +154,7 @@ def _load(folder: Path, *_modified: int) -> Pack:
         title=info.title, reader=info.reader, suffixes=[], categories=categories
     )
     template = Template(text="{prompt}", suffixes=False)
-    return Pack(folder.name, taxonomy, {}, {_UNCATEGORISED: template}, tuple(prompts), folder)
+    return Pack(folder.name, taxonomy, {}, {IMPORTED: template}, tuple(prompts), folder)
 
 
 def _category(name: str, title: str, about: str) -> Category:
@@ -156,4 +164,4 @@ def _category(name: str, title: str, about: str) -> Category:
 
 def _category_name(prompt: FilePrompt) -> str:
     name = _NOT_IN_NAMES.sub("-", (prompt.category or "").lower()).strip("-_")
-    return name or _UNCATEGORISED
+    return name or IMPORTED

@@ -281,6 +281,9 @@ def _gpus(foundry: FoundryResource, model: _Model) -> int:
         servers = foundry.settings.servers
         endpoints = backend.endpoints_of(settings)
         return sum(len(servers[e.server].gpus) if e.server else e.gpus for e in endpoints)
+    served = backend is foundry.settings.checkpoint and foundry.settings.trained_server(model.role)
+    if served:
+        return len(foundry.settings.servers[served].gpus)
     device = getattr(backend, "device", "cpu")
     return int(device != "cpu" and (device != "auto" or gpus_here() > 0))
 

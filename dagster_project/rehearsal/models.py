@@ -16,6 +16,7 @@ from .answers import tagged_answers, whole_answers
 
 # The class that trainers and servers of agents are written for.
 AGENT_CLASS = "Qwen3VLForConditionalGeneration"
+_KNOWN_AGENTS = ("qwen3-vl", "interleavethinker/")  # parts of names of models of this class
 HUB_ID = re.compile(r"[^/]+/[^/]+")
 _CONTEXT, _LAYERS = 32_768, 2
 # A constant in the first of all hidden dimensions, far above the noise of the others, from which
@@ -89,7 +90,8 @@ def _class_of(model: str, revision: str | None) -> str:
     is_named = Path(model).is_dir() or HUB_ID.fullmatch(model)
     if is_named and (config := cached_file(model, revision, "config.json")):
         return str(json.loads(config.read_text("utf-8"))["architectures"][0])
-    return AGENT_CLASS if not is_named or "qwen3-vl" in model.lower() else model
+    is_known = any(name in model.lower() for name in _KNOWN_AGENTS)
+    return AGENT_CLASS if not is_named or is_known else model
 
 
 def _build_agent(folder: Path, free_answers: Sequence[str]) -> None:

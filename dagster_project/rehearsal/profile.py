@@ -3,14 +3,14 @@ few prompts and no GPU. Everything that is set otherwise is recorded."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from assets.core.profile import Profile
 from assets.evaluation.items import part_of
 from assets.prompts.bank import generate_bank
 from assets.prompts.pack_loader import load_pack
 from inference.agent_prompts.templates import SUFFIX
-from inference.backends.checkpoint.manifest import MANIFEST_FILE, Manifest
+from inference.backends.checkpoint.manifest import MANIFEST_FILE, Manifest, PromptName
 
 from .answers import edit_scores
 from .models import HUB_ID, TinyModel, registered_generator, tiny_agent, tiny_generator
@@ -230,15 +230,24 @@ class Rehearsal:
             made = tiny_agent(folder, scorer["model"], scorer["revision"], edit_scores())
             self._record_model("editscore", made)
             scorer |= {"model": str(folder), "revision": None, "adapter": None, "device": "cpu"}
-        values["checkpoint"]["device"] = "cpu"
-        for role in ("planner", "critic"):
-            if getattr(roles, role) == "checkpoint":
-                values["checkpoint"][role] = str(self._checkpoint())
+        self._checkpoints(values["checkpoint"])
 
     def _local_generator(self, path: str, settings: Values) -> None:
         self._register(settings["model"], settings)
         settings |= {"device": "cpu", "revision": None}
         self._rewriter.set(path, "size", f"{SIDE}x{SIDE}", "size")
+
+    def _checkpoints(self, settings: Values) -> None:
+        settings["device"] = "cpu"
+        if prompts := settings.get("agent_prompts"):
+            self._prompt_files("checkpoint", prompts)
+            ours = {name: name.replace("_", "-") for name in get_args(PromptName)}
+            settings["agent_prompts"] = ours | prompts
+        for role in ("planner", "critic"):
+            if getattr(self.profile.roles, role) == "checkpoint":
+                is_foreign = "agent_prompts" in settings and HUB_ID.fullmatch(settings[role] or "")
+                made = self._agent(settings[role]) if is_foreign else self._checkpoint()
+                settings[role] = str(made)
 
     def _checkpoint(self) -> Path:
         """A tiny planner and critic, as a trained one."""

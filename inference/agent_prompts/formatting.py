@@ -100,7 +100,7 @@ def parse_verdict(text: str) -> Verdict:
     """The verdict in a critic's answer.
 
     An unreadable one is a rejection without a new prompt, after which the loop draws the same
-    prompt with another seed: asking a greedy critic again would give the same answer.
+    prompt with another seed.
     """
     try:
         return read_verdict(text)

@@ -8,9 +8,11 @@ stores the `name@version` of its prompt. A prompt of one's own is named by its p
 
 import hashlib
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import jinja2
 from jinja2.sandbox import ImmutableSandboxedEnvironment, SecurityError
@@ -89,6 +91,25 @@ def version_of(name: str) -> str:
 def is_file(name: str) -> bool:
     """Whether a prompt is a file of one's own, and not one of ours."""
     return name.endswith(SUFFIX)
+
+
+def prompts_of(given: Any, names: Iterable[str]) -> Any:
+    """Prompts by purpose, as a profile gives them; a folder stands for its files, of which
+    `planner-text.jinja` is `planner_text`. All of a folder that is not there are named: using one
+    says how to import them.
+
+    Raises:
+        ValueError: none of `names` is in the folder.
+    """
+    if not isinstance(given, str):
+        return given
+    folder = Path(given).expanduser()
+    files = {name: folder / f"{name.replace('_', '-')}{SUFFIX}" for name in names}
+    found = {name: str(f) for name, f in files.items() if f.is_file() or not folder.is_dir()}
+    if not found:
+        wanted = ", ".join(file.name for file in files.values())
+        raise ValueError(f"folder {given} has none of {wanted}")
+    return found
 
 
 def stored_name(name: str) -> str:

@@ -161,6 +161,8 @@ class Backends(ConfigModel):
 
     def trained_server(self, role: Role) -> str | None:
         """Name of the server of trained agents of a role; None: they run in this process."""
+        if self.checkpoint.in_process:
+            return None
         for name, server in self.servers.items():
             if isinstance(server, AgentServer) and server.trained == role:
                 return name

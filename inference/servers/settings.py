@@ -189,6 +189,9 @@ class ServerSpec(ConfigModel):
     model: str = Field(description="What it serves; of a trained agent the checkpoint's folder")
     root: str = Field(description="Folder or URL of the home")
     settings: Server = Field(description="The profile's")
+    served_as: str | None = added_field(
+        None, description="The server's name for a trained agent; null: the model's own"
+    )
 
 
 class ServerState(ConfigModel):

@@ -12,7 +12,7 @@ import signal
 import socket
 import sys
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from inference.servers.instance import LEASE, SUPERVISOR_LOCK, USERS, ServerFolder
@@ -170,6 +170,7 @@ def _vllm(
     spec: ServerSpec, settings: AgentServer, host: str, port: int
 ) -> tuple[list[str], dict[str, str]]:
     model = find_model(spec.model, Home(spec.root), settings.revision)
+    model = replace(model, name=spec.served_as or model.name)
     chosen = ServerSettings(
         host=host,
         port=port,

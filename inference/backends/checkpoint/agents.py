@@ -1,17 +1,22 @@
 """Planner and critic played by a checkpoint; see `inference/roles.py`."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from warehouse import EncodedImage, Home
 
-from ...agent_prompts.formatting import parse_plan, parse_verdict
+from ...agent_prompts.formatting import parse_plan, parse_verdict, read_verdict
 from ...agent_prompts.templates import critic_prompt, planner_turn
-from ...roles import Plan, PlanRequest, Verdict
+from ...engine.call_context import report_usage
+from ...engine.hashing import stable_hash
+from ...roles import Plan, PlanRequest, UnusableAnswerError, Verdict
 from .encoding import AgentQuery
 from .manifest import AgentRole, CheckpointError, resolve
 from .model import CheckpointModel, CheckpointSettings
+
+_Answer = TypeVar("_Answer")
 
 
 class CheckpointAgent:
@@ -30,14 +35,33 @@ class CheckpointAgent:
         self._checkpoint, self.model = checkpoint, manifest.identity
         self._prompts = manifest.agent_prompts
         self._max_new_tokens = manifest.max_new_tokens[self.role]
+        self._decoding = manifest.decoding
 
     def load(self) -> None:
         """Load the weights now rather than for the first query."""
         _ = self._checkpoint.loaded
 
-    async def _answer(self, text: str, images: tuple[EncodedImage, ...]) -> str:
-        query = AgentQuery(text, images, self._max_new_tokens)
-        return (await self._checkpoint.complete(query)).text
+    async def _ask(
+        self,
+        text: str,
+        images: tuple[EncodedImage, ...],
+        parse: Callable[[str], _Answer],
+        parse_second: Callable[[str], _Answer],
+    ) -> _Answer:
+        """What is parsed from the answer; an unreadable one is asked for once more, and sampled.
+
+        Raises:
+            UnusableAnswerError: of `parse_second`, or the question is too long.
+        """
+        seed = int(stable_hash(text, *(image.sha256 for image in images))[:8], 16)
+        query = AgentQuery(text, images, self._max_new_tokens, seed, self._decoding)
+        first = await self._checkpoint.complete(query)
+        try:
+            return parse(first.text)
+        except UnusableAnswerError:
+            report_usage(retries=1)
+        again = replace(query, seed=seed + 1, decoding="sampled")
+        return parse_second((await self._checkpoint.complete(again)).text)
 
 
 class CheckpointPlanner(CheckpointAgent):
@@ -46,11 +70,11 @@ class CheckpointPlanner(CheckpointAgent):
     async def plan(self, request: PlanRequest) -> Plan:
         names = self._prompts["planner_text"], self._prompts["planner_interleaved"]
         prompt = planner_turn(request, *names)
-        return parse_plan(await self._answer(prompt.text, request.images))
+        return await self._ask(prompt.text, request.images, parse_plan, parse_plan)
 
 
 class CheckpointCritic(CheckpointAgent):
-    """An unreadable answer is a rejection: see `parse_verdict`."""
+    """Two unreadable answers are a rejection: see `parse_verdict`."""
 
     role = "critic"
 
@@ -59,7 +83,7 @@ class CheckpointCritic(CheckpointAgent):
     ) -> Verdict:
         text = critic_prompt(instruction, prompt, self._prompts["critic"]).text
         images = (before or EncodedImage.white(after.image.size), after)
-        return parse_verdict(await self._answer(text, images))
+        return await self._ask(text, images, read_verdict, parse_verdict)
 
 
 def checkpoint_agents(

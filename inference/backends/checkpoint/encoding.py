@@ -9,7 +9,7 @@ Pillow's default filter, so that they become the same pixels as in training.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from PIL import Image
 
@@ -30,6 +30,9 @@ _MAX_RATIO, _REPLACEMENT_RATIO = 200, 180
 
 
 Resize = Callable[[Image.Image], Image.Image]
+Decoding = Literal["greedy", "own", "sampled"]
+"""How the next token is chosen: `own` as the model's generation_config says, `sampled` with its
+temperature also where it says greedy."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,7 @@ class AgentQuery:
     images: tuple[EncodedImage, ...] = ()
     max_new_tokens: int = 1024
     seed: int = 0
+    decoding: Decoding = "greedy"
 
 
 @dataclass(frozen=True)

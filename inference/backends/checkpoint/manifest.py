@@ -60,6 +60,9 @@ class Manifest(BaseModel, frozen=True):
         None, description="The same for each of five images and more; null: no difference"
     )
     max_new_tokens: dict[AgentRole, PositiveInt] = Field(description="Longest answer of a role")
+    decoding: Literal["greedy", "own"] = Field(
+        "greedy", description="own: as the model's generation_config says"
+    )
 
     @property
     def pixel_limits(self) -> "PixelLimits":
@@ -137,6 +140,7 @@ def _foreign_manifest(folder: Path, prompts: Mapping[PromptName, str]) -> Manife
         image_max_pixels=1024 * 1024,
         many_images_max_pixels=384 * 384,
         max_new_tokens={"planner": 4096, "critic": 4096},
+        decoding="own",
     )
 
 
@@ -176,18 +180,36 @@ def resolve(reference: str, role: AgentRole, home: Home, download: bool = True) 
             )
     if match := IDENTITY.fullmatch(reference):
         return home.local / find_checkpoint(match["name"], match["version"], home).uri
-    folder = Path(reference).expanduser()
-    if not folder.is_dir() and (match := HUB_ID.fullmatch(reference)):
+    if match := _hub_id(reference):
         return _snapshot(match["id"], match["revision"], download)
-    return folder
+    return Path(reference).expanduser()
+
+
+def is_at_hub_alone(reference: str) -> bool:
+    """Whether a model would have to be downloaded from Hugging Face first."""
+    match = _hub_id(reference)
+    return match is not None and _cached(match["id"], match["revision"]) is None
+
+
+def _hub_id(reference: str) -> re.Match[str] | None:
+    is_folder = Path(reference).expanduser().is_dir()
+    return None if is_folder else HUB_ID.fullmatch(reference)
+
+
+def _cached(model: str, revision: str | None) -> Path | None:
+    from huggingface_hub import snapshot_download
+
+    with suppress(Exception):  # it is not there, or not all of it
+        return Path(snapshot_download(model, revision=revision, local_files_only=True))
+    return None
 
 
 def _snapshot(model: str, revision: str | None, download: bool) -> Path:
     """The folder of a model in the cache of Hugging Face."""
     from huggingface_hub import snapshot_download
 
-    with suppress(Exception):  # it is not there, or not all of it
-        return Path(snapshot_download(model, revision=revision, local_files_only=True))
+    if folder := _cached(model, revision):
+        return folder
     if not download:
         raise CheckpointError(f"{model} is not here yet; the first call downloads it")
     try:

@@ -1,26 +1,28 @@
 """Models in memory that answer queries in batches, and the settings of backend `checkpoint`."""
 
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 from PIL import Image
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from schemas import BadImageError
 from schemas.yaml_config import ConfigModel, added_field
 from warehouse.storage import first_line
 
+from ...agent_prompts.templates import prompts_of
 from ...engine.batching import Batcher
 from ...engine.call_context import report_usage
 from ...roles import UnusableAnswerError
 from ..model_files import device_and_dtype
 from ..providers.structured import CompletionResult
 from .decoding import Sampling, SeededSampler, decode
-from .encoding import AgentQuery, Encoder, Prompt, PromptLayout, resize_to_pixels
+from .encoding import AgentQuery, Decoding, Encoder, Prompt, PromptLayout, resize_to_pixels
 from .manifest import CheckpointError, PixelLimits, PromptName, read_manifest
 
 BatchTokens = Annotated[
@@ -31,6 +33,8 @@ BatchTokens = Annotated[
         "the memory for keys and values (150 kB a token for Qwen3-VL-8B)",
     ),
 ]
+
+_TOP_K = 50  # the default of transformers
 
 _REFERENCE = (
     "`promoted`, `name@version` of the table `checkpoints`, a folder, or an id at Hugging Face "
@@ -46,7 +50,11 @@ class CheckpointSettings(ConfigModel):
     agent_prompts: dict[PromptName, str] = added_field(
         {},
         description="Agent prompts of models that were not trained here, as the authors' released "
-        "ones: critic, planner_text, planner_interleaved -> name or .jinja file",
+        "ones: critic, planner_text, planner_interleaved -> name or .jinja file; or a folder with "
+        "such files",
+    )
+    in_process: bool = added_field(
+        False, description="They run in this process, also where `servers` has one for them"
     )
     device: str = Field(
         "auto", description="cpu, cuda, cuda:1, ...; auto: cuda where there is one (in bfloat16)"
@@ -56,6 +64,11 @@ class CheckpointSettings(ConfigModel):
     gather_seconds: float = Field(
         0.005, ge=0, description="How long the first question of a batch waits for others"
     )
+
+    @field_validator("agent_prompts", mode="before")
+    @classmethod
+    def _of_a_folder(cls, given: Any) -> Any:
+        return prompts_of(given, get_args(PromptName))
 
 
 @dataclass(frozen=True)
@@ -73,6 +86,13 @@ class LoadedModel:
         ends = self.model.generation_config.eos_token_id
         return ends if isinstance(ends, list) else [ends]
 
+    def sampling(self, decoding: Decoding) -> Sampling | None:
+        """How answers are sampled; None: they are greedy."""
+        config = self.model.generation_config
+        if decoding == "greedy" or (decoding == "own" and not config.do_sample):
+            return None
+        return Sampling(config.temperature or 1.0, config.top_p or 1.0, config.top_k or _TOP_K)
+
     @property
     def max_length(self) -> int:
         """The most tokens of a prompt and its answer."""
@@ -83,8 +103,8 @@ class LoadedModel:
 class BatchedModel:
     """Answers queries with one model in batches, from any thread; loads it for the first query.
 
-    `batch`, `batch_tokens` and `gather_seconds` are as in `CheckpointSettings`. Without `sampling`
-    answers are greedy.
+    `batch`, `batch_tokens` and `gather_seconds` are as in `CheckpointSettings`. `sampling` is that
+    of all answers; None: each query's `decoding`.
     """
 
     load: Callable[[], LoadedModel]
@@ -143,25 +163,32 @@ class BatchedModel:
         return prompt
 
     def _batches(self, prompts: Mapping[int, Prompt]) -> Iterator[list[int]]:
-        """Numbers of prompts that are answered together: of similar length, for little padding."""
-        batch: list[int] = []
-        for number in sorted(prompts, key=lambda number: prompts[number].max_length):
-            tokens = prompts[number].max_length * (len(batch) + 1)  # the newest is the longest
-            if batch and (len(batch) == self.batch or tokens > self.batch_tokens):
-                yield batch
-                batch = []
-            batch.append(number)
-        if batch:
+        """Numbers of prompts that are answered together: decoded alike, and of similar length, for
+        little padding."""
+        by_decoding: defaultdict[Sampling | None, list[int]] = defaultdict(list)
+        for number, prompt in prompts.items():
+            by_decoding[self._sampling_of(prompt)].append(number)
+        for numbers in by_decoding.values():
+            batch: list[int] = []
+            for number in sorted(numbers, key=lambda number: prompts[number].max_length):
+                tokens = prompts[number].max_length * (len(batch) + 1)  # the newest is the longest
+                if batch and (len(batch) == self.batch or tokens > self.batch_tokens):
+                    yield batch
+                    batch = []
+                batch.append(number)
             yield batch
+
+    def _sampling_of(self, prompt: Prompt) -> Sampling | None:
+        return self.sampling or self.loaded.sampling(prompt.query.decoding)
 
     def _complete(
         self, prompts: Sequence[Prompt], is_cancelled: Callable[[], bool]
     ) -> Iterator[CompletionResult]:
         model, encoder, stops = self.loaded.model, self.loaded.encoder, self.loaded.stops
         limits, sampler = [prompt.query.max_new_tokens for prompt in prompts], None
-        if self.sampling:
+        if sampling := self._sampling_of(prompts[0]):
             seeds = [prompt.query.seed for prompt in prompts]
-            sampler = SeededSampler(self.sampling, seeds, max(limits), model.device)
+            sampler = SeededSampler(sampling, seeds, max(limits), model.device)
         inputs = encoder.pad(prompts, model.device)
         answers = decode(model, inputs, limits, stops, sampler, is_cancelled=is_cancelled)
         for prompt, limit, answer in zip(prompts, limits, answers, strict=True):

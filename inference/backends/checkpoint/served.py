@@ -33,7 +33,7 @@ def prompting(role: AgentRole, manifest: Manifest) -> dict[str, Any]:
     prompts = manifest.agent_prompts.items()
     return {
         "form": "tags",
-        "temperature": 0,
+        "temperature": 0 if manifest.decoding == "greedy" else None,
         "max_tokens": manifest.max_new_tokens[role],
         "image_pixels": [manifest.image_min_pixels, manifest.image_max_pixels],
         "many_images_pixels": manifest.many_images_max_pixels,
@@ -56,7 +56,10 @@ def served_agent(
     """
     manifest = read_manifest(folder, foreign_prompts)
     manifest.check_role(role)
-    spec = ServerSpec(name=name, model=str(folder.absolute()), root=home.root, settings=server)
+    source = str(folder.absolute())
+    spec = ServerSpec(
+        name=name, model=source, root=home.root, settings=server, served_as=manifest.identity
+    )
     endpoint = EndpointSettings(server=name, concurrency=server.concurrency)
     model = AgentModel(model=manifest.identity, endpoints=[endpoint], **prompting(role, manifest))
     servers = {name: ServerInstance.of(spec, home)}

@@ -4,12 +4,12 @@ import os
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
-from pydantic import Field, JsonValue, PositiveInt, model_validator
+from pydantic import Field, JsonValue, PositiveInt, field_validator, model_validator
 
 from schemas.trajectories import ScoreCalls
 from schemas.yaml_config import ConfigModel, added_field
 
-from ...agent_prompts.templates import version_of
+from ...agent_prompts.templates import prompts_of, version_of
 from ...engine.hashing import stable_hash
 from ...roles import BackendError
 from ..checkpoint.encoding import MANY_IMAGES
@@ -168,12 +168,17 @@ class AgentModel(ChatModel):
     agent_prompts: dict[str, str] = Field(
         default_factory=dict,
         description="Other agent prompts: planner_text, planner_interleaved, critic or scorer -> "
-        "name, name@version, or the path of a .jinja file",
+        "name, name@version, or the path of a .jinja file; or a folder with such files",
     )
 
     def prompt(self, name: str) -> str:
         """The agent prompt (name or name@version) used for a purpose."""
         return self.agent_prompts.get(name, self.default_prompts[name])
+
+    @field_validator("agent_prompts", mode="before")
+    @classmethod
+    def _of_a_folder(cls, given: Any) -> Any:
+        return prompts_of(given, cls.default_prompts)
 
     @model_validator(mode="after")
     def _known_prompts(self) -> "AgentModel":

@@ -70,6 +70,15 @@ def test_a_bank_has_no_near_duplicates_and_keeps_its_order(tmp_path, capsys):
         open_bank(load_pack(folder), BankSettings(shard_size=4), 12)
 
 
+def test_a_story_is_not_told_twice_because_it_asks_for_texts_as_well(tmp_path, capsys):
+    texts = ["Fold a crane", "fold a crane both visually and textually", "Fold a boat"]
+    texts.append("Fold a boat. Output each image together with a concise text caption.")
+    file, folder = files.prompts(tmp_path, ".jsonl", texts), tmp_path / "mine"
+    interleave(capsys, "import", "prompts", file, "--to", folder)
+    bank = open_bank(load_pack(folder), BankSettings(shard_size=2), 2)
+    assert [row.text for row in bank.prompts] == [texts[0], texts[2]]
+
+
 def test_categories_and_images_come_with_the_prompts(tmp_path, capsys, home):
     images = files.write_images(tmp_path)
     rows = [
@@ -117,7 +126,7 @@ def test_a_lineage_runs_on_it(tmp_path, capsys, monkeypatch):
         roles: {{planner: sketch, generator: sketch, critic: sketch, scorer: sketch}}
         pack: {folder}
         sizes: {{demo: 1}}
-        bank: {{shard_size: 10}}
+        bank: {{shard_size: 10, heldout_share: 0.4}}
         sketch: {{picture_size: 96}}
     """
     (tmp_path / "mine.yaml").write_text(textwrap.dedent(profile))
@@ -127,6 +136,7 @@ def test_a_lineage_runs_on_it(tmp_path, capsys, monkeypatch):
         run_lineage(foundry, instance, shards=1)
     rows = foundry.rows(PROMPTS)
     assert [row.text for row in rows] == [*TEXTS[:5], TEXTS[8], "Add a red ball"]
+    assert {row.split for row in rows} == {"train", "heldout"}
     assert all(foundry.home.images.exists(sha) for row in rows for sha in row.input_images)
     card = read_card(foundry.home.exports / "llamafactory")
     assert card["sources"]["prompt files"] == ["Prompts of prompts.jsonl; licence: mit"]

@@ -98,11 +98,15 @@ def test_expansion_is_one_call_per_bank_until_there_are_proposals(api, tmp_path)
     assert "expander" not in [role.role for role in estimate(foundry, 1).roles]
 
 
-def test_gpu_hours_follow_from_the_servers_gpus(tmp_path):
-    expected = estimate(FoundryResource(profile="gpu", root=str(tmp_path / "home")), 1)
+@pytest.mark.parametrize(("profile", "agents"), [("gpu", 4), ("released", 2)])
+def test_gpu_hours_follow_from_the_servers_gpus(tmp_path, monkeypatch, profile, agents):
+    """Nothing is downloaded for it."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    expected = estimate(FoundryResource(profile=profile, root=str(tmp_path / "home")), 1)
     by_role = {role.role: role for role in expected.roles}
-    for role in ("planner", "generator", "critic"):
-        assert by_role[role].gpu_hours == pytest.approx(4 * by_role[role].hours) != 0  # 4 GPUs each
+    for role, count in (("planner", agents), ("generator", 4), ("critic", agents)):
+        assert by_role[role].gpu_hours == pytest.approx(count * by_role[role].hours) != 0
     assert by_role["scorer"].gpu_hours == 0
     assert expected.gpu_hours == pytest.approx(sum(r.gpu_hours for r in expected.roles))
 

@@ -11,7 +11,13 @@ import pytest
 
 from dagster_project.cli.app import app
 from inference.agent_prompts.importing import import_prompts
-from inference.agent_prompts.templates import critic_prompt, planner_turn, render, version_of
+from inference.agent_prompts.templates import (
+    critic_prompt,
+    planner_turn,
+    prompts_of,
+    render,
+    version_of,
+)
 from inference.roles import PlanRequest
 from schemas import FoundryError
 from tests.inference.scripted_world import tiny_image
@@ -111,6 +117,16 @@ def test_a_template_cannot_reach_python(tmp_path):
         (tmp_path / f"{name}.jinja").write_text("{{ ''.__class__.__mro__ }}")
     with pytest.raises(FoundryError, match="is not a plain template: access to attribute"):
         import_prompts(tmp_path, tmp_path / "out")
+
+
+def test_a_profile_may_name_the_folder(checkout, tmp_path):
+    names, folder = ("planner_text", "planner_interleaved", "critic"), tmp_path / "out"
+    not_there = prompts_of(str(folder), names)
+    files = import_prompts(checkout, folder)
+    assert prompts_of(str(folder), (*names, "scorer")) == not_there
+    assert list(not_there.values()) == list(map(str, files))
+    with pytest.raises(ValueError, match=r"has none of scorer\.jinja"):
+        prompts_of(str(folder), ("scorer",))
 
 
 def test_a_missing_file_names_the_command():

@@ -6,6 +6,7 @@ import pytest
 
 from inference.backends.checkpoint.agents import checkpoint_agents
 from inference.backends.checkpoint.model import CheckpointModel, CheckpointSettings
+from inference.engine.call_context import Usage, collect_usage
 from inference.roles import Critic, Planner, PlanRequest, UnusableAnswerError
 from inference.settings import Limits, LoopSettings
 from inference.shard import plan_shard, run_shard
@@ -51,13 +52,23 @@ async def test_trained_answers_are_returned(overfitted_agents):
     assert verdict == ACCEPTED
 
 
-async def test_a_missing_earlier_image_is_white_and_as_large(untrained, random_agents):
+async def test_a_missing_earlier_image_is_white_and_as_large(random_agents):
     after = tiny_image(1)
     critic, white = random_agents["critic"], EncodedImage.white(after.image.size)
-    first = await critic.judge(None, after, "a cat", "")
-    assert first == await critic.judge(white, after, "a cat", "")
-    texts = texts_of(CheckpointModel(untrained), [critic_query("a cat", white, after)])
-    assert not first.accepted and first.reasoning == texts[0].strip()
+    assert await critic.judge(None, after, "a cat", "") == await critic.judge(
+        white, after, "a cat", ""
+    )
+
+
+async def test_an_answer_that_cannot_be_read_is_asked_for_once_more(untrained, random_agents):
+    """And sampled: a greedy one would be the same."""
+    white = EncodedImage.white((96, 96))
+    usage = Usage()
+    with collect_usage(usage):
+        verdict = await random_agents["critic"].judge(white, white, "a cat", "")
+    first = texts_of(CheckpointModel(untrained), [critic_query("a cat", white, white)])
+    assert usage.retries == 1 and not verdict.accepted
+    assert verdict.reasoning not in ("", first[0].strip())
 
 
 async def test_an_answer_without_a_plan_is_unusable(random_agents):

@@ -1,25 +1,30 @@
 """References to checkpoints, and errors for missing ones."""
 
+import json
 import re
 import shutil
 from pathlib import Path
 
 import pytest
 
+from inference.backends.checkpoint import served
 from inference.backends.checkpoint.agents import CheckpointCritic
+from inference.backends.checkpoint.decoding import Sampling
 from inference.backends.checkpoint.manifest import (
     MANIFEST_FILE,
     CheckpointError,
     read_manifest,
     resolve,
 )
-from inference.backends.checkpoint.model import CheckpointModel, CheckpointSettings
+from inference.backends.checkpoint.model import CheckpointModel, CheckpointSettings, _load
 from inference.backends.checkpoint.promotions import record
 from inference.backends.factory import Backends, RoleBindings
 from inference.roles import qualified_name
 from schemas.training import CHECKPOINTS
 from tests.helpers.checkpoint_rows import checkpoint_row
 from tests.inference.backends.checkpoint.tiny_agents import ACCEPTED, BOTH, PROMPTS
+from training.serving import managed
+from training.serving.placement import ThisMachine
 from warehouse import EncodedImage
 
 REVISION = "0123abcd" * 5
@@ -139,6 +144,40 @@ async def test_a_model_that_was_not_trained_here_answers(hub_cache):
     assert model.manifest.many_images_max_pixels == 384 * 384
     white = EncodedImage.white((96, 96))
     assert await CheckpointCritic(model).judge(white, white, "Draw a cat.", "") == ACCEPTED
+
+
+def test_a_model_that_was_not_trained_here_decodes_as_its_makers_say(hub_cache):
+    def sampling(**config):
+        (hub_cache / "generation_config.json").write_text(json.dumps({"eos_token_id": 1, **config}))
+        settings = CheckpointSettings(agent_prompts=PROMPTS, device="cpu", batch=len(config) + 1)
+        model = CheckpointModel(hub_cache, settings)
+        _load.cache_clear()
+        return model.loaded.sampling(model.manifest.decoding)
+
+    assert sampling() is None
+    released = {"do_sample": True, "temperature": 0.7, "top_p": 0.8, "top_k": 20}
+    assert sampling(**released) == Sampling(0.7, 0.8, 20)
+
+
+@pytest.mark.parametrize("is_foreign", [True, False])
+def test_a_server_knows_a_trained_agent_by_the_name_that_calls_have(
+    home, hub_cache, monkeypatch, is_foreign
+):
+    monkeypatch.setattr(managed, "ensure_environment", lambda *_: Path("python"))
+    folder = register(home, "critic_rl_checkpoint")
+    shutil.copy(hub_cache / "config.json", folder)
+    settings = CheckpointSettings(agent_prompts=PROMPTS)
+    servers = {"critic": {"kind": "agents", "trained": "critic", "gpus": []}}
+    backends = Backends(roles=TRAINED, checkpoint=settings, servers=servers)
+    specs = []
+    monkeypatch.setattr(served.ServerInstance, "of", lambda spec, home: specs.append(spec))
+    agent = backends.agent("critic", "owner/agent" if is_foreign else "promoted", home)
+    place = ThisMachine("critic", backends.servers["critic"])
+    command = managed.server_command(specs[0], place).command
+    name = command[command.index("--served-model-name") + 1]
+    assert re.fullmatch(re.escape(name) + "-[0-9a-f]{8}", agent.model)
+    assert name.startswith("owner/agent@0123abcd-") == is_foreign
+    assert ("--chat-template" in command) != is_foreign
 
 
 def test_a_model_that_is_nowhere_is_one_line(home, hub_cache):
