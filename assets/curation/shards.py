@@ -22,6 +22,7 @@ from schemas.curation import STEPS
 from schemas.reviews import REVIEWS
 from schemas.trajectories import ATTEMPTS, PLANS, SCORES, TRAJECTORIES
 from warehouse import Home, Lake
+from warehouse.partition_index import PartitionIndex
 
 from ..core.shard_map import Group, Result, map_shards
 from ..reviews.opinions import ReviewShare, add_opinions, review_shares, without_opinions
@@ -76,7 +77,9 @@ class ShardedLake:
         self, function: Callable[..., Result], groups: Iterable[Group], count: int, *arguments: Any
     ) -> Iterator[Result]:
         """As `map`, for `count` groups that are made while it goes on."""
-        call = partial(_call, function, self.lake, self.settings, arguments)
+        # Workers only read, for which the index, an open database, is not needed.
+        lake = Lake(self.lake.storage, PartitionIndex(None))
+        call = partial(_call, function, lake, self.settings, arguments)
         return map_shards(call, groups, count, self.lake)
 
     def with_steps(
