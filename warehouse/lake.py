@@ -6,6 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from glob import escape
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -14,9 +15,9 @@ import pyarrow.parquet as pq
 from schemas import Row, SchemaMismatchError, StorageError, Table
 
 from .checksums import PARQUET_KEY, UNSEALED, is_sealed_intact, seal_parquet
-from .content_hash import BATCH_ROWS, add_batch, content_hash, new_digest
+from .content_hash import ContentHash, content_hash
 from .partition_index import PartitionIndex, PartitionInfo
-from .storage import FileState, Storage, first_line, safe_name
+from .storage import FileState, Storage, first_line, safe_name, storage_errors
 
 ALL = "all"
 """The partition of tables that are not sharded."""
@@ -27,6 +28,7 @@ REQUESTS = "_requests-"
 _PART = "part-0.parquet"
 _SCHEMA = "_schema"  # of an empty typed file
 _ROW_GROUP = 122_880  # what DuckDB scans per thread at a time
+_STREAM_ROWS, _STREAM_BYTES = 65_536, 64_000_000  # of a row group that is written from a stream
 _WRITING: dict[str, Any] = {"compression": "zstd", "write_page_checksum": True}
 # What pyarrow raises where a checksum, the codec, the encoding, or the footer is wrong.
 _DAMAGE = (OSError, pa.ArrowException, UnicodeDecodeError)
@@ -58,28 +60,25 @@ class Lake:
     ) -> WriteResult:
         """Replace a partition, unless its content is the same.
 
-        A reader is read batch by batch, so that only compressed rows are in memory. Arrow rows may
-        lack columns of `Table.added`: they become nulls, and the content hash is that of rows of
-        the version before.
+        A reader is read batch by batch into a temporary file, so its rows need not fit in memory.
+        Arrow rows may lack columns of `Table.added`: they become nulls, and the content hash is
+        that of rows of the version before.
 
         Raises:
             SchemaMismatchError: the rows do not have the table's columns and types.
             StorageError: the partition cannot be written; the old one is unchanged.
         """
+        if isinstance(rows, pa.RecordBatchReader):
+            return self._write_stream(table, rows, partition)
         path = _path(table, partition)
         url = self.storage.url(path)
-        if isinstance(rows, pa.RecordBatchReader):
-            encoded, count, digest = _encode_stream(table, rows, partition)
-        else:
-            data = _conform(table, rows, partition)
-            hashed = data.select(_given_names(table, rows)) if isinstance(rows, pa.Table) else data
-            encoded, count, digest = None, data.num_rows, content_hash(hashed)
+        data = _conform(table, rows, partition)
+        hashed = data.select(_given_names(table, rows)) if isinstance(rows, pa.Table) else data
+        count, digest = data.num_rows, content_hash(hashed)
         if self.content_hash(table, partition) == digest:
             return WriteResult(count, digest, url, changed=False)
-        state = self.storage.write(path, encoded or _encode(data, digest))
-        if not partition.startswith(REQUESTS):
-            info = PartitionInfo(digest, str(table.version), count)
-            self.index.record(table.name, {partition: (state, info)})
+        state = self.storage.write(path, _encode(data, digest))
+        self._record(table, partition, state, PartitionInfo(digest, str(table.version), count))
         return WriteResult(count, digest, url)
 
     def read(
@@ -99,14 +98,32 @@ class Lake:
             SchemaMismatchError: a partition has a schema version that cannot be read.
             StorageError: a partition is damaged or cannot be read.
         """
-        schema = table.arrow_schema
-        if columns is not None:
-            schema = pa.schema([schema.field(name) for name in columns], metadata=schema.metadata)
+        schema = _selected(table, columns)
         parts = [schema.empty_table()]
         for name in self.partitions(table) if partitions is None else partitions:
             with suppress(FileNotFoundError):
                 parts.append(self._read_partition(table, name, schema, where))
         return pa.concat_tables(parts)
+
+    def stream(
+        self,
+        table: Table,
+        columns: Sequence[str] | None = None,
+        partition: str = ALL,
+        part_rows: int = 2_000,
+    ) -> Iterator[pa.Table]:
+        """Rows of a partition in parts of at most `part_rows`, which need not fit in memory.
+
+        Raises (while it is read) what `read` does.
+        """
+        schema = _selected(table, columns)
+        with suppress(FileNotFoundError), self.storage.snapshot(_path(table, partition)) as file:
+            opened = self._open_checked(table, partition, file)
+            names = _names_by_stored(table, opened)
+            stored = [name for name, current in names.items() if current in schema.names]
+            batches = opened.iter_batches(part_rows, columns=stored)
+            while (batch := self._next_batch(table, partition, batches)) is not None:
+                yield _current_rows(table, pa.Table.from_batches([batch]), names, schema)
 
     def is_absent(self, table: Table) -> bool:
         """Whether a table has no file at all, not even an empty one."""
@@ -187,6 +204,24 @@ class Lake:
             empty = table.arrow_schema.empty_table()
             self.storage.write(path, _encode(empty, content_hash(empty)))
 
+    def _write_stream(
+        self, table: Table, reader: pa.RecordBatchReader, partition: str
+    ) -> WriteResult:
+        path = _path(table, partition)
+        url = self.storage.url(path)
+        with self.storage.draft(path) as draft:
+            count, digest = _encode_stream(table, reader, partition, draft)
+            if self.content_hash(table, partition) == digest:
+                return WriteResult(count, digest, url, changed=False)
+            state = self.storage.put(path, draft)
+        if state:
+            self._record(table, partition, state, PartitionInfo(digest, str(table.version), count))
+        return WriteResult(count, digest, url)
+
+    def _record(self, table: Table, partition: str, state: FileState, info: PartitionInfo) -> None:
+        if not partition.startswith(REQUESTS):
+            self.index.record(table.name, {partition: (state, info)})
+
     def _files(self, table: Table) -> dict[str, FileState]:
         """Stored partitions without those of users' requests, and the state of their files."""
         files = self.storage.files(table.name, _PART)
@@ -216,17 +251,11 @@ class Lake:
         self, table: Table, partition: str, schema: pa.Schema, where: Any
     ) -> pa.Table:
         file = self._open_checked(table, partition)
-        stored = file.schema_arrow
-        names = dict(zip(stored.names, _current_names(table, stored), strict=True))
+        names = _names_by_stored(table, file)
         needed = schema.names if where is None else names.values()
         columns = [stored for stored, name in names.items() if name in needed]
         rows = self._read_columns(table, partition, file, columns)
-        rows = rows.rename_columns([names[stored] for stored in rows.column_names])
-        for field in (table.arrow_schema.field(name) for name in table.added):
-            if field.name not in names.values():
-                rows = rows.append_column(field, pa.nulls(len(rows), field.type))
-        matching = rows if where is None else rows.filter(where)
-        return matching.select(schema.names).cast(schema)
+        return _current_rows(table, rows, names, schema, where)
 
     def _read_columns(
         self, table: Table, partition: str, file: pq.ParquetFile, columns: Sequence[str]
@@ -236,8 +265,16 @@ class Lake:
         except _DAMAGE as error:
             raise self._damaged(table, partition, error) from error
 
-    def _open_checked(self, table: Table, partition: str) -> pq.ParquetFile:
-        file = self._open(table, partition)
+    def _next_batch(
+        self, table: Table, partition: str, batches: Iterator[pa.RecordBatch]
+    ) -> pa.RecordBatch | None:
+        try:
+            return next(batches, None)
+        except _DAMAGE as error:
+            raise self._damaged(table, partition, error) from error
+
+    def _open_checked(self, table: Table, partition: str, source: Any = None) -> pq.ParquetFile:
+        file = self._open(table, partition, source)
         try:
             stored = file.schema_arrow
             expected = _expected_schema(table, stored)
@@ -255,12 +292,12 @@ class Lake:
             f"again or delete {self.storage.url(_stored_path(table, partition))}"
         )
 
-    def _open(self, table: Table, partition: str) -> pq.ParquetFile:
-        """The partition as it is now; an open file does not show later replacements."""
+    def _open(self, table: Table, partition: str, source: Any = None) -> pq.ParquetFile:
+        """The partition as it is now (or an open file of it); it does not show replacements."""
         path = _stored_path(table, partition)
         try:
             local = self.storage.is_local
-            file = (
+            file = source or (
                 pa.OSFile(self.storage.url(path)) if local else io.BytesIO(self.storage.read(path))
             )
             return pq.ParquetFile(file, page_checksum_verification=True)
@@ -300,33 +337,61 @@ def _encode(data: pa.Table, digest: str) -> bytes:
 
 
 def _encode_stream(
-    table: Table, reader: pa.RecordBatchReader, partition: str
-) -> tuple[bytes, int, str]:
-    """Parquet file, number of rows, content hash."""
+    table: Table, reader: pa.RecordBatchReader, partition: str, file: Path
+) -> tuple[int, str]:
+    """Write a Parquet file; returns the number of rows and the content hash."""
     names = _given_names(table, reader)
-    hashed = pa.schema([table.arrow_schema.field(name) for name in names])
-    sink, count, digest = io.BytesIO(), 0, new_digest(hashed)
-    with pq.ParquetWriter(sink, table.arrow_schema, **_WRITING) as writer:
-        for part in _in_batches(reader):
+    count, digest = 0, ContentHash(pa.schema([table.arrow_schema.field(name) for name in names]))
+    with pq.ParquetWriter(file, table.arrow_schema, **_WRITING) as writer:
+        for part in _in_row_groups(reader):
             rows = _conform(table, part, partition)
-            add_batch(digest, rows.select(names))
-            writer.write_table(rows)
+            digest.add(rows.select(names))
+            with storage_errors("written", file):
+                writer.write_table(rows)
             count += rows.num_rows
         writer.add_key_value_metadata({_HASH: digest.hexdigest(), PARQUET_KEY: UNSEALED})
-    seal_parquet(sink)
-    return sink.getvalue(), count, digest.hexdigest()
+    with storage_errors("written", file), file.open("r+b") as written:
+        seal_parquet(written)
+    return count, digest.hexdigest()
 
 
-def _in_batches(reader: pa.RecordBatchReader) -> Iterator[pa.Table]:
-    """The reader's rows in tables of `BATCH_ROWS`, as the content hash needs them."""
-    pending = reader.schema.empty_table()
+def _in_row_groups(reader: pa.RecordBatchReader) -> Iterator[pa.Table]:
+    """The reader's rows in tables of as many rows and bytes as a row group may have."""
+    pending: list[pa.RecordBatch] = []
     for batch in reader:
-        pending = pa.concat_tables([pending, pa.Table.from_batches([batch])])
-        while pending.num_rows >= BATCH_ROWS:
-            yield pending.slice(0, BATCH_ROWS)
-            pending = pending.slice(BATCH_ROWS)
-    if pending.num_rows:
-        yield pending
+        rows, size = sum(map(len, pending)), sum(each.nbytes for each in pending)
+        if pending and (rows + len(batch) > _STREAM_ROWS or size + batch.nbytes > _STREAM_BYTES):
+            yield pa.Table.from_batches(pending)
+            pending = []
+        pending.append(batch)
+    if pending:
+        yield pa.Table.from_batches(pending)
+
+
+def _selected(table: Table, columns: Sequence[str] | None) -> pa.Schema:
+    """The table's schema, or that of some columns in their order."""
+    schema = table.arrow_schema
+    if columns is None:
+        return schema
+    return pa.schema([schema.field(name) for name in columns], metadata=schema.metadata)
+
+
+def _names_by_stored(table: Table, file: pq.ParquetFile) -> dict[str, str]:
+    """Today's names of a file's columns, by those in the file."""
+    stored = file.schema_arrow
+    return dict(zip(stored.names, _current_names(table, stored), strict=True))
+
+
+def _current_rows(
+    table: Table, rows: pa.Table, names: Mapping[str, str], schema: pa.Schema, where: Any = None
+) -> pa.Table:
+    """Stored rows under today's names, with the columns of `schema`, that satisfy `where`."""
+    rows = rows.rename_columns([names[stored] for stored in rows.column_names])
+    for field in (table.arrow_schema.field(name) for name in table.added):
+        if field.name not in names.values():
+            rows = rows.append_column(field, pa.nulls(len(rows), field.type))
+    matching = rows if where is None else rows.filter(where)
+    return matching.select(schema.names).cast(schema)
 
 
 def _conform(table: Table, rows: pa.Table | Iterable[Row], partition: str) -> pa.Table:

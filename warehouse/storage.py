@@ -9,15 +9,15 @@ import hashlib
 import os
 import re
 import secrets
+import tempfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 from schemas import StorageError
 
@@ -155,25 +155,6 @@ class Storage:
         with storage_errors("read", self.url(path)):
             return self.fs.open(f"{self.root}/{path}")
 
-    @contextmanager
-    def draft(self, path: str) -> Iterator[Path]:
-        """A local path to write a large file at, which replaces `path` durably in the end."""
-        with storage_errors("written", self.url(path)), ExitStack() as stack:
-            if self.is_local:
-                draft = self._temporary_folder() / f"{os.getpid()}-{secrets.token_hex(6)}"
-                stack.callback(draft.unlink, missing_ok=True)
-            else:
-                draft = Path(stack.enter_context(TemporaryDirectory()), "draft")
-            yield draft
-            if not self.is_local:
-                self.fs.put_file(str(draft), f"{self.root}/{path}")
-                return
-            target = Path(self.root, path)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            _sync(draft)
-            draft.replace(target)
-            _sync(target.parent)
-
     def write(self, path: str, data: bytes, durable: bool = True) -> FileState:
         """Replace a file atomically; `durable`: survive a power cut as well (local folders)."""
         with storage_errors("written", self.url(path)):
@@ -183,6 +164,46 @@ class Storage:
             self.fs.pipe_file(f"{self.root}/{path}", data)
         # The ETag that S3 gives an object that is put at once (unless it is encrypted by KMS).
         return FileState(len(data), f'"{hashlib.md5(data, usedforsecurity=False).hexdigest()}"')
+
+    @contextmanager
+    def draft(self, path: str) -> Iterator[Path]:
+        """A local file to write what `put` then moves to `path`; removed when the block ends."""
+        if not self.is_local:
+            with tempfile.TemporaryDirectory(prefix="interleave-") as folder:
+                yield Path(folder, "draft")
+            return
+        with storage_errors("written", self.url(path)):
+            draft = self._temporary_folder() / f"{os.getpid()}-{secrets.token_hex(6)}"
+        try:
+            yield draft
+        finally:
+            draft.unlink(missing_ok=True)
+
+    def put(self, path: str, draft: Path) -> "FileState | None":
+        """Replace a file atomically and durably by a `draft`; its state, where that is known."""
+        with storage_errors("written", self.url(path)):
+            if not self.is_local:
+                self.fs.put_file(str(draft), f"{self.root}/{path}")
+                return None
+            target = Path(self.root, path)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            _sync(draft)
+            draft.replace(target)
+            _sync(target.parent)
+            return _local_state(target.stat())
+
+    @contextmanager
+    def snapshot(self, path: str) -> Iterator[BinaryIO]:
+        """A file as it is now, to be read in parts; FileNotFoundError: there is none."""
+        with tempfile.TemporaryDirectory(prefix="interleave-") as folder:
+            local = Path(self.root, path)
+            with storage_errors("read", self.url(path)):
+                if not self.is_local:
+                    local = Path(folder, "copy")
+                    self.fs.get_file(f"{self.root}/{path}", str(local))
+                file = local.open("rb")
+            with file:
+                yield file
 
     def write_if(self, path: str, data: bytes, version: str | None) -> str | None:
         """Write a file if its version is still `version` (None: if it does not exist); returns
