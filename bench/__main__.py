@@ -30,6 +30,7 @@ MODULES = (
     "training",
     "judging",
     "image_packs",
+    "scale",
 )
 DOCUMENT, VALUES = Path("docs/benchmarks.md"), Path("bench.json")
 

@@ -1,18 +1,23 @@
-"""Time and memory of curating 40,000 trajectories (a million attempts), and a query over them.
+"""Time and memory of curating a million and four million attempts, and a query over the first.
 
 The trajectories are synthetic: DuckDB makes them from hashes, with texts as long as in a real run.
+`python -m bench.curation 4000` measures any number of shards: 4,000 are ten million attempts.
 """
 
 import multiprocessing
 import os
 import resource
 import shutil
+import sys
 import tempfile
+import threading
 import time
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import duckdb
+import psutil
 
 from assets.curation.critic_sets import build_critic_rl, build_critic_sft
 from assets.curation.planner_sets import build_planner_sft
@@ -29,12 +34,17 @@ from warehouse.views import connect
 MEANING = {
     "curation_attempts": ("synthetic attempts that are curated", "about 1,000,000"),
     "curation_seconds": ("scores -> steps -> the four data sets, written", "<= 120"),
-    "curation_peak_gb": ("peak memory of the process that does", "<= 4"),
+    "curation_cpu_seconds": ("user and system time of all processes that do", "<= 96"),
+    "curation_peak_gb": ("peak memory (VmHWM) of all of them together", "<= 2"),
     "curation_rows": ("rows of the data sets", ""),
+    "curation_4m_cpu_seconds": ("the same for four times as many attempts", "<= 384"),
+    "curation_4m_peak_gb": ("the same for four times as many attempts", "<= 2"),
     "million_attempts_query_seconds": ("grouped query over all attempts", "< 1"),
 }
 
 SHARDS, SHARD_SIZE = 400, 100
+_BLOCK = 100  # shards that are synthesized at a time
+_SAMPLED_SECONDS = 0.5
 _ASSETS = (
     (STEPS, build_steps),
     (CRITIC_SFT, build_critic_sft),
@@ -49,33 +59,75 @@ FROM attempts GROUP BY ALL ORDER BY ALL
 
 
 def measure() -> dict[str, float]:
+    """One and four million attempts, and the query."""
+    one, four = _measure(SHARDS, query=True), _measure(4 * SHARDS)
+    names = ("cpu_seconds", "peak_gb")
+    return one | {f"curation_4m_{name}": four[f"curation_{name}"] for name in names}
+
+
+def _measure(shards: int, query: bool = False) -> dict[str, float]:
     """Create the trajectories in a temporary folder, and curate them in a fresh process."""
     folder = Path(tempfile.mkdtemp(prefix="interleave-bench-"))
     try:
-        synthesize(Home(folder), SHARDS)
+        synthesize(Home(folder), shards)
         context = multiprocessing.get_context("spawn")
         with ProcessPoolExecutor(1, mp_context=context) as fresh:
             curated = fresh.submit(_curate, folder).result()
-        return {**curated, "million_attempts_query_seconds": _query_seconds(folder)}
+        seconds = {"million_attempts_query_seconds": _query_seconds(folder)} if query else {}
+        return curated | seconds
     finally:
         shutil.rmtree(folder)
 
 
 def _curate(folder: Path) -> dict[str, float]:
-    home = Home(folder)
+    home, memory = Home(folder), _PeakMemory()
     settings = CurationSettings(critic=CriticSettings(canvas_size=96))
-    rows, started = 0, time.perf_counter()
+    rows, started, cpu = 0, time.perf_counter(), _cpu_seconds()
     for table, build in _ASSETS:
-        before = time.perf_counter()
+        before, cpu_before = time.perf_counter(), _cpu_seconds()
         written = home.lake.write(table, build(home, settings)[0])
         rows += written.rows if table is not STEPS else 0
-        print(f"{table.name}: {written.rows:,} rows in {time.perf_counter() - before:.1f} s")
+        spent = f"{time.perf_counter() - before:.1f} s, CPU {_cpu_seconds() - cpu_before:.1f} s"
+        print(f"{table.name}: {written.rows:,} rows in {spent}; {memory.peak / 1e9:.2f} GB so far")
     return {
         "curation_attempts": home.lake.rows(ATTEMPTS),
         "curation_seconds": time.perf_counter() - started,
-        "curation_peak_gb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6,
+        "curation_cpu_seconds": _cpu_seconds() - cpu,
+        "curation_peak_gb": memory.peak / 1e9,
         "curation_rows": rows,
     }
+
+
+def _cpu_seconds() -> float:
+    """User and system time of this process and of its children that have ended."""
+    used = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(each.ru_utime + each.ru_stime for each in used)
+
+
+class _PeakMemory:
+    """The largest sum of the peaks (VmHWM) of this process and its children at a time, in bytes.
+
+    `ru_maxrss` would count the peak of the process that started this one.
+    """
+
+    def __init__(self) -> None:
+        self.peak = 0
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    def _watch(self) -> None:
+        this = psutil.Process()
+        while True:
+            now = sum(_high_water(each.pid) for each in (this, *this.children(recursive=True)))
+            self.peak = max(self.peak, now)
+            time.sleep(_SAMPLED_SECONDS)
+
+
+def _high_water(pid: int) -> int:
+    with suppress(OSError):
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+    return 0
 
 
 def _query_seconds(folder: Path) -> float:
@@ -90,21 +142,25 @@ def _query_seconds(folder: Path) -> float:
 
 def synthesize(home: Home, shards: int) -> None:
     """Fill a lake with prompts, plans, trajectories, attempts and scores of `shards` shards."""
-    connection = duckdb.connect()
-    connection.execute(f"SET threads = {os.cpu_count()}")
-    for name, sql in _TABLES_SQL.items():
-        connection.execute(f"CREATE TABLE {name} AS {sql.format(prompts=shards * SHARD_SIZE)}")
-    for table in (PROMPTS, PLANS, TRAJECTORIES, ATTEMPTS, SCORES):
-        for shard in range(shards):
-            _write_shard(home, connection, table, f"bench-{shard:04d}")
+    for first in range(0, shards, _BLOCK):
+        last = min(first + _BLOCK, shards)
+        with duckdb.connect() as connection:
+            connection.execute(f"SET threads = {os.cpu_count()}")
+            for name, sql in _TABLES_SQL.items():
+                prompts = sql.format(first=first * SHARD_SIZE, last=last * SHARD_SIZE)
+                connection.execute(f"CREATE TABLE {name} AS {prompts}")
+            for table in (PROMPTS, PLANS, TRAJECTORIES, ATTEMPTS, SCORES):
+                _write_shards(home, connection, table)
 
 
-def _write_shard(
-    home: Home, connection: duckdb.DuckDBPyConnection, table: Table, shard: str
-) -> None:
-    columns = ", ".join(table.columns)
-    rows = f"FROM {table.name} WHERE shard = '{shard}' ORDER BY {', '.join(table.key)}"
-    home.lake.write(table, connection.sql(f"SELECT {columns} {rows}").to_arrow_table(), shard)
+def _write_shards(home: Home, connection: duckdb.DuckDBPyConnection, table: Table) -> None:
+    columns, order = ", ".join(table.columns), ", ".join(("shard", *table.key))
+    rows = connection.sql(f"SELECT {columns} FROM {table.name} ORDER BY {order}").to_arrow_table()
+    counted = f"SELECT shard, count(*) FROM {table.name} GROUP BY shard ORDER BY shard"
+    start = 0
+    for shard, count in connection.sql(counted).fetchall():
+        home.lake.write(table, rows.slice(start, count), shard)
+        start += count
 
 
 def _fraction(*columns: str) -> str:
@@ -127,7 +183,7 @@ _TABLES_SQL = {
                printf('bench-%04d', n // {SHARD_SIZE}) AS shard,
                CASE WHEN n % 20 = 0 THEN 'heldout' ELSE 'train' END AS split,
                5 + (hash(n, 'steps') % 6)::BIGINT AS length
-        FROM range({{prompts}}) numbers(n)
+        FROM range({{first}}, {{last}}) numbers(n)
     """,
     "plans": """
         SELECT prompt_id, prompt_id || '-plan' AS plan_id, shard, 'bench planner' AS planner,
@@ -170,7 +226,8 @@ _TABLES_SQL = {
     "scores": """
         SELECT trajectory_id, prompt_id, shard, step_number, iteration, overall AS edit_success,
                10.0 AS over_edit, overall AS naturalness, 10.0 AS artifacts, overall AS semantics,
-               overall AS quality, overall, 'bench scorer' AS scorer
+               overall AS quality, overall, 'bench scorer' AS scorer,
+               NULL::VARCHAR AS calls
         FROM planned_attempts
     """,
     "trajectories": """
@@ -185,5 +242,6 @@ _TABLES_SQL = {
 
 
 if __name__ == "__main__":
-    for name, value in measure().items():
+    results = _measure(int(sys.argv[1])) if len(sys.argv) > 1 else measure()
+    for name, value in results.items():
         print(f"{name}: {value:,.3g}")

@@ -55,6 +55,7 @@ def definitions(foundry: FoundryResource) -> dg.Definitions:
             sensors.register_requests,
             sensors.follow_reviews,
             sensors.notify_failures,
+            sensors.notify_budget,
         ],
         resources={"foundry": foundry},
         # Runs are parallel, one a shard; a process per step would take longer than most steps.

@@ -1,4 +1,4 @@
-"""Notifications of failed runs: one line with asset, partition, error and link.
+"""Notifications: failed runs, a line with asset, partition, error and link; shares of the budget.
 
 All tries together take less than the 60 s that Dagster gives the tick of a sensor.
 """
@@ -10,6 +10,7 @@ import ssl
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from email.message import EmailMessage
+from functools import partial
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
@@ -18,6 +19,7 @@ from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_rand
 
 from assets.core.checks import partition_of
 from assets.core.notification_settings import MailSettings, NotificationSettings, secret
+from inference.backends.providers.spending import SpendingFile
 from schemas import FoundryError
 
 _MAX_WAIT_SECONDS = 2
@@ -35,6 +37,10 @@ class Failure:
     error: str
     link: str
     retried: bool = False
+
+    @property
+    def subject(self) -> str:
+        return f"{self.label} failed"
 
     @property
     def line(self) -> str:
@@ -64,13 +70,53 @@ def failure_of(run: dg.DagsterRun, steps: Sequence[dg.DagsterEvent], why: str, u
 
 def notify(settings: NotificationSettings, failure: Failure) -> None:
     """Tell webhook and mail of a failure; FoundryError names those that could not be told."""
-    ways: dict[str, Callable[[], None]] = {}
-    if variable := settings.webhook:
-        ways["webhook"] = lambda: _post(secret(variable), failure, settings.timeout_seconds)
-    if mail := settings.mail:
-        ways["mail"] = lambda: _mail(mail, failure, settings.timeout_seconds)
-    if problems := [f"{name}: {e}" for name, way in ways.items() if (e := _try(way, settings))]:
+    problems = [
+        f"{name}: {problem}"
+        for name, send in _channels(settings).items()
+        if (problem := _try(partial(send, failure.subject, failure.line), settings))
+    ]
+    if problems:
         raise FoundryError(f"not notified of {failure.label}: {'; '.join(problems)}")
+
+
+def notify_alerts(settings: NotificationSettings, spending: SpendingFile) -> list[str]:
+    """Tell webhook and mail of every share of the budget that was reached, once each; returns the
+    lines that were sent. What could not be sent is tried again at the next call.
+
+    An alert counts as sent once a channel has accepted it. Where its answer is lost, because the
+    process is killed or the channel is too slow, it is sent again: the only case in which it comes
+    twice, since nothing tells whether it came at all, and one that is missing would be worse.
+
+    Raises:
+        FoundryError: names the channels that failed.
+    """
+    sent, problems = list[str](), list[str]()
+    if not spending.exists:
+        return sent
+    with spending.delivering():
+        for name, send in _channels(settings).items():
+            for alert in spending.pending(name):
+                subject = f"{alert.share:.0%} of the budget is spent"
+                if problem := _try(partial(send, subject, alert.line), settings):
+                    problems.append(f"{name}: {problem}")
+                    break  # later ones would fail as well, and a tick has 60 s
+                spending.note_delivery(alert, name)
+                sent.append(alert.line)
+    if problems:
+        raise FoundryError(f"not notified of the budget: {'; '.join(problems)}")
+    return list(dict.fromkeys(sent))
+
+
+def _channels(settings: NotificationSettings) -> dict[str, Callable[[str, str], None]]:
+    """Functions that send a subject and a line, by the channel's name."""
+    channels: dict[str, Callable[[str, str], None]] = {}
+    if variable := settings.webhook:
+        channels["webhook"] = lambda _, line: _post(
+            secret(variable), line, settings.timeout_seconds
+        )
+    if mail := settings.mail:
+        channels["mail"] = partial(_mail, mail, settings.timeout_seconds)
+    return channels
 
 
 def _try(way: Callable[[], None], settings: NotificationSettings) -> str | None:
@@ -102,20 +148,20 @@ def _is_transient(error: BaseException) -> bool:
     return isinstance(error, OSError)  # refused, reset, timed out, no name
 
 
-def _post(url: str, failure: Failure, timeout_seconds: float) -> None:
+def _post(url: str, line: str, timeout_seconds: float) -> None:
     if not url.startswith(("http://", "https://")):
         raise FoundryError("its URL must start with https:// or http://")
-    body = json.dumps({"text": failure.line}).encode()
+    body = json.dumps({"text": line}).encode()
     request = Request(url, body, {"Content-Type": "application/json"})
     with urlopen(request, timeout=timeout_seconds):
         pass
 
 
-def _mail(settings: MailSettings, failure: Failure, timeout_seconds: float) -> None:
+def _mail(settings: MailSettings, timeout_seconds: float, subject: str, line: str) -> None:
     message = EmailMessage()
     message["From"], message["To"] = settings.sender, ", ".join(settings.to)
-    message["Subject"] = f"Interleave Foundry: {failure.label} failed"
-    message.set_content(failure.line)
+    message["Subject"] = f"Interleave Foundry: {subject}"
+    message.set_content(line)
     with _connect(settings, timeout_seconds) as server:
         if settings.user and settings.password:
             server.login(settings.user, secret(settings.password))

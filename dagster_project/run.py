@@ -7,29 +7,31 @@ its own. Nodes that are up to date are reused.
 from collections.abc import Callable, Sequence
 from concurrent.futures import as_completed
 from contextlib import suppress
-from dataclasses import dataclass
-from functools import partial
-from operator import call
+from dataclasses import dataclass, field
+from functools import cache, partial
 from threading import Thread
 
 import dagster as dg
 import duckdb
 
 from assets.core.foundry import SHARDS, FoundryResource
-from assets.core.node import Node
+from assets.core.node import NODES, Node
 from assets.core.progress import progress_factory, reporting_to
 from assets.prompts.assets import load_packs, register_shards
 from assets.prompts.shard_size import check_shard_size
 from inference.engine.progress import NullProgress
 from schemas import FoundryError, StorageError
-from warehouse.storage import first_line
+from warehouse.verify import find_damage, table_checks
 
-from .definitions import ASSETS, CHECKS
+from .definitions import ASSETS, CHECKS, FOUNDRY
+from .failed_partitions import FailedPartitions
 from .instance import NO_RETRIES, RUNNER, RUNNER_TAG, TRAINING_POOL, open_instance, widened_pool
 from .retraining import record_rows
+from .shard_progress import ShardProgress
 from .stages import is_up_to_date, select_nodes, stages_of, up_to_date_partitions
 from .workers import RelayedProgress, worker_processes
 
+_THREADS = 4  # that read tables to find damage
 QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 
 
@@ -50,6 +52,7 @@ def run_lineage(
     after_shards: Callable[[], object] = lambda: None,
     jobs: int = 1,
     force: bool = False,
+    listings: Listings | None = None,
 ) -> LineageResult:
     """Bring the selected nodes (default: all) up to date for the first `shards` shards.
 
@@ -58,6 +61,7 @@ def run_lineage(
         after_shards: called once new trajectories are in the lake, before anything is trained.
         jobs: shards processed at the same time, each in a process of its own.
         force: materialize also what is up to date; finished model calls are reused all the same.
+        listings: gets what the tables' files were when the last stage was looked at.
 
     Raises:
         FoundryError: an unknown node, a bank with shards of another size, a failed blocking check,
@@ -66,7 +70,7 @@ def run_lineage(
     stages = stages_of(select_nodes(select, foundry.settings))
     check_shard_size(foundry, load_packs(foundry))
     register_shards(foundry, instance, shards)
-    stage = _Stage(foundry, instance, announce, force)
+    stage = _Stage(foundry, instance, announce, force, {} if listings is None else listings)
     if stages.agents:
         _prepare_environments(foundry)
     results = [stage.run(stages.bank)]
@@ -96,6 +100,17 @@ def run_partitioned(
         FoundryError: a failed blocking check, or an asset's own failure.
     """
     return _merged(_run_own_partitions(_Stage(foundry, instance, announce, force), nodes, jobs=1))
+
+
+def materialize_again(
+    foundry: FoundryResource, instance: dg.DagsterInstance, node: Node, partition: str | None
+) -> None:
+    """Materialize a node, or a partition of it, though it is up to date.
+
+    Raises:
+        FoundryError: a failed blocking check, or an asset's own failure.
+    """
+    _Stage(foundry, instance, str, force=True).materialize([node], partition)
 
 
 def _run_own_partitions(stage: "_Stage", nodes: Sequence[Node], jobs: int) -> list[LineageResult]:
@@ -133,22 +148,35 @@ def _prepare_environments(foundry: FoundryResource) -> None:
 def _run_partitions(
     stage: "_Stage", nodes: list[Node], partitions: list[str], jobs: int
 ) -> LineageResult:
-    """The stale partitions one after the other, or `jobs` at a time where there are several."""
+    """The stale partitions one after the other, or `jobs` at a time where there are several.
+
+    FoundryError: some failed; the others are materialized.
+    """
     stale = stage.stale_partitions(nodes, partitions)
     reused = [
         _label(node, name) for name in partitions for node in nodes if node not in stale[name]
     ]
     work = [(changed, name) for name, changed in stale.items() if changed]
-    workers = min(jobs, len(work))
+    workers, progress = min(jobs, len(work)), ShardProgress(stage.foundry, nodes, len(work))
+    failed = FailedPartitions(stage.announce)
     if workers < 2 or stage.in_this_process_only:
         for changed, name in work:
-            stage.materialize(changed, name)
+            with failed.noted(name):
+                stage.materialize(changed, name)
+                progress.finish(name)
     else:
         stage.announce(f"Materializing {len(work)} partitions, {workers} at a time")
         with worker_processes(workers, lambda _: NullProgress()) as pool:
-            calls, names = [stage.in_worker(changed) for changed, _ in work], [n for _, n in work]
-            for name, _ in zip(names, pool.map(call, calls, names), strict=True):
-                stage.announce(f"{name} done")
+            running = {name: pool.submit(stage.in_worker(changed), name) for changed, name in work}
+            try:
+                for name, future in running.items():
+                    with failed.noted(name):
+                        future.result()
+                        stage.announce(f"{name} done")
+                        progress.finish(name)
+            finally:
+                pool.shutdown(wait=False, cancel_futures=True)
+    failed.check()
     materialized = [_label(node, name) for changed, name in work for node in changed]
     return LineageResult(materialized, reused)
 
@@ -195,6 +223,15 @@ def _run_in_worker(
         return LineageResult([_label(node, partition) for node in nodes], [])
 
 
+@cache
+def _job(nodes: tuple[str, ...]) -> dg.JobDefinition:
+    """A job of some nodes, without the profile; to resolve the graph takes a second."""
+    jobs = [dg.define_asset_job("__ephemeral_asset_job__", selection=list(nodes))]
+    resources = {"foundry": FOUNDRY}
+    graph = dg.Definitions(assets=ASSETS, asset_checks=CHECKS, jobs=jobs, resources=resources)
+    return graph.resolve_job_def("__ephemeral_asset_job__")
+
+
 @dataclass(frozen=True)
 class _Stage:
     """Materializes what is stale among some nodes, in one Dagster run."""
@@ -203,6 +240,7 @@ class _Stage:
     instance: dg.DagsterInstance
     announce: Callable[[str], object]
     force: bool
+    listings: Listings = field(default_factory=dict)  # until something is materialized
 
     @property
     def in_this_process_only(self) -> bool:
@@ -211,6 +249,7 @@ class _Stage:
 
     def in_worker(self, nodes: Sequence[Node]) -> Callable[[str | None], LineageResult]:
         """`run`, or `materialize` of a partition, for a worker process."""
+        self.listings.clear()
         foundry = self.foundry
         fields = {"profile": foundry.profile, "root": foundry.root, "size": foundry.chosen_size}
         return partial(_run_in_worker, fields, [node.name for node in nodes], self.force)
@@ -227,9 +266,11 @@ class _Stage:
     def stale(self, nodes: Sequence[Node]) -> list[Node]:
         """Unpartitioned nodes that changed, and those downstream of one that did."""
         stale: list[Node] = []
-        for node in nodes:
-            if self._follows(node, stale) or not is_up_to_date(node, self.foundry, self.instance):
-                stale.append(node)
+        with self.foundry.home.lake.listed_in(self.listings):
+            for node in nodes:
+                follows = self._follows(node, stale)
+                if follows or not is_up_to_date(node, self.foundry, self.instance):
+                    stale.append(node)
         return stale
 
     def stale_partitions(
@@ -237,11 +278,12 @@ class _Stage:
     ) -> dict[str, list[Node]]:
         """The nodes that are stale in each partition, as `stale` says it of unpartitioned ones."""
         stale: dict[str, list[Node]] = {name: [] for name in partitions}
-        for node in nodes:
-            current = up_to_date_partitions(node, self.foundry, self.instance, partitions)
-            for name, changed in stale.items():
-                if self._follows(node, changed) or name not in current:
-                    changed.append(node)
+        with self.foundry.home.lake.listed_in(self.listings):
+            for node in nodes:
+                current = up_to_date_partitions(node, self.foundry, self.instance, partitions)
+                for name, changed in stale.items():
+                    if self._follows(node, changed) or name not in current:
+                        changed.append(node)
         return stale
 
     def _follows(self, node: Node, stale: Sequence[Node]) -> bool:
@@ -253,12 +295,11 @@ class _Stage:
         Raises:
             FoundryError: a failed blocking check, or an asset's own failure.
         """
+        self.listings.clear()
         suffix = f" of {partition}" if partition else ""
         self.announce(f"Materializing {', '.join(node.name for node in nodes)}{suffix}")
         try:
-            result = dg.materialize(
-                [*ASSETS, *CHECKS],
-                selection=[node.name for node in nodes],
+            result = _job(tuple(node.name for node in nodes)).execute_in_process(
                 partition_key=partition,
                 instance=self.instance,
                 resources={"foundry": self.foundry},
@@ -273,10 +314,20 @@ class _Stage:
                 raise
             message = " ".join(str(error).split())
             raise FoundryError(f"{message} (`interleave ui` shows the rows)") from error
-        except (duckdb.IOException, duckdb.InvalidInputException) as error:
-            raise StorageError(f"{first_line(error)}: delete that file and run again") from error
+        except (duckdb.Error, UnicodeDecodeError) as error:  # DuckDB's messages quote the file
+            if damage := self._damage_behind(nodes):
+                raise damage from error
+            raise
         if not result.success:
             raise FoundryError(f"run {result.run_id} failed; `interleave ui` shows why")
+
+    def _damage_behind(self, nodes: Sequence[Node]) -> StorageError | None:
+        """The damaged file of a table that nodes read, which DuckDB may not name."""
+        read = {name for node in nodes for name in (node.name, *node.deps)}
+        tables = {table for name in read for table in NODES[name].tables}
+        checks = table_checks(self.foundry.home, tables)
+        found = next(find_damage(checks, _THREADS), None)
+        return StorageError(str(found)) if found else None
 
 
 def _label(node: Node, partition: str | None) -> str:

@@ -5,11 +5,12 @@ import dagster as dg
 
 from assets.core.foundry import FoundryResource
 from assets.reviews.assets import REVIEW_SET
+from inference.backends.providers.spending import SpendingFile
 from schemas import FoundryError
 from schemas.reviews import REVIEWS
 
 from .jobs import retrain_critic, retrain_planner
-from .notifications import failure_of, notify
+from .notifications import failure_of, notify, notify_alerts
 from .retraining import RECIPE_TAG, agents, decide, record_rows
 from .schedules import register_batches
 from .stages import is_up_to_date
@@ -111,3 +112,21 @@ def notify_failures(context: dg.RunFailureSensorContext, foundry: FoundryResourc
         context.log.error(str(error))
         return dg.SkipReason(str(error))
     return dg.SkipReason(f"notified: {failure.line}")
+
+
+@dg.sensor(
+    default_status=dg.DefaultSensorStatus.RUNNING,
+    minimum_interval_seconds=30,
+    description="Tells of shares of the budget that are spent (`budget.alerts`), once each, by "
+    "webhook or mail, as section `notifications` of the profile says.",
+)
+def notify_budget(context: dg.SensorEvaluationContext, foundry: FoundryResource) -> dg.SkipReason:
+    settings = foundry.settings.notifications
+    if settings is None:
+        return dg.SkipReason(f"profile {foundry.settings.name} has no section notifications")
+    try:
+        lines = notify_alerts(settings, SpendingFile.of(foundry.home))
+    except FoundryError as error:
+        context.log.error(str(error))
+        return dg.SkipReason(str(error))
+    return dg.SkipReason(f"notified: {'; '.join(lines)}" if lines else "no new alerts")

@@ -4,8 +4,6 @@ A worker may be killed at any moment: its finished calls are in the journals.
 """
 
 import multiprocessing
-import os
-import signal
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -14,6 +12,7 @@ from contextlib import contextmanager
 from multiprocessing.queues import SimpleQueue
 
 from assets.core.progress import ProgressFactory
+from assets.core.shard_map import leave_to_parent
 from inference.engine.progress import Progress
 from schemas import FoundryError
 
@@ -79,14 +78,7 @@ def _forward(reports: _Reports, progress: ProgressFactory) -> None:
 
 
 def _initialize_worker(reports: _Reports) -> None:
-    """Leave SIGINT to the parent, report progress to it, and exit when it dies."""
+    """Report progress to the parent, and end with it."""
     global _reports
     _reports = reports
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_exit_with_parent, daemon=True).start()
-
-
-def _exit_with_parent() -> None:
-    if parent := multiprocessing.parent_process():
-        parent.join()
-        os._exit(1)
+    leave_to_parent()

@@ -6,7 +6,9 @@ python docs/screenshots.py [HOME] [FOLDER]     # default: .interleave docs/image
 import shutil
 import sys
 import tempfile
+from datetime import timedelta
 from pathlib import Path
+from random import Random
 
 from PIL import Image
 from playwright.sync_api import Locator, Page
@@ -19,8 +21,13 @@ from assets.core.node import NODES  # noqa: E402
 from assets.core.plotting import small_png  # noqa: E402
 from assets.evaluation.plots import beside_paper_plot  # noqa: E402
 from assets.evaluation.summary import Summary  # noqa: E402
+from bench.scale.inputs import load_costs  # noqa: E402
+from bench.scale.plot import save_plot  # noqa: E402
 from dagster_project import definitions  # noqa: E402, F401, declares nodes
+from inference.backends.providers.settings import BudgetSettings  # noqa: E402
+from inference.backends.providers.spending import SPENDING_FILE  # noqa: E402
 from schemas.training import EVALUATIONS  # noqa: E402
+from schemas.trajectories import MODEL_CALLS, ModelCallRow  # noqa: E402
 from tests.helpers.browser import (  # noqa: E402, the tests know how
     chromium,
     dagster_ui,
@@ -28,6 +35,10 @@ from tests.helpers.browser import (  # noqa: E402, the tests know how
     lineage_path,
     node_in_lineage,
 )
+from tests.helpers.ledger import START, model_call  # noqa: E402
+from tests.helpers.spending import spend  # noqa: E402
+from tests.inference.service.running_service import running_service  # noqa: E402
+from warehouse import Home  # noqa: E402
 
 ROCKET = "Show in 5 pictures how a red rocket flies to a planet"  # its first attempt is rejected
 MOST_SKIPPED = 20  # attempts to review, of which one has an attempt before
@@ -57,8 +68,10 @@ def main() -> None:
     ):
         photograph_studio(page, url, folder / "studio.png")
         photograph_comparison(page, url, folder / "comparison.png")
+    photograph_costs(folder / "costs.png")
     shutil.copyfile(home / "stories" / "contact_sheet.png", folder / "stories.png")
     draw_ablation(home, folder / "ablation.png")
+    save_plot(folder / "scale.png", load_costs())
 
 
 def photograph_lineage(page: Page, url: str, path: Path) -> None:
@@ -134,6 +147,48 @@ def photograph_comparison(page: Page, url: str, path: Path) -> None:
     page.wait_for_timeout(1000)
     second = page.get_by_role("article").nth(1).locator(".step").nth(1)
     screenshot_down_to(page, second, path)
+
+
+def photograph_costs(path: Path) -> None:
+    """The page of costs, of a made-up ledger: the sketch world has no prices."""
+    with tempfile.TemporaryDirectory() as folder:
+        home = Home(folder)
+        for shard in range(8):
+            home.lake.write(MODEL_CALLS, sample_calls(shard), f"trajectories-{shard}")
+        spend(home.local / SPENDING_FILE, 61.5, budget=100.0)
+        with (
+            running_service(home, budget=BudgetSettings(usd=100)) as service,
+            chromium(WIDTH, 1400, scale=1.25) as page,
+        ):
+            page.goto(f"{service.url}/#/costs")
+            page.get_by_role("region", name="By asset").wait_for()
+            screenshot_down_to(page, page.get_by_role("region", name="By asset"), path)
+
+
+def sample_calls(shard: int) -> list[ModelCallRow]:
+    """A day's calls of three roles."""
+    random = Random(shard)
+    roles = (("planner", "plans", 0.03), ("generator", "trajectories", 0.04))
+    roles = (*roles, ("critic", "trajectories", 0.012), ("scorer", "scores", 0.01))
+    return [
+        model_call(
+            number,
+            asset=asset,
+            shard=f"interleave-{shard:04}",
+            role=role,
+            backend="gemini",
+            model=f"{role}-model",
+            cost_usd=usd * random.uniform(0.6, 1.6),
+            input_tokens=random.randint(900, 4000),
+            output_tokens=random.randint(300, 1500),
+            seconds=random.uniform(4, 30),
+            retries=int(random.random() < 0.04),
+            error="HTTP 500" if random.random() < 0.01 else None,
+            started_at=START + timedelta(days=shard),
+        )
+        for role, asset, usd in roles
+        for number in range(40 + random.randint(0, 60))
+    ]
 
 
 def draw_ablation(home: Path, path: Path) -> None:

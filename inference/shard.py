@@ -76,7 +76,9 @@ async def plan_shard(
         workers = len(prompts) if uses_batch_api(roles.planner) else limits.in_flight
         pool = WorkerPool(shard, workers, limits.failure_share, progress)
         plans, quarantine = await pool.map(
-            lambda prompt: _or_quarantine("plans", prompt, _plan(calls, settings, prompt)), prompts
+            lambda prompt: _or_quarantine("plans", prompt, _plan(calls, settings, prompt)),
+            prompts,
+            usage=lambda prompt: calls.usage(prompt.prompt_id),
         )
         rows = list(chain.from_iterable(plans))
         return ShardResult(plans=rows, calls=calls.ledger(), quarantine=quarantine)
@@ -104,6 +106,7 @@ async def run_shard(
             lambda run: _or_quarantine("trajectories", run[0], _run(calls, *run)),
             list(zip(prompts, recorders, strict=True)),
             size=lambda run: len(run[1].plan),
+            usage=lambda run: calls.usage(run[0].prompt_id),
         )
         reasons = {row.prompt_id: row.reason for row in quarantine}
         return ShardResult(
@@ -137,6 +140,7 @@ async def score_shard(
             lambda rows: _or_quarantine("scores", rows[0], _score_all(calls, goals, rows)),
             attempted,
             size=len,
+            usage=lambda rows: calls.usage(rows[0].prompt_id),
         )
         return ShardResult(
             scores=[score for score, _ in chain.from_iterable(scores)],

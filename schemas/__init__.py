@@ -1,7 +1,11 @@
-"""The tables of the lake: row models, Arrow schemas, errors. Imports no other package of ours."""
+"""The tables of the lake, and views over them: row models, Arrow schemas, errors.
+
+Imports no other package of ours.
+"""
 
 from . import benchmarks, curation, generations, imports, prompts, reviews, training, trajectories
-from .base import Row, Table
+from .base import Row, Table, View
+from .costs import COSTS
 from .errors import BadImageError, DocumentError, FoundryError, SchemaMismatchError, StorageError
 
 TABLES: dict[str, Table] = {
@@ -20,8 +24,11 @@ TABLES: dict[str, Table] = {
     if isinstance(table, Table)
 }
 
+VIEWS: dict[str, View] = {view.name: view for view in (COSTS,)}
+
 __all__ = [
     "TABLES",
+    "VIEWS",
     "BadImageError",
     "DocumentError",
     "FoundryError",
@@ -29,4 +36,5 @@ __all__ = [
     "SchemaMismatchError",
     "StorageError",
     "Table",
+    "View",
 ]

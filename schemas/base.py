@@ -7,7 +7,7 @@ derived from the `Table` objects of this package; a column is described once, on
 import types
 import typing
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
 from functools import cached_property
 
 import pyarrow as pa
@@ -20,6 +20,7 @@ _SCALARS: dict[type, pa.DataType] = {
     float: pa.float64(),
     bool: pa.bool_(),
     datetime: pa.timestamp("us", tz="UTC"),
+    date: pa.date32(),
 }
 
 
@@ -65,7 +66,7 @@ class Table:
     @property
     def description(self) -> str:
         """The docstring of the row model in one line."""
-        return " ".join((self.row.__doc__ or "").split())
+        return _one_line(self.row.__doc__)
 
     @property
     def columns(self) -> dict[str, FieldInfo]:
@@ -79,6 +80,36 @@ class Table:
 
     def to_arrow(self, rows: typing.Iterable[Row]) -> pa.Table:
         return pa.Table.from_pylist([row.model_dump() for row in rows], schema=self.arrow_schema)
+
+
+@dataclass(frozen=True)
+class View:
+    """A query that every DuckDB client of a home sees beside the tables.
+
+    Args:
+        key: columns whose values identify a row.
+        tables: names of the tables that it reads.
+        sql: the query, with the columns of `row` in their order.
+    """
+
+    name: str
+    row: type[Row]
+    key: tuple[str, ...]
+    tables: tuple[str, ...]
+    sql: str
+
+    @property
+    def description(self) -> str:
+        """The docstring of the row model in one line."""
+        return _one_line(self.row.__doc__)
+
+    @property
+    def columns(self) -> dict[str, FieldInfo]:
+        return self.row.model_fields
+
+
+def _one_line(docstring: str | None) -> str:
+    return " ".join((docstring or "").split())
 
 
 def _arrow_fields(model: type[BaseModel]) -> list[pa.Field]:

@@ -6,13 +6,13 @@ python -m schemas.table_docs > docs/tables.md
 import sys
 import typing
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import date, datetime
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from . import TABLES
-from .base import Table, unwrap_optional
+from . import TABLES, VIEWS
+from .base import Table, View, unwrap_optional
 
 _TYPE_NAMES: dict[object, str] = {
     str: "string",
@@ -20,12 +20,13 @@ _TYPE_NAMES: dict[object, str] = {
     float: "float",
     bool: "boolean",
     datetime: "timestamp, UTC",
+    date: "date",
 }
 
 _TITLE = """\
 # Tables
 
-Every table of the lake. This page is generated from `schemas/`
+Every table of the lake, and the views over them. This page is generated from `schemas/`
 (`python -m schemas.table_docs > docs/tables.md`): change descriptions there.
 
 Rows are Parquet files `lake/<table>/<partition>/part-0.parquet`; the partition is the shard
@@ -41,22 +42,27 @@ table's name and schema version and a hash of its rows, and every column its des
 
 def render_table_docs() -> str:
     """The page as Markdown: an overview, then a section per table, in the order of the lineage."""
+    documented: tuple[Table | View, ...] = (*TABLES.values(), *VIEWS.values())
     overview = (
-        f"| [`{table.name}`](#{table.name}) | {_cell(table.description)} | {_partitions(table)} |\n"
-        for table in TABLES.values()
+        f"| [`{each.name}`](#{each.name}) | {_cell(each.description)} | {_partitions(each)} |\n"
+        for each in documented
     )
-    return "\n".join([_TITLE + "".join(overview), *map(_section, TABLES.values())])
+    return "\n".join([_TITLE + "".join(overview), *map(_section, documented)])
 
 
-def _section(table: Table) -> str:
+def _section(table: Table | View) -> str:
     lines = [f"## {table.name}", "", table.description, "", *_properties(table), ""]
     lines += ["| column | type | null | what it is |", "|---|---|---|---|"]
     lines += _columns(table.columns)
     return "\n".join([*lines, "", "```sql", _example(table), "```", ""])
 
 
-def _properties(table: Table) -> Iterator[str]:
+def _properties(table: Table | View) -> Iterator[str]:
     yield f"- key: {_names(table.key)}"
+    if isinstance(table, View):
+        links = (f"[`{name}`](#{name})" for name in table.tables)
+        yield f"- a view over {', '.join(links)}"
+        return
     yield f"- partitions: {_partitions(table)}"
     yield f"- schema version: {table.version}"
     for reference in table.references:
@@ -74,7 +80,7 @@ def _columns(columns: dict[str, FieldInfo], prefix: str = "") -> Iterator[str]:
             yield from _columns(nested.model_fields, f"{prefix}{name}.")
 
 
-def _example(table: Table) -> str:
+def _example(table: Table | View) -> str:
     """A query that counts rows by the columns with few values, or by pack or shard."""
     choices = [name for name, info in table.columns.items() if _is_choice(info.annotation)]
     group = choices or [name for name in ("pack", "shard") if name in table.columns]
@@ -106,7 +112,9 @@ def _is_choice(annotation: object) -> bool:
     return annotation is bool or any(typing.get_origin(part) is typing.Literal for part in parts)
 
 
-def _partitions(table: Table) -> str:
+def _partitions(table: Table | View) -> str:
+    if isinstance(table, View):
+        return "a view"
     return "by shard" if table.sharded else "`all`"
 
 

@@ -165,11 +165,16 @@ class CheckpointRegistry:
 
 def is_complete_folder(folder: Path) -> bool:
     """Whether every file of a checkpoint's folder exists, also as the target of a link."""
+    files = recorded_files(folder)
+    return files is not None and all((folder / name).exists() for name in files)
+
+
+def recorded_files(folder: Path) -> list[str] | None:
+    """Files of a checkpoint's folder by its record; None: it has no record that can be read."""
     try:
-        files = orjson.loads((folder / RECORD).read_bytes())["files"]
-    except (OSError, orjson.JSONDecodeError, KeyError):
-        return False
-    return all((folder / name).exists() for name in files)
+        return list(orjson.loads((folder / RECORD).read_bytes())["files"])
+    except (OSError, orjson.JSONDecodeError, KeyError, TypeError):
+        return None
 
 
 def _status(version: str, history: Sequence[RegistryEvent]) -> CheckpointStatus:

@@ -76,6 +76,7 @@ def pack_images(images: ImageStore, names: list[str], title: str) -> tuple[int, 
         packs.write(name + _PENDING, b"", durable=False)
         with packs.draft(name + PACK) as draft:
             ranges = write_pack(draft, chain([first], contents), _MAX_BYTES)
+            packs.put(name + PACK, draft)
         _delete_files(images, ranges)
         packs.delete_all([name + _PENDING])
         count, size = count + len(ranges), size + sum(each.length for each in ranges)

@@ -1,6 +1,7 @@
 """Content hash of a table: the same for equal rows, however they are stored."""
 
 import hashlib
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -8,53 +9,100 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 BATCH_ROWS = 65_536
+_RAW_BYTES = 32_000_000  # what is hashed later is compressed beyond that
+_CODEC = "lz4"
+# What is hashed of an array: a number of rows, a buffer, or a compressed one with its size.
+_Piece = Any
 
 
 def content_hash(table: pa.Table) -> str:
     """sha256 over column names, types and values; independent of chunks, compression, metadata."""
-    digest = new_digest(table.schema)
-    for start in range(0, table.num_rows, BATCH_ROWS):
-        add_batch(digest, table.slice(start, BATCH_ROWS))
-    return str(digest.hexdigest())
+    digest = ContentHash(table.schema)
+    digest.add(table)
+    return digest.hexdigest()
 
 
-def new_digest(schema: pa.Schema) -> Any:
-    """The digest for `add_batch`; after the last batch its `hexdigest()` is the content hash."""
-    columns = schema.to_string(show_field_metadata=False, show_schema_metadata=False)
-    return hashlib.sha256(columns.encode())
+class ContentHash:
+    """The content hash of rows that come in parts of any size.
+
+    It goes through `BATCH_ROWS` rows column by column, so what comes before is held in memory,
+    compressed where it is large.
+    """
+
+    def __init__(self, schema: pa.Schema) -> None:
+        columns = schema.to_string(show_field_metadata=False, show_schema_metadata=False)
+        self._digest = hashlib.sha256(columns.encode())
+        self._parts: list[list[_Piece]] = []  # of the batch so far
+        self._rows = self._bytes = 0
+
+    def add(self, table: pa.Table) -> None:
+        """Add the next rows, with the columns of the schema."""
+        while table.num_rows:
+            part = table.slice(0, BATCH_ROWS - self._rows)
+            for batch in part.to_batches():
+                self._add(batch)
+            table = table.slice(part.num_rows)
+            if self._rows == BATCH_ROWS:
+                self._flush()
+
+    def hexdigest(self) -> str:
+        """The hash, after the last rows."""
+        self._flush()
+        return self._digest.hexdigest()
+
+    def _add(self, batch: pa.RecordBatch) -> None:
+        pieces = [piece for column in batch.columns for piece in _pieces(column)]
+        self._rows += batch.num_rows
+        self._bytes += sum(len(piece) for piece in pieces if isinstance(piece, pa.Buffer))
+        self._parts.append([*map(_compressed, pieces)] if self._bytes > _RAW_BYTES else pieces)
+
+    def _flush(self) -> None:
+        for pieces in zip(*self._parts, strict=True):
+            if isinstance(pieces[0], int):
+                self._digest.update(sum(pieces).to_bytes(8, "little"))
+            else:
+                for piece in pieces:
+                    self._digest.update(_raw(piece))
+        self._parts, self._rows, self._bytes = [], 0, 0
 
 
-def add_batch(digest: Any, batch: pa.Table) -> None:
-    """Add the next `BATCH_ROWS` rows; the last batch may be shorter."""
-    for column in batch.columns:
-        _add(digest, pa.concat_arrays(column.chunks))
-
-
-def _add(digest: Any, array: pa.Array) -> None:
-    """Feed one array: its length, which values are null, then the values (null ones as zero)."""
-    digest.update(len(array).to_bytes(8, "little"))
-    digest.update(_bytes(pc.is_null(array)))
+def _pieces(array: pa.Array) -> Iterator[_Piece]:
+    """What is hashed of an array: length, which values are null, the values (null ones as zero)."""
+    yield len(array)
+    yield _bytes(pc.is_null(array))
     if pa.types.is_string(array.type):
-        _add_strings(digest, pc.fill_null(array, ""))
+        yield from _string_pieces(pc.fill_null(array, ""))
     elif pa.types.is_list(array.type):
-        digest.update(_bytes(pc.fill_null(pc.list_value_length(array), 0)))
-        _add(digest, array.flatten())
+        yield _bytes(pc.fill_null(pc.list_value_length(array), 0))
+        yield from _pieces(array.flatten())
     elif pa.types.is_struct(array.type):
         for child in array.flatten():
-            _add(digest, child)
+            yield from _pieces(child)
     else:
         plain = array.cast(pa.int64()) if pa.types.is_timestamp(array.type) else array
         zero = False if pa.types.is_boolean(plain.type) else 0
-        digest.update(_bytes(pc.fill_null(plain, zero)))
+        yield _bytes(pc.fill_null(plain, zero))
 
 
-def _add_strings(digest: Any, array: pa.StringArray) -> None:
-    digest.update(_bytes(pc.binary_length(array)))
+def _string_pieces(array: pa.StringArray) -> Iterator[pa.Buffer]:
+    yield _bytes(pc.binary_length(array))
     _, offsets, data = array.buffers()
-    if data is not None and len(array):
-        ends = np.frombuffer(offsets, np.int32)[array.offset : array.offset + len(array) + 1]
-        digest.update(memoryview(data)[ends[0] : ends[-1]])
+    if data is None or not len(array):
+        yield pa.py_buffer(b"")
+        return
+    ends = np.frombuffer(offsets, np.int32)[array.offset : array.offset + len(array) + 1]
+    yield data.slice(int(ends[0]), int(ends[-1] - ends[0]))
 
 
-def _bytes(array: pa.Array) -> bytes:
-    return bytes(array.to_numpy(zero_copy_only=False).tobytes())
+def _bytes(array: pa.Array) -> pa.Buffer:
+    return pa.py_buffer(array.to_numpy(zero_copy_only=False).tobytes())
+
+
+def _compressed(piece: _Piece) -> _Piece:
+    if not isinstance(piece, pa.Buffer):
+        return piece
+    return pa.compress(piece, codec=_CODEC), len(piece)
+
+
+def _raw(piece: _Piece) -> pa.Buffer:
+    return pa.decompress(piece[0], piece[1], codec=_CODEC) if isinstance(piece, tuple) else piece

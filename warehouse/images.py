@@ -133,7 +133,7 @@ class ImageStore:
         return PackIndex(self.storage.child("packs"), self.index_file)
 
     def put(self, image: EncodedImage) -> str:
-        """Store an image, unless it is stored already; returns its sha256.
+        """Store an image, unless these bytes are stored already; returns its sha256.
 
         A copy that exists is made new, so that it is not taken for garbage (`garbage.py`) before
         what refers to it is written.
@@ -144,14 +144,19 @@ class ImageStore:
         """
         path = self.relative_path(image.sha256)
         stored = self.storage.stat(path)
-        # The size is compared because a power cut can truncate a file.
-        if stored and stored.size == len(image.data):
+        if stored and stored.size == len(image.data) and self._has(path, image.data):
             if stored.age > FRESH_SECONDS:
                 self.storage.touch(path)
         elif not self._is_packed_lately(image):
             _ = image.image
             self.storage.write(path, image.data, durable=False)
         return image.sha256
+
+    def _has(self, path: str, data: bytes) -> bool:
+        """Whether a file of that size has these bytes: a damaged one is written again."""
+        with suppress(FileNotFoundError):
+            return self.storage.read(path) == data
+        return False
 
     def get(self, sha256: str) -> EncodedImage:
         """The image of that hash, not decoded.

@@ -1,11 +1,13 @@
 """Append-only journals of finished work, so that a restarted run does not repeat it.
 
-One JSON object per line, each written by one system call. A line without its newline was cut off
-by a crash: readers skip it, and the next append removes it. One process at a time writes a journal.
-Lines of finished work may be compressed, in a file of their own, which comes before the others.
+One JSON object per line, with a checksum, each written by one system call. A line without its
+newline was cut off by a crash: readers skip it, and the next append removes it. One process at a
+time writes a journal. Lines of finished work may be compressed, in a file of their own, which comes
+before the others.
 """
 
 import fcntl
+import io
 import os
 import threading
 import time
@@ -20,6 +22,7 @@ import pyarrow as pa
 from schemas import StorageError
 
 from .atomic import atomic_write
+from .checksums import add_line_checksum, strip_line_checksum
 from .storage import storage_errors
 
 LINES, COMPRESSED = ".jsonl", ".jsonl.zst"
@@ -43,7 +46,7 @@ class Journal:
             StorageError: another process writes this journal, or the disk is full or read-only;
                 the journal is unchanged.
         """
-        line = orjson.dumps(record, option=orjson.OPT_SERIALIZE_NUMPY) + b"\n"
+        line = encode_record(record)
         with self._lock, storage_errors("written", self.path):
             fd = self._open()
             try:
@@ -64,15 +67,15 @@ class Journal:
         Where `compress` is killed, or works at the same time, some may come twice.
 
         Raises:
-            StorageError: a complete line is not a JSON object; the message names file and line.
+            StorageError: a complete line is damaged; the message names file and line.
         """
         # In this order: lines are in the compressed file before they leave the other.
         lines = _read(self.path)
         with storage_errors("read", self._compressed):
             older = decompress(_read(self._compressed))
         for path, content in ((self._compressed, older), (self.path, lines)):
-            for number, line in enumerate(content.splitlines(keepends=True), start=1):
-                if line.endswith(b"\n"):
+            for number, line in enumerate(io.BytesIO(content), start=1):
+                if line.endswith(b"\n") or has_damaged_newline(line):
                     yield parse_record(line, path, number)
 
     def compress(self, dry_run: bool = False) -> bool:
@@ -144,7 +147,7 @@ class Journal:
             fd = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
             try:
                 _lock(fd, self.path)
-                os.ftruncate(fd, _end_of_last_line(fd))
+                _end_with_a_line(fd)
             except BaseException:
                 os.close(fd)
                 raise
@@ -171,15 +174,32 @@ def decompress(content: bytes) -> bytes:
         return bytes(stream.read())
 
 
+def encode_record(record: dict[str, Any]) -> bytes:
+    """A record as a line."""
+    return add_line_checksum(orjson.dumps(record, option=orjson.OPT_SERIALIZE_NUMPY))
+
+
 def parse_record(line: bytes, file: object, number: int) -> dict[str, Any]:
-    """The record of line `number` of a file; StorageError: it is not a JSON object."""
+    """The record of line `number` of a file; StorageError: it is not as it was written."""
     try:
-        if isinstance(record := orjson.loads(line), dict):
+        if isinstance(record := orjson.loads(strip_line_checksum(line)), dict):
             return record
         problem = "not a JSON object"
     except orjson.JSONDecodeError as error:
         problem = f"not JSON ({error})"
-    raise StorageError(f"{file}:{number}: {problem}: remove the line and run again")
+    except ValueError as error:
+        problem = str(error)
+    raise StorageError(
+        f"{file}:{number}: damaged, {problem}: `interleave verify --repair` takes the line out"
+    )
+
+
+def has_damaged_newline(line: bytes) -> bool:
+    """Whether a last line without newline was not cut off: its last byte is another one."""
+    restored = line[:-1] + b"\n"
+    with suppress(ValueError):
+        return strip_line_checksum(restored) is not restored
+    return False
 
 
 def _read(path: Path) -> bytes:
@@ -208,6 +228,16 @@ def _lock(fd: int, path: Path) -> None:
                     "stop it"
                 ) from error
             time.sleep(_LOCK_SECONDS / 10)
+
+
+def _end_with_a_line(fd: int) -> None:
+    """Remove an incomplete last line; of one whose newline is damaged, only that byte."""
+    size, end = os.fstat(fd).st_size, _end_of_last_line(fd)
+    if has_damaged_newline(os.pread(fd, size - end, end)):
+        os.ftruncate(fd, size - 1)
+        os.write(fd, b"\n")
+    else:
+        os.ftruncate(fd, end)
 
 
 def _end_of_last_line(fd: int) -> int:

@@ -6,6 +6,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from glob import escape
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -13,9 +14,10 @@ import pyarrow.parquet as pq
 
 from schemas import Row, SchemaMismatchError, StorageError, Table
 
-from .content_hash import BATCH_ROWS, add_batch, content_hash, new_digest
+from .checksums import PARQUET_KEY, UNSEALED, is_sealed_intact, seal_parquet
+from .content_hash import ContentHash, content_hash
 from .partition_index import PartitionIndex, PartitionInfo
-from .storage import Storage, first_line, safe_name
+from .storage import FileState, Storage, first_line, safe_name, storage_errors
 
 ALL = "all"
 """The partition of tables that are not sharded."""
@@ -23,9 +25,10 @@ ALL = "all"
 REQUESTS = "_requests-"
 """Prefix of the partitions of users' requests: in the views, but not part of the lineage."""
 
-_SCHEMA = "_schema"  # folder of the empty file that makes a view valid
 _PART = "part-0.parquet"
+_SCHEMA = "_schema"  # of an empty typed file
 _ROW_GROUP = 122_880  # what DuckDB scans per thread at a time
+_STREAM_ROWS, _STREAM_BYTES = 65_536, 64_000_000  # of a row group that is written from a stream
 _WRITING: dict[str, Any] = {"compression": "zstd", "write_page_checksum": True}
 # What pyarrow raises where a checksum, the codec, the encoding, or the footer is wrong.
 _DAMAGE = (OSError, pa.ArrowException, UnicodeDecodeError)
@@ -52,18 +55,17 @@ class Lake:
 
     storage: Storage
     index: PartitionIndex
-    _listings: Listings | None = field(default=None, init=False, compare=False)
+    _listings: list[Listings] = field(default_factory=list, init=False, compare=False)
 
     @contextmanager
     def listed_in(self, listings: Listings) -> Iterator[None]:
         """Inside, questions about all partitions of a table are answered from `listings`, to which
         each table is added once: as it was then, whoever writes to it later."""
-        before = self._listings
-        object.__setattr__(self, "_listings", listings)
+        self._listings.append(listings)
         try:
             yield
         finally:
-            object.__setattr__(self, "_listings", before)
+            self._listings.pop()
 
     def write(
         self,
@@ -73,28 +75,25 @@ class Lake:
     ) -> WriteResult:
         """Replace a partition, unless its content is the same.
 
-        A reader is read batch by batch, so that only compressed rows are in memory. Arrow rows may
-        lack columns of `Table.added`: they become nulls, and the content hash is that of rows of
-        the version before.
+        A reader is read batch by batch into a temporary file, so its rows need not fit in memory.
+        Arrow rows may lack columns of `Table.added`: they become nulls, and the content hash is
+        that of rows of the version before.
 
         Raises:
             SchemaMismatchError: the rows do not have the table's columns and types.
             StorageError: the partition cannot be written; the old one is unchanged.
         """
+        if isinstance(rows, pa.RecordBatchReader):
+            return self._write_stream(table, rows, partition)
         path = _path(table, partition)
         url = self.storage.url(path)
-        if isinstance(rows, pa.RecordBatchReader):
-            encoded, count, digest = _encode_stream(table, rows, partition)
-        else:
-            data = _conform(table, rows, partition)
-            hashed = data.select(_given_names(table, rows)) if isinstance(rows, pa.Table) else data
-            encoded, count, digest = None, data.num_rows, content_hash(hashed)
+        data = _conform(table, rows, partition)
+        hashed = data.select(_given_names(table, rows)) if isinstance(rows, pa.Table) else data
+        count, digest = data.num_rows, content_hash(hashed)
         if self.content_hash(table, partition) == digest:
             return WriteResult(count, digest, url, changed=False)
-        state = self.storage.write(path, encoded or _encode(data, digest))
-        if not partition.startswith(REQUESTS):
-            info = PartitionInfo(digest, str(table.version), count)
-            self.index.record(table.name, {partition: (state, info)})
+        state = self.storage.write(path, _encode(data, digest))
+        self._record(table, partition, state, PartitionInfo(digest, str(table.version), count))
         return WriteResult(count, digest, url)
 
     def read(
@@ -114,23 +113,49 @@ class Lake:
             SchemaMismatchError: a partition has a schema version that cannot be read.
             StorageError: a partition is damaged or cannot be read.
         """
-        schema = table.arrow_schema
-        if columns is not None:
-            schema = pa.schema([schema.field(name) for name in columns], metadata=schema.metadata)
+        schema = _selected(table, columns)
         parts = [schema.empty_table()]
         for name in self.partitions(table) if partitions is None else partitions:
             with suppress(FileNotFoundError):
                 parts.append(self._read_partition(table, name, schema, where))
         return pa.concat_tables(parts)
 
+    def stream(
+        self,
+        table: Table,
+        columns: Sequence[str] | None = None,
+        partition: str = ALL,
+        part_rows: int = 2_000,
+    ) -> Iterator[pa.Table]:
+        """Rows of a partition in parts of at most `part_rows`, which need not fit in memory.
+
+        Raises (while it is read) what `read` does.
+        """
+        schema = _selected(table, columns)
+        with suppress(FileNotFoundError), self.storage.snapshot(_path(table, partition)) as file:
+            opened = self._open_checked(table, partition, file)
+            names = _names_by_stored(table, opened)
+            stored = [name for name, current in names.items() if current in schema.names]
+            batches = opened.iter_batches(part_rows, columns=stored)
+            while (batch := self._next_batch(table, partition, batches)) is not None:
+                yield _current_rows(table, pa.Table.from_batches([batch]), names, schema)
+
     def is_absent(self, table: Table) -> bool:
         """Whether a table has no file at all, not even an empty one."""
         return next(self.storage.find(table.name, _PART), None) is None
 
+    def all_partitions(self, table: Table) -> list[str]:
+        """Sorted names of all that a view reads: also users' requests, and the empty typed file."""
+        return sorted(n for n in self.storage.find(table.name, _PART) if not n.startswith("."))
+
     def partitions(self, table: Table) -> list[str]:
         """Sorted names of the stored partitions, without those of users' requests."""
-        names = self.storage.files(table.name, _PART) if self._listings is None else self._infos(table)
+        names = self._infos(table) if self._listings else self._files(table)
         return sorted(filter(_in_lineage, names))
+
+    def file(self, table: Table, partition: str) -> str:
+        """Absolute path of a partition's file in a local lake, URL in a remote one."""
+        return self.storage.url(_stored_path(table, partition))
 
     def exists(self, table: Table, partition: str) -> bool:
         return self.storage.exists(_path(table, partition))
@@ -173,6 +198,25 @@ class Lake:
             with suppress(FileNotFoundError):
                 self._open_checked(table, name)
 
+    def verify(self, table: Table, partition: str) -> None:
+        """Check all bytes of a partition; of a file without a checksum, its pages and rows.
+
+        Raises:
+            FileNotFoundError: there is no such partition.
+            SchemaMismatchError, StorageError: see `read`.
+        """
+        with self.storage.open(_stored_path(table, partition)) as stored:
+            intact = is_sealed_intact(stored)
+        if intact is False:
+            raise self._damaged(table, partition, ValueError("its checksum is wrong"))
+        file = self._open_checked(table, partition)
+        if intact is None:
+            rows = self._read_columns(table, partition, file, file.schema_arrow.names)
+            digest = self.content_hash(table, partition)
+            is_current = _version(rows.schema.metadata) == str(table.version)
+            if digest and is_current and content_hash(rows) != digest:
+                raise self._damaged(table, partition, ValueError("its rows have another hash"))
+
     def glob(self, table: Table) -> str:
         """Pattern of all the table's files, for DuckDB's `read_parquet`."""
         return f"{escape(self.storage.url(table.name))}/*/part-*.parquet"
@@ -182,18 +226,40 @@ class Lake:
         info = self._try_footer(table, _SCHEMA)
         if info is None or info.schema_version != str(table.version):
             empty = table.arrow_schema.empty_table()
-            self.storage.write(_path(table, _SCHEMA), _encode(empty, content_hash(empty)))
+            path = _stored_path(table, _SCHEMA)
+            self.storage.write(path, _encode(empty, content_hash(empty)))
 
     def _infos(self, table: Table) -> dict[str, PartitionInfo | None]:
         """What the footers of all files say, by their folder; None: damaged or just removed."""
-        if self._listings is not None and table.name in self._listings:
-            return self._listings[table.name]
+        listings = self._listings[-1] if self._listings else {}
+        if table.name not in listings:
+            files = self._files(table)
+            resolved = self.index.resolve(table.name, files, partial(self._try_footer, table))
+            listings[table.name] = resolved
+        return listings[table.name]
+
+    def _write_stream(
+        self, table: Table, reader: pa.RecordBatchReader, partition: str
+    ) -> WriteResult:
+        path = _path(table, partition)
+        url = self.storage.url(path)
+        with self.storage.draft(path) as draft:
+            count, digest = _encode_stream(table, reader, partition, draft)
+            if self.content_hash(table, partition) == digest:
+                return WriteResult(count, digest, url, changed=False)
+            state = self.storage.put(path, draft)
+        if state:
+            self._record(table, partition, state, PartitionInfo(digest, str(table.version), count))
+        return WriteResult(count, digest, url)
+
+    def _record(self, table: Table, partition: str, state: FileState, info: PartitionInfo) -> None:
+        if not partition.startswith(REQUESTS):
+            self.index.record(table.name, {partition: (state, info)})
+
+    def _files(self, table: Table) -> dict[str, FileState]:
+        """State of all files that a view reads, by their folder."""
         files = self.storage.files(table.name, _PART)
-        files = {name: state for name, state in files.items() if not name.startswith(".")}
-        infos = self.index.resolve(table.name, files, partial(self._try_footer, table))
-        if self._listings is not None:
-            self._listings[table.name] = infos
-        return infos
+        return {name: state for name, state in files.items() if not name.startswith(".")}
 
     def _try_footer(self, table: Table, partition: str) -> PartitionInfo | None:
         """`_read_footer`; None also where it is damaged."""
@@ -219,23 +285,30 @@ class Lake:
         self, table: Table, partition: str, schema: pa.Schema, where: Any
     ) -> pa.Table:
         file = self._open_checked(table, partition)
-        stored = file.schema_arrow
-        names = dict(zip(stored.names, _current_names(table, stored), strict=True))
+        names = _names_by_stored(table, file)
         needed = schema.names if where is None else names.values()
         columns = [stored for stored, name in names.items() if name in needed]
+        rows = self._read_columns(table, partition, file, columns)
+        return _current_rows(table, rows, names, schema, where)
+
+    def _read_columns(
+        self, table: Table, partition: str, file: pq.ParquetFile, columns: Sequence[str]
+    ) -> pa.Table:
         try:
-            rows = file.read(columns)
+            return file.read(columns)
         except _DAMAGE as error:
             raise self._damaged(table, partition, error) from error
-        rows = rows.rename_columns([names[stored] for stored in rows.column_names])
-        for field in (table.arrow_schema.field(name) for name in table.added):
-            if field.name not in names.values():
-                rows = rows.append_column(field, pa.nulls(len(rows), field.type))
-        matching = rows if where is None else rows.filter(where)
-        return matching.select(schema.names).cast(schema)
 
-    def _open_checked(self, table: Table, partition: str) -> pq.ParquetFile:
-        file = self._open(table, partition)
+    def _next_batch(
+        self, table: Table, partition: str, batches: Iterator[pa.RecordBatch]
+    ) -> pa.RecordBatch | None:
+        try:
+            return next(batches, None)
+        except _DAMAGE as error:
+            raise self._damaged(table, partition, error) from error
+
+    def _open_checked(self, table: Table, partition: str, source: Any = None) -> pq.ParquetFile:
+        file = self._open(table, partition, source)
         try:
             stored = file.schema_arrow
             expected = _expected_schema(table, stored)
@@ -250,15 +323,15 @@ class Lake:
             return file
         raise SchemaMismatchError(
             f"table {table.name}, partition {partition}: {problem}; materialize {table.name} "
-            f"again or delete {self.storage.url(_path(table, partition))}"
+            f"again or delete {self.storage.url(_stored_path(table, partition))}"
         )
 
-    def _open(self, table: Table, partition: str) -> pq.ParquetFile:
-        """The partition as it is now; an open file does not show later replacements."""
-        path = _path(table, partition)
+    def _open(self, table: Table, partition: str, source: Any = None) -> pq.ParquetFile:
+        """The partition as it is now (or an open file of it); it does not show replacements."""
+        path = _stored_path(table, partition)
         try:
             local = self.storage.is_local
-            file = (
+            file = source or (
                 pa.OSFile(self.storage.url(path)) if local else io.BytesIO(self.storage.read(path))
             )
             return pq.ParquetFile(file, page_checksum_verification=True)
@@ -269,8 +342,8 @@ class Lake:
 
     def _damaged(self, table: Table, partition: str, error: Exception) -> StorageError:
         return StorageError(
-            f"{self.storage.url(_path(table, partition))} is damaged ({first_line(error)}): "
-            f"delete it and materialize {table.name} again"
+            f"{self.storage.url(_stored_path(table, partition))} is damaged ({first_line(error)}): "
+            f"`interleave verify --repair`, or delete it and materialize {table.name} again"
         )
 
 
@@ -279,48 +352,85 @@ def _in_lineage(folder: str) -> bool:
     return not folder.startswith(("_", "."))
 
 
-def _path(table: Table, partition: str) -> str:
+def _stored_path(table: Table, partition: str) -> str:
+    """`_path`, also of the empty typed file."""
     if partition == _SCHEMA:
         return f"{table.name}/{_SCHEMA}/{_PART}"
+    return _path(table, partition)
+
+
+def _path(table: Table, partition: str) -> str:
     prefix = REQUESTS if partition.startswith(REQUESTS) else ""
     name = safe_name(partition.removeprefix(prefix), "partition")
     return f"{table.name}/{prefix}{name}/{_PART}"
 
 
 def _encode(data: pa.Table, digest: str) -> bytes:
-    sink = pa.BufferOutputStream()
+    sink = io.BytesIO()
     stamped = data.replace_schema_metadata({**(data.schema.metadata or {}), _HASH: digest})
-    pq.write_table(stamped, sink, row_group_size=_ROW_GROUP, **_WRITING)
-    return sink.getvalue().to_pybytes()
+    with pq.ParquetWriter(sink, stamped.schema, **_WRITING) as writer:
+        writer.write_table(stamped, row_group_size=_ROW_GROUP)
+        writer.add_key_value_metadata({PARQUET_KEY: UNSEALED})
+    seal_parquet(sink)
+    return sink.getvalue()
 
 
 def _encode_stream(
-    table: Table, reader: pa.RecordBatchReader, partition: str
-) -> tuple[bytes, int, str]:
-    """Parquet file, number of rows, content hash."""
+    table: Table, reader: pa.RecordBatchReader, partition: str, file: Path
+) -> tuple[int, str]:
+    """Write a Parquet file; returns the number of rows and the content hash."""
     names = _given_names(table, reader)
-    hashed = pa.schema([table.arrow_schema.field(name) for name in names])
-    sink, count, digest = pa.BufferOutputStream(), 0, new_digest(hashed)
-    with pq.ParquetWriter(sink, table.arrow_schema, **_WRITING) as writer:
-        for part in _in_batches(reader):
+    count, digest = 0, ContentHash(pa.schema([table.arrow_schema.field(name) for name in names]))
+    with pq.ParquetWriter(file, table.arrow_schema, **_WRITING) as writer:
+        for part in _in_row_groups(reader):
             rows = _conform(table, part, partition)
-            add_batch(digest, rows.select(names))
-            writer.write_table(rows)
+            digest.add(rows.select(names))
+            with storage_errors("written", file):
+                writer.write_table(rows)
             count += rows.num_rows
-        writer.add_key_value_metadata({_HASH: digest.hexdigest()})
-    return sink.getvalue().to_pybytes(), count, digest.hexdigest()
+        writer.add_key_value_metadata({_HASH: digest.hexdigest(), PARQUET_KEY: UNSEALED})
+    with storage_errors("written", file), file.open("r+b") as written:
+        seal_parquet(written)
+    return count, digest.hexdigest()
 
 
-def _in_batches(reader: pa.RecordBatchReader) -> Iterator[pa.Table]:
-    """The reader's rows in tables of `BATCH_ROWS`, as the content hash needs them."""
-    pending = reader.schema.empty_table()
+def _in_row_groups(reader: pa.RecordBatchReader) -> Iterator[pa.Table]:
+    """The reader's rows in tables of as many rows and bytes as a row group may have."""
+    pending: list[pa.RecordBatch] = []
     for batch in reader:
-        pending = pa.concat_tables([pending, pa.Table.from_batches([batch])])
-        while pending.num_rows >= BATCH_ROWS:
-            yield pending.slice(0, BATCH_ROWS)
-            pending = pending.slice(BATCH_ROWS)
-    if pending.num_rows:
-        yield pending
+        rows, size = sum(map(len, pending)), sum(each.nbytes for each in pending)
+        if pending and (rows + len(batch) > _STREAM_ROWS or size + batch.nbytes > _STREAM_BYTES):
+            yield pa.Table.from_batches(pending)
+            pending = []
+        pending.append(batch)
+    if pending:
+        yield pa.Table.from_batches(pending)
+
+
+def _selected(table: Table, columns: Sequence[str] | None) -> pa.Schema:
+    """The table's schema, or that of some columns in their order."""
+    schema = table.arrow_schema
+    if columns is None:
+        return schema
+    return pa.schema([schema.field(name) for name in columns], metadata=schema.metadata)
+
+
+def _names_by_stored(table: Table, file: pq.ParquetFile) -> dict[str, str]:
+    """Today's names of a file's columns, by those in the file."""
+    stored = file.schema_arrow
+    return dict(zip(stored.names, _current_names(table, stored), strict=True))
+
+
+def _current_rows(
+    table: Table, rows: pa.Table, names: Mapping[str, str], schema: pa.Schema, where: Any = None
+) -> pa.Table:
+    """Stored rows under today's names, with the columns of `schema`, that satisfy `where`."""
+    rows = rows.rename_columns([names[stored] for stored in rows.column_names])
+    for field in (table.arrow_schema.field(name) for name in table.added):
+        if field.name not in names.values():
+            rows = rows.append_column(field, pa.nulls(len(rows), field.type))
+    matching = rows if where is None else rows.filter(where)
+    return matching.select(schema.names).cast(schema)
 
 
 def _conform(table: Table, rows: pa.Table | Iterable[Row], partition: str) -> pa.Table:

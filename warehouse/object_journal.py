@@ -7,6 +7,7 @@ are read like all others.
 """
 
 import asyncio
+import io
 import os
 import secrets
 import socket
@@ -22,12 +23,13 @@ import orjson
 
 from schemas import StorageError
 
-from .journal import COMPRESSED, LINES, compress, decompress, parse_record
+from .journal import COMPRESSED, LINES, compress, decompress, encode_record, parse_record
 from .storage import Storage
 
 LEASE_FILE = "lease.json"
 _RENEWALS = 3  # per period of a lease
 _POLL_SECONDS = 1.0
+_RESOLUTION = 1.0  # of the store's clock, in seconds
 _MERGE_ABOVE = 32  # segments
 
 
@@ -46,7 +48,7 @@ class ObjectJournal:
 
     def append(self, record: dict[str, Any]) -> None:
         """As `Journal.append`: the record is stored when this returns."""
-        line = orjson.dumps(record, option=orjson.OPT_SERIALIZE_NUMPY) + b"\n"
+        line = encode_record(record)
         with self._pending_lock:
             self._pending.append(line)
             stored = self._stored
@@ -61,7 +63,7 @@ class ObjectJournal:
     def records(self) -> Iterator[dict[str, Any]]:
         """As `Journal.records`; of a line that is none the message names segment and line."""
         for name, data in self._read_segments():
-            for number, line in enumerate(data.splitlines(), start=1):
+            for number, line in enumerate(io.BytesIO(data), start=1):
                 yield parse_record(line, f"{self.path}/{name}", number)
 
     def compress(self, dry_run: bool = False) -> bool:
@@ -150,11 +152,15 @@ class ObjectJournal:
 
 @dataclass(frozen=True)
 class LeaseRecord:
-    """Content of the lease file. `expires` is in seconds since 1970; 0: released."""
+    """Content of the lease file. `seconds`: how long it is valid after it was written; 0: released.
+
+    `expires`, in seconds since 1970 by its owner's clock, makes every renewal another record.
+    """
 
     owner: str
     epoch: int
     expires: float
+    seconds: float = 60.0  # files of earlier versions have no such field
 
 
 class Lease:
@@ -162,7 +168,7 @@ class Lease:
 
     It is a small file, written only with S3's conditional writes (if it is unchanged since it was
     read). Its owner renews it three times per period; a worker that finds it expired takes it over
-    with a higher epoch. Clocks of different machines may differ by up to half a period.
+    with a higher epoch. Its age is by the clock of the store: those of workers may be wrong.
 
     Args:
         seconds: how long after the death of its owner another worker gets it.
@@ -185,8 +191,7 @@ class Lease:
         """
         previous: LeaseRecord | None = None
         while True:
-            record, version = self._read()
-            remaining = record.expires - time.time()
+            record, version, remaining = self._read()
             if remaining > 0:
                 if previous not in (None, record):  # renewed or passed on, so the owner is alive
                     raise StorageError(
@@ -234,18 +239,28 @@ class Lease:
     def _write(self, epoch: int, version: str | None, seconds: float) -> bool:
         """Store a record of ours, unless the file has changed; returns whether it is stored."""
         started = time.monotonic()
-        record = LeaseRecord(self._owner, epoch, time.time() + seconds if seconds else 0.0)
+        expires = time.time() + seconds if seconds else 0.0
+        record = LeaseRecord(self._owner, epoch, expires, seconds)
         new_version = self._storage.write_if(self._path, orjson.dumps(record), version)
         if new_version is None:
-            stored, new_version = self._read()
+            stored, new_version, _ = self._read()
             if stored != record or new_version is None:  # else a retried write was ours
                 return False
         self._epoch, self._version, self._valid_until = epoch, new_version, started + seconds
         return True
 
-    def _read(self) -> tuple[LeaseRecord, str | None]:
+    def _read(self) -> tuple[LeaseRecord, str | None, float]:
+        """The record, its version, and for how many seconds it is valid."""
         stored = self._storage.read_version(self._path)
         if stored is None:
-            return LeaseRecord("", 0, 0.0), None
-        data, version = stored
-        return LeaseRecord(**orjson.loads(data)), version
+            return LeaseRecord("", 0, 0.0, 0.0), None, 0.0
+        try:
+            record = LeaseRecord(**orjson.loads(stored.data))
+        except (orjson.JSONDecodeError, TypeError) as error:
+            url = self._storage.url(self._path)
+            raise StorageError(
+                f"{url} is damaged: delete it if no worker processes this shard, and run again"
+            ) from error
+        released = not record.expires
+        remaining = 0.0 if released else record.seconds + _RESOLUTION - stored.age
+        return record, stored.version, remaining

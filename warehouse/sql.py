@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 import duckdb
 import pyarrow as pa
 
-from schemas import TABLES, FoundryError, StorageError
+from schemas import TABLES, VIEWS, FoundryError, StorageError
 
 from .home import Home
 from .result_formats import Format, count_noun, render
 from .storage import first_line, storage_errors
+from .verified_files import verify_before_query
 from .views import connect, lock_to_lake
 
 if TYPE_CHECKING:
@@ -90,14 +91,18 @@ def run_query(home: Home, sql: str, other_files: bool = False) -> pa.Table:
     raise SqlError(_explain(failure)) from failure
 
 
+def verify_referenced(home: Home, sql: str) -> None:
+    """Verify the files of the tables that a query names, as `verify_before_query` does."""
+    verify_before_query(home, [TABLES[name] for name in _referenced_tables(sql)])
+
+
 def _execute(home: Home, sql: str, other_files: bool) -> pa.Table:
     with closing(connect(home)) as connection:
         if not other_files:
             lock_to_lake(connection, home)
         try:
             _check_reads_only(connection, sql)
-            for name in _referenced_tables(sql):
-                home.lake.check(TABLES[name])
+            verify_referenced(home, sql)
             relation = connection.sql(sql)
             if relation is None:
                 return pa.table({})
@@ -129,6 +134,7 @@ def _referenced_tables(sql: str) -> list[str]:
             names = parser.get_table_names(sql)
         except duckdb.Error:  # several statements, or a wrong one
             names = set(re.findall(r"\w+", sql))
+    names |= {table for view in VIEWS.values() if view.name in names for table in view.tables}
     return sorted(TABLES.keys() & names)
 
 

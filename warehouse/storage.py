@@ -9,20 +9,24 @@ import hashlib
 import os
 import re
 import secrets
+import tempfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
+from email.utils import parsedate_to_datetime
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 from schemas import StorageError
 
 from .atomic import atomic_write
 
 _STALE_SECONDS = 24 * 3600
+# Requests that S3 throttles (503 SlowDown) are repeated, with jitter, for up to a minute or so;
+# s3fs itself repeats those five times over whose answer says so, which that to a HEAD does not.
+_S3_OPTIONS = {"config_kwargs": {"retries": {"mode": "standard", "max_attempts": 10}}}
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 _REMEDIES = {
     errno.ENOSPC: "no space left on the device; free some and run again",
@@ -88,6 +92,15 @@ class FileState(NamedTuple):
     version: str
 
 
+class StoredVersion(NamedTuple):
+    """A file of an object store as it was read. `age`: seconds since it was written, in full
+    seconds of the store's clock, which is that of no worker."""
+
+    data: bytes
+    version: str
+    age: float
+
+
 @dataclass(eq=False)
 class Storage:
     """A folder (its path without protocol) of files that are read and written as a whole."""
@@ -101,8 +114,9 @@ class Storage:
         """The storage at a path or fsspec URL; StorageError: no package for its protocol."""
         import fsspec
 
+        options = _S3_OPTIONS if url.startswith(("s3://", "s3a://")) else {}
         with storage_errors("opened", url):
-            fs, root = fsspec.core.url_to_fs(url, use_listings_cache=False)
+            fs, root = fsspec.core.url_to_fs(url, use_listings_cache=False, **options)
         return cls(fs, root.rstrip("/"))
 
     @property
@@ -141,25 +155,6 @@ class Storage:
         with storage_errors("read", self.url(path)):
             return self.fs.open(f"{self.root}/{path}")
 
-    @contextmanager
-    def draft(self, path: str) -> Iterator[Path]:
-        """A local path to write a large file at, which replaces `path` durably in the end."""
-        with storage_errors("written", self.url(path)), ExitStack() as stack:
-            if self.is_local:
-                draft = self._temporary_folder() / f"{os.getpid()}-{secrets.token_hex(6)}"
-                stack.callback(draft.unlink, missing_ok=True)
-            else:
-                draft = Path(stack.enter_context(TemporaryDirectory()), "draft")
-            yield draft
-            if not self.is_local:
-                self.fs.put_file(str(draft), f"{self.root}/{path}")
-                return
-            target = Path(self.root, path)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            _sync(draft)
-            draft.replace(target)
-            _sync(target.parent)
-
     def write(self, path: str, data: bytes, durable: bool = True) -> FileState:
         """Replace a file atomically; `durable`: survive a power cut as well (local folders)."""
         with storage_errors("written", self.url(path)):
@@ -169,6 +164,46 @@ class Storage:
             self.fs.pipe_file(f"{self.root}/{path}", data)
         # The ETag that S3 gives an object that is put at once (unless it is encrypted by KMS).
         return FileState(len(data), f'"{hashlib.md5(data, usedforsecurity=False).hexdigest()}"')
+
+    @contextmanager
+    def draft(self, path: str) -> Iterator[Path]:
+        """A local file to write what `put` then moves to `path`; removed when the block ends."""
+        if not self.is_local:
+            with tempfile.TemporaryDirectory(prefix="interleave-") as folder:
+                yield Path(folder, "draft")
+            return
+        with storage_errors("written", self.url(path)):
+            draft = self._temporary_folder() / f"{os.getpid()}-{secrets.token_hex(6)}"
+        try:
+            yield draft
+        finally:
+            draft.unlink(missing_ok=True)
+
+    def put(self, path: str, draft: Path) -> "FileState | None":
+        """Replace a file atomically and durably by a `draft`; its state, where that is known."""
+        with storage_errors("written", self.url(path)):
+            if not self.is_local:
+                self.fs.put_file(str(draft), f"{self.root}/{path}")
+                return None
+            target = Path(self.root, path)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            _sync(draft)
+            draft.replace(target)
+            _sync(target.parent)
+            return _local_state(target.stat())
+
+    @contextmanager
+    def snapshot(self, path: str) -> Iterator[BinaryIO]:
+        """A file as it is now, to be read in parts; FileNotFoundError: there is none."""
+        with tempfile.TemporaryDirectory(prefix="interleave-") as folder:
+            local = Path(self.root, path)
+            with storage_errors("read", self.url(path)):
+                if not self.is_local:
+                    local = Path(folder, "copy")
+                    self.fs.get_file(f"{self.root}/{path}", str(local))
+                file = local.open("rb")
+            with file:
+                yield file
 
     def write_if(self, path: str, data: bytes, version: str | None) -> str | None:
         """Write a file if its version is still `version` (None: if it does not exist); returns
@@ -184,11 +219,14 @@ class Storage:
                 raise
         return str(put["ETag"])
 
-    def read_version(self, path: str) -> tuple[bytes, str] | None:
+    def read_version(self, path: str) -> StoredVersion | None:
         """A file's bytes and its version, or an earlier version; None: there is no such file."""
+        bucket, key, _ = self.fs.split_path(f"{self.root}/{path}")
         with storage_errors("read", self.url(path)), suppress(FileNotFoundError):
-            version = self.fs.info(f"{self.root}/{path}", refresh=True)["ETag"]
-            return bytes(self.fs.cat_file(f"{self.root}/{path}")), str(version)
+            head = self.fs.call_s3("head_object", Bucket=bucket, Key=key)
+            now = parsedate_to_datetime(head["ResponseMetadata"]["HTTPHeaders"]["date"])
+            age = (now - head["LastModified"]).total_seconds()
+            return StoredVersion(bytes(self.fs.cat_file(f"{self.root}/{path}")), head["ETag"], age)
         return None
 
     def exists(self, path: str) -> bool:

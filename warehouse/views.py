@@ -1,4 +1,5 @@
-"""DuckDB views over the lake, one per table: for our connections, and in `warehouse.duckdb`.
+"""DuckDB views over the lake, one per table and those of `VIEWS`: for our connections, and in
+`warehouse.duckdb`.
 
 While a process writes a DuckDB file, no other process can open it, not even to read. So nothing
 here opens `warehouse.duckdb`: our connections use a private file of views, and `refresh_views`
@@ -13,7 +14,7 @@ from pathlib import Path
 
 import duckdb
 
-from schemas import TABLES, Table
+from schemas import TABLES, VIEWS, Table, View
 
 from .atomic import atomic_path
 from .home import Home
@@ -83,8 +84,8 @@ def _write_views(path: Path, home: Home, documented: bool = False) -> None:
 
 
 def _create_views(connection: duckdb.DuckDBPyConnection, home: Home, requests: bool = True) -> None:
-    """Create a view per table. If its files cannot be read, selecting from it raises the error, so
-    that the other tables stay usable."""
+    """Create a view per table, then those over them. If a table's files cannot be read, selecting
+    from it raises the error, so that the other tables stay usable."""
     for table in TABLES.values():
         view = f"CREATE VIEW {table.name} AS"
         if home.lake.is_absent(table):
@@ -95,6 +96,8 @@ def _create_views(connection: duckdb.DuckDBPyConnection, home: Home, requests: b
         except duckdb.Error as error:
             problem = f"error({_literal(f'table {table.name}: {first_line(error)}')}) IS NULL"
             connection.execute(f"{view} {_empty_select(connection, table, problem)}")
+    for derived in VIEWS.values():
+        connection.execute(f"CREATE VIEW {derived.name} AS {derived.sql}")
 
 
 def _files_select(
@@ -133,7 +136,8 @@ def _empty_select(connection: duckdb.DuckDBPyConnection, table: Table, where: st
 def _comments() -> Iterator[str]:
     """Statements that set the schemas' descriptions as comments, in one transaction."""
     yield "BEGIN"
-    for table in TABLES.values():
+    documented: tuple[Table | View, ...] = (*TABLES.values(), *VIEWS.values())
+    for table in documented:
         yield f"COMMENT ON VIEW {table.name} IS {_literal(table.description)}"
         for name, info in table.columns.items():
             description = _literal(info.description or "")

@@ -12,6 +12,7 @@ from schemas.trajectories import TRAJECTORIES
 from training.grpo.recipe import GrpoSettings
 from training.registry import CheckpointRegistry
 from warehouse import Home
+from warehouse.sql import verify_referenced
 from warehouse.views import connect
 
 from ..core.foundry import FoundryResource
@@ -111,6 +112,7 @@ def _seconds_per_rollout(home: Home, settings: GrpoSettings) -> tuple[float, str
 
 
 def _first(home: Home, sql: str) -> Mapping[str, Any]:
+    verify_referenced(home, sql)
     with closing(connect(home)) as connection:
         row: Mapping[str, Any] = connection.sql(sql).to_arrow_table().to_pylist()[0]
         return row

@@ -30,6 +30,7 @@ from training.launch.launcher import run_job
 from training.registry import RECORD, CheckpointRegistry, is_complete_folder
 from training.settings import TrainingSettings
 from warehouse.atomic import atomic_path
+from warehouse.checksums import write_sums
 
 from ..core.foundry import FoundryResource
 from ..core.gpu_assignment import Training
@@ -212,6 +213,7 @@ def _publish(
             names = sorted(path.name for path in draft.iterdir())
             record = record.model_copy(update={"files": names})
             (draft / RECORD).write_text(record.model_dump_json(indent=1), "utf-8")
+            write_sums(draft)
     except OSError as error:
         raise FoundryError(f"{folder} cannot be written: {error.strerror or error}") from error
 

@@ -1,4 +1,4 @@
-"""Profile settings of notifications: who is told of a failed run, and how."""
+"""Profile settings of notifications: who is told of failed runs and of the budget, and how."""
 
 import os
 from typing import Literal
@@ -32,7 +32,8 @@ class MailSettings(ConfigModel):
 
 
 class NotificationSettings(ConfigModel):
-    """A line by webhook, by mail, or both, for every failed run that the daemon sees."""
+    """A line by webhook, by mail, or both, for every failed run that the daemon sees, and for every
+    share of the budget (`budget.alerts`) that is spent."""
 
     webhook: str | None = Field(
         None,

@@ -102,8 +102,8 @@ EXPORT_SET = _set_node(
 
 @dg.asset(**STEP_SET.asset_args())
 def steps(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg.MaterializeResult:
-    table, report = build_steps(foundry.home, foundry.settings.curation)
-    return STEP_SET.record(context, foundry, {STEPS: table}, _steps_metadata(report))
+    rows, report = build_steps(foundry.home, foundry.settings.curation)
+    return STEP_SET.record(context, foundry, {STEPS: rows}, _steps_metadata(report))
 
 
 @dg.asset(**CRITIC_SFT_SET.asset_args())
@@ -137,10 +137,10 @@ def critic_dpo(context: dg.AssetExecutionContext, foundry: FoundryResource) -> d
 def planner_sft(
     context: dg.AssetExecutionContext, foundry: FoundryResource
 ) -> dg.MaterializeResult:
-    table, counts, unusable = build_planner_sft(foundry.home, foundry.settings.curation)
+    rows, counts, unusable = build_planner_sft(foundry.home, foundry.settings.curation)
     quarantined = [{"document": name, "reason": reason} for name, reason in unusable[:20]]
     metadata = {"sources": counts, "set_aside": table_metadata(quarantined)}
-    return PLANNER_SFT_SET.record(context, foundry, {PLANNER_SFT: table}, metadata)
+    return PLANNER_SFT_SET.record(context, foundry, {PLANNER_SFT: rows}, metadata)
 
 
 @dg.asset(**SEQUENCE_SET.asset_args())

@@ -1,6 +1,7 @@
 """Blocking checks of the training sets, which run before anything is trained on them."""
 
 from functools import partial
+from itertools import chain, islice
 
 import dagster as dg
 import pyarrow as pa
@@ -29,6 +30,7 @@ _TRAIN_ONLY = (
     "held-out prompt is in either"
 )
 _PROMPT = ("prompt_id",)
+_PART_ROWS = 20_000  # checked at a time
 _IMAGE_COLUMNS = ("images", "origin_image", "edited_image")
 # SQL for the verdict that a critic set is balanced by.
 _VERDICTS = {"sft": "accepted", "rl": "evaluation.success"}
@@ -74,8 +76,9 @@ def _unbalanced(
     settings = getattr(foundry.settings.curation.critic, f"balance_{side}")
     if settings.mode == "none":
         return []
-    rows, one_sided = foundry.home.lake.read(table), settings.one_sided == "keep"
-    return integrity.unbalanced_verdicts(rows, _VERDICTS[side], settings.tolerance, one_sided)
+    verdict, one_sided = _VERDICTS[side], settings.one_sided == "keep"
+    rows = foundry.home.lake.read(table, columns=["iteration", verdict.split(".")[0]])
+    return integrity.unbalanced_verdicts(rows, verdict, settings.tolerance, one_sided)
 
 
 def _set_checks(declared: Node, split: str | None = None) -> dg.AssetChecksDefinition:
@@ -85,7 +88,10 @@ def _set_checks(declared: Node, split: str | None = None) -> dg.AssetChecksDefin
 
     def placeholders(foundry: FoundryResource, _shard: str | None) -> integrity.Violations:
         listed = "images" if images == ["images"] else f"[{', '.join(images)}]"
-        return integrity.mismatched_placeholders(foundry.home.lake.read(table), listed)
+        columns = [name for name in ("row_id", "messages", *images) if name in table.columns]
+        parts = foundry.home.lake.stream(table, columns, part_rows=_PART_ROWS)
+        found = (integrity.mismatched_placeholders(part, listed) for part in parts)
+        return [*islice(chain.from_iterable(found), integrity.MAX_ROWS)]
 
     def missing(foundry: FoundryResource, _shard: str | None) -> integrity.Violations:
         data = foundry.home.lake.read(table, columns=images)

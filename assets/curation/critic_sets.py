@@ -12,7 +12,9 @@ With `reviews.use`, the verdict and the next prompt of people take the place of 
 nothing contradicts them. Where they differ from the critic, its reasoning is left out.
 """
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import duckdb
 import pyarrow as pa
@@ -22,21 +24,46 @@ from inference.agent_prompts.templates import critic_prompt, version_of
 from inference.roles import Verdict
 from schemas import Table
 from schemas.curation import CRITIC_RL, CRITIC_SFT
-from warehouse import EncodedImage, Home
+from schemas.trajectories import ATTEMPTS, PLANS, SCORES, TRAJECTORIES
+from warehouse import EncodedImage, Home, Lake
 
-from .duckdb_session import (
-    add_text_function,
-    count_reasons,
-    curation_session,
-    shard_groups,
-    shard_in,
-    stream_groups,
+from .balance import (
+    Quota,
+    RowHashes,
+    VerdictClass,
+    quotas,
+    row_hashes,
+    select_copies,
+    verdict_counts,
 )
-from .settings import BalanceSettings, CurationSettings, VerdictSettings
+from .duckdb_session import add_text_function, count_reasons
+from .settings import BalanceSettings, CurationSettings
+from .shards import (
+    ATTEMPT_KEY,
+    Columns,
+    ShardedLake,
+    pack_rows,
+    query_batches,
+    shard_session,
+    unpacked_rows,
+)
 
-# Rows, computed while they are read; dropped attempts by reason; verdicts (see `balance`).
+# Rows, computed while they are read; dropped attempts by reason; verdicts (see `verdict_counts`).
 CriticSet = tuple[pa.RecordBatchReader, dict[str, int], list[dict[str, int]]]
-_KEY = "trajectory_id, step_number, iteration"
+_KEY = ", ".join(ATTEMPT_KEY)
+_JUDGED: Columns = {
+    ATTEMPTS: (
+        *(*ATTEMPT_KEY, "prompt_id", "shard", "accepted", "refined_prompt"),
+        *("source_image", "image"),
+    ),
+    SCORES: (*ATTEMPT_KEY, "overall", "semantics", "quality"),
+}
+_WITH_TEXTS: Columns = {
+    ATTEMPTS: (*_JUDGED[ATTEMPTS], "prompt", "reasoning"),
+    SCORES: _JUDGED[SCORES],
+    PLANS: ("plan_id", "step_number", "prompt"),
+    TRAJECTORIES: ("trajectory_id", "plan_id"),
+}
 _FALLBACK_CANVAS = (192, 192)
 _CONTRADICTED = {"contradicted_verdict": "contradicted"}
 # SQL for the columns of a set that the other does not have.
@@ -57,15 +84,30 @@ _DECIDED_BY = """
     CASE WHEN person_accepted IS NOT NULL OR NOT accepted AND person_prompt IS NOT NULL
          THEN 'person' END AS decided_by
 """
-_VERDICTS = """
-    SELECT iteration, count(*) FILTER (NOT after AND accepted) AS accepted_before,
-           count(*) FILTER (NOT after AND NOT accepted) AS rejected_before,
-           count(*) FILTER (after AND accepted) AS accepted_after,
-           count(*) FILTER (after AND NOT accepted) AS rejected_after
-    FROM (SELECT iteration, accepted, false AS after FROM {source}
-          UNION ALL SELECT iteration, accepted, true FROM {target})
-    GROUP BY iteration ORDER BY iteration
-"""
+
+
+@dataclass(frozen=True)
+class _Rules:
+    """How a set is made of judged attempts.
+
+    Args:
+        columns: SQL for the columns that the other set does not have.
+        verdict: SQL over `accepted, contradicted, has_rewrite, is_best`.
+        reasons: likewise, when an attempt is dropped; the first one counts.
+    """
+
+    table: Table
+    columns: str
+    verdict: str
+    reasons: Mapping[str, str]
+
+    @property
+    def side(self) -> str:
+        return self.table.name.removeprefix("critic_")
+
+    def balance(self, settings: CurationSettings) -> BalanceSettings:
+        chosen: BalanceSettings = getattr(settings.critic, f"balance_{self.side}")
+        return chosen
 
 
 def build_critic_sft(home: Home, settings: CurationSettings) -> CriticSet:
@@ -75,7 +117,7 @@ def build_critic_sft(home: Home, settings: CurationSettings) -> CriticSet:
     reasons = reasons | {"no_rewrite": "NOT accepted AND NOT has_rewrite"}
     if not verdicts.unproven_rewrites:
         reasons["unproven_rewrite"] = "NOT accepted AND is_best"
-    return _build(home, settings, CRITIC_SFT, _SFT_COLUMNS, "accepted", reasons)
+    return _build(home, settings, _Rules(CRITIC_SFT, _SFT_COLUMNS, "accepted", reasons))
 
 
 def build_critic_rl(home: Home, settings: CurationSettings) -> CriticSet:
@@ -83,56 +125,82 @@ def build_critic_rl(home: Home, settings: CurationSettings) -> CriticSet:
     source = settings.critic.verdicts.rl
     verdict = "accepted <> contradicted" if source == "scores" else "accepted"
     reasons = _CONTRADICTED if source == "drop" else {}
-    return _build(home, settings, CRITIC_RL, _RL_COLUMNS, verdict, reasons)
+    return _build(home, settings, _Rules(CRITIC_RL, _RL_COLUMNS, verdict, reasons))
 
 
-def balance(
-    connection: duckdb.DuckDBPyConnection, source: str, target: str, settings: BalanceSettings
-) -> list[dict[str, int]]:
-    """Resample table `source` (key columns, `accepted`, `shard`) into `target` with `copy_number`.
+def _build(home: Home, settings: CurationSettings, rules: _Rules) -> CriticSet:
+    """Measure all candidates, balance them, and stream the rows."""
+    curated = ShardedLake.of(home, settings)
+    groups = curated.groups()
+    steps = curated.with_steps(groups, rules.side)
+    measures = [*curated.map_lazily(_measure, steps, len(groups), rules)]
+    decided = quotas((each.hashes for each in measures), rules.balance(settings))
+    canvas = store_canvas(home, settings, (each.first_image for each in measures))
+    without = () if settings.uses_reviews else ("decided_by",)
+    steps = curated.with_steps(groups, rules.side)
+    parts = curated.map_lazily(_rows, steps, len(groups), rules, decided, canvas, without)
+    dropped = sum((each.dropped for each in measures), Counter())
+    rows = unpacked_rows(rules.table, parts, without)
+    return rows, dict(sorted(dropped.items())), verdict_counts(decided)
 
-    Every iteration gets as many True as False (paper, section 3.2); else a critic learns to accept
-    late attempts of a chain. Row copies are numbered from 0, and copy n + 1 of a row exists only if
-    every row of its iteration and verdict has copy n. The rows to repeat or leave out are chosen by
-    a hash of seed and row, so the result depends neither on threads nor on row order.
-    Returns verdicts per iteration before and after, the columns of `_VERDICTS`.
-    """
-    copies = settings.max_copies if settings.mode == "up" else 1
-    wanted = f"least(greatest(yes, no), least(yes, no) * {copies})"
-    if settings.one_sided == "keep":
-        wanted = f"CASE WHEN least(yes, no) = 0 THEN greatest(yes, no) ELSE {wanted} END"
-    connection.execute(
-        f"""
-        CREATE TEMP TABLE {target} AS
-        WITH verdicts AS (
-            SELECT iteration, count(*) FILTER (accepted) AS yes,
-                   count(*) FILTER (NOT accepted) AS no
-            FROM {source} GROUP BY iteration
-        ),
-        ranked AS (
-            SELECT {source}.*, copy_number, row_number() OVER (
-                PARTITION BY iteration, accepted
-                ORDER BY copy_number, md5(concat_ws('/', {settings.seed}, {_KEY})), {_KEY}
-            ) AS rank
-            FROM {source}, (SELECT unnest(range({copies})) AS copy_number)
-        )
-        SELECT ranked.* EXCLUDE (rank) FROM ranked JOIN verdicts USING (iteration)
-        WHERE {"true" if settings.mode == "none" else f"rank <= {wanted}"}
-        """
-    )
-    verdicts = connection.sql(_VERDICTS.format(source=source, target=target))
-    return verdicts.to_arrow_table().to_pylist()
+
+@dataclass(frozen=True)
+class _Measures:
+    """What quotas and canvas follow from, of some shards."""
+
+    dropped: Counter[str]
+    hashes: RowHashes
+    first_image: str | None
+
+
+def _measure(
+    lake: Lake, settings: CurationSettings, rules: _Rules, shards: list[str], steps: pa.Table
+) -> _Measures:
+    connection = shard_session(lake, settings, shards, _JUDGED, opinions=True)
+    _create_candidates(connection, steps, rules, settings)
+    dropped = Counter(count_reasons(connection, "judged"))
+    hashes = row_hashes(connection, "candidates", rules.balance(settings))
+    return _Measures(dropped, hashes, first_generated_image(connection))
+
+
+def _rows(
+    lake: Lake,
+    settings: CurationSettings,
+    rules: _Rules,
+    decided: Mapping[VerdictClass, Quota],
+    canvas: str,
+    without: Sequence[str],
+    shards: list[str],
+    steps: pa.Table,
+) -> bytes:
+    connection = shard_session(lake, settings, shards, _WITH_TEXTS, opinions=True)
+    agent_prompt = settings.critic.agent_prompt
+    _create_candidates(connection, steps, rules, settings)
+    select_copies(connection, "candidates", "selection", decided, rules.balance(settings))
+
+    def question(goal: str, rewritten: str) -> str:
+        return critic_prompt(goal, rewritten, agent_prompt).text
+
+    def answer(accepted: bool, refined: str, reasoning: str) -> str:
+        return critic_answer(Verdict(accepted, refined, reasoning))
+
+    add_text_function(connection, question)
+    add_text_function(connection, answer)
+    version = f"'{version_of(agent_prompt)}' AS agent_prompt_version"
+    sql = _rows_sql(f"{rules.columns}, {_DECIDED_BY}, {version}", canvas)
+    return pack_rows(rules.table, query_batches(connection, sql), without)
 
 
 def _create_candidates(
     connection: duckdb.DuckDBPyConnection,
-    split: str,
-    verdict: str,
-    reasons: Mapping[str, str],
-    settings: VerdictSettings,
+    steps: pa.Table,
+    rules: _Rules,
+    settings: CurationSettings,
 ) -> None:
-    """Table `judged`: attempts up to the best of the split's steps; `candidates`: those to use."""
-    cases = "".join(f" WHEN {condition} THEN '{name}'" for name, condition in reasons.items())
+    """Table `judged`: attempts up to the best of the steps; `candidates`: those to use."""
+    connection.register("steps", steps)
+    verdicts, verdict = settings.critic.verdicts, rules.verdict
+    cases = "".join(f" WHEN {condition} THEN '{name}'" for name, condition in rules.reasons.items())
     reason = f"CASE{cases} END" if cases else "CAST(NULL AS VARCHAR)"
     connection.execute(
         f"""
@@ -145,13 +213,13 @@ def _create_candidates(
                    iteration = best_iteration AND person_prompt IS NULL AS is_best
             FROM attempts JOIN steps USING (trajectory_id, step_number)
             LEFT JOIN person_verdicts USING ({_KEY}) LEFT JOIN person_prompts USING ({_KEY})
-            WHERE steps.split = '{split}' AND iteration <= best_iteration
+            WHERE iteration <= best_iteration
         ),
         scored AS (
             SELECT attempted.*, semantics, quality,
                    person_accepted IS NULL AND
-                   CASE WHEN accepted THEN overall < {settings.accept_at_least}
-                        ELSE overall > {settings.reject_at_most} END AS contradicted
+                   CASE WHEN accepted THEN overall < {verdicts.accept_at_least}
+                        ELSE overall > {verdicts.reject_at_most} END AS contradicted
             FROM attempted JOIN scores USING ({_KEY})
         )
         SELECT * REPLACE ({verdict} AS accepted), {reason} AS reason FROM scored;
@@ -163,73 +231,38 @@ def _create_candidates(
     )
 
 
-def _build(
-    home: Home,
-    curation: CurationSettings,
-    table: Table,
-    columns: str,
-    verdict: str,
-    reasons: Mapping[str, str],
-) -> CriticSet:
-    """Balance the candidates into table `selection`, and stream its rows.
-
-    Args:
-        verdict: SQL over `accepted, contradicted, has_rewrite, is_best`.
-        reasons: likewise, when an attempt is dropped; the first one counts.
-    """
-    settings, side = curation.critic, table.name.removeprefix("critic_")
-    connection = curation_session(home, curation)
-    _create_candidates(connection, side, verdict, reasons, settings.verdicts)
-    verdicts = balance(connection, "candidates", "selection", getattr(settings, f"balance_{side}"))
-    canvas = white_canvas(home, connection, settings.canvas_size)
-    version = f"'{version_of(settings.agent_prompt)}' AS agent_prompt_version"
-    columns = f"{columns}, {_DECIDED_BY}, {version}"
-
-    def question(goal: str, rewritten: str) -> str:
-        return critic_prompt(goal, rewritten, settings.agent_prompt).text
-
-    def answer(accepted: bool, refined: str, reasoning: str) -> str:
-        return critic_answer(Verdict(accepted, refined, reasoning))
-
-    def rows_of(shards: list[str]) -> pa.Table:
-        return connection.sql(_rows_sql(shards, columns, canvas)).to_arrow_table()
-
-    add_text_function(connection, question)
-    add_text_function(connection, answer)
-    without = () if curation.uses_reviews else ("decided_by",)
-    rows = stream_groups(table, shard_groups(connection, "selection"), rows_of, without)
-    return rows, count_reasons(connection, "judged"), verdicts
-
-
-def white_canvas(home: Home, connection: duckdb.DuckDBPyConnection, size: int | None) -> str:
+def store_canvas(home: Home, settings: CurationSettings, first_images: Iterable[str | None]) -> str:
     """Store the white image that precedes a trajectory's first image, and return its sha256.
 
-    Without a `size` (pixels), it is as large as an image that was generated without a source.
+    Without `canvas_size`, it is as large as an image that was generated without a source.
     """
+    size = settings.critic.canvas_size
     shape = (size, size) if size else _FALLBACK_CANVAS
     if size is None:
-        sql = "SELECT min(image) FROM attempts WHERE source_image IS NULL"
-        ((first,),) = connection.execute(sql).fetchall()
+        first = min((image for image in first_images if image), default=None)
         shape = home.images.get(first).image.size if first else shape
     return home.images.put(EncodedImage.white(shape))
 
 
-def _rows_sql(shards: list[str], columns: str, canvas: str) -> str:
+def first_generated_image(connection: duckdb.DuckDBPyConnection) -> str | None:
+    """An image that was generated without a source, if there is one: the same one every time."""
+    sql = "SELECT min(image) FROM attempts WHERE source_image IS NULL"
+    return connection.sql(sql).fetchall()[0][0]
+
+
+def _rows_sql(columns: str, canvas: str) -> str:
     return f"""
         WITH goals AS (
             SELECT trajectory_id, step_number, plans.prompt AS goal
             FROM trajectories JOIN plans USING (plan_id)
-            WHERE {shard_in(shards, "trajectories.shard")} AND {shard_in(shards, "plans.shard")}
         ),
         texts AS (
             SELECT {_KEY}, goal, CASE WHEN iteration = 0 THEN '' ELSE prompt END AS rewritten,
                    refined_prompt, reasoning, coalesce(source_image, '{canvas}') AS before, image
             FROM attempts JOIN goals USING (trajectory_id, step_number)
-            WHERE {shard_in(shards)}
         )
         SELECT concat_ws('/', {_KEY}, copy_number) AS row_id, prompt_id, {_KEY}, copy_number,
                accepted, {columns}
         FROM selection JOIN texts USING ({_KEY})
-        WHERE {shard_in(shards)}
         ORDER BY shard, {_KEY}, copy_number
     """

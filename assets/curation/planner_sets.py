@@ -5,9 +5,10 @@ on what the generator made of it. Only prompts of split `train` are used.
 """
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
 
 import duckdb
 import pyarrow as pa
@@ -15,11 +16,56 @@ import pyarrow as pa
 from inference.agent_prompts.templates import IMAGE, escape_tags, insert_image_tags, planner_prompt
 from inference.roles import Plan, PlanStep
 from schemas.curation import PLANNER_SFT, PlannerSftRow
-from warehouse import Home
+from schemas.prompts import PROMPTS
+from schemas.trajectories import ATTEMPTS, PLANS, TRAJECTORIES
+from warehouse import Home, Lake
 
 from .comm import import_comm, planner_row
-from .duckdb_session import curation_session, query_rows, shard_groups, shard_in
+from .duckdb_session import query_rows
 from .settings import CurationSettings, PlannerSettings
+from .shards import (
+    Columns,
+    ShardedLake,
+    count_values,
+    group_shards,
+    pack_rows,
+    shard_session,
+    unpacked_rows,
+)
+
+_GROUP_ROWS = 100_000  # of plans; rows are in order of their plans within a group
+_BATCH_ROWS = 2_000
+_PLANNED: Columns = {
+    PROMPTS: ("prompt_id", "text", "input_images", "split"),
+    PLANS: tuple(name for name in PLANS.columns if name not in ("shard", "planner")),
+}
+_CONTINUED: Columns = {
+    **_PLANNED,
+    TRAJECTORIES: ("trajectory_id", "plan_id", "steps"),
+    ATTEMPTS: ("trajectory_id", "step_number", "image", "chosen"),
+}
+_PLANS_SQL = """
+    SELECT plan_id, any_value(prompt_id) AS prompt_id, any_value(prompts.text) AS request,
+           any_value(input_images) AS input_images, any_value(reasoning) AS reasoning,
+           list({step_number: step_number, step_name: step_name, instruction: instruction,
+                 prompt: plans.prompt, auxiliary_text: auxiliary_text}
+                ORDER BY step_number) AS steps
+    FROM plans JOIN prompts USING (prompt_id)
+    WHERE prompts.split = 'train'
+    GROUP BY plan_id ORDER BY plan_id
+"""
+_TRAJECTORIES_SQL = f"""
+    WITH planned AS ({_PLANS_SQL}),
+    generated AS (
+        SELECT trajectory_id, list({{number: step_number, image: image}}) AS images
+        FROM attempts WHERE chosen GROUP BY trajectory_id
+    )
+    SELECT planned.*, trajectory_id, coalesce(images, []) AS images,
+           trajectories.steps AS completed_steps
+    FROM trajectories JOIN planned USING (plan_id) LEFT JOIN generated USING (trajectory_id)
+    ORDER BY trajectory_id
+"""
+_SOURCES = ("plan", "continuation", "comm", "comm_continuation")
 
 
 @dataclass(frozen=True)
@@ -39,30 +85,46 @@ class _PlannedRequest:
 
 def build_planner_sft(
     home: Home, settings: CurationSettings
-) -> tuple[pa.Table, dict[str, int], list[tuple[str, str]]]:
-    """The `planner_sft` table, its rows by source, and quarantined documents as (id, reason)."""
-    planner, connection = settings.planner, curation_session(home, settings)
-    groups = shard_groups(connection, "plans")
+) -> tuple[pa.RecordBatchReader, Counter[str], list[tuple[str, str]]]:
+    """Rows (computed while they are read), their number by source (complete when they are read),
+    and quarantined documents as (id, reason)."""
+    planner, curated = settings.planner, ShardedLake.of(home, settings)
+    groups = [(shards,) for shards in group_shards(curated.row_counts(PLANS), _GROUP_ROWS)]
     continued = groups if planner.continuations else []
     imported, quarantined = import_comm(
         home, planner.comm, planner.interleaved_prompt, planner.seed
     )
-    rows: dict[str, list[Iterable[PlannerSftRow]]] = {
-        "plan": [_plan_rows(connection, shards, planner) for shards in groups],
-        "continuation": [_continuation_rows(connection, shards, planner) for shards in continued],
-        "comm": [[row for row in imported if not row.cut]],
-        "comm_continuation": [[row for row in imported if row.cut]],
-    }
-    tables = {source: [*map(PLANNER_SFT.to_arrow, parts)] for source, parts in rows.items()}
-    counts = {source: sum(part.num_rows for part in parts) for source, parts in tables.items()}
-    return pa.concat_tables(chain.from_iterable(tables.values())), counts, quarantined
+    documents = sorted(imported, key=lambda row: row.cut > 0)
+    parts = chain(
+        curated.map(_plans, groups), curated.map(_continuations, continued), [_packed(documents)]
+    )
+    counts = Counter(dict.fromkeys(_SOURCES, 0))
+    rows = count_values(unpacked_rows(PLANNER_SFT, parts), "source", counts)
+    return rows, counts, quarantined
+
+
+def _plans(lake: Lake, settings: CurationSettings, shards: list[str]) -> bytes:
+    connection = shard_session(lake, settings, shards, _PLANNED)
+    return _packed(_plan_rows(connection, settings.planner))
+
+
+def _continuations(lake: Lake, settings: CurationSettings, shards: list[str]) -> bytes:
+    connection = shard_session(lake, settings, shards, _CONTINUED)
+    return _packed(_continuation_rows(connection, settings.planner))
+
+
+def _packed(rows: Iterable[PlannerSftRow]) -> bytes:
+    remaining = iter(rows)
+    batches = iter(lambda: [*islice(remaining, _BATCH_ROWS)], [])
+    tables = map(PLANNER_SFT.to_arrow, batches)
+    return pack_rows(PLANNER_SFT, chain.from_iterable(each.to_batches() for each in tables))
 
 
 def _plan_rows(
-    connection: duckdb.DuckDBPyConnection, shards: list[str], settings: PlannerSettings
+    connection: duckdb.DuckDBPyConnection, settings: PlannerSettings
 ) -> Iterator[PlannerSftRow]:
     """Request to plan. Input images make it an interleaved request, as in inference."""
-    for planned in _planned_requests(connection, _plans_sql(shards)):
+    for planned in _planned_requests(connection, _PLANS_SQL):
         interleaved = bool(planned.input_images)
         template = settings.interleaved_prompt if interleaved else settings.text_prompt
         reasoning = "" if interleaved else planned.reasoning
@@ -71,10 +133,10 @@ def _plan_rows(
 
 
 def _continuation_rows(
-    connection: duckdb.DuckDBPyConnection, shards: list[str], settings: PlannerSettings
+    connection: duckdb.DuckDBPyConnection, settings: PlannerSettings
 ) -> Iterator[PlannerSftRow]:
     """A plan cut at a random step: the steps before, with their images, to the steps after."""
-    for planned in _planned_requests(connection, _trajectories_sql(shards)):
+    for planned in _planned_requests(connection, _TRAJECTORIES_SQL):
         last = min(_usable_steps(planned), len(planned.steps) - 1)
         if last > 0:
             key = f"{settings.seed}/{planned.trajectory_id}".encode()
@@ -117,34 +179,6 @@ def _usable_steps(planned: _PlannedRequest) -> int:
         if step.prompt is not None and step.step_number not in planned.images:
             return index
     return min(planned.completed_steps, len(planned.steps))
-
-
-def _plans_sql(shards: list[str]) -> str:
-    return f"""
-        SELECT plan_id, any_value(prompt_id) AS prompt_id, any_value(prompts.text) AS request,
-               any_value(input_images) AS input_images, any_value(reasoning) AS reasoning,
-               list({{step_number: step_number, step_name: step_name, instruction: instruction,
-                      prompt: plans.prompt, auxiliary_text: auxiliary_text}}
-                    ORDER BY step_number) AS steps
-        FROM plans JOIN prompts USING (prompt_id)
-        WHERE prompts.split = 'train' AND {shard_in(shards, "plans.shard")}
-        GROUP BY plan_id ORDER BY plan_id
-    """
-
-
-def _trajectories_sql(shards: list[str]) -> str:
-    return f"""
-        WITH planned AS ({_plans_sql(shards)}),
-        generated AS (
-            SELECT trajectory_id, list({{number: step_number, image: image}}) AS images
-            FROM attempts WHERE chosen AND {shard_in(shards)} GROUP BY trajectory_id
-        )
-        SELECT planned.*, trajectory_id, coalesce(images, []) AS images,
-               trajectories.steps AS completed_steps
-        FROM trajectories JOIN planned USING (plan_id) LEFT JOIN generated USING (trajectory_id)
-        WHERE {shard_in(shards, "trajectories.shard")}
-        ORDER BY trajectory_id
-    """
 
 
 def _planned_requests(connection: duckdb.DuckDBPyConnection, sql: str) -> Iterator[_PlannedRequest]:

@@ -12,19 +12,46 @@ attempt before the earlier one that both answer. No answer has reasoning: people
 of a refinement is about another image.
 """
 
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+import duckdb
 import pyarrow as pa
 
 from inference.agent_prompts.formatting import critic_answer
 from inference.agent_prompts.templates import critic_prompt, version_of
 from inference.roles import Verdict
 from schemas.curation import CRITIC_DPO
-from warehouse import Home
+from schemas.prompts import PROMPTS
+from schemas.trajectories import ATTEMPTS, PLANS, SCORES, TRAJECTORIES
+from warehouse import Home, Lake
 
-from .critic_sets import white_canvas
-from .duckdb_session import add_text_function, count_reasons, curation_session
+from .critic_sets import first_generated_image, store_canvas
+from .duckdb_session import add_text_function, count_reasons
 from .settings import CurationSettings
+from .shards import (
+    ATTEMPT_KEY,
+    Columns,
+    ShardedLake,
+    count_values,
+    pack_rows,
+    query_batches,
+    shard_session,
+    unpacked_rows,
+)
 
-_KEY = "trajectory_id, step_number, iteration"
+_KEY = ", ".join(ATTEMPT_KEY)
+_SOURCE_IMAGES: Columns = {ATTEMPTS: ("source_image", "image")}
+_COLUMNS: Columns = {
+    PROMPTS: ("prompt_id", "split"),
+    PLANS: ("plan_id", "step_number", "prompt"),
+    TRAJECTORIES: ("trajectory_id", "plan_id"),
+    ATTEMPTS: (
+        *(*ATTEMPT_KEY, "prompt_id", "shard", "prompt", "source_image", "image"),
+        *("accepted", "refined_prompt"),
+    ),
+    SCORES: (*ATTEMPT_KEY, "overall"),
+}
 _PAIRS = f"""
     CREATE TEMP TABLE pairs AS
     WITH states AS (
@@ -104,9 +131,39 @@ _PAIRS = f"""
 
 def build_critic_dpo(
     home: Home, settings: CurationSettings
-) -> tuple[pa.Table, dict[str, int], dict[str, int]]:
-    """The table `critic_dpo`, its rows by source, and pairs that were left out, by reason."""
-    connection, agent_prompt = curation_session(home, settings), settings.critic.agent_prompt
+) -> tuple[pa.RecordBatchReader, Counter[str], Counter[str]]:
+    """Rows (computed while they are read); complete when they are read are their number by source,
+    and that of pairs that were left out, by reason."""
+    curated = ShardedLake.of(home, settings)
+    groups = [(shards,) for shards in curated.groups()]
+    measured = groups if settings.critic.canvas_size is None else []
+    canvas = store_canvas(home, settings, curated.map(_first_image, measured))
+    sources: Counter[str] = Counter()
+    dropped: Counter[str] = Counter()
+    parts = _without_counts(curated.map(_rows, groups, canvas), dropped)
+    return count_values(unpacked_rows(CRITIC_DPO, parts), "source", sources), sources, dropped
+
+
+def _first_image(lake: Lake, settings: CurationSettings, shards: list[str]) -> str | None:
+    return first_generated_image(shard_session(lake, settings, shards, _SOURCE_IMAGES))
+
+
+def _without_counts(
+    parts: Iterable[tuple[bytes, Counter[str]]], counts: Counter[str]
+) -> Iterator[bytes]:
+    """The rows of the parts, whose counts are added up."""
+    for rows, of_part in parts:
+        counts.update(of_part)
+        yield rows
+
+
+def _rows(
+    lake: Lake, settings: CurationSettings, canvas: str, shards: list[str]
+) -> tuple[bytes, Counter[str]]:
+    """Rows, and left out pairs by reason."""
+    connection = shard_session(lake, settings, shards, _COLUMNS, opinions=True)
+    _create_pairs(connection, settings)
+    agent_prompt = settings.critic.agent_prompt
 
     def question(goal: str, rewritten: str) -> str:
         return critic_prompt(goal, rewritten, agent_prompt).text
@@ -116,17 +173,7 @@ def build_critic_dpo(
 
     add_text_function(connection, question)
     add_text_function(connection, answer)
-    verdicts, preferences = settings.critic.verdicts, settings.preferences
-    thresholds = {
-        "scores": preferences.scores,
-        "gap": preferences.min_gap,
-        "good": verdicts.reject_at_most,
-        "bad": verdicts.accept_at_least,
-    }
-    connection.execute(_PAIRS, thresholds)
-    canvas = white_canvas(home, connection, settings.critic.canvas_size)
-    rows = connection.sql(
-        f"""
+    sql = f"""
         SELECT concat_ws('/', {_KEY}, source) AS row_id, prompt_id, {_KEY}, source,
                [{{'role': 'user', 'content': question(goal, rewritten)}}] AS messages,
                {{'role': 'assistant', 'content': answer(chosen_accepts, chosen_prompt)}} AS chosen,
@@ -135,9 +182,18 @@ def build_critic_dpo(
                [coalesce(source_image, '{canvas}'), image] AS images,
                '{version_of(agent_prompt)}' AS agent_prompt_version
         FROM pairs WHERE reason IS NULL ORDER BY shard, {_KEY}, source
-        """
-    ).to_arrow_table()
-    counted = "SELECT source, count(*) FROM pairs WHERE reason IS NULL GROUP BY 1 ORDER BY 1"
-    sources = dict(connection.execute(counted).fetchall())
-    schema = CRITIC_DPO.arrow_schema
-    return rows.select(schema.names).cast(schema), sources, count_reasons(connection, "pairs")
+    """
+    rows = pack_rows(CRITIC_DPO, query_batches(connection, sql))
+    return rows, Counter(count_reasons(connection, "pairs"))
+
+
+def _create_pairs(connection: duckdb.DuckDBPyConnection, settings: CurationSettings) -> None:
+    """Table `pairs`: all that there could be, with the `reason` why one is left out."""
+    verdicts, preferences = settings.critic.verdicts, settings.preferences
+    thresholds = {
+        "scores": preferences.scores,
+        "gap": preferences.min_gap,
+        "good": verdicts.reject_at_most,
+        "bad": verdicts.accept_at_least,
+    }
+    connection.execute(_PAIRS, thresholds)

@@ -9,6 +9,9 @@ Every tag is closed; `<info>` is left out if a step has no text; text-only steps
 One `<image>` stands for one image.
 """
 
+from collections import Counter
+from collections.abc import Iterator
+
 import duckdb
 import pyarrow as pa
 
@@ -16,17 +19,38 @@ from inference.agent_prompts.formatting import verdict_json
 from inference.agent_prompts.templates import escape_tags, insert_image_tags
 from inference.roles import Verdict
 from schemas.curation import SEQUENCES
-from warehouse import Home
+from schemas.prompts import PROMPTS
+from schemas.trajectories import ATTEMPTS, PLANS, TRAJECTORIES
+from warehouse import Home, Lake
 
-from .duckdb_session import (
-    add_text_function,
-    count_reasons,
-    curation_session,
-    shard_groups,
-    shard_in,
-    stream_groups,
-)
+from .duckdb_session import add_text_function, count_reasons
 from .settings import CurationSettings, SequenceSettings
+from .shards import (
+    Columns,
+    ShardedLake,
+    group_shards,
+    pack_rows,
+    query_batches,
+    shard_session,
+    unpacked_rows,
+)
+
+_GROUP_ROWS = 8_000  # of selected trajectories; rows are in order of form and id within a group
+_CANDIDATES: Columns = {
+    PROMPTS: ("prompt_id", "split"),
+    PLANS: ("plan_id", "step_number", "prompt"),
+    TRAJECTORIES: ("trajectory_id", "prompt_id", "plan_id", "shard", "status"),
+    ATTEMPTS: ("trajectory_id", "chosen"),
+}
+_WITH_TEXTS: Columns = {
+    PROMPTS: (*_CANDIDATES[PROMPTS], "text", "input_images"),
+    PLANS: (*_CANDIDATES[PLANS], "reasoning", "auxiliary_text"),
+    TRAJECTORIES: _CANDIDATES[TRAJECTORIES],
+    ATTEMPTS: (
+        *_CANDIDATES[ATTEMPTS],
+        *("step_number", "iteration", "image", "accepted", "refined_prompt", "reasoning"),
+    ),
+}
 
 _IMAGE = "<image><img_token></image>"
 _CRITIC = "_critic_tag(accepted, refined_prompt, reasoning)"
@@ -41,19 +65,38 @@ def build_sequences(
     home: Home, settings: CurationSettings
 ) -> tuple[pa.RecordBatchReader, dict[str, int], dict[str, int]]:
     """Rows (computed while they are read), their number by form, dropped trajectories by reason."""
-    connection, forms = curation_session(home, settings), settings.sequences.forms
+    curated = ShardedLake.of(home, settings)
+    measured = [*curated.map(_measure, [(shards,) for shards in curated.groups()])]
+    selected = {shard: count for counts, _ in measured for shard, count in counts.items()}
+    dropped = sum((reasons for _, reasons in measured), Counter())
+    groups = [(shards,) for shards in group_shards(selected, _GROUP_ROWS)]
+    counts: dict[str, int] = dict.fromkeys(settings.sequences.forms, sum(selected.values()))
+    rows = unpacked_rows(SEQUENCES, curated.map(_rows, groups))
+    return rows, counts, dict(sorted(dropped.items()))
+
+
+def _measure(
+    lake: Lake, settings: CurationSettings, shards: list[str]
+) -> tuple[dict[str, int], Counter[str]]:
+    """Selected trajectories by shard, in order of the shards, and dropped ones by reason."""
+    connection = shard_session(lake, settings, shards, _CANDIDATES)
+    _create_candidates(connection, settings.sequences)
+    selected = "SELECT shard, count(*) FROM selection GROUP BY shard ORDER BY shard"
+    counts = dict(connection.execute(selected).fetchall())
+    return counts, Counter(count_reasons(connection, "candidates"))
+
+
+def _rows(lake: Lake, settings: CurationSettings, shards: list[str]) -> bytes:
+    connection = shard_session(lake, settings, shards, _WITH_TEXTS)
     _create_candidates(connection, settings.sequences)
     for function in (escape_tags, insert_image_tags, _critic_tag):
         add_text_function(connection, function)
-    counts: dict[str, int] = dict.fromkeys(forms, len(connection.table("selection")))
 
-    def rows_of(shards: list[str]) -> pa.Table:
-        queries = (_sequences_sql(shards, form, *_FORMS[form]) for form in forms)
-        return pa.concat_tables([connection.sql(sql).to_arrow_table() for sql in queries])
+    def batches() -> Iterator[pa.RecordBatch]:
+        for form in settings.sequences.forms:
+            yield from query_batches(connection, _sequences_sql(form, *_FORMS[form]))
 
-    groups = shard_groups(connection, "selection", rows=8_000)
-    rows = stream_groups(SEQUENCES, groups, rows_of)
-    return rows, counts, count_reasons(connection, "candidates")
+    return pack_rows(SEQUENCES, batches())
 
 
 def _critic_tag(accepted: bool, refined: str, reasoning: str) -> str:
@@ -91,12 +134,12 @@ def _create_candidates(connection: duckdb.DuckDBPyConnection, settings: Sequence
     )
 
 
-def _sequences_sql(shards: list[str], form: str, attempt_text: str, condition: str) -> str:
+def _sequences_sql(form: str, attempt_text: str, condition: str) -> str:
     return f"""
         WITH selected_attempts AS (
             SELECT *, max(iteration) FILTER (chosen)
                       OVER (PARTITION BY trajectory_id, step_number) AS final
-            FROM attempts SEMI JOIN selection USING (trajectory_id) WHERE {shard_in(shards)}
+            FROM attempts SEMI JOIN selection USING (trajectory_id)
         ),
         step_images AS (
             SELECT trajectory_id, step_number,
@@ -113,7 +156,6 @@ def _sequences_sql(shards: list[str], form: str, attempt_text: str, condition: s
             FROM trajectories t SEMI JOIN selection USING (trajectory_id)
             JOIN plans p USING (plan_id)
             LEFT JOIN step_images USING (trajectory_id, step_number)
-            WHERE {shard_in(shards, "t.shard")} AND {shard_in(shards, "p.shard")}
         ),
         sequence_texts AS (
             SELECT trajectory_id, any_value(prompt_id) AS prompt_id,

@@ -9,8 +9,13 @@ and wording, so by default they all go to SFT or all to RL, by the mean (or maxi
 prompt's remaining steps. With unit `step`, as in the paper, each step goes by its own variance, and
 a prompt may have steps in both. Held-out prompts are in neither. A theta chosen by ratio changes as
 the bank grows, and units near it change sides.
+
+Chains, rules and variances are measured by group of shards, then theta is chosen, then the rows are
+made by group of shards.
 """
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import duckdb
@@ -18,10 +23,18 @@ import numpy as np
 import pyarrow as pa
 
 from schemas.curation import STEPS
-from warehouse import Home
+from schemas.prompts import PROMPTS
+from schemas.trajectories import ATTEMPTS, SCORES
+from warehouse import Home, Lake
 
-from .duckdb_session import curation_session
 from .settings import CurationSettings, FilterSettings, SplitSettings
+from .shards import Columns, ShardedLake, pack_rows, query_batches, shard_session, unpacked_rows
+
+_COLUMNS: Columns = {
+    PROMPTS: ("prompt_id", "split"),
+    ATTEMPTS: ("trajectory_id", "step_number"),
+    SCORES: ("trajectory_id", "prompt_id", "shard", "step_number", "iteration", "overall"),
+}
 
 _CHAINS = """
 CREATE TEMP TABLE chains AS
@@ -48,16 +61,19 @@ SELECT trajectory_id, prompt_id, shard, step_number, iterations, scored, slope,
 FROM peaked
 """
 _SCORES = """
-SELECT iteration, count(*) AS attempts, avg(overall) AS mean,
-       quantile_cont(overall, 0.25) AS lower_quartile, quantile_cont(overall, 0.5) AS median,
-       quantile_cont(overall, 0.75) AS upper_quartile
-FROM scores GROUP BY iteration ORDER BY iteration
+SELECT iteration, round(overall, 3) AS score, count(*) AS attempts, sum(overall) AS total
+FROM scores GROUP BY ALL
 """
+_TRAIN_STEPS = """
+SELECT variance, unit_variance FROM filtered JOIN train_units USING ({unit}) WHERE kept
+"""
+_ORDER = "ORDER BY trajectory_id, step_number"  # in which variances are summed: sums round
+_DROPPED = "SELECT drop_reason, count(*) FROM filtered WHERE NOT kept GROUP BY 1"
 
 
 @dataclass(frozen=True)
 class StepsReport:
-    """Outcome of filter and split, in steps; `scores` are the columns of `_SCORES`."""
+    """Outcome of filter and split, in steps."""
 
     dropped: dict[str, int]  # by reason
     splits: dict[str, int]  # the others; `none`: of held-out prompts, or left out
@@ -65,20 +81,39 @@ class StepsReport:
     variance: np.ndarray  # of the retained steps of train prompts
     unit: str  # prompt or step
     unit_variance: np.ndarray  # of the units of train prompts, which are compared with theta
-    scores: list[dict[str, float]]
+    scores: list[dict[str, float]]  # by iteration, see `figures.score_by_iteration`
 
 
-def build_steps(home: Home, settings: CurationSettings) -> tuple[pa.Table, StepsReport]:
-    """The `steps` table of all scored steps, and a report."""
-    connection = curation_session(home, settings)
-    connection.execute(_CHAINS)
-    connection.execute(_filter_sql(settings.filter))
-    connection.execute(_unit_variance_sql(settings.split))
-    theta = _theta(connection, settings.split)
-    connection.execute(_split_sql(settings.split), {"theta": theta})
-    columns, order = ", ".join(STEPS.columns), "shard, trajectory_id, step_number"
-    table = connection.sql(f"SELECT {columns} FROM split_steps ORDER BY {order}").to_arrow_table()
-    return table.cast(STEPS.arrow_schema), _report(connection, settings.split, theta)
+@dataclass(frozen=True)
+class _Measures:
+    """What theta and the report follow from, of some shards or of all."""
+
+    dropped: Counter[str]
+    retained: int
+    steps: pa.Table  # variance, unit_variance of the retained steps of train prompts
+    units: pa.Table  # unit_variance, steps of their units
+    scores: pa.Table  # iteration, score (rounded), attempts, total
+
+    @classmethod
+    def sum(cls, parts: Sequence["_Measures"]) -> "_Measures":
+        return cls(
+            sum((part.dropped for part in parts), Counter()),
+            sum(part.retained for part in parts),
+            *(
+                pa.concat_tables(getattr(part, name) for part in parts)
+                for name in ("steps", "units", "scores")
+            ),
+        )
+
+
+def build_steps(home: Home, settings: CurationSettings) -> tuple[pa.RecordBatchReader, StepsReport]:
+    """The `steps` of all scored attempts (computed while they are read), and a report."""
+    curated = ShardedLake.of(home, settings)
+    groups = [(shards,) for shards in curated.groups()] or [([],)]
+    measures = _Measures.sum([*curated.map(_measure, groups)])
+    theta = _theta(measures.units, settings.split)
+    rows = unpacked_rows(STEPS, curated.map(_rows, groups, theta))
+    return rows, _report(measures, settings.split, theta)
 
 
 def theta_of(connection: duckdb.DuckDBPyConnection, settings: SplitSettings) -> float | None:
@@ -89,13 +124,44 @@ def theta_of(connection: duckdb.DuckDBPyConnection, settings: SplitSettings) -> 
     ((theta,),) = connection.execute(
         f"""
         SELECT round(max(variance), 9) FROM (
-            SELECT {settings.prompt_variance}(variance) AS variance
+            SELECT {settings.prompt_variance}(variance {_ORDER}) AS variance
             FROM steps SEMI JOIN (SELECT {unit} FROM steps WHERE split = 'sft') USING ({unit})
             WHERE kept GROUP BY {unit}
         )
         """
     ).fetchall()
     return theta
+
+
+def _measure(lake: Lake, settings: CurationSettings, shards: list[str]) -> _Measures:
+    connection = _filtered(lake, settings, shards)
+    train_steps = _TRAIN_STEPS.format(unit=", ".join(settings.split.unit_columns))
+    return _Measures(
+        Counter(dict(connection.execute(_DROPPED).fetchall())),
+        connection.sql("SELECT count(*) FROM filtered WHERE kept").fetchall()[0][0],
+        connection.sql(train_steps).to_arrow_table(),
+        connection.sql("SELECT unit_variance, steps FROM train_units").to_arrow_table(),
+        connection.sql(_SCORES).to_arrow_table(),
+    )
+
+
+def _rows(lake: Lake, settings: CurationSettings, theta: float | None, shards: list[str]) -> bytes:
+    connection = _filtered(lake, settings, shards)
+    connection.execute(_split_sql(settings.split), {"theta": theta})
+    columns, order = ", ".join(STEPS.columns), "shard, trajectory_id, step_number"
+    sql = f"SELECT {columns} FROM split_steps ORDER BY {order}"
+    return pack_rows(STEPS, query_batches(connection, sql))
+
+
+def _filtered(
+    lake: Lake, settings: CurationSettings, shards: list[str]
+) -> duckdb.DuckDBPyConnection:
+    """A session with tables `filtered` and `train_units` of some shards."""
+    connection = shard_session(lake, settings, shards, _COLUMNS)
+    connection.execute(_CHAINS)
+    connection.execute(_filter_sql(settings.filter))
+    connection.execute(_unit_variance_sql(settings.split))
+    return connection
 
 
 def _filter_sql(settings: FilterSettings) -> str:
@@ -113,11 +179,11 @@ def _filter_sql(settings: FilterSettings) -> str:
 
 
 def _unit_variance_sql(settings: SplitSettings) -> str:
-    """Table `train_units`: variance and steps. Rounded, because sums vary with threads."""
+    """Table `train_units`: variance and steps."""
     unit = ", ".join(settings.unit_columns)
     return f"""
         CREATE TEMP TABLE train_units AS
-        SELECT {unit}, round({settings.prompt_variance}(variance), 9) AS unit_variance,
+        SELECT {unit}, round({settings.prompt_variance}(variance {_ORDER}), 9) AS unit_variance,
                count(*) AS steps
         FROM filtered JOIN prompts USING (prompt_id)
         WHERE kept AND prompts.split = 'train'
@@ -125,22 +191,16 @@ def _unit_variance_sql(settings: SplitSettings) -> str:
     """
 
 
-def _theta(connection: duckdb.DuckDBPyConnection, settings: SplitSettings) -> float | None:
+def _theta(units: pa.Table, settings: SplitSettings) -> float | None:
     """The theta of the settings, or the unit variance that brings SFT:RL nearest to the ratio."""
     if settings.theta is not None:
         return settings.theta
-    rows = connection.execute(
-        """
-        WITH cumulative AS (
-            SELECT unit_variance, sum(sum(steps)) OVER (ORDER BY unit_variance) AS steps
-            FROM train_units GROUP BY unit_variance
-        )
-        SELECT unit_variance FROM cumulative
-        ORDER BY abs(steps / (SELECT sum(steps) FROM train_units) - ?), unit_variance LIMIT 1
-        """,
-        [settings.ratio / (1 + settings.ratio)],
-    ).fetchall()
-    return rows[0][0] if rows else None
+    if not units.num_rows:
+        return None
+    variances, inverse = np.unique(units["unit_variance"].to_numpy(), return_inverse=True)
+    steps = np.bincount(inverse, units["steps"].to_numpy()).cumsum()
+    share = settings.ratio / (1 + settings.ratio)
+    return float(variances[np.abs(steps / steps[-1] - share).argmin()])
 
 
 def _split_sql(settings: SplitSettings) -> str:
@@ -155,21 +215,59 @@ def _split_sql(settings: SplitSettings) -> str:
     """
 
 
-def _report(
-    connection: duckdb.DuckDBPyConnection, settings: SplitSettings, theta: float | None
-) -> StepsReport:
-    dropped = "SELECT drop_reason, count(*) FROM split_steps WHERE NOT kept GROUP BY 1 ORDER BY 1"
-    splits = "SELECT coalesce(split, 'none'), count(*) FROM split_steps WHERE kept GROUP BY 1"
-    unit = ", ".join(settings.unit_columns)
-    train_steps = f"split_steps SEMI JOIN train_units USING ({unit})"
-    variance = connection.sql(f"SELECT variance FROM {train_steps} WHERE kept").fetchnumpy()
-    unit_variance = connection.sql("SELECT unit_variance FROM train_units").fetchnumpy()
+def _report(measures: _Measures, settings: SplitSettings, theta: float | None) -> StepsReport:
+    variance = measures.steps["variance"].to_numpy()
+    splits = _count_splits(variance, measures.steps["unit_variance"].to_numpy(), settings, theta)
+    splits["none"] = measures.retained - splits.total()
     return StepsReport(
-        dropped=dict(connection.execute(dropped).fetchall()),
-        splits=dict(connection.execute(splits).fetchall()),
+        dropped=dict(sorted(measures.dropped.items())),
+        splits={side: count for side, count in splits.items() if count},
         theta=theta,
-        variance=variance["variance"],
+        variance=variance,
         unit=settings.unit,
-        unit_variance=unit_variance["unit_variance"],
-        scores=connection.sql(_SCORES).to_arrow_table().to_pylist(),
+        unit_variance=measures.units["unit_variance"].to_numpy(),
+        scores=_score_statistics(measures.scores),
     )
+
+
+def _count_splits(
+    variance: np.ndarray, unit_variance: np.ndarray, settings: SplitSettings, theta: float | None
+) -> Counter[str]:
+    """Steps by side, as `_split_sql` decides."""
+    if theta is None:
+        return Counter()
+    sft = unit_variance <= theta
+    stays = settings.off_side == "move" or (variance <= theta) == sft
+    return Counter(sft=int(np.sum(sft & stays)), rl=int(np.sum(~sft & stays)))
+
+
+def _score_statistics(scores: pa.Table) -> list[dict[str, float]]:
+    """Mean and quartiles (of scores that are rounded to 0.001) by iteration."""
+    with duckdb.connect() as connection:
+        connection.register("counted", scores)
+        grouped = "SELECT iteration, score, sum(attempts) AS attempts, sum(total) AS total"
+        table = connection.sql(f"{grouped} FROM counted GROUP BY ALL ORDER BY ALL").to_arrow_table()
+    iterations = table["iteration"].to_numpy()
+    return [
+        {"iteration": int(number), **_statistics(table.filter(pa.array(iterations == number)))}
+        for number in np.unique(iterations)
+    ]
+
+
+def _statistics(counted: pa.Table) -> dict[str, float]:
+    """Of one iteration: columns `score` (ascending), `attempts` and `total`."""
+    ends = np.cumsum(counted["attempts"].to_numpy().astype(float))
+    values, total = counted["score"].to_numpy(), float(np.sum(counted["total"].to_numpy()))
+
+    def quantile(share: float) -> float:
+        position = share * (ends[-1] - 1)
+        low, high = (values[np.searchsorted(ends, at, "right")] for at in _around(position))
+        return float(low + (high - low) * (position % 1))
+
+    quartiles = {"lower_quartile": quantile(0.25), "median": quantile(0.5)}
+    mean = total / float(ends[-1])
+    return {"attempts": int(ends[-1]), "mean": mean, **quartiles, "upper_quartile": quantile(0.75)}
+
+
+def _around(position: float) -> tuple[float, float]:
+    return np.floor(position), np.ceil(position)

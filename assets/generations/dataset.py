@@ -37,7 +37,7 @@ def write_dataset(images: ImageStore, folder: Path, batch: str, requests: Sequen
     try:
         with atomic_path(target, temporary) as draft:
             (folder / "README.md").write_bytes(_CARD.read_bytes())
-            with pq.ParquetWriter(draft, schema) as writer:
+            with pq.ParquetWriter(draft, schema, write_page_checksum=True) as writer:
                 for rows in requests:
                     row = _row(images, rows)
                     writer.write_table(pa.Table.from_pylist([row], schema=schema))

@@ -11,6 +11,7 @@ from schemas.training import CheckpointRow
 from training.registry import RECORD, CheckpointRegistry, is_complete_folder
 from warehouse import Home
 from warehouse.atomic import atomic_path
+from warehouse.checksums import write_sums
 
 from ..checkpoints.training import TrainingRecord, checkpoint_row, link_file
 
@@ -56,6 +57,7 @@ def register_checkpoint(home: Home, folder: Path, source: str) -> CheckpointRow:
             for name in record.files:
                 link_file(folder / name, draft / name)
             (draft / RECORD).write_text(record.model_dump_json(indent=1), "utf-8")
+            write_sums(draft)
     except OSError as error:
         raise FoundryError(f"{target} cannot be written: {error.strerror or error}") from error
     return registry.register(checkpoint_row(manifest.name, manifest.version, target, record))

@@ -38,6 +38,21 @@ _VIEWS = f"""
            END AS earlier_is_better
     FROM valid_reviews WHERE kind = 'preference' AND $used GROUP BY {_ATTEMPT}, other_iteration;
 """
+_NO_OPINIONS = f"""
+    CREATE TEMP VIEW no_attempts AS
+    SELECT NULL::VARCHAR AS trajectory_id, NULL::BIGINT AS step_number, NULL::BIGINT AS iteration
+    WHERE false;
+
+    CREATE TEMP VIEW person_verdicts AS
+    SELECT {_ATTEMPT}, NULL::BIGINT AS reviewers, NULL::BOOLEAN AS person_accepted FROM no_attempts;
+
+    CREATE TEMP VIEW person_prompts AS
+    SELECT {_ATTEMPT}, NULL::VARCHAR AS person_prompt FROM no_attempts;
+
+    CREATE TEMP VIEW person_preferences AS
+    SELECT {_ATTEMPT}, NULL::BIGINT AS other_iteration, NULL::BIGINT AS reviewers,
+           NULL::BOOLEAN AS earlier_is_better FROM no_attempts;
+"""
 _SHARES = f"""
     SELECT shard, count(*) AS attempts, count(reviewers) AS reviewed
     FROM attempts LEFT JOIN all_verdicts USING (trajectory_id, step_number, iteration, shard)
@@ -55,6 +70,11 @@ def add_opinions(connection: duckdb.DuckDBPyConnection, used: bool) -> None:
     whether `earlier_is_better` (null: a tie).
     """
     connection.execute(_VIEWS.replace("$used", str(used).lower()))
+
+
+def without_opinions(connection: duckdb.DuckDBPyConnection) -> None:
+    """Create the views that start with `person`, empty, without reading any table."""
+    connection.execute(_NO_OPINIONS)
 
 
 class ReviewShare(NamedTuple):

@@ -31,6 +31,8 @@ from ..reviews.agreement import agreement_metadata as people_agreement
 from ..reviews.agreement import shard_labels
 from .agreement import agreement_metadata
 from .contact_sheet import contact_sheet
+from .estimate import loop_model_names
+from .forecast import forecast_metadata
 from .trajectory_views import load_trajectories, pick_showcase
 
 _LEDGER = (MODEL_CALLS, QUARANTINE)
@@ -111,7 +113,9 @@ def trajectories(
         "status": image_metadata(statuses, "Trajectories by status"),
         "stories": image_metadata(sheet, "Some trajectories of this shard"),
     }
-    return TRAJECTORY_SET.describe(context, foundry, rows, model_call_costs(run.calls) | images)
+    forecast = forecast_metadata(foundry, context.instance, loop_model_names(foundry))
+    metadata = model_call_costs(run.calls) | images | forecast
+    return TRAJECTORY_SET.describe(context, foundry, rows, metadata)
 
 
 @dg.asset(**SCORE_SET.asset_args())

@@ -23,6 +23,7 @@ from schemas.training import EVALUATIONS, RUBRICS
 from schemas.trajectories import LOOP_ROLES, TRAJECTORIES, Role
 from training.environments import gpus as gpus_here
 from warehouse import Home
+from warehouse.sql import verify_referenced
 from warehouse.views import connect
 
 from ..benchmarks.settings import BenchmarkJudgeSettings
@@ -32,6 +33,7 @@ from ..evaluation.variants import VARIANTS
 from ..prompts.assets import load_packs
 from ..prompts.expansion import bank_requests
 from ..prompts.user_requests import is_request_shard, requests_without_trajectories
+from .forecast import LedgerForecast, ledger_forecast
 
 _ATTEMPTS_PER_TRAJECTORY = 9.0  # six steps with an image, half of which take a second attempt
 _IMAGE_MB = 1.6  # a PNG of 1024 x 1024 pixels
@@ -105,6 +107,7 @@ class Estimate:
     roles: tuple[RoleEstimate, ...]
     disk_gb: float  # of the images
     grpo: GrpoEstimate | None  # None: there is none to come
+    measured: LedgerForecast  # of the trajectories, with their plans and scores
 
     @property
     def usd(self) -> float:
@@ -134,7 +137,14 @@ def estimate(foundry: FoundryResource, shards: int) -> Estimate:
         )
     ]
     disk_gb = attempts * _image_mb(foundry) / 1000
-    return Estimate(trajectories, tuple(roles), disk_gb, _grpo(load, roles) if load else None)
+    grpo = _grpo(load, roles) if load else None
+    forecast = ledger_forecast(foundry.home, loop_model_names(foundry), trajectories)
+    return Estimate(trajectories, tuple(roles), disk_gb, grpo, forecast)
+
+
+def loop_model_names(foundry: FoundryResource) -> set[str]:
+    """Backend and model of all models that make trajectories and scores."""
+    return {model.name for role in LOOP_ROLES for model in _role_models(foundry, role)}
 
 
 def estimate_benchmark(
@@ -318,6 +328,7 @@ def _attempts_per_trajectory(home: Home) -> float:
 
 
 def _query(home: Home, sql: str) -> list[dict[str, Any]]:
+    verify_referenced(home, sql)
     with closing(connect(home)) as connection:
         return connection.sql(sql).to_arrow_table().to_pylist()
 

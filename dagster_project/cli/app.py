@@ -9,6 +9,7 @@ from . import (
     agents,
     agreement,
     checkpoints,
+    costs,
     doctor,
     evaluate,
     generate,
@@ -26,6 +27,7 @@ from . import (
     sql,
     storage,
     ui,
+    verify,
 )
 
 app = typer.Typer(
@@ -43,11 +45,13 @@ for command in (
     replay.replay,
     reviews.reviews,
     sql.sql,
+    costs.costs,
     ui.ui,
     serve.serve,
     servers.servers,
     rehearse.rehearse,
     doctor.doctor,
+    verify.verify,
     checkpoints.checkpoints,
     checkpoints.promote,
     checkpoints.rollback,
@@ -69,6 +73,13 @@ def main() -> None:
         app()
     except FoundryError as error:
         typer.secho(f"error: {error}", fg="red", err=True)
+        raise SystemExit(1) from error
+    except Exception as error:
+        if not type(error).__module__.startswith("_duckdb") or "parquet" not in str(error).lower():
+            raise
+        message = " ".join(str(error).split())  # it names the file
+        remedy = "`interleave verify --repair` makes it again"
+        typer.secho(f"error: a table is damaged: {message}: {remedy}", fg="red", err=True)
         raise SystemExit(1) from error
 
 

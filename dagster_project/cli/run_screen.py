@@ -15,10 +15,13 @@ from assets.core.foundry import FoundryResource
 from assets.core.progress import LogProgress, ProgressFactory, reporting_to
 from assets.trajectories.contact_sheet import write_showcase
 from assets.trajectories.estimate import Estimate, GrpoEstimate, estimate
+from assets.trajectories.forecast import LedgerForecast
+from inference.engine.forecast import MIN_PROMPTS, MIN_SHARDS, usd_range
 from inference.servers.instance import server_folders
 from schemas import TABLES
 from schemas.trajectories import ATTEMPTS
 from warehouse import Home
+from warehouse.lake import Listings
 from warehouse.sql import run_sql
 from warehouse.views import refresh_views
 
@@ -40,6 +43,7 @@ def run_in_terminal(
     """Bring the lineage up to date, show its progress, then print a summary."""
     console = Console()
     foundry = FoundryResource(profile=profile, root=root, size=size)
+    listings: Listings = {}
     started, show = time.monotonic(), partial(_show_sequences, console, foundry.home, fresh=True)
     with (
         open_instance(foundry.home, foundry.settings.cluster) as instance,
@@ -48,10 +52,11 @@ def run_in_terminal(
         _reporting_servers(foundry.home, partial(console.print, markup=False, soft_wrap=True)),
     ):
         result = run_lineage(
-            foundry, instance, foundry.shards, select, console.print, show, jobs, force
+            foundry, instance, foundry.shards, select, console.print, show, jobs, force, listings
         )
-    refresh_views(foundry.home)
-    _summarize(console, foundry, result, time.monotonic() - started)
+    with foundry.home.lake.listed_in(listings):
+        refresh_views(foundry.home)
+        _summarize(console, foundry, result, time.monotonic() - started)
 
 
 def estimate_in_terminal(profile: str, root: str, size: str) -> None:
@@ -66,8 +71,24 @@ def estimate_in_terminal(profile: str, root: str, size: str) -> None:
         f"{expected.disk_gb:,.1f} GB of images; hours are those of a role alone, with all of its "
         "slots"
     )
+    if expected.trajectories:
+        console.print(_measured_line(expected.measured))
     if expected.grpo:
         console.print(_grpo_line(expected.grpo))
+
+
+def _measured_line(found: LedgerForecast) -> str:
+    """What the finished shards of this home say of the same trajectories."""
+    usd, seconds = found.forecast.usd, found.forecast.seconds
+    parts = [
+        f"{found.usd_per_prompt:.4f} USD a prompt" if found.usd_per_prompt is not None else "",
+        usd_range(usd) if usd else "",
+        f"{seconds.low / 3600:,.2f} to {seconds.high / 3600:,.2f} hours" if seconds else "",
+    ]
+    if not any(parts):
+        needed = f"{MIN_PROMPTS} prompts for costs, {MIN_SHARDS} shards for hours"
+        return f"\nmeasured here: not enough with these models and prices ({needed})"
+    return f"\nmeasured here: {', '.join(filter(None, parts))} ({found.source})"
 
 
 def _grpo_line(grpo: GrpoEstimate) -> str:

@@ -41,4 +41,5 @@ def serve(
     resolver = AgentResolver(settings, lake, service.agents, named_agents(planner, critic))
     announce = partial(typer.echo, err=True)
     render = partial(render_runs, lake)
-    app.serve(lake, resolver, settings.loop, settings.limits, service, announce, render)
+    options = (settings.loop, settings.limits, service, announce, render, settings.budget)
+    app.serve(lake, resolver, *options)

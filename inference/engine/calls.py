@@ -12,6 +12,7 @@ was answered from another's journal; such a row costs nothing.
 """
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property, partial
@@ -47,6 +48,7 @@ from ..roles import (
 from ..settings import Limits
 from .call_index import CallIndex, CallKey, JournaledCall
 from .ensemble import EnsembleScore, score_with
+from .forecast import ItemUsage
 from .hashing import stable_hash
 from .retry import ANSWER_TYPES, CallFailedError, CallOutcome, RetryingCaller, summarize_error
 from .scoring import ScoreCall, ScoredAttempt
@@ -127,6 +129,7 @@ class JournaledCalls(Generic[R]):
         self._fallback = home.journal(fallback_journal, shard) if fallback_journal else None
         self._index = self._fallback_index = CallIndex()
         self._locks: WeakValueDictionary[CallKey, asyncio.Lock] = WeakValueDictionary()
+        self._usage: defaultdict[str, ItemUsage] = defaultdict(ItemUsage)
 
     def __enter__(self) -> Self:
         """Become the journal's only writer, then read its finished calls."""
@@ -151,12 +154,17 @@ class JournaledCalls(Generic[R]):
         """A row per call ever made for this shard, in the order in which they finished."""
         return self._index.ledger()
 
+    def usage(self, prompt_id: str) -> ItemUsage:
+        """Of the calls for a prompt since this object was made."""
+        return self._usage[prompt_id]
+
     async def _call(self, request: _Request[T]) -> CallResult[T]:
         lock = self._locks.setdefault(request.key, asyncio.Lock())
         async with lock:  # equal calls at the same time are made once
             line = self._index.final.get(request.key) or await self._copy_fallback(request.key)
             if line is None:
                 return await self._make(request)
+            self._usage[request.site.prompt_id].replayed = True
             if line.answer is None:
                 raise _error_of(line)
             try:
@@ -197,6 +205,7 @@ class JournaledCalls(Generic[R]):
         answer = await self._store_answer(request.role, outcome)
         refused = isinstance(outcome.error, UnusableAnswerError)
         call = self._row(request, outcome)
+        self._usage[request.site.prompt_id].add(call)
         return await self._append(JournaledCall(call=call, answer=answer, refused=refused))
 
     async def _copy_fallback(self, key: CallKey) -> JournaledCall | None:

@@ -8,6 +8,7 @@ from schemas import FoundryError
 from schemas.trajectories import QuarantineRow
 
 from ..roles import BackendError
+from .forecast import ItemUsage, WorkForecast
 from .progress import NullProgress, Progress
 
 _REASONS_IN_MESSAGE = 3
@@ -31,14 +32,19 @@ class WorkerPool:
         self._done, self._total = 0, 0
         self._quarantined: list[QuarantineRow] = []
         self._backend_error: BackendError | None = None
+        self._forecast = WorkForecast((), workers)
 
     async def map(
         self,
         work: Callable[[Item], Awaitable[Result | QuarantineRow]],
         items: Sequence[Item],
         size: Callable[[Item], int] = lambda item: 1,
+        usage: Callable[[Item], ItemUsage] | None = None,
     ) -> tuple[list[Result], list[QuarantineRow]]:
         """Results, and the other items' quarantine, in the order of `items`; largest begin first.
+
+        Args:
+            usage: of a finished item; with it, progress has a forecast of end and cost.
 
         Raises:
             FoundryError: too many prompts were quarantined, or the lake cannot be written.
@@ -46,10 +52,13 @@ class WorkerPool:
         """
         self._total = len(items)
         results: dict[int, Result | QuarantineRow] = {}
-        queue = iter(sorted(enumerate(items), key=lambda entry: -size(entry[1])))
+        ordered_items = sorted(enumerate(items), key=lambda entry: -size(entry[1]))
+        sizes = [max(size(item), 1) for _, item in ordered_items]
+        self._forecast = WorkForecast(sizes, self._workers)
+        queue = iter(ordered_items)
         self._report()
         workers = range(min(self._workers, len(items)))
-        await gather_or_cancel(*(self._run_worker(queue, work, results) for _ in workers))
+        await gather_or_cancel(*(self._run_worker(queue, work, results, usage) for _ in workers))
         if self._backend_error:
             raise self._backend_error
         ordered = [results[number] for number in range(len(items))]
@@ -61,8 +70,10 @@ class WorkerPool:
         queue: Iterator[tuple[int, Item]],
         work: Callable[[Item], Awaitable[Result | QuarantineRow]],
         results: dict[int, Result | QuarantineRow],
+        usage: Callable[[Item], ItemUsage] | None,
     ) -> None:
         for number, item in queue:
+            self._forecast.begin(number)
             try:
                 results[number] = result = await work(item)
             except BackendError as error:  # the other workers stop after their current item
@@ -70,13 +81,15 @@ class WorkerPool:
             if self._backend_error:
                 return
             self._done += 1
+            self._forecast.end(number, usage(item) if usage else ItemUsage(replayed=True))
             if isinstance(result, QuarantineRow):
                 self._quarantined.append(result)
                 self._check_failure_share()
             self._report()
 
     def _report(self) -> None:
-        note = f"{len(self._quarantined)} quarantined" if self._quarantined else ""
+        quarantined = f"{len(self._quarantined)} quarantined" if self._quarantined else ""
+        note = "; ".join(filter(None, (quarantined, self._forecast.forecast().text)))
         self._progress.update(self._done, self._total, note)
 
     def _check_failure_share(self) -> None:

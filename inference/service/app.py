@@ -16,6 +16,7 @@ from warehouse import Home
 from warehouse.file_lock import exclusive_lock, is_free
 from warehouse.storage import storage_errors
 
+from ..backends.providers.settings import BudgetSettings
 from ..generation.agent_resolver import AgentResolver
 from ..generation.runner import GenerationRunner
 from ..http.auth import AuthMiddleware, Keys, is_health_path, load_keys
@@ -36,6 +37,7 @@ from .responses.protocol import ResponsesRequest
 from .responses.serving import ResponsesServing
 from .settings import ServiceSettings
 from .studio.benchmarks import ReportRenderer, benchmark_router
+from .studio.costs import costs_router
 from .studio.reviews import ReviewRequest, review_router
 from .studio.router import add_studio_routes
 from .studio.settings import settings_router
@@ -57,6 +59,7 @@ def serve(
     settings: ServiceSettings,
     report: Callable[[str], object],
     render_report: ReportRenderer,
+    budget: BudgetSettings | None = None,
 ) -> None:
     """Serve until Ctrl-C or SIGTERM; running requests then get `grace_seconds` to finish.
 
@@ -64,6 +67,7 @@ def serve(
         defaults: settings of the loop, where a request does not set them.
         report: called with a line for each change of state.
         render_report: makes the page of benchmark runs.
+        budget: shown on the page of costs; None: there is none.
 
     Raises:
         FoundryError: port taken, no key, no agents, or another service uses this home.
@@ -75,7 +79,8 @@ def serve(
 
     async def run(listener: socket.socket) -> None:
         async with agents as resolver, open_service(home, resolver, limits, settings) as manager:
-            server = ServiceServer(make_app(manager, defaults, keys, render_report), manager)
+            app = make_app(manager, defaults, keys, render_report, budget)
+            server = ServiceServer(app, manager)
             report("ready")
             await server.serve(sockets=[listener])
             report("stopped")
@@ -147,9 +152,13 @@ class ServiceServer(HTTPServer):
 
 
 def make_app(
-    manager: RequestManager, defaults: LoopSettings, keys: Keys, render_report: ReportRenderer
+    manager: RequestManager,
+    defaults: LoopSettings,
+    keys: Keys,
+    render_report: ReportRenderer,
+    budget: BudgetSettings | None = None,
 ) -> FastAPI:
-    """The application of an open service; `defaults`, `render_report`: see `serve`."""
+    """The application of an open service; `defaults`, `render_report`, `budget`: see `serve`."""
     settings = manager.settings
     # Without FastAPI's pages of documentation, which would load scripts from other hosts.
     app = FastAPI(openapi_url=None, version="1")
@@ -168,6 +177,7 @@ def make_app(
     app.include_router(settings_router(manager, defaults))
     app.include_router(benchmark_router(manager.home, render_report))
     app.include_router(review_router(manager.home, bodies))
+    app.include_router(costs_router(manager.home, budget))
     add_openapi_route(app, [ResponsesRequest, ChatRequest, ReviewRequest], keys.required)
     return app
 

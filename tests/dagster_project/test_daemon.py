@@ -42,6 +42,7 @@ SHARDS = ["sketchbook-0000", "sketchbook-0001"]
 SENSORS = {
     "follow_reviews",
     "follow_upstream",
+    "notify_budget",
     "notify_failures",
     "register_requests",
     "retrain_when_grown",

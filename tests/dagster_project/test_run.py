@@ -183,3 +183,21 @@ def test_growing_the_bank_processes_only_the_new_shard_whose_rows_equal_those_of
     assert {f"scores[sketchbook-000{n}]" for n in (0, 1)} <= set(result.materialized)
     hashes = [one.home.lake.content_hash(SCORES, "sketchbook-0001") for one in (sampled, parallel)]
     assert hashes[0] == hashes[1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_shard_that_fails_for_good_holds_back_no_other(foundry, instance, jobs):
+    run_lineage(foundry, instance, 2, SHARD_STAGES[:5])
+    journal = Path(foundry.root, "journals", "plans", "sketchbook-0000.jsonl")
+    journal.parent.mkdir(parents=True)
+    journal.write_text("damaged\n")
+    lines: list[str] = []
+    with pytest.raises(FoundryError, match=r"^1 failed: sketchbook-0000; .*run again$"):
+        run_lineage(foundry, instance, 2, ["plans"], lines.append, jobs=jobs)
+    [failure] = [line for line in lines if "failed, the others go on" in line]
+    assert f"{journal}:1: damaged" in failure and "\n" not in failure
+    assert foundry.home.lake.partitions(PLANS) == ["sketchbook-0001"]
+    journal.unlink()
+    run_lineage(foundry, instance, 2, ["plans"])
+    assert foundry.home.lake.partitions(PLANS) == ["sketchbook-0000", "sketchbook-0001"]

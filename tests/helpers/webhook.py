@@ -2,18 +2,21 @@
 
 import json
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
 class WebhookServer(ThreadingHTTPServer):
-    """Answers with its `statuses`, one after the other, then 200; `lines` is what it was sent."""
+    """Answers with its `statuses`, one after the other, then 200, after `pause` seconds; `lines` is
+    what it was sent."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.lines: list[str] = []
         self.statuses: list[int] = []
+        self.pause = 0.0
 
     @property
     def url(self) -> str:
@@ -26,6 +29,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
         self.server.lines.append(json.loads(body)["text"])
+        time.sleep(self.server.pause)
         self.send_response(self.server.statuses.pop(0) if self.server.statuses else 200)
         self.end_headers()
 

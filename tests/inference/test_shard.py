@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from inference.engine import forecast
 from inference.roles import UnusableAnswerError
 from inference.settings import Limits, LoopSettings
 from inference.shard import plan_shard, run_shard, score_shard
@@ -254,6 +255,18 @@ async def test_planning_records_every_step_and_every_call(home):
     assert [(c.role, c.prompt_id) for c in result.calls] == [("planner", name) for name in NAMES]
     assert await plan_shard(prompts, backends, home, LoopSettings(), LIMITS) == result
     assert len(backends.planner.calls) == 10
+
+
+async def test_progress_has_a_forecast_of_the_calls_made_now(home, monkeypatch):
+    monkeypatch.setattr(forecast, "_INTERVAL_SECONDS", 0)
+    names, limits = [f"p{n}" for n in range(40)], Limits(trajectories_in_flight=2)
+    first, again = RecordedProgress(), RecordedProgress()
+    await run(home, names=names, limits=limits, progress=first)
+    notes = {done: note for done, _, note in first.updates}
+    assert notes[forecast.MIN_PROMPTS] == "" and notes[40] == ""
+    assert notes[35].startswith("ends ") and "USD" not in notes[35], "scripted models have no price"
+    await run(home, names=names, limits=limits, progress=again)
+    assert {note for _, _, note in again.updates} == {""}
 
 
 async def test_empty_shard(home):

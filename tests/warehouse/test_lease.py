@@ -102,3 +102,17 @@ def test_an_owner_that_was_stopped_for_too_long_fails_its_check(s3_home, monkeyp
 def _renew_soon(held):
     """As its thread would do, which does not run in this test."""
     threading.Timer(0.5, lambda: held._write(2, held._version, 60.0)).start()
+
+
+@pytest.mark.parametrize("hours", [-30, 30])
+def test_a_clock_that_is_off_neither_loses_nor_prolongs_a_lease(s3_home, monkeypatch, hours):
+    owner = lease(s3_home, 1.5)
+    real = time.time
+    with monkeypatch.context() as shifted:
+        shifted.setattr(time, "time", lambda: real() + hours * 3600)
+        owner.acquire()
+        threading.Timer(0.5, lambda: owner._write(1, owner._version, 1.5)).start()
+    with pytest.raises(StorageError, match="belongs to another worker"):
+        lease(s3_home).acquire()
+    owner._released.set()  # its process dies
+    assert lease(s3_home).acquire() == 2

@@ -12,6 +12,7 @@ from schemas import StorageError
 from warehouse.atomic import atomic_path, atomic_write
 from warehouse.file_lock import exclusive_lock
 from warehouse.sqlite_file import SqliteFile
+from warehouse.verify import verify_database
 
 CREATE = ("CREATE TABLE IF NOT EXISTS words (word TEXT)", "INSERT INTO words VALUES ('a;b')")
 ADD_LENGTH = (
@@ -123,3 +124,17 @@ def test_a_damaged_file_is_named_with_a_remedy(tmp_path):
     path.write_bytes(b"not a database" * 100)
     with pytest.raises(StorageError, match=r"words\.sqlite is damaged .*: move it away"):
         words(SqliteFile(path, [CREATE]))
+
+
+def test_a_file_from_before_there_were_row_checksums_gets_them(tmp_path):
+    path = tmp_path / "words.sqlite"
+    file = SqliteFile(path, [CREATE], durable=False)
+    add(file, "ancient")
+    assert verify_database(path) == []
+    file = SqliteFile(path, [CREATE])
+    add(file, "new")
+    assert words(file)[-2:] == ["ancient", "new"] and verify_database(path) == []
+    content = path.read_bytes()
+    path.write_bytes(content.replace(b"ancient", b"anciens"))
+    [damage] = verify_database(path)
+    assert "1 rows of words are not as they were written" in damage.problem

@@ -102,7 +102,7 @@ def test_a_kill_loses_no_appended_record(s3_home, journal, monkeypatch):
 def test_a_damaged_line_is_named(s3_home, journal):
     with s3_home.journal("plans", "shard") as mine:
         mine._put(b'{"number":0}\nnot json\n')
-    with pytest.raises(StorageError, match=r"000001-00000000\.jsonl:2: not JSON"):
+    with pytest.raises(StorageError, match=r"000001-00000000\.jsonl:2: damaged, not JSON"):
         numbers(journal)
 
 

@@ -9,6 +9,7 @@ from inference.engine.hashing import stable_hash
 from inference.roles import Generator, qualified_name
 from warehouse import Home
 from warehouse.atomic import atomic_write
+from warehouse.sql import verify_referenced
 from warehouse.views import connect
 
 ASSIGNED = "generators.json"  # in the job's folder
@@ -57,5 +58,6 @@ def _number(seed: int, row: str) -> int:
 
 def _drew(home: Home) -> dict[str, str]:
     """Row of `critic_rl` -> generator of the picture that it judges."""
+    verify_referenced(home, _DREW)
     with closing(connect(home)) as connection:
         return dict(connection.sql(_DREW).fetchall())

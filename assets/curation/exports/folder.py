@@ -4,10 +4,9 @@ All paths in it are relative to it, so it can be moved, zipped or uploaded. Imag
 into the image store where that is possible, so they take no space.
 """
 
-import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -19,10 +18,11 @@ import pyarrow.parquet as pq
 from inference.agent_prompts.templates import IMAGE
 from schemas import FoundryError, Table
 from warehouse import Home
+from warehouse.checksums import file_sha256
+from warehouse.lake import ALL
 
-from ..duckdb_session import duckdb_session, query_rows
 from ..settings import CurationSettings
-from .mixing import imported_rows, own_weight, weighted
+from .mixing import imported_rows, own_weight, stored_rows, weighted
 
 CARD = "card.json"
 _IMAGE_COLUMNS = ("images", "input_images", "origin_image", "edited_image")
@@ -37,26 +37,30 @@ class ExportFolder:
     home: Home
     path: Path
     settings: CurationSettings
-    _images: dict[str, str] = field(default_factory=dict)
 
     def add_image(self, sha256: str) -> str:
         """Put an image below `images/`; its path relative to the folder, with `/`."""
-        if sha256 not in self._images:
-            self._images[sha256] = f"images/{self.home.images.relative_path(sha256)}"
-            target = self.path / self._images[sha256]
+        name = f"images/{self.home.images.relative_path(sha256)}"
+        target = self.path / name
+        if not target.exists():
             target.parent.mkdir(parents=True, exist_ok=True)
             self.home.images.link(sha256, target)
-        return self._images[sha256]
+        return name
 
-    def rows(self, table: Table, where: str = "true") -> Iterator[dict[str, Any]]:
-        """Stored rows that satisfy `where` (SQL); FoundryError: not one placeholder per image."""
-        sql = f"SELECT * FROM {table.name} WHERE {where}"
-        for row in query_rows(duckdb_session(self.home), sql):
+    def rows(self, table: Table, where: Any = None) -> Iterator[dict[str, Any]]:
+        """Stored rows that satisfy `where` (see `stored_rows`), few of them in memory.
+
+        Raises (while they are read):
+            FoundryError: a row has not one placeholder per image.
+            StorageError: a file is damaged.
+        """
+        partitions = self.home.lake.partitions(table) if table.sharded else [ALL]
+        for row in stored_rows(self.home.lake, table, partitions, where):
             if "messages" in row:
                 _check_placeholders(table, row)
             yield row
 
-    def training_rows(self, table: Table, where: str = "true") -> Iterator[dict[str, Any]]:
+    def training_rows(self, table: Table, where: Any = None) -> Iterator[dict[str, Any]]:
         """What a trainer gets: `rows`, and imported ones, by the weights of `exports.mix`."""
         yield from weighted(self.rows(table, where), own_weight(self.settings, table.name))
         yield from imported_rows(self.home, self.settings, table.name, where)
@@ -93,12 +97,13 @@ class ExportFolder:
         return count
 
     def hashes(self) -> dict[str, str]:
-        """sha256 of every data file; images have theirs in their names."""
-        files = {str(path.relative_to(self.path)): path for path in sorted(self.path.rglob("*"))}
+        """sha256 of every data file; images, which may be many, have theirs in their names."""
+        tops = [path for path in self.path.iterdir() if path.name != "images"]
+        paths = [path for top in tops for path in (top, *top.rglob("*"))]
         return {
-            name: _sha256(path)
-            for name, path in files.items()
-            if path.is_file() and not name.startswith("images/")
+            str(path.relative_to(self.path)): file_sha256(path)
+            for path in sorted(paths)
+            if path.is_file()
         }
 
 
@@ -146,8 +151,3 @@ def _check_placeholders(table: Table, row: Mapping[str, Any]) -> None:
             f"{table.name} row {row['row_id']} has {count} {IMAGE} placeholders for "
             f"{len(images)} images; materialize {table.name} again"
         )
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -7,6 +7,7 @@ from typing import Any
 
 import orjson
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from schemas import Table
 from schemas.curation import CRITIC_DPO, CRITIC_RL, CRITIC_SFT, PLANNER_SFT, SEQUENCES
@@ -40,6 +41,9 @@ _IDS = ("row_id", "prompt_id")  # LLaMA-Factory ignores them
 # The reference's reward recognises by this name that an image is to be generated, not edited.
 _WHITE = "data/interleave/white.png"
 
+_ALL_ROWS = pc.scalar(True)
+_IMAGES = pc.list_value_length(pc.field("images"))  # their number
+
 _VERL_EXTRA = ("row_id", "origin_prompt", "rewritten_prompt", "origin_image", "edited_image")
 
 
@@ -49,10 +53,10 @@ def _write_llamafactory(folder: ExportFolder, _settings: ExportSettings) -> dict
     Image paths are relative to the folder: to `media_dir`, which defaults to `dataset_dir`.
     """
     parts = {
-        "planner_sft": (PLANNER_SFT, "true"),
-        "critic_sft": (CRITIC_SFT, "true"),
-        "sequences_easy": (SEQUENCES, "form = 'easy'"),
-        "sequences_reflection": (SEQUENCES, "form = 'reflection'"),
+        "planner_sft": (PLANNER_SFT, _ALL_ROWS),
+        "critic_sft": (CRITIC_SFT, _ALL_ROWS),
+        "sequences_easy": (SEQUENCES, pc.field("form") == "easy"),
+        "sequences_reflection": (SEQUENCES, pc.field("form") == "reflection"),
     }
     info = {name: {"file_name": f"{name}.json", **_SHAREGPT} for name in parts}
     (folder.path / "dataset_info.json").write_bytes(orjson.dumps(info, option=orjson.OPT_INDENT_2))
@@ -79,14 +83,14 @@ def _write_preferences(folder: ExportFolder, _settings: ExportSettings) -> dict[
     return {f"{name}.json": folder.json_list(f"{name}.json", samples)}
 
 
-def _sharegpt_samples(folder: ExportFolder, table: Table, where: str) -> Iterator[dict[str, Any]]:
+def _sharegpt_samples(folder: ExportFolder, table: Table, where: Any) -> Iterator[dict[str, Any]]:
     """Samples with images come first.
 
     LLaMA-Factory infers the type of its images column from the first 1,000 rows (of each worker's
     contiguous share) and fails at an image that follows 1,000 rows without one.
     """
-    for condition in ("len(images) > 0", "len(images) = 0"):
-        for row in folder.training_rows(table, f"{where} AND {condition}"):
+    for condition in (_IMAGES > 0, _IMAGES == 0):
+        for row in folder.training_rows(table, where & condition):
             images = [folder.add_image(image) for image in row["images"]]
             yield {"messages": row["messages"], "images": images, **{n: row[n] for n in _IDS}}
 

@@ -1,25 +1,24 @@
 """The rows that a trainer gets of a table: ours and imported ones, by the profile's weights."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from inference.agent_prompts.templates import critic_prompt
 from inference.engine.hashing import unit_interval
-from schemas import FoundryError
+from schemas import FoundryError, Table
 from schemas.imports import IMPORTS
-from warehouse import Home
+from warehouse import Home, Lake
 
-from ..duckdb_session import duckdb_session, query_rows, shard_in
 from ..settings import OURS, CurationSettings
 
 
 def imported_rows(
-    home: Home, settings: CurationSettings, table: str, where: str
+    home: Home, settings: CurationSettings, table: str, where: Any
 ) -> Iterator[dict[str, Any]]:
     """Imported rows of a training set, in the columns that exports use.
 
     Args:
-        where: SQL about `images`.
+        where: about `images`, see `stored_rows`.
 
     Raises:
         FoundryError: an import is missing, or is of another kind.
@@ -28,9 +27,21 @@ def imported_rows(
         if name == OURS:
             continue
         check_import(home, name, table)
-        sql = f"SELECT * FROM imports WHERE {shard_in([name], 'name')} AND {where} ORDER BY number"
-        rows = query_rows(duckdb_session(home), sql)
+        rows = stored_rows(home.lake, IMPORTS, [name], where)
         yield from weighted((_columns(row, settings) for row in rows), weight)
+
+
+def stored_rows(
+    lake: Lake, table: Table, partitions: Sequence[str], where: Any = None
+) -> Iterator[dict[str, Any]]:
+    """Rows of some partitions in their order, few of them in memory.
+
+    Args:
+        where: a `pyarrow.compute` expression.
+    """
+    for name in partitions:
+        for part in lake.stream(table, partition=name):
+            yield from (part if where is None else part.filter(where)).to_pylist()
 
 
 def own_weight(settings: CurationSettings, table: str) -> float:

@@ -14,6 +14,7 @@ from inference.engine.hashing import content_digest
 from schemas import FoundryError, Table
 from warehouse import Home
 from warehouse.atomic import atomic_path
+from warehouse.checksums import write_sums
 
 from ...core.metadata import markdown_section
 from ..duckdb_session import duckdb_session
@@ -113,6 +114,7 @@ def export(home: Home, settings: CurationSettings, name: str) -> Card:
             (draft / CARD).write_bytes(orjson.dumps(asdict(card), option=option))
             header = _header(form, folder, card)
             (draft / "README.md").write_text(header + card.markdown(), "utf-8")
+            write_sums(draft, files)
     except OSError as error:
         raise FoundryError(f"{path} cannot be written: {error.strerror or error}") from error
     return Card(**read_card(path))

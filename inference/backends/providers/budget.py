@@ -7,29 +7,25 @@ must have ended: they may have been paid for.
 """
 
 import asyncio
+import logging
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from sqlite3 import Connection
 from uuid import uuid4
-
-from warehouse.sqlite_file import SqliteFile
 
 from ...engine.call_context import pause_timeout
 from ...roles import BackendError
+from .spending import SpendingFile, record_alerts, totals
 
 _POLL_SECONDS = 0.1
-_CREATE_TABLES = (
-    "CREATE TABLE IF NOT EXISTS spent (id INTEGER PRIMARY KEY, usd REAL NOT NULL)",
-    "CREATE TABLE IF NOT EXISTS reserved "
-    "(name TEXT PRIMARY KEY, usd REAL NOT NULL, until REAL NOT NULL)",
-    "INSERT OR IGNORE INTO spent VALUES (1, 0)",
-)
-_TOTALS = "SELECT (SELECT usd FROM spent), (SELECT coalesce(sum(usd), 0) FROM reserved)"
 _SPEND_EXPIRED = (
     "UPDATE spent SET usd = usd + (SELECT coalesce(sum(usd), 0) FROM reserved WHERE until < ?)"
 )
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -42,12 +38,15 @@ class Reservation:
 class Budget:
     """`usd` for the calls of a home, of which none takes longer than `max_call_seconds`.
 
-    `path`: the local SQLite file that all processes share.
+    `path`: the local SQLite file that all processes share. `alert_at`: shares at which an alert is
+    recorded and logged, by the process that reaches them.
     """
 
-    def __init__(self, path: Path, usd: float, max_call_seconds: float) -> None:
-        self._file, self.usd = SqliteFile(path, [_CREATE_TABLES]), usd
-        self._max_call_seconds = max_call_seconds
+    def __init__(
+        self, path: Path, usd: float, max_call_seconds: float, alert_at: Sequence[float] = ()
+    ) -> None:
+        self._file, self.usd = SpendingFile(path), usd
+        self._max_call_seconds, self._alert_at = max_call_seconds, alert_at
 
     @asynccontextmanager
     async def reserve(
@@ -72,26 +71,35 @@ class Budget:
             goes_on = name is not None
             raise
         finally:
-            with self._file.transaction() as connection:
+            with self._booking() as connection:
                 if not goes_on:
                     connection.execute("DELETE FROM reserved WHERE name = ?", (key,))
                 connection.execute("UPDATE spent SET usd = usd + ?", (reservation.cost,))
 
+    @contextmanager
+    def _booking(self) -> Iterator[Connection]:
+        """A transaction that may spend; the alerts that it causes are logged once it is stored."""
+        with self._file.transaction() as connection:
+            yield connection
+            alerts = record_alerts(connection, self.usd, self._alert_at)
+        for alert in alerts:
+            _log.warning(alert.line)
+
     def _try_reserve(self, name: str, max_cost: float, until: float) -> bool:
         """False: the rest of the budget is reserved by calls under way."""
-        with self._file.transaction() as connection:
+        with self._booking() as connection:
             now = (time.time(),)
             connection.execute(_SPEND_EXPIRED, now)
             connection.execute("DELETE FROM reserved WHERE until < ?", now)
             connection.execute("DELETE FROM reserved WHERE name = ?", (name,))
-            spent, reserved = connection.execute(_TOTALS).fetchone()
-            if spent + max_cost > self.usd:
-                raise BackendError(
-                    f"the budget of {self.usd:g} USD is used up: {spent:.4g} USD are spent and the "
-                    f"next call may cost {max_cost:.2g}. Raise `budget.usd` in the profile and run "
-                    "again: calls that were paid for are not repeated"
-                )
-            if spent + reserved + max_cost > self.usd:
-                return False
-            connection.execute("INSERT INTO reserved VALUES (?, ?, ?)", (name, max_cost, until))
-            return True
+            spent, reserved = totals(connection)
+            fits = spent + reserved + max_cost <= self.usd
+            if fits:
+                connection.execute("INSERT INTO reserved VALUES (?, ?, ?)", (name, max_cost, until))
+        if spent + max_cost > self.usd:
+            raise BackendError(
+                f"the budget of {self.usd:g} USD is used up: {spent:.4g} USD are spent and the "
+                f"next call may cost {max_cost:.2g}. Raise `budget.usd` in the profile and run "
+                "again: calls that were paid for are not repeated"
+            )
+        return fits

@@ -30,6 +30,7 @@ from .chat import CompletionClient
 from .endpoints import Endpoints
 from .scorers import remote_scorer
 from .settings import BudgetSettings, EndpointSettings, Price, ProviderSettings, RemoteModel
+from .spending import SPENDING_FILE
 
 Provider = Literal["openai", "gemini", "images"]
 
@@ -77,8 +78,8 @@ def remote_agents(
     adapter = _ADAPTERS[provider](settings.timeout_seconds)
     store = BatchStore(home.local / "batches.sqlite")
     max_call_seconds = settings.timeout_seconds + _CALL_OVERHEAD_SECONDS
-    path = home.local / "spending.sqlite"
-    home_budget = Budget(path, budget.usd, max_call_seconds) if budget else None
+    path = home.local / SPENDING_FILE
+    home_budget = Budget(path, budget.usd, max_call_seconds, budget.alerts) if budget else None
 
     @cache
     def client(*endpoints: EndpointSettings) -> CompletionClient:

@@ -318,3 +318,15 @@ class BudgetSettings(ConfigModel):
     """Upper limit for the cost of paid calls."""
 
     usd: float = Field(gt=0, description="What all paid calls of a home may cost together, in USD")
+    alerts: list[float] = added_field(
+        [0.5, 0.8, 0.95],
+        description="Shares of it at which section `notifications` and the log say so, once each; "
+        "another `usd` begins anew",
+    )
+
+    @field_validator("alerts")
+    @classmethod
+    def _are_shares(cls, alerts: list[float]) -> list[float]:
+        if not all(0 < share <= 1 for share in alerts):
+            raise ValueError("shares are above 0 and at most 1, such as 0.8")
+        return sorted(set(alerts))

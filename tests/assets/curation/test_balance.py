@@ -1,12 +1,14 @@
 """Balance of verdicts: counts by hand, properties with hypothesis."""
 
+from hashlib import md5
+
 import duckdb
 import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assets.core.integrity import unbalanced_verdicts
-from assets.curation.critic_sets import balance
+from assets.curation.balance import quotas, row_hashes, select_copies, verdict_counts
 from assets.curation.settings import BalanceSettings
 
 COUNTS = st.dictionaries(
@@ -14,23 +16,50 @@ COUNTS = st.dictionaries(
 )
 
 
-def balanced(counts: dict[int, tuple[int, int]], **options):
-    """(iteration -> accepted, rejected) resampled: the report and the rows."""
-    connection = duckdb.connect()
-    connection.execute(
-        "CREATE TABLE source (trajectory_id VARCHAR, step_number BIGINT, iteration BIGINT, "
-        "accepted BOOLEAN)"
-    )
+def balanced(counts: dict[int, tuple[int, int]], groups: int = 1, **options):
+    """(iteration -> accepted, rejected) resampled, in groups of rows: the report and the rows."""
     rows = [
         (f"t{accepted}-{n}", 1, iteration, accepted)
         for iteration, (yes, no) in counts.items()
         for accepted, number in ((True, yes), (False, no))
         for n in range(number)
     ]
+    chosen = BalanceSettings(**options)
+    sources = [source(rows[number::groups]) for number in range(groups)]
+    decided = quotas([row_hashes(each, "source", chosen) for each in sources], chosen)
+    for each in sources:
+        select_copies(each, "source", "target", decided, chosen)
+    columns = "SELECT trajectory_id, step_number, iteration, accepted, copy_number FROM target"
+    return verdict_counts(decided), sorted(
+        row for each in sources for row in each.execute(columns).fetchall()
+    )
+
+
+def source(rows: list[tuple]) -> duckdb.DuckDBPyConnection:
+    connection = duckdb.connect()
+    connection.execute(
+        "CREATE TABLE source (trajectory_id VARCHAR, step_number BIGINT, iteration BIGINT, "
+        "accepted BOOLEAN)"
+    )
     if rows:
         connection.executemany("INSERT INTO source VALUES (?, ?, ?, ?)", rows)
-    report = balance(connection, "source", "target", BalanceSettings(**options))
-    return report, connection.execute("SELECT * FROM target ORDER BY ALL").fetchall()
+    return connection
+
+
+def by_definition(counts: dict[int, tuple[int, int]], **options) -> list[tuple]:
+    """The rows that are selected, as the documentation says, over all rows at once."""
+    chosen, selected = BalanceSettings(**options), []
+    copies = chosen.max_copies if chosen.mode == "up" else 1
+    for iteration, (yes, no) in counts.items():
+        wanted = min(max(yes, no), min(yes, no) * copies)
+        for accepted, number in ((True, yes), (False, no)):
+            keys = [(f"t{accepted}-{n}", 1, iteration) for n in range(number)]
+            keys.sort(
+                key=lambda key: md5("/".join(map(str, (chosen.seed, *key))).encode()).digest()
+            )
+            ranked = [(*key, accepted, copy) for copy in range(copies) for key in keys]
+            selected += ranked[:wanted]
+    return sorted(selected)
 
 
 def after(report) -> dict[int, tuple[int, int]]:
@@ -89,10 +118,11 @@ def test_check_finds_imbalance():
 
 
 @settings(max_examples=40, deadline=None)
-@given(COUNTS, st.sampled_from(["up", "down"]), st.integers(1, 4))
-def test_always_balanced_and_never_copied_too_often(counts, mode, copies):
+@given(COUNTS, st.sampled_from(["up", "down"]), st.integers(1, 4), st.integers(1, 3))
+def test_always_balanced_and_never_copied_too_often(counts, mode, copies, groups):
     options = {"mode": mode, "max_copies": copies}
-    report, rows = balanced(counts, **options)
+    report, rows = balanced(counts, groups, **options)
+    assert rows == by_definition(counts, **options)
     assert all(accepted == rejected for accepted, rejected in after(report).values())
     assert len(set(rows)) == len(rows)
     assert all(row[-1] < (copies if mode == "up" else 1) for row in rows)

@@ -16,6 +16,11 @@ def chain(*scores: float) -> list[tuple[float, bool]]:
     return [(score, index == len(scores) - 1) for index, score in enumerate(scores)]
 
 
+def curated(world: World, settings: CurationSettings) -> None:
+    """Store the steps."""
+    world.home.lake.write(STEPS, build_steps(world.home, settings)[0])
+
+
 def step_of(world: World, *scores: float, **settings) -> dict:
     world.add("s", chain(*scores))
     table, _ = build_steps(world.write(), CurationSettings(**settings))
@@ -83,7 +88,7 @@ def test_theta_is_chosen_for_two_sft_steps_to_one_rl_step(world):
     splits = {row["prompt_id"]: row["split"] for row in records(table)}
     assert splits == dict.fromkeys(("s0", "s1", "s2", "s3"), "sft") | {"s4": "rl", "s5": "rl"}
     assert (report.splits, report.theta) == ({"sft": 4, "rl": 2}, 2.25)  # (3 / 2) squared
-    world.home.lake.write(STEPS, table)
+    curated(world, CurationSettings())
     assert theta_of(duckdb_session(world.home), CurationSettings().split) == 2.25
 
 
@@ -129,7 +134,7 @@ def test_with_unit_step_theta_is_chosen_over_steps(world):
     table, report = build_steps(world.write(), settings)
     assert [row["split"] for row in records(table)] == ["sft"] * 4 + ["rl"] * 2
     assert report.theta == 2.25
-    world.home.lake.write(STEPS, table)
+    curated(world, settings)
     assert theta_of(duckdb_session(world.home), settings.split) == 2.25
 
 
@@ -172,5 +177,5 @@ def test_report_counts_steps_by_outcome(world):
 
 def test_an_empty_lake_gives_empty_steps(world):
     table, report = build_steps(world.home, CurationSettings())
-    assert table.num_rows == 0 and table.schema.names == STEPS.arrow_schema.names
+    assert table.schema.names == STEPS.arrow_schema.names and table.read_all().num_rows == 0
     assert (report.splits, report.dropped, report.theta) == ({}, {}, None)

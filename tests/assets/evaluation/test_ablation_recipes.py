@@ -13,7 +13,7 @@ def test_unfiltered_data_has_dropped_steps_and_leaves_the_lake_unchanged(home):
     write_sample_lake(home, 60)
     settings = CurationSettings()
     filtered, _ = build_steps(home, settings)
-    assert any(row["drop_reason"] for row in filtered.to_pylist())
+    assert any(row["drop_reason"] for row in filtered.read_all().to_pylist())
     data = unfiltered_critic_data(home, settings)
     assert not home.lake.partitions(STEPS) and not home.lake.partitions(CRITIC_SFT)
     assert not home.exports.exists()

@@ -135,7 +135,7 @@ class TestPairs:
         home = world.write()
         table, counts, dropped = build_critic_dpo(home, settings(**reviews or {"use": True}))
         home.lake.write(CRITIC_DPO, table)
-        return table.to_pylist(), counts, dropped
+        return home.lake.read(CRITIC_DPO).to_pylist(), counts, dropped
 
     def test_verdicts_prompts_and_preferences(self, world, say):
         world.add("a", [(2, False), (9, True)])
@@ -179,7 +179,7 @@ class TestPairs:
                 *(row[name] for name in ("trajectory_id", "iteration", "source")),
                 *(answer_of(row[side]["content"]) for side in ("chosen", "rejected")),
             )
-            for row in table.to_pylist()
+            for row in records(table)
         ]
         return answers, counts, dropped
 
@@ -224,7 +224,7 @@ class TestPairs:
         options = settings(use=True).model_copy(
             update={"preferences": PreferenceSettings(scores=True)}
         )
-        assert build_critic_dpo(world.home, options)[1] == {}
+        assert records(build_critic_dpo(world.home, options)[0]) == []
 
     def test_none_unless_the_settings_use_reviews(self, world, say):
         world.add("a", [(2, False), (3, True)])

@@ -16,6 +16,7 @@ import openai
 
 from assets.benchmarks.report import render_runs
 from assets.core.profile import load_profile
+from inference.backends.providers.settings import BudgetSettings
 from inference.generation.requests import IN_USE, RequestedAgents
 from inference.http.auth import Keys
 from inference.http.server import listening_socket
@@ -138,6 +139,7 @@ def running_service(
     roles: Roles | None = None,
     keys: tuple[str, ...] = (),
     by_critic: dict[str, Roles] | None = None,
+    budget: BudgetSettings | None = None,
     **settings,
 ) -> Iterator[RunningService]:
     """A service, stopped at the end as SIGTERM stops it."""
@@ -148,7 +150,8 @@ def running_service(
     async def main(listener) -> None:
         chosen = ServiceSettings(**{"grace_seconds": 0} | settings)
         async with open_service(home, resolver, profile.limits, chosen) as manager:
-            server = ServiceServer(make_app(manager, profile.loop, Keys(keys), render), manager)
+            app = make_app(manager, profile.loop, Keys(keys), render, budget)
+            server = ServiceServer(app, manager)
             started.set_result((manager, server))
             await server.serve(sockets=[listener])
 

@@ -3,6 +3,7 @@
 import { getJson } from "./api.js";
 import { listRuns, prepareBenchmarks } from "./benchmarks.js";
 import { clearStage, fillComposer, prepareComposer } from "./composer.js";
+import { prepareCosts, showCosts } from "./costs.js";
 import { byId, make, setAlert } from "./dom.js";
 import { closeStory, listStories, openStory, prepareLibrary } from "./library.js";
 import { closeReview, openReview, prepareReview } from "./review.js";
@@ -14,6 +15,7 @@ const VIEWS = {
   "view-stories": { path: /^#\/stories$/, enter: () => listStories() },
   "view-benchmarks": { path: /^#\/benchmarks$/, enter: () => listRuns() },
   "view-review": { path: /^#\/review(?:\/([\w.-]+))?$/, enter: (shard) => openReview(shard) },
+  "view-costs": { path: /^#\/costs$/, enter: () => showCosts() },
   "view-story": { path: /^#\/stories\/([\w-]+)$/, enter: (id) => openStory(id) },
   "view-unknown": { path: /^#\//, enter: () => {} },
 };
@@ -72,6 +74,7 @@ prepareComposer();
 prepareLibrary();
 prepareBenchmarks();
 prepareReview();
+prepareCosts();
 showExamples();
 byId("new-request").addEventListener("click", clearStage);
 addEventListener("hashchange", () => showView()?.querySelector("h1").focus());

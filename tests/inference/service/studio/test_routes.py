@@ -213,6 +213,7 @@ def test_openapi_document_has_the_studios_data(anonymous):
         "/studio/settings",
         "/studio/benchmarks",
         "/studio/benchmarks/report",
+        "/studio/costs",
         "/studio/reviews",
         "/studio/reviews/{shard}",
         "/studio/reviews/{shard}/{review_id}",

@@ -1,0 +1,209 @@
+"""What curation reads of the lake, one group of shards after the other, and how rows come back.
+
+A training set is made in two passes over groups of shards, each in parallel (`map_shards`): the
+first measures what has to be decided over all shards, the second makes the rows. All that joins is
+within a shard. Rows enter as `Lake.read` returns them, so that damaged files are errors, and leave
+in the order of groups and a key, so that content hashes depend neither on threads nor on workers.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from schemas import Table
+from schemas.curation import STEPS
+from schemas.reviews import REVIEWS
+from schemas.trajectories import ATTEMPTS, PLANS, SCORES, TRAJECTORIES
+from warehouse import Home, Lake
+from warehouse.partition_index import PartitionIndex
+
+from ..core.shard_map import Group, Result, map_shards
+from ..reviews.opinions import ReviewShare, add_opinions, review_shares, without_opinions
+from .duckdb_session import open_session
+from .settings import CurationSettings
+
+GROUP_ROWS = 25_000  # attempts that are in memory at a time
+ATTEMPT_KEY = ("trajectory_id", "step_number", "iteration")
+_REVIEWED = (*ATTEMPT_KEY, "shard", "image")  # of attempts, for opinions
+_MEMORY_LIMIT = "400MB"  # of a worker; beyond it spills
+_BATCH_ROWS = 2_000
+_CODEC = "lz4"
+
+Columns = Mapping[Table, Sequence[str]]
+
+
+@dataclass(frozen=True)
+class ShardedLake:
+    """The shards of a home that curation may use: not those that wait for reviews."""
+
+    lake: Lake
+    settings: CurationSettings
+    shards: tuple[str, ...]
+
+    @classmethod
+    def of(cls, home: Home, settings: CurationSettings) -> "ShardedLake":
+        tables = (PLANS, TRAJECTORIES, ATTEMPTS, SCORES)
+        names = {name for table in tables for name in home.lake.partitions(table)}
+        curated = cls(home.lake, settings, tuple(sorted(names)))
+        share = settings.reviews.share if settings.reviews else 0.0
+        return curated._without(_held_back(curated, share)) if share else curated
+
+    def _without(self, held_back: set[str]) -> "ShardedLake":
+        shards = tuple(name for name in self.shards if name not in held_back)
+        return ShardedLake(self.lake, self.settings, shards)
+
+    def groups(self) -> list[list[str]]:
+        """The shards in order, in groups of about `GROUP_ROWS` attempts."""
+        return group_shards(self.row_counts(ATTEMPTS), GROUP_ROWS)
+
+    def row_counts(self, table: Table) -> dict[str, int]:
+        """Rows of a table by shard, in order of the shards."""
+        return {shard: self.lake.rows(table, shard) for shard in self.shards}
+
+    def map(
+        self, function: Callable[..., Result], groups: Sequence[Group], *arguments: Any
+    ) -> Iterator[Result]:
+        """`function(lake, settings, *arguments, *group)` of every group, in parallel."""
+        return self.map_lazily(function, groups, len(groups), *arguments)
+
+    def map_lazily(
+        self, function: Callable[..., Result], groups: Iterable[Group], count: int, *arguments: Any
+    ) -> Iterator[Result]:
+        """As `map`, for `count` groups that are made while it goes on."""
+        # Workers only read, for which the index, an open database, is not needed.
+        lake = Lake(self.lake.storage, PartitionIndex(None))
+        call = partial(_call, function, lake, self.settings, arguments)
+        return map_shards(call, groups, count, self.lake)
+
+    def with_steps(
+        self, groups: list[list[str]], side: str
+    ) -> Iterator[tuple[list[str], pa.Table]]:
+        """Every group with its steps of a side (sft or rl): key and best iteration.
+
+        `steps` is in order of shards, so it is read once, in parts.
+        """
+        columns = ["shard", "trajectory_id", "step_number", "best_iteration", "split"]
+        parts, rows = self.lake.stream(STEPS, columns), STEPS.arrow_schema.empty_table()
+        rows = rows.select(columns)
+        for shards in groups:
+            while not rows.num_rows or rows["shard"][-1].as_py() <= shards[-1]:
+                if (part := next(parts, None)) is None:
+                    break
+                rows = pa.concat_tables([rows, part.filter(pc.field("split") == side)])
+            yield shards, rows.filter(pc.field("shard").isin(shards)).drop_columns(["shard"])
+            rows = rows.filter(pc.field("shard") > shards[-1])
+
+
+def group_shards(counts: Mapping[str, int], rows: int) -> list[list[str]]:
+    """Shards in their order, in groups of about `rows` rows by the number of rows of each."""
+    groups: list[list[str]] = []
+    filled = rows
+    for shard, count in counts.items():
+        if filled >= rows:
+            groups.append([])
+            filled = 0
+        groups[-1].append(shard)
+        filled += count
+    return groups
+
+
+def shard_session(
+    lake: Lake,
+    settings: CurationSettings,
+    shards: list[str],
+    columns: Columns,
+    opinions: bool = False,
+) -> duckdb.DuckDBPyConnection:
+    """A private database with some columns of some tables.
+
+    Args:
+        opinions: also with the views of `add_opinions`, empty unless the settings use them.
+    """
+    connection = open_session(_MEMORY_LIMIT, threads=pa.cpu_count())
+    for table, names in columns.items():
+        reviewed = _REVIEWED if table is ATTEMPTS and opinions and settings.uses_reviews else ()
+        rows = lake.read(table, shards, list(dict.fromkeys((*names, *reviewed))))
+        connection.register(table.name, rows)
+    if opinions and settings.uses_reviews:
+        connection.register(REVIEWS.name, lake.read(REVIEWS, shards))
+        add_opinions(connection, True)
+    elif opinions:
+        without_opinions(connection)
+    return connection
+
+
+def pack_rows(table: Table, rows: Iterable[pa.RecordBatch], without: Sequence[str] = ()) -> bytes:
+    """Rows as a compressed Arrow stream, with the columns of the table.
+
+    `without`: columns of `Table.added` that are left out, see `Lake.write`.
+    """
+    schema, sink = _schema(table, without), pa.BufferOutputStream()
+    options = pa.ipc.IpcWriteOptions(compression=_CODEC, use_threads=False)
+    with pa.ipc.new_stream(sink, schema, options=options) as writer:
+        for batch in rows:
+            rows_of_batch = pa.Table.from_batches([batch]).select(schema.names).cast(schema)
+            writer.write_table(rows_of_batch, max_chunksize=_BATCH_ROWS)
+    return sink.getvalue().to_pybytes()
+
+
+def query_batches(connection: duckdb.DuckDBPyConnection, sql: str) -> pa.RecordBatchReader:
+    """The result of a query in small batches."""
+    return connection.sql(sql).to_arrow_reader(_BATCH_ROWS)
+
+
+def unpacked_rows(
+    table: Table, parts: Iterable[bytes], without: Sequence[str] = ()
+) -> pa.RecordBatchReader:
+    """The rows of `pack_rows`, part by part, while the reader is read."""
+    batches = chain.from_iterable(map(pa.ipc.open_stream, parts))
+    return pa.RecordBatchReader.from_batches(_schema(table, without), batches)
+
+
+def count_values(
+    rows: pa.RecordBatchReader, column: str, counts: Counter[str]
+) -> pa.RecordBatchReader:
+    """The same rows; while they are read, the values of a column are added to `counts`."""
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for batch in rows:
+            counts.update(batch[column].to_pylist())
+            yield batch
+
+    return pa.RecordBatchReader.from_batches(rows.schema, batches())
+
+
+def _schema(table: Table, without: Sequence[str]) -> pa.Schema:
+    return pa.schema([field for field in table.arrow_schema if field.name not in without])
+
+
+def _call(
+    function: Callable[..., Result],
+    lake: Lake,
+    settings: CurationSettings,
+    arguments: tuple[Any, ...],
+    shards: list[str],
+    *group: Any,
+) -> Result:
+    return function(lake, settings, *arguments, shards, *group)
+
+
+def _held_back(curated: ShardedLake, share: float) -> set[str]:
+    """Shards of which too little is reviewed."""
+    groups = [(shards,) for shards in curated.groups()]
+    shares = chain.from_iterable(curated.map(_review_shares, groups))
+    return {each.shard for each in shares if each.is_held_back(share)}
+
+
+def _review_shares(lake: Lake, settings: CurationSettings, shards: list[str]) -> list[ReviewShare]:
+    connection = open_session(_MEMORY_LIMIT, threads=pa.cpu_count())
+    connection.register(ATTEMPTS.name, lake.read(ATTEMPTS, shards, _REVIEWED))
+    connection.register(REVIEWS.name, lake.read(REVIEWS, shards))
+    add_opinions(connection, settings.uses_reviews)
+    return review_shares(connection)

@@ -1,0 +1,277 @@
+"""Forecasts of work under way: when it ends and what it costs, each as an interval.
+
+Items (prompts, or shards) have a known size (steps, prompts) and, once finished, a measured amount
+(USD, seconds). Amounts are taken to be independent, with mean and variance proportional to size:
+then the ratio of the sums is the best estimate of the mean per size, and what it predicts of a sum
+has a standard error with two parts, that of the estimate and that of the items to come. Few items
+make Student's t of it. The sum of many items is nearly normal however skewed they are, which is why
+there is no forecast before `MIN_PROMPTS` (or `MIN_SHARDS`, each a sum itself) are finished. A
+bootstrap of so few would be too narrow: it never draws what was not seen.
+
+An interval covers what comes with a probability of `LEVEL`, as long as it comes from where the
+finished items came from: a provider that slows down, or a change of settings, is not foreseen.
+"""
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from statistics import NormalDist
+from typing import NamedTuple
+
+from schemas.trajectories import ModelCallRow
+
+LEVEL = 0.9
+MIN_PROMPTS = 20
+MIN_SHARDS = 5
+_SIMULATIONS = 400
+_MOST_SIMULATED = 1000  # items; of more, the end is a negligible part
+_INTERVAL_SECONDS = 2.0
+
+
+class Measured(NamedTuple):
+    """An item: its size, what it took (of one under way: until now), and for how many it stands."""
+
+    size: float
+    amount: float
+    weight: float = 1.0
+
+
+@dataclass
+class ItemUsage:
+    """What this process did for an item."""
+
+    usd: float | None = 0.0  # None: a call has no price
+    replayed: bool = False  # (partly) finished before: it says nothing of other items
+
+    def add(self, call: ModelCallRow) -> None:
+        unpriced = self.usd is None or (call.cost_usd is None and call.error is None)
+        self.usd = None if unpriced else (self.usd or 0.0) + (call.cost_usd or 0.0)
+
+
+class Interval(NamedTuple):
+    """Bounds within which something lies with a probability of `LEVEL`, and its mean."""
+
+    low: float
+    expected: float
+    high: float
+
+    def __mul__(self, factor: object) -> "Interval":
+        if not isinstance(factor, int | float):
+            return NotImplemented
+        return Interval(*(value * factor for value in self))
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What is to come; None: not enough is known."""
+
+    seconds: Interval | None = None
+    usd: Interval | None = None
+
+    @property
+    def text(self) -> str:
+        """Such as `ends 14:05 to 14:20, 4.10 to 4.60 USD more`; empty where nothing is known."""
+        return ", ".join(filter(None, (self._end(), self.usd and f"{usd_range(self.usd)} more")))
+
+    def _end(self) -> str | None:
+        if self.seconds is None:
+            return None
+        now = datetime.now()
+        low, high = (now + timedelta(seconds=self.seconds[n]) for n in (0, 2))
+        form = "%H:%M" if high.date() == now.date() else "%a %d %b %H:%M"
+        if self.seconds.high < 600:
+            form = "%H:%M:%S"
+        return f"ends {low:{form}} to {high:{form}}"
+
+
+def usd_range(usd: Interval) -> str:
+    digits = 2 if usd.high >= 1 else 4
+    return f"{usd.low:,.{digits}f} to {usd.high:,.{digits}f} USD"
+
+
+def predict_sum(finished: Sequence[Measured], size: float, at_least: int) -> Interval | None:
+    """The sum of the amounts of items to come, whose sizes add up to `size`; None: fewer than
+    `at_least` items are finished."""
+    if len(finished) < at_least:
+        return None
+    found = _Estimate.of(finished)
+    error = found.spread * math.sqrt(size * (1 + size / found.measured))
+    margin = _student_quantile((1 + LEVEL) / 2, found.freedom) * error
+    expected = found.ratio * size
+    return Interval(max(expected - margin, 0.0), expected, expected + margin)
+
+
+def predict_end(
+    finished: Sequence[Measured],
+    running: Sequence[Measured],
+    waiting: Sequence[float],
+    slots: int,
+    at_least: int,
+) -> Interval | None:
+    """Seconds until all items are finished, of which `slots` are worked on at a time.
+
+    At the end slots are idle while the last items are finished, so the sum of their seconds is not
+    enough: what is to come is simulated, with Gamma distributions, of which mean and variance are
+    proportional to size, as assumed, and themselves uncertain (Student's t).
+
+    Args:
+        waiting: sizes, in the order in which they begin.
+    """
+    import numpy as np
+
+    if len(finished) < at_least:
+        return None
+    if len(waiting) > _MOST_SIMULATED:
+        size = sum(waiting) + sum(item.size for item in running)
+        total = predict_sum(finished, size, at_least)
+        return total and total * (1 / slots)
+    found = _Estimate.of(finished)
+    random, rows = np.random.default_rng(0), np.arange(_SIMULATIONS)
+    scale = np.sqrt(found.freedom / random.chisquare(found.freedom, _SIMULATIONS))
+    error = scale * found.spread / math.sqrt(found.measured)
+    means = found.ratio + error * random.standard_normal(_SIMULATIONS)
+    means = np.maximum(means, max(found.ratio / 10, 1e-9))
+    widths = np.maximum((scale * found.spread) ** 2 / means, 1e-9)
+
+    def draw(size: float) -> "np.ndarray":
+        return random.gamma(size * means / widths, widths)
+
+    def rest(size: float, elapsed: float) -> "np.ndarray":
+        """Of an item that has taken longer than `elapsed`."""
+        drawn = draw(size)
+        for _ in range(8):
+            drawn = np.where(drawn > elapsed, drawn, draw(size))
+        return np.where(drawn > elapsed, drawn - elapsed, drawn)
+
+    busy = np.zeros((_SIMULATIONS, max(slots, len(running), 1)))
+    for slot, item in enumerate(running):
+        busy[:, slot] = rest(item.size, item.amount)
+    for size in waiting:
+        busy[rows, busy.argmin(axis=1)] += draw(size)
+    ends = busy.max(axis=1)
+    low, high = np.quantile(ends, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return Interval(float(low), float(ends.mean()), float(high))
+
+
+def weigh(finished: Sequence[Measured], running: Sequence[Measured]) -> list[Measured]:
+    """The finished items, each with the weight of those under way that it stands for.
+
+    Quick items are finished first, and a mean over them alone is too low. The weight of an item
+    under way goes to those that took longer than it has taken so far: this is the Kaplan-Meier
+    estimate (Efron's redistribution to the right). The longest one stands for what is longer still.
+    """
+    if not finished:
+        return []
+    order = sorted(range(len(finished)), key=lambda n: _pace(finished[n]))
+    under_way = sorted(map(_pace, running))
+    weights, share, begun = [0.0] * len(finished), 1.0, 0
+    for rank, number in enumerate(order):
+        while begun < len(under_way) and under_way[begun] < _pace(finished[number]):
+            begun += 1
+            left = len(order) - rank + len(under_way) - begun
+            share *= (left + 1) / left
+        weights[number] = share
+    weights[order[-1]] += len(finished) + len(running) - sum(weights)
+    return [item._replace(weight=weights[n]) for n, item in enumerate(finished)]
+
+
+class WorkForecast:
+    """Forecasts the rest of some items while they are worked on.
+
+    Args:
+        sizes: of all items, in the order in which they begin.
+        slots: items worked on at a time.
+        at_least: finished items, besides as many as there are slots, before there is a forecast:
+            the first ones to finish are the quickest.
+    """
+
+    def __init__(
+        self,
+        sizes: Sequence[float],
+        slots: int,
+        at_least: int = MIN_PROMPTS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._sizes, self._slots, self._clock = sizes, max(min(slots, len(sizes)), 1), clock
+        self._at_least = at_least + self._slots
+        self._begun = 0
+        self._running: dict[object, tuple[float, float]] = {}  # item -> size, when it began
+        self._seconds, self._usd = list[Measured](), list[Measured]()
+        self._unpriced = False
+        self._forecast, self._made_at = Forecast(), -math.inf
+
+    def begin(self, item: object) -> None:
+        """The next item begins."""
+        self._running[item] = (self._sizes[self._begun], self._clock())
+        self._begun += 1
+
+    def end(self, item: object, usage: ItemUsage) -> None:
+        """An item is finished."""
+        size, began = self._running.pop(item)
+        if usage.replayed:
+            return
+        self._seconds.append(Measured(size, self._clock() - began))
+        self._unpriced |= usage.usd is None
+        self._usd.append(Measured(size, usage.usd or 0.0))
+
+    def forecast(self) -> Forecast:
+        """Made again every two seconds at most: it takes up to 50 ms."""
+        now = self._clock()
+        if now - self._made_at >= _INTERVAL_SECONDS:
+            self._forecast, self._made_at = self._make(now), now
+        return self._forecast
+
+    def _make(self, now: float) -> Forecast:
+        running = [Measured(size, now - began) for size, began in self._running.values()]
+        waiting, at_least = self._sizes[self._begun :], self._at_least
+        to_come = sum(waiting) + sum(item.size for item in running)
+        if not to_come:
+            return Forecast()
+        finished = weigh(self._seconds, running)
+        seconds = predict_end(finished, running, waiting, self._slots, at_least)
+        if self._unpriced:
+            return Forecast(seconds)
+        costs = [
+            paid._replace(weight=item.weight)
+            for paid, item in zip(self._usd, finished, strict=True)
+        ]
+        return Forecast(seconds, predict_sum(costs, to_come, at_least))
+
+
+class _Estimate(NamedTuple):
+    ratio: float  # mean amount per size
+    spread: float  # standard deviation of an amount of size 1
+    measured: float  # sizes that the ratio is measured on
+    freedom: float  # degrees of freedom
+
+    @classmethod
+    def of(cls, finished: Sequence[Measured]) -> "_Estimate":
+        """Unequal weights count as fewer items (Kish)."""
+        weights = sum(item.weight for item in finished)
+        items = weights**2 / sum(item.weight**2 for item in finished)
+        sizes = sum(item.weight * item.size for item in finished)
+        ratio = sum(item.weight * item.amount for item in finished) / sizes
+        squares = sum(
+            item.weight * (item.amount - ratio * item.size) ** 2 / item.size for item in finished
+        )
+        freedom = max(items - 1, 1.0)
+        spread = math.sqrt(squares / weights * items / freedom)
+        return cls(ratio, spread, sizes / weights * items, freedom)
+
+
+def _pace(item: Measured) -> float:
+    return item.amount / item.size
+
+
+def _student_quantile(probability: float, freedom: float) -> float:
+    """Of Student's t (Abramowitz and Stegun, 26.7.5): within 1 % from 4 degrees of freedom."""
+    z = NormalDist().inv_cdf(probability)
+    terms = (
+        z,
+        (z**3 + z) / 4,
+        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
+        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
+    )
+    return sum(term / freedom**power for power, term in enumerate(terms))

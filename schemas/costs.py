@@ -1,0 +1,87 @@
+"""The view of what models and trainings cost, derived from the ledger of calls and from trainings.
+
+A sum over measurements of which some are missing has only those that are there; columns beside it
+count the missing ones. A sum without any is null, never 0.
+"""
+
+from datetime import date
+
+from pydantic import Field
+
+from .base import Row, View
+
+
+class CostRow(Row):
+    """What one model cost for one shard of one asset on one day, or one training."""
+
+    day: date = Field(description="Day on which the calls began, or the training ended, UTC")
+    asset: str = Field(description="Asset (or service) that made the calls, or was trained")
+    shard: str | None = Field(description="Shard of the prompts; null: a training")
+    role: str | None = Field(description="Role of the model; null: a training")
+    model: str = Field(
+        description="Backend and model, as in `attempts`; of a training, the checkpoint's version"
+    )
+    calls: int | None = Field(description="Model calls, with those below; null: a training")
+    cached: int | None = Field(description="Calls answered from another asset's journal, for free")
+    failed: int | None = Field(description="Calls that ended in an error")
+    retries: int | None = Field(description="Retries of all calls after their first try")
+    input_tokens: int | None = Field(description="Prompt tokens; null: none were counted")
+    output_tokens: int | None = Field(description="Completion tokens, likewise")
+    uncounted: int | None = Field(
+        description="Answered calls without a number of tokens: not in the sums of tokens"
+    )
+    images: int | None = Field(description="Images sent and received")
+    seconds: float | None = Field(
+        description="Wall time of all calls, one after the other, or of the trainers"
+    )
+    cost_usd: float | None = Field(description="Cost in USD; null: nothing of it has a price")
+    estimated_usd: float | None = Field(
+        description="Part of it that is an estimate: requests without an answer; null: none"
+    )
+    unpriced: int | None = Field(
+        description="Answered calls without a price, or 1 for a training: not in `cost_usd`"
+    )
+    gpu_hours: float | None = Field(
+        description="GPUs times hours of a training; null: on no GPU, not measured, or calls"
+    )
+
+
+_CALLS = """\
+SELECT
+    CAST(started_at AT TIME ZONE 'UTC' AS DATE) AS day,
+    asset, shard, role, backend || '/' || model AS model,
+    count(*) AS calls,
+    count(*) FILTER (cached) AS cached,
+    count(*) FILTER (error IS NOT NULL) AS failed,
+    CAST(sum(retries) AS BIGINT) AS retries,
+    CAST(sum(input_tokens) AS BIGINT) AS input_tokens,
+    CAST(sum(output_tokens) AS BIGINT) AS output_tokens,
+    count(*) FILTER (output_tokens IS NULL AND error IS NULL AND NOT cached) AS uncounted,
+    CAST(sum(images) AS BIGINT) AS images,
+    sum(seconds) AS seconds,
+    CASE WHEN bool_and(cached) THEN 0 ELSE sum(cost_usd) FILTER (NOT cached) END AS cost_usd,
+    sum(estimated_usd) AS estimated_usd,
+    count(*) FILTER (cost_usd IS NULL AND error IS NULL) AS unpriced,
+    CAST(NULL AS DOUBLE) AS gpu_hours
+FROM model_calls
+GROUP BY day, asset, shard, role, backend || '/' || model"""
+
+_TRAININGS = """\
+SELECT
+    CAST(created_at AT TIME ZONE 'UTC' AS DATE), name, NULL, NULL, version,
+    NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+    3600 * CAST(json_extract_string(metrics, '$.hours') AS DOUBLE),
+    CAST(json_extract_string(metrics, '$.cost_usd') AS DOUBLE),
+    NULL,
+    CAST(json_extract_string(metrics, '$.cost_usd') IS NULL AS BIGINT),
+    CAST(json_extract_string(metrics, '$.gpu_hours') AS DOUBLE)
+FROM checkpoints
+WHERE source IS NULL AND json_extract_string(metrics, '$.hours') IS NOT NULL"""
+
+COSTS = View(
+    "costs",
+    CostRow,
+    key=("day", "asset", "shard", "role", "model"),
+    tables=("model_calls", "checkpoints"),
+    sql=f"{_CALLS}\nUNION ALL\n{_TRAININGS}",
+)

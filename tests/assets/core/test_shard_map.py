@@ -1,0 +1,97 @@
+"""Groups of shards in worker processes: order, errors, and what is left of a killed command."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from assets.core import shard_map
+from assets.core.shard_map import map_shards
+from schemas import FoundryError, StorageError
+from warehouse import Home
+
+pytestmark = pytest.mark.slow
+
+GROUPS = [([f"s-{number}"], number) for number in range(5)]
+
+
+def process_of(shards, number):
+    return number, os.getpid()
+
+
+def damaged(shards, number):
+    raise StorageError("/lake/scores/s-0/part-0.parquet is damaged")
+
+
+def broken(shards, number):
+    raise ValueError("no such column\nand a second line")
+
+
+def killed(shards, number):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def endless(shards, number):
+    print(os.getpid(), flush=True)
+    time.sleep(600)
+
+
+@pytest.fixture
+def lake(tmp_path, monkeypatch):
+    monkeypatch.setattr(shard_map, "worker_count", lambda: 2)
+    return Home(tmp_path).lake
+
+
+def test_results_come_in_order_from_other_processes(lake):
+    numbers, processes = zip(*map_shards(process_of, GROUPS, len(GROUPS), lake), strict=True)
+    assert list(numbers) == [0, 1, 2, 3, 4]
+    assert os.getpid() not in processes
+    assert not any(map(psutil.pid_exists, processes))
+
+
+def test_one_group_and_a_lake_in_memory_need_no_process(lake):
+    assert [*map_shards(process_of, GROUPS[:1], 1, lake)] == [(0, os.getpid())]
+    in_memory = map_shards(process_of, GROUPS, len(GROUPS), Home("memory://lake").lake)
+    assert {process for _, process in in_memory} == {os.getpid()}
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (damaged, "^/lake/scores/s-0/part-0.parquet is damaged$"),
+        (broken, "^shard s-0: ValueError: no such column$"),
+        (killed, "^a worker process was killed, perhaps out of memory"),
+    ],
+)
+def test_a_failure_is_one_line(lake, function, message):
+    with pytest.raises(FoundryError, match=message):
+        list(map_shards(function, GROUPS, len(GROUPS), lake))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_workers_end_with_the_command(tmp_path, number):
+    code = (
+        "if __name__ == '__main__':\n"
+        " from tests.assets.core.test_shard_map import *\n"
+        " shard_map.worker_count = lambda: 2\n"
+        f" list(map_shards(endless, GROUPS, len(GROUPS), Home({str(tmp_path)!r}).lake))\n"
+    )
+    script = tmp_path / "command.py"
+    script.write_text(code)
+    command = subprocess.Popen(
+        [sys.executable, str(script)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(Path.cwd())},
+    )
+    workers = [psutil.Process(int(command.stdout.readline())) for _ in range(2)]
+    command.send_signal(number)
+    command.wait(60)
+    _, alive = psutil.wait_procs(workers, timeout=60)
+    assert not alive

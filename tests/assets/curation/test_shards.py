@@ -1,0 +1,89 @@
+"""Curation in groups of shards: the same rows with any grouping and any number of workers."""
+
+import pytest
+
+from assets.core import shard_map
+from assets.curation import shards
+from assets.curation.critic_sets import build_critic_rl, build_critic_sft
+from assets.curation.planner_sets import build_planner_sft
+from assets.curation.preference_pairs import build_critic_dpo
+from assets.curation.sequences import build_sequences
+from assets.curation.settings import CurationSettings
+from assets.curation.steps import build_steps
+from schemas import StorageError
+from schemas.curation import CRITIC_DPO, CRITIC_RL, CRITIC_SFT, PLANNER_SFT, SEQUENCES, STEPS
+from schemas.trajectories import SCORES
+
+BUILDERS = {
+    STEPS: build_steps,
+    CRITIC_SFT: build_critic_sft,
+    CRITIC_RL: build_critic_rl,
+    CRITIC_DPO: build_critic_dpo,
+    PLANNER_SFT: build_planner_sft,
+    SEQUENCES: build_sequences,
+}
+SHARDS = 4
+
+
+@pytest.fixture
+def home(world):
+    for number in range(40):
+        rising = [(number % 7 + rise / 2, False) for rise in range(1 + number % 3)]
+        chains = [[*rising, (9 - number % 2, True)], [(9, True)], [(1, number % 4 == 0), (8, True)]]
+        split = "heldout" if number % 9 == 0 else "train"
+        world.add(f"p{number}", *chains, shard=f"toy-{number % SHARDS:04d}", split=split)
+    return world.write()
+
+
+def curate(home, settings):
+    """Content hash and what is reported of every set; the sets are stored."""
+    results = {}
+    for table, build in BUILDERS.items():
+        rows, *reports = build(home, settings)
+        written = home.lake.write(table, rows)
+        results[table.name] = (written.rows, written.content_hash, *map(comparable, reports))
+    return results
+
+
+def comparable(report):
+    """Without the variances, whose order is that of the groups."""
+    return (report.splits, report.dropped, report.theta) if hasattr(report, "theta") else report
+
+
+def settings(reviews=None, **balance):
+    critic = {"balance_sft": {"mode": "up", **balance}, "balance_rl": {"mode": "down", **balance}}
+    return CurationSettings(critic=critic, preferences={"scores": True}, reviews=reviews)
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"seed": 5, "max_copies": 2, "one_sided": "keep"}, {"reviews": {"use": True}}]
+)
+def test_any_grouping_gives_the_same_rows(home, monkeypatch, options):
+    wanted = curate(home, settings(**options))
+    assert all(rows for rows, *_ in wanted.values())
+    monkeypatch.setattr(shard_map, "_in_processes", in_this_process)
+    for rows in (1, 50):
+        monkeypatch.setattr(shards, "GROUP_ROWS", rows)
+        assert curate(home, settings(**options)) == wanted
+
+
+@pytest.mark.slow
+def test_workers_give_the_same_rows(home, monkeypatch):
+    wanted = curate(home, settings())
+    monkeypatch.setattr(shards, "GROUP_ROWS", 1)
+    monkeypatch.setattr(shard_map, "worker_count", lambda: 2)
+    assert curate(home, settings()) == wanted
+
+
+def test_a_damaged_file_is_named_and_nothing_is_written(home):
+    path = next(home.local.glob(f"lake/{SCORES.name}/toy-0002/*.parquet"))
+    data = bytearray(path.read_bytes())
+    data[200] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(StorageError, match=f"{path} is damaged"):
+        build_steps(home, CurationSettings())
+    assert home.lake.partitions(STEPS) == []
+
+
+def in_this_process(function, groups, _workers):
+    return (function(*group) for group in groups)

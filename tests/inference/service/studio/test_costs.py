@@ -1,0 +1,83 @@
+"""Costs in the studio: sums of the ledger, and the budget."""
+
+import pytest
+from playwright.sync_api import expect
+
+from inference.backends.providers.settings import BudgetSettings
+from inference.backends.providers.spending import SPENDING_FILE
+from schemas.trajectories import MODEL_CALLS
+from tests.helpers.ledger import START, model_call
+from tests.helpers.spending import spend
+from tests.inference.service.running_service import error_of, running_service
+from tests.inference.service.studio.studio_page import BROWSER, is_wider_than_screen, open_page
+from tests.inference.service.studio.test_access import FAINT_TEXTS
+from warehouse import Home
+
+UNPRICED = {"cost_usd": None, "input_tokens": None, "output_tokens": None}
+HOSTILE = "<img src=x onerror=alert(1)>"
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    """Two days of calls, of which one has no price, and 60 of 100 USD spent."""
+    home = Home(str(tmp_path_factory.mktemp("home")))
+    calls = [
+        model_call(1),
+        model_call(2, started_at=START.replace(day=21), shard="a-0001", retries=2),
+        model_call(3, model=HOSTILE, **UNPRICED),
+    ]
+    home.lake.write(MODEL_CALLS, calls, "trajectories-a-0000")
+    spend(home.local / SPENDING_FILE, 60.0, budget=100.0)
+    return home
+
+
+@pytest.fixture(scope="module")
+def service(home):
+    with running_service(home, budget=BudgetSettings(usd=100)) as service:
+        yield service
+
+
+def test_sums_and_budget(service):
+    costs = service.get("/studio/costs").json()
+    assert (costs["total"]["cost_usd"], costs["total"]["unpriced"]) == (1.0, 1)
+    assert costs["total"]["gpu_hours"] is None
+    shards = {group["name"]: group["calls"] for group in costs["tables"]["shard"]["groups"]}
+    assert shards == {"a-0000": 2, "a-0001": 1}
+    budget = costs["budget"]
+    assert (budget["usd"], budget["spent"], budget["reserved"]) == (100, 60, 0)
+    assert [alert["share"] for alert in budget["alerts"]] == [0.5]
+
+
+def test_a_first_day(service):
+    later = service.get("/studio/costs", params={"since": "2026-11-21"}).json()
+    assert later["total"]["calls"] == 1
+    response = service.get("/studio/costs", params={"since": "yesterday"})
+    assert "since" in error_of(response, 400)["message"]
+
+
+def test_a_home_without_calls_or_budget(tmp_path):
+    with running_service(Home(str(tmp_path))) as service:
+        costs = service.get("/studio/costs").json()
+    assert costs["total"]["calls"] is None and costs["budget"] is None
+
+
+class TestPage:
+    pytestmark = BROWSER
+
+    def test_it_shows_sums_budget_and_a_first_day(self, browser, service):
+        with open_page(browser, service.url, 360, 740) as page:
+            page.get_by_role("link", name="Costs").click()
+            expect(page.get_by_text("2 days, 2026-11-20 to 2026-11-21.")).to_be_visible()
+            expect(page.get_by_text("60.00 of 100.00 USD spent")).to_be_visible()
+            expect(page.get_by_text("Alerts at 50 % ✓, 80 %, 95 %")).to_be_visible()
+            models = page.get_by_role("region", name="By model")
+            priced = models.get_by_role("row").filter(has_text="openai/m-1")
+            expect(priced.get_by_role("cell").first).to_have_text("2")
+            unpriced = models.get_by_role("row").filter(has_text=HOSTILE)
+            expect(unpriced.get_by_role("cell").nth(7)).to_have_text("–")
+            expect(page.get_by_label("Totals").get_by_text("1.00+")).to_be_visible()
+            expect(page.get_by_role("img", name="USD by day, at most 0.50")).to_be_visible()
+            assert page.evaluate(FAINT_TEXTS) == [] and not is_wider_than_screen(page)
+            page.get_by_label("Since").fill("2026-11-21")
+            page.get_by_role("button", name="Show", exact=True).click()
+            expect(page.get_by_text("1 day, 2026-11-21 to 2026-11-21.")).to_be_visible()

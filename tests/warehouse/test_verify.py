@@ -1,0 +1,79 @@
+"""Damage of tables, images and journals in a folder, in memory, and on an S3 server."""
+
+import subprocess
+
+import pyarrow.parquet as pq
+
+from schemas.trajectories import ATTEMPTS
+from warehouse.checksums import write_sums
+from warehouse.verify import find_damage, image_checks, journal_checks, table_checks
+
+SHARD = "sketchbook-0000"
+
+
+def damage(home):
+    checks = [*table_checks(home), *image_checks(home), *journal_checks(home)]
+    return list(find_damage(checks, threads=4))
+
+
+def test_every_store_is_verified(any_home, attempts, image):
+    home = any_home
+    home.lake.write(ATTEMPTS, attempts(4, image=image.sha256, source_image=None), SHARD)
+    home.images.put(image)
+    with home.journal("plans", SHARD) as journal:
+        for number in range(3):
+            journal.append({"number": number})
+    assert damage(home) == []
+
+    storage, table = home.lake.storage, f"attempts/{SHARD}/part-0.parquet"
+    content = bytearray(storage.read(table))
+    content[len(content) // 2] ^= 1
+    storage.write(table, bytes(content))
+    [found] = damage(home)
+    assert found.subject == ("attempts", SHARD) and "checksum is wrong" in found.problem
+    assert found.file.endswith(table)
+
+    home.lake.delete(ATTEMPTS, SHARD)
+    home.images.storage.delete(home.images.relative_path(image.sha256))
+    home.lake.write(ATTEMPTS, attempts(4, image=image.sha256, source_image=None), SHARD)
+    [found] = damage(home)
+    assert found.subject == (image.sha256,) and "is missing" in found.problem
+
+
+def test_files_from_before_there_were_checksums_are_read(home, attempts):
+    home.lake.write(ATTEMPTS, attempts(4), SHARD)
+    file = home.lake.file(ATTEMPTS, SHARD)
+    old = pq.read_table(file)
+    pq.write_table(old, file)  # as another writer: no checksum of the file, none of its pages
+    with home.journal("plans", SHARD) as journal:
+        journal.path.write_bytes(b'{"number": 0}\n')
+        journal.append({"number": 1})
+    assert not [each for each in damage(home) if each.kind != "image"]
+    assert [record["number"] for record in journal.records()] == [0, 1]
+
+    changed = old.set_column(0, old.field(0), old.column(1))
+    pq.write_table(changed.replace_schema_metadata(old.schema.metadata), file)
+    [found] = [each for each in damage(home) if each.kind == "table"]
+    assert "its rows have another hash" in found.problem
+
+
+def test_the_last_lines_damaged_newline_is_noticed_and_restored(home):
+    with home.journal("plans", SHARD) as journal:
+        journal.append({"number": 0})
+    content = journal.path.read_bytes()
+    journal.path.write_bytes(content[:-1] + b"\x0b")
+    [found] = damage(home)
+    assert found.file == f"{journal.path}:1"
+    with home.journal("plans", SHARD):
+        assert journal.path.read_bytes() == content
+    journal.path.write_bytes(content + content[: len(content) // 2])  # cut off by a kill
+    assert damage(home) == []
+
+
+def test_hashes_of_a_folder_are_those_of_sha256sum(tmp_path):
+    (tmp_path / "images").mkdir()
+    (tmp_path / "images" / f"{'a' * 64}.png").write_bytes(b"its name is its hash")
+    (tmp_path / "weights").write_bytes(b"1234")
+    write_sums(tmp_path)
+    check = ["sha256sum", "--check", "SHA256SUMS"]
+    assert subprocess.check_output(check, cwd=tmp_path, text=True) == "weights: OK\n"

@@ -1,0 +1,103 @@
+"""What the calls and trainings of a home cost: sums of the view `costs` by one of its columns."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from datetime import date
+from typing import Any, Literal, get_args
+
+import duckdb
+from pydantic import BaseModel, Field
+
+from schemas import StorageError
+
+from .home import Home
+from .storage import first_line
+from .views import connect
+
+By = Literal["day", "model", "asset", "shard"]
+GROUPINGS: tuple[By, ...] = get_args(By)
+_BY_COST = "cost_usd DESC NULLS LAST, seconds DESC NULLS LAST, name"
+
+
+class Costs(BaseModel):
+    """Sums as in the view `costs`; null: nothing of it was measured."""
+
+    calls: int | None = Field(description="Model calls")
+    cached: int | None = Field(description="Calls answered from another asset's journal")
+    failed: int | None = Field(description="Calls that ended in an error")
+    retries: int | None = Field(description="Retries after the first try")
+    input_tokens: int | None
+    output_tokens: int | None
+    uncounted: int | None = Field(description="Calls whose tokens are not in the sums")
+    images: int | None
+    seconds: float | None = Field(description="Wall time, one after the other")
+    cost_usd: float | None
+    estimated_usd: float | None = Field(description="Part of the cost that is an estimate")
+    unpriced: int | None = Field(description="Calls and trainings that are not in the cost")
+    gpu_hours: float | None
+
+
+class CostGroup(Costs):
+    """The sums of a day, model, asset or shard."""
+
+    name: str = Field(description="Its name; a day as YYYY-MM-DD; empty: no shard")
+
+
+class CostTable(BaseModel):
+    """Groups by day in their order, others with the most expensive first."""
+
+    groups: list[CostGroup]
+    total: int = Field(description="Number of groups, of which the first are listed")
+
+
+class CostReport(BaseModel):
+    """Sums over a home."""
+
+    total: Costs
+    tables: dict[By, CostTable]
+
+
+def cost_report(
+    home: Home, by: Sequence[By] = GROUPINGS, since: date | None = None, most: int = 100
+) -> CostReport:
+    """Sums over all, and by each of some columns; the ledger is read once.
+
+    Args:
+        since: first day, UTC; None: all.
+        most: groups of a table, at most; of days the last ones.
+
+    Raises:
+        StorageError: a table cannot be read.
+    """
+    with closing(connect(home, read_only=False)) as connection:
+        try:
+            connection.execute(
+                "CREATE TEMP TABLE found AS SELECT * FROM costs WHERE day >= ?", [since or date.min]
+            )
+        except duckdb.Error as error:
+            raise StorageError(first_line(error)) from error
+        (total,) = _records(connection, f"SELECT {_SUMS} FROM found")
+        tables = {column: _table(connection, column, most) for column in by}
+        return CostReport(total=Costs.model_validate(total), tables=tables)
+
+
+_SUMS = ", ".join(
+    f"CAST(sum({name}) AS {'DOUBLE' if info.annotation == float | None else 'BIGINT'}) AS {name}"
+    for name, info in Costs.model_fields.items()
+)
+
+
+def _table(connection: duckdb.DuckDBPyConnection, column: By, most: int) -> CostTable:
+    order = "name DESC" if column == "day" else _BY_COST
+    name = f"coalesce(CAST({column} AS VARCHAR), '') AS name"
+    groups = f"SELECT {name}, {_SUMS} FROM found GROUP BY {column}"
+    rows = _records(connection, f"{groups} ORDER BY {order} LIMIT {most}")
+    if column == "day":
+        rows.reverse()
+    (count,) = _records(connection, f"SELECT count(*) AS n FROM ({groups})")
+    return CostTable(groups=[CostGroup.model_validate(row) for row in rows], total=count["n"])
+
+
+def _records(connection: duckdb.DuckDBPyConnection, sql: str) -> list[Mapping[str, Any]]:
+    records: list[Mapping[str, Any]] = connection.sql(sql).to_arrow_table().to_pylist()
+    return records

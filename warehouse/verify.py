@@ -1,0 +1,239 @@
+"""Damage of a home's tables, images, journals and SQLite files, found by reading every byte.
+
+A `Check` reads one file; `find_damage` runs checks in a bounded number of threads. Nothing is
+changed, and other processes may write meanwhile.
+"""
+
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from schemas import TABLES, FoundryError, SchemaMismatchError, StorageError, Table
+
+from .home import Home
+from .image_pack import PACK, damaged_images, is_pack_intact
+from .journal import COMPRESSED, LINES, decompress, has_damaged_newline, parse_record
+from .lake import REQUESTS
+from .sqlite_file import differing_rows
+from .storage import first_line
+
+Kind = Literal["table", "image", "journal", "export", "checkpoint", "database"]
+
+# Tables whose images are in the store as long as the row is there.
+_WITH_IMAGES = (
+    *("prompts", "attempts", "imports"),
+    *("critic_sft", "critic_rl", "critic_dpo", "planner_sft", "sequences"),
+)
+_IMAGE_COLUMNS = ("image", "source_image", "images", "input_images", "origin_image", "edited_image")
+_TRAINING_JOURNALS = ("rollouts.jsonl", "reward-calls.jsonl", "progress.jsonl")
+_AHEAD = 64  # checks that wait for a thread
+
+
+class Damage(NamedTuple):
+    """A damaged or missing file. `subject`: table and partition, or the image's sha256."""
+
+    kind: Kind
+    file: str
+    problem: str
+    remedy: str
+    subject: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.file}: {self.problem}; {self.remedy}"
+
+
+@dataclass(frozen=True)
+class Check:
+    """What reads a file; `find` returns its damage."""
+
+    kind: Kind
+    file: str
+    find: Callable[[], Sequence[Damage]]
+
+
+def find_damage(
+    checks: Iterable[Check], threads: int, done: Callable[[Check], object] = lambda _: None
+) -> Iterator[Damage]:
+    """Damage that the checks find, in their order; `done` is called after each of them."""
+    waiting, pending = iter(checks), list[tuple[Check, Future[Sequence[Damage]]]]()
+    with ThreadPoolExecutor(threads) as pool:
+        while True:
+            for check in islice(waiting, threads * _AHEAD - len(pending)):
+                pending.append((check, pool.submit(check.find)))
+            if not pending:
+                return
+            check, future = pending.pop(0)
+            yield from future.result()
+            done(check)
+
+
+def table_checks(home: Home, tables: Iterable[Table] | None = None) -> Iterator[Check]:
+    for table in TABLES.values() if tables is None else tables:
+        for partition in home.lake.all_partitions(table):
+            find = partial(verify_partition, home, table, partition)
+            yield Check("table", home.lake.file(table, partition), find)
+
+
+def verify_partition(home: Home, table: Table, partition: str) -> list[Damage]:
+    file, subject = home.lake.file(table, partition), (table.name, partition)
+    remedy = (
+        "restore it from a backup"
+        if partition.startswith(REQUESTS)
+        else f"`interleave verify --repair`, or move it away and make {table.name} again"
+    )
+    try:
+        home.lake.verify(table, partition)
+    except FileNotFoundError:  # removed meanwhile
+        return []
+    except SchemaMismatchError as error:
+        return [Damage("table", file, str(error), remedy, subject)]
+    except StorageError as error:
+        problem = str(error).removeprefix(f"{file} ").partition(": ")[0]
+        return [Damage("table", file, problem, remedy, subject)]
+    return []
+
+
+def image_checks(home: Home) -> Iterator[Check]:
+    """Checks of the stored images and packs, then of the images that rows name."""
+    stored, packs = set[bytes](), home.images.packs.packs
+    for path, _ in home.images.files():
+        name = Path(path).stem
+        stored.add(bytes.fromhex(name))
+        yield Check("image", home.images.url(name), partial(verify_image, home, name))
+    for pack in packs.names(PACK):
+        yield Check("image", packs.url(pack), partial(verify_pack, home, pack))
+    for table in (TABLES[name] for name in _WITH_IMAGES):
+        columns = [name for name in _IMAGE_COLUMNS if name in table.columns]
+        for partition in home.lake.partitions(table):
+            find = partial(_missing_images, home, table, partition, columns, stored)
+            yield Check("image", home.lake.file(table, partition), find)
+
+
+def verify_image(home: Home, sha256: str) -> list[Damage]:
+    if not home.images.exists(sha256):
+        return []  # removed meanwhile
+    try:
+        home.images.get(sha256)
+    except FoundryError as error:
+        problem = "its bytes have another hash" if "hash" in str(error) else first_line(error)
+        return [_image_damage(home, sha256, problem)]
+    return []
+
+
+def verify_pack(home: Home, name: str) -> list[Damage]:
+    """Images of a pack that are damaged there, and nowhere else intact."""
+    packs = home.images.packs.packs
+    try:
+        intact, damaged = is_pack_intact(packs, name), damaged_images(packs, name)
+    except FileNotFoundError:  # it was rewritten meanwhile
+        return []
+    except StorageError as error:
+        problem, _, remedy = str(error).partition(": ")
+        return [Damage("image", packs.url(name), problem, remedy)]
+    found = [damage for sha256 in damaged for damage in verify_image(home, sha256)]
+    if intact or damaged:
+        return found
+    remedy = "its images are intact: other readers than ours should not use it"
+    return [Damage("image", packs.url(name), "its checksum is wrong", remedy)]
+
+
+def _missing_images(
+    home: Home, table: Table, partition: str, columns: Sequence[str], stored: set[bytes]
+) -> list[Damage]:
+    try:
+        rows = home.lake.read(table, [partition], columns)
+    except FoundryError:  # a damage of its own
+        return []
+    names = {name for column in rows.columns for name in _distinct(column)}
+    missing = sorted(n for n in names if bytes.fromhex(n) not in stored)
+    problem = f"is missing, and {table.name} in {partition} names it"
+    return [_image_damage(home, n, problem) for n in missing if not home.images.exists(n)]
+
+
+def _distinct(column: pa.ChunkedArray) -> list[str]:
+    flat = pc.list_flatten(column) if pa.types.is_list(column.type) else column
+    names: list[str] = pc.unique(flat.drop_null()).to_pylist()
+    return [name for name in names if len(name) == 64]
+
+
+def _image_damage(home: Home, sha256: str, problem: str) -> Damage:
+    remedy = "`interleave run --select trajectories --force` generates it again"
+    return Damage("image", home.images.url(sha256), problem, remedy, (sha256,))
+
+
+def journal_checks(home: Home) -> Iterator[Check]:
+    """Checks of the journals, of the log of requests, and of those of trainings."""
+    folders = [home.local / "requests", home.local / "training"]
+    if home.storage.has_conditional_writes:
+        for path in sorted(home.storage.fs.find(f"{home.storage.root}/journals")):
+            if path.endswith((LINES, COMPRESSED)):
+                name = path.removeprefix(f"{home.storage.root}/")
+                url, read = home.storage.url(name), partial(home.storage.read, name)
+                yield Check("journal", url, partial(verify_journal, url, read))
+    else:
+        folders.insert(0, home.local / "journals")
+    for folder in folders:
+        for file in sorted(each for end in (LINES, COMPRESSED) for each in folder.rglob(f"*{end}")):
+            if folder.name != "training" or file.name in _TRAINING_JOURNALS:
+                find = partial(verify_journal, str(file), file.read_bytes)
+                yield Check("journal", str(file), find)
+
+
+def verify_journal(file: str, read: Callable[[], bytes]) -> list[Damage]:
+    remedy = "what the line said is lost: `interleave verify --repair` takes it out"
+    try:
+        data = decompress(read()) if file.endswith(COMPRESSED) else read()
+    except FileNotFoundError:  # removed meanwhile
+        return []
+    except OSError as error:
+        lost = "restore it from a backup; without it, its calls are made again"
+        return [Damage("journal", file, f"is damaged ({first_line(error)})", lost)]
+    found = damaged_lines(data, file)
+    return [
+        Damage("journal", f"{file}:{number}", problem, remedy, (file,)) for number, problem in found
+    ]
+
+
+def damaged_lines(data: bytes, file: str) -> list[tuple[int, str]]:
+    """Number and problem of each damaged line; a last line that was cut off is none."""
+    found = []
+    for number, line in enumerate(data.split(b"\n"), 1):
+        whole = line + b"\n"
+        is_last = number > data.count(b"\n")
+        if is_last and not has_damaged_newline(line):
+            continue
+        try:
+            parse_record(line if is_last else whole, file, number)
+        except StorageError as error:
+            found.append((number, str(error).removeprefix(f"{file}:{number}: ").partition(": ")[0]))
+    return found
+
+
+def database_checks(home: Home) -> Iterator[Check]:
+    """Checks of our SQLite files, and of Dagster's."""
+    ours = [*home.local.glob("*.sqlite"), *home.local.glob("service/*.sqlite")]
+    for file in sorted(ours) + sorted((home.local / "dagster").rglob("*.db")):
+        yield Check("database", str(file), partial(verify_database, file))
+
+
+def verify_database(file: Path) -> list[Damage]:
+    try:
+        with closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True, timeout=30)) as connection:
+            connection.text_factory = partial(str, encoding="utf-8", errors="replace")
+            rows = connection.execute("PRAGMA integrity_check(3)").fetchall()
+            problems = [text for (text,) in rows if text != "ok"] or differing_rows(connection)
+    except (sqlite3.Error, UnicodeDecodeError) as error:  # of a message that quotes the file
+        problems = [first_line(error)]
+    if not problems:
+        return []
+    remedy = "restore it from a backup, or move it away: a new one is created, without its content"
+    return [Damage("database", str(file), f"is damaged ({problems[0]})", remedy)]
