@@ -11,9 +11,10 @@ from pathlib import Path
 from uuid import uuid4
 
 import dagster as dg
+import sqlalchemy as db
 from dagster._core.events import StepMaterializationData
 from dagster._core.events.log import EventLogEntry
-from dagster._core.storage.event_log import SqlEventLogStorage
+from dagster._core.storage.event_log import SqlEventLogStorage, SqlEventLogStorageTable
 from dagster._core.storage.runs import SqlRunStorage
 from dagster._core.storage.runs.schema import RunsTable
 from dagster_shared.serdes import serialize_value
@@ -40,7 +41,7 @@ _PROFILE = """
 name: many-shards
 description: Shards of one prompt
 roles: {planner: sketch, generator: sketch, critic: sketch, scorer: sketch}
-pack: interleave
+pack: sketchbook
 sizes: {demo: 1}
 bank: {shard_size: 1}
 """
@@ -91,11 +92,15 @@ def _store(
     with history.connect() as connection:
         connection.execute(RunsTable.insert(), [_run_columns(run) for run in runs])
     with log.index_transaction() as connection:
-        for event in events:
-            inserted = connection.execute(log.prepare_insert_event(event))
-            event_id = inserted.inserted_primary_key[0]
-            log._store_asset_event_tags(connection, [event], [event_id])
-        log._store_asset_event(connection, event, event_id)
+        connection.execute(
+            SqlEventLogStorageTable.insert(), [log._event_to_row(event) for event in events]
+        )
+        columns, runs_of_these = SqlEventLogStorageTable.c, {run.run_id for run in runs}
+        stored = connection.execute(db.select(columns.run_id, columns.id))
+        ids = {row.run_id: row.id for row in stored if row.run_id in runs_of_these}
+        event_ids = [ids[event.run_id] for event in events]
+        log._store_asset_event_tags(connection, events, event_ids)
+        log._store_asset_event(connection, events[-1], event_ids[-1])
 
 
 def _run_columns(run: dg.DagsterRun) -> dict[str, object]:

@@ -21,6 +21,7 @@ from assets.prompts.assets import load_packs, register_shards
 from assets.prompts.shard_size import check_shard_size
 from inference.engine.progress import NullProgress
 from schemas import FoundryError, StorageError
+from warehouse.lake import Listings
 from warehouse.verify import find_damage, table_checks
 
 from .definitions import ASSETS, CHECKS, FOUNDRY

@@ -426,9 +426,9 @@ def _current_rows(
 ) -> pa.Table:
     """Stored rows under today's names, with the columns of `schema`, that satisfy `where`."""
     rows = rows.rename_columns([names[stored] for stored in rows.column_names])
-    for field in (table.arrow_schema.field(name) for name in table.added):
-        if field.name not in names.values():
-            rows = rows.append_column(field, pa.nulls(len(rows), field.type))
+    for added in (table.arrow_schema.field(name) for name in table.added):
+        if added.name not in names.values():
+            rows = rows.append_column(added, pa.nulls(len(rows), added.type))
     matching = rows if where is None else rows.filter(where)
     return matching.select(schema.names).cast(schema)
 
@@ -440,8 +440,8 @@ def _conform(table: Table, rows: pa.Table | Iterable[Row], partition: str) -> pa
     schema, where = table.arrow_schema, f"{table.name}/{partition}"
     for name in table.added:
         if name not in rows.column_names:
-            field = schema.field(name)
-            rows = rows.append_column(field, pa.nulls(len(rows), field.type))
+            added = schema.field(name)
+            rows = rows.append_column(added, pa.nulls(len(rows), added.type))
     if set(rows.column_names) != set(schema.names):
         raise SchemaMismatchError(f"{where}: {_difference(rows.column_names, schema.names)}")
     nulls = [field.name for field in schema if not field.nullable and rows[field.name].null_count]

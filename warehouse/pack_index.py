@@ -54,7 +54,7 @@ class PackIndex:
 
     def __init__(self, packs: Storage, cache: Path) -> None:
         self.packs, self._path = packs, cache
-        self._file = SqliteFile(cache, (_TABLES,))
+        self._file = SqliteFile(cache, (_TABLES,), durable=False)
         self._listed: object = None  # what the folder looked like when it was last listed
         self._is_empty = True
         self._refreshing = threading.Lock()

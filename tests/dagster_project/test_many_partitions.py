@@ -24,10 +24,9 @@ _STATUS = """{ assetNodeOrError(assetKey: {path: ["%s"]}) { ... on AssetNode {
   partitionStats { numPartitions numMaterialized numFailed }
   assetPartitionStatuses { ... on DefaultPartitionStatuses {
     materializedPartitions unmaterializedPartitions failedPartitions } } } } }"""
-_HEALTH = """{ assetOrError(assetKey: {path: ["%s"]}) { ... on Asset { assetHealth {
-  assetHealth materializationStatus materializationStatusMetadata {
-    ... on AssetHealthMaterializationHealthyPartitionedMeta {
-      numMissingPartitions totalNumPartitions } } } } } }"""
+_LIVE = """{ assetsLatestInfo(assetKeys: [{path: ["%s"]}]) {
+  unstartedRunIds inProgressRunIds latestRun { status } latestMaterialization { partition } } }"""
+_STALE = """{ assetNodes(assetKeys: [{path: ["%s"]}]) { staleStatus(partition: "%s") } }"""
 _LAUNCH = """mutation { launchPartitionBackfill(backfillParams: {
   assetSelection: [{path: ["plans"]}], partitionNames: %s}) {
   __typename ... on LaunchBackfillSuccess { backfillId } ... on PythonError { message } } }"""
@@ -68,7 +67,7 @@ def status(url: str, asset: str) -> tuple[dict, dict]:
     return node["partitionStats"], node["assetPartitionStatuses"]
 
 
-def test_graph_partitions_health_and_a_backfill(ui):
+def test_graph_partitions_states_and_a_backfill(ui):
     nodes = timed(ui, "asset graph", _GRAPH)["assetNodes"]
     deps = {node["assetKey"]["path"][0]: node["dependencyKeys"] for node in nodes}
     assert {key["path"][0] for key in deps["trajectories"]} == {"prompts", "plans"}
@@ -77,10 +76,12 @@ def test_graph_partitions_health_and_a_backfill(ui):
     assert partitions["unmaterializedPartitions"] == MISSING
     assert len(partitions["materializedPartitions"]) == 9_997
     assert status(ui, "scores")[0]["numMaterialized"] == 50
-    health = timed(ui, "health of trajectories", _HEALTH % "trajectories")["assetOrError"]
-    assert health["assetHealth"]["materializationStatus"] == "HEALTHY"
-    counts = health["assetHealth"]["materializationStatusMetadata"]
-    assert counts == {"numMissingPartitions": 3, "totalNumPartitions": 10_000}
+    (live,) = timed(ui, "live data of trajectories", _LIVE % "trajectories")["assetsLatestInfo"]
+    assert live["latestMaterialization"]["partition"] == SHARDS[-1]
+    for shard, expected in ((SHARDS[-1], "FRESH"), (MISSING[0], "MISSING")):
+        query = _STALE % ("trajectories", shard)
+        (node,) = timed(ui, f"state of {shard}", query)["assetNodes"]
+        assert node["staleStatus"] == expected
 
     launched = timed(ui, "launch of a backfill", _LAUNCH % json.dumps(MISSING))
     backfill = launched["launchPartitionBackfill"]

@@ -127,7 +127,8 @@ def test_a_home_with_quotes_and_blanks_in_its_name(tmp_path, attempts):
 def test_refreshing_leaves_one_file(home):
     refresh_views(home)
     refresh_views(home)
-    assert sorted(path.name for path in home.local.iterdir()) == ["lake", "warehouse.duckdb"]
+    names = sorted(path.name for path in home.local.iterdir())
+    assert names == ["lake", "partitions.sqlite", "warehouse.duckdb"]
 
 
 def test_a_read_only_connection_cannot_change_the_views(home, attempts):
