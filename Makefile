@@ -13,6 +13,7 @@ PROFILE ?= sketch
 TESTS ?= tests
 WORKERS ?= 2
 SLOWEST ?= 10
+LONG ?= long
 PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --durations=$(SLOWEST)
 
 .DEFAULT_GOAL := help
@@ -23,8 +24,8 @@ help:
 	@echo "make ui      open Dagster on port 3000"
 	@echo "make serve   open the studio and the API on port 8030"
 	@echo "make test    run the tests (TESTS=tests/warehouse for some)"
-	@echo "make test-long  run those that take long: trainings, ten thousand streams, fuzzing"
-	@echo "make test-nightly  run those that take too long for CI: guides, rehearsals, the ablation"
+	@echo "make test-long  run those that take long: trainings, guides, ten thousand streams, fuzzing"
+	@echo "make test-nightly  run those that take still longer: rehearsals, the ablation"
 	@echo "make lint    ruff, mypy, import-linter, and whether docs/tables.md is up to date"
 	@echo "make bench   print the numbers of docs/benchmarks.md and write bench.json"
 	@echo "make docs    write docs/tables.md from the schemas"
@@ -49,7 +50,7 @@ test: .venv/dev.stamp
 	@$(PYTEST) -m "not long and not nightly" $(TESTS)
 
 test-long: .venv/dev.stamp
-	@$(PYTEST) --tb=short -m long $(TESTS)
+	@$(PYTEST) --tb=short -m "$(LONG)" $(TESTS)
 
 test-nightly: .venv/dev.stamp
 	@$(PYTEST) --tb=short -m nightly $(TESTS)

@@ -22,6 +22,7 @@ MODULES = (
     "service",
     "hostile_clients",
     "prompts",
+    "lineage",
     "curation",
     "rewards",
     "providers",

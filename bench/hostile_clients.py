@@ -93,6 +93,9 @@ def hostile_bodies() -> Iterator[tuple[str, bytes]]:
     yield responses, b"[" * _MAX_BYTES
     yield responses, b'{"input":"' + b"x" * _MAX_BYTES + b'"}'
     yield responses, b'{"input":"' + b"\\u0041" * (_MAX_BYTES // 6) + b'"}'
+    emoji = "\N{SNOWMAN WITHOUT SNOW}\N{SNOWBOARDER}".encode()  # in memory, 4 bytes a character
+    yield responses, b'{"input":"' + b"x" * (_MAX_BYTES - 100) + emoji + b'"}'
+    yield responses, b'{"input":"' + b"x " * (_MAX_BYTES // 2 - 50) + emoji + b'"}'
     yield responses, b'{"' + b"x" * _MAX_BYTES + b'":1}'
     yield chat, b'{"messages":[{"role":"user","content":"' + b"![" * (_MAX_BYTES // 2) + b'"}]}'
     image = b"data:image/png;base64," + b"A" * (_MAX_BYTES - 1_000)

@@ -9,6 +9,7 @@ from concurrent.futures import as_completed
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from operator import call
 from threading import Thread
 
 import dagster as dg
@@ -17,7 +18,8 @@ import duckdb
 from assets.core.foundry import SHARDS, FoundryResource
 from assets.core.node import Node
 from assets.core.progress import progress_factory, reporting_to
-from assets.prompts.assets import register_shards
+from assets.prompts.assets import load_packs, register_shards
+from assets.prompts.shard_size import check_shard_size
 from inference.engine.progress import NullProgress
 from schemas import FoundryError, StorageError
 from warehouse.storage import first_line
@@ -25,7 +27,7 @@ from warehouse.storage import first_line
 from .definitions import ASSETS, CHECKS
 from .instance import NO_RETRIES, RUNNER, RUNNER_TAG, TRAINING_POOL, open_instance, widened_pool
 from .retraining import record_rows
-from .stages import is_up_to_date, select_nodes, stages_of
+from .stages import is_up_to_date, select_nodes, stages_of, up_to_date_partitions
 from .workers import RelayedProgress, worker_processes
 
 QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
@@ -58,9 +60,11 @@ def run_lineage(
         force: materialize also what is up to date; finished model calls are reused all the same.
 
     Raises:
-        FoundryError: an unknown node, a failed blocking check, or an asset's own failure.
+        FoundryError: an unknown node, a bank with shards of another size, a failed blocking check,
+            or an asset's own failure.
     """
     stages = stages_of(select_nodes(select, foundry.settings))
+    check_shard_size(foundry, load_packs(foundry))
     register_shards(foundry, instance, shards)
     stage = _Stage(foundry, instance, announce, force)
     if stages.agents:
@@ -129,19 +133,24 @@ def _prepare_environments(foundry: FoundryResource) -> None:
 def _run_partitions(
     stage: "_Stage", nodes: list[Node], partitions: list[str], jobs: int
 ) -> LineageResult:
-    """The partitions one after the other, or `jobs` at a time where several are stale."""
-    stale = [partition for partition in partitions if stage.stale(nodes, partition)]
-    workers = min(jobs, len(stale))
+    """The stale partitions one after the other, or `jobs` at a time where there are several."""
+    stale = stage.stale_partitions(nodes, partitions)
+    reused = [
+        _label(node, name) for name in partitions for node in nodes if node not in stale[name]
+    ]
+    work = [(changed, name) for name, changed in stale.items() if changed]
+    workers = min(jobs, len(work))
     if workers < 2 or stage.in_this_process_only:
-        return _merged([stage.run(nodes, partition) for partition in partitions])
-    stage.announce(f"Materializing {len(stale)} partitions, {workers} at a time")
-    finished = []
-    with worker_processes(workers, lambda _: NullProgress()) as pool:
-        results = pool.map(stage.in_worker(nodes), partitions)
-        for partition, done in zip(partitions, results, strict=True):
-            stage.announce(f"{partition} done")
-            finished.append(done)
-    return _merged(finished)
+        for changed, name in work:
+            stage.materialize(changed, name)
+    else:
+        stage.announce(f"Materializing {len(work)} partitions, {workers} at a time")
+        with worker_processes(workers, lambda _: NullProgress()) as pool:
+            calls, names = [stage.in_worker(changed) for changed, _ in work], [n for _, n in work]
+            for name, _ in zip(names, pool.map(call, calls, names), strict=True):
+                stage.announce(f"{name} done")
+    materialized = [_label(node, name) for changed, name in work for node in changed]
+    return LineageResult(materialized, reused)
 
 
 def _train(stage: "_Stage", agents: list[list[Node]]) -> LineageResult:
@@ -179,7 +188,11 @@ def _run_in_worker(
         reporting_to(RelayedProgress),
     ):
         nodes = select_nodes(names, foundry.settings)
-        return _Stage(foundry, instance, str, force).run(nodes, partition)
+        stage = _Stage(foundry, instance, str, force)
+        if partition is None:
+            return stage.run(nodes)
+        stage.materialize(nodes, partition)
+        return LineageResult([_label(node, partition) for node in nodes], [])
 
 
 @dataclass(frozen=True)
@@ -197,32 +210,51 @@ class _Stage:
         return self.foundry.root.startswith("memory:")
 
     def in_worker(self, nodes: Sequence[Node]) -> Callable[[str | None], LineageResult]:
-        """`run` of a partition, for a worker process."""
+        """`run`, or `materialize` of a partition, for a worker process."""
         foundry = self.foundry
         fields = {"profile": foundry.profile, "root": foundry.root, "size": foundry.chosen_size}
         return partial(_run_in_worker, fields, [node.name for node in nodes], self.force)
 
-    def run(self, nodes: Sequence[Node], partition: str | None = None) -> LineageResult:
-        stale = self.stale(nodes, partition)
+    def run(self, nodes: Sequence[Node]) -> LineageResult:
+        """Materialize the stale ones of unpartitioned nodes."""
+        stale = self.stale(nodes)
         if stale:
-            suffix = f" of {partition}" if partition else ""
-            self.announce(f"Materializing {', '.join(node.name for node in stale)}{suffix}")
-            self._materialize(stale, partition)
+            self.materialize(stale)
         return LineageResult(
-            [_label(node, partition) for node in stale],
-            [_label(node, partition) for node in nodes if node not in stale],
+            [node.name for node in stale], [node.name for node in nodes if node not in stale]
         )
 
-    def stale(self, nodes: Sequence[Node], partition: str | None = None) -> list[Node]:
-        """Nodes that changed, and those of the stage downstream of one that did."""
+    def stale(self, nodes: Sequence[Node]) -> list[Node]:
+        """Unpartitioned nodes that changed, and those downstream of one that did."""
         stale: list[Node] = []
         for node in nodes:
-            follows = self.force or any(upstream.name in node.deps for upstream in stale)
-            if follows or not is_up_to_date(node, self.foundry, self.instance, partition):
+            if self._follows(node, stale) or not is_up_to_date(node, self.foundry, self.instance):
                 stale.append(node)
         return stale
 
-    def _materialize(self, nodes: Sequence[Node], partition: str | None) -> None:
+    def stale_partitions(
+        self, nodes: Sequence[Node], partitions: Sequence[str]
+    ) -> dict[str, list[Node]]:
+        """The nodes that are stale in each partition, as `stale` says it of unpartitioned ones."""
+        stale: dict[str, list[Node]] = {name: [] for name in partitions}
+        for node in nodes:
+            current = up_to_date_partitions(node, self.foundry, self.instance, partitions)
+            for name, changed in stale.items():
+                if self._follows(node, changed) or name not in current:
+                    changed.append(node)
+        return stale
+
+    def _follows(self, node: Node, stale: Sequence[Node]) -> bool:
+        return self.force or any(upstream.name in node.deps for upstream in stale)
+
+    def materialize(self, nodes: Sequence[Node], partition: str | None = None) -> None:
+        """Materialize nodes, stale or not, in one Dagster run.
+
+        Raises:
+            FoundryError: a failed blocking check, or an asset's own failure.
+        """
+        suffix = f" of {partition}" if partition else ""
+        self.announce(f"Materializing {', '.join(node.name for node in nodes)}{suffix}")
         try:
             result = dg.materialize(
                 [*ASSETS, *CHECKS],

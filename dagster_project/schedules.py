@@ -18,7 +18,7 @@ from inference.engine.hashing import content_digest
 
 from .jobs import generate_stories, refresh_data
 from .retraining import MOST_RUNS
-from .stages import is_up_to_date
+from .stages import up_to_date_partitions
 
 INPUTS_TAG = "interleave/inputs"  # hash of what a scheduled run follows from
 
@@ -56,7 +56,8 @@ def answer_requests(
     """Every night: the batches that are new, have changed, or failed less than three times."""
     instance = context.instance
     names = register_batches(instance, foundry)
-    stale = [name for name in names if not is_up_to_date(GENERATION_SET, foundry, instance, name)]
+    current = up_to_date_partitions(GENERATION_SET, foundry, instance, names)
+    stale = [name for name in names if name not in current]
     found = [_request(instance, foundry, generate_stories.name, name) for name in stale]
     waiting = [each for each in found if isinstance(each, str)]
     requests = [each for each in found if isinstance(each, dg.RunRequest)]

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,11 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 GUIDES = sorted((ROOT / "docs" / "guides").glob("*.md"))
+IN_CI = {"application"}  # the others take some twenty minutes
+RUNS = [
+    pytest.param(guide, id=guide.stem, marks=() if guide.stem in IN_CI else pytest.mark.not_in_ci)
+    for guide in GUIDES
+]
 _BLOCK = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -37,9 +43,11 @@ def test_blocks_are_run_or_say_why_not(guide):
         assert not more or re.fullmatch(r"not-run: \w.+", more)
 
 
-@pytest.mark.nightly
-@pytest.mark.parametrize("guide", GUIDES, ids=lambda guide: guide.stem)
+@pytest.mark.long
+@pytest.mark.parametrize("guide", RUNS)
 def test_commands_and_snippets_run(guide, tmp_path):
+    if re.search(r"^npm ", script_of(guide), re.MULTILINE) and not shutil.which("npm"):
+        pytest.skip("Node and npm are not installed")
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     hidden = ("INTERLEAVE", "DAGSTER")
     environment = {n: v for n, v in os.environ.items() if not n.startswith(hidden)} | {"PATH": path}

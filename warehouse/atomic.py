@@ -32,14 +32,15 @@ def atomic_path(target: Path, temporary: Path | None = None) -> Iterator[Path]:
 
 def atomic_write(
     target: Path, content: bytes | str, durable: bool = False, temporary: Path | None = None
-) -> None:
+) -> os.stat_result:
     """Replace a file by `content` (text as UTF-8), as `atomic_path` does; `durable`: survive a
-    power cut as well (fsync before the rename)."""
+    power cut as well (fsync before the rename). Returns the state of what was written."""
     with atomic_path(target, temporary) as draft, draft.open("wb") as file:
         file.write(content.encode() if isinstance(content, str) else content)
         file.flush()
         if durable:
             os.fsync(file.fileno())
+        return os.fstat(file.fileno())
 
 
 def _move(draft: Path, target: Path) -> None:

@@ -12,6 +12,7 @@ from .images import ImageStore
 from .journal import Journal
 from .lake import Lake
 from .object_journal import LEASE_FILE, ObjectJournal
+from .partition_index import PartitionIndex
 from .storage import Storage, safe_name
 
 AnyJournal = Journal | ObjectJournal
@@ -44,7 +45,8 @@ class Home:
 
     @cached_property
     def lake(self) -> Lake:
-        return Lake(self.storage.child("lake"))
+        index = None if self.root.startswith("memory:") else self.local / "partitions.sqlite"
+        return Lake(self.storage.child("lake"), PartitionIndex(index))
 
     @cached_property
     def images(self) -> ImageStore:

@@ -4,6 +4,7 @@ import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from glob import escape
 from typing import Any
 
@@ -13,7 +14,8 @@ import pyarrow.parquet as pq
 from schemas import Row, SchemaMismatchError, StorageError, Table
 
 from .content_hash import BATCH_ROWS, add_batch, content_hash, new_digest
-from .storage import Storage, first_line, safe_name
+from .partition_index import PartitionIndex, PartitionInfo
+from .storage import FileState, Storage, first_line, safe_name
 
 ALL = "all"
 """The partition of tables that are not sharded."""
@@ -44,6 +46,7 @@ class Lake:
     """Tables below one root; safe for concurrent readers, and for writers of other partitions."""
 
     storage: Storage
+    index: PartitionIndex
 
     def write(
         self,
@@ -71,7 +74,10 @@ class Lake:
             encoded, count, digest = None, data.num_rows, content_hash(hashed)
         if self.content_hash(table, partition) == digest:
             return WriteResult(count, digest, url, changed=False)
-        self.storage.write(path, encoded or _encode(data, digest))
+        state = self.storage.write(path, encoded or _encode(data, digest))
+        if not partition.startswith(REQUESTS):
+            info = PartitionInfo(digest, str(table.version), count)
+            self.index.record(table.name, {partition: (state, info)})
         return WriteResult(count, digest, url)
 
     def read(
@@ -106,8 +112,7 @@ class Lake:
 
     def partitions(self, table: Table) -> list[str]:
         """Sorted names of the stored partitions, without those of users' requests."""
-        names = self.storage.find(table.name, _PART)
-        return sorted(name for name in names if not name.startswith(("_", ".")))
+        return sorted(self._files(table))
 
     def exists(self, table: Table, partition: str) -> bool:
         return self.storage.exists(_path(table, partition))
@@ -118,20 +123,23 @@ class Lake:
 
     def content_hash(self, table: Table, partition: str = ALL) -> str | None:
         """Hash of the rows as they were written; None: no partition of a readable version."""
-        try:
-            metadata = self._open(table, partition).metadata.metadata or {}
-            digest, version = metadata.get(_HASH, b"").decode(), _version(metadata)
-        except (FileNotFoundError, StorageError, UnicodeDecodeError):
-            return None
-        return (digest or None) if version in _readable_versions(table) else None
+        return _readable_hash(table, self._try_footer(table, partition))
+
+    def content_hashes(self, table: Table) -> dict[str, str]:
+        """`content_hash` of all `partitions` that have one, in their order; from the index."""
+        infos = self.index.resolve(table.name, self._files(table), partial(self._try_footer, table))
+        hashes = ((name, _readable_hash(table, infos[name])) for name in sorted(infos))
+        return {name: digest for name, digest in hashes if digest}
 
     def rows(self, table: Table, partition: str | None = None) -> int:
-        """Number of rows in a partition (0: missing), or in all of `partitions`."""
-        count = 0
-        for name in self.partitions(table) if partition is None else [partition]:
-            with suppress(FileNotFoundError):
-                count += int(self._open(table, name).metadata.num_rows)
-        return count
+        """Number of rows in a partition (0: missing), or in all of `partitions`; StorageError: a
+        file is damaged."""
+        if partition is not None:
+            info = self._read_footer(table, partition)
+            return info.rows if info else 0
+        read_footer = partial(self._read_footer, table)
+        infos = self.index.resolve(table.name, self._files(table), read_footer)
+        return sum(info.rows for info in infos.values() if info)
 
     def check(self, table: Table) -> None:
         """Check that every partition can be read; raises what `read` does."""
@@ -149,6 +157,31 @@ class Lake:
         if not self.storage.exists(path):
             empty = table.arrow_schema.empty_table()
             self.storage.write(path, _encode(empty, content_hash(empty)))
+
+    def _files(self, table: Table) -> dict[str, FileState]:
+        """Stored partitions without those of users' requests, and the state of their files."""
+        files = self.storage.files(table.name, _PART)
+        return {name: state for name, state in files.items() if not name.startswith(("_", "."))}
+
+    def _try_footer(self, table: Table, partition: str) -> PartitionInfo | None:
+        """`_read_footer`; None also where it is damaged."""
+        try:
+            return self._read_footer(table, partition)
+        except StorageError:
+            return None
+
+    def _read_footer(self, table: Table, partition: str) -> PartitionInfo | None:
+        """What the partition's footer says; None: there is no such partition."""
+        try:
+            footer = self._open(table, partition).metadata
+        except FileNotFoundError:
+            return None
+        try:
+            metadata = footer.metadata or {}
+            digest, version = metadata.get(_HASH, b"").decode(), _version(metadata)
+        except UnicodeDecodeError as error:
+            raise self._damaged(table, partition, error) from error
+        return PartitionInfo(digest, version, int(footer.num_rows))
 
     def _read_partition(
         self, table: Table, partition: str, schema: pa.Schema, where: Any
@@ -274,6 +307,13 @@ def _conform(table: Table, rows: pa.Table | Iterable[Row], partition: str) -> pa
 def _given_names(table: Table, rows: pa.Table | pa.RecordBatchReader) -> list[str]:
     """Columns of the table, without added ones that the rows lack."""
     return [n for n in table.columns if n not in table.added or n in rows.schema.names]
+
+
+def _readable_hash(table: Table, info: PartitionInfo | None) -> str | None:
+    """None: there is none, or the file has a version that cannot be read."""
+    if info and info.schema_version in _readable_versions(table):
+        return info.content_hash or None
+    return None
 
 
 def _version(metadata: Mapping[bytes, bytes] | None) -> str:

@@ -3,7 +3,7 @@
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from schemas import StorageError
@@ -23,13 +23,18 @@ class SqliteFile:
             both an empty file and the tables that it creates.
         fast_commits: write-ahead log, and one connection until `close`: a commit does not wait for
             the disk, so that a power cut (but no kill) may lose the last ones.
+        durable: False: a power cut (but no kill) may damage the file; for what can be made again.
     """
 
     def __init__(
-        self, path: Path, migrations: Sequence[Migration], fast_commits: bool = False
+        self,
+        path: Path,
+        migrations: Sequence[Migration],
+        fast_commits: bool = False,
+        durable: bool = True,
     ) -> None:
         self.path = path
-        self._migrations, self._fast_commits = migrations, fast_commits
+        self._migrations, self._fast_commits, self._durable = migrations, fast_commits, durable
         self._lock = threading.Lock()
         self._shared: sqlite3.Connection | None = None
 
@@ -57,6 +62,14 @@ class SqliteFile:
                 self._shared.close()
                 self._shared = None
 
+    def remove(self) -> None:
+        """Delete the file, as far as that is possible; the next use creates another."""
+        with suppress(StorageError):
+            self.close()
+        for suffix in ("", "-wal", "-shm", "-journal"):
+            with suppress(OSError):
+                self.path.with_name(f"{self.path.name}{suffix}").unlink()
+
     def _connect(self) -> sqlite3.Connection:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         connection = sqlite3.connect(
@@ -66,6 +79,8 @@ class SqliteFile:
             if self._fast_commits:
                 connection.execute("PRAGMA journal_mode = WAL")
                 connection.execute("PRAGMA synchronous = NORMAL")
+            if not self._durable:
+                connection.execute("PRAGMA synchronous = OFF")
             self._migrate(connection)
         except BaseException:
             connection.close()

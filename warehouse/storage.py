@@ -5,6 +5,7 @@ becomes a `StorageError` of one line, and what was stored before is unchanged.
 """
 
 import errno
+import hashlib
 import os
 import re
 import secrets
@@ -13,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from schemas import StorageError
 
@@ -68,6 +69,16 @@ def storage_errors(action: str, where: object) -> Iterator[None]:
         raise StorageError(f"{where} cannot be {action}: {first_line(error)}") from error
 
 
+class FileState(NamedTuple):
+    """Size in bytes and version of a file: its ETag, else its time of modification in ns.
+
+    A file system without either gives an empty version.
+    """
+
+    size: int
+    version: str
+
+
 @dataclass(eq=False)
 class Storage:
     """A folder (its path without protocol) of files that are read and written as a whole."""
@@ -107,14 +118,15 @@ class Storage:
         with storage_errors("read", self.url(path)):
             return bytes(self.fs.cat_file(f"{self.root}/{path}"))
 
-    def write(self, path: str, data: bytes, durable: bool = True) -> None:
+    def write(self, path: str, data: bytes, durable: bool = True) -> FileState:
         """Replace a file atomically; `durable`: survive a power cut as well (local folders)."""
         with storage_errors("written", self.url(path)):
             if self.is_local:
                 temporary = self._temporary_folder() / f"{os.getpid()}-{secrets.token_hex(6)}"
-                atomic_write(Path(self.root, path), data, durable, temporary)
-            else:
-                self.fs.pipe_file(f"{self.root}/{path}", data)
+                return _local_state(atomic_write(Path(self.root, path), data, durable, temporary))
+            self.fs.pipe_file(f"{self.root}/{path}", data)
+        # The ETag that S3 gives an object that is put at once (unless it is encrypted by KMS).
+        return FileState(len(data), f'"{hashlib.md5(data, usedforsecurity=False).hexdigest()}"')
 
     def write_if(self, path: str, data: bytes, version: str | None) -> str | None:
         """Write a file if its version is still `version` (None: if it does not exist); returns
@@ -159,6 +171,18 @@ class Storage:
                     if url.endswith(f"/{name}"):
                         yield url.split("/")[-2]
 
+    def files(self, folder: str, name: str) -> dict[str, FileState]:
+        """Folder -> state of its file `name`, for the folders in `folder` that have one."""
+        with storage_errors("listed", self.url(folder)):
+            if self.is_local:
+                return dict(_local_files(f"{self.root}/{folder}", name))
+            found = self.fs.find(f"{self.root}/{folder}", detail=True)
+        return {
+            path.split("/")[-2]: FileState(int(info["size"]), str(info.get("ETag") or ""))
+            for path, info in found.items()
+            if path.endswith(f"/{name}")
+        }
+
     def names(self, suffix: str) -> list[str]:
         """Names of the files in this folder that end in `suffix`, sorted."""
         with storage_errors("listed", self.url()):
@@ -190,6 +214,17 @@ class Storage:
                     leftover.unlink()
         self._swept = True
         return folder
+
+
+def _local_files(folder: str, name: str) -> Iterator[tuple[str, FileState]]:
+    with suppress(FileNotFoundError), os.scandir(folder) as entries:
+        for entry in entries:
+            with suppress(FileNotFoundError, NotADirectoryError):
+                yield entry.name, _local_state(Path(entry.path, name).stat())
+
+
+def _local_state(stat: os.stat_result) -> FileState:
+    return FileState(stat.st_size, str(stat.st_mtime_ns))
 
 
 def _is_conflict(error: OSError) -> bool:

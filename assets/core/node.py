@@ -124,34 +124,83 @@ class Node:
         self, foundry: FoundryResource, instance: dg.DagsterInstance, partition: str | None
     ) -> str:
         """Hash (32 hex digits) of code, settings, `inputs`, and dependencies in the profile."""
-        settings = foundry.settings.model_dump(mode="json")
-        deps = [dep for dep in self.deps if NODES[dep].in_profile(foundry.settings)]
-        # Keys and order of nesting are hashed: they must match those of earlier materializations.
-        origin = {
-            "code": self.code_version,
-            "settings": {section: _setting(settings, section) for section in self.sections},
-            "inputs": {dep: NODES[dep].content(foundry, partition) for dep in deps},
-            "facts": self.inputs(foundry, instance) if self.inputs else None,
+        inputs = {dep: NODES[dep].content(foundry, partition) for dep in self._inputs_of(foundry)}
+        return self._fingerprint(foundry, partition, self._origin(foundry, instance), inputs)
+
+    def fingerprints(
+        self, foundry: FoundryResource, instance: dg.DagsterInstance, partitions: Sequence[str]
+    ) -> dict[str, str]:
+        """`fingerprint` of each partition; what they share is computed once."""
+        origin, deps = self._origin(foundry, instance), self._inputs_of(foundry)
+        contents = {dep: NODES[dep].contents(foundry, partitions) for dep in deps}
+        return {
+            name: self._fingerprint(
+                foundry, name, origin, {dep: contents[dep][name] for dep in deps}
+            )
+            for name in partitions
         }
-        if self.partitions and partition:
-            origin["partition"] = self.partitions.origin(foundry, partition)
-        return content_digest(origin)[:32]
 
     def content(self, foundry: FoundryResource, partition: str | None) -> list[str | None]:
         """Content hashes of what is stored, of one shard or of all partitions."""
         if self.output_hashes:
             return self.output_hashes(foundry)
-        lake = foundry.home.lake
-        hashes = (
-            lake.content_hash(table, name)
-            for table in self.tables
-            for name in ([partition] if table.sharded and partition else lake.partitions(table))
-        )
+        lake, hashes = foundry.home.lake, list[str | None]()
+        for table in self.tables:
+            if table.sharded and partition:
+                hashes.append(lake.content_hash(table, partition))
+            else:
+                hashes += lake.content_hashes(table).values()
         return [content_hash for content_hash in hashes if content_hash]
+
+    def contents(
+        self, foundry: FoundryResource, partitions: Sequence[str]
+    ) -> dict[str, list[str | None]]:
+        """`content` of each partition."""
+        if self.output_hashes:
+            return dict.fromkeys(partitions, self.output_hashes(foundry))
+        found: dict[str, list[str | None]] = {name: [] for name in partitions}
+        for table in self.tables:
+            hashes = foundry.home.lake.content_hashes(table)
+            for name, content in found.items():
+                if not table.sharded:
+                    content += hashes.values()
+                elif name in hashes:
+                    content.append(hashes[name])
+        return found
 
     def data_version(self, foundry: FoundryResource, partition: str | None) -> str:
         """Hash of what is stored now; changes when a file is lost or damaged."""
-        return content_digest(self.content(foundry, partition))[:16]
+        return _version_of(self.content(foundry, partition))
+
+    def data_versions(self, foundry: FoundryResource, partitions: Sequence[str]) -> dict[str, str]:
+        """`data_version` of each partition."""
+        contents = self.contents(foundry, partitions)
+        return {name: _version_of(content) for name, content in contents.items()}
+
+    def _inputs_of(self, foundry: FoundryResource) -> list[str]:
+        return [dep for dep in self.deps if NODES[dep].in_profile(foundry.settings)]
+
+    def _origin(self, foundry: FoundryResource, instance: dg.DagsterInstance) -> dict[str, Any]:
+        """What the fingerprints of all partitions follow from."""
+        settings = foundry.settings.model_dump(mode="json")
+        return {
+            "code": self.code_version,
+            "settings": {section: _setting(settings, section) for section in self.sections},
+            "facts": self.inputs(foundry, instance) if self.inputs else None,
+        }
+
+    def _fingerprint(
+        self,
+        foundry: FoundryResource,
+        partition: str | None,
+        origin: Mapping[str, Any],
+        inputs: Mapping[str, list[str | None]],
+    ) -> str:
+        # Keys and order of nesting are hashed: they must match those of earlier materializations.
+        own = {**origin, "inputs": inputs}
+        if self.partitions and partition:
+            own["partition"] = self.partitions.origin(foundry, partition)
+        return content_digest(own)[:32]
 
     def record(
         self,
@@ -209,6 +258,10 @@ class Node:
             if (deps := [dep for dep, columns in upstream.items() if column in columns])
         }
         return {"dagster/column_lineage": dg.TableColumnLineage(lineage)} if lineage else {}
+
+
+def _version_of(content: list[str | None]) -> str:
+    return content_digest(content)[:16]
 
 
 def lineage() -> list[Node]:

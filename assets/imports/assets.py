@@ -15,7 +15,7 @@ def _content(foundry: FoundryResource) -> list[str | None]:
     if not IMPORT_SET.in_profile(foundry.settings):
         return []
     lake = foundry.home.lake
-    return [lake.content_hash(IMPORTS, name) for name in lake.partitions(IMPORTS)]
+    return list(lake.content_hashes(IMPORTS).values())
 
 
 IMPORT_SET = Node(

@@ -30,6 +30,7 @@ from . import bank, file_pack, metadata, user_requests
 from .expansion import add_accepted_terms, expand_packs
 from .pack import Pack, pack_tables, shard_name
 from .pack_loader import load_pack
+from .shard_size import check_shard_size
 
 
 class PromptsConfig(dg.Config):
@@ -166,6 +167,7 @@ PROMPT_BANK = Node(
 def prompts(
     context: dg.AssetExecutionContext, config: PromptsConfig, foundry: FoundryResource
 ) -> dg.MaterializeResult:
+    check_shard_size(foundry, load_packs(foundry))
     shards = max(config.shards, trajectory_shards(foundry, context.instance))
     register_shards(foundry, context.instance, shards)
     fingerprint = PROMPT_BANK.fingerprint(foundry, context.instance, None)

@@ -21,7 +21,7 @@ def _stored(foundry: FoundryResource) -> list[str | None]:
     if not REVIEW_SET.in_profile(foundry.settings):
         return []
     lake = foundry.home.lake
-    return [lake.content_hash(REVIEWS, shard) for shard in lake.partitions(REVIEWS)]
+    return list(lake.content_hashes(REVIEWS).values())
 
 
 REVIEW_SET = Node(

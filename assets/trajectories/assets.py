@@ -105,7 +105,7 @@ def trajectories(
     }
     rows = TRAJECTORY_SET.write(context, foundry, tables)
     statuses = figures.status_counts(Counter(row.status for row in run.trajectories))
-    views = load_trajectories(home, pick_showcase(home, 6, shard))
+    views = load_trajectories(home, pick_showcase(home, 6, [shard]), [shard])
     sheet = small_png(contact_sheet(views, image_size=128), colours=255)
     images = {
         "status": image_metadata(statuses, "Trajectories by status"),

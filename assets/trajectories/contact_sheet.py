@@ -15,15 +15,17 @@ from warehouse import Home
 from warehouse.atomic import atomic_write
 
 from ..core.plotting import BAD, INK, PALE, PAPER
-from .trajectory_views import load_trajectories, pick_showcase
+from .trajectory_views import load_trajectories, newest_shards, pick_showcase
 
 _FRAME, _FAINT = "#d5dae3", "#f3f5f9"
 _MARGIN, _GAP, _CAPTION_LINES = 28, 14, 3
 
 
 def write_showcase(home: Home, folder: Path) -> Path:
-    """Write a contact sheet and an HTML page of up to six trajectories; path of the page."""
-    trajectories = load_trajectories(home, pick_showcase(home, 6))
+    """Write a contact sheet and an HTML page of up to six trajectories of the newest shards; path
+    of the page."""
+    shards = newest_shards(home)
+    trajectories = load_trajectories(home, pick_showcase(home, 6, shards), shards)
     sheet = io.BytesIO()
     contact_sheet(trajectories, image_size=192).save(sheet, "PNG", optimize=True)
     atomic_write(folder / "contact_sheet.png", sheet.getvalue())

@@ -2,8 +2,10 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from contextlib import closing
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -21,9 +23,8 @@ from schemas.trajectories import (
     TrajectoryRow,
 )
 from warehouse import Home, ImageStore
-from warehouse.sql import run_query
-from warehouse.storage import safe_name
 
+_SHOWCASE_SHARDS = 30
 _COPIED_COLUMNS = {"prompt", "accepted", "chosen", "reasoning", "refined_prompt"}
 # Complete trajectories, preferably of three to seven steps with one to three rejected attempts,
 # best scores first; the first of every category comes before the second of any.
@@ -36,7 +37,7 @@ _SHOWCASE = """
         join attempts using (trajectory_id, prompt_id)
         left join (select trajectory_id, step_number, iteration, overall from scores)
             using (trajectory_id, step_number, iteration)
-        where status = 'complete' and {shard}
+        where status = 'complete'
         group by all
     ),
     ranked as (
@@ -47,25 +48,37 @@ _SHOWCASE = """
         ) as rank
         from finished join prompts using (prompt_id)
     )
-    select trajectory_id from ranked order by rank, category limit {count}
+    select trajectory_id from ranked order by rank, category limit $count
 """
 
 
-def pick_showcase(home: Home, count: int, shard: str | None = None) -> list[str]:
-    """Ids of at most `count` trajectories (of one shard) worth showing, of many categories."""
-    condition = f"trajectories.shard = '{safe_name(shard, 'shard')}'" if shard else "true"
-    sql = _SHOWCASE.format(count=int(count), shard=condition)
-    return run_query(home, sql)["trajectory_id"].to_pylist()
+def newest_shards(home: Home) -> list[str]:
+    """The last shards that have trajectories, as many as are looked through for good examples."""
+    return home.lake.partitions(TRAJECTORIES)[-_SHOWCASE_SHARDS:]
 
 
-def load_trajectories(home: Home, trajectory_ids: Sequence[str]) -> list[TrajectoryView]:
+def pick_showcase(home: Home, count: int, shards: Sequence[str]) -> list[str]:
+    """Ids of at most `count` trajectories of some shards worth showing, of many categories."""
+    with closing(duckdb.connect()) as connection:
+        for table in (TRAJECTORIES, ATTEMPTS, SCORES, PROMPTS):
+            connection.register(table.name, home.lake.read(table, shards))
+        rows = connection.execute(_SHOWCASE, {"count": count}).fetchall()
+    return [trajectory_id for (trajectory_id,) in rows]
+
+
+def load_trajectories(
+    home: Home, trajectory_ids: Sequence[str], shards: Sequence[str] | None = None
+) -> list[TrajectoryView]:
     """The trajectories with these ids, in their order.
+
+    Args:
+        shards: where they are; None: anywhere.
 
     Raises:
         FoundryError: an id is unknown.
         BadImageError: an image is missing or damaged.
     """
-    found = _rows_by(home, TRAJECTORIES, "trajectory_id", trajectory_ids)
+    found = _rows_by(home, TRAJECTORIES, "trajectory_id", trajectory_ids, shards)
     for trajectory_id in trajectory_ids:
         if trajectory_id not in found:
             raise FoundryError(f"no trajectory '{trajectory_id}' in {home.root}")
@@ -122,7 +135,7 @@ def step_views(
 
 
 def _rows_by(
-    home: Home, table: Table, column: str, values: Sequence[str], shards: list[str] | None = None
+    home: Home, table: Table, column: str, values: Sequence[str], shards: Sequence[str] | None
 ) -> dict[str, list[Any]]:
     """The rows with these values in a column, by value."""
     where = pc.field(column).isin(pa.array(values, pa.string()))

@@ -17,6 +17,7 @@ from assets.trajectories.contact_sheet import write_showcase
 from assets.trajectories.estimate import Estimate, GrpoEstimate, estimate
 from inference.servers.instance import server_folders
 from schemas import TABLES
+from schemas.trajectories import ATTEMPTS
 from warehouse import Home
 from warehouse.sql import run_sql
 from warehouse.views import refresh_views
@@ -24,6 +25,7 @@ from warehouse.views import refresh_views
 from ..instance import open_instance
 from ..run import LineageResult, run_lineage
 
+_MOST_QUERIED = 300  # shards; of more, reading all rows would take longer than a run without work
 EXAMPLE_SQL = """\
 select category, count(*) as attempts, round(avg(accepted::int), 2) as accepted,
        round(avg(overall), 1) as score
@@ -166,7 +168,8 @@ def _summarize(
     console.print(_row_counts(foundry.home))
     _show_sequences(console, foundry.home, fresh=bool(result.materialized))
     console.print(f'\n[bold]Query:[/bold] interleave sql "{EXAMPLE_SQL}"\n', highlight=False)
-    console.print(run_sql(foundry.home, EXAMPLE_SQL).decode(), highlight=False)
+    if len(foundry.home.lake.partitions(ATTEMPTS)) <= _MOST_QUERIED:
+        console.print(run_sql(foundry.home, EXAMPLE_SQL).decode(), highlight=False)
     if foundry.reduced:
         console.print(
             f"\nAt size {foundry.chosen_size} trainings and evaluation are short: they show the "

@@ -17,7 +17,8 @@ class Usage:
     """Totals of one call, failed tries included; None: the backend reported nothing.
 
     `estimated_usd`: part of `cost_usd`, of requests without an answer that may be billed.
-    `before_request`: awaited with the likely cost of a request that is about to be sent.
+    `before_request`: awaited with the likely cost of a request that is about to be sent, and
+    whether a later run resumes it.
     """
 
     input_tokens: int | None = None
@@ -25,7 +26,7 @@ class Usage:
     cost_usd: float | None = None
     estimated_usd: float | None = None
     retries: int = 0  # requests that the backend itself repeated
-    before_request: Callable[[float], Awaitable[None]] | None = None
+    before_request: Callable[[float, bool], Awaitable[None]] | None = None
 
 
 _usage: ContextVar[Usage | None] = ContextVar("usage", default=None)
@@ -39,11 +40,14 @@ def report_usage(**amounts: float | None) -> None:
             setattr(usage, name, (getattr(usage, name) or 0) + amount)
 
 
-async def announce_request(likely_usd: float) -> None:
-    """A priced request is about to be sent: after a kill, the ledger has its likely cost."""
+async def announce_request(likely_usd: float, resumable: bool = False) -> None:
+    """A priced request is about to be sent: after a kill, the ledger has its likely cost.
+
+    `resumable`: the same call, made again, gets the answer to this request and pays no other.
+    """
     usage = _usage.get()
     if usage and usage.before_request:
-        await usage.before_request(likely_usd)
+        await usage.before_request(likely_usd, resumable)
 
 
 @contextmanager

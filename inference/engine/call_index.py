@@ -26,13 +26,15 @@ class JournaledCall(BaseModel, frozen=True):
 
     It succeeded (`answer`) or failed for good (`refused`: the answer was unusable). With neither
     it failed in a way that may pass, and a rerun makes it again. A line that is not `finished` is
-    followed by one that is, unless the process was killed: then it is the call's row in the ledger.
+    followed by one that is, unless the process was killed: then it is the call's row in the ledger,
+    if `resumable` until the call is made again.
     """
 
     call: ModelCallRow
     answer: dict[str, Any] | None
     refused: bool
     finished: bool = True
+    resumable: bool = False
 
     @property
     def key(self) -> CallKey:
@@ -44,7 +46,7 @@ class CallIndex:
     """Journal lines by key. Lines of other settings have other keys and are never found."""
 
     final: dict[CallKey, JournaledCall] = field(default_factory=dict)
-    counts: Counter[CallKey] = field(default_factory=Counter)  # all lines, of failed calls too
+    counts: Counter[CallKey] = field(default_factory=Counter)  # of calls, failed ones too
     _ledger: dict[str, ModelCallRow] = field(default_factory=dict)
     _sent: dict[CallKey, JournaledCall] = field(default_factory=dict)
 
@@ -81,7 +83,7 @@ class CallIndex:
         self._sent.clear()
 
     def _end(self, line: JournaledCall) -> None:
-        self.counts[line.key] += 1
+        self.counts[line.key] += line.finished or not line.resumable
         self._ledger[line.call.call_id] = line.call
 
     def ledger(self) -> list[ModelCallRow]:

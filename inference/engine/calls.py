@@ -180,7 +180,7 @@ class JournaledCalls(Generic[R]):
         return CallResult(cast(T, outcome.answer), line.call)
 
     async def _note_request(
-        self, request: _Request[T], outcome: CallOutcome[T], likely_usd: float
+        self, request: _Request[T], outcome: CallOutcome[T], likely_usd: float, resumable: bool
     ) -> None:
         """Journal a request before it is sent: what a kill leaves of it in the ledger."""
         usd = (outcome.cost_usd or 0) + likely_usd
@@ -188,7 +188,9 @@ class JournaledCalls(Generic[R]):
         row = self._row(request, outcome).model_copy(
             update={"cost_usd": usd, "estimated_usd": estimated, "error": _CUT_OFF}
         )
-        line = JournaledCall(call=row, answer=None, refused=False, finished=False)
+        line = JournaledCall(
+            call=row, answer=None, refused=False, finished=False, resumable=resumable
+        )
         await self._journal.add(line.model_dump(mode="json"))
 
     async def _store(self, request: _Request[T], outcome: CallOutcome[T]) -> JournaledCall:

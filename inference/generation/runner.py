@@ -193,6 +193,8 @@ class GenerationRunner:
         except (UnusableAnswerError, BadImageError) as error:
             yield TrajectoryFailed(summarize_error(error), refused=True)
         except (CallFailedError, FoundryError) as error:
+            if isinstance(error, StorageError):
+                _log.error("request %s cannot be stored: %s", request.generation_id, error)
             yield TrajectoryFailed(summarize_error(error), refused=False)
         except Exception:
             _log.exception("unexpected error in request %s", request.generation_id)

@@ -2,7 +2,7 @@
 
 import asyncio
 import ctypes
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from http import HTTPStatus
 from typing import NamedTuple
@@ -17,9 +17,17 @@ from schemas import BadImageError
 from warehouse.images import ImageTooLargeError, check_upload
 
 from .errors import APIError, Model, bad_request, too_many_requests, validate
+from .long_base64 import Base64Cutter
 
 MAX_VALUES = 50_000
 """Values of a JSON body: what parsing and validation may cost."""
+
+MAX_ESCAPES = 1_000_000
+"""Backslashes of a JSON body. Some clients escape the slashes of base64, every 64th character."""
+
+MAX_TEXT_BYTES = 12 * 2**20
+"""Of a JSON body with other than ASCII characters, without long base64: the parser makes up to four
+times as much of it."""
 
 _RETRY_SECONDS = 2
 _THREAD_BYTES = 200_000  # larger bodies are parsed in a thread
@@ -53,22 +61,36 @@ class BodyReader:
         self._max_bytes, self._seconds = max_bytes, seconds
         self._bytes = 0
         self._trim: asyncio.TimerHandle | None = None
+        self._parsing = asyncio.Lock()  # threads that hold the interpreter's lock in turn add up
         _call_malloc("mallopt", _M_MMAP_THRESHOLD, _MMAP_BYTES)
 
-    async def read_json(self, request: Request, model: type[Model]) -> tuple[Model, bytes]:
-        """A request in JSON, and its body.
+    async def read_json(
+        self, request: Request, model: type[Model], cut_base64: bool = False
+    ) -> tuple[Model, Sequence[bytes]]:
+        """A request in JSON, and the parts of its body.
+
+        Args:
+            cut_base64: out of the model's strings; `long_base64` decodes them.
 
         Raises:
             APIError: another content type, too slow, too many bytes in all bodies, too many values
-                in this one, or not of the model's form.
+                or too much text in this one, or not of the model's form.
             ClientDisconnect: the client disconnected.
         """
         _check_type(request, "application/json", "send JSON, as Content-Type: application/json")
+        body, short = list[bytes](), list[bytes]()
+        cutter = Base64Cutter() if cut_base64 else None
         async with self._counted(request) as counted:
-            body = b"".join([part async for part in _countable_parts(counted)])
-        if len(body) > _THREAD_BYTES:
-            return await asyncio.to_thread(_parse_json, body, model), body
-        return _parse_json(body, model), body
+            async for part in _countable_parts(counted):
+                body.append(part)
+                short += cutter.shorten(part) if cutter else [part]
+        size = sum(map(len, short))
+        if size > MAX_TEXT_BYTES and not all(map(bytes.isascii, short)):
+            raise bad_request("the body has too much text", code="string_above_max_length")
+        if size <= _THREAD_BYTES:
+            return _parse_json(short, model), body
+        async with self._parsing:
+            return await asyncio.to_thread(_parse_json, short, model), body
 
     async def read_form(
         self, request: Request, max_files: int, max_fields: int
@@ -146,23 +168,28 @@ def check_image(data: bytes, param: str, max_pixels: int, decode: bool = True) -
 
 
 async def _countable_parts(request: Request) -> AsyncIterator[bytes]:
-    """The parts of a JSON body, as long as they cannot have more than `MAX_VALUES` values.
+    """The parts of a JSON body, as long as they have no more values and escapes than the maxima.
 
     Counted while they arrive: whatever handles a large body at once holds the interpreter's lock,
     in a thread as well.
     """
-    separators = 0
+    separators = escapes = 0
     async for part in request.stream():
         separators += sum(map(part.count, _SEPARATORS))
         if separators > MAX_VALUES:
             message = f"the body has more than {MAX_VALUES} values, or commas and brackets in texts"
             raise bad_request(message, code="too_many_values")
+        escapes += part.count(b"\\")
+        if escapes > MAX_ESCAPES:
+            raise bad_request(
+                f"the body has more than {MAX_ESCAPES} escapes", code="too_many_values"
+            )
         yield part
 
 
-def _parse_json(body: bytes, model: type[Model]) -> Model:
+def _parse_json(parts: Sequence[bytes], model: type[Model]) -> Model:
     try:
-        content = orjson.loads(body)
+        content = orjson.loads(b"".join(parts))
     except orjson.JSONDecodeError as error:
         raise bad_request(f"the body is not valid JSON: {error}", code="invalid_json") from None
     return validate(content, model)

@@ -194,6 +194,8 @@ class RequestManager:
             reason = f"it was not finished in {seconds:g} seconds"
             self._note(run, RunTerminated("interrupted", reason))
         except FoundryError as error:
+            if isinstance(error, StorageError):
+                _log.error("request %s cannot be stored: %s", run.stored.id, error)
             self._note(run, TrajectoryFailed(summarize_error(error), refused=False))
         except Exception:
             _log.exception("unexpected error in request %s", run.stored.id)

@@ -6,7 +6,6 @@ of the user are those to edit. The size of images is checked before they are dec
 """
 
 import asyncio
-import base64
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
@@ -22,6 +21,7 @@ from ..generation.agent_resolver import TRAINED_CRITICS
 from ..generation.requests import GenerationOptions, GenerationRequest, RequestedAgents
 from ..http.body_reader import check_image
 from ..http.errors import RequestModel, bad_request, not_found
+from ..http.long_base64 import decode_base64, is_cut
 from ..settings import LoopSettings
 from .settings import RequestLimits
 
@@ -36,7 +36,6 @@ DEFAULT_MODEL = "interleave"
 
 MAX_ITEMS = 1000
 _MAX_METADATA = 16
-_BASE64_BLOCK = 2**20  # characters; a multiple of four
 
 Json = dict[str, Any]
 Seed = Annotated[int, Field(ge=-(2**53), le=2**53)]
@@ -211,7 +210,7 @@ class RequestParser:
 
     def _check_text(self, texts: Sequence[str], param: str) -> None:
         characters = sum(map(len, texts))
-        if characters > self.limits.text:
+        if characters > self.limits.text or any(map(is_cut, texts)):
             message = (
                 f"the text has {characters} characters; at most {self.limits.text} are allowed"
             )
@@ -342,16 +341,6 @@ def _decode_data_uri(url: str, param: str) -> bytes:
     if not comma or not head.lower().endswith(";base64"):
         raise bad_request(f"{param}: the data URI is not in base64", param, "invalid_base64_image")
     try:
-        return _decode_base64(data)
+        return decode_base64(data)
     except ValueError:
         raise bad_request(f"{param}: this is not base64", param, "invalid_base64_image") from None
-
-
-def _decode_base64(text: str) -> bytes:
-    """Decoded in blocks: each holds the interpreter's lock for some milliseconds only."""
-    if text.find("=", 0, -2) >= 0:
-        raise ValueError("padding before the end")
-    blocks = range(0, len(text), _BASE64_BLOCK)
-    return b"".join(
-        [base64.b64decode(text[start : start + _BASE64_BLOCK], validate=True) for start in blocks]
-    )

@@ -2,7 +2,7 @@
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from http import HTTPStatus
@@ -42,8 +42,8 @@ class GenerationServing:
     parser: RequestParser
     bodies: BodyReader
 
-    async def read(self, request: Request, model: type[Model]) -> tuple[Model, bytes]:
-        """A request and its body, if the queue is not full.
+    async def read(self, request: Request, model: type[Model]) -> tuple[Model, Sequence[bytes]]:
+        """A request and the parts of its body, if the queue is not full.
 
         Raises:
             APIError: it is full, or the body cannot be read or has another form.
@@ -52,10 +52,10 @@ class GenerationServing:
         # With a key, the response may be stored already.
         if not request.headers.get("idempotency-key"):
             self.manager.queue.check(owner_of(request))
-        return await self.bodies.read_json(request, model)
+        return await self.bodies.read_json(request, model, cut_base64=True)
 
     async def open(
-        self, request: Request, body: bytes, generation: GenerationRequest, fields: Json
+        self, request: Request, body: Sequence[bytes], generation: GenerationRequest, fields: Json
     ) -> GenerationRun:
         """See `RequestManager.open`; `fields`: see `RequestEcho`."""
         key = request.headers.get("idempotency-key") or None
@@ -129,5 +129,8 @@ def owner_of(request: Request) -> str:
     return str(request.state.owner)
 
 
-def _hash(path: str, body: bytes) -> str:
-    return hashlib.sha256(path.encode() + b"\n" + body).hexdigest()
+def _hash(path: str, body: Sequence[bytes]) -> str:
+    digest = hashlib.sha256(path.encode() + b"\n")
+    for part in body:
+        digest.update(part)
+    return digest.hexdigest()

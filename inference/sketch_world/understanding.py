@@ -30,7 +30,7 @@ EXAMPLES = (
     "Draw a blue house, a tree and a cat on a meadow",
 )
 _MIN_CONFIDENCE = 0.8  # share of pixels that a picture of this world explains
-_WORDS = re.compile(r"[a-z']+|[.,;:!?()\"]")
+_WORDS = re.compile(r"[^\W\d_]['\w]*|[.,;:!?()\"]")
 
 
 def scope(request: PlanRequest) -> RequestScope:
@@ -45,7 +45,8 @@ def scope(request: PlanRequest) -> RequestScope:
         return RequestScope(NOTICE, remarks=remarks)
     story = choose_story(text)
     unknown = tuple(dict.fromkeys(unknown_phrases(text, story)))
-    if story or _is_mostly_known(text, unknown, bool(images)):
+    is_known = story or _is_mostly_known(text, unknown, bool(images))
+    if is_known and not _is_foreign(text.raw.lower()):
         return RequestScope(NOTICE, not_drawn=unknown, remarks=remarks)
     suggestions = tuple(dict.fromkeys([*_similar_requests(text, unknown), *EXAMPLES]))
     return RequestScope(NOTICE, _refusal(text, unknown), unknown, remarks, suggestions)
@@ -83,11 +84,10 @@ def _refusal(text: RequestText, unknown: Sequence[str]) -> str:
 
 
 def _is_foreign(text: str) -> bool:
-    """Whether it has letters or common words of other languages, and no common ones of English."""
+    """Whether it has more words that only other languages have than common ones of English."""
     words = set(re.findall(r"\w+", text))
-    if words & _vocabulary().separators:
-        return False
-    return bool(words & _vocabulary().foreign) or any(not word.isascii() for word in words)
+    foreign = {word for word in words if word in _vocabulary().foreign or not word.isascii()}
+    return len(foreign) > len(words & _vocabulary().separators)
 
 
 def _similar_requests(text: RequestText, unknown: Sequence[str]) -> list[str]:
@@ -118,7 +118,7 @@ def _noun_phrases(raw: str) -> Iterator[tuple[str, ...]]:
         if word in words.separators or not word[0].isalpha():
             if phrase:
                 yield tuple(phrase)
-            phrase, is_open = [], word in words.openers
+            phrase, is_open = [], word == "," or word in words.openers
         elif is_open:
             phrase.append(word.removesuffix("'s"))
 

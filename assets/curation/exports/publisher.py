@@ -181,8 +181,7 @@ def table_hash(home: Home, table: Table) -> str | None:
     """Hash of a table's rows, over all shards where it has some; None: it was never written."""
     if not table.sharded:
         return home.lake.content_hash(table)
-    shards = home.lake.partitions(table)
-    return content_digest([home.lake.content_hash(table, shard) for shard in shards])
+    return content_digest(list(home.lake.content_hashes(table).values()))
 
 
 def _distinct(connection: duckdb.DuckDBPyConnection, table: str, column: str) -> set[str]:

@@ -55,21 +55,26 @@ class Budget:
     ) -> AsyncIterator[Reservation]:
         """Around a call of at most `max_cost` USD and, if not the usual time, `seconds`.
 
-        A restarted run resumes a call with a `name`, and its reservation.
+        A restarted run resumes a call with a `name`, and its reservation; until then a cancelled
+        one, which goes on at the provider, stays reserved.
 
         Raises:
             BackendError: the rest of the budget is too small.
         """
-        name, until = name or uuid4().hex, time.time() + (seconds or self._max_call_seconds)
-        reservation = Reservation()
+        key, until = name or uuid4().hex, time.time() + (seconds or self._max_call_seconds)
+        reservation, goes_on = Reservation(), False
         try:
             async with pause_timeout():
-                while not self._try_reserve(name, max_cost, until):
+                while not self._try_reserve(key, max_cost, until):
                     await asyncio.sleep(_POLL_SECONDS)
             yield reservation
+        except asyncio.CancelledError:
+            goes_on = name is not None
+            raise
         finally:
             with self._file.transaction() as connection:
-                connection.execute("DELETE FROM reserved WHERE name = ?", (name,))
+                if not goes_on:
+                    connection.execute("DELETE FROM reserved WHERE name = ?", (key,))
                 connection.execute("UPDATE spent SET usd = usd + ?", (reservation.cost,))
 
     def _try_reserve(self, name: str, max_cost: float, until: float) -> bool:

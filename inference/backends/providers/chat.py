@@ -225,6 +225,9 @@ class CompletionClient:
         self, request: CompletionRequest, price: Price, reservation: Reservation
     ) -> CompletionResult:
         if request.uses_batch_api and self.batches:
+            if request.model in self.prices:
+                likely = self.likely_costs.of(request, price) * price.batch
+                await announce_request(likely, resumable=True)
             return await self.batches.complete(request)
         send = partial(self._send_once, request=request, price=price, reservation=reservation)
         return await self.endpoints.call(send)

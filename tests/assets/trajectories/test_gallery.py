@@ -10,7 +10,7 @@ from PIL import Image, ImageColor
 
 from assets.core.plotting import BAD, small_png
 from assets.trajectories.contact_sheet import contact_sheet, write_showcase
-from assets.trajectories.trajectory_views import load_trajectories, pick_showcase
+from assets.trajectories.trajectory_views import load_trajectories, newest_shards, pick_showcase
 from inference.generation.html_export import render_html
 from schemas import BadImageError, FoundryError
 from schemas.trajectories import ATTEMPTS, SCORES, TRAJECTORIES
@@ -132,15 +132,15 @@ def test_showcase_prefers_retried_trajectories_and_mixes_categories(lake):
     other = lake.add("other", *growing_flower(), category="animals")
     lake.add("bad", *growing_flower(), category="toys", status="quarantined")
     lake.write()
-    assert pick_showcase(lake.home, 2) == [other, retried]
-    assert len(pick_showcase(lake.home, 10)) == 4
+    assert pick_showcase(lake.home, 2, newest_shards(lake.home)) == [other, retried]
+    assert len(pick_showcase(lake.home, 10, newest_shards(lake.home))) == 4
 
 
 def test_showcase_needs_no_scores(lake):
     trajectory_id = lake.add("a", *growing_flower())
     lake.rows[SCORES.name].clear()
     lake.write()
-    assert pick_showcase(lake.home, 3) == [trajectory_id]
+    assert pick_showcase(lake.home, 3, newest_shards(lake.home)) == [trajectory_id]
     assert "score" not in re.sub(r"Scores run.*", "", render_page(lake, trajectory_id).text)
 
 

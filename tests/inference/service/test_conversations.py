@@ -1,7 +1,11 @@
 """Requests that go on from earlier ones: edit turns by id, and the items of a request."""
 
+from functools import partial
+
+import numpy as np
 import openai
 import pytest
+from PIL import Image
 
 from tests.inference.service.running_service import (
     HOUSE,
@@ -10,6 +14,7 @@ from tests.inference.service.running_service import (
     images_of,
     running_service,
 )
+from warehouse import EncodedImage
 
 ADD_SUN = {"role": "user", "content": [{"type": "input_text", "text": "Add a yellow sun"}]}
 
@@ -106,3 +111,30 @@ def test_pages_of_items(client):
         client.responses.input_items.list(response.id, after="nothing")
     with pytest.raises(openai.NotFoundError):
         client.responses.input_items.list("resp_none")
+
+
+@pytest.mark.parametrize("form", ["image", "call", "chat part", "chat markdown"])
+def test_large_images_arrive_whole(client, form):
+    """Their base64 does not pass the JSON parser at once (`long_base64`)."""
+    noise = np.random.default_rng(7).integers(0, 255, (900, 900, 3), dtype=np.uint8)
+    image = EncodedImage.of(Image.fromarray(noise))
+    uri, words = data_uri(image), {"type": "text", "text": "Add a yellow sun"}
+    if form.startswith("chat"):
+        content = [words, {"type": "image_url", "image_url": {"url": uri}}]
+        messages = [{"role": "user", "content": content}]
+        if form == "chat markdown":
+            answer = {
+                "role": "assistant",
+                "content": f"![A]({data_uri(EncodedImage.white((64, 64)))})\n\n![B]({uri})",
+            }
+            messages = [answer, {"role": "user", "content": "Add a yellow sun"}]
+        create = partial(client.chat.completions.create, model="interleave", messages=messages)
+    else:
+        item = {"role": "user", "content": [{"type": "input_image", "image_url": uri}]}
+        if form == "call":
+            result = uri.partition(",")[2]
+            item = {"type": "image_generation_call", "id": "ig_1", "result": result}
+        create = partial(client.responses.create, input=[item, ADD_SUN])
+    key = {"Idempotency-Key": f"large {form}"}
+    first, again = create(extra_headers=key), create(extra_headers=key)
+    assert first.interleave["given"] == [image.sha256] and again.id == first.id

@@ -50,6 +50,21 @@ def test_a_full_disk_is_reported_and_loses_nothing(small_disk, caplog):
     assert len(errors) == 2 and "requests cannot be stored" in errors[0]
 
 
+def test_a_home_that_cannot_be_written_any_more_is_one_line_in_the_log(home, caplog):
+    with running_service(home) as service:
+        service.client().responses.create(input=HOUSE)
+        journals = home.local / "journals"
+        away = journals.rename(journals.with_name("away"))
+        journals.touch()
+        failed = service.post("/v1/responses", json={"input": HOUSE})
+        assert "cannot be written" in error_of(failed, 500)["message"]
+        journals.unlink()
+        away.rename(journals)
+        service.client().responses.create(input=HOUSE)
+    (line,) = [record.message for record in caplog.records if record.levelname == "ERROR"]
+    assert "cannot be stored" in line and "journals" in line
+
+
 def test_a_service_does_not_start_on_a_read_only_home(small_disk):
     """One line says which folder cannot be written."""
     home = small_disk / "home"

@@ -172,6 +172,10 @@ def test_a_body_of_a_hundred_megabytes_is_rejected(service):
     [
         (b'{"input": "a cat", ' + b",".join(b'"f%d":1' % n for n in range(60_000)) + b"}",
          "too_many_values", None),
+        (b'{"input": "' + b"\\u0041" * 1_100_000 + b'"}', "too_many_values", None),
+        (b'{"input": "' + b"x " * 6_300_000 + "\N{SNOWBOARDER}".encode() + b'"}',
+         "string_above_max_length", None),
+        (b'{"input": "' + b"x" * 1_000_000 + b'"}', "string_above_max_length", "input"),
         (b'{"input": [' + b"{}," * 49_000 + b"{}]}", "too_many_values", None),
         (b"{" + b",".join(b'"f%d":1' % n for n in range(40_000)) + b"}", "unknown_parameter", "f0"),
         (b'{"input": "a cat", "interleave": {"tmax": 1, "t_max": "x"}}',
@@ -180,7 +184,8 @@ def test_a_body_of_a_hundred_megabytes_is_rejected(service):
          "invalid_value", "metadata"),
         (b'{"%s": 1}' % (b"x" * 1_000_000), "unknown_parameter", "x" * 500 + "..."),
     ],
-    ids=["values", "items", "fields", "nested", "metadata", "name"],
+    ids=["values", "escapes", "wide text", "base64", "items", "fields", "nested", "metadata",
+         "name"],
 )  # fmt: skip
 def test_bodies_that_are_costly_to_validate_are_rejected_early(service, body, code, param):
     response = service.post(PATH, content=body, headers=JSON)

@@ -1,6 +1,8 @@
 """Batch APIs: half the price, and nothing submitted twice, whenever the run is killed."""
 
 import asyncio
+import sqlite3
+from contextlib import closing
 
 import pytest
 
@@ -8,6 +10,7 @@ from assets.prompts.bank import generate_bank
 from assets.prompts.pack_loader import load_pack
 from assets.prompts.settings import BankSettings
 from inference.backends.factory import Backends
+from inference.engine.call_index import CallIndex
 from inference.settings import Limits, LoopSettings
 from inference.shard import plan_shard, run_shard, score_shard
 from tests.inference.backends.providers.faulty_provider import FaultSchedule, provider
@@ -101,6 +104,37 @@ def test_a_killed_run_finds_its_batch_again(backend, prompts, home, is_stored):
         plans = plan(prompts, build_roles(server, backend, home), home)
     assert len(server.batches) == 1
     assert len({row.prompt_id for row in plans.plans}) == len(prompts)
+
+
+def test_a_batch_under_way_is_booked_as_an_estimate_until_its_answers_are_there(
+    backend, prompts, home
+):
+    """It is billed whether or not the run goes on, and once."""
+    price = {"m-1": {"input": 1.0, "output": 10.0}}
+
+    def totals():
+        calls = CallIndex.read(home.journal("plans", prompts[0].shard)).ledger()
+        costs = [(call.cost_usd, call.estimated_usd or 0) for call in calls]
+        return len(calls), *map(sum, zip(*costs, strict=True))
+
+    def reserved():
+        with closing(sqlite3.connect(home.local / "spending.sqlite")) as connection:
+            return connection.execute(
+                "SELECT usd, (SELECT count(*) FROM reserved) FROM spent"
+            ).fetchone()
+
+    with provider() as server:
+        for _ in range(2):
+            roles = build_roles(server, backend, home, prices=price, budget={"usd": 10})
+            kill_while_waiting(prompts, roles, home, server)
+            count, cost, estimated = totals()
+            assert count == len(prompts) and cost == estimated > 0
+            assert reserved() == (0, len(prompts))
+        roles = build_roles(server, backend, home, prices=price, budget={"usd": 10})
+        plan(prompts, roles, home)
+    assert len(server.batches) == 1
+    assert totals() == (len(prompts), pytest.approx(0.001 * len(prompts)), 0)
+    assert reserved() == (pytest.approx(0.001 * len(prompts)), 0)
 
 
 def test_a_batch_that_the_provider_never_received_is_submitted_again(backend, prompts, home):

@@ -1,0 +1,98 @@
+"""The UI on 10,000 partitions, with Dagster's history in Postgres: what its pages ask for."""
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from assets.core.foundry import FoundryResource
+from bench.many_shards import report_materializations
+from dagster_project.instance import open_instance
+from dagster_project.run import run_lineage
+from tests.dagster_project.postgres_server import PASSWORD, postgres
+from tests.helpers.automation import wait_until
+from tests.helpers.browser import dagster_ui, query_graphql
+
+pytestmark = pytest.mark.long
+
+SHARDS = [f"sketchbook-{number:04d}" for number in range(10_000)]
+MISSING = SHARDS[:3]  # of which only prompts are made
+_BANK = ["taxonomy", "vocabulary_expansion", "vocabulary", "templates", "prompts"]
+_GRAPH = "{ assetNodes { assetKey { path } dependencyKeys { path } isPartitioned groupName } }"
+_STATUS = """{ assetNodeOrError(assetKey: {path: ["%s"]}) { ... on AssetNode {
+  partitionStats { numPartitions numMaterialized numFailed }
+  assetPartitionStatuses { ... on DefaultPartitionStatuses {
+    materializedPartitions unmaterializedPartitions failedPartitions } } } } }"""
+_HEALTH = """{ assetOrError(assetKey: {path: ["%s"]}) { ... on Asset { assetHealth {
+  assetHealth materializationStatus materializationStatusMetadata {
+    ... on AssetHealthMaterializationHealthyPartitionedMeta {
+      numMissingPartitions totalNumPartitions } } } } } }"""
+_LAUNCH = """mutation { launchPartitionBackfill(backfillParams: {
+  assetSelection: [{path: ["plans"]}], partitionNames: %s}) {
+  __typename ... on LaunchBackfillSuccess { backfillId } ... on PythonError { message } } }"""
+_BACKFILL = """{ partitionBackfillOrError(backfillId: "%s") { ... on PartitionBackfill {
+  status numPartitions } ... on PythonError { message } } }"""
+
+
+@pytest.fixture
+def ui(foundry, profile, monkeypatch):
+    """The UI on a home of 10,000 shards: a bank of three, and materializations of all others."""
+    with postgres() as port:
+        server = f"host: 127.0.0.1, port: {port}, user: foundry, database: postgres"
+        cluster = f"{{postgres: {{{server}, password: THE_PASSWORD}}, runs: 2}}"
+        with Path(profile).open("a") as file:
+            file.write(f"\ncluster: {cluster}\n")
+        monkeypatch.setenv("THE_PASSWORD", PASSWORD)
+        monkeypatch.delenv("DAGSTER_HOME", raising=False)
+        foundry = FoundryResource(profile=profile, root=foundry.root)
+        with open_instance(foundry.home, foundry.settings.cluster) as instance:
+            run_lineage(foundry, instance, len(MISSING), _BANK)
+            instance.add_dynamic_partitions("shards", SHARDS)
+            made = [shard for shard in SHARDS if shard not in MISSING]
+            for node, shards in (("plans", made), ("trajectories", made), ("scores", made[:50])):
+                report_materializations(foundry, instance, node, shards)
+        with dagster_ui(Path(foundry.root), Path(profile)) as url:
+            yield url
+
+
+def timed(url: str, what: str, query: str) -> dict:
+    started = time.perf_counter()
+    answer = query_graphql(url, query)
+    print(f"{what}: {time.perf_counter() - started:.2f} s")
+    return answer
+
+
+def status(url: str, asset: str) -> tuple[dict, dict]:
+    node = timed(url, f"partitions of {asset}", _STATUS % asset)["assetNodeOrError"]
+    return node["partitionStats"], node["assetPartitionStatuses"]
+
+
+def test_graph_partitions_health_and_a_backfill(ui):
+    nodes = timed(ui, "asset graph", _GRAPH)["assetNodes"]
+    deps = {node["assetKey"]["path"][0]: node["dependencyKeys"] for node in nodes}
+    assert {key["path"][0] for key in deps["trajectories"]} == {"prompts", "plans"}
+    stats, partitions = status(ui, "trajectories")
+    assert stats == {"numPartitions": 10_000, "numMaterialized": 9_997, "numFailed": 0}
+    assert partitions["unmaterializedPartitions"] == MISSING
+    assert len(partitions["materializedPartitions"]) == 9_997
+    assert status(ui, "scores")[0]["numMaterialized"] == 50
+    health = timed(ui, "health of trajectories", _HEALTH % "trajectories")["assetOrError"]
+    assert health["assetHealth"]["materializationStatus"] == "HEALTHY"
+    counts = health["assetHealth"]["materializationStatusMetadata"]
+    assert counts == {"numMissingPartitions": 3, "totalNumPartitions": 10_000}
+
+    launched = timed(ui, "launch of a backfill", _LAUNCH % json.dumps(MISSING))
+    backfill = launched["launchPartitionBackfill"]
+    assert backfill["__typename"] == "LaunchBackfillSuccess", backfill
+    started = time.perf_counter()
+
+    def state():
+        found = query_graphql(ui, _BACKFILL % backfill["backfillId"])
+        return found["partitionBackfillOrError"]["status"]
+
+    wait_until(lambda: state() in ("COMPLETED", "COMPLETED_SUCCESS", "COMPLETED_FAILED"))
+    assert state() == "COMPLETED_SUCCESS"
+    print(f"backfill of three: {time.perf_counter() - started:.0f} s")
+    stats, _ = status(ui, "plans")
+    assert stats == {"numPartitions": 10_000, "numMaterialized": 10_000, "numFailed": 0}

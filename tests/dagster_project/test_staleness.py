@@ -1,0 +1,125 @@
+"""Which partitions are stale, asked for all at once: as asked one by one, for every reason."""
+
+import os
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from assets.core.foundry import FoundryResource
+from assets.core.node import NODES
+from bench.many_shards import SHARD_NODES, report_materializations, synthesize_shards
+from dagster_project import materializations
+from dagster_project.stages import is_up_to_date, up_to_date_partitions
+from schemas.prompts import PROMPTS, PromptRow
+from schemas.trajectories import PLANS, SCORES, TRAJECTORIES
+
+SHARDS = [f"sketchbook-{number:04d}" for number in range(6)]
+
+
+@pytest.fixture
+def filled(foundry, instance):
+    """Six shards, all up to date."""
+    for shard in SHARDS:
+        foundry.home.lake.write(PROMPTS, [prompt(shard)], shard)
+    synthesize_shards(foundry, instance, SHARDS)
+    assert all(current(foundry, instance, node) == set(SHARDS) for node in SHARD_NODES)
+    return foundry
+
+
+def prompt(shard: str, text: str = "Draw a house") -> PromptRow:
+    place = dict.fromkeys(("pack", "category", "subcategory", "template_id"), "tiny")
+    more = {"terms": [], "suffix": None, "input_images": [], "shard": shard, "split": "train"}
+    return PromptRow(prompt_id=f"prompt-{shard}", text=f"{text} {shard}", **place, **more)
+
+
+def current(foundry, instance, node: str) -> set[str]:
+    """Those that are up to date, asked for at once; the same as asked one by one."""
+    at_once = up_to_date_partitions(NODES[node], foundry, instance, SHARDS)
+    each = {s for s in SHARDS if is_up_to_date(NODES[node], foundry, instance, s)}
+    assert at_once == each
+    return at_once
+
+
+def part(foundry, table, shard) -> Path:
+    return Path(foundry.home.lake.storage.url(f"{table.name}/{shard}/part-0.parquet"))
+
+
+def rerun(foundry, instance, node, shard, status):
+    report_materializations(foundry, instance, node, [shard])
+    (run,) = instance.get_runs(limit=1)
+    instance.delete_run(run.run_id) if status is None else None
+    if status == "failed":
+        instance.report_run_failed(run)
+
+
+CHANGES = {
+    "input": lambda f, i, s: f.home.lake.write(PROMPTS, [prompt(s, "Draw a tree")], s),
+    "lost input": lambda f, i, s: f.home.lake.delete(PLANS, s),
+    "lost file": lambda f, i, s: part(f, TRAJECTORIES, s).unlink(),
+    "damaged file": lambda f, i, s: os.truncate(part(f, SCORES, s), 40),
+    "failed run": lambda f, i, s: rerun(f, i, "trajectories", s, "failed"),
+    "made again": lambda f, i, s: rerun(f, i, "plans", s, "succeeded"),
+    "deleted run": lambda f, i, s: rerun(f, i, "scores", s, None),
+}
+STALE = {  # by a change of one shard
+    "input": {"plans", "trajectories"},
+    "lost input": {"plans", "trajectories", "scores"},
+    "lost file": {"trajectories", "scores"},
+    "damaged file": {"scores"},
+    "failed run": {"trajectories"},
+    "made again": set(),
+    "deleted run": set(),  # the run before made the same
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_change_of_a_shard_makes_that_shard_stale(filled, instance, change):
+    CHANGES[change](filled, instance, SHARDS[2])
+    for node in SHARD_NODES:
+        expected = set(SHARDS) - ({SHARDS[2]} if node in STALE[change] else set())
+        assert current(filled, instance, node) == expected, node
+
+
+def test_other_settings_make_every_shard_stale(filled, instance, profile):
+    Path(profile).write_text(Path(profile).read_text() + "loop: {t_max: 7}\n")
+    path = Path(profile).rename(Path(profile).with_name("other.yaml"))
+    other = FoundryResource(profile=str(path), root=filled.root)
+    assert [len(current(other, instance, node)) for node in SHARD_NODES] == [0, 0, 6]
+
+
+def test_other_code_makes_every_shard_stale(filled, instance):
+    node = NODES["scores"]
+    object.__setattr__(node, "code_version", "changed")
+    try:
+        assert current(filled, instance, "scores") == set()
+    finally:
+        object.__setattr__(node, "code_version", "1")
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_any_mixture_of_changes(filled, instance, seed):
+    random = Random(seed)
+    for _ in range(6):
+        change = random.choice(sorted(CHANGES))
+        try:
+            CHANGES[change](filled, instance, random.choice(SHARDS))
+        except FileNotFoundError:
+            continue  # an earlier change removed that file
+        for node in SHARD_NODES:
+            current(filled, instance, node)
+
+
+def test_what_was_read_of_events_may_be_lost(filled, instance, monkeypatch):
+    stored = filled.home.dagster / "materializations.sqlite"
+    stored.write_bytes(b"damaged" * 1000)
+    assert current(filled, instance, "plans") == set(SHARDS)
+    read = []
+    original = materializations._read_events
+    monkeypatch.setattr(
+        materializations, "_read_events", lambda *args: read.append(args[2]) or original(*args)
+    )
+    current(filled, instance, "plans")
+    report_materializations(filled, instance, "plans", SHARDS[:1])
+    current(filled, instance, "plans")
+    assert [len(events) for events in read] == [0, 1]
