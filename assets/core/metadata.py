@@ -27,11 +27,13 @@ def column_schema(table: Table) -> dg.TableSchema:
 
 
 def table_metadata(rows: Sequence[Mapping[str, object]]) -> dg.MetadataValue:
-    """Rows as a Markdown table; all must have the columns of the first."""
+    """Rows as a Markdown table; a column that a row does not have is empty."""
     if not rows:
         return dg.MetadataValue.md("*no rows*")
-    header = list(rows[0])
-    cells = [[str(row[c]).replace("|", "\\|").replace("\n", " ") for c in header] for row in rows]
+    header = list(dict.fromkeys(column for row in rows for column in row))
+    cells = [
+        [str(row.get(c, "")).replace("|", "\\|").replace("\n", " ") for c in header] for row in rows
+    ]
     lines = [header, ["---"] * len(header), *cells]
     return dg.MetadataValue.md("\n".join(f"| {' | '.join(line)} |" for line in lines))
 
