@@ -6,9 +6,10 @@ its own. Nodes that are up to date are reused.
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import as_completed
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import cache, partial
+from multiprocessing.util import Finalize
 from threading import Thread
 
 import dagster as dg
@@ -209,19 +210,28 @@ def _merged(results: Sequence[LineageResult]) -> LineageResult:
 
 
 def _run_in_worker(
-    fields: dict[str, str], names: list[str], force: bool, partition: str | None
+    fields: tuple[str, str, str], names: list[str], force: bool, partition: str | None
 ) -> LineageResult:
-    foundry = FoundryResource(**fields)
-    with (
-        open_instance(foundry.home, foundry.settings.cluster) as instance,
-        reporting_to(RelayedProgress),
-    ):
+    foundry, instance = _opened_in_worker(*fields)
+    with reporting_to(RelayedProgress):
         nodes = select_nodes(names, foundry.settings)
         stage = _Stage(foundry, instance, str, force)
         if partition is None:
             return stage.run(nodes)
         stage.materialize(nodes, partition)
         return LineageResult([_label(node, partition) for node in nodes], [])
+
+
+@cache
+def _opened_in_worker(
+    profile: str, root: str, size: str
+) -> tuple[FoundryResource, dg.DagsterInstance]:
+    """Opened once in a worker process, for all of its partitions."""
+    foundry = FoundryResource(profile=profile, root=root, size=size)
+    stack = ExitStack()
+    instance = stack.enter_context(open_instance(foundry.home, foundry.settings.cluster))
+    Finalize(stack, stack.close, exitpriority=0)  # processes of a pool do not run `atexit`
+    return foundry, instance
 
 
 @cache
@@ -252,7 +262,7 @@ class _Stage:
         """`run`, or `materialize` of a partition, for a worker process."""
         self.listings.clear()
         foundry = self.foundry
-        fields = {"profile": foundry.profile, "root": foundry.root, "size": foundry.chosen_size}
+        fields = (foundry.profile, foundry.root, foundry.chosen_size)
         return partial(_run_in_worker, fields, [node.name for node in nodes], self.force)
 
     def run(self, nodes: Sequence[Node]) -> LineageResult:

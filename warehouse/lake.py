@@ -4,7 +4,7 @@ import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from glob import escape
 from pathlib import Path
 from typing import Any
@@ -35,8 +35,29 @@ _DAMAGE = (OSError, pa.ArrowException, UnicodeDecodeError)
 _HASH, _VERSION = b"interleave.content_hash", b"interleave.version"
 
 
-Listings = dict[str, dict[str, PartitionInfo | None]]
-"""Table -> folder -> what its file's footer says, see `Lake.listed_in`."""
+@dataclass(frozen=True)
+class Listing:
+    """What the footers of a table's files say, by their folder; None: damaged or just removed."""
+
+    table: Table
+    infos: dict[str, PartitionInfo | None]
+
+    @cached_property
+    def hashes(self) -> dict[str, str]:
+        """Content hash of each partition that has one of a readable version, in their order."""
+        infos, versions = self.infos, _readable_versions(self.table)
+        return {
+            name: info.content_hash
+            for name in sorted(infos)
+            if (info := infos[name])
+            and info.content_hash
+            and info.schema_version in versions
+            and _in_lineage(name)
+        }
+
+
+Listings = dict[str, Listing]
+"""The listings of some tables by name, see `Lake.listed_in`."""
 
 
 @dataclass(frozen=True)
@@ -170,9 +191,7 @@ class Lake:
 
     def content_hashes(self, table: Table) -> dict[str, str]:
         """`content_hash` of all `partitions` that have one, in their order; from the index."""
-        infos = self._infos(table)
-        hashes = ((name, _readable_hash(table, infos[name])) for name in sorted(infos))
-        return {name: digest for name, digest in hashes if digest and _in_lineage(name)}
+        return dict(self._listing(table).hashes)
 
     def rows(self, table: Table, partition: str | None = None) -> int:
         """Number of rows in a partition (0: missing), or in all of `partitions`; StorageError: a
@@ -231,11 +250,14 @@ class Lake:
 
     def _infos(self, table: Table) -> dict[str, PartitionInfo | None]:
         """What the footers of all files say, by their folder; None: damaged or just removed."""
+        return self._listing(table).infos
+
+    def _listing(self, table: Table) -> Listing:
         listings = self._listings[-1] if self._listings else {}
         if table.name not in listings:
             files = self._files(table)
-            resolved = self.index.resolve(table.name, files, partial(self._try_footer, table))
-            listings[table.name] = resolved
+            infos = self.index.resolve(table.name, files, partial(self._try_footer, table))
+            listings[table.name] = Listing(table, infos)
         return listings[table.name]
 
     def _write_stream(

@@ -146,6 +146,8 @@ def _template_problems(path: Path, pack: Pack) -> Iterator[Problem]:
 
 def _unknown_exclusions(text: Term | Template, pack: Pack, banks: list[str]) -> list[str]:
     """Problems of `without`: it names terms that the slots cannot hold anyway."""
+    if not text.without:
+        return []
     fillers = {term.term for slot in text.slots for term in pack.terms(slot, banks)}
     unknown = [name for name in text.without if name not in fillers]
     return [f"without: no slot can hold {', '.join(map(repr, unknown))}"] if unknown else []

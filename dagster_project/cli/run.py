@@ -1,11 +1,16 @@
 """`interleave run`: bring the lineage up to date."""
 
+import gc
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated
 
 import typer
 
 from .options import HomeOption, ProfileOption, enable_interrupts
+
+_OBJECTS_A_COLLECTION = 50_000  # newly created ones; Python's default is 700
 
 
 def run(
@@ -37,7 +42,8 @@ def run(
     ] = False,
 ) -> None:
     """Bring the lineage up to date; whatever is up to date is reused."""
-    from .run_screen import estimate_in_terminal, run_in_terminal
+    with _imported_for_good():
+        from .run_screen import estimate_in_terminal, run_in_terminal
 
     if estimate:
         estimate_in_terminal(profile, home, size)
@@ -45,3 +51,18 @@ def run(
     enable_interrupts()
     names = [name.strip() for name in select.split(",") if name.strip()]
     run_in_terminal(profile, home, size, names, jobs, force)
+
+
+@contextmanager
+def _imported_for_good() -> Iterator[None]:
+    """Around imports: the garbage collector leaves modules alone, and comes less often afterwards.
+
+    Of a run with nothing to do at 10,000 shards, it would take a third of the CPU time.
+    """
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.set_threshold(_OBJECTS_A_COLLECTION)
+        gc.enable()
