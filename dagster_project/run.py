@@ -25,7 +25,7 @@ from schemas import FoundryError, StorageError
 from warehouse.lake import Listings
 from warehouse.verify import find_damage, table_checks
 
-from .definitions import ASSETS, CHECKS, FOUNDRY
+from .definitions import ASSETS, CHECKS
 from .failed_partitions import FailedPartitions
 from .instance import NO_RETRIES, RUNNER, RUNNER_TAG, TRAINING_POOL, open_instance, widened_pool
 from .retraining import record_rows
@@ -234,15 +234,6 @@ def _opened_in_worker(
     return foundry, instance
 
 
-@cache
-def _job(nodes: tuple[str, ...]) -> dg.JobDefinition:
-    """A job of some nodes, without the profile; to resolve the graph takes a second."""
-    jobs = [dg.define_asset_job("__ephemeral_asset_job__", selection=list(nodes))]
-    resources = {"foundry": FOUNDRY}
-    graph = dg.Definitions(assets=ASSETS, asset_checks=CHECKS, jobs=jobs, resources=resources)
-    return graph.resolve_job_def("__ephemeral_asset_job__")
-
-
 @dataclass(frozen=True)
 class _Stage:
     """Materializes what is stale among some nodes, in one Dagster run."""
@@ -310,7 +301,9 @@ class _Stage:
         suffix = f" of {partition}" if partition else ""
         self.announce(f"Materializing {', '.join(node.name for node in nodes)}{suffix}")
         try:
-            result = _job(tuple(node.name for node in nodes)).execute_in_process(
+            result = dg.materialize(
+                [*ASSETS, *CHECKS],
+                selection=[node.name for node in nodes],
                 partition_key=partition,
                 instance=self.instance,
                 resources={"foundry": self.foundry},
