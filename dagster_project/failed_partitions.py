@@ -18,7 +18,7 @@ class FailedPartitions:
 
     def __init__(self, announce: Callable[[str], object]) -> None:
         self._announce = announce
-        self._failed: list[str] = []
+        self._failed: dict[str, FoundryError] = {}
 
     @contextmanager
     def noted(self, partition: str) -> Iterator[None]:
@@ -33,13 +33,16 @@ class FailedPartitions:
         except BackendError:
             raise
         except FoundryError as error:
-            self._failed.append(partition)
+            self._failed[partition] = error
             self._announce(f"{partition} failed, the others go on: {error}")
             if len(self._failed) > _MOST:
                 self.check()
 
     def check(self) -> None:
-        """Raise FoundryError if any partition has failed."""
+        """Raise FoundryError if any partition has failed; of a single one, it says why."""
+        if len(self._failed) == 1:
+            [(partition, error)] = self._failed.items()
+            raise FoundryError(f"{partition} failed: {error}") from error
         if self._failed:
             raise FoundryError(
                 f"{len(self._failed)} failed: {', '.join(self._failed)}; what the others made is "

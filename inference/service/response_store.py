@@ -103,7 +103,7 @@ class ResponseStore:
     ) -> list[StoredResponse]:
         """An owner's responses whose request contains all words, newest first."""
         condition, terms = _contains(words)
-        condition += " ORDER BY created_at DESC, id LIMIT ? OFFSET ?"
+        condition += " ORDER BY created_at DESC, rowid DESC LIMIT ? OFFSET ?"
         return self._select(condition, owner, *terms, limit, offset)
 
     def count(self, owner: str, words: str = "") -> int:
@@ -143,16 +143,16 @@ class ResponseStore:
             settled = 1 AND id IN (
                 SELECT id FROM (
                     SELECT id, created_at, row_number() OVER (
-                        PARTITION BY owner ORDER BY created_at DESC, id) AS position
+                        PARTITION BY owner ORDER BY created_at DESC, rowid DESC) AS position
                     FROM responses)
                 WHERE created_at < ? OR position > ?)
-            ORDER BY created_at
+            ORDER BY created_at, rowid
         """
         return self._select(condition, oldest, retention.responses)
 
     def unsettled(self) -> list[StoredResponse]:
         """Requests that were begun and not settled, oldest first."""
-        return self._select("settled = 0 ORDER BY created_at")
+        return self._select("settled = 0 ORDER BY created_at, rowid")
 
     def close(self) -> None:
         self._file.close()

@@ -58,6 +58,9 @@ def home(sampled) -> Home:
     return sampled.home
 
 
+CACHES = ("partitions.sqlite", "verified.sqlite", "image-packs.sqlite", "compacted.sqlite")
+
+
 def invoke(home: Home, *arguments: str) -> tuple[int, str]:
     result = CliRunner().invoke(app, ["verify", "--home", home.root, *arguments])
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
@@ -94,7 +97,8 @@ def observable(file: Path) -> object:
 def assert_every_flip_is_noticed(home: Home, flips: int) -> None:
     checks: dict[str, list] = {}
     for check in all_checks(home):
-        if "/dagster/" not in check.file:  # Dagster's files have no checksums of values
+        # Dagster's files have no checksums of values; a wrong row of a cache is made again.
+        if "/dagster/" not in check.file and Path(check.file).name not in CACHES:
             checks.setdefault(check.file, []).append(check)
     kinds: dict[str, list[str]] = {}
     for file, [first, *_] in checks.items():

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from inference.engine.calls import ModelCalls
+from inference.engine.calls import CallSite, ModelCalls
 from inference.events import ImageGenerated, StepAccepted, StepExhausted, TrajectoryFinished
 from inference.loop import Loop
 from inference.roles import UnusableAnswerError
@@ -130,7 +130,7 @@ async def hold(calls):
     """Another request's draws, one after another, in the only slot."""
     seed = 0
     while True:
-        await calls.generate(("other", 1, seed), "other", (), seed)
+        await calls.generate(CallSite("other", 1, seed), "other", (), seed)
         seed += 1
 
 
