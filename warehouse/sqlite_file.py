@@ -21,7 +21,9 @@ _CREATE_CHECKSUMS = f"""
     CREATE TABLE {_CHECKSUMS} (name TEXT, row INTEGER, checksum INTEGER, PRIMARY KEY (name, row))
     WITHOUT ROWID
 """
-_SCHEMA_SQL = "SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY name"
+_SCHEMA_SQL = (
+    "SELECT type, name, tbl_name, sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY name"
+)
 _DAMAGED = ("SQLITE_CORRUPT", "SQLITE_NOTADB")
 
 
