@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from assets.core.profile import Profile
 from assets.core.progress import progress_factory
-from assets.evaluation.replay.judging import Replayer, Verdicts
+from assets.evaluation.replay.judging import AttemptJudge, Verdicts
 from assets.evaluation.replay.plot import strictness_plot
 from assets.evaluation.replay.policies import (
     STRICTNESS,
@@ -46,7 +46,7 @@ class Judges:
             return self.accept_at_least
         return self.profile.curation.critic.verdicts.accept_at_least
 
-    def replayers(self) -> dict[str, Replayer]:
+    def by_name(self) -> dict[str, AttemptJudge]:
         """Those that are asked, by name; FoundryError: one is unavailable."""
         if not self.critic and not self.scorer:
             return {}
@@ -55,10 +55,10 @@ class Judges:
         if self.critic:
             with_critic = self._with_critic(roles, self.critic)
             name = f"critic {qualified_name(with_critic.critic)}"
-            found[name] = Replayer(self.home, with_critic, limits)
+            found[name] = AttemptJudge(self.home, with_critic, limits)
         if self.scorer:
             name = f"scorer {qualified_name(roles.scorer)} from {self.good_from:g}"
-            found[name] = Replayer(self.home, roles, limits, self.good_from)
+            found[name] = AttemptJudge(self.home, roles, limits, self.good_from)
         return found
 
     def _with_critic(self, roles: Roles, reference: str) -> Roles:
@@ -90,8 +90,7 @@ def replay_attempts(
     if not chains:
         place = ", ".join(shards) or judges.home.root
         raise FoundryError(f"no recorded attempts in {place}: `interleave run` makes them")
-    replayers = judges.replayers()
-    verdicts = {name: _ask(name, replayer, chains) for name, replayer in replayers.items()}
+    verdicts = {name: _ask(name, judge, chains) for name, judge in judges.by_name().items()}
     good_from = judges.good_from
     results = [
         measure_policy(name, chains, each, good_from)
@@ -112,6 +111,6 @@ def replay_attempts(
     )
 
 
-def _ask(name: str, replayer: Replayer, chains: Sequence[Chain]) -> Verdicts:
+def _ask(name: str, judge: AttemptJudge, chains: Sequence[Chain]) -> Verdicts:
     progress = progress_factory()(f"{name}: {sum(map(len, chains))} attempts")
-    return asyncio.run(replayer.verdicts(chains, progress))
+    return asyncio.run(judge.verdicts(chains, progress))

@@ -97,12 +97,12 @@ class Repair:
                 path, journal = Path(file), file.removesuffix(COMPRESSED.removeprefix(LINES))
                 with Journal(Path(journal)):  # nobody else writes it meanwhile
                     data = path.read_bytes()
-                    self._set_aside(file, data)
+                    self._quarantine(file, data)
                     atomic_write(path, _without_damaged_lines(data, file), durable=True)
             else:
                 name = self._relative(file)
                 data = self.home.storage.read(name)
-                self._set_aside(file, data)
+                self._quarantine(file, data)
                 self.home.storage.write(name, _without_damaged_lines(data, file))
             self.announce(f"{file}: damaged lines are taken out")
 
@@ -124,7 +124,7 @@ class Repair:
         url = self.home.images.url(image.sha256)
         with suppress(FileNotFoundError):
             path = f"images/{self.home.images.relative_path(image.sha256)}"
-            self._set_aside(url, self.home.storage.read(path))
+            self._quarantine(url, self.home.storage.read(path))
         self.home.images.put(image)
         self.announce(f"{url}: copied from an export")
 
@@ -200,11 +200,11 @@ class Repair:
             data = self.home.storage.read(path)
         except FileNotFoundError:
             return None
-        self._set_aside(self.home.storage.url(path), data)
+        self._quarantine(self.home.storage.url(path), data)
         self.home.storage.delete(path)
         return data
 
-    def _set_aside(self, url: str, data: bytes) -> None:
+    def _quarantine(self, url: str, data: bytes) -> None:
         target = self.folder / self._relative(url).lstrip("/")
         with storage_errors("written", target):
             atomic_write(target, data)

@@ -1,12 +1,11 @@
 """The lake: tables as Parquet files, one per partition, replaced atomically."""
 
 import io
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from glob import escape
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -14,10 +13,26 @@ import pyarrow.parquet as pq
 
 from schemas import Row, SchemaMismatchError, StorageError, Table
 
-from .checksums import PARQUET_KEY, UNSEALED, is_sealed_intact, seal_parquet
-from .content_hash import ContentHash, content_hash
+from .checksums import is_sealed_intact
+from .content_hash import content_hash
 from .partition_index import PartitionIndex, PartitionInfo
-from .storage import FileState, Storage, first_line, safe_name, storage_errors
+from .storage import FileState, Storage, first_line, safe_name
+from .table_files import (
+    HASH_KEY,
+    column_difference,
+    conform_rows,
+    current_names,
+    current_rows,
+    encode_rows,
+    encode_stream,
+    expected_schema,
+    given_names,
+    names_by_stored,
+    readable_hash,
+    readable_versions,
+    schema_version,
+    selected_schema,
+)
 
 ALL = "all"
 """The partition of tables that are not sharded."""
@@ -27,12 +42,8 @@ REQUESTS = "_requests-"
 
 _PART = "part-0.parquet"
 _SCHEMA = "_schema"  # of an empty typed file
-_ROW_GROUP = 122_880  # what DuckDB scans per thread at a time
-_STREAM_ROWS, _STREAM_BYTES = 65_536, 64_000_000  # of a row group that is written from a stream
-_WRITING: dict[str, Any] = {"compression": "zstd", "write_page_checksum": True}
 # What pyarrow raises where a checksum, the codec, the encoding, or the footer is wrong.
 _DAMAGE = (OSError, pa.ArrowException, UnicodeDecodeError)
-_HASH, _VERSION = b"interleave.content_hash", b"interleave.version"
 
 
 @dataclass(frozen=True)
@@ -45,7 +56,7 @@ class Listing:
     @cached_property
     def hashes(self) -> dict[str, str]:
         """Content hash of each partition that has one of a readable version, in their order."""
-        infos, versions = self.infos, _readable_versions(self.table)
+        infos, versions = self.infos, readable_versions(self.table)
         return {
             name: info.content_hash
             for name in sorted(infos)
@@ -108,12 +119,12 @@ class Lake:
             return self._write_stream(table, rows, partition)
         path = _path(table, partition)
         url = self.storage.url(path)
-        data = _conform(table, rows, partition)
-        hashed = data.select(_given_names(table, rows)) if isinstance(rows, pa.Table) else data
+        data = conform_rows(table, rows, partition)
+        hashed = data.select(given_names(table, rows)) if isinstance(rows, pa.Table) else data
         count, digest = data.num_rows, content_hash(hashed)
         if self.content_hash(table, partition) == digest:
             return WriteResult(count, digest, url, changed=False)
-        state = self.storage.write(path, _encode(data, digest))
+        state = self.storage.write(path, encode_rows(data, digest))
         self._record(table, partition, state, PartitionInfo(digest, str(table.version), count))
         return WriteResult(count, digest, url)
 
@@ -134,7 +145,7 @@ class Lake:
             SchemaMismatchError: a partition has a schema version that cannot be read.
             StorageError: a partition is damaged or cannot be read.
         """
-        schema = _selected(table, columns)
+        schema = selected_schema(table, columns)
         parts = [schema.empty_table()]
         for name in self.partitions(table) if partitions is None else partitions:
             with suppress(FileNotFoundError):
@@ -152,14 +163,14 @@ class Lake:
 
         Raises (while it is read) what `read` does.
         """
-        schema = _selected(table, columns)
+        schema = selected_schema(table, columns)
         with suppress(FileNotFoundError), self.storage.snapshot(_path(table, partition)) as file:
             opened = self._open_checked(table, partition, file)
-            names = _names_by_stored(table, opened)
+            names = names_by_stored(table, opened)
             stored = [name for name, current in names.items() if current in schema.names]
             batches = opened.iter_batches(part_rows, columns=stored)
             while (batch := self._next_batch(table, partition, batches)) is not None:
-                yield _current_rows(table, pa.Table.from_batches([batch]), names, schema)
+                yield current_rows(table, pa.Table.from_batches([batch]), names, schema)
 
     def is_absent(self, table: Table) -> bool:
         """Whether a table has no file at all, not even an empty one."""
@@ -187,7 +198,7 @@ class Lake:
 
     def content_hash(self, table: Table, partition: str = ALL) -> str | None:
         """Hash of the rows as they were written; None: no partition of a readable version."""
-        return _readable_hash(table, self._try_footer(table, partition))
+        return readable_hash(table, self._try_footer(table, partition))
 
     def content_hashes(self, table: Table) -> dict[str, str]:
         """`content_hash` of all `partitions` that have one, in their order; from the index."""
@@ -232,7 +243,7 @@ class Lake:
         if intact is None:
             rows = self._read_columns(table, partition, file, file.schema_arrow.names)
             digest = self.content_hash(table, partition)
-            is_current = _version(rows.schema.metadata) == str(table.version)
+            is_current = schema_version(rows.schema.metadata) == str(table.version)
             if digest and is_current and content_hash(rows) != digest:
                 raise self._damaged(table, partition, ValueError("its rows have another hash"))
 
@@ -246,7 +257,7 @@ class Lake:
         if info is None or info.schema_version != str(table.version):
             empty = table.arrow_schema.empty_table()
             path = _stored_path(table, _SCHEMA)
-            self.storage.write(path, _encode(empty, content_hash(empty)))
+            self.storage.write(path, encode_rows(empty, content_hash(empty)))
 
     def _infos(self, table: Table) -> dict[str, PartitionInfo | None]:
         """What the footers of all files say, by their folder; None: damaged or just removed."""
@@ -266,7 +277,7 @@ class Lake:
         path = _path(table, partition)
         url = self.storage.url(path)
         with self.storage.draft(path) as draft:
-            count, digest = _encode_stream(table, reader, partition, draft)
+            count, digest = encode_stream(table, reader, partition, draft)
             if self.content_hash(table, partition) == digest:
                 return WriteResult(count, digest, url, changed=False)
             state = self.storage.put(path, draft)
@@ -298,7 +309,7 @@ class Lake:
             return None
         try:
             metadata = footer.metadata or {}
-            digest, version = metadata.get(_HASH, b"").decode(), _version(metadata)
+            digest, version = metadata.get(HASH_KEY, b"").decode(), schema_version(metadata)
         except UnicodeDecodeError as error:
             raise self._damaged(table, partition, error) from error
         return PartitionInfo(digest, version, int(footer.num_rows))
@@ -307,11 +318,11 @@ class Lake:
         self, table: Table, partition: str, schema: pa.Schema, where: Any
     ) -> pa.Table:
         file = self._open_checked(table, partition)
-        names = _names_by_stored(table, file)
+        names = names_by_stored(table, file)
         needed = schema.names if where is None else names.values()
         columns = [stored for stored, name in names.items() if name in needed]
         rows = self._read_columns(table, partition, file, columns)
-        return _current_rows(table, rows, names, schema, where)
+        return current_rows(table, rows, names, schema, where)
 
     def _read_columns(
         self, table: Table, partition: str, file: pq.ParquetFile, columns: Sequence[str]
@@ -333,14 +344,14 @@ class Lake:
         file = self._open(table, partition, source)
         try:
             stored = file.schema_arrow
-            expected = _expected_schema(table, stored)
-            version, names = _version(stored.metadata), _current_names(table, stored)
+            expected = expected_schema(table, stored)
+            version, names = schema_version(stored.metadata), current_names(table, stored)
         except _DAMAGE as error:
             raise self._damaged(table, partition, error) from error
-        if version not in _readable_versions(table):
+        if version not in readable_versions(table):
             problem = f"has schema version {version}, this code reads version {table.version}"
         elif names != expected.names or stored.types != expected.types:
-            problem = _difference(names, expected.names)
+            problem = column_difference(names, expected.names)
         else:
             return file
         raise SchemaMismatchError(
@@ -385,136 +396,3 @@ def _path(table: Table, partition: str) -> str:
     prefix = REQUESTS if partition.startswith(REQUESTS) else ""
     name = safe_name(partition.removeprefix(prefix), "partition")
     return f"{table.name}/{prefix}{name}/{_PART}"
-
-
-def _encode(data: pa.Table, digest: str) -> bytes:
-    sink = io.BytesIO()
-    stamped = data.replace_schema_metadata({**(data.schema.metadata or {}), _HASH: digest})
-    with pq.ParquetWriter(sink, stamped.schema, **_WRITING) as writer:
-        writer.write_table(stamped, row_group_size=_ROW_GROUP)
-        writer.add_key_value_metadata({PARQUET_KEY: UNSEALED})
-    seal_parquet(sink)
-    return sink.getvalue()
-
-
-def _encode_stream(
-    table: Table, reader: pa.RecordBatchReader, partition: str, file: Path
-) -> tuple[int, str]:
-    """Write a Parquet file; returns the number of rows and the content hash."""
-    names = _given_names(table, reader)
-    count, digest = 0, ContentHash(pa.schema([table.arrow_schema.field(name) for name in names]))
-    with pq.ParquetWriter(file, table.arrow_schema, **_WRITING) as writer:
-        for part in _in_row_groups(reader):
-            rows = _conform(table, part, partition)
-            digest.add(rows.select(names))
-            with storage_errors("written", file):
-                writer.write_table(rows)
-            count += rows.num_rows
-        writer.add_key_value_metadata({_HASH: digest.hexdigest(), PARQUET_KEY: UNSEALED})
-    with storage_errors("written", file), file.open("r+b") as written:
-        seal_parquet(written)
-    return count, digest.hexdigest()
-
-
-def _in_row_groups(reader: pa.RecordBatchReader) -> Iterator[pa.Table]:
-    """The reader's rows in tables of as many rows and bytes as a row group may have."""
-    pending: list[pa.RecordBatch] = []
-    for batch in reader:
-        rows, size = sum(map(len, pending)), sum(each.nbytes for each in pending)
-        if pending and (rows + len(batch) > _STREAM_ROWS or size + batch.nbytes > _STREAM_BYTES):
-            yield pa.Table.from_batches(pending)
-            pending = []
-        pending.append(batch)
-    if pending:
-        yield pa.Table.from_batches(pending)
-
-
-def _selected(table: Table, columns: Sequence[str] | None) -> pa.Schema:
-    """The table's schema, or that of some columns in their order."""
-    schema = table.arrow_schema
-    if columns is None:
-        return schema
-    return pa.schema([schema.field(name) for name in columns], metadata=schema.metadata)
-
-
-def _names_by_stored(table: Table, file: pq.ParquetFile) -> dict[str, str]:
-    """Today's names of a file's columns, by those in the file."""
-    stored = file.schema_arrow
-    return dict(zip(stored.names, _current_names(table, stored), strict=True))
-
-
-def _current_rows(
-    table: Table, rows: pa.Table, names: Mapping[str, str], schema: pa.Schema, where: Any = None
-) -> pa.Table:
-    """Stored rows under today's names, with the columns of `schema`, that satisfy `where`."""
-    rows = rows.rename_columns([names[stored] for stored in rows.column_names])
-    for added in (table.arrow_schema.field(name) for name in table.added):
-        if added.name not in names.values():
-            rows = rows.append_column(added, pa.nulls(len(rows), added.type))
-    matching = rows if where is None else rows.filter(where)
-    return matching.select(schema.names).cast(schema)
-
-
-def _conform(table: Table, rows: pa.Table | Iterable[Row], partition: str) -> pa.Table:
-    """Rows cast to the table's schema, columns in its order."""
-    if not isinstance(rows, pa.Table):
-        return table.to_arrow(rows)
-    schema, where = table.arrow_schema, f"{table.name}/{partition}"
-    for name in table.added:
-        if name not in rows.column_names:
-            added = schema.field(name)
-            rows = rows.append_column(added, pa.nulls(len(rows), added.type))
-    if set(rows.column_names) != set(schema.names):
-        raise SchemaMismatchError(f"{where}: {_difference(rows.column_names, schema.names)}")
-    nulls = [field.name for field in schema if not field.nullable and rows[field.name].null_count]
-    if nulls:
-        raise SchemaMismatchError(f"{where}: null in {', '.join(nulls)}, which must have a value")
-    try:
-        return rows.select(schema.names).cast(schema)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError) as error:
-        raise SchemaMismatchError(f"{where}: {first_line(error)}") from error
-
-
-def _given_names(table: Table, rows: pa.Table | pa.RecordBatchReader) -> list[str]:
-    """Columns of the table, without added ones that the rows lack."""
-    return [n for n in table.columns if n not in table.added or n in rows.schema.names]
-
-
-def _readable_hash(table: Table, info: PartitionInfo | None) -> str | None:
-    """None: there is none, or the file has a version that cannot be read."""
-    if info and info.schema_version in _readable_versions(table):
-        return info.content_hash or None
-    return None
-
-
-def _version(metadata: Mapping[bytes, bytes] | None) -> str:
-    return (metadata or {}).get(_VERSION, b"none").decode()
-
-
-def _readable_versions(table: Table) -> tuple[str, ...]:
-    """Schema versions whose rows can be read: the current one, and the one before its renames or
-    additions."""
-    older = bool(table.renamed or table.added)
-    return tuple(map(str, range(table.version - older, table.version + 1)))
-
-
-def _expected_schema(table: Table, stored: pa.Schema) -> pa.Schema:
-    """Columns that a file of its version has, under today's names."""
-    schema = table.arrow_schema
-    if _version(stored.metadata) == str(table.version):
-        return schema
-    return pa.schema([field for field in schema if field.name not in table.added])
-
-
-def _current_names(table: Table, stored: pa.Schema) -> list[str]:
-    """Today's names of a file's columns."""
-    renamed = {} if _version(stored.metadata) == str(table.version) else dict(table.renamed)
-    return [renamed.get(name, name) for name in stored.names]
-
-
-def _difference(names: Sequence[str], expected: Sequence[str]) -> str:
-    missing = [name for name in expected if name not in names]
-    unknown = [name for name in names if name not in expected]
-    parts = [f"without column {', '.join(missing)}"] if missing else []
-    parts += [f"with unknown column {', '.join(unknown)}"] if unknown else []
-    return " and ".join(parts) or "columns of another type or order"

@@ -44,7 +44,7 @@ def path(foundry):
     return foundry.home.local / SPENDING_FILE
 
 
-def keep_telling(settings, path):
+def keep_notifying(settings, path):
     """What the sensor of one of several daemons does; another one may be at it."""
     while True:
         with suppress(FoundryError):
@@ -60,7 +60,7 @@ def tick(foundry, instance):
     return sensor_tick("notify_budget", foundry, instance).skip_message
 
 
-def test_each_share_is_told_once_in_order(foundry, instance, path, webhook, caplog):
+def test_each_share_is_notified_once_in_order(foundry, instance, path, webhook, caplog):
     assert foundry.settings.budget.alerts == SHARES
     assert tick(foundry, instance) == "no new alerts"
     spend(path, 0.3)
@@ -77,12 +77,12 @@ def test_each_share_is_told_once_in_order(foundry, instance, path, webhook, capl
     )
 
 
-def test_processes_that_spend_and_tell_at_the_same_time(foundry, path, webhook):
-    told = (foundry.settings.notifications, path)
-    telling = [threading.Thread(target=keep_telling, args=told, daemon=True) for _ in "ab"]
+def test_processes_that_spend_and_notify_at_the_same_time(foundry, path, webhook):
+    arguments = (foundry.settings.notifications, path)
+    notifying = [threading.Thread(target=keep_notifying, args=arguments, daemon=True) for _ in "ab"]
     spending = [SPAWN.Process(target=spend, args=(path, 0.01, 60)) for _ in range(3)]
     spend(path, 0.01)
-    for each in (*spending, *telling):
+    for each in (*spending, *notifying):
         each.start()
     for each in spending:
         each.join()
@@ -102,7 +102,7 @@ def test_a_reached_share_survives_the_kill_of_the_process_that_reached_it(
     assert shares(webhook.lines) == ["50%"]
 
 
-def test_costs_of_a_killed_process_are_told_though_no_call_fits_any_more(
+def test_costs_of_a_killed_process_are_notified_though_no_call_fits_any_more(
     foundry, instance, path, webhook
 ):
     assert Budget(path, 1.0, 60, SHARES)._try_reserve("killed", 0.9, time.time() - 1)
@@ -111,21 +111,21 @@ def test_costs_of_a_killed_process_are_told_though_no_call_fits_any_more(
     assert shares(webhook.lines) == ["50%", "80%"]
 
 
-def test_a_teller_that_is_killed_leaves_the_alert_to_the_next(foundry, instance, path, webhook):
+def test_a_process_that_is_killed_leaves_the_alert_to_the_next(foundry, instance, path, webhook):
     spend(path, 0.6)
     webhook.pause = 60
-    teller = SPAWN.Process(target=keep_telling, args=(foundry.settings.notifications, path))
-    teller.start()
+    notifier = SPAWN.Process(target=keep_notifying, args=(foundry.settings.notifications, path))
+    notifier.start()
     wait_until(lambda: webhook.lines, pause=0.05)
     assert tick(foundry, instance) == "another process delivers the alerts of this budget"
-    teller.kill()
-    teller.join()
+    notifier.kill()
+    notifier.join()
     webhook.pause = 0
     assert tick(foundry, instance).startswith("notified: 50%")
     assert tick(foundry, instance) == "no new alerts"
 
 
-def test_a_webhook_that_is_down_is_told_later(foundry, instance, path, webhook):
+def test_a_webhook_that_is_down_is_notified_later(foundry, instance, path, webhook):
     spend(path, 0.45, calls=2)
     webhook.statuses = [500]
     assert "HTTP 500" in tick(foundry, instance)

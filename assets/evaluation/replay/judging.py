@@ -22,7 +22,7 @@ Verdicts = dict[AttemptKey, bool]
 
 
 @dataclass(frozen=True)
-class Replayer:
+class AttemptJudge:
     """Asks the critic, or the scorer, of `roles`; finished calls are journaled, and never repeated.
 
     Args:

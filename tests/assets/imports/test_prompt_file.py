@@ -70,7 +70,7 @@ def test_a_bank_has_no_near_duplicates_and_keeps_its_order(tmp_path, capsys):
         open_bank(load_pack(folder), BankSettings(shard_size=4), 12)
 
 
-def test_a_story_is_not_told_twice_because_it_asks_for_texts_as_well(tmp_path, capsys):
+def test_a_prompt_is_not_repeated_because_it_requests_texts_as_well(tmp_path, capsys):
     texts = ["Fold a crane", "fold a crane both visually and textually", "Fold a boat"]
     texts.append("Fold a boat. Output each image together with a concise text caption.")
     file, folder = files.prompts(tmp_path, ".jsonl", texts), tmp_path / "mine"
