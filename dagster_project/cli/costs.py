@@ -2,6 +2,7 @@
 
 from datetime import datetime
 from enum import StrEnum
+from itertools import compress
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from warehouse.costs import Costs, CostTable
 
 _MOST = 50
+_MISSING = "-"
 _COLUMNS = (
     *("calls", "cached", "failed", "retries", "tokens in", "tokens out", "hours", "GPU hours"),
     *("USD", "estimated"),
@@ -63,18 +65,22 @@ def costs(
 
 
 def _grid(by: str, table: "CostTable", total: "Costs") -> "Table":
+    """The groups and their sum; columns of which nothing was measured are left out."""
     from rich.table import Table
     from rich.text import Text
 
-    grid = Table(box=None, header_style="bold")
-    grid.add_column(by, overflow="fold")
-    for name in _COLUMNS:
-        grid.add_column(name, justify="right")
-    for group in table.groups:
-        grid.add_row(Text(group.name or "none"), *_cells(group))
+    rows = [(group.name or "none", _cells(group)) for group in table.groups]
+    rows.append(("all", _cells(total)))
+    measured = [any(cells[n] != _MISSING for _, cells in rows) for n in range(len(_COLUMNS))]
+    grid = Table(box=None, header_style="bold", padding=(0, 1, 0, 0))
+    grid.add_column(by, no_wrap=True)
+    for name in compress(_COLUMNS, measured):
+        grid.add_column(name, justify="right", overflow="fold")
+    for name, cells in rows[:-1]:
+        grid.add_row(Text(name), *compress(cells, measured))
     if more := table.total - len(table.groups):
-        grid.add_row(f"and {more:,} more", *("" for _ in _COLUMNS))
-    grid.add_row("all", *_cells(total), style="bold")
+        grid.add_row(f"and {more:,} more")
+    grid.add_row("all", *compress(rows[-1][1], measured), style="bold")
     return grid
 
 
@@ -93,7 +99,7 @@ def _cells(costs: "Costs") -> list[str]:
 
 def _number(value: float | None, digits: int = 0, incomplete: bool = False) -> str:
     if value is None:
-        return "-"
+        return _MISSING
     return f"{value:,.{digits}f}{'+' if incomplete else ''}"
 
 
