@@ -81,12 +81,10 @@ class Repair:
 
     def run(self, damage: Sequence[Damage]) -> None:
         """Repair what is damaged; `verify` afterwards says what was not."""
-        self._repair_journals(
-            {s for each in damage if each.kind == "journal" for s in each.subject}
-        )
-        self._repair_images({s for each in damage if each.kind == "image" for s in each.subject})
+        self._repair_journals(_subjects(damage, "journal"))
+        self._repair_images(_subjects(damage, "image"))
         self._repair_tables({each.subject for each in damage if each.kind == "table"})
-        self._repair_exports({s for each in damage if each.kind == "export" for s in each.subject})
+        self._repair_exports(_subjects(damage, "export"))
 
     def _repair_journals(self, files: set[str]) -> None:
         """Take damaged lines out; what they said is made again when it is needed."""

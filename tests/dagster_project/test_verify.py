@@ -21,6 +21,7 @@ from schemas.trajectories import ATTEMPTS, MODEL_CALLS, PLANS, TRAJECTORIES
 from training.registry import RECORD
 from warehouse import Home
 from warehouse.checksums import write_sums
+from warehouse.compaction import compact
 from warehouse.sql import run_query
 from warehouse.verify import find_damage
 from warehouse.views import refresh_views
@@ -122,6 +123,17 @@ def test_a_healthy_home_has_no_damage(home):
     assert damage(home) == []
     code, output = invoke(home)
     assert (code, output.splitlines()[-1].endswith(": 0 damaged")) == (0, True)
+
+
+@pytest.mark.slow
+def test_packs_and_compressed_journals_are_verified(home):
+    assert [*compact(home)] and damage(home) == []
+    packed = [*Path(home.root, "images", "packs").glob("*.parquet")]
+    for file in (*packed, *Path(home.root, "journals").glob("*/*.zst")):
+        content = flip_middle(file)
+        assert damage(home), file
+        file.write_bytes(content)
+    assert packed and damage(home) == []
 
 
 @pytest.mark.slow
