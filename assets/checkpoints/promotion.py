@@ -89,7 +89,9 @@ class Rules:
     training: TrainingSettings
     evaluation: EvaluationSettings
 
-    def compare(self, ours: SystemValues, references: Mapping[System, SystemValues], metric: str) -> Comparison:
+    def compare(
+        self, ours: SystemValues, references: Mapping[System, SystemValues], metric: str
+    ) -> Comparison:
         """A metric compared with the reference whose mean is the highest."""
         best = max(references, key=lambda system: fmean(references[system][metric].values()))
         settings = self.evaluation

@@ -138,7 +138,11 @@ def heldout_requests(home: Home, pack: str, settings: EvaluationSettings) -> lis
 
 
 def _load(
-    home: Home, pack: str, seed: int, accept_at_least: float, limits: Mapping[_SplitPart, ItemSettings]
+    home: Home,
+    pack: str,
+    seed: int,
+    accept_at_least: float,
+    limits: Mapping[_SplitPart, ItemSettings],
 ) -> list[Benchmark]:
     attempts = {
         split: _attempts(home, pack, split, accept_at_least)

@@ -22,7 +22,6 @@ from .settings import EvaluationSettings
 from .summary import Summary, differences_table, means_table
 from .variants import Variant
 
-
 # (home, pack, settings, score from which "true" is correct)
 BenchmarksOf = Callable[[Home, str, EvaluationSettings, float], list[Benchmark]]
 
@@ -80,14 +79,16 @@ async def _evaluate(
                     home, profile, grader, resolved, roles, benchmark, named
                 )
                 comparison.rows.extend(result.rows)
-                comparison.finals.setdefault(benchmark.name, {}).setdefault(variant.name, result.finals)
+                comparison.finals.setdefault(benchmark.name, {}).setdefault(
+                    variant.name, result.finals
+                )
                 comparison.calls.update((call.call_id, call) for call in result.calls)
         judged = grader.ledger() if grader else []
         comparison.calls.update((call.call_id, call) for call in judged)
 
 
 def store_comparison(foundry: FoundryResource, comparison: VariantComparison) -> dict[str, int]:
-    """Write rows, a partition per variant and training seed, and the ledger of calls; returns rows by table."""
+    """Write rows, a partition per variant and training seed, and calls; returns rows by table."""
     lake, rows = foundry.home.lake, comparison.rows
     for variant in comparison.variants:
         key = variant.name, variant.training_seed

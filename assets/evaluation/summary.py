@@ -213,9 +213,7 @@ def _cell(interval: Interval | None, sign: str = "") -> str:
     return "–" if interval is None else format(interval, sign)
 
 
-def _columns(
-    cell: Callable[[str], str], spread: Callable[[str], float | None]
-) -> dict[str, str]:
+def _columns(cell: Callable[[str], str], spread: Callable[[str], float | None]) -> dict[str, str]:
     """A column per metric, and beside it its spread where there is one."""
     columns = {}
     for metric in METRICS:
@@ -239,9 +237,7 @@ def _cluster(data: np.ndarray, requests: Sequence[object]) -> tuple[np.ndarray, 
     return np.bincount(cluster, data), np.bincount(cluster)
 
 
-def _resampled_means(
-    sums: np.ndarray, counts: np.ndarray, seed: int, resamples: int
-) -> np.ndarray:
+def _resampled_means(sums: np.ndarray, counts: np.ndarray, seed: int, resamples: int) -> np.ndarray:
     """Means of all values of as many requests, drawn with replacement."""
     rng = np.random.default_rng(seed)
     sizes = [min(_CHUNK, resamples - done) for done in range(0, resamples, _CHUNK)]

@@ -25,7 +25,8 @@ _DEFAULT_PIXELS = {"image_max_pixels": 768 * 768, "image_min_pixels": 32 * 32}
 def prepare_rows(
     job: SftJob, recipe: SftRecipe, folder: Path, log: Callable[[str], object]
 ) -> Path:
-    """The folder of the data sets: the export's own unless rows are left out, or not trained on.
+    """The folder of the data sets: the export's own unless rows are left out, repeated, or not
+    trained on.
 
     Raises:
         FoundryError: a data set is missing, or no row of it is left.
@@ -47,18 +48,24 @@ def prepare_rows(
         ]
         left_out += long
         fitting = [row for row, length in zip(rows, lengths, strict=True) if length <= limit]
-        files[info[name]["file_name"]] = fitting
+        files[info[name]["file_name"]] = _repeated(fitting, job.repeats.get(name, 1.0))
     name_left_out(folder, left_out, total, f"cutoff_len {limit}")
     if left_out:
         log(f"{len(left_out)} of {total} rows are longer than cutoff_len {limit}: see {LEFT_OUT}")
     if share := job.settings.dev_share:
         _split(job.datasets, info, files, share)
-    elif not left_out:
+    elif not left_out and not job.repeats:
         return job.data
     target = folder / _ROWS
     for name, rows in {**files, _INFO: info}.items():
         atomic_write(target / name, orjson.dumps(rows))
     return target
+
+
+def _repeated(rows: list[Any], times: float) -> list[Any]:
+    """Every row so often; of a fraction, the first rows, whose prompts are in random order."""
+    copies, more = divmod(times, 1)
+    return rows * int(copies) + rows[: round(len(rows) * more)]
 
 
 def _split(names: list[str], info: dict[str, Any], files: dict[str, Any], share: float) -> None:
