@@ -35,7 +35,8 @@ async def train_variants(
             await ensure_checkpoint(context, foundry, recipe)
 
     for recipe in recipes:
-        parent = recipe.parent and trained.get((recipe.parent.name, recipe.parent.version))
+        origin = recipe.parent
+        parent = trained.get((origin.name, origin.version)) if origin else None
         trained[recipe.name, recipe.version] = asyncio.create_task(train(recipe, parent))
     await asyncio.gather(*trained.values())
 

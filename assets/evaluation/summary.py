@@ -8,7 +8,7 @@ of the means of the training seeds.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean, stdev
 from typing import Any, NamedTuple
@@ -182,45 +182,34 @@ class Summary:
 
 def means_table(summary: Summary) -> list[dict[str, object]]:
     """A row per variant: means with their intervals, and their spread over training seeds."""
-    return [
-        {
-            "variant": variant,
-            **_columns(
-                lambda m, v=variant: _cell(summary.mean(v, m)),
-                lambda m, v=variant: summary.spread(v, m),
-            ),
-        }
-        for variant in summary.variants
-    ]
+    rows: list[dict[str, object]] = []
+    for variant in summary.variants:
+        row: dict[str, object] = {"variant": variant}
+        for metric in METRICS:
+            row |= _cells(metric, summary.mean(variant, metric), summary.spread(variant, metric))
+        rows.append(row)
+    return rows
 
 
 def differences_table(summary: Summary) -> list[dict[str, object]]:
     """The same, of the pairs of `PAIRS` that were both evaluated."""
-    return [
-        {
-            "difference": f"{better} - {worse}",
-            **_columns(
-                lambda m, pair=(better, worse): _cell(summary.difference(*pair, m), "+"),
-                lambda m, pair=(better, worse): summary.difference_spread(*pair, m),
-            ),
-        }
-        for better, worse in PAIRS
-        if {better, worse} <= set(summary.variants)
-    ]
+    rows: list[dict[str, object]] = []
+    for pair in PAIRS:
+        if set(pair) <= set(summary.variants):
+            row: dict[str, object] = {"difference": " - ".join(pair)}
+            for metric in METRICS:
+                gap = summary.difference(*pair, metric)
+                row |= _cells(metric, gap, summary.difference_spread(*pair, metric), "+")
+            rows.append(row)
+    return rows
 
 
-def _cell(interval: Interval | None, sign: str = "") -> str:
-    return "–" if interval is None else format(interval, sign)
-
-
-def _columns(cell: Callable[[str], str], spread: Callable[[str], float | None]) -> dict[str, str]:
-    """A column per metric, and beside it its spread where there is one."""
-    columns = {}
-    for metric in METRICS:
-        columns[metric] = cell(metric)
-        if (deviation := spread(metric)) is not None:
-            columns[f"{metric}, SD of seeds"] = f"{deviation:.3f}"
-    return columns
+def _cells(
+    metric: str, interval: Interval | None, spread: float | None, sign: str = ""
+) -> dict[str, object]:
+    """A metric's column, and beside it its spread where there is one."""
+    cells: dict[str, object] = {metric: "–" if interval is None else format(interval, sign)}
+    return cells if spread is None else cells | {f"{metric}, SD of seeds": f"{spread:.3f}"}
 
 
 def _spread(values: Values) -> float | None:
