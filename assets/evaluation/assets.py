@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 
 import dagster as dg
 
@@ -23,9 +24,10 @@ from .plots import beside_paper_plot
 from .report import agents_table
 from .reported import record_reported
 from .runner import compare, comparison_metadata, store_comparison
+from .settings import EvaluationSettings
 from .summary import Summary
 from .systems import System, candidate_systems, is_system_variant, reference_systems
-from .variants import BASE, CRITIC_RL, CRITIC_SFT, PLANNER, VARIANTS, Variant
+from .variants import BASE, CRITIC_RL, CRITIC_SFT, PLANNER, SEED, VARIANTS, Variant
 
 
 def ablation_variants(foundry: FoundryResource) -> list[Variant]:
@@ -126,16 +128,19 @@ def _delete_others(
             lake.delete(EVALUATIONS, name)
 
 
+def _is_of_ablation(settings: EvaluationSettings, partition: str) -> bool:
+    """Whether it is a variant of a training seed, or, from before those, not of `evaluation`."""
+    name, _, seed = partition.partition(SEED)
+    return name in VARIANTS and (bool(seed) or name not in settings.variants)
+
+
 @dg.asset(**ABLATION.asset_args())
 def ablation(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg.MaterializeResult:
     variants, settings = ablation_variants(foundry), foundry.settings.evaluation
     asyncio.run(train_variants(context, foundry, variants))
     comparison = compare(foundry, variants, progress_of(context), load_test_benchmarks)
     row_counts = store_comparison(foundry, comparison)
-    of_evaluation = {each.partition for each in evaluation_variants(foundry)}
-    _delete_others(
-        foundry, variants, lambda name: name not in of_evaluation and not is_system_variant(name)
-    )
+    _delete_others(foundry, variants, partial(_is_of_ablation, settings))
     test_items = [benchmark.name for benchmark in comparison.benchmarks]
     summary = Summary.of(comparison.rows, test_items, settings)
     metadata = {

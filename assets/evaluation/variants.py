@@ -14,6 +14,7 @@ SFT_ON_RL_LABELS = "ablation_sft_on_rl_labels"
 # promoted, of those in use, and (best_1 ...) of the best ever promoted.
 CANDIDATE, NEW_PLANNER, NEW_CRITIC = "full_rl", "new_planner", "new_critic"
 PROMOTED, BEST = "promoted", "best_"
+SEED = "-seed-"  # in names of partitions, between variant and training seed
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class Variant:
     def partition(self) -> str:
         """Of the table `evaluations`."""
         seed = self.training_seed
-        return self.name if seed is None else f"{self.name}-seed-{seed}"
+        return self.name if seed is None else f"{self.name}{SEED}{seed}"
 
     @property
     def agents(self) -> list[str]:

@@ -54,8 +54,9 @@ class Forms:
     def _verdict(self) -> Form:
         """See `formatting.critic_answer`."""
         yield from self._forced("<think>")
-        yield from self._free(_THOUGHT, f'</think>\n<answer>{{"{SUCCESS_KEY}": ')
-        if (yield from self._either("true", "false")) == "true":
+        yield from self._free(_THOUGHT, f'</think>\n<answer>{{"{SUCCESS_KEY}":')
+        # With the space, which is part of the token in a text that nobody has cut.
+        if (yield from self._either(" true", " false")) == " true":
             yield from self._forced(f', "{REFINE_KEY}": ""}}</answer>')
         else:
             yield from self._forced(f', "{REFINE_KEY}": "')
