@@ -32,7 +32,7 @@ from .settings import CurationSettings
 GROUP_ROWS = 25_000  # attempts that are in memory at a time
 ATTEMPT_KEY = ("trajectory_id", "step_number", "iteration")
 _REVIEWED = (*ATTEMPT_KEY, "shard", "image")  # of attempts, for opinions
-_MEMORY_LIMIT = "400MB"  # of a worker; beyond it spills
+_MEMORY_LIMIT = "250MB"  # of DuckDB in a worker; beyond it spills
 _BATCH_ROWS = 2_000
 _CODEC = "lz4"
 
@@ -132,6 +132,7 @@ def shard_session(
         reviewed = _REVIEWED if table is ATTEMPTS and opinions and settings.uses_reviews else ()
         rows = lake.read(table, shards, list(dict.fromkeys((*names, *reviewed))))
         connection.register(table.name, rows)
+    pa.default_memory_pool().release_unused()
     if opinions and settings.uses_reviews:
         connection.register(REVIEWS.name, lake.read(REVIEWS, shards))
         add_opinions(connection, True)
