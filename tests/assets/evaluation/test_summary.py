@@ -121,17 +121,6 @@ def test_clustered_intervals_cover_the_true_mean_where_plain_ones_do_not():
     assert clustered >= 0.88 * 200 > 0.75 * 200 > plain
 
 
-def test_a_percentile_interval_is_scipys():
-    stats = pytest.importorskip("scipy.stats")
-    values = np.random.default_rng(5).normal(size=40)
-    theirs = stats.bootstrap(
-        (values,), np.mean, n_resamples=5000, method="percentile", rng=np.random.default_rng(0)
-    ).confidence_interval
-    ours = mean_interval(values.tolist(), resamples=5000)
-    assert ours.low == pytest.approx(theirs.low, abs=0.02)
-    assert ours.high == pytest.approx(theirs.high, abs=0.02)
-
-
 def test_pairing_removes_the_variance_between_items():
     hardness = {Measured(f"request {n}", f"item {n}"): n / 50 for n in range(50)}
     better = {item: value + 0.1 for item, value in hardness.items()}
