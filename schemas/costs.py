@@ -20,8 +20,8 @@ class CostRow(Row):
         description="Day on which the calls began, the training ended, or the server ran, UTC"
     )
     asset: str = Field(
-        description="Asset (or service) that made the calls, or was trained; `servers`: those that the "
-        "profile names, which all assets share"
+        description="Asset (or service) that made the calls, or was trained; `servers`: those "
+        "that the profile names, which all assets share"
     )
     shard: str | None = Field(description="Shard of the prompts; null: a training or server")
     role: str | None = Field(description="Role of the model; null: a training or server")
@@ -48,10 +48,12 @@ class CostRow(Row):
         description="Part of it that is an estimate: requests without an answer; null: none"
     )
     unpriced: int | None = Field(
-        description="Answered calls, trainings (1) and runs of servers without a price: not in `cost_usd`"
+        description="Answered calls, trainings (1) and runs of servers without a price: not in "
+        "`cost_usd`"
     )
     gpu_hours: float | None = Field(
-        description="GPUs times hours of a training or of servers; null: on no GPU, not measured, or calls"
+        description="GPUs times hours of a training or of servers; null: none, not measured, or "
+        "calls"
     )
 
 

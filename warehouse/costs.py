@@ -1,4 +1,4 @@
-"""What the calls, trainings and servers of a home cost: sums of the view `costs` by one of its columns."""
+"""What the calls, trainings and servers of a home cost: sums of the view `costs`, by a column."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import closing

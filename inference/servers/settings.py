@@ -32,7 +32,7 @@ class _Server(ConfigModel):
     gpu_hour_usd: float | None = added_field(
         None,
         ge=0,
-        description="Price of an hour of one of its GPUs; null: `training.gpu_hour_usd`, or unknown",
+        description="Price of an hour of one of its GPUs; null: `training.gpu_hour_usd`, if any",
     )
     port: int = Field(0, ge=0, le=65535, description="Port that it listens on; 0: any free one")
     start_seconds: float = Field(

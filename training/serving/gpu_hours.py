@@ -76,7 +76,8 @@ class ServerRun:
     def rows(self) -> list[ServerHoursRow]:
         """The run up to now, a row a day."""
         now = self.started_at + timedelta(seconds=time.monotonic() - self._since)
-        rows, start = [], self.started_at
+        rows: list[ServerHoursRow] = []
+        start = self.started_at
         while not rows or start < now:
             midnight = start.replace(hour=0, minute=0, second=0, microsecond=0) + _DAY
             rows.append(self._row(start, min(now, midnight)))
