@@ -92,6 +92,9 @@ def test_damaged_exports_are_named(tmp_path, data):
     (data / "images/red.png").write_bytes(b"no picture")
     with pytest.raises(FoundryError, match=r"red\.png is no picture: materialize `exports`"):
         prepare(job(data), tmp_path / "job")
+    (data / "critic_sft.json").write_bytes(b"[{")
+    with pytest.raises(FoundryError, match=r"critic_sft\.json is damaged .*materialize `exports`"):
+        prepare(job(data), tmp_path / "third")
     (data / "critic_sft.json").unlink()
     with pytest.raises(FoundryError, match=r"critic_sft\.json is missing: materialize `exports`"):
         prepare(job(data), tmp_path / "other")
