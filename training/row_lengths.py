@@ -14,7 +14,6 @@ from typing import Any
 import orjson
 
 from schemas import FoundryError
-from warehouse.atomic import atomic_write
 
 LEFT_OUT = "left-out.jsonl"
 _IMAGE, _IMAGE_ENDS = "<image>", "<|vision_start|><|vision_end|>"
@@ -92,30 +91,54 @@ class TokenCounter:
         return columns * rows
 
 
-def name_left_out(folder: Path, rows: Sequence[Mapping[str, Any]], total: int, limit: str) -> None:
-    """Write the rows that are left out to a file of the job's folder; none: there is no file.
+class LeftOut:
+    """Writes the rows that are left out to a file of the job's folder; without some there is none.
 
     Args:
-        rows: their names and `tokens`.
-        total: number of rows, with those that are left out.
         limit: the trainer's, as a setting and its value.
-
-    Raises:
-        FoundryError: no row is left.
     """
-    if rows and len(rows) == total:
-        raise FoundryError(f"all {total} rows are longer than {limit}: raise it")
-    (folder / LEFT_OUT).unlink(missing_ok=True)
-    if rows:
-        reason = f"longer than {limit}"
-        lines = [orjson.dumps({**row, "reason": reason}).decode() for row in rows]
-        atomic_write(folder / LEFT_OUT, "".join(f"{line}\n" for line in lines))
+
+    def __init__(self, folder: Path, limit: str) -> None:
+        self.count = 0
+        self._limit, self._target = limit, folder / LEFT_OUT
+        self._draft = folder / f".{LEFT_OUT}"
+        self._file = self._draft.open("wb")
+
+    def add(self, **row: Any) -> None:
+        """A row's name, and its `tokens`."""
+        named = {**row, "reason": f"longer than {self._limit}"}
+        self._file.write(orjson.dumps(named, option=orjson.OPT_APPEND_NEWLINE))
+        self.count += 1
+
+    def publish(self, total: int) -> None:
+        """Give the file its name.
+
+        Raises:
+            FoundryError: all rows are left out.
+        """
+        self._file.close()
+        if self.count and self.count == total:
+            raise FoundryError(f"all {total} rows are longer than {self._limit}: raise it")
+        if self.count:
+            self._draft.replace(self._target)
+        else:
+            self._target.unlink(missing_ok=True)
+
+    def __enter__(self) -> "LeftOut":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+        self._draft.unlink(missing_ok=True)
 
 
 def left_out_metrics(folder: Path) -> dict[str, float]:
     """`rows_left_out`, where there are some."""
     file = folder / LEFT_OUT
-    return {"rows_left_out": float(len(file.read_bytes().splitlines()))} if file.is_file() else {}
+    if not file.is_file():
+        return {}
+    with file.open("rb") as lines:
+        return {"rows_left_out": float(sum(1 for _ in lines))}
 
 
 def _turn(message: Mapping[str, str]) -> str:

@@ -42,7 +42,7 @@ def encode_stream(
     names = given_names(table, reader)
     count, digest = 0, ContentHash(pa.schema([table.arrow_schema.field(name) for name in names]))
     with pq.ParquetWriter(file, table.arrow_schema, **_WRITING) as writer:
-        for part in _in_row_groups(reader):
+        for part in in_row_groups(reader):
             rows = conform_rows(table, part, partition)
             digest.add(rows.select(names))
             with storage_errors("written", file):
@@ -56,7 +56,7 @@ def encode_stream(
     return count, digest.hexdigest()
 
 
-def _in_row_groups(reader: pa.RecordBatchReader) -> Iterator[pa.Table]:
+def in_row_groups(reader: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
     """The reader's rows in tables of as many rows and bytes as a row group may have."""
     pending: list[pa.RecordBatch] = []
     for batch in reader:

@@ -241,7 +241,7 @@ class ExportSettings(ConfigModel):
         None, description="Imported rows in the exports for trainers; null: none"
     )
     rows_per_file: int = Field(
-        10_000, ge=1, description="Rows per file of the Hugging Face and WebDataset exports"
+        10_000, ge=1, description="Rows a file of an export; format reference has one file"
     )
 
 

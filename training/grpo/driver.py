@@ -248,8 +248,8 @@ class GrpoRun:
 
     @cached_property
     def _judged_prompts(self) -> dict[str, str]:
-        rows = pq.read_table(self._folder / ROWS, columns=["extra_info"])
-        return judged_prompts(rows.column(0).to_pylist())
+        batches = pq.ParquetFile(self._folder / ROWS).iter_batches(columns=["extra_info"])
+        return judged_prompts(row for batch in batches for row in batch.column(0).to_pylist())
 
     def _stop_if_failing(self, step: int, service: RewardService) -> None:
         limit = self._settings.reward.max_failed_share

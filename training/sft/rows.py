@@ -5,6 +5,7 @@ import glob
 import math
 from collections.abc import Callable, Iterator
 from functools import lru_cache, partial
+from itertools import chain
 from pathlib import Path
 from shutil import rmtree
 from typing import Any
@@ -16,11 +17,12 @@ from inference.engine.hashing import unit_interval
 from schemas import FoundryError
 from warehouse.storage import first_line
 
-from ..row_lengths import LEFT_OUT, TokenCounter, name_left_out
+from ..row_lengths import LEFT_OUT, LeftOut, TokenCounter
+from .data_files import DATASET_INFO, DataSetFile, data_set_files, without_place
 from .recipe import SftJob, SftRecipe, dev_set
 
-_INFO = "dataset_info.json"
 _ROWS = "rows"  # in the job's folder
+_ROWS_PER_FILE = 10_000
 _BATCH = 256  # rows in memory
 _SIZES = 100_000  # of pictures, remembered
 # LLaMA-Factory's own.
@@ -44,33 +46,34 @@ def prepare_rows(
     pixels = (options.get(name, default) for name, default in _DEFAULT_PIXELS.items())
     counter = TokenCounter(job.parent, *pixels)
     tokens = partial(_tokens, counter, lru_cache(_SIZES)(partial(_size, job.data)))
-    info, left_out, total = _read_info(job.data), [], 0
+    info, total = _read_info(job.data), 0
     draft = folder / f".{_ROWS}"
     rmtree(draft, ignore_errors=True)  # of a killed attempt
     draft.mkdir(parents=True)
-    for name in job.datasets:
-        with _DataSet(name, draft, info, share, job.repeats.get(name, 1.0)) as data_set:
-            for number, row in enumerate(_rows(job.data / info[name]["file_name"]), 1):
-                total += 1
-                if (length := tokens(row)) <= limit:
-                    data_set.add(row)
-                else:
-                    left_out.append({"data_set": name, "row": number, "tokens": length})
-    name_left_out(folder, left_out, total, f"cutoff_len {limit}")
-    if left_out:
-        log(f"{len(left_out)} of {total} rows are longer than cutoff_len {limit}: see {LEFT_OUT}")
-    if not left_out and not share and not job.repeats:
+    with LeftOut(folder, f"cutoff_len {limit}") as left_out:
+        for name in job.datasets:
+            with _DataSet(name, draft, info, share, job.repeats.get(name, 1.0)) as data_set:
+                for number, row in enumerate(_rows(job.data, name), 1):
+                    total += 1
+                    if (length := tokens(row)) <= limit:
+                        data_set.add(row)
+                    else:
+                        left_out.add(data_set=name, row=number, tokens=length)
+        left_out.publish(total)
+    if left_out.count:
+        log(f"{left_out.count} of {total} rows are longer than cutoff_len {limit}: see {LEFT_OUT}")
+    elif not share and not job.repeats:
         rmtree(draft)
         return job.data
-    (draft / _INFO).write_bytes(orjson.dumps(info))
+    (draft / DATASET_INFO).write_bytes(orjson.dumps(info))
     target = folder / _ROWS
     rmtree(target, ignore_errors=True)
     return draft.rename(target)
 
 
 class _DataSet:
-    """A data set's file of a job, with every row `times` times; with a `share`, one more of that
-    share of the prompts, the same ones in every data set, which `info` then declares.
+    """A data set of a job, with every row `times` times; with a `share`, one more of that share of
+    the prompts, the same ones in every data set. `info` declares both when it is left.
 
     Raises (when it is left):
         FoundryError: one of the two has no rows.
@@ -79,14 +82,10 @@ class _DataSet:
     def __init__(
         self, name: str, folder: Path, info: dict[str, Any], share: float, times: float
     ) -> None:
-        self._name, self._share, self._times = name, share, times
+        self._name, self._info, self._share, self._times = name, info, share, times
         self._rows = 0  # to train on, without copies
-        self._train = _JsonList(folder / info[name]["file_name"])
-        self._dev: _JsonList | None = None
-        if share:
-            dev_file = f"{dev_set(name)}.json"
-            info[dev_set(name)] = {**info[name], "file_name": dev_file}
-            self._dev = _JsonList(folder / dev_file)
+        self._train = DataSetFile(folder, name, _ROWS_PER_FILE)
+        self._dev = DataSetFile(folder, dev_set(name), _ROWS_PER_FILE) if share else None
 
     def add(self, row: dict[str, Any]) -> None:
         if self._dev is not None and _position(row) < self._share:
@@ -100,30 +99,17 @@ class _DataSet:
         return self
 
     def __exit__(self, failure: object, *_: object) -> None:
-        for file in filter(None, (self._train, self._dev)):
-            file.close()
-        if failure or self._dev is None or (self._train.count and self._dev.count):
+        form = without_place(self._info[self._name])
+        self._info[self._name] = {**self._train.close(), **form}
+        if self._dev is None:
+            return
+        self._info[dev_set(self._name)] = {**self._dev.close(), **form}
+        if failure or (self._train.count and self._dev.count):
             return
         raise FoundryError(
             f"{self._name}: dev_share {self._share} leaves {self._train.count} rows to train on "
             f"and {self._dev.count} to evaluate: change it"
         )
-
-
-class _JsonList:
-    """Writes a JSON list, row by row."""
-
-    def __init__(self, path: Path) -> None:
-        self.count = 0
-        self._file = path.open("wb")
-
-    def add(self, row: dict[str, Any]) -> None:
-        self._file.write((b"," if self.count else b"[") + orjson.dumps(row))
-        self.count += 1
-
-    def close(self) -> None:
-        self._file.write(b"]" if self.count else b"[]")
-        self._file.close()
 
 
 def _position(row: dict[str, Any]) -> float:
@@ -151,15 +137,22 @@ def _size(data: Path, image: str) -> tuple[int, int]:
 
 def _read_info(data: Path) -> Any:
     try:
-        return orjson.loads((data / _INFO).read_bytes())
+        return orjson.loads((data / DATASET_INFO).read_bytes())
     except OSError as error:
-        raise FoundryError(f"{data / _INFO} is missing: materialize `exports`") from error
+        raise FoundryError(f"{data / DATASET_INFO} is missing: materialize `exports`") from error
 
 
-def _rows(file: Path) -> Iterator[dict[str, Any]]:
-    """The items of a JSON list, few of them in memory."""
-    if not file.is_file():
-        raise FoundryError(f"{file} is missing: materialize `exports`")
+def _rows(data: Path, name: str) -> Iterator[dict[str, Any]]:
+    """The rows of a data set, few of them in memory."""
+    try:
+        files = data_set_files(data, name)
+    except FileNotFoundError as error:
+        raise FoundryError(f"{error} is missing: materialize `exports`") from error
+    return chain.from_iterable(map(_items, files))
+
+
+def _items(file: Path) -> Iterator[dict[str, Any]]:
+    """The items of a JSON list."""
     query = "SELECT json FROM read_json_objects(?, format = 'array')"
     with duckdb.connect(config={"threads": 1}) as connection:
         try:

@@ -65,17 +65,6 @@ class ExportFolder:
         yield from weighted(self.rows(table, where), own_weight(self.settings, table.name))
         yield from imported_rows(self.home, self.settings, table.name, where)
 
-    def json_list(self, name: str, rows: Iterator[Mapping[str, Any]]) -> int:
-        """Write rows as one JSON list, a row per line; the number of rows."""
-        count = 0
-        with (self.path / name).open("wb") as file:
-            file.write(b"[")
-            for count, row in enumerate(rows, 1):
-                file.write(b",\n" if count > 1 else b"\n")
-                file.write(orjson.dumps(row))
-            file.write(b"\n]\n")
-        return count
-
     def json_lines(self, name: str, rows: Iterator[Mapping[str, Any]]) -> int:
         """Write rows as JSON lines; the number of rows."""
         count = 0

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import orjson
@@ -11,7 +11,9 @@ import pyarrow.compute as pc
 
 from schemas import Table
 from schemas.curation import CRITIC_DPO, CRITIC_RL, CRITIC_SFT, PLANNER_SFT, SEQUENCES
+from training.sft.data_files import DATASET_INFO, DataSetFile
 from warehouse import Home
+from warehouse.parted_files import ParquetRows, PartedFile
 
 from ..settings import ExportSettings
 from . import huggingface, webdataset
@@ -22,7 +24,8 @@ from .folder import ExportFolder, images_of
 class Format:
     """How tables become files of a folder.
 
-    `write` returns rows by file or configuration, from which `header` makes the card's YAML.
+    `write` returns rows by file, pattern of files or configuration, from which `header` makes the
+    card's YAML. `use_of_parts` replaces `use` where a set is several files.
     """
 
     title: str
@@ -30,6 +33,11 @@ class Format:
     tables: tuple[Table, ...]
     write: Callable[[ExportFolder, ExportSettings], dict[str, int]]
     header: Callable[[ExportFolder, Mapping[str, int]], dict[str, Any]] | None = None
+    use_of_parts: str | None = None
+
+    def use_of(self, counts: Mapping[str, int]) -> str:
+        in_parts = any("*" in name for name in counts)
+        return self.use_of_parts if in_parts and self.use_of_parts else self.use
 
 
 _SHAREGPT = {
@@ -47,7 +55,7 @@ _IMAGES = pc.list_value_length(pc.field("images"))  # their number
 _VERL_EXTRA = ("row_id", "origin_prompt", "rewritten_prompt", "origin_image", "edited_image")
 
 
-def _write_llamafactory(folder: ExportFolder, _settings: ExportSettings) -> dict[str, int]:
+def _write_llamafactory(folder: ExportFolder, settings: ExportSettings) -> dict[str, int]:
     """Sharegpt JSON files and the `dataset_info.json` that declares them.
 
     Image paths are relative to the folder: to `media_dir`, which defaults to `dataset_dir`.
@@ -58,21 +66,32 @@ def _write_llamafactory(folder: ExportFolder, _settings: ExportSettings) -> dict
         "sequences_easy": (SEQUENCES, pc.field("form") == "easy"),
         "sequences_reflection": (SEQUENCES, pc.field("form") == "reflection"),
     }
-    info = {name: {"file_name": f"{name}.json", **_SHAREGPT} for name in parts}
-    (folder.path / "dataset_info.json").write_bytes(orjson.dumps(info, option=orjson.OPT_INDENT_2))
-    return {
-        f"{name}.json": folder.json_list(f"{name}.json", _sharegpt_samples(folder, *part))
-        for name, part in parts.items()
-    }
+    sets = {name: _sharegpt_samples(folder, *part) for name, part in parts.items()}
+    return _write_data_sets(folder, settings, sets, _SHAREGPT)
 
 
-def _write_preferences(folder: ExportFolder, _settings: ExportSettings) -> dict[str, int]:
-    """As `_write_llamafactory`, in its form of pairs: the file declares `ranking`."""
-    name, parts = "critic_dpo", ("messages", "chosen", "rejected")
+def _write_data_sets(
+    folder: ExportFolder,
+    settings: ExportSettings,
+    sets: Mapping[str, Iterator[dict[str, Any]]],
+    form: Mapping[str, Any],
+) -> dict[str, int]:
+    info, counts = {}, {}
+    for name, rows in sets.items():
+        file = DataSetFile(folder.path, name, settings.rows_per_file)
+        for row in rows:
+            file.add(row)
+        place = file.close()
+        info[name] = {**place, **form}
+        counts[place.get("file_name", f"{name}/*.json")] = file.count
+    (folder.path / DATASET_INFO).write_bytes(orjson.dumps(info, option=orjson.OPT_INDENT_2))
+    return counts
+
+
+def _write_preferences(folder: ExportFolder, settings: ExportSettings) -> dict[str, int]:
+    """As `_write_llamafactory`, in its form of pairs: the files declare `ranking`."""
+    parts = ("messages", "chosen", "rejected")
     columns = {column: column for column in (*parts, "images")}
-    declared = {"file_name": f"{name}.json", **_SHAREGPT, "columns": columns, "ranking": True}
-    info = orjson.dumps({name: declared}, option=orjson.OPT_INDENT_2)
-    (folder.path / "dataset_info.json").write_bytes(info)
     samples = (
         {
             **{column: row[column] for column in (*parts, *_IDS, "source")},
@@ -80,7 +99,8 @@ def _write_preferences(folder: ExportFolder, _settings: ExportSettings) -> dict[
         }
         for row in folder.rows(CRITIC_DPO)
     )
-    return {f"{name}.json": folder.json_list(f"{name}.json", samples)}
+    form = {**_SHAREGPT, "columns": columns, "ranking": True}
+    return _write_data_sets(folder, settings, {"critic_dpo": samples}, form)
 
 
 def _sharegpt_samples(folder: ExportFolder, table: Table, where: Any) -> Iterator[dict[str, Any]]:
@@ -96,14 +116,18 @@ def _sharegpt_samples(folder: ExportFolder, table: Table, where: Any) -> Iterato
 
 
 def _write_verl(folder: ExportFolder, settings: ExportSettings) -> dict[str, int]:
-    """A Parquet file in verl's columns.
+    """Parquet in verl's columns.
 
-    With embedded images verl decodes the bytes in the file; with paths the file is small, and verl
+    With embedded images verl decodes the bytes in a file; with paths the files are small, and verl
     must be started in the export's folder, because it opens paths as they are.
     """
-    name, embedded = "critic_rl.parquet", settings.verl_images == "embedded"
-    rows, schema = _verl_rows(folder, embedded), _verl_schema(embedded)
-    return {name: folder.parquet(name, rows, schema, compression="zstd")}
+    embedded = settings.verl_images == "embedded"
+    write = partial(ParquetRows, schema=_verl_schema(embedded), compression="zstd")
+    path = folder.path / "critic_rl.parquet"
+    file = PartedFile(path, folder.path, settings.rows_per_file, write)
+    for row in _verl_rows(folder, embedded):
+        file.add(row)
+    return {f"{path.stem}-*.parquet" if file.close() else path.name: file.count}
 
 
 def _verl_schema(embedded: bool) -> pa.Schema:
@@ -186,6 +210,9 @@ FORMATS = {
         "this folder.",
         (CRITIC_RL,),
         _write_verl,
+        use_of_parts="Set `data.train_files` to the list of the files "
+        '(`"[$(ls $PWD/critic_rl-*.parquet | paste -sd,)]"`). Where `images` holds paths, start '
+        "verl in this folder.",
     ),
     "reference": Format(
         "Critic RL prompts in the reference's format",

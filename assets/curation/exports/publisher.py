@@ -109,7 +109,8 @@ def export(home: Home, settings: CurationSettings, name: str) -> Card:
             draft.mkdir()
             folder = ExportFolder(home, draft, settings)
             counts, files = form.write(folder, settings.exports), folder.hashes()
-            card = Card(name, form.title, form.use, fingerprint, counts, files=files, **origin)
+            use = form.use_of(counts)
+            card = Card(name, form.title, use, fingerprint, counts, files=files, **origin)
             option = orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS
             (draft / CARD).write_bytes(orjson.dumps(asdict(card), option=option))
             header = _header(form, folder, card)

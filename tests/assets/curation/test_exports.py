@@ -21,6 +21,7 @@ from schemas import BadImageError, FoundryError
 from schemas.curation import CRITIC_RL, CRITIC_SFT, PLANNER_SFT, SEQUENCES, STEPS
 from schemas.trajectories import ATTEMPTS
 from tests.assets.curation.curated_world import World
+from training.sft.data_files import data_set_files
 from warehouse import Home
 
 BUILDERS = {
@@ -139,6 +140,42 @@ def test_verl_rows_can_have_image_paths_instead(home, tmp_path):
     folder = move(export(home, "verl", verl_images="paths"), tmp_path)
     for row in pq.read_table(folder / "critic_rl.parquet").to_pylist():
         assert all((folder / image["image"]).is_file() for image in row["images"])
+
+
+def test_large_sets_are_files_of_bounded_size(home):
+    names = ("llamafactory", "verl", "reference")
+    whole = {name: export(home, name).rename(home.exports / f"{name}-whole") for name in names}
+    for rows_per_file in (5, 7, 1000):
+        folders = {name: export(home, name, rows_per_file=rows_per_file) for name in names}
+        rl = sorted(folders["verl"].glob("critic_rl*.parquet"))
+        tables = [pq.read_table(file) for file in rl]
+        assert len(rl) == -(-12 // rows_per_file)
+        assert all(len(table) <= rows_per_file for table in tables)
+        expected = pq.read_table(whole["verl"] / "critic_rl.parquet").to_pylist()
+        assert [row for table in tables for row in table.to_pylist()] == expected
+        for name in json.loads((folders["llamafactory"] / "dataset_info.json").read_text()):
+            files = data_set_files(folders["llamafactory"], name)
+            parts = [json.loads(file.read_text()) for file in files]
+            assert all(len(part) <= rows_per_file for part in parts)
+            expected = json.loads((whole["llamafactory"] / f"{name}.json").read_text())
+            assert [row for part in parts for row in part] == expected
+        assert len(list(folders["reference"].glob("critic_rl*.jsonl"))) == 1
+    for name in names:  # the last are one file each again: nothing of the others is left
+        before, after = (
+            {
+                str(path.relative_to(folder)): path.read_bytes()
+                for path in folder.rglob("*")
+                if path.is_file() and path.name != "card.json"
+            }
+            for folder in (whole[name], folders[name])
+        )
+        assert before == after
+
+
+def test_the_card_says_how_verl_reads_several_files(home):
+    folder = export(home, "verl", rows_per_file=5)
+    assert counts_of(folder) == {"critic_rl-*.parquet": 12}
+    assert "list of the files" in (folder / "README.md").read_text()
 
 
 def test_reference_rows_have_exactly_its_keys(home, tmp_path):

@@ -85,13 +85,37 @@ def test_pictures_are_not_copied(tmp_path, home):
     assert all(each["images"] == [{"image": path, "max_pixels": 2048}] * 2 for each in rows)
 
 
-def test_pictures_that_are_not_in_the_store_come_from_the_export(tmp_path, home):
-    rows = prepare(export(tmp_path, 4), home, "job", image_max_pixels=2048)
-    assert rows[0]["images"] == [{"bytes": PICTURE.data, "max_pixels": 2048}] * 2
-    picture = tmp_path / "a.png"
-    picture.write_bytes(PICTURE.data)
-    rows = prepare(export(tmp_path, 4, {"image": "a.png"}), home, "other")
-    assert rows[0]["images"][0]["image"] == str(picture)
+@pytest.mark.parametrize("picture", [{"bytes": PICTURE.data}, {"image": "a.png"}])
+def test_pictures_that_are_not_in_the_store_come_from_the_export(tmp_path, home, picture):
+    (tmp_path / "a.png").write_bytes(PICTURE.data)
+    rows = prepare(export(tmp_path, 4, picture), home, "job", image_max_pixels=2048)
+    path = tmp_path / "job" / "images" / home.images.relative_path(PICTURE.sha256)
+    assert rows[0]["images"] == [{"image": str(path), "max_pixels": 2048}] * 2
+    assert path.read_bytes() == PICTURE.data
+
+
+def test_a_picture_that_is_nowhere_is_named(tmp_path, home):
+    data = export(tmp_path, 4, {"image": "a.png"})
+    with pytest.raises(FoundryError, match=r"a\.png cannot be read: materialize `exports`"):
+        prepare(data, home, "job")
+
+
+def test_several_files_are_the_rows_of_one(tmp_path, home):
+    data = export(tmp_path, 30, long=(2, 7))
+    prepare(data, home, "one", dev_share=0.3)
+    table = pq.read_table(data / ROWS)
+    (data / ROWS).unlink()
+    for number in range(4):
+        part = table.slice(8 * number, 8)
+        pq.write_table(part, data / f"critic_rl-{number:05d}-of-00004.parquet")
+    prepare(data, home, "parts", dev_share=0.3)
+    for name in (ROWS, DEV_ROWS):
+        one, parts = (pq.read_table(data / job / name).to_pylist() for job in ("one", "parts"))
+        assert [row["extra_info"] for row in one] == [row["extra_info"] for row in parts]
+    assert (data / "one" / LEFT_OUT).read_bytes() == (data / "parts" / LEFT_OUT).read_bytes()
+    (data / "critic_rl-00003-of-00004.parquet").unlink()
+    with pytest.raises(FoundryError, match=r"critic_rl-00003-of-00004\.parquet is missing"):
+        prepare(data, home, "none")
 
 
 def test_prompts_that_are_too_long_are_left_out_and_named(tmp_path, home):

@@ -5,10 +5,12 @@ import json
 import pytest
 from pydantic import ValidationError
 
+import training.sft.rows
 from schemas import FoundryError
 from tests.training.sft.sft_runs import settings, write_export
 from training.base_model.driver import packaged_model
 from training.row_lengths import LEFT_OUT, left_out_metrics
+from training.sft.data_files import DataSetFile, data_set_files
 from training.sft.recipe import SftJob, llamafactory_config, read_recipe
 from training.sft.rows import prepare_rows
 
@@ -70,6 +72,29 @@ def test_rows_of_a_prompt_are_trained_on_or_evaluated(tmp_path):
     ).read_bytes()
     config = llamafactory_config(work, tmp_path / "job", folder)
     assert config["eval_dataset"] == "critic_sft_dev" and config["load_best_model_at_end"]
+
+
+def test_data_sets_of_several_files_are_read_and_written(tmp_path, data, monkeypatch):
+    rows, work = lengthen(data, 2), job(data)
+    whole = json.loads((prepare(work, tmp_path / "whole") / "critic_sft.json").read_text())
+    file = DataSetFile(data, "critic_sft", rows_per_file=2)
+    (data / "critic_sft.json").unlink()
+    for row in rows:
+        file.add(row)
+    info = json.loads((data / "dataset_info.json").read_text())
+    info["critic_sft"] = file.close()
+    (data / "dataset_info.json").write_text(json.dumps(info))
+    monkeypatch.setattr(training.sft.rows, "_ROWS_PER_FILE", 2)
+    folder = prepare(work, tmp_path / "job")
+    files = data_set_files(folder, "critic_sft")
+    assert [row for file in files for row in json.loads(file.read_text())] == whole
+    assert [file.name for file in files] == [f"critic_sft-0000{n}-of-00003.json" for n in range(3)]
+    assert json.loads((folder / "dataset_info.json").read_text())["critic_sft"] == {
+        "script_url": "critic_sft"
+    }
+    (data / "critic_sft" / "critic_sft-00001-of-00003.json").unlink()
+    with pytest.raises(FoundryError, match=r"critic_sft-00001-of-00003\.json is missing: mat"):
+        prepare(job(data), tmp_path / "other")
 
 
 def test_a_share_that_leaves_no_rows_is_named(tmp_path, data):
