@@ -262,11 +262,11 @@ class Storage:
         if not self.is_local:
             yield
             return
-        with storage_errors("locked", self.url()):
+        with storage_errors("written", self.url()):
             Path(self.root).mkdir(parents=True, exist_ok=True)
             folder = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            with storage_errors("locked", self.url()):
+            with storage_errors("written", self.url()):
                 fcntl.flock(folder, fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH)
             yield
         finally:
