@@ -328,14 +328,11 @@ class Lake:
         for name, stored in self.merged_partitions(table, file).items():
             with suppress(StorageError):
                 self.verify_rows(stored)
-                rows = stored.read(stored.schema.names).replace_schema_metadata(
-                    {
-                        key: (stored.schema.metadata or {})[key]
-                        for key in table.arrow_schema.metadata
-                    }
-                )
+                metadata = stored.schema.metadata
+                own = {key: metadata[key] for key in table.arrow_schema.metadata}
+                rows = stored.read(stored.schema.names).replace_schema_metadata(own)
+                encoded = encode_rows(rows, stored.info.content_hash)
                 with self.storage.locked():
-                    encoded = encode_rows(rows, stored.info.content_hash)
                     self.storage.write(own_path(table, name), encoded)
 
     def glob(self, table: Table) -> str:

@@ -77,21 +77,23 @@ def merge_tables(home: Home, dry_run: bool = False) -> Iterator[MergedFile]:
     """
     with maintenance_lock(home):
         shards = list(finished_shards(home))
+        has_views = dry_run
         for table in MERGED_TABLES:
             for group in _groups(home.lake, table, shards):
+                if not has_views:
+                    _prepare_views(home)
+                    has_views = True
                 if not dry_run:
-                    _prepare_views(home, table)
                     _merge(home.lake, group)
                 yield MergedFile(table.name, group.name, len(group.files), group.bytes)
             if not dry_run:
                 _forget_deleted(home.lake, table)
 
 
-def _prepare_views(home: Home, table: Table) -> None:
-    """Before the first merged file: views from then do not read any."""
-    if home.lake.merged_glob(table):
-        return
-    home.lake.write_schema_file(table)
+def _prepare_views(home: Home) -> None:
+    """Views that read merged files, and own files for them where all are merged."""
+    for table in MERGED_TABLES:
+        home.lake.write_schema_file(table)
     if home.warehouse.exists():
         refresh_views(home)
 
