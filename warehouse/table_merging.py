@@ -142,7 +142,7 @@ def _merge(lake: Lake, group: _Group) -> None:
     if state := lake.storage.state(path):
         lake.index.record_merged(group.table.name, group.name, state, entries)
     for name in group.files.keys() & entries.keys():
-        _delete_own(lake, group.table, name, group.files[name])
+        _delete_own(lake, group.table, name, group.files[name], entries[name].content_hash)
 
 
 def _can_be_merged(lake: Lake, table: Table, partition: str) -> bool:
@@ -163,11 +163,12 @@ def _partitions(lake: Lake, group: _Group) -> Iterator[tuple[str, str, pa.Table]
             yield name, stored.info.content_hash, stored.read(schema.names).cast(schema)
 
 
-def _delete_own(lake: Lake, table: Table, name: str, state: FileState) -> None:
+def _delete_own(lake: Lake, table: Table, name: str, state: FileState, digest: str) -> None:
     """Delete the file of a partition that was merged, unless a run has replaced it."""
     path = own_path(table, name)
     with lake.storage.locked(exclusive=True):
-        if lake.storage.state(path) == state:
+        # The hash as well: not every file system tells versions of a size apart.
+        if lake.storage.state(path) == state and lake.content_hash(table, name) == digest:
             lake.storage.delete_all([deleted_path(table, name)])
             lake.storage.delete_if(path, state)
 
