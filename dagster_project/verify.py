@@ -135,7 +135,10 @@ class Repair:
             key=lambda each: (each[0].name, each[1]),
         )
         paths = {(table, name): self._path(table, name) for table, name in damaged}
-        moved = {path: self._move_away(table, path) for (table, _), path in paths.items()}
+        moved: dict[str, bytes | None] = {}
+        for (table, name), path in paths.items():
+            if path not in moved:  # several partitions may be in a merged file
+                moved[path] = self._move_away(table, name, path)
         for table, name in list(paths):
             if name.startswith(MERGED):
                 missing = _merged_shards(self.home, table, name)
@@ -212,18 +215,22 @@ class Repair:
             return self.home.storage.exists(self._path(table, partition))
         return self.home.lake.exists(table, partition)
 
-    def _move_away(self, table: Table, path: str) -> bytes | None:
+    def _move_away(self, table: Table, partition: str, path: str) -> bytes | None:
         """Move a table's file to the quarantine; its bytes, or None where it is gone."""
+        lake, storage = self.home.lake, self.home.storage
         merged = path.partition(f"/{MERGED}/")[2]
         try:
             with suppress(StorageError):  # whose footer is damaged
                 if merged:
-                    self.home.lake.unmerge(table, merged)
-            data = self.home.storage.read(path)
+                    lake.unmerge(table, merged)
+            data = storage.read(path)
         except FileNotFoundError:
             return None
-        self._quarantine(self.home.storage.url(path), data)
-        self.home.storage.delete(path)
+        self._quarantine(storage.url(path), data)
+        if merged_file(table, partition) and not merged:
+            lake.delete(table, partition)  # an older state of it may be in a merged file
+        else:
+            storage.delete(path)
         return data
 
     def _quarantine(self, url: str, data: bytes) -> None:

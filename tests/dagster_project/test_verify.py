@@ -215,6 +215,10 @@ def test_a_damaged_merged_file_is_made_again(home, foundry, profile, instance):
     assert code == 0, output
     assert {table.name: home.lake.content_hashes(table) for table in MERGED_TABLES} == before
     assert damage(home) == [] and [*merge_tables(home)]
+    home.lake.write(SCORES, home.lake.read(SCORES, [SHARD]).slice(1), SHARD)
+    flip_middle(Path(home.lake.file(SCORES, SHARD)))
+    assert invoke(home, "--profile", profile, "--repair")[0] == 0
+    assert home.lake.content_hashes(SCORES) == before["scores"]
 
 
 def test_a_repaired_image_replaces_the_damaged_file(home, foundry, instance):
