@@ -34,6 +34,7 @@ ATTEMPT_KEY = ("trajectory_id", "step_number", "iteration")
 _REVIEWED = (*ATTEMPT_KEY, "shard", "image")  # of attempts, for opinions
 _MEMORY_LIMIT = "250MB"  # of DuckDB in a worker; beyond it spills
 _BATCH_ROWS = 2_000
+_STEPS_READ = 50_000  # rows of `steps` at a time
 _CODEC = "lz4"
 
 Columns = Mapping[Table, Sequence[str]]
@@ -91,15 +92,17 @@ class ShardedLake:
         `steps` is in order of shards, so it is read once, in parts.
         """
         columns = ["shard", "trajectory_id", "step_number", "best_iteration", "split"]
-        parts, rows = self.lake.stream(STEPS, columns), STEPS.arrow_schema.empty_table()
-        rows = rows.select(columns)
+        parts = self.lake.stream(STEPS, columns, part_rows=_STEPS_READ)
+        rows = STEPS.arrow_schema.empty_table().select(columns)
         for shards in groups:
             while not rows.num_rows or rows["shard"][-1].as_py() <= shards[-1]:
                 if (part := next(parts, None)) is None:
                     break
-                rows = pa.concat_tables([rows, part.filter(pc.field("split") == side)])
-            yield shards, rows.filter(pc.field("shard").isin(shards)).drop_columns(["shard"])
-            rows = rows.filter(pc.field("shard") > shards[-1])
+                rows = pa.concat_tables([rows, part.filter(pc.equal(part["split"], side))])
+            count = pc.sum(pc.less_equal(rows["shard"], shards[-1])).as_py() or 0
+            found, rows = rows.slice(0, count), rows.slice(count)
+            known = pc.is_in(found["shard"], pa.array(shards))
+            yield shards, found.filter(known).drop_columns(["shard"])
 
 
 def group_shards(counts: Mapping[str, int], rows: int) -> list[list[str]]:
