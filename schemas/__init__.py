@@ -3,7 +3,17 @@
 Imports no other package of ours.
 """
 
-from . import benchmarks, curation, generations, imports, prompts, reviews, training, trajectories
+from . import (
+    benchmarks,
+    curation,
+    generations,
+    imports,
+    prompts,
+    reviews,
+    rounds,
+    training,
+    trajectories,
+)
 from .base import Row, Table, View
 from .costs import COSTS
 from .errors import BadImageError, DocumentError, FoundryError, SchemaMismatchError, StorageError
@@ -17,6 +27,7 @@ TABLES: dict[str, Table] = {
         curation,
         imports,
         training,
+        rounds,
         generations,
         benchmarks,
     )
