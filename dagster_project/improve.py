@@ -127,6 +127,7 @@ def _run_round(
             if not (problems := _problems(foundry)):
                 raise
             store_round(foundry, blocked_round(foundry, plan, problems))
+            run(_RESULTS)
             return finished_rounds(foundry)[-1]
         record_state(foundry.home, plan.number, "checked")
     try:

@@ -73,21 +73,25 @@ class _TemplateRotation:
         self, accepts: Callable[[TemplateFill], bool], stretch: TrainStretch | None = None
     ) -> TemplateFill | None:
         while self.sequences or self.composites:
-            self._round = self._round or self._next_round(stretch)
+            self._round = self._round or self._next_round()
             template = self._round.pop()
+            if stretch and self.rng.random() >= self._share(template, stretch):
+                continue
             group = self.sequences if template in self.sequences else self.composites
             if fill := next(filter(accepts, group[template]), None):
                 return fill
             del group[template]
         return None
 
-    def _next_round(self, stretch: TrainStretch | None) -> list[str]:
+    def _next_round(self) -> list[str]:
         chosen = [each for each in self.composites if self.rng.random() < self.composite_turns]
         members = [*self.sequences, *chosen] if self.sequences else [*self.composites]
-        if stretch:
-            shares = stretch.turn_shares(members)
-            members = [each for each in members if self.rng.random() < shares[each]]
         return self.rng.sample(members, len(members))
+
+    def _share(self, template: str, stretch: TrainStretch) -> float:
+        """Of its turns, those that a template takes in a stretch: all of the one of most weight."""
+        weights = [stretch.weight(each) for each in (*self.sequences, *self.composites)]
+        return stretch.weight(template) / max(weights)
 
 
 class PromptBank:

@@ -24,11 +24,8 @@ class TrainStretch:
     categories: Mapping[str, float] = field(default_factory=dict)
     templates: Mapping[str, float] = field(default_factory=dict)
 
-    def turn_shares(self, templates: Sequence[str]) -> dict[str, float]:
-        """Template -> the share of the rounds of turns in which it takes part, 1 for the most."""
-        weights = {name: self.templates.get(name, 1.0) for name in templates}
-        most = max(weights.values(), default=1.0)
-        return {name: weight / most for name, weight in weights.items()}
+    def weight(self, template: str) -> float:
+        return self.templates.get(template, 1.0)
 
     def subcategories(self, pack: Pack, order: Sequence[str]) -> Iterator[str]:
         """The sub-category of each prompt: training ones, evenly spread by their weights.
