@@ -1,17 +1,21 @@
 """Content hash of a table: the same for equal rows, however they are stored."""
 
 import hashlib
+import tempfile
 from collections.abc import Iterator
-from typing import Any
+from functools import cached_property
+from pathlib import Path
+from typing import IO, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from .storage import storage_errors
+
 BATCH_ROWS = 65_536
-_RAW_BYTES = 32_000_000  # what is hashed later is compressed beyond that
-_CODEC = "lz4"
-# What is hashed of an array: a number of rows, a buffer, or a compressed one with its size.
+_RAW_BYTES = 32_000_000  # what is hashed later goes to a temporary file beyond that
+# What is hashed of an array: a number of rows, a buffer, or where it is in the temporary file.
 _Piece = Any
 
 
@@ -25,8 +29,8 @@ def content_hash(table: pa.Table) -> str:
 class ContentHash:
     """The content hash of rows that come in parts of any size.
 
-    It goes through `BATCH_ROWS` rows column by column, so what comes before is held in memory,
-    compressed where it is large.
+    It goes through `BATCH_ROWS` rows column by column, so what comes later of a column waits: in
+    memory, or in a temporary file where it is large.
     """
 
     def __init__(self, schema: pa.Schema) -> None:
@@ -54,7 +58,7 @@ class ContentHash:
         pieces = [piece for column in batch.columns for piece in _pieces(column)]
         self._rows += batch.num_rows
         self._bytes += sum(len(piece) for piece in pieces if isinstance(piece, pa.Buffer))
-        self._parts.append([*map(_compressed, pieces)] if self._bytes > _RAW_BYTES else pieces)
+        self._parts.append([*map(self._spilled, pieces)] if self._bytes > _RAW_BYTES else pieces)
 
     def _flush(self) -> None:
         for pieces in zip(*self._parts, strict=True):
@@ -62,8 +66,29 @@ class ContentHash:
                 self._digest.update(sum(pieces).to_bytes(8, "little"))
             else:
                 for piece in pieces:
-                    self._digest.update(_raw(piece))
+                    self._digest.update(self._raw(piece))
+        if self._bytes > _RAW_BYTES:
+            self._file.seek(0)
         self._parts, self._rows, self._bytes = [], 0, 0
+
+    @cached_property
+    def _file(self) -> IO[bytes]:
+        return tempfile.TemporaryFile()  # noqa: SIM115: closed with this object
+
+    def _spilled(self, piece: _Piece) -> _Piece:
+        if not isinstance(piece, pa.Buffer):
+            return piece
+        with storage_errors("written", Path(tempfile.gettempdir())):
+            start = self._file.tell()
+            self._file.write(piece)
+        return start, len(piece)
+
+    def _raw(self, piece: _Piece) -> bytes | pa.Buffer:
+        if not isinstance(piece, tuple):
+            return piece
+        start, length = piece
+        self._file.seek(start)
+        return self._file.read(length)
 
 
 def _pieces(array: pa.Array) -> Iterator[_Piece]:
@@ -96,13 +121,3 @@ def _string_pieces(array: pa.StringArray) -> Iterator[pa.Buffer]:
 
 def _bytes(array: pa.Array) -> pa.Buffer:
     return pa.py_buffer(array.to_numpy(zero_copy_only=False).tobytes())
-
-
-def _compressed(piece: _Piece) -> _Piece:
-    if not isinstance(piece, pa.Buffer):
-        return piece
-    return pa.compress(piece, codec=_CODEC), len(piece)
-
-
-def _raw(piece: _Piece) -> pa.Buffer:
-    return pa.decompress(piece[0], piece[1], codec=_CODEC) if isinstance(piece, tuple) else piece

@@ -48,6 +48,8 @@ def encode_stream(
             with storage_errors("written", file):
                 writer.write_table(rows)
             count += rows.num_rows
+            del part, rows
+            pa.default_memory_pool().release_unused()
         writer.add_key_value_metadata({HASH_KEY: digest.hexdigest(), PARQUET_KEY: UNSEALED})
     with storage_errors("written", file), file.open("r+b") as written:
         seal_parquet(written)

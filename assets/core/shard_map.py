@@ -1,4 +1,4 @@
-"""Runs a function over groups of shards in parallel, and yields its results in their order.
+"""Runs functions over groups of shards in parallel, and yields their results in order.
 
 On one machine the groups go to worker processes. Where `RAY_ADDRESS` names a Ray cluster, as it
 does in a Dagster run that is one of its jobs, and the lake is remote, they are tasks on its nodes.
@@ -10,6 +10,7 @@ import multiprocessing
 import os
 import signal
 import threading
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -33,25 +34,61 @@ _MAX_WORKERS = 16
 _AHEAD = 2  # groups in work or finished for each worker
 
 
-def map_shards(
-    function: Callable[..., Result], groups: Iterable[Group], count: int, lake: Lake
-) -> Iterator[Result]:
-    """`function(*group)` of every group, in their order.
+class ShardMap:
+    """Maps functions over groups of shards of a lake.
 
-    Args:
-        function: of a module, or a `partial` of one; arguments and results can be pickled.
-        groups: are read as workers become free.
-        count: of the groups; a single one is computed in this process.
-
-    Raises (while it is read):
-        FoundryError: a group failed, or a worker was killed.
+    Worker processes are started when they are first needed, used again by later maps, and end with
+    this object, with a map that fails, or with one that is not read to its end.
     """
-    guarded = partial(_guarded, function)
-    if count <= 1 or "memory" in lake.storage.fs.protocol:
-        return (guarded(*group) for group in groups)
-    if os.environ.get("RAY_ADDRESS") and not lake.storage.is_local:
-        return _on_ray(guarded, groups, count)
-    return _in_processes(guarded, groups, min(worker_count(), count))
+
+    def __init__(self, lake: Lake) -> None:
+        self._lake = lake
+        self._pool: ProcessPoolExecutor | None = None
+
+    def map(
+        self, function: Callable[..., Result], groups: Iterable[Group], count: int
+    ) -> Iterator[Result]:
+        """`function(*group)` of every group, in their order.
+
+        Args:
+            function: of a module, or a `partial` of one; arguments and results can be pickled.
+            groups: are read as workers become free.
+            count: of the groups; a single one is computed in this process.
+
+        Raises (while it is read):
+            FoundryError: a group failed, or a worker was killed.
+        """
+        guarded, storage = partial(_guarded, function), self._lake.storage
+        if count <= 1 or "memory" in storage.fs.protocol:
+            return (guarded(*group) for group in groups)
+        if os.environ.get("RAY_ADDRESS") and not storage.is_local:
+            return _on_ray(guarded, groups, count)
+        return self._in_processes(guarded, groups)
+
+    def _in_processes(
+        self, function: Callable[..., Result], groups: Iterable[Group]
+    ) -> Iterator[Result]:
+        workers = worker_count()
+        pool = self._pool = self._pool or self._start(workers)
+        try:
+            for future in _pipelined(partial(pool.submit, function), groups, _AHEAD * workers):
+                yield future.result()
+        except BrokenProcessPool as error:
+            raise FoundryError(
+                "a worker process was killed, perhaps out of memory: nothing is lost, run again "
+                "with more memory"
+            ) from error
+        except BaseException:  # also a reader that left early, and Ctrl-C: nobody waits for results
+            self._pool = None
+            _kill(pool)
+            raise
+
+    def _start(self, workers: int) -> ProcessPoolExecutor:
+        # Not forked: this process has threads.
+        spawn = multiprocessing.get_context("spawn")
+        pool = ProcessPoolExecutor(workers, spawn, _initialize_worker)
+        weakref.finalize(self, _kill, pool)
+        return pool
 
 
 def worker_count() -> int:
@@ -86,25 +123,10 @@ def _guarded(function: Callable[..., Result], shards: list[str], *arguments: Any
         pa.default_memory_pool().release_unused()
 
 
-def _in_processes(
-    function: Callable[..., Result], groups: Iterable[Group], workers: int
-) -> Iterator[Result]:
-    spawn = multiprocessing.get_context("spawn")  # this process has threads, which a fork copies
-    pool = ProcessPoolExecutor(workers, spawn, _initialize_worker)
-    try:
-        submit = partial(pool.submit, function)
-        for future in _pipelined(submit, groups, _AHEAD * workers):
-            yield future.result()
-        pool.shutdown()
-    except BrokenProcessPool as error:
-        raise FoundryError(
-            "a worker process was killed, perhaps out of memory: nothing is lost, run again with "
-            "more memory"
-        ) from error
-    finally:  # also of a reader that was left early, and of Ctrl-C: nobody waits for the results
-        for process in (pool._processes or {}).values():
-            process.kill()
-        pool.shutdown(wait=False, cancel_futures=True)
+def _kill(pool: ProcessPoolExecutor) -> None:
+    for process in (pool._processes or {}).values():
+        process.kill()
+    pool.shutdown(wait=False, cancel_futures=True)
 
 
 def _initialize_worker() -> None:

@@ -124,5 +124,6 @@ def _wanted(rows: int, others: int, settings: BalanceSettings) -> int:
 
 def _lowest(hashes: list[np.ndarray], count: int) -> str:
     """The greatest of the `count` lowest hashes."""
-    in_order = np.sort(np.concatenate(hashes))
+    in_order = np.concatenate(hashes)
+    in_order.sort()
     return bytes(in_order[count - 1]).ljust(16, b"\0").hex()

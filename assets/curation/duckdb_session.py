@@ -44,13 +44,14 @@ def _limit_memory(connection: duckdb.DuckDBPyConnection, limit: str) -> None:
 def add_text_function(connection: duckdb.DuckDBPyConnection, function: Callable[..., str]) -> None:
     """Make a Python function of one row callable from SQL; DuckDB calls it with Arrow batches.
 
-    If an argument is NULL, so is the result.
+    It is called once for the equal rows of a batch. If an argument is NULL, so is the result.
     """
 
     @wraps(function)  # DuckDB derives the SQL types from the annotations
     def of_batch(*columns: pa.ChunkedArray) -> pa.Array:
-        rows = zip(*(column.to_pylist() for column in columns), strict=True)
-        return pa.array([None if None in row else function(*row) for row in rows], pa.string())
+        rows = [*zip(*(column.to_pylist() for column in columns), strict=True)]
+        texts = {row: None if None in row else function(*row) for row in dict.fromkeys(rows)}
+        return pa.array([texts[row] for row in rows], pa.string())
 
     connection.create_function(function.__name__, of_batch, type=PythonUDFType.ARROW)
 

@@ -36,6 +36,7 @@ from .shards import (
 )
 
 _GROUP_ROWS = 8_000  # of selected trajectories; rows are in order of form and id within a group
+_PART_ROWS = 2_000  # of them, whose texts are in memory at a time
 _CANDIDATES: Columns = {
     PROMPTS: ("prompt_id", "split"),
     PLANS: ("plan_id", "step_number", "prompt"),
@@ -94,9 +95,15 @@ def _rows(lake: Lake, settings: CurationSettings, shards: list[str]) -> bytes:
 
     def batches() -> Iterator[pa.RecordBatch]:
         for form in settings.sequences.forms:
-            yield from query_batches(connection, _sequences_sql(form, *_FORMS[form]))
+            for part in range(_part_count(connection)):
+                yield from query_batches(connection, _sequences_sql(form, *_FORMS[form], part))
 
     return pack_rows(SEQUENCES, batches())
+
+
+def _part_count(connection: duckdb.DuckDBPyConnection) -> int:
+    sql = "SELECT coalesce(max(part) + 1, 0) FROM selection"
+    return int(connection.sql(sql).fetchall()[0][0])
 
 
 def _critic_tag(accepted: bool, refined: str, reasoning: str) -> str:
@@ -105,7 +112,8 @@ def _critic_tag(accepted: bool, refined: str, reasoning: str) -> str:
 
 
 def _create_candidates(connection: duckdb.DuckDBPyConnection, settings: SequenceSettings) -> None:
-    """Table `candidates`: trajectories with the reason why they are dropped; `selection`: others.
+    """Table `candidates`: trajectories with the reason why they are dropped; `selection`: others,
+    in numbered parts, which are in order of `row_id`.
 
     Selected trajectories are of train prompts and have an image for every step with a prompt.
     """
@@ -129,17 +137,20 @@ def _create_candidates(connection: duckdb.DuckDBPyConnection, settings: Sequence
         FROM trajectories JOIN prompts USING (prompt_id)
         LEFT JOIN planned USING (plan_id) LEFT JOIN generated USING (trajectory_id);
 
-        CREATE TEMP TABLE selection AS SELECT * FROM candidates WHERE reason IS NULL
+        CREATE TEMP TABLE selection AS
+        SELECT *, (row_number() OVER (ORDER BY trajectory_id || '/') - 1) // {_PART_ROWS} AS part
+        FROM candidates WHERE reason IS NULL
         """
     )
 
 
-def _sequences_sql(form: str, attempt_text: str, condition: str) -> str:
+def _sequences_sql(form: str, attempt_text: str, condition: str, part: int) -> str:
     return f"""
-        WITH selected_attempts AS (
+        WITH selected AS (SELECT trajectory_id FROM selection WHERE part = {part}),
+        selected_attempts AS (
             SELECT *, max(iteration) FILTER (chosen)
                       OVER (PARTITION BY trajectory_id, step_number) AS final
-            FROM attempts SEMI JOIN selection USING (trajectory_id)
+            FROM attempts SEMI JOIN selected USING (trajectory_id)
         ),
         step_images AS (
             SELECT trajectory_id, step_number,
@@ -153,7 +164,7 @@ def _sequences_sql(form: str, attempt_text: str, condition: str) -> str:
                    coalesce(images, []) AS images,
                    coalesce('<plan>' || escape_tags(p.prompt) || '</plan>' || attempts_text, '')
                    || coalesce('<info>' || escape_tags(auxiliary_text) || '</info>', '') AS text
-            FROM trajectories t SEMI JOIN selection USING (trajectory_id)
+            FROM trajectories t SEMI JOIN selected USING (trajectory_id)
             JOIN plans p USING (plan_id)
             LEFT JOIN step_images USING (trajectory_id, step_number)
         ),

@@ -1,6 +1,6 @@
 """What curation reads of the lake, one group of shards after the other, and how rows come back.
 
-A training set is made in two passes over groups of shards, each in parallel (`map_shards`): the
+A training set is made in two passes over groups of shards, each in parallel (`ShardMap`): the
 first measures what has to be decided over all shards, the second makes the rows. All that joins is
 within a shard. Rows enter as `Lake.read` returns them, so that damaged files are errors, and leave
 in the order of groups and a key, so that content hashes depend neither on threads nor on workers.
@@ -8,7 +8,7 @@ in the order of groups and a key, so that content hashes depend neither on threa
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -24,7 +24,7 @@ from schemas.trajectories import ATTEMPTS, PLANS, SCORES, TRAJECTORIES
 from warehouse import Home, Lake
 from warehouse.partition_index import PartitionIndex
 
-from ..core.shard_map import Group, Result, map_shards
+from ..core.shard_map import Group, Result, ShardMap
 from ..reviews.opinions import ReviewShare, add_opinions, review_shares, without_opinions
 from ..rounds.plans import rounds_of_shards
 from .duckdb_session import open_session
@@ -33,7 +33,7 @@ from .settings import CurationSettings
 GROUP_ROWS = 25_000  # attempts that are in memory at a time
 ATTEMPT_KEY = ("trajectory_id", "step_number", "iteration")
 _REVIEWED = (*ATTEMPT_KEY, "shard", "image")  # of attempts, for opinions
-_MEMORY_LIMIT = "400MB"  # of a worker; beyond it spills
+_MEMORY_LIMIT = "250MB"  # of DuckDB in a worker; beyond it spills
 _BATCH_ROWS = 2_000
 _CODEC = "lz4"
 
@@ -48,19 +48,20 @@ class ShardedLake:
     lake: Lake
     settings: CurationSettings
     shards: tuple[str, ...]
+    shard_map: ShardMap
 
     @classmethod
     def of(cls, home: Home, settings: CurationSettings) -> "ShardedLake":
         tables = (PLANS, TRAJECTORIES, ATTEMPTS, SCORES)
         names = {name for table in tables for name in home.lake.partitions(table)}
         names -= rounds_of_shards(home, names).keys()
-        curated = cls(home.lake, settings, tuple(sorted(names)))
+        curated = cls(home.lake, settings, tuple(sorted(names)), ShardMap(home.lake))
         share = settings.reviews.share if settings.reviews else 0.0
         return curated._without(_held_back(curated, share)) if share else curated
 
     def _without(self, held_back: set[str]) -> "ShardedLake":
         shards = tuple(name for name in self.shards if name not in held_back)
-        return ShardedLake(self.lake, self.settings, shards)
+        return replace(self, shards=shards)
 
     def groups(self) -> list[list[str]]:
         """The shards in order, in groups of about `GROUP_ROWS` attempts."""
@@ -83,7 +84,7 @@ class ShardedLake:
         # Workers only read, for which the index, an open database, is not needed.
         lake = Lake(self.lake.storage, PartitionIndex(None))
         call = partial(_call, function, lake, self.settings, arguments)
-        return map_shards(call, groups, count, self.lake)
+        return self.shard_map.map(call, groups, count)
 
     def with_steps(
         self, groups: list[list[str]], side: str
@@ -134,6 +135,7 @@ def shard_session(
         reviewed = _REVIEWED if table is ATTEMPTS and opinions and settings.uses_reviews else ()
         rows = lake.read(table, shards, list(dict.fromkeys((*names, *reviewed))))
         connection.register(table.name, rows)
+    pa.default_memory_pool().release_unused()
     if opinions and settings.uses_reviews:
         connection.register(REVIEWS.name, lake.read(REVIEWS, shards))
         add_opinions(connection, True)

@@ -15,7 +15,7 @@ made by group of shards.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import duckdb
@@ -64,6 +64,9 @@ _SCORES = """
 SELECT iteration, round(overall, 3) AS score, count(*) AS attempts, sum(overall) AS total
 FROM scores GROUP BY ALL
 """
+_NO_SCORES = pa.schema(
+    {"iteration": pa.int64(), "score": pa.float64(), "attempts": pa.int64(), "total": pa.float64()}
+).empty_table()
 _TRAIN_STEPS = """
 SELECT variance, unit_variance FROM filtered JOIN train_units USING ({unit}) WHERE kept
 """
@@ -95,22 +98,24 @@ class _Measures:
     scores: pa.Table  # iteration, score (rounded), attempts, total
 
     @classmethod
-    def sum(cls, parts: Sequence["_Measures"]) -> "_Measures":
-        return cls(
-            sum((part.dropped for part in parts), Counter()),
-            sum(part.retained for part in parts),
-            *(
-                pa.concat_tables(getattr(part, name) for part in parts)
-                for name in ("steps", "units", "scores")
-            ),
-        )
+    def sum(cls, parts: Iterable["_Measures"]) -> "_Measures":
+        """Of all parts, of which one is in memory at a time."""
+        dropped, retained, scores = Counter[str](), 0, _NO_SCORES
+        steps, units = list[pa.Table](), list[pa.Table]()
+        for part in parts:
+            dropped += part.dropped
+            retained += part.retained
+            steps.append(part.steps)
+            units.append(part.units)
+            scores = _add_scores(scores, part.scores)
+        return cls(dropped, retained, pa.concat_tables(steps), pa.concat_tables(units), scores)
 
 
 def build_steps(home: Home, settings: CurationSettings) -> tuple[pa.RecordBatchReader, StepsReport]:
     """The `steps` of all scored attempts (computed while they are read), and a report."""
     curated = ShardedLake.of(home, settings)
     groups = [(shards,) for shards in curated.groups()] or [([],)]
-    measures = _Measures.sum([*curated.map(_measure, groups)])
+    measures = _Measures.sum(curated.map(_measure, groups))
     theta = _theta(measures.units, settings.split)
     rows = unpacked_rows(STEPS, curated.map(_rows, groups, theta))
     return rows, _report(measures, settings.split, theta)
@@ -241,15 +246,21 @@ def _count_splits(
     return Counter(sft=int(np.sum(sft & stays)), rl=int(np.sum(~sft & stays)))
 
 
+def _add_scores(scores: pa.Table, more: pa.Table) -> pa.Table:
+    """Attempts and totals of both by iteration and score."""
+    both = pa.concat_tables([scores, more.cast(scores.schema)])
+    summed = both.group_by(["iteration", "score"], use_threads=False).aggregate(
+        [("attempts", "sum"), ("total", "sum")]
+    )
+    return summed.rename_columns(scores.column_names)
+
+
 def _score_statistics(scores: pa.Table) -> list[dict[str, float]]:
     """Mean and quartiles (of scores that are rounded to 0.001) by iteration."""
-    with duckdb.connect() as connection:
-        connection.register("counted", scores)
-        grouped = "SELECT iteration, score, sum(attempts) AS attempts, sum(total) AS total"
-        table = connection.sql(f"{grouped} FROM counted GROUP BY ALL ORDER BY ALL").to_arrow_table()
-    iterations = table["iteration"].to_numpy()
+    in_order = scores.sort_by([("iteration", "ascending"), ("score", "ascending")])
+    iterations = in_order["iteration"].to_numpy()
     return [
-        {"iteration": int(number), **_statistics(table.filter(pa.array(iterations == number)))}
+        {"iteration": int(number), **_statistics(in_order.filter(pa.array(iterations == number)))}
         for number in np.unique(iterations)
     ]
 

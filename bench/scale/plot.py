@@ -4,8 +4,9 @@ import math
 from pathlib import Path
 from typing import Any
 
+from .efficiency import is_steady
 from .inputs import Costs, Images, load_hardware
-from .prediction import Prediction, is_steady, predict
+from .prediction import Prediction, predict
 
 SIZES = (10_000, 100_000, 1_000_000, 10_000_000)
 # Hardware, shard size, images, label.

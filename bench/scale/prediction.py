@@ -1,8 +1,8 @@
 """Time, money, objects and memory of a number of prompts, with intervals, and the first limits.
 
 The least time is that of the busiest resource (`fluid.py`). How much longer it takes is measured in
-a simulation of some shards (`simulation.py`), of a system that is scaled down if it has too many
-calls. Intervals are those of the costs' errors: 5th to 95th percentile of `SAMPLES` draws.
+a simulation of some shards (`efficiency.py`). Intervals are those of the costs' errors: 5th to 95th
+percentile of `SAMPLES` draws.
 """
 
 import math
@@ -12,6 +12,7 @@ from random import Random
 from typing import Any
 
 from . import storage
+from .efficiency import efficiency as simulated_efficiency
 from .fluid import (
     MONTH_SECONDS,
     STAGES,
@@ -23,13 +24,10 @@ from .fluid import (
     stage_seconds,
     uses,
 )
-from .inputs import Costs, Hardware, Images, ModelServer
-from .simulation import Factory
+from .inputs import Costs, Hardware, Images
+from .limits import Limit, Limits
 
 SAMPLES = 200
-_MOST_CALLS = 60_000  # of a simulation, which takes a second for about as many
-_FEWEST_RUNS, _SMALLEST_SHARD = 6, 100  # of a system that is scaled down
-_WAVES = 3  # shards of every run
 
 
 @dataclass(frozen=True)
@@ -39,16 +37,6 @@ class Interval:
     value: float
     low: float
     high: float
-
-
-@dataclass(frozen=True)
-class Limit:
-    """Something that ends growth: at `prompts` it is reached."""
-
-    name: str
-    stage: Stage
-    prompts: float
-    remedy: str
 
 
 @dataclass(frozen=True)
@@ -97,8 +85,8 @@ def predict(
     efficiency: float | None = None,
 ) -> Prediction:
     """Args: efficiency: of another number of prompts, if both are steady."""
-    efficiency = efficiency or _efficiency(costs, hardware, prompts, shard_size, seed)
-    size = _Size(hardware, prompts, shard_size, images, efficiency)
+    busy = efficiency or simulated_efficiency(costs, hardware, prompts, shard_size, seed)
+    size = _Size(hardware, prompts, shard_size, images, busy)
     point = size.of(costs)
     random = Random(seed)
     drawn = [size.of(perturbed(costs, random)) for _ in range(samples)]
@@ -108,13 +96,13 @@ def predict(
         images=images,
         stages=point.stages,
         bottleneck=point.bottleneck,
-        efficiency=efficiency,
+        efficiency=busy,
         hours=_interval(point.hours, [each.hours for each in drawn]),
         usd=_interval(point.usd, [each.usd for each in drawn]),
         objects=point.stored.all_objects,
         gigabytes=point.stored.gigabytes,
         memory_gb=max(stage.memory_gb for stage in point.stages),
-        limits=tuple(sorted(size.limits(costs, point), key=lambda limit: limit.prompts)),
+        limits=size.limits(costs, point).in_order(),
     )
 
 
@@ -233,78 +221,17 @@ class _Size:
             costs, self.hardware, self.prompts, self.shard_size, self.images, seconds
         )
 
-    def limits(self, costs: Costs, point: _Point) -> list[Limit]:
-        """What ends growth; what is linear in prompts is reached at a share of these."""
-        hardware, thresholds = self.hardware, costs.thresholds
-        shards = self.prompts / self.shard_size
-        noop = shards * costs.engine.noop_seconds.value
-        curation = costs.curation[hardware.curation]
-        gb_per_prompt = (
-            curation.memory_gb_per_million.value
-            * costs.workloads[hardware.workload].attempts.value
-            / 1e6
+    def limits(self, costs: Costs, point: _Point) -> Limits:
+        return Limits(
+            costs,
+            self.hardware,
+            self.prompts,
+            self.shard_size,
+            point.hours,
+            point.usd,
+            point.bottleneck,
+            point.stored,
         )
-        free = hardware.memory_gb - curation.memory_gb.value
-        run_gb = storage.run_memory_gb(costs, hardware, self.shard_size)
-
-        def at(now: float, most: float) -> float:
-            return self.prompts * most / now if now else math.inf
-
-        return [
-            Limit(
-                f"Dagster's {thresholds.partitions.value:,.0f} partitions of an asset",
-                "runs",
-                at(shards, thresholds.partitions.value),
-                "larger shards",
-            ),
-            Limit(
-                f"Dagster's history of {thresholds.history_gb.value:g} GB",
-                "runs",
-                at(point.stored.history_gb, thresholds.history_gb.value),
-                "larger shards, several in a run",
-            ),
-            Limit(
-                f"a run with nothing to do takes {thresholds.noop_seconds.value:g} s",
-                "runs",
-                at(noop, thresholds.noop_seconds.value),
-                "larger shards, an index of partitions",
-            ),
-            Limit(
-                f"{thresholds.objects.value:.0e} objects",
-                "images",
-                at(point.stored.all_objects, thresholds.objects.value),
-                "packs of images, merged journals",
-            ),
-            Limit(
-                f"a disk of {hardware.disk_gb / 1e3:g} TB",
-                "images",
-                at(point.stored.gigabytes, hardware.disk_gb)
-                if hardware.storage == "local"
-                else math.inf,
-                "an object store",
-            ),
-            Limit(
-                f"curation fills {hardware.memory_gb:g} GB",
-                "curation",
-                free / gb_per_prompt if gb_per_prompt else math.inf,
-                "two passes",
-            ),
-            Limit(
-                f"runs fill the {hardware.memory_gb:g} GB of a machine",
-                "runs",
-                0.0 if run_gb > hardware.memory_gb else math.inf,
-                "smaller shards, fewer runs",
-            ),
-            Limit(
-                f"{hardware.days:g} days",
-                "time",
-                at(point.hours, hardware.days * 24),
-                f"more of: {point.bottleneck.partition(',')[0]}",
-            ),
-            Limit(
-                f"{hardware.usd:,.0f} USD", "money", at(point.usd, hardware.usd), "cheaper calls"
-            ),
-        ]
 
 
 def perturbed(costs: Costs, random: Random) -> Costs:
@@ -327,109 +254,3 @@ def _interval(value: float, drawn: Sequence[float]) -> Interval:
     ordered = sorted(drawn)
     last = len(ordered) - 1
     return Interval(value, ordered[round(0.05 * last)], ordered[round(0.95 * last)])
-
-
-def is_steady(hardware: Hardware, prompts: int, shard_size: int) -> bool:
-    """Whether every run has so many shards that more of them take as long each."""
-    return prompts / shard_size > _WAVES * hardware.runs
-
-
-def simulated_seconds(
-    costs: Costs, hardware: Hardware, prompts: int, shard_size: int, seed: int
-) -> float:
-    """Of all prompts, shard by shard."""
-    full, rest = divmod(prompts, shard_size)
-    shards = [shard_size] * full + ([rest] if rest else [])
-    stagger = 0.0
-    if hardware.staggered:  # over the time of a shard of every run
-        stagger = bound_seconds(uses(costs, hardware, shard_size))[0] * shard_size
-    return Factory(costs, hardware, shards, seed, stagger).run().seconds
-
-
-def _efficiency(
-    costs: Costs, hardware: Hardware, prompts: int, shard_size: int, seed: int
-) -> float:
-    """Least time of the busiest resource, as a share of the simulated time.
-
-    Few calls are simulated all; of many shards the first ones, and from `_WAVES` shards a run on
-    every shard takes as long as those after the first.
-    """
-    per_prompt = sum(calls_per_prompt(costs, hardware, role) for role in hardware.roles)
-    waves = prompts / shard_size / hardware.runs
-    steady = is_steady(hardware, prompts, shard_size)
-    size, whole = min(shard_size, prompts), per_prompt * prompts <= _MOST_CALLS
-    if not whole:
-        costs, hardware, size = scaled(costs, hardware, size, _MOST_CALLS / per_prompt / _WAVES)
-    bound, _ = bound_seconds([use for use in uses(costs, hardware, size) if not use.is_cap])
-    if whole or not steady:
-        count = prompts if whole else max(1, round(waves * hardware.runs)) * size
-        return bound * count / simulated_seconds(costs, hardware, count, size, seed)
-    wave = hardware.runs * size
-    first = simulated_seconds(costs, hardware, wave, size, seed)
-    all_waves = simulated_seconds(costs, hardware, _WAVES * wave, size, seed)
-    return bound * (_WAVES - 1) * wave / (all_waves - first)
-
-
-def scaled(
-    costs: Costs, hardware: Hardware, shard_size: int, most_prompts: float
-) -> tuple[Costs, Hardware, int]:
-    """A smaller system of the same proportions: fewer runs, and if that is not enough smaller
-    shards, with as much less of everything that they share."""
-    by_runs = min(hardware.runs * shard_size / most_prompts, hardware.runs / _FEWEST_RUNS)
-    runs = max(1, math.floor(hardware.runs / max(1.0, by_runs)))
-    fewer = hardware.runs / runs
-    smaller = max(1.0, min(runs * shard_size / most_prompts, shard_size / _SMALLEST_SHARD))
-    slower = {model: _slower(server, fewer * smaller) for model, server in hardware.servers.items()}
-    changes = {
-        "runs": runs,
-        "machines": 1,
-        "cores": max(1, round(hardware.machines * hardware.cores / fewer)),
-        "generator_slots": max(1, round(hardware.generator_slots / smaller)),
-        "agent_slots": max(1, round(hardware.agent_slots / smaller)),
-        "servers": {
-            model: _scaled_server(server, fewer * smaller)
-            for model, server in hardware.servers.items()
-        },
-    }
-    less = _with_calls(
-        costs, {"cpu_seconds": dict.fromkeys(costs.models, smaller), "seconds": slower}
-    )
-    return less, hardware.model_copy(update=changes), round(shard_size / smaller)
-
-
-def _scaled_slots(server: ModelServer, factor: float) -> int | None:
-    return math.ceil(server.slots / factor) if server.slots else None
-
-
-def _slower(server: ModelServer, factor: float) -> float:
-    """Slots are whole: as calls take longer, the server answers as many as its share."""
-    slots = _scaled_slots(server, factor)
-    return slots * factor / server.slots if slots and server.slots else 1.0
-
-
-def _scaled_server(server: ModelServer, factor: float) -> ModelServer:
-    def less(value: float | None) -> float | None:
-        return value / factor if value else None
-
-    return server.model_copy(
-        update={
-            "gpus": 0,
-            "concurrency": _scaled_slots(server, factor),
-            "requests_per_minute": less(server.requests_per_minute),
-            "tokens_per_minute": less(server.tokens_per_minute),
-            "usd_per_month": None,
-        }
-    )
-
-
-def _with_calls(costs: Costs, factors: dict[str, dict[str, float]]) -> Costs:
-    """Other `seconds` and `cpu_seconds` (quantity -> model -> factor) of all calls.
-
-    A run with fewer calls is as busy if each takes more CPU.
-    """
-    data = costs.model_dump()
-    for name, by_model in factors.items():
-        for model, factor in by_model.items():
-            for call in data["models"][model]["roles"].values():
-                call[name]["value"] *= factor
-    return Costs.model_validate(data)

@@ -6,7 +6,8 @@ from rich.console import Console
 from rich.table import Table
 
 from .inputs import Hardware
-from .prediction import Interval, Limit, Prediction
+from .limits import Limit
+from .prediction import Interval, Prediction
 
 _HOURS_A_DAY = 24
 

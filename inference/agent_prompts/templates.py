@@ -8,7 +8,7 @@ stores the `name@version` of its prompt. A prompt of one's own is named by its p
 
 import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, MutableMapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -33,7 +33,16 @@ _RESERVED_TAG = re.compile(
 # How the training rows of continued plans list the steps so far.
 _STEPS_SO_FAR = re.compile(r"^Steps so far:\n(?P<steps>.*)", re.MULTILINE | re.DOTALL)
 _STEP = re.compile(r"^\d+\. ", re.MULTILINE)
-_ENVIRONMENT = jinja2.Environment(
+
+
+class _Environment(jinja2.Environment):
+    def make_globals(self, d: MutableMapping[str, Any] | None) -> MutableMapping[str, Any]:
+        """A plain dict: Jinja's `ChainMap` is copied for every text, which takes longer than the
+        text itself."""
+        return {**self.globals, **(d or {})}
+
+
+_ENVIRONMENT = _Environment(
     loader=jinja2.FileSystemLoader(FOLDER), undefined=jinja2.StrictUndefined, auto_reload=False
 )
 # Files may be other people's: they get no access to Python.

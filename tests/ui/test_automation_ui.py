@@ -18,8 +18,8 @@ expect.set_options(timeout=TIMEOUT_SECONDS * 1000)
 
 @pytest.fixture
 def ui(tmp_path):
-    """The UI on a lake that has a bank of two shards and no trajectories yet."""
-    with tiny_ui(tmp_path, assets="taxonomy,vocabulary,templates,prompts") as url:
+    """The UI on a lake that has an audited bank of two shards and no trajectories yet."""
+    with tiny_ui(tmp_path, assets="taxonomy,vocabulary,templates,prompts,prompt_audit") as url:
         yield url
 
 

@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from assets.core import shard_map
-from assets.core.shard_map import map_shards
+from assets.core.shard_map import ShardMap
 from schemas import FoundryError, StorageError
 from warehouse import Home
 
@@ -48,15 +48,20 @@ def lake(tmp_path, monkeypatch):
 
 
 def test_results_come_in_order_from_other_processes(lake):
-    numbers, processes = zip(*map_shards(process_of, GROUPS, len(GROUPS), lake), strict=True)
+    shard_map = ShardMap(lake)
+    numbers, processes = zip(*shard_map.map(process_of, GROUPS, len(GROUPS)), strict=True)
     assert list(numbers) == [0, 1, 2, 3, 4]
     assert os.getpid() not in processes
-    assert not any(map(psutil.pid_exists, processes))
+    _, again = zip(*shard_map.map(process_of, GROUPS, len(GROUPS)), strict=True)
+    assert {*again} <= {*processes}, "workers are used again"
+    workers = [psutil.Process(process) for process in {*processes}]
+    del shard_map
+    assert not psutil.wait_procs(workers, timeout=60)[1]
 
 
 def test_one_group_and_a_lake_in_memory_need_no_process(lake):
-    assert [*map_shards(process_of, GROUPS[:1], 1, lake)] == [(0, os.getpid())]
-    in_memory = map_shards(process_of, GROUPS, len(GROUPS), Home("memory://lake").lake)
+    assert [*ShardMap(lake).map(process_of, GROUPS[:1], 1)] == [(0, os.getpid())]
+    in_memory = ShardMap(Home("memory://lake").lake).map(process_of, GROUPS, len(GROUPS))
     assert {process for _, process in in_memory} == {os.getpid()}
 
 
@@ -70,7 +75,7 @@ def test_one_group_and_a_lake_in_memory_need_no_process(lake):
 )
 def test_a_failure_is_one_line(lake, function, message):
     with pytest.raises(FoundryError, match=message):
-        list(map_shards(function, GROUPS, len(GROUPS), lake))
+        list(ShardMap(lake).map(function, GROUPS, len(GROUPS)))
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
@@ -79,7 +84,8 @@ def test_workers_end_with_the_command(tmp_path, number):
         "if __name__ == '__main__':\n"
         " from tests.assets.core.test_shard_map import *\n"
         " shard_map.worker_count = lambda: 2\n"
-        f" list(map_shards(endless, GROUPS, len(GROUPS), Home({str(tmp_path)!r}).lake))\n"
+        f" lake = Home({str(tmp_path)!r}).lake\n"
+        " list(ShardMap(lake).map(endless, GROUPS, len(GROUPS)))\n"
     )
     script = tmp_path / "command.py"
     script.write_text(code)

@@ -3,6 +3,7 @@
 import pytest
 
 from assets.core import shard_map
+from assets.core.shard_map import ShardMap
 from assets.curation import shards
 from assets.curation.critic_sets import build_critic_rl, build_critic_sft
 from assets.curation.planner_sets import build_planner_sft
@@ -61,7 +62,7 @@ def settings(reviews=None, **balance):
 def test_any_grouping_gives_the_same_rows(home, monkeypatch, options):
     wanted = curate(home, settings(**options))
     assert all(rows for rows, *_ in wanted.values())
-    monkeypatch.setattr(shard_map, "_in_processes", in_this_process)
+    monkeypatch.setattr(ShardMap, "_in_processes", in_this_process)
     for rows in (1, 50):
         monkeypatch.setattr(shards, "GROUP_ROWS", rows)
         assert curate(home, settings(**options)) == wanted
@@ -85,5 +86,5 @@ def test_a_damaged_file_is_named_and_nothing_is_written(home):
     assert home.lake.partitions(STEPS) == []
 
 
-def in_this_process(function, groups, _workers):
+def in_this_process(_shard_map, function, groups):
     return (function(*group) for group in groups)
