@@ -111,12 +111,15 @@ class Recipe:
         return content_digest(origin)[:12]
 
 
+@dataclass(frozen=True)
 class ExistingCheckpoint(Recipe):
     """A checkpoint that a round starts from, whatever its own recipe was."""
 
+    known_version: str = ""
+
     @cached_property
     def version(self) -> str:
-        return str(self.inputs["version"]) if self.inputs else ""
+        return self.known_version
 
 
 RecipeOf = Callable[[FoundryResource], Recipe]
@@ -189,7 +192,7 @@ def _round_data(foundry: FoundryResource, plan: RoundPlan, form: str, table: Tab
 
 
 def _existing(name: str, role: Role, version: str) -> Recipe:
-    return ExistingCheckpoint(name, role, ConfigModel(), inputs={"version": version})
+    return ExistingCheckpoint(name, role, ConfigModel(), known_version=version)
 
 
 def _start(training: str, role: Role, settings: SftSettings | GrpoSettings) -> Recipe | None:

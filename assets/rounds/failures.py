@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from math import sqrt
 
-from inference.backends.checkpoint.manifest import is_agent_of
+from inference.backends.checkpoint.manifest import AgentRole, is_agent_of
 from schemas.rounds import FailureRow
 from warehouse import Home
 
@@ -83,7 +83,7 @@ def _rate(failures: int, count: int) -> dict[str, float]:
 
 
 def quotas_of(
-    rows: Iterable[FailureRow], plan_agents: Mapping[str, str], settings: FailureQuotaSettings
+    rows: Iterable[FailureRow], plan_agents: Mapping[AgentRole, str], settings: FailureQuotaSettings
 ) -> Quotas:
     """Quotas that follow the failures of some agents (role -> name@version).
 
