@@ -136,7 +136,7 @@ class RoundSets:
         rows = _records(build_critic_rl(home, curation.model_copy(update={"critic": critic}))[0])
         judged = home.lake.read(ATTEMPTS, columns=[*_KEY, "accepted"]).to_pylist()
         said = {_attempt(row): row["accepted"] for row in judged}
-        wrong = (row for row in rows if row["accepted"] != said[_attempt(row)])
+        wrong = (row for row in rows if _truth(row) != said[_attempt(row)])
         return [{**row, "row_id": f"{_FAILURE}{row['row_id']}"} for row in wrong]
 
     def _planner_sft(self) -> Records:
@@ -185,6 +185,11 @@ def _attempt(row: dict[str, Any]) -> tuple[Any, ...]:
     return tuple(row[name] for name in _KEY)
 
 
+def _truth(row: dict[str, Any]) -> bool:
+    """The true verdict of a row of the critic's RL set."""
+    return bool(row["evaluation"]["success"])
+
+
 def _records(rows: pa.RecordBatchReader) -> Records:
     return rows.read_all().to_pylist()
 
@@ -200,10 +205,10 @@ def _numbered(rows: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 
 def _balanced(others: Records, failures: Records) -> Records:
     """Both, with rows of the commoner verdict left out of `others`, as far as there are such."""
-    counts = Counter(row["accepted"] for row in (*others, *failures))
+    counts = Counter(_truth(row) for row in (*others, *failures))
     common = counts[True] > counts[False]
     excess = abs(counts[True] - counts[False])
-    candidates = [row["row_id"] for row in others if row["accepted"] == common]
+    candidates = [row["row_id"] for row in others if _truth(row) == common]
     left_out = set(sorted(candidates, key=lambda row_id: unit_interval(row_id))[:excess])
     return [row for row in others if row["row_id"] not in left_out] + failures
 

@@ -118,7 +118,7 @@ def test_its_sets_have_what_the_agents_got_wrong_and_older_rows(killed, foundry)
     assert failures and len(failures) % 3 == 0
     for row in own:
         key = row["trajectory_id"], row["step_number"], row["iteration"]
-        assert (row["accepted"] != said[key]) == (row in failures)
+        assert (row["evaluation"]["success"] != said[key]) == (row in failures)
     for table in (PLANNER_SFT, CRITIC_SFT, CRITIC_RL):
         assert home.lake.rows(table) > len(own_rows(home, table)) > 0, "older rows are among them"
         shards = {row.get("trajectory_id") for row in foundry.home.lake.read(table).to_pylist()}
