@@ -74,7 +74,7 @@ def wilson_interval(failures: int, count: int) -> tuple[float, float]:
     share, z2 = failures / count, _Z * _Z
     centre = (share + z2 / (2 * count)) / (1 + z2 / count)
     half = _Z * sqrt(share * (1 - share) / count + z2 / (4 * count * count)) / (1 + z2 / count)
-    return max(0.0, centre - half), min(1.0, centre + half)
+    return min(share, max(0.0, centre - half)), max(share, min(1.0, centre + half))  # of rounding
 
 
 def _rate(failures: int, count: int) -> dict[str, float]:

@@ -16,6 +16,7 @@ from assets.core.foundry import FoundryResource
 from assets.rounds.assets import findings
 from assets.rounds.data import own_rows
 from assets.rounds.plans import recorded_rounds, round_home, states
+from dagster_project.definitions import definitions
 from dagster_project.improve import improve
 from dagster_project.instance import open_instance
 from dagster_project.run import run_lineage
@@ -90,11 +91,15 @@ def killed(promoted, foundry, instance):
         patch.setattr(training, "run_job", run_job)
         with pytest.raises(FoundryError, match="out of memory"):
             improve(foundry, instance, 1)
+    copy_lake(Path(foundry.root), Path(foundry.root).with_name("killed"))
     return foundry.home.lake.content_hash(MODEL_CALLS, f"plans-{SHARD}")
 
 
 @pytest.fixture(scope="module")
 def finished(killed, foundry, instance):
+    """The same round, taken up by the job, and what the command says then."""
+    job = definitions(foundry).get_repository_def().get_job("improve_agents")
+    assert job.execute_in_process(instance=instance).success
     lines = []
     return improve(foundry, instance, 3, lines.append), lines
 
@@ -166,7 +171,7 @@ def test_the_schedule_requests_no_round_after_one_that_did_not_help(finished, fo
 @pytest.fixture
 def copied(killed, foundry, tmp_path):
     """The lake of the killed round, to be damaged."""
-    copy_lake(Path(foundry.root), tmp_path / "lake")
+    copy_lake(Path(foundry.root).with_name("killed"), tmp_path / "lake")
     return FoundryResource(profile=foundry.profile, root=str(tmp_path / "lake"))
 
 
