@@ -10,6 +10,7 @@ import dagster as dg
 from schemas import FoundryError
 from schemas.rounds import FAILURES, ROUNDS, RoundRow
 
+from ..core.checks import blocking_checks
 from ..core.foundry import FoundryResource
 from ..core.metadata import image_metadata, table_metadata
 from ..core.node import Node
@@ -155,6 +156,10 @@ def failures(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg.
     ]
     metadata = {"worst": table_metadata(cells)}
     return FAILURE_REPORT.record(context, foundry, {FAILURES: rows}, metadata)
+
+
+rounds_checks = blocking_checks(RESULTS)
+failures_checks = blocking_checks(FAILURE_REPORT)
 
 
 def _of_kind(rows: list[Any], kind: str) -> list[Any]:
