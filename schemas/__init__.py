@@ -11,6 +11,7 @@ from . import (
     prompts,
     reviews,
     rounds,
+    serving,
     training,
     trajectories,
 )
@@ -28,6 +29,7 @@ TABLES: dict[str, Table] = {
         imports,
         training,
         rounds,
+        serving,
         generations,
         benchmarks,
     )

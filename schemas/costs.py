@@ -1,4 +1,5 @@
-"""The view of what models and trainings cost, derived from the ledger of calls and from trainings.
+"""The view of what models, their servers and trainings cost, derived from the ledger of calls, from
+trainings, and from the GPUs that servers held.
 
 A sum over measurements of which some are missing has only those that are there; columns beside it
 count the missing ones. A sum without any is null, never 0.
@@ -12,16 +13,24 @@ from .base import Row, View
 
 
 class CostRow(Row):
-    """What one model cost for one shard of one asset on one day, or one training."""
+    """What one model cost for one shard of one asset on one day, one training, or one day of a
+    model's servers."""
 
-    day: date = Field(description="Day on which the calls began, or the training ended, UTC")
-    asset: str = Field(description="Asset (or service) that made the calls, or was trained")
-    shard: str | None = Field(description="Shard of the prompts; null: a training")
-    role: str | None = Field(description="Role of the model; null: a training")
+    day: date = Field(
+        description="Day on which the calls began, the training ended, or the server ran, UTC"
+    )
+    asset: str = Field(
+        description="Asset (or service) that made the calls, or was trained; `servers`: those "
+        "that the profile names, which all assets share"
+    )
+    shard: str | None = Field(description="Shard of the prompts; null: a training or server")
+    role: str | None = Field(description="Role of the model; null: a training or server")
     model: str = Field(
         description="Backend and model, as in `attempts`; of a training, the checkpoint's version"
     )
-    calls: int | None = Field(description="Model calls, with those below; null: a training")
+    calls: int | None = Field(
+        description="Model calls, with those below; null: a training or server"
+    )
     cached: int | None = Field(description="Calls answered from another asset's journal, for free")
     failed: int | None = Field(description="Calls that ended in an error")
     retries: int | None = Field(description="Retries of all calls after their first try")
@@ -39,10 +48,12 @@ class CostRow(Row):
         description="Part of it that is an estimate: requests without an answer; null: none"
     )
     unpriced: int | None = Field(
-        description="Answered calls without a price, or 1 for a training: not in `cost_usd`"
+        description="Answered calls, trainings (1) and runs of servers without a price: not in "
+        "`cost_usd`"
     )
     gpu_hours: float | None = Field(
-        description="GPUs times hours of a training; null: on no GPU, not measured, or calls"
+        description="GPUs times hours of a training or of servers; null: none, not measured, or "
+        "calls"
     )
 
 
@@ -78,10 +89,22 @@ SELECT
 FROM checkpoints
 WHERE source IS NULL AND json_extract_string(metrics, '$.hours') IS NOT NULL"""
 
+_SERVERS = """\
+SELECT
+    day, 'servers', NULL, NULL, model,
+    NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+    NULL,
+    sum(cost_usd),
+    NULL,
+    count(*) FILTER (cost_usd IS NULL),
+    sum(gpu_hours)
+FROM server_hours
+GROUP BY day, model"""
+
 COSTS = View(
     "costs",
     CostRow,
     key=("day", "asset", "shard", "role", "model"),
-    tables=("model_calls", "checkpoints"),
-    sql=f"{_CALLS}\nUNION ALL\n{_TRAININGS}",
+    tables=("model_calls", "checkpoints", "server_hours"),
+    sql="\nUNION ALL\n".join((_CALLS, _TRAININGS, _SERVERS)),
 )

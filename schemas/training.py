@@ -69,6 +69,14 @@ class EvaluationRow(Row):
     value: float = Field(description="Value; 0 or 1 for a yes-or-no metric")
     planner: str = Field(description="Backend and model (checkpoint version) that planned")
     critic: str = Field(description="Backend and model (checkpoint version) that judged")
+    prompt_id: str | None = Field(
+        None, description="Request that the item belongs to; null: written before it was stored"
+    )
+    training_seed: int | None = Field(
+        None,
+        description="Of the ablation: what was added to the seeds of all trainings; null: the "
+        "asset evaluation, of the profile's own trainings",
+    )
 
 
 class RubricRow(Row):
@@ -108,5 +116,10 @@ REPORTED_RECIPES = Table(
     "reported_recipes", ReportedRecipeRow, key=("name", "version"), sharded=True
 )
 EVALUATIONS = Table(
-    "evaluations", EvaluationRow, key=("benchmark", "variant", "metric", "item_id"), sharded=True
+    "evaluations",
+    EvaluationRow,
+    key=("benchmark", "variant", "training_seed", "metric", "item_id"),
+    version=2,
+    sharded=True,
+    added=("prompt_id", "training_seed"),
 )

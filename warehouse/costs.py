@@ -1,4 +1,4 @@
-"""What the calls and trainings of a home cost: sums of the view `costs` by one of its columns."""
+"""What the calls, trainings and servers of a home cost: sums of the view `costs`, by a column."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import closing
@@ -33,7 +33,9 @@ class Costs(BaseModel):
     seconds: float | None = Field(description="Wall time, one after the other")
     cost_usd: float | None
     estimated_usd: float | None = Field(description="Part of the cost that is an estimate")
-    unpriced: int | None = Field(description="Calls and trainings that are not in the cost")
+    unpriced: int | None = Field(
+        description="Calls, trainings and runs of servers that are not in the cost"
+    )
     gpu_hours: float | None
 
 

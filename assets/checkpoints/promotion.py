@@ -2,8 +2,8 @@
 
 What serves is a system of planner and critic, and what was evaluated is what is promoted: the
 newest two together, or one of them with the promoted other. Systems are compared item by item on
-the pack's development items, metric by metric with the best system ever promoted (`systems.py`).
-A system is
+the pack's development items, metric by metric with the best system ever promoted (`systems.py`);
+the intervals are clustered by request. A system is
 
 - accepted if every difference is shown to be above minus the metric's `training.promotion_margin`
   (a one-sided non-inferiority test: the lower end of its interval), and no mean is below
@@ -33,7 +33,7 @@ from ..core.metadata import table_metadata
 from ..core.node import Node
 from ..evaluation.items import pack_name, promotion_benchmark
 from ..evaluation.settings import EvaluationSettings
-from ..evaluation.summary import Interval, paired_difference
+from ..evaluation.summary import Interval, Measured, Values, paired_difference
 from ..evaluation.systems import (
     System,
     candidate_systems,
@@ -44,8 +44,8 @@ from ..evaluation.systems import (
 from ..evaluation.variants import CANDIDATE, CRITIC_RL, PLANNER
 
 METRICS = tuple(PromotionMargins.model_fields)
-# metric -> item -> value
-Values = Mapping[str, Mapping[str, float]]
+# By metric.
+SystemValues = Mapping[str, Values]
 Decision = Literal["promoted", "kept", "rejected"]
 
 
@@ -89,7 +89,9 @@ class Rules:
     training: TrainingSettings
     evaluation: EvaluationSettings
 
-    def compare(self, ours: Values, references: Mapping[System, Values], metric: str) -> Comparison:
+    def compare(
+        self, ours: SystemValues, references: Mapping[System, SystemValues], metric: str
+    ) -> Comparison:
         """A metric compared with the reference whose mean is the highest."""
         best = max(references, key=lambda system: fmean(references[system][metric].values()))
         settings = self.evaluation
@@ -117,8 +119,8 @@ class Rules:
 def assess(
     variant: str,
     system: System,
-    ours: Values,
-    references: Mapping[System, Values],
+    ours: SystemValues,
+    references: Mapping[System, SystemValues],
     rejected: Sequence[str],
     rules: Rules,
 ) -> Assessment:
@@ -154,7 +156,7 @@ def assess(
     return Assessment(variant, system, "accepted", why, means, comparisons)
 
 
-def _lacks_items(ours: Values, theirs: Values, metric: str) -> bool:
+def _lacks_items(ours: SystemValues, theirs: SystemValues, metric: str) -> bool:
     """Whether a reference has no values, or values of items that we have none of."""
     return not theirs.get(metric) or not theirs[metric].keys() <= ours[metric].keys()
 
@@ -185,15 +187,15 @@ def decide(
 
 def values_by_system(
     rows: Iterable[EvaluationRow], benchmark: str, variants: Mapping[str, System]
-) -> dict[System, Values]:
+) -> dict[System, SystemValues]:
     """Values of systems on a benchmark, from the rows that were made with their versions."""
-    values: dict[System, dict[str, dict[str, float]]] = {
+    values: dict[System, dict[str, dict[Measured, float]]] = {
         system: defaultdict(dict) for system in variants.values()
     }
     for row in rows:
-        system = variants.get(row.variant)
+        system = variants.get(row.variant) if row.training_seed is None else None
         if system and row.benchmark == benchmark and _made_by(row, system):
-            values[system][row.metric][row.item_id] = row.value
+            values[system][row.metric][Measured.of(row)] = row.value
     return {**values}
 
 

@@ -216,16 +216,28 @@ def newest_version(home: Home, recipe: Recipe) -> str:
     return recipe.version if recipe.version in versions or not versions else versions[-1]
 
 
-def sft(name: str, role: Role, parent: Recipe, data: DataSet, settings: SftSettings) -> Recipe:
-    """Supervised fine-tuning of `parent` on the tables of an export for LLaMA-Factory."""
-    shared = {"data": data.folder, "datasets": list(data.tables), "settings": settings}
+def sft(
+    name: str,
+    role: Role,
+    parent: Recipe,
+    data: DataSet,
+    settings: SftSettings,
+    repeats: Mapping[str, float] | None = None,
+) -> Recipe:
+    """Supervised fine-tuning of `parent` on the tables of an export for LLaMA-Factory.
+
+    Args:
+        repeats: how often an epoch has the rows of a table; None: each once.
+    """
+    changes = {"repeats": dict(repeats)} if repeats else {}
+    shared = {"data": data.folder, "datasets": list(data.tables), "settings": settings, **changes}
 
     def job(_version: str, folder: Path, model: Path) -> TrainerJob:
         return sft_job(name, folder, SftJob(parent=model, **shared))
 
     hardware: Hardware = "gpu" if read_recipe(settings).gpus else "cpu"
     trainer = pinned_version("sft", hardware, "llamafactory")
-    inputs = recipe_content(settings) | {"trainer": trainer}
+    inputs = recipe_content(settings) | {"trainer": trainer} | changes
     return Recipe(name, role, settings, job, parent=parent, data=data, inputs=inputs)
 
 

@@ -100,6 +100,14 @@ class FoundryResource(dg.ConfigurableResource):
         """The same, whose models can be named and priced, but not called."""
         return _WithoutKeys(profile=self.profile, root=self.root, size=self.size)
 
+    def with_training(self, training: TrainingSettings) -> "FoundryResource":
+        """The same, with another section `training`."""
+        other = FoundryResource(profile=self.profile, root=self.root, size=self.size)
+        # Cached properties: what would be read from profile and lake is known already.
+        settings = self.settings.model_copy(update={"training": training})
+        other.__dict__.update(home=self.home, settings=settings)
+        return other
+
     def rows(self, table: Table, partition: str | None = None) -> list[Any]:
         """A table (or one partition of it) as its row models."""
         records = self.home.lake.read(table, None if partition is None else [partition])

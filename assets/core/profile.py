@@ -197,17 +197,19 @@ class Profile(Backends):
     @model_validator(mode="before")
     @classmethod
     def _servers_are_where_runs_are(cls, values: Any) -> Any:
-        """With `cluster.ray` they are on its nodes."""
-        if not isinstance(values, dict):
+        """With `cluster.ray` they are on its nodes; their GPUs cost what those of trainings do."""
+        if not isinstance(values, dict) or not isinstance(values.get("servers"), dict):
             return values
-        address, servers = _value(values, "cluster", "ray", "address"), values.get("servers")
-        if not isinstance(address, str) or not isinstance(servers, dict):
-            return values
-        on_ray = {
-            name: {"ray": address, **server} if isinstance(server, dict) else server
-            for name, server in servers.items()
+        address = _value(values, "cluster", "ray", "address")
+        price = _value(values, "training", "gpu_hour_usd")
+        shared: dict[str, Any] = {"ray": address} if isinstance(address, str) else {}
+        if isinstance(price, int | float) and price >= 0:  # else it is refused where it is
+            shared["gpu_hour_usd"] = price
+        servers = {
+            name: {**shared, **server} if isinstance(server, dict) else server
+            for name, server in values["servers"].items()
         }
-        return {**values, "servers": on_ray}
+        return {**values, "servers": servers}
 
     @model_validator(mode="after")
     def _size_changes_are_valid(self) -> Self:

@@ -65,6 +65,7 @@ _WITH_TEXTS: Columns = {
     TRAJECTORIES: ("trajectory_id", "plan_id"),
 }
 _FALLBACK_CANVAS = (192, 192)
+_BY_SCORES = "accepted <> contradicted"
 _CONTRADICTED = {"contradicted_verdict": "contradicted"}
 # SQL for the columns of a set that the other does not have.
 _SFT_COLUMNS = """
@@ -113,6 +114,8 @@ class _Rules:
 def build_critic_sft(home: Home, settings: CurationSettings) -> CriticSet:
     """The set `critic_sft`."""
     verdicts = settings.critic.verdicts
+    if verdicts.sft == "scores":
+        return _build(home, settings, _Rules(CRITIC_SFT, _SFT_COLUMNS, _BY_SCORES, {}))
     reasons = _CONTRADICTED if verdicts.sft == "drop" else {}
     reasons = reasons | {"no_rewrite": "NOT accepted AND NOT has_rewrite"}
     if not verdicts.unproven_rewrites:
@@ -123,7 +126,7 @@ def build_critic_sft(home: Home, settings: CurationSettings) -> CriticSet:
 def build_critic_rl(home: Home, settings: CurationSettings) -> CriticSet:
     """The set `critic_rl`."""
     source = settings.critic.verdicts.rl
-    verdict = "accepted <> contradicted" if source == "scores" else "accepted"
+    verdict = _BY_SCORES if source == "scores" else "accepted"
     reasons = _CONTRADICTED if source == "drop" else {}
     return _build(home, settings, _Rules(CRITIC_RL, _RL_COLUMNS, verdict, reasons))
 

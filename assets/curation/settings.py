@@ -85,8 +85,10 @@ class VerdictSettings(ConfigModel):
         description="A rejected image scores at most this overall: one flaw in a good image costs "
         "a point or two, so only a nearly perfect score contradicts a rejection",
     )
-    sft: Literal["drop", "critic"] = Field(
-        "drop", description="Contradicted SFT rows: drop, or learn the critic's verdict"
+    sft: Literal["drop", "critic", "scores"] = Field(
+        "drop",
+        description="Contradicted SFT rows: drop, or learn the verdict of critic or scores; with "
+        "`scores`, rows without a proven rewrite are learned as well, for their verdict",
     )
     rl: Literal["drop", "critic", "scores"] = Field(
         "scores",

@@ -1,52 +1,85 @@
-"""Recipes of the ablation's own checkpoints, which differ from the profile's in one thing each."""
+"""Recipes of the ablation: checkpoints that differ from the profile's in one thing each, and all
+checkpoints under other training seeds.
 
+A training seed is added to the seed of every training; shares of `evaluation.ablation` shorten
+them. What is then the profile's own checkpoint is that one; others have names of their own, so that
+nothing takes them for the newest version of an agent.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
+from typing import Any
 
-from schemas.curation import CRITIC_RL, CRITIC_SFT, PLANNER_SFT, STEPS
-from schemas.prompts import PROMPTS
-from schemas.trajectories import ATTEMPTS, PLANS, SCORES, TRAJECTORIES
+from inference.engine.hashing import content_digest
+from schemas.curation import CRITIC_RL, CRITIC_SFT, PLANNER_SFT
+from training.grpo.recipe import GrpoSettings
 from training.rewards.reward import Part
+from training.settings import TrainingSettings
+from training.sft.recipe import SftSettings, read_recipe
 from warehouse import Home
 
 from ..checkpoints import recipes
-from ..checkpoints.recipes import DataSet, Recipe, RecipeOf
+from ..checkpoints.recipes import LINEAGE, DataSet, Recipe, RecipeOf
 from ..core.foundry import FoundryResource
-from ..curation.critic_sets import build_critic_sft
-from ..curation.exports.publisher import export_all
 from ..curation.settings import CurationSettings
-from ..curation.steps import build_steps
 from . import variants
+from .ablation_data import SOURCES, rl_label_data, unfiltered_critic_data
+from .settings import AblationSettings
 
-_SOURCES = (PROMPTS, PLANS, TRAJECTORIES, ATTEMPTS, SCORES)
-
-
-def unfiltered_critic_data(home: Home, settings: CurationSettings) -> DataSet:
-    """Critic SFT samples of all steps, also of those that the filter drops, for LLaMA-Factory.
-
-    Everything but the filter is as in the profile: verdicts, balance, agent prompts. Raises
-    FoundryError where the export cannot be written.
-    """
-    overlay = Home(home.local / "ablation" / "unfiltered")
-    overlay.images = home.images  # only the lake and the exports are its own
-    _copy_sources(home, overlay)
-    parts = {
-        "filter": settings.filter.model_copy(update={"rules": ()}),
-        "exports": settings.exports.model_copy(update={"formats": ("llamafactory",), "mix": None}),
-    }
-    unfiltered = settings.model_copy(update=parts)
-    overlay.lake.write(STEPS, build_steps(overlay, unfiltered)[0])
-    overlay.lake.write(CRITIC_SFT, build_critic_sft(overlay, unfiltered)[0])
-    export_all(overlay, unfiltered)
-    return recipes.exported_data(overlay, unfiltered, "llamafactory", CRITIC_SFT)
+# Forward passes over a sequence: GRPO samples it, computes its old probabilities and trains on it;
+# a backward pass counts as two.
+_RL_PASSES, _SFT_PASSES = 1 + 1 + 3, 3
+_BUILT: dict[tuple[str, str, str], DataSet] = {}
 
 
-def _copy_sources(home: Home, overlay: Home) -> None:
-    """Copy the tables that steps are built from; equal partitions are skipped."""
-    for table in _SOURCES:
-        for partition in home.lake.partitions(table):
-            content_hash = home.lake.content_hash(table, partition)
-            if content_hash != overlay.lake.content_hash(table, partition):
-                overlay.lake.write(table, home.lake.read(table, [partition]), partition)
+def checkpoint_recipe(
+    foundry: FoundryResource, name: str, training_seed: int | None = None
+) -> Recipe:
+    """The recipe of a checkpoint of the lineage or the ablation; None: without a training seed."""
+    recipe_of = (LINEAGE | ABLATION_RECIPES)[name]
+    own = recipe_of(foundry)
+    if training_seed is None:
+        return own
+    settings = foundry.settings.evaluation.ablation
+    changed = foundry.with_training(_changed(foundry.training, settings, training_seed))
+    return _renamed(recipe_of(changed), own, training_seed)
+
+
+def _renamed(recipe: Recipe, own: Recipe, training_seed: int) -> Recipe:
+    """The profile's own recipe if it is the same, else one with another name, as its parents."""
+    if recipe.version == own.version:
+        return own
+    parent = recipe.parent
+    if parent and own.parent:
+        parent = _renamed(parent, own.parent, training_seed)
+    return replace(recipe, name=f"{recipe.name}_seed_{training_seed}", parent=parent)
+
+
+def _changed(
+    training: TrainingSettings, settings: AblationSettings, training_seed: int
+) -> TrainingSettings:
+    """The trainings with another seed, and shorter; the base model is the same."""
+
+    def sft(of: SftSettings) -> SftSettings:
+        length: dict[str, Any] = {}
+        if of.max_steps:
+            length = {"max_steps": max(1, round(of.max_steps * settings.sft_share))}
+        elif settings.sft_share < 1:
+            length = {"epochs": _epochs(of) * settings.sft_share}
+        return of.model_copy(update={"seed": of.seed + training_seed, **length})
+
+    rl = training.critic_rl
+    steps = rl.max_steps and max(1, round(rl.max_steps * settings.rl_share))
+    changes = {"seed": rl.seed + training_seed, "max_steps": steps}
+    return training.model_copy(
+        update={
+            "planner_sft": sft(training.planner_sft),
+            "critic_sft": sft(training.critic_sft),
+            "critic_rl": rl.model_copy(update=changes),
+        }
+    )
 
 
 def _rl_without(part: Part, name: str, foundry: FoundryResource) -> Recipe:
@@ -58,24 +91,78 @@ def _rl_without(part: Part, name: str, foundry: FoundryResource) -> Recipe:
     return recipes.grpo(foundry, name, recipes.critic_sft(foundry), data, settings)
 
 
-def _one_agent(foundry: FoundryResource) -> Recipe:
-    """One model for planner and critic: the critic's settings, but the data and steps of both."""
-    data = recipes.exported(foundry, "llamafactory", CRITIC_SFT, PLANNER_SFT)
+def _sft_on_rl_labels(foundry: FoundryResource) -> Recipe:
+    """The SFT critic, fine-tuned on the labels of GRPO's rows with about as much computation."""
+    data = _built(rl_label_data, foundry)
     settings = foundry.training.critic_sft
-    limits = (settings.max_steps, foundry.training.planner_sft.max_steps)
-    max_steps = None if None in limits else sum(limit or 0 for limit in limits)
-    settings = settings.model_copy(update={"max_steps": max_steps})
-    return recipes.sft(variants.ONE_AGENT, "both", recipes.base_model(foundry), data, settings)
+    sequences = _rl_sequences(foundry.training.critic_rl, data)
+    steps = sequences * _RL_PASSES / _SFT_PASSES / read_recipe(settings).batch
+    settings = settings.model_copy(update={"max_steps": math.ceil(steps)})
+    parent = recipes.critic_sft(foundry)
+    return recipes.sft(variants.SFT_ON_RL_LABELS, "critic", parent, data, settings)
+
+
+def _rl_sequences(settings: GrpoSettings, data: DataSet) -> int:
+    """Rollouts that GRPO trains on; without a number of steps, of all rows once."""
+    prompts = settings.max_steps * settings.batch if settings.max_steps else data.rows
+    return prompts * settings.n
+
+
+def _one_agent(foundry: FoundryResource) -> Recipe:
+    """One model for planner and critic: rows of each role as often as its own training has them.
+
+    The learning rate is the geometric mean of both, other options are the critic's where the
+    planner has none: one model has one optimizer.
+    """
+    planner, critic = foundry.training.planner_sft, foundry.training.critic_sft
+    data = recipes.exported(foundry, "llamafactory", CRITIC_SFT, PLANNER_SFT)
+    changes: dict[str, Any] = {
+        "learning_rate": math.sqrt(_learning_rate(planner) * _learning_rate(critic)),
+        "options": critic.options | planner.options,
+    }
+    repeats = {CRITIC_SFT.name: _epochs(critic), PLANNER_SFT.name: _epochs(planner)}
+    if planner.max_steps and critic.max_steps:
+        changes["max_steps"], repeats = planner.max_steps + critic.max_steps, {}
+    else:
+        changes["epochs"] = 1.0
+    settings = critic.model_copy(update=changes)
+    base = recipes.base_model(foundry)
+    return recipes.sft(variants.ONE_AGENT, "both", base, data, settings, repeats)
 
 
 def _unfiltered(foundry: FoundryResource) -> Recipe:
-    data = unfiltered_critic_data(foundry.home, foundry.settings.curation)
-    base, settings = recipes.base_model(foundry), foundry.training.critic_sft
+    """The critic of unfiltered rows, with as many steps as the critic of curated ones."""
+    data = _built(unfiltered_critic_data, foundry)
+    settings = foundry.training.critic_sft
+    if not settings.max_steps:
+        rows = recipes.exported(foundry, "llamafactory", CRITIC_SFT).rows
+        steps = math.ceil(rows / read_recipe(settings).batch) * _epochs(settings)
+        settings = settings.model_copy(update={"max_steps": math.ceil(steps)})
+    base = recipes.base_model(foundry)
     return recipes.sft(variants.UNFILTERED, "critic", base, data, settings)
+
+
+def _built(build: Callable[[Home, CurationSettings], DataSet], foundry: FoundryResource) -> DataSet:
+    """Rows of the ablation, made once a process: every seed's recipes name them."""
+    home, settings = foundry.home, foundry.settings.curation
+    sources = [home.lake.content_hashes(table) for table in SOURCES]
+    key = build.__name__, home.root, content_digest([sources, settings.model_dump(mode="json")])
+    if key not in _BUILT:
+        _BUILT[key] = build(home, settings)
+    return _BUILT[key]
+
+
+def _epochs(settings: SftSettings) -> float:
+    return float(read_recipe(settings).options.get("num_train_epochs", 3.0))  # the trainer's own
+
+
+def _learning_rate(settings: SftSettings) -> float:
+    return float(read_recipe(settings).options.get("learning_rate", 5e-5))  # the trainer's own
 
 
 # Checkpoints that only the ablation needs.
 ABLATION_RECIPES: dict[str, RecipeOf] = {
+    variants.SFT_ON_RL_LABELS: _sft_on_rl_labels,
     variants.NO_STEP: partial(_rl_without, "step", variants.NO_STEP),
     variants.NO_ACCURACY: partial(_rl_without, "accuracy", variants.NO_ACCURACY),
     variants.ONE_AGENT: _one_agent,

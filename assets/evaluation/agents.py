@@ -14,9 +14,10 @@ from inference.roles import Critic, Plan, Planner, PlanRequest, PlanStep, Verdic
 from training.registry import CheckpointRegistry
 from warehouse import EncodedImage
 
-from ..checkpoints.recipes import LINEAGE, newest_version
+from ..checkpoints.recipes import newest_version
 from ..core.foundry import FoundryResource
-from .ablation_recipes import ABLATION_RECIPES
+from .ablation_recipes import checkpoint_recipe
+from .variants import Variant
 
 
 class PassthroughPlanner:
@@ -49,37 +50,43 @@ class AgentFactory:
     foundry: FoundryResource
     _models: dict[Path, CheckpointModel] = field(default_factory=dict)
 
-    def planner(self, reference: str | None) -> Planner:
-        if reference is None:
+    def planner(self, variant: Variant) -> Planner:
+        if variant.planner is None:
             return PassthroughPlanner()
-        if self.foundry.settings.trained_server("planner"):
-            return cast(Planner, self._served("planner", reference))
-        return CheckpointPlanner(self._model(reference))
+        folder = self._folder(variant.planner, variant.training_seed)
+        if self._is_served("planner", variant):
+            return cast(Planner, self._served("planner", folder))
+        return CheckpointPlanner(self._model(folder), variant.constrained)
 
-    def critic(self, reference: str | None) -> Critic:
-        if reference is None:
+    def critic(self, variant: Variant) -> Critic:
+        if variant.critic is None:
             return AcceptAllCritic()
-        if self.foundry.settings.trained_server("critic"):
-            return cast(Critic, self._served("critic", reference))
-        return CheckpointCritic(self._model(reference))
+        folder = self._folder(variant.critic, variant.training_seed)
+        if self._is_served("critic", variant):
+            return cast(Critic, self._served("critic", folder))
+        return CheckpointCritic(self._model(folder), variant.constrained)
 
-    def _served(self, role: AgentRole, reference: str) -> object:
-        settings, home = self.foundry.settings, self.foundry.home
-        return settings.agent(role, str(self._folder(reference)), home)
+    def _is_served(self, role: AgentRole, variant: Variant) -> bool:
+        """Whether a server answers; what an agent writes is constrained in this process only."""
+        return bool(self.foundry.settings.trained_server(role)) and not variant.constrained
 
-    def _model(self, reference: str) -> CheckpointModel:
-        folder = self._folder(reference)
+    def _served(self, role: AgentRole, folder: Path) -> object:
+        return self.foundry.settings.agent(role, str(folder), self.foundry.home)
+
+    def _model(self, folder: Path) -> CheckpointModel:
         if folder not in self._models:
             self._models[folder] = CheckpointModel(folder, self.foundry.settings.checkpoint)
         return self._models[folder]
 
-    def _folder(self, reference: str) -> Path:
-        name, version = checkpoint_of(self.foundry, reference)
+    def _folder(self, reference: str, training_seed: int | None) -> Path:
+        name, version = checkpoint_of(self.foundry, reference, training_seed)
         return CheckpointRegistry(self.foundry.home).usable_folder(name, version)
 
 
-def checkpoint_of(foundry: FoundryResource, reference: str) -> tuple[str, str]:
-    """Name and version of a reference."""
+def checkpoint_of(
+    foundry: FoundryResource, reference: str, training_seed: int | None = None
+) -> tuple[str, str]:
+    """Name and version of a reference, under a training seed of the ablation."""
     name, _, version = reference.partition("@")
-    recipe_of = (LINEAGE | ABLATION_RECIPES)[name]
-    return name, version or newest_version(foundry.home, recipe_of(foundry))
+    recipe = checkpoint_recipe(foundry, name, training_seed)
+    return recipe.name, version or newest_version(foundry.home, recipe)

@@ -1,6 +1,9 @@
 """The assets `evaluation` and `ablation`: variants of the system on held-out requests."""
 
 import asyncio
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from functools import partial
 
 import dagster as dg
 
@@ -8,28 +11,29 @@ from inference.roles import qualified_name
 from schemas.training import EVALUATIONS, REPORTED_RECIPES
 from schemas.trajectories import MODEL_CALLS
 
-from ..checkpoints.recipes import Recipe
-from ..checkpoints.training import ensure_checkpoint
 from ..core.foundry import FoundryResource
 from ..core.metadata import image_metadata, table_metadata
 from ..core.node import Node
 from ..core.progress import progress_of
 from ..reviews.agreement import evaluation_metadata, shard_labels
-from .ablation_recipes import ABLATION_RECIPES
+from .ablation_training import train_variants
 from .graders import has_exact_grader
-from .paper import describe_order, side_by_side
+from .items import load_test_benchmarks
+from .paper import relations_table, side_by_side
 from .plots import beside_paper_plot
+from .report import agents_table
 from .reported import record_reported
 from .runner import compare, comparison_metadata, store_comparison
+from .settings import EvaluationSettings
 from .summary import Summary
 from .systems import System, candidate_systems, is_system_variant, reference_systems
-from .variants import BASE, CRITIC_RL, CRITIC_SFT, PLANNER, VARIANTS, Variant
+from .variants import BASE, CRITIC_RL, CRITIC_SFT, PLANNER, SEED, VARIANTS, Variant
 
 
 def ablation_variants(foundry: FoundryResource) -> list[Variant]:
-    """Variants that the asset `evaluation` does not evaluate."""
-    evaluated = set(foundry.settings.evaluation.variants)
-    return [variant for name, variant in VARIANTS.items() if name not in evaluated]
+    """All variants, under every training seed of the ablation."""
+    seeds = foundry.settings.evaluation.ablation.training_seeds
+    return [replace(variant, training_seed=seed) for seed in seeds for variant in VARIANTS.values()]
 
 
 def evaluation_variants(foundry: FoundryResource) -> list[Variant]:
@@ -69,7 +73,7 @@ def _evaluation_hashes(foundry: FoundryResource) -> list[str | None]:
 
 def _ablation_hashes(foundry: FoundryResource) -> list[str | None]:
     lake = foundry.home.lake
-    return [lake.content_hash(EVALUATIONS, each.name) for each in ablation_variants(foundry)]
+    return [lake.content_hash(EVALUATIONS, each.partition) for each in ablation_variants(foundry)]
 
 
 EVALUATION = Node(
@@ -88,7 +92,8 @@ ABLATION = Node(
     name="ablation",
     group="evaluation",
     description="Every variant of the paper's table 5, with checkpoints of its own where it needs "
-    "them, compared with the paper's numbers. Takes long: materialized only when selected.",
+    "them, once per training seed, compared with the paper's numbers. Takes hours: materialized "
+    "only when selected.",
     tables=(EVALUATIONS,),
     ledger=(MODEL_CALLS,),
     deps=("evaluation", "exports", BASE, PLANNER, CRITIC_SFT, CRITIC_RL),
@@ -104,7 +109,7 @@ ABLATION = Node(
 def evaluation(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg.MaterializeResult:
     comparison = compare(foundry, evaluation_variants(foundry), progress_of(context))
     row_counts = store_comparison(foundry, comparison)
-    _delete_other_systems(foundry, comparison.variants)
+    _delete_others(foundry, comparison.variants, is_system_variant)
     row_counts[REPORTED_RECIPES.name] = record_reported(foundry, comparison.rows)
     accept_at_least = foundry.settings.curation.critic.verdicts.accept_at_least
     labels = shard_labels(foundry.home, None, accept_at_least)
@@ -113,49 +118,36 @@ def evaluation(context: dg.AssetExecutionContext, foundry: FoundryResource) -> d
     return EVALUATION.describe(context, foundry, row_counts, metadata)
 
 
-def _delete_other_systems(foundry: FoundryResource, evaluated: list[str]) -> None:
-    """Remove the values of systems that are no longer compared."""
-    lake = foundry.home.lake
+def _delete_others(
+    foundry: FoundryResource, evaluated: Iterable[Variant], is_own: Callable[[str], bool]
+) -> None:
+    """Remove values of an asset's own variants that it no longer evaluates."""
+    lake, current = foundry.home.lake, {variant.partition for variant in evaluated}
     for name in lake.partitions(EVALUATIONS):
-        if is_system_variant(name) and name not in evaluated:
+        if is_own(name) and name not in current:
             lake.delete(EVALUATIONS, name)
+
+
+def _is_of_ablation(settings: EvaluationSettings, partition: str) -> bool:
+    """Whether it is a variant of a training seed, or, from before those, not of `evaluation`."""
+    name, _, seed = partition.partition(SEED)
+    return name in VARIANTS and (bool(seed) or name not in settings.variants)
 
 
 @dg.asset(**ABLATION.asset_args())
 def ablation(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg.MaterializeResult:
     variants, settings = ablation_variants(foundry), foundry.settings.evaluation
-    asyncio.run(_train(context, foundry, variants))
-    comparison = compare(foundry, variants, progress_of(context))
+    asyncio.run(train_variants(context, foundry, variants))
+    comparison = compare(foundry, variants, progress_of(context), load_test_benchmarks)
     row_counts = store_comparison(foundry, comparison)
-    stored = (row for name in settings.variants for row in foundry.rows(EVALUATIONS, name))
-    rows = [*comparison.rows, *stored]
-    heldout = Summary.of(rows, comparison.benchmarks[0].name, settings)
+    _delete_others(foundry, variants, partial(_is_of_ablation, settings))
+    test_items = [benchmark.name for benchmark in comparison.benchmarks]
+    summary = Summary.of(comparison.rows, test_items, settings)
     metadata = {
-        "table_5": table_metadata(side_by_side(heldout)),
-        "order": dg.MetadataValue.md(describe_order(heldout)),
-        "plot": image_metadata(beside_paper_plot(heldout), "The ablation and the paper's"),
-        **comparison_metadata(foundry, comparison, rows),
+        "table_5": table_metadata(side_by_side(summary)),
+        "relations": table_metadata(relations_table(summary)),
+        "agents": table_metadata(agents_table(summary)),
+        "plot": image_metadata(beside_paper_plot(summary), "The ablation and the paper's"),
+        **comparison_metadata(foundry, comparison, comparison.rows),
     }
     return ABLATION.describe(context, foundry, row_counts, metadata)
-
-
-async def _train(
-    context: dg.AssetExecutionContext, foundry: FoundryResource, variants: list[Variant]
-) -> None:
-    """Train the variants' checkpoints that only the ablation needs, in table 5's order.
-
-    Those of different roles are trained concurrently where `training.side_by_side`.
-    """
-    references = {name for variant in variants for name in (variant.planner, variant.critic)}
-    sequences: dict[str, list[Recipe]] = {}
-    for name, recipe_of in ABLATION_RECIPES.items():
-        if name in references:
-            recipe = recipe_of(foundry)
-            key = recipe.role if foundry.training.side_by_side else "all"
-            sequences.setdefault(key, []).append(recipe)
-
-    async def train_in_turn(sequence: list[Recipe]) -> None:
-        for recipe in sequence:
-            await ensure_checkpoint(context, foundry, recipe)
-
-    await asyncio.gather(*map(train_in_turn, sequences.values()))

@@ -30,7 +30,7 @@ _BINARY_METRICS = (
 def _evaluation_checks(
     declared: Node, names: Callable[[FoundryResource], list[str]]
 ) -> dg.AssetChecksDefinition:
-    """The checks of an asset that evaluates the variants `names`."""
+    """The checks of an asset that writes the partitions `names`."""
 
     def unmeasured_variants(foundry: FoundryResource, _: object) -> Violations:
         if not _held_out_prompts(foundry):
@@ -76,10 +76,10 @@ def _in_range(metric: str, value: float) -> bool:
 
 
 evaluation_checks = _evaluation_checks(
-    EVALUATION, lambda foundry: [variant.name for variant in evaluation_variants(foundry)]
+    EVALUATION, lambda foundry: [each.partition for each in evaluation_variants(foundry)]
 )
 ablation_checks = _evaluation_checks(
-    ABLATION, lambda foundry: [variant.name for variant in ablation_variants(foundry)]
+    ABLATION, lambda foundry: [each.partition for each in ablation_variants(foundry)]
 )
 
 

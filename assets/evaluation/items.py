@@ -5,7 +5,7 @@ and for choosing settings, one third is `test`, which is reported and chooses no
 split `heldout_category`, of sub-categories never trained on, are all `test`.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeVar
@@ -25,7 +25,8 @@ from .settings import EvaluationSettings, ItemSettings
 
 T = TypeVar("T")
 Part = Literal["dev", "test"]
-PARTS: tuple[tuple[Split, Part], ...] = (
+_SplitPart = tuple[Split, Part]
+PARTS: tuple[_SplitPart, ...] = (
     ("heldout", "dev"),
     ("heldout", "test"),
     ("heldout_category", "test"),
@@ -112,33 +113,59 @@ def load_benchmarks(
 
     `accept_at_least`: overall score, and quality grade, from which on "true" is correct.
     """
-    splits = {split for split, _ in PARTS}
-    attempts = {split: _attempts(home, pack, split, accept_at_least) for split in splits}
+    limits = {part: _limits(settings, *part) for part in PARTS}
+    return _load(home, pack, settings.seed, accept_at_least, limits)
+
+
+def load_test_benchmarks(
+    home: Home, pack: str, settings: EvaluationSettings, accept_at_least: float
+) -> list[Benchmark]:
+    """Those that are only reported, with as many items as the ablation has."""
+    items = settings.ablation.items
+    test = [part for part in PARTS if is_test(benchmark_name(pack, *part))]
+    limits = {part: items or _limits(settings, *part) for part in test}
+    return _load(home, pack, settings.seed, accept_at_least, limits)
+
+
+def heldout_requests(home: Home, pack: str, settings: EvaluationSettings) -> list[PromptRow]:
+    """The requests of all benchmarks of a lake."""
+    counts = {part: _limits(settings, *part).stories for part in PARTS}
+    return [
+        row
+        for part, count in counts.items()
+        for row in _requests(home, pack, settings.seed, part, count)
+    ]
+
+
+def _load(
+    home: Home,
+    pack: str,
+    seed: int,
+    accept_at_least: float,
+    limits: Mapping[_SplitPart, ItemSettings],
+) -> list[Benchmark]:
+    attempts = {
+        split: _attempts(home, pack, split, accept_at_least)
+        for split in {split for split, _ in limits}
+    }
     benchmarks = []
-    for split, part in PARTS:
-        requests = _requests(home, pack, settings, split, part)
+    for (split, part), limit in limits.items():
+        requests = _requests(home, pack, seed, (split, part), limit.stories)
         own = [item for item in attempts[split] if _is_in(item, split, part)]
-        count = _limits(settings, split, part).verdicts
         balanced: list[AttemptItem] = []
         for truth in (True, False):
             matching = (item for item in own if item.truth is truth)
-            balanced += _sample(matching, count, settings.seed, lambda item: item.item_id)
+            balanced += _sample(matching, limit.verdicts, seed, lambda item: item.item_id)
         name, journal = benchmark_name(pack, split, part), _journal_name(pack, split)
         benchmarks.append(Benchmark(name, journal, tuple(requests), tuple(balanced)))
     return benchmarks
 
 
-def heldout_requests(home: Home, pack: str, settings: EvaluationSettings) -> list[PromptRow]:
-    """The requests of all benchmarks of a lake."""
-    return [row for part in PARTS for row in _requests(home, pack, settings, *part)]
-
-
 def _requests(
-    home: Home, pack: str, settings: EvaluationSettings, split: Split, part: Part
+    home: Home, pack: str, seed: int, split_part: _SplitPart, count: int
 ) -> list[PromptRow]:
-    prompts = [row for row in _prompts(home, pack, split) if _is_in(row, split, part)]
-    count = _limits(settings, split, part).stories
-    return _sample(prompts, count, settings.seed, lambda row: row.prompt_id)
+    prompts = [row for row in _prompts(home, pack, split_part[0]) if _is_in(row, *split_part)]
+    return _sample(prompts, count, seed, lambda row: row.prompt_id)
 
 
 def _limits(settings: EvaluationSettings, split: Split, part: Part) -> ItemSettings:

@@ -41,6 +41,7 @@ ASSET = "evaluation"
 @dataclass(frozen=True)
 class ItemResult:
     item_id: str
+    prompt_id: str
     values: dict[str, float]  # by metric
     final: str | None = None  # sha256 of a request's last accepted image
 
@@ -88,9 +89,16 @@ async def evaluate_variant(
             "variant": variant.name,
             "planner": qualified_name(roles.planner),
             "critic": qualified_name(roles.critic),
+            "training_seed": variant.training_seed,
         }
         rows = [
-            EvaluationRow(item_id=result.item_id, metric=metric, value=value, **shared)
+            EvaluationRow(
+                item_id=result.item_id,
+                prompt_id=result.prompt_id,
+                metric=metric,
+                value=value,
+                **shared,
+            )
             for result in results
             for metric, value in result.values.items()
         ]
@@ -131,7 +139,8 @@ class _Measurement:
             outcome = replace(outcome, images=tuple(drawn.items()))
         values = await self._grades(outcome) | {"generator_calls": generator_calls}
         known = {metric: float(value) for metric, value in values.items() if value is not None}
-        return ItemResult(row.prompt_id, known, outcome.final.sha256 if outcome.final else None)
+        final = outcome.final.sha256 if outcome.final else None
+        return ItemResult(row.prompt_id, row.prompt_id, known, final)
 
     async def _run(self, loop: Loop) -> tuple[dict[int, EncodedImage], int]:
         """Accepted (or exhausted) images by step, and the number of generator calls."""
@@ -165,14 +174,14 @@ class _Measurement:
         verdict = answer.answer
         correct = float(verdict.accepted == item.truth)
         if item.truth:
-            return ItemResult(item.item_id, {"verdict_accuracy_true": correct})
+            return ItemResult(item.item_id, item.prompt_id, {"verdict_accuracy_true": correct})
         values = {"verdict_accuracy_false": correct, "step_reward": neutral_step_reward()}
         if not verdict.accepted:
             prompt = verdict.refined_prompt.strip() or item.rewritten or item.goal
             grades = [await self._redraw(item, before, prompt, n) for n in range(self.redraws)]
             values["step_reward"] = fmean(step_reward(item.grades, each) for each in grades)
             values["refined_gain"] = fmean(each.overall - item.grades.overall for each in grades)
-        return ItemResult(item.item_id, values)
+        return ItemResult(item.item_id, item.prompt_id, values)
 
     async def _redraw(
         self, item: AttemptItem, before: EncodedImage | None, prompt: str, number: int

@@ -4,11 +4,11 @@ The paper's numbers are UEval scores (0-100) of FLUX.2-klein-9B with Qwen3-VL-8B
 and of images; ours are shares of final images that are right. Only the order can be compared.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import combinations
+from typing import Literal
 
 from .summary import Interval, Summary
+from .variants import VARIANTS
 
 MEASURE = "final_success"
 
@@ -22,9 +22,12 @@ class PaperRow:
 
 # The average of "+ Planner SFT" is printed as 60.5; its two cells, and the equal row T_max = 1,
 # say 60.2.
+# `base` and `untrained` stand for one row: there, an untrained model answers in the form. The
+# control `sft_on_rl_labels` is not the paper's.
 TABLE_5: dict[str, PaperRow] = {
     "generator_only": PaperRow("FLUX.2-klein-9B", 36.4, 18.2),
     "base": PaperRow("+ Qwen3-VL-8B, zero-shot", 62.6, 48.1),
+    "untrained": PaperRow("+ Qwen3-VL-8B, zero-shot", 62.6, 48.1),
     "planner_sft": PaperRow("+ Planner SFT", 61.8, 60.2),
     "full_sft": PaperRow("+ Full SFT", 70.4, 64.5),
     "rl_no_step": PaperRow("+ RL without step reward", 72.2, 65.2),
@@ -37,71 +40,87 @@ TABLE_5: dict[str, PaperRow] = {
     "t_max_5": PaperRow("T_max = 5", 74.0, 66.3),
 }
 
+# (worse, better): what the paper's table claims.
+RELATIONS = (
+    ("generator_only", "planner_sft"),
+    ("planner_sft", "full_sft"),
+    ("full_sft", "rl_no_step"),
+    ("full_sft", "rl_no_accuracy"),
+    ("rl_no_step", "full_rl"),
+    ("rl_no_accuracy", "full_rl"),
+    ("one_agent", "full_sft"),
+    ("unfiltered", "full_sft"),
+    ("t_max_1", "t_max_3"),
+    ("t_max_3", "t_max_5"),
+)
+Outcome = Literal["reproduced", "within noise", "reversed", "not measured"]
+
 
 @dataclass(frozen=True)
-class Reversal:
-    """Two variants in the opposite order of the paper's."""
+class Relation:
+    """Two variants of which the paper's `better` is better; `gap`: by how much it is here."""
 
-    above: str
-    below: str
-    gap: Interval  # `above` minus `below`, here
+    worse: str
+    better: str
+    gap: Interval | None
+    spread: float | None  # of the gap, over training seeds
 
     @property
-    def significant(self) -> bool:
-        return self.gap.low > 0
-
-    def __str__(self) -> str:
-        ours, theirs = TABLE_5[self.above], TABLE_5[self.below]
-        noise = "" if self.significant else ": within the noise"
-        return (
-            f"{self.above} is above {self.below} by {self.gap}{noise}; "
-            f"the paper has {ours.image} and {theirs.image}"
-        )
+    def outcome(self) -> Outcome:
+        """Reproduced and reversed only where the interval is clear of zero."""
+        if self.gap is None:
+            return "not measured"
+        if self.gap.low > 0:
+            return "reproduced"
+        return "reversed" if self.gap.high < 0 else "within noise"
 
 
 def side_by_side(summary: Summary) -> list[dict[str, object]]:
-    """A row per variant: ours with its interval, and the paper's."""
-    return [_row(summary, name) for name in TABLE_5 if name in summary.variants]
+    """A row per variant: ours with its interval, and the paper's where it has one."""
+    return [_row(summary, name) for name in summary.variants if name in VARIANTS]
 
 
-def reversals(summary: Summary) -> list[Reversal]:
-    """Every pair of variants whose order is the opposite of the paper's."""
-    pairs = _ordered_pairs(summary)
-    gaps = ((above, below, summary.difference(above, below, MEASURE)) for below, above in pairs)
-    return [Reversal(above, below, gap) for above, below, gap in gaps if gap and gap.mean > 0]
+def relations(summary: Summary) -> list[Relation]:
+    """What is here of each relation of the paper's table 5."""
+    return [
+        Relation(
+            worse,
+            better,
+            summary.difference(better, worse, MEASURE),
+            summary.difference_spread(better, worse, MEASURE),
+        )
+        for worse, better in RELATIONS
+    ]
 
 
-def describe_order(summary: Summary) -> str:
-    """How much of the paper's order holds here, as Markdown."""
-    pairs = list(_ordered_pairs(summary))
-    if not pairs:
-        return f"No two variants have values of {MEASURE}, so their order cannot be compared."
-    found = sorted(reversals(summary), key=lambda reversal: -reversal.gap.mean)
-    significant = sum(reversal.significant for reversal in found)
-    head = (
-        f"Of {len(pairs)} pairs of variants that differ in the paper, {len(found)} are in the "
-        f"opposite order here, {significant} of them by more than chance."
-    )
-    return "\n".join([head, "", *(f"- {reversal}" for reversal in found)])
+def relations_table(summary: Summary) -> list[dict[str, object]]:
+    """A row per relation: the paper's gap, ours with its interval, and the outcome."""
+    return [
+        {
+            "relation": f"{each.worse} < {each.better}",
+            "UEval of pictures, paper": f"{_gap_of_paper(each):+.1f}",
+            "difference here": format(each.gap, "+") if each.gap else "–",
+            "SD of seeds": "–" if each.spread is None else f"{each.spread:.3f}",
+            "requests": each.gap.requests if each.gap else 0,
+            "outcome": each.outcome,
+        }
+        for each in relations(summary)
+    ]
 
 
-def _ordered_pairs(summary: Summary) -> Iterator[tuple[str, str]]:
-    """Measured variants that differ in the paper, the better one first."""
-    measured = [name for name in TABLE_5 if summary.values.get(name, {}).get(MEASURE)]
-    for pair in combinations(measured, 2):
-        better, worse = sorted(pair, key=lambda name: -TABLE_5[name].image)
-        if TABLE_5[better].image != TABLE_5[worse].image:
-            yield better, worse
+def _gap_of_paper(relation: Relation) -> float:
+    return TABLE_5[relation.better].image - TABLE_5[relation.worse].image
 
 
 def _row(summary: Summary, name: str) -> dict[str, object]:
     ours, calls = summary.mean(name, MEASURE), summary.mean(name, "generator_calls")
-    paper = TABLE_5[name]
+    paper, spread = TABLE_5.get(name), summary.spread(name, MEASURE)
     return {
         "variant": name,
         "final pictures right, here": f"{ours}" if ours else "–",
+        "SD of seeds": "–" if spread is None else f"{spread:.3f}",
         "generator calls per request, here": f"{calls.mean:.2f}" if calls else "–",
-        "row of the paper": paper.title,
-        "UEval, pictures": paper.image,
-        "UEval, average": paper.average,
+        "row of the paper": paper.title if paper else "–",
+        "UEval, pictures": paper.image if paper else "–",
+        "UEval, average": paper.average if paper else "–",
     }

@@ -12,6 +12,7 @@ from ..core.plotting import ACCENT, BAD, GOOD, INK, OTHER, PALE, figure_png, new
 from ..trajectories.contact_sheet import contact_sheet
 from .paper import MEASURE, TABLE_5
 from .summary import Interval, Summary
+from .variants import VARIANTS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -50,14 +51,17 @@ def interval_plot(summary: Summary, title: str) -> bytes:
 
 def beside_paper_plot(summary: Summary) -> bytes:
     """Final images that are right, here, and UEval's image score in table 5."""
-    names = [name for name in TABLE_5 if name in summary.variants]
+    names = [name for name in VARIANTS if name in summary.variants]
     figures = new_figure(1.9 + 0.34 * len(names), "What each part contributes", columns=2)
     with figures as (figure, (ours, theirs)):
         ours.set_title("Final pictures right, here", fontsize=10)
         _dots(ours, [summary.mean(name, MEASURE) for name in names], 0.0, OTHER)
         ours.set_xlim(-0.03, 1.03)
         theirs.set_title("UEval of pictures, paper's table 5", fontsize=10)
-        theirs.plot([TABLE_5[n].image for n in names], range(len(names)), "o", color=PALE)
+        published = [
+            (TABLE_5[name].image, row) for row, name in enumerate(names) if name in TABLE_5
+        ]
+        theirs.plot(*zip(*published, strict=True), "o", color=PALE)
         theirs.set_xlim(0, 100)
         _label_rows(ours, names)
         _label_rows(theirs, [""] * len(names))

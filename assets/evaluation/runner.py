@@ -1,7 +1,7 @@
 """Several variants on all benchmarks of a lake: run, stored, and described for Dagster."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import dagster as dg
@@ -9,6 +9,7 @@ import dagster as dg
 from inference.engine.progress import Progress
 from schemas.training import EVALUATIONS, EvaluationRow
 from schemas.trajectories import MODEL_CALLS, ModelCallRow
+from warehouse import Home
 
 from ..core.foundry import FoundryResource
 from ..core.metadata import image_metadata, table_metadata
@@ -17,36 +18,44 @@ from .graders import describe_grader, open_grader
 from .items import Benchmark, load_benchmarks, pack_name
 from .measure import ASSET, evaluate_variant
 from .plots import final_images_sheet, interval_plot
+from .settings import EvaluationSettings
 from .summary import Summary, differences_table, means_table
 from .variants import Variant
+
+# (home, pack, settings, score from which "true" is correct)
+BenchmarksOf = Callable[[Home, str, EvaluationSettings, float], list[Benchmark]]
 
 
 @dataclass(frozen=True)
 class VariantComparison:
     """Variants, each evaluated on every benchmark.
 
-    `finals`: benchmark -> variant -> request -> sha256 of its last image; `calls`: by id.
+    `finals`: benchmark -> variant -> request -> sha256 of its last image (under the first training
+    seed); `calls`: by id.
     """
 
     benchmarks: list[Benchmark]
-    variants: list[str]
+    variants: list[Variant]
     rows: list[EvaluationRow] = field(default_factory=list)
     finals: dict[str, dict[str, dict[str, str]]] = field(default_factory=dict)
     calls: dict[str, ModelCallRow] = field(default_factory=dict)
 
 
 def compare(
-    foundry: FoundryResource, variants: Sequence[Variant], progress: Progress
+    foundry: FoundryResource,
+    variants: Sequence[Variant],
+    progress: Progress,
+    load: BenchmarksOf = load_benchmarks,
 ) -> VariantComparison:
-    """Evaluate variants one after the other on all benchmarks of the lake.
+    """Evaluate variants one after the other on the benchmarks of the lake that `load` gives.
 
     Raises FoundryError where a checkpoint is missing, or a model gave no answer; finished calls
     are journaled.
     """
     profile, pack = foundry.settings, pack_name(foundry.settings)
     accept_at_least = profile.curation.critic.verdicts.accept_at_least
-    benchmarks = load_benchmarks(foundry.home, pack, profile.evaluation, accept_at_least)
-    comparison = VariantComparison(benchmarks, [variant.name for variant in variants])
+    benchmarks = load(foundry.home, pack, profile.evaluation, accept_at_least)
+    comparison = VariantComparison(benchmarks, list(variants))
     asyncio.run(_evaluate(foundry, variants, comparison, progress))
     return comparison
 
@@ -61,26 +70,30 @@ async def _evaluate(
     home, profile, agents = foundry.home, foundry.settings, AgentFactory(foundry)
     with open_grader(foundry) as grader:
         for variant in variants:
-            planner, critic = agents.planner(variant.planner), agents.critic(variant.critic)
+            planner, critic = agents.planner(variant), agents.critic(variant)
             roles = replace(foundry.roles, planner=planner, critic=critic)
-            named = _Named(progress, variant.name)
+            named = _Named(progress, variant.partition)
             resolved = variant.with_t_max(profile.evaluation.t_max)
             for benchmark in comparison.benchmarks:
                 result = await evaluate_variant(
                     home, profile, grader, resolved, roles, benchmark, named
                 )
                 comparison.rows.extend(result.rows)
-                comparison.finals.setdefault(benchmark.name, {})[variant.name] = result.finals
+                comparison.finals.setdefault(benchmark.name, {}).setdefault(
+                    variant.name, result.finals
+                )
                 comparison.calls.update((call.call_id, call) for call in result.calls)
         judged = grader.ledger() if grader else []
         comparison.calls.update((call.call_id, call) for call in judged)
 
 
 def store_comparison(foundry: FoundryResource, comparison: VariantComparison) -> dict[str, int]:
-    """Write rows, a partition per variant, and the ledger of calls; returns rows by table."""
+    """Write rows, a partition per variant and training seed, and calls; returns rows by table."""
     lake, rows = foundry.home.lake, comparison.rows
     for variant in comparison.variants:
-        lake.write(EVALUATIONS, [row for row in rows if row.variant == variant], variant)
+        key = variant.name, variant.training_seed
+        own = [row for row in rows if (row.variant, row.training_seed) == key]
+        lake.write(EVALUATIONS, own, variant.partition)
     lake.write(MODEL_CALLS, list(comparison.calls.values()), ASSET)
     return {EVALUATIONS.name: len(rows), MODEL_CALLS.name: len(comparison.calls)}
 
@@ -100,10 +113,19 @@ def comparison_metadata(
             metadata[f"{name}/plot"] = image_metadata(plot, f"Means of {name}")
         if benchmark.requests:
             finals = comparison.finals.get(name, {})
-            success = {v: summary.values.get(v, {}).get("final_success", {}) for v in finals}
+            success = {v: _success(summary, v) for v in finals}
             sheet = final_images_sheet(foundry.home.images, benchmark.requests, finals, success)
             metadata[f"{name}/final_images"] = image_metadata(sheet, "Final images of a sample")
     return metadata
+
+
+def _success(summary: Summary, variant: str) -> dict[str, float]:
+    """Whether final images are right, by request, under the first training seed."""
+    values = summary.values.get(variant, {}).get("final_success", {})
+    found: dict[str, float] = {}
+    for measured in sorted(values, key=lambda each: each.training_seed or 0):
+        found.setdefault(measured.item, values[measured])
+    return found
 
 
 @dataclass(frozen=True)

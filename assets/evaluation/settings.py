@@ -1,18 +1,20 @@
 """Settings: variants, numbers of held-out items, and confidence intervals."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from inference.backends.factory import ChatBackend
 from inference.backends.providers.settings import JudgeModel, RubricModel
-from schemas.yaml_config import ConfigModel
+from schemas.yaml_config import ConfigModel, added_field
 
 VariantName = Literal[
     "generator_only",
     "base",
+    "untrained",
     "planner_sft",
     "full_sft",
+    "sft_on_rl_labels",
     "rl_no_step",
     "rl_no_accuracy",
     "full_rl",
@@ -43,6 +45,33 @@ class JudgeSettings(ConfigModel):
     )
 
 
+class AblationSettings(ConfigModel):
+    """The asset `ablation`: every variant is trained and evaluated once per training seed."""
+
+    training_seeds: tuple[Annotated[int, Field(ge=0)], ...] = Field(
+        (0,),
+        min_length=1,
+        description="Each is added to the seeds of all trainings of a variant; 0: the profile's "
+        "own, whose checkpoints are used where they are the same",
+    )
+    sft_share: float = Field(
+        1.0, gt=0, le=1, description="Share of the epochs or steps of every supervised training"
+    )
+    rl_share: float = Field(1.0, gt=0, le=1, description="Share of the steps of every GRPO")
+    items: ItemSettings | None = Field(
+        None,
+        description="Items of each test benchmark; null: as many as `evaluation` has. More of them "
+        "need rubrics of their own where models grade",
+    )
+
+    @field_validator("training_seeds")
+    @classmethod
+    def _distinct(cls, seeds: tuple[int, ...]) -> tuple[int, ...]:
+        if len(set(seeds)) < len(seeds):
+            raise ValueError("a training seed is named twice: remove one")
+        return seeds
+
+
 class EvaluationSettings(ConfigModel):
     """Evaluation on held-out requests of the pack, and the ablation (paper, table 5)."""
 
@@ -64,6 +93,9 @@ class EvaluationSettings(ConfigModel):
         None,
         description="Grades by rubrics, for any pack; null: the exact grader where the pack's "
         "world has one, else plans and outcomes are not graded, and nothing is promoted",
+    )
+    ablation: AblationSettings = added_field(
+        AblationSettings(), description="Training seeds and sizes of the asset `ablation`"
     )
     t_max: int = Field(5, ge=1, description="Attempts per step with a critic (paper: 5)")
     redraws: int = Field(

@@ -9,20 +9,35 @@ BASE, PLANNER = "base_model", "planner_sft_checkpoint"
 CRITIC_SFT, CRITIC_RL = "critic_sft_checkpoint", "critic_rl_checkpoint"
 NO_STEP, NO_ACCURACY = "ablation_rl_no_step", "ablation_rl_no_accuracy"
 ONE_AGENT, UNFILTERED = "ablation_one_agent", "ablation_unfiltered"
+SFT_ON_RL_LABELS = "ablation_sft_on_rl_labels"
 # Variants that promotion reads (`systems.py`): of the newest checkpoints, of one newest and one
 # promoted, of those in use, and (best_1 ...) of the best ever promoted.
 CANDIDATE, NEW_PLANNER, NEW_CRITIC = "full_rl", "new_planner", "new_critic"
 PROMOTED, BEST = "promoted", "best_"
+SEED = "-seed-"  # in names of partitions, between variant and training seed
 
 
 @dataclass(frozen=True)
 class Variant:
-    """Planner and critic of a system, as references of agents (see `agents.py`)."""
+    """Planner and critic of a system, as references of agents (see `agents.py`).
+
+    Args:
+        constrained: what the agents write has the form of answers, whatever they learned.
+        training_seed: of the ablation (see `EvaluationRow`).
+    """
 
     name: str
     planner: str | None  # None: the request's own text is the only prompt
     critic: str | None  # None: every first image is accepted
     t_max: int | None = None  # attempts per step; None: `evaluation.t_max`
+    constrained: bool = False
+    training_seed: int | None = None
+
+    @property
+    def partition(self) -> str:
+        """Of the table `evaluations`."""
+        seed = self.training_seed
+        return self.name if seed is None else f"{self.name}{SEED}{seed}"
 
     @property
     def agents(self) -> list[str]:
@@ -37,8 +52,10 @@ class Variant:
 VARIANTS: dict[VariantName, Variant] = {
     "generator_only": Variant("generator_only", None, None),
     "base": Variant("base", BASE, BASE),
+    "untrained": Variant("untrained", BASE, BASE, constrained=True),
     "planner_sft": Variant("planner_sft", PLANNER, None),
     "full_sft": Variant("full_sft", PLANNER, CRITIC_SFT),
+    "sft_on_rl_labels": Variant("sft_on_rl_labels", PLANNER, SFT_ON_RL_LABELS),
     "rl_no_step": Variant("rl_no_step", PLANNER, NO_STEP),
     "rl_no_accuracy": Variant("rl_no_accuracy", PLANNER, NO_ACCURACY),
     "full_rl": Variant("full_rl", PLANNER, CRITIC_RL),

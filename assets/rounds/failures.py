@@ -36,7 +36,7 @@ _STEPS = """
     SELECT 'evaluation', planner, critic, category, template_id, min(value) < 1
     FROM evaluations JOIN prompts ON item_id = prompt_id
     WHERE benchmark = $benchmark AND metric = 'final_success'
-        AND variant IN ('full_rl', 'promoted')
+        AND variant IN ('full_rl', 'promoted') AND training_seed IS NULL
     GROUP BY planner, critic, category, template_id, item_id
 """
 _RATES = """

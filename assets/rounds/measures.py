@@ -10,7 +10,7 @@ from training.registry import CheckpointRegistry
 from ..checkpoints.promotion import assess_candidates, values_by_system
 from ..core.foundry import FoundryResource
 from ..evaluation.items import PARTS, benchmark_name, pack_name, promotion_benchmark
-from ..evaluation.summary import mean_interval, paired_difference
+from ..evaluation.summary import clustered_interval, paired_difference
 from ..evaluation.systems import System, newest_system
 from ..evaluation.variants import CANDIDATE, CRITIC_RL, NEW_CRITIC, NEW_PLANNER, PLANNER, PROMOTED
 from .data import row_counts
@@ -60,7 +60,7 @@ def round_measures(foundry: FoundryResource, after: System, before: System) -> l
             if not (ours := values[after].get(metric)):
                 continue
             theirs = values[before].get(metric, {})
-            mean = mean_interval(list(ours.values()), **bootstrap)
+            mean = clustered_interval(ours, **bootstrap)
             gain = (
                 paired_difference(ours, theirs, **bootstrap)
                 if ours.keys() & theirs.keys()

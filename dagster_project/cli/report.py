@@ -1,11 +1,11 @@
-"""`interleave report`: a benchmark run, or two compared, as one HTML page."""
+"""`interleave report`: benchmark runs as one HTML page, or the trained agents as Markdown."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from .options import HomeOption
+from .options import HomeOption, ProfileOption
 
 
 def report(
@@ -15,12 +15,23 @@ def report(
     out: Annotated[
         Path | None, typer.Option(help="Output file; default: report.html in this folder.")
     ] = None,
+    agents: Annotated[
+        bool,
+        typer.Option(
+            "--agents",
+            help="Print instead, as Markdown, how good the trained agents are on test items, and "
+            "which of the paper's relations hold (of the ablation, else of evaluation).",
+        ),
+    ] = False,
+    profile: ProfileOption = "sketch",
     home: HomeOption = ".interleave",
 ) -> None:
     """Write a report of benchmark runs: numbers, published ones, worst items, two runs compared.
 
-    Example: `interleave report wise-legacy.gpu-1a2b3c4d.5e6f7081`
+    Examples: `interleave report wise-legacy.gpu-1a2b3c4d.5e6f7081`, `interleave report --agents`
     """
+    if agents:
+        return _print_agents(profile, home)
     from assets.benchmarks.report import Run, run_names, write_report
     from schemas import FoundryError
     from warehouse import Home
@@ -35,3 +46,17 @@ def report(
         raise FoundryError("name one run, or two to compare")
     chosen = [Run.read(place, name) for name in runs]
     typer.echo(str(write_report(place, chosen, (out or Path("report.html")).absolute())))
+
+
+def _print_agents(profile: str, home: str) -> None:
+    from assets.core.foundry import FoundryResource
+    from assets.evaluation.report import markdown, test_summary
+    from schemas import FoundryError
+    from schemas.training import EVALUATIONS
+
+    foundry = FoundryResource(profile=profile, root=home)
+    summary = test_summary(foundry.rows(EVALUATIONS), foundry.settings.evaluation)
+    if not summary.variants:
+        hint = "materialize `evaluation`, or `ablation` for all variants and training seeds"
+        raise FoundryError(f"{home} has no values of test items: {hint}")
+    typer.echo(markdown(summary))

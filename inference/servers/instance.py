@@ -144,8 +144,12 @@ class ServerInstance:
 
     @classmethod
     def of(cls, spec: ServerSpec, home: Home) -> "ServerInstance":
-        """Its folder is named by all that it is: changed settings make another server."""
-        name = f"{spec.name}-{content_digest(spec.model_dump(mode='json'))[:8]}"
+        """Its folder is named by all that it is: changed settings, but not another price, make
+        another server."""
+        digest = content_digest(
+            spec.model_dump(mode="json", exclude={"settings": {"gpu_hour_usd"}})
+        )
+        name = f"{spec.name}-{digest[:8]}"
         return cls(spec, ServerFolder.of(home.local.absolute() / "servers" / name, spec))
 
     async def lease(self) -> Lease:

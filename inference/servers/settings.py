@@ -29,6 +29,11 @@ class _Server(ConfigModel):
         description="Job server of the Ray cluster whose GPUs it takes, on one of its nodes; set "
         "by `cluster.ray`. null: this machine",
     )
+    gpu_hour_usd: float | None = added_field(
+        None,
+        ge=0,
+        description="Price of an hour of one of its GPUs; null: `training.gpu_hour_usd`, if any",
+    )
     port: int = Field(0, ge=0, le=65535, description="Port that it listens on; 0: any free one")
     start_seconds: float = Field(
         3600, gt=0, description="It fails unless it is ready after so long, downloads included"
@@ -182,6 +187,9 @@ def misfit(server: Server, backend: str, model: str) -> str | None:
     return None
 
 
+_LEDGER_BACKENDS = {"agents": "openai", "images": "images"}  # a command may be a server of either
+
+
 class ServerSpec(ConfigModel):
     """What the supervisor of a server needs to know."""
 
@@ -192,6 +200,14 @@ class ServerSpec(ConfigModel):
     served_as: str | None = added_field(
         None, description="The server's name for a trained agent; null: the model's own"
     )
+
+    @property
+    def ledger_name(self) -> str:
+        """Backend and model of its calls, as the ledger names them; of a command the model."""
+        if self.served_as:
+            return f"checkpoint/{self.served_as}"
+        backend = _LEDGER_BACKENDS.get(self.settings.kind)
+        return f"{backend}/{self.model}" if backend else self.model
 
 
 class ServerState(ConfigModel):

@@ -15,19 +15,23 @@ from tests.helpers.fake_launcher import FakeLauncher
 
 pytestmark = pytest.mark.slow
 
-ABLATION_CHECKPOINTS = {
+OWN = {
     "ablation_rl_no_step",
     "ablation_rl_no_accuracy",
     "ablation_one_agent",
     "ablation_unfiltered",
+    "ablation_sft_on_rl_labels",
 }
+LINEAGE = {"planner_sft_checkpoint", "critic_sft_checkpoint", "critic_rl_checkpoint"}
+SEEDS = (0, 2)
 
 
 @pytest.fixture
 def foundry(tmp_path):
     path = tmp_path / "ablation.yaml"
     text = textwrap.dedent(PROFILE).replace("side_by_side: true", "side_by_side: false")
-    path.write_text(text.replace("shard_size: 60", "shard_size: 40"))
+    text = text.replace("shard_size: 60", "shard_size: 40")
+    path.write_text(f"{text}  ablation: {{training_seeds: {list(SEEDS)}}}\n")
     return FoundryResource(profile=str(path), root=str(tmp_path / "lake"))
 
 
@@ -46,9 +50,20 @@ def test_the_ablation_trains_its_own_checkpoints_and_evaluates_every_variant(
     evaluated = instance.get_latest_materialization_event(dg.AssetKey("evaluation"))
     agreed = evaluated.asset_materialization.metadata["people/agreement"].value
     assert "full_rl | critic and scorer |" in agreed and "critic and people | 0 | –" in agreed
+    before = foundry.rows(EVALUATIONS)
     run_lineage(foundry, instance, shards=1, select=["ablation"])
-    assert {row.variant for row in foundry.rows(EVALUATIONS)} >= set(VARIANTS)
+    rows = foundry.rows(EVALUATIONS)
+    assert [row for row in rows if row.training_seed is None] == before
+    found = {(row.variant, row.training_seed) for row in rows}
+    assert found >= {(name, seed) for name in VARIANTS for seed in SEEDS}
+    assert all(row.benchmark.endswith("-test") for row in rows if row.training_seed is not None)
     names = {row.name for row in foundry.rows(CHECKPOINTS)}
-    assert {name for name in names if name.startswith("ablation")} == ABLATION_CHECKPOINTS
-    assert len(launcher.jobs) == 3 + len(ABLATION_CHECKPOINTS)
+    seeded = {f"{name}_seed_2" for name in OWN | LINEAGE}
+    assert names == {"base_model", *LINEAGE, *OWN, *seeded}
+    assert len(launcher.jobs) == 3 + len(OWN) + len(seeded)
+    event = instance.get_latest_materialization_event(dg.AssetKey("ablation"))
+    metadata = event.asset_materialization.metadata
+    assert "| t_max_1 < t_max_3 | +10.2 |" in metadata["relations"].value
+    assert "+ critic, reinforced" in metadata["agents"].value
     assert not run_lineage(foundry, instance, shards=1, select=["ablation"]).materialized
+    assert len(launcher.jobs) == 3 + len(OWN) + len(seeded)

@@ -156,6 +156,7 @@ def test_the_ablation_evaluates_every_variant(trained, foundry, instance):
         "ablation_rl_no_accuracy",
         "ablation_one_agent",
         "ablation_unfiltered",
+        "ablation_sft_on_rl_labels",
     }
 
 

@@ -30,6 +30,7 @@ from warehouse import Home
 from ..environments import ensure_environment
 from ..launch.supervisor import DRIVER_LOG, exit_on_signal
 from .agents import ServerSettings, find_model, vllm_command, vllm_variables
+from .gpu_hours import recorded_gpu_hours
 from .placement import Placement, RayNode, ThisMachine, leave_job
 from .server import RunningServer, ServerCommand, ServerFailedError, run_server
 
@@ -65,7 +66,7 @@ class Supervisor:
         name = f"server {self.spec.name} of {self.spec.root}"
         self._write("waiting")
         try:
-            with self.placement.claimed(name, self._wait_for_gpus):
+            with self.placement.claimed(name, self._wait_for_gpus), recorded_gpu_hours(self.spec):
                 self._serve()
         except _AbandonedError:
             pass

@@ -135,6 +135,9 @@ class SftJob(ConfigModel):
     data: AbsolutePath = Field(description="Folder of the export for LLaMA-Factory")
     datasets: list[str] = Field(min_length=1, description="Data sets of the export, by name")
     settings: SftSettings = Field(description="How")
+    repeats: dict[str, float] = added_field(
+        {}, description="How often an epoch has the rows of a data set; without one: once"
+    )
 
 
 class SftRecipe(ConfigModel):

@@ -1,22 +1,28 @@
 """The rows that LLaMA-Factory reads: those of the export, less the ones above its cutoff; and those
 that it does not train on, by which a checkpoint is chosen."""
 
-from collections.abc import Callable
-from functools import cache, partial
+import glob
+import math
+from collections.abc import Callable, Iterator
+from functools import lru_cache, partial
 from pathlib import Path
+from shutil import rmtree
 from typing import Any
 
+import duckdb
 import orjson
 
 from inference.engine.hashing import unit_interval
 from schemas import FoundryError
-from warehouse.atomic import atomic_write
+from warehouse.storage import first_line
 
 from ..row_lengths import LEFT_OUT, TokenCounter, name_left_out
 from .recipe import SftJob, SftRecipe, dev_set
 
 _INFO = "dataset_info.json"
 _ROWS = "rows"  # in the job's folder
+_BATCH = 256  # rows in memory
+_SIZES = 100_000  # of pictures, remembered
 # LLaMA-Factory's own.
 _DEFAULT_CUTOFF = 2048
 _DEFAULT_PIXELS = {"image_max_pixels": 768 * 768, "image_min_pixels": 32 * 32}
@@ -25,54 +31,99 @@ _DEFAULT_PIXELS = {"image_max_pixels": 768 * 768, "image_min_pixels": 32 * 32}
 def prepare_rows(
     job: SftJob, recipe: SftRecipe, folder: Path, log: Callable[[str], object]
 ) -> Path:
-    """The folder of the data sets: the export's own unless rows are left out, or not trained on.
+    """The folder of the data sets: the export's own unless rows are left out, repeated, or not
+    trained on.
+
+    Rows are read and written one after the other, so their number does not matter.
 
     Raises:
         FoundryError: a data set is missing, or no row of it is left.
     """
-    options = recipe.options
+    options, share = recipe.options, job.settings.dev_share
     limit = options.get("cutoff_len", _DEFAULT_CUTOFF)
     pixels = (options.get(name, default) for name, default in _DEFAULT_PIXELS.items())
     counter = TokenCounter(job.parent, *pixels)
-    tokens = partial(_tokens, counter, cache(partial(_size, job.data)))
-    info, files, left_out, total = _read(job.data / _INFO), {}, [], 0
+    tokens = partial(_tokens, counter, lru_cache(_SIZES)(partial(_size, job.data)))
+    info, left_out, total = _read_info(job.data), [], 0
+    draft = folder / f".{_ROWS}"
+    rmtree(draft, ignore_errors=True)  # of a killed attempt
+    draft.mkdir(parents=True)
     for name in job.datasets:
-        rows = _read(job.data / info[name]["file_name"])
-        total += len(rows)
-        lengths = list(map(tokens, rows))
-        long = [
-            {"data_set": name, "row": number, "tokens": length}
-            for number, length in enumerate(lengths, 1)
-            if length > limit
-        ]
-        left_out += long
-        fitting = [row for row, length in zip(rows, lengths, strict=True) if length <= limit]
-        files[info[name]["file_name"]] = fitting
+        with _DataSet(name, draft, info, share, job.repeats.get(name, 1.0)) as data_set:
+            for number, row in enumerate(_rows(job.data / info[name]["file_name"]), 1):
+                total += 1
+                if (length := tokens(row)) <= limit:
+                    data_set.add(row)
+                else:
+                    left_out.append({"data_set": name, "row": number, "tokens": length})
     name_left_out(folder, left_out, total, f"cutoff_len {limit}")
     if left_out:
         log(f"{len(left_out)} of {total} rows are longer than cutoff_len {limit}: see {LEFT_OUT}")
-    if share := job.settings.dev_share:
-        _split(job.datasets, info, files, share)
-    elif not left_out:
+    if not left_out and not share and not job.repeats:
+        rmtree(draft)
         return job.data
+    (draft / _INFO).write_bytes(orjson.dumps(info))
     target = folder / _ROWS
-    for name, rows in {**files, _INFO: info}.items():
-        atomic_write(target / name, orjson.dumps(rows))
-    return target
+    rmtree(target, ignore_errors=True)
+    return draft.rename(target)
 
 
-def _split(names: list[str], info: dict[str, Any], files: dict[str, Any], share: float) -> None:
-    """Move a share of the prompts, the same ones in every data set, to data sets of their own."""
-    for name in names:
-        file, dev_file = info[name]["file_name"], f"{dev_set(name)}.json"
-        dev = [row for row in files[file] if _position(row) < share]
-        files[dev_file], files[file] = dev, [row for row in files[file] if _position(row) >= share]
-        info[dev_set(name)] = {**info[name], "file_name": dev_file}
-        if not files[file] or not dev:
-            raise FoundryError(
-                f"{name}: dev_share {share} leaves {len(files[file])} rows to train on and "
-                f"{len(dev)} to evaluate: change it"
-            )
+class _DataSet:
+    """A data set's file of a job, with every row `times` times; with a `share`, one more of that
+    share of the prompts, the same ones in every data set, which `info` then declares.
+
+    Raises (when it is left):
+        FoundryError: one of the two has no rows.
+    """
+
+    def __init__(
+        self, name: str, folder: Path, info: dict[str, Any], share: float, times: float
+    ) -> None:
+        self._name, self._share, self._times = name, share, times
+        self._rows = 0  # to train on, without copies
+        self._train = _JsonList(folder / info[name]["file_name"])
+        self._dev: _JsonList | None = None
+        if share:
+            dev_file = f"{dev_set(name)}.json"
+            info[dev_set(name)] = {**info[name], "file_name": dev_file}
+            self._dev = _JsonList(folder / dev_file)
+
+    def add(self, row: dict[str, Any]) -> None:
+        if self._dev is not None and _position(row) < self._share:
+            self._dev.add(row)
+            return
+        self._rows += 1
+        while self._train.count < math.floor(self._rows * self._times):
+            self._train.add(row)
+
+    def __enter__(self) -> "_DataSet":
+        return self
+
+    def __exit__(self, failure: object, *_: object) -> None:
+        for file in filter(None, (self._train, self._dev)):
+            file.close()
+        if failure or self._dev is None or (self._train.count and self._dev.count):
+            return
+        raise FoundryError(
+            f"{self._name}: dev_share {self._share} leaves {self._train.count} rows to train on "
+            f"and {self._dev.count} to evaluate: change it"
+        )
+
+
+class _JsonList:
+    """Writes a JSON list, row by row."""
+
+    def __init__(self, path: Path) -> None:
+        self.count = 0
+        self._file = path.open("wb")
+
+    def add(self, row: dict[str, Any]) -> None:
+        self._file.write((b"," if self.count else b"[") + orjson.dumps(row))
+        self.count += 1
+
+    def close(self) -> None:
+        self._file.write(b"]" if self.count else b"[]")
+        self._file.close()
 
 
 def _position(row: dict[str, Any]) -> float:
@@ -98,8 +149,23 @@ def _size(data: Path, image: str) -> tuple[int, int]:
         raise FoundryError(f"{data / image} is no picture: materialize `exports`") from error
 
 
-def _read(file: Path) -> Any:
+def _read_info(data: Path) -> Any:
     try:
-        return orjson.loads(file.read_bytes())
+        return orjson.loads((data / _INFO).read_bytes())
     except OSError as error:
-        raise FoundryError(f"{file} is missing: materialize `exports`") from error
+        raise FoundryError(f"{data / _INFO} is missing: materialize `exports`") from error
+
+
+def _rows(file: Path) -> Iterator[dict[str, Any]]:
+    """The items of a JSON list, few of them in memory."""
+    if not file.is_file():
+        raise FoundryError(f"{file} is missing: materialize `exports`")
+    query = "SELECT json FROM read_json_objects(?, format = 'array')"
+    with duckdb.connect(config={"threads": 1}) as connection:
+        try:
+            found = connection.execute(query, [glob.escape(str(file))])
+            while rows := found.fetchmany(_BATCH):
+                yield from (orjson.loads(row) for (row,) in rows)
+        except duckdb.Error as error:
+            problem = first_line(error)
+            raise FoundryError(f"{file} is damaged ({problem}): materialize `exports`") from error

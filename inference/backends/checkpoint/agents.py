@@ -12,6 +12,7 @@ from ...agent_prompts.templates import critic_prompt, planner_turn
 from ...engine.call_context import report_usage
 from ...engine.hashing import stable_hash
 from ...roles import Plan, PlanRequest, UnusableAnswerError, Verdict
+from .constrained import FORM_TOKENS
 from .encoding import AgentQuery
 from .manifest import AgentRole, CheckpointError, resolve
 from .model import CheckpointModel, CheckpointSettings
@@ -22,6 +23,9 @@ _Answer = TypeVar("_Answer")
 class CheckpointAgent:
     """A role that a checkpoint plays.
 
+    Args:
+        constrained: its answers have the role's form, whatever the checkpoint has learned.
+
     Raises:
         CheckpointError: it was not trained for the role.
     """
@@ -29,13 +33,17 @@ class CheckpointAgent:
     backend = "checkpoint"
     role: AgentRole
 
-    def __init__(self, checkpoint: CheckpointModel) -> None:
+    def __init__(self, checkpoint: CheckpointModel, constrained: bool = False) -> None:
         manifest = checkpoint.manifest
         manifest.check_role(self.role)
         self._checkpoint, self.model = checkpoint, manifest.identity
         self._prompts = manifest.agent_prompts
         self._max_new_tokens = manifest.max_new_tokens[self.role]
         self._decoding = manifest.decoding
+        self._form: AgentRole | None = None
+        if constrained:
+            self._form, self.model = self.role, f"{manifest.identity}-constrained"
+            self._max_new_tokens = FORM_TOKENS
 
     def load(self) -> None:
         """Load the weights now rather than for the first query."""
@@ -54,7 +62,7 @@ class CheckpointAgent:
             UnusableAnswerError: of `parse_second`, or the question is too long.
         """
         seed = int(stable_hash(text, *(image.sha256 for image in images))[:8], 16)
-        query = AgentQuery(text, images, self._max_new_tokens, seed, self._decoding)
+        query = AgentQuery(text, images, self._max_new_tokens, seed, self._decoding, self._form)
         first = await self._checkpoint.complete(query)
         try:
             return parse(first.text)

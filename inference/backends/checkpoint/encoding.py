@@ -16,6 +16,7 @@ from PIL import Image
 from warehouse import EncodedImage
 
 from ...agent_prompts.templates import IMAGE
+from .constrained import FormName
 
 if TYPE_CHECKING:
     import torch
@@ -48,13 +49,17 @@ class PromptLayout:
 
 @dataclass(frozen=True)
 class AgentQuery:
-    """A user turn with an `<image>` per image; `seed` is used where answers are sampled."""
+    """A user turn with an `<image>` per image; `seed` is used where answers are sampled.
+
+    `form`: of the answer, which is then greedy and has it; None: the model writes what it likes.
+    """
 
     text: str
     images: tuple[EncodedImage, ...] = ()
     max_new_tokens: int = 1024
     seed: int = 0
     decoding: Decoding = "greedy"
+    form: FormName | None = None
 
 
 @dataclass(frozen=True)

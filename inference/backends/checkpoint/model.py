@@ -21,7 +21,8 @@ from ...engine.call_context import report_usage
 from ...roles import UnusableAnswerError
 from ..model_files import device_and_dtype
 from ..providers.structured import CompletionResult
-from .decoding import Sampling, SeededSampler, decode
+from .constrained import Forms, FormSampler
+from .decoding import Sampler, Sampling, SeededSampler, decode
 from .encoding import AgentQuery, Decoding, Encoder, Prompt, PromptLayout, resize_to_pixels
 from .manifest import CheckpointError, PixelLimits, PromptName, read_manifest
 
@@ -79,6 +80,11 @@ class LoadedModel:
     encoder: Encoder
     model: Any
     lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @cached_property
+    def forms(self) -> Forms:
+        """Forms that answers can be made to have."""
+        return Forms.of(self.encoder.tokenizer)
 
     @property
     def stops(self) -> list[int]:
@@ -165,9 +171,9 @@ class BatchedModel:
     def _batches(self, prompts: Mapping[int, Prompt]) -> Iterator[list[int]]:
         """Numbers of prompts that are answered together: decoded alike, and of similar length, for
         little padding."""
-        by_decoding: defaultdict[Sampling | None, list[int]] = defaultdict(list)
+        by_decoding: defaultdict[object, list[int]] = defaultdict(list)
         for number, prompt in prompts.items():
-            by_decoding[self._sampling_of(prompt)].append(number)
+            by_decoding[self._sampling_of(prompt), prompt.query.form].append(number)
         for numbers in by_decoding.values():
             batch: list[int] = []
             for number in sorted(numbers, key=lambda number: prompts[number].max_length):
@@ -185,8 +191,12 @@ class BatchedModel:
         self, prompts: Sequence[Prompt], is_cancelled: Callable[[], bool]
     ) -> Iterator[CompletionResult]:
         model, encoder, stops = self.loaded.model, self.loaded.encoder, self.loaded.stops
-        limits, sampler = [prompt.query.max_new_tokens for prompt in prompts], None
-        if sampling := self._sampling_of(prompts[0]):
+        limits = [prompt.query.max_new_tokens for prompt in prompts]
+        sampler: Sampler | None = None
+        if form := prompts[0].query.form:
+            forms = [self.loaded.forms.open(form) for _ in prompts]
+            sampler = FormSampler(forms, stops[0])
+        elif sampling := self._sampling_of(prompts[0]):
             seeds = [prompt.query.seed for prompt in prompts]
             sampler = SeededSampler(sampling, seeds, max(limits), model.device)
         inputs = encoder.pad(prompts, model.device)

@@ -4,6 +4,7 @@ import pytest
 
 from assets.checkpoints.promotion import METRICS, Rules, assess, choose, decide, values_by_system
 from assets.evaluation.settings import EvaluationSettings
+from assets.evaluation.summary import Measured
 from assets.evaluation.systems import System
 from assets.evaluation.variants import CRITIC_RL, NEW_CRITIC, NEW_PLANNER, PLANNER
 from schemas.training import EvaluationRow
@@ -13,10 +14,14 @@ BENCHMARK = "sketchbook-heldout-dev"
 OLD, NEW = System("p0", "c0"), System("p1", "c1")
 
 
+def item(number):
+    return Measured(f"request-{number}", f"item-{number}")
+
+
 def values(share=1.0, **shares):
     """Every metric is 1 for a share of 100 items, else 0."""
     return {
-        metric: {f"item-{i}": float(i < shares.get(metric, share) * 100) for i in range(100)}
+        metric: {item(i): float(i < shares.get(metric, share) * 100) for i in range(100)}
         for metric in METRICS
     }
 
@@ -71,7 +76,7 @@ def test_a_difference_that_may_be_beyond_the_margin_is_undecided():
 
 def test_few_items_show_nothing():
     def few(wrong):
-        return {m: {f"item-{i}": float(i >= wrong) for i in range(4)} for m in METRICS}
+        return {m: {item(i): float(i >= wrong) for i in range(4)} for m in METRICS}
 
     assert assessed(few(1), few(0)).outcome == "undecided"
     assert assessed(few(1), few(1)).outcome == "accepted"
@@ -88,9 +93,28 @@ def test_small_losses_do_not_add_up():
     assert gap.difference.mean == pytest.approx(-0.06) and gap.best == System("p-1", "c-1")
 
 
+def test_items_of_one_request_are_not_taken_for_independent():
+    """Ten requests of ten items each: the whole loss is one request's, so nothing is shown."""
+
+    def grouped(wrong):
+        items = {Measured(f"request-{i // 10}", f"item-{i}"): float(i >= wrong) for i in range(100)}
+        return dict.fromkeys(METRICS, items)
+
+    alone = assessed(values(0.9), values())
+    together = assessed(grouped(10), grouped(0))
+    widths = [
+        next(c.difference for c in each.comparisons if c.metric == "verdict_accuracy_true")
+        for each in (alone, together)
+    ]
+    assert widths[0].mean == pytest.approx(widths[1].mean) and widths[1].requests == 10
+    # Standard errors of 0.03 and of 0.3 / sqrt(10).
+    assert widths[1].high == 0.0 > widths[0].high
+    assert widths[1].low < 2 * widths[0].low
+
+
 def test_more_metrics_make_wider_intervals():
     def shifted(wrong):
-        return values() | {"plan_valid": {f"item-{i}": float(i >= wrong) for i in range(100)}}
+        return values() | {"plan_valid": {item(i): float(i >= wrong) for i in range(100)}}
 
     (gap,) = (
         each for each in assessed(shifted(10), values()).comparisons if each.metric == "plan_valid"
@@ -115,7 +139,7 @@ def test_a_system_that_cannot_be_compared_everywhere_is_not_accepted(what):
     if what == "metric":
         del theirs["step_reward"]
     else:
-        del ours["step_reward"]["item-3"]
+        del ours["step_reward"][item(3)]
     found = assessed(ours, theirs)
     assert found.outcome == "undecided"
     assert found.why == f"cannot be compared with {OLD}: values of step_reward are missing"
@@ -169,7 +193,7 @@ def test_of_two_that_can_move_alone_the_better_one_does():
 
 
 def test_only_rows_of_the_systems_own_versions_count():
-    def row(planner="p1", critic="c1", benchmark=BENCHMARK, variant="full_rl"):
+    def row(planner="p1", critic="c1", benchmark=BENCHMARK, variant="full_rl", seed=None):
         return EvaluationRow(
             benchmark=benchmark,
             variant=variant,
@@ -178,13 +202,15 @@ def test_only_rows_of_the_systems_own_versions_count():
             value=1.0,
             planner=f"checkpoint/{PLANNER}@{planner}",
             critic=f"checkpoint/{CRITIC_RL}@{critic}",
+            prompt_id="request",
+            training_seed=seed,
         )
 
     def found(*rows):
         return values_by_system(rows, BENCHMARK, {"full_rl": NEW})[NEW]
 
-    assert found(row()) == {"step_reward": {"item": 1.0}}
+    assert found(row()) == {"step_reward": {Measured("request", "item"): 1.0}}
     assert found(row(critic="c1-afb2ea1d")) == found(row()), "at a server"
     test_items = row(benchmark="sketchbook-heldout-test")
     others = row("p0"), row("p11"), row(critic="c0-afb2ea1d")
-    assert not found(*others, test_items, row(variant="t_max_1"))
+    assert not found(*others, test_items, row(variant="t_max_1"), row(seed=0))

@@ -1,24 +1,139 @@
-"""The ablation's unfiltered data: an export of its own, and an unchanged lake."""
+"""The ablation's rows (of overlays, beside an unchanged lake) and its recipes by training seed."""
+
+import textwrap
 
 import orjson
+import pytest
 
+from assets.core.foundry import FoundryResource
+from assets.curation.critic_sets import build_critic_rl
 from assets.curation.settings import CurationSettings
 from assets.curation.steps import build_steps
-from assets.evaluation.ablation_recipes import unfiltered_critic_data
-from schemas.curation import CRITIC_SFT, STEPS
+from assets.evaluation.ablation_data import rl_label_data, unfiltered_critic_data
+from assets.evaluation.ablation_recipes import checkpoint_recipe
+from inference.agent_prompts.formatting import read_verdict
+from schemas.curation import CRITIC_SFT, PLANNER_SFT, STEPS
+from schemas.trajectories import ATTEMPTS
 from tests.assets.evaluation.sample_lake import write_sample_lake
 
+PROFILE = """
+    name: seeds
+    description: Two training seeds
+    roles: {planner: sketch, generator: sketch, critic: sketch, scorer: sketch}
+    pack: sketchbook
+    sizes: {demo: 1}
+    training:
+      planner_sft: {epochs: 6, learning_rate: 1.0e-3, options: {neftune_noise_alpha: 5}}
+      critic_sft: {epochs: 5, learning_rate: 4.0e-4}
+      critic_rl: {max_steps: 40, batch: 16, n: 8}
+    evaluation: {ablation: {training_seeds: [0, 1]}}
+"""
 
-def test_unfiltered_data_has_dropped_steps_and_leaves_the_lake_unchanged(home):
-    write_sample_lake(home, 60)
-    settings = CurationSettings()
-    filtered, _ = build_steps(home, settings)
-    assert any(row["drop_reason"] for row in filtered.read_all().to_pylist())
-    data = unfiltered_critic_data(home, settings)
-    assert not home.lake.partitions(STEPS) and not home.lake.partitions(CRITIC_SFT)
-    assert not home.exports.exists()
+
+def rows_of(data):
     rows = orjson.loads((data.folder / "critic_sft.json").read_bytes())
     assert len(rows) == data.rows > 0
     assert all((data.folder / image).is_file() for row in rows for image in row["images"])
     data.require()
+    return {row["row_id"]: read_verdict(row["messages"][-1]["content"]) for row in rows}
+
+
+def test_unfiltered_data_has_every_scored_attempt_once_and_leaves_the_lake_unchanged(home):
+    write_sample_lake(home, 60)
+    settings = CurationSettings()
+    steps = build_steps(home, settings)[0].read_all().to_pylist()
+    assert any(step["drop_reason"] for step in steps)
+    data = unfiltered_critic_data(home, settings)
+    assert not home.lake.partitions(STEPS) and not home.lake.partitions(CRITIC_SFT)
+    assert not home.exports.exists()
     assert unfiltered_critic_data(home, settings).version == data.version
+    kept = (
+        build_steps(
+            home,
+            settings.model_copy(
+                update={"filter": settings.filter.model_copy(update={"rules": ()})}
+            ),
+        )[0]
+        .read_all()
+        .to_pylist()
+    )
+    sft = {(s["trajectory_id"], s["step_number"]) for s in kept if s["split"] == "sft"}
+    attempts = home.lake.read(ATTEMPTS).to_pylist()
+    expected = {
+        f"{a['trajectory_id']}/{a['step_number']}/{a['iteration']}/0": a["accepted"]
+        for a in attempts
+        if (a["trajectory_id"], a["step_number"]) in sft
+        and (a["accepted"] or a["refined_prompt"].strip())
+    }
+    found = rows_of(data)
+    assert {row: verdict.accepted for row, verdict in found.items()} == expected
+
+
+def test_the_control_has_the_rows_and_labels_of_rl(home):
+    write_sample_lake(home, 60)
+    settings = CurationSettings()
+    home.lake.write(STEPS, build_steps(home, settings)[0])
+    rl = {row["row_id"]: row for row in build_critic_rl(home, settings)[0].read_all().to_pylist()}
+    found = rows_of(rl_label_data(home, settings))
+    assert {row: verdict.accepted for row, verdict in found.items()} == {
+        row: content["evaluation"]["success"] for row, content in rl.items()
+    }
+    teacher = {
+        f"{a['trajectory_id']}/{a['step_number']}/{a['iteration']}": a
+        for a in home.lake.read(ATTEMPTS).to_pylist()
+    }
+    for row, verdict in found.items():
+        said = teacher[row.rpartition("/")[0]]
+        agrees = said["accepted"] == verdict.accepted
+        assert verdict.reasoning == (said["reasoning"].strip() if agrees else "")
+        assert verdict.refined_prompt in ("", said["refined_prompt"].strip())
+    assert any(teacher[r.rpartition("/")[0]]["accepted"] != v.accepted for r, v in found.items())
+
+
+@pytest.fixture
+def foundry(home, tmp_path):
+    write_sample_lake(home, 60)
+    path = tmp_path / "seeds.yaml"
+    path.write_text(textwrap.dedent(PROFILE))
+    foundry = FoundryResource(profile=str(path), root=home.root)
+    home.lake.write(STEPS, build_steps(home, foundry.settings.curation)[0])
+    return foundry
+
+
+def test_the_first_seed_is_the_lineages_and_others_have_names_of_their_own(foundry):
+    own = checkpoint_recipe(foundry, "critic_rl_checkpoint")
+    first, second = (checkpoint_recipe(foundry, "critic_rl_checkpoint", seed) for seed in (0, 1))
+    assert (first.name, first.version) == (own.name, own.version)
+    assert second.name == "critic_rl_checkpoint_seed_1" and second.version != own.version
+    assert second.parent.name == "critic_sft_checkpoint_seed_1"
+    assert second.settings.seed == own.settings.seed + 1
+    assert second.parent.settings.seed == own.parent.settings.seed + 1
+    assert second.parent.parent.version == own.parent.parent.version  # one base model
+    assert second.parent.parent.name == "base_model"
+
+
+def test_one_agent_has_each_roles_rows_as_often_as_its_own_training(foundry):
+    recipe = checkpoint_recipe(foundry, "ablation_one_agent")
+    assert recipe.inputs["repeats"] == {CRITIC_SFT.name: 5, PLANNER_SFT.name: 6}
+    assert recipe.settings.epochs == 1
+    assert recipe.settings.learning_rate == pytest.approx((1e-3 * 4e-4) ** 0.5)
+    assert recipe.settings.options == {"neftune_noise_alpha": 5}
+
+
+def test_the_control_has_as_much_computation_as_rl(foundry):
+    recipe = checkpoint_recipe(foundry, "ablation_sft_on_rl_labels", 1)
+    # 40 x 16 x 8 rollouts, each read five times; SFT reads a sample three times, 32 a step.
+    assert recipe.settings.max_steps == 267 and recipe.settings.seed == 43
+    assert recipe.parent.name == "critic_sft_checkpoint_seed_1"
+
+
+def test_a_share_shortens_every_training(foundry):
+    evaluation = foundry.settings.evaluation
+    ablation = evaluation.ablation.model_copy(update={"sft_share": 0.5, "rl_share": 0.25})
+    changed = evaluation.model_copy(update={"ablation": ablation})
+    foundry.__dict__["settings"] = foundry.settings.model_copy(update={"evaluation": changed})
+    rl = checkpoint_recipe(foundry, "critic_rl_checkpoint", 0)
+    assert rl.name == "critic_rl_checkpoint_seed_0" and rl.settings.max_steps == 10
+    assert rl.parent.settings.epochs == 2.5
+    one = checkpoint_recipe(foundry, "ablation_one_agent", 0)
+    assert one.inputs["repeats"] == {CRITIC_SFT.name: 2.5, PLANNER_SFT.name: 3}

@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 from dagster_project.cli.app import app
 from inference.servers import instance
 from inference.servers.ray_jobs import gpus_of_nodes
+from schemas.serving import SERVER_HOURS
 from tests.dagster_project.ray_nodes import ray_nodes
 from tests.inference.servers import toy_model
 from tests.inference.servers.conftest import forget_uses, only_server, processes_of, wait_until
@@ -52,6 +53,9 @@ def test_processes_share_a_server_until_a_training_needs_its_gpu(nodes, on_ray, 
     forget_uses()
     wait_until(lambda: not folder.is_supervised)
     assert not processes_of(folder)
+    runs = home.lake.read(SERVER_HOURS).to_pylist()
+    assert [run["gpus"] for run in runs] == [1, 1]
+    assert all(run["gpu_hours"] > 0 for run in runs)
 
 
 def listed(home):

@@ -92,6 +92,19 @@ def test_damaged_exports_are_named(tmp_path, data):
     (data / "images/red.png").write_bytes(b"no picture")
     with pytest.raises(FoundryError, match=r"red\.png is no picture: materialize `exports`"):
         prepare(job(data), tmp_path / "job")
+    (data / "critic_sft.json").write_bytes(b"[{")
+    with pytest.raises(FoundryError, match=r"critic_sft\.json is damaged .*materialize `exports`"):
+        prepare(job(data), tmp_path / "third")
     (data / "critic_sft.json").unlink()
     with pytest.raises(FoundryError, match=r"critic_sft\.json is missing: materialize `exports`"):
         prepare(job(data), tmp_path / "other")
+
+
+def test_rows_are_repeated_as_often_as_the_job_says(tmp_path, data):
+    rows = json.loads((data / "critic_sft.json").read_text())
+    work = job(data).model_copy(update={"repeats": {"critic_sft": 2.5}})
+    folder = prepare(work, tmp_path / "job")
+    assert json.loads((folder / "critic_sft.json").read_text()) == [
+        row for number, row in enumerate(rows) for _ in range(3 if number % 2 else 2)
+    ]
+    assert llamafactory_config(work, tmp_path / "job", folder)["dataset_dir"] == str(folder)

@@ -1,0 +1,76 @@
+"""What README says of the trained agents, from the table `evaluations`: test items only."""
+
+from collections.abc import Iterable, Sequence
+
+from schemas.training import EvaluationRow
+
+from .items import is_test
+from .paper import MEASURE, relations_table
+from .settings import EvaluationSettings
+from .summary import Summary
+
+# Variant -> what README calls it.
+_ROWS = {
+    "generator_only": "generator only",
+    "untrained": "+ untrained agents, constrained to the form",
+    "planner_sft": "+ planner",
+    "full_sft": "+ critic, supervised",
+    "sft_on_rl_labels": "+ critic, supervised on the rows of RL as well",
+    "full_rl": "+ critic, reinforced",
+}
+_COLUMNS = {
+    "plan_correct": "plans right",
+    "verdict_accuracy_true": "good pictures judged right",
+    "verdict_accuracy_false": "bad pictures judged right",
+    "step_reward": "step reward",
+    MEASURE: "sequences that end as requested",
+}
+
+
+def test_summary(rows: Iterable[EvaluationRow], settings: EvaluationSettings) -> Summary:
+    """The test items of the ablation, over its training seeds; without any, of `evaluation`."""
+    test = [row for row in rows if is_test(row.benchmark)]
+    ablation = [row for row in test if row.training_seed is not None]
+    chosen = ablation or test
+    return Summary.of(chosen, {row.benchmark for row in chosen}, settings)
+
+
+def agents_table(summary: Summary) -> list[dict[str, object]]:
+    """README's table: means with intervals by request, and their spread over training seeds."""
+    rows = []
+    for variant in filter(summary.variants.__contains__, _ROWS):
+        row: dict[str, object] = {"": _ROWS[variant]}
+        for metric, title in _COLUMNS.items():
+            row[title] = _cell(summary, variant, metric)
+        rows.append(row)
+    return rows
+
+
+def measured_by(summary: Summary) -> str:
+    """Requests, training seeds and confidence of the numbers, in a sentence."""
+    outcomes = [each for values in summary.values.values() for each in values.get(MEASURE, {})]
+    requests = len({each.request for each in outcomes})
+    seeds = {each.training_seed for each in outcomes}
+    return (
+        f"{requests} test requests, {len(seeds)} training seeds; mean [interval at "
+        f"{summary.settings.confidence:g}, by request], ± standard deviation over seeds."
+    )
+
+
+def markdown(summary: Summary) -> str:
+    """Agents and the paper's relations as Markdown."""
+    tables = (agents_table(summary), relations_table(summary))
+    return "\n\n".join((measured_by(summary), *map(_markdown_table, tables)))
+
+
+def _cell(summary: Summary, variant: str, metric: str) -> str:
+    if (mean := summary.mean(variant, metric)) is None:
+        return ""
+    spread = summary.spread(variant, metric)
+    return f"{mean}" if spread is None else f"{mean} ± {spread:.3f}"
+
+
+def _markdown_table(rows: Sequence[dict[str, object]]) -> str:
+    header = list(rows[0])
+    lines = [header, ["---"] * len(header), *([str(row[c]) for c in header] for row in rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
