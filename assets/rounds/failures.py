@@ -34,7 +34,7 @@ _STEPS = """
     WHERE split = 'train'
     UNION ALL
     SELECT 'evaluation', planner, critic, category, template_id, min(value) < 1
-    FROM evaluations JOIN prompts ON item_id = prompt_id
+    FROM evaluations JOIN prompts ON item_id = prompts.prompt_id
     WHERE benchmark = $benchmark AND metric = 'final_success'
         AND variant IN ('full_rl', 'promoted') AND training_seed IS NULL
     GROUP BY planner, critic, category, template_id, item_id
