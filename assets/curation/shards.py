@@ -26,6 +26,7 @@ from warehouse.partition_index import PartitionIndex
 
 from ..core.shard_map import Group, Result, ShardMap
 from ..reviews.opinions import ReviewShare, add_opinions, review_shares, without_opinions
+from ..rounds.plans import rounds_of_shards
 from .duckdb_session import open_session
 from .settings import CurationSettings
 
@@ -42,7 +43,8 @@ Columns = Mapping[Table, Sequence[str]]
 
 @dataclass(frozen=True)
 class ShardedLake:
-    """The shards of a home that curation may use: not those that wait for reviews."""
+    """The shards of a home that curation may use: not those that wait for reviews, nor those of
+    rounds, whose sets are made apart (`assets/rounds`)."""
 
     lake: Lake
     settings: CurationSettings
@@ -53,6 +55,7 @@ class ShardedLake:
     def of(cls, home: Home, settings: CurationSettings) -> "ShardedLake":
         tables = (PLANS, TRAJECTORIES, ATTEMPTS, SCORES)
         names = {name for table in tables for name in home.lake.partitions(table)}
+        names -= rounds_of_shards(home, names).keys()
         curated = cls(home.lake, settings, tuple(sorted(names)), ShardMap(home.lake))
         share = settings.reviews.share if settings.reviews else 0.0
         return curated._without(_held_back(curated, share)) if share else curated
