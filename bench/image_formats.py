@@ -1,6 +1,6 @@
 """Parquet, Lance and tar as packs of images: size, random and sequential reads, other readers.
 
-The numbers of `docs/image-packs.md`. Lance is no dependency of the project, so this runs in a
+The numbers of `docs/compaction.md`. Lance is no dependency of the project, so this runs in a
 virtual environment of its own, from the root of the repository:
 
     pip install pylance pyarrow duckdb datasets pillow numpy

@@ -1,41 +1,22 @@
 """The code location: every asset and check below `assets`, and every job, schedule and sensor."""
 
 import os
-import warnings
-from datetime import timedelta
-from typing import cast
 
 import dagster as dg
 
-import assets
 from assets.core.foundry import FoundryResource
 
 from . import schedules, sensors
-from .jobs import evaluate, generate_stories, refresh_data, retrain_critic, retrain_planner
+from .asset_definitions import ASSETS, CHECKS
+from .jobs import (
+    evaluate,
+    generate_stories,
+    improve_agents,
+    refresh_data,
+    retrain_critic,
+    retrain_planner,
+)
 
-# Later than this, the UI marks them as stale: no new data, or no training.
-FRESHNESS = {
-    "exports": dg.FreshnessPolicy.time_window(timedelta(days=7), warn_window=timedelta(days=2)),
-    "promotion": dg.FreshnessPolicy.time_window(timedelta(days=60), warn_window=timedelta(days=30)),
-}
-
-
-def _assets() -> list[dg.AssetsDefinition]:
-    """Every asset below `assets`, with its source file and, if it has one, its freshness policy."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", dg.BetaWarning)
-        loaded = dg.with_source_code_references(dg.load_assets_from_package_module(assets))
-    definitions = cast("list[dg.AssetsDefinition]", loaded)
-    return [definition.map_asset_specs(_with_freshness) for definition in definitions]
-
-
-def _with_freshness(spec: dg.AssetSpec) -> dg.AssetSpec:
-    policy = FRESHNESS.get(spec.key.to_user_string())
-    return dg.apply_freshness_policy(spec, policy) if policy else spec
-
-
-ASSETS = _assets()
-CHECKS = dg.load_asset_checks_from_package_module(assets)
 FOUNDRY = FoundryResource(
     profile=os.environ.get("INTERLEAVE_PROFILE", "sketch"),
     root=os.environ.get("INTERLEAVE_HOME", ".interleave"),
@@ -47,8 +28,15 @@ def definitions(foundry: FoundryResource) -> dg.Definitions:
     return dg.Definitions(
         assets=ASSETS,
         asset_checks=CHECKS,
-        jobs=[refresh_data, retrain_planner, retrain_critic, evaluate, generate_stories],
-        schedules=[schedules.grow_bank, schedules.answer_requests],
+        jobs=[
+            refresh_data,
+            retrain_planner,
+            retrain_critic,
+            evaluate,
+            generate_stories,
+            improve_agents,
+        ],
+        schedules=[schedules.grow_bank, schedules.answer_requests, schedules.improve_weekly],
         sensors=[
             sensors.follow_upstream,
             sensors.retrain_when_grown,

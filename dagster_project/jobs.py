@@ -1,9 +1,11 @@
-"""Jobs: refresh the data, retrain and evaluate the agents, answer requests."""
+"""Jobs: refresh the data, retrain and evaluate the agents, improve them, answer requests."""
 
 import dagster as dg
 
+from assets.core.foundry import FoundryResource
 from assets.generations.assets import GENERATION_SET
 
+from .improve import finished_rounds, improve
 from .instance import PROMOTES_TAG
 
 _EVALUATION = ("rubrics", "evaluation", "promotion")
@@ -43,3 +45,18 @@ generate_stories = dg.define_asset_job(
     selection=dg.AssetSelection.assets(GENERATION_SET.name),
     description="Answer a batch of requests. What is finished is not generated again.",
 )
+
+
+@dg.op(description="One round of `interleave improve`: the next one, or the one that is open.")
+def next_round(context: dg.OpExecutionContext, foundry: FoundryResource) -> None:
+    rounds = len(finished_rounds(foundry)) + 1
+    improve(foundry, context.instance, rounds, lambda line: context.log.info(str(line)))
+
+
+@dg.job(
+    tags=_ONE_AT_A_TIME,
+    description="A round: new prompts, trajectories by the promoted agents, training on them, "
+    "evaluation, promotion. Does nothing when the last round did not help.",
+)
+def improve_agents() -> None:
+    next_round()

@@ -128,7 +128,7 @@ def changed_rows(foundry: FoundryResource, recipe: Recipe) -> int:
         return max(0, recipe.data.rows - trained_on)
     now = _recorded(foundry.home, recipe.name, recipe.data.version)
     if now is None:
-        now = _row_hashes(foundry.home, recipe.data)
+        now = _row_hashes(recipe.data)
     return max((now - before).total(), (before - now).total())
 
 
@@ -140,7 +140,7 @@ def record_rows(foundry: FoundryResource) -> None:
         newest = _newest(foundry, recipe)
         path = _path(foundry.home, recipe.name, recipe.data.version)
         if not path.exists():
-            hashes = sorted(_row_hashes(foundry.home, recipe.data).elements())
+            hashes = sorted(_row_hashes(recipe.data).elements())
             with storage_errors("written", path):
                 atomic_write(path, b"".join(hashes))
         needed = {recipe.data.version, newest and newest.dataset_version}
@@ -161,10 +161,10 @@ def _row(foundry: FoundryResource, recipe: Recipe) -> CheckpointRow | None:
     return None
 
 
-def _row_hashes(home: Home, data: DataSet) -> Counter[bytes]:
+def _row_hashes(data: DataSet) -> Counter[bytes]:
     hashes: Counter[bytes] = Counter()
     for name in data.tables:
-        for batch in home.lake.read(_TABLES[name]).to_batches(max_chunksize=1024):
+        for batch in data.home.lake.read(_TABLES[name]).to_batches(max_chunksize=1024):
             hashes.update(_hashed(row) for row in batch.to_pylist())
     return hashes
 

@@ -25,7 +25,7 @@ from schemas import FoundryError, StorageError
 from warehouse.lake import Listings
 from warehouse.verify import find_damage, table_checks
 
-from .definitions import ASSETS, CHECKS
+from .asset_definitions import ASSETS, CHECKS
 from .failed_partitions import FailedPartitions
 from .instance import NO_RETRIES, RUNNER, RUNNER_TAG, TRAINING_POOL, open_instance, widened_pool
 from .retraining import record_rows

@@ -1,8 +1,9 @@
-"""Schedules, off until they are switched on: grow the prompt bank, answer requests.
+"""Schedules, off until they are switched on: grow the prompt bank, answer requests, improve agents.
 
-Both run every night, or when a cron expression in the environment says ($INTERLEAVE_GROW_CRON,
-$INTERLEAVE_ANSWER_CRON; UTC). A partition whose run failed is requested again, at most twice with
-the same profile and requests, runs that the daemon repeats because their process died included.
+The first two run every night, the third every week, or when a cron expression in the environment
+says ($INTERLEAVE_GROW_CRON, $INTERLEAVE_ANSWER_CRON, $INTERLEAVE_IMPROVE_CRON; UTC). A partition
+whose run failed is requested again, at most twice with the same profile and requests, runs that the
+daemon repeats because their process died included.
 """
 
 import os
@@ -13,10 +14,12 @@ from assets.core.foundry import SHARDS, FoundryResource
 from assets.generations.assets import GENERATION_SET
 from assets.prompts.assets import shard_names
 from assets.prompts.pack_loader import load_pack
+from assets.rounds.plans import recorded_rounds
 from assets.trajectories.assets import SCORE_SET
 from inference.engine.hashing import content_digest
 
-from .jobs import generate_stories, refresh_data
+from .improve import finished_rounds
+from .jobs import generate_stories, improve_agents, refresh_data
 from .retraining import MOST_RUNS
 from .stages import up_to_date_partitions
 
@@ -63,6 +66,28 @@ def answer_requests(
     requests = [each for each in found if isinstance(each, dg.RunRequest)]
     reason = "; ".join(waiting) or "all answered"
     return requests or dg.SkipReason(f"{len(names)} batches, {reason}")
+
+
+@dg.schedule(
+    job=improve_agents,
+    cron_schedule=os.environ.get("INTERLEAVE_IMPROVE_CRON", "0 1 * * 0"),
+    execution_timezone="UTC",
+)
+def improve_weekly(
+    context: dg.ScheduleEvaluationContext, foundry: FoundryResource
+) -> dg.RunRequest | dg.SkipReason:
+    """Every week: the next round, or the one that was interrupted."""
+    if foundry.settings.rounds is None:
+        return dg.SkipReason(f"profile {foundry.settings.name} has no section rounds")
+    runs = context.instance.get_runs(dg.RunsFilter(job_name=improve_agents.name))
+    if running := [run.run_id for run in runs if not run.is_finished]:
+        return dg.SkipReason(f"run {running[0]} is not finished")
+    finished = finished_rounds(foundry)
+    unfinished = len(recorded_rounds(foundry.home)) > len(finished)
+    if finished and not finished[-1].continues and not unfinished:
+        last = finished[-1]
+        return dg.SkipReason(f"round {last.round} did not help: {last.why}")
+    return dg.RunRequest(tags={"dagster/max_retries": str(MOST_RUNS - 1)})
 
 
 def _request(

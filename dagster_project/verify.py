@@ -25,7 +25,7 @@ from assets.core.foundry import FoundryResource
 from assets.core.node import NODES, Node, lineage
 from assets.curation.exports.verification import export_checks
 from inference.review_log import restore_reviews
-from schemas import TABLES, FoundryError, Table
+from schemas import TABLES, FoundryError, StorageError, Table
 from schemas.reviews import REVIEWS
 from schemas.training import CHECKPOINTS
 from schemas.trajectories import ATTEMPTS, MODEL_CALLS
@@ -33,8 +33,10 @@ from training.registry import RECORD, CheckpointRegistry
 from training.verification import checkpoint_checks
 from warehouse import EncodedImage, Home, Journal
 from warehouse.atomic import atomic_write
+from warehouse.compaction import JOURNALS
 from warehouse.journal import COMPRESSED, LINES, compress, decompress
 from warehouse.lake import REQUESTS
+from warehouse.merged_files import MERGED, merged_file
 from warehouse.storage import storage_errors
 from warehouse.verify import (
     Check,
@@ -132,16 +134,27 @@ class Repair:
             ((TABLES[name], partition) for name, partition in subjects),
             key=lambda each: (each[0].name, each[1]),
         )
-        moved = {(table, name): self._move_away(table, name) for table, name in damaged}
+        paths = {(table, name): self._path(table, name) for table, name in damaged}
+        moved: dict[str, bytes | None] = {}
+        for (table, name), path in paths.items():
+            if path not in moved:  # several partitions may be in a merged file
+                moved[path] = self._move_away(table, name, path)
+        for table, name in list(paths):
+            if name.startswith(MERGED):
+                missing = _merged_shards(self.home, table, name)
+                paths |= {(table, each): paths[table, name] for each in missing}
+                damaged += [(table, each) for each in missing]
+        damaged = [(table, name) for table, name in damaged if not name.startswith(MERGED)]
         for table, name in damaged:
             if make := self._maker(table, name):
                 self._announced(self.home.lake.file(table, name), make)
         for node in lineage():
             for partition in _owned(node, damaged) if node.group in _DERIVED else ():
                 self._make_again(node, partition)
-        for (table, name), data in moved.items():
-            path = self._relative(self.home.lake.file(table, name))
-            if data is not None and not self.home.storage.exists(path):
+        for table, name in damaged:
+            path = paths[table, name]
+            data = moved[path]
+            if data is not None and not self._is_stored(table, name):
                 self.home.storage.write(path, data)  # its damage is named by all who read it
 
     def _maker(self, table: Table, partition: str) -> Callable[[], object] | None:
@@ -191,15 +204,33 @@ class Repair:
                 if not source.exists():
                     shutil.move(target, source)
 
-    def _move_away(self, table: Table, partition: str) -> bytes | None:
-        """Move a partition's file to the quarantine; its bytes, or None where it is gone."""
-        path = self._relative(self.home.lake.file(table, partition))
+    def _path(self, table: Table, partition: str) -> str:
+        """Path of a partition's file, or that of a merged one, below the home's root."""
+        if partition.startswith(MERGED):
+            return f"lake/{table.name}/{partition}"
+        return self._relative(self.home.lake.file(table, partition))
+
+    def _is_stored(self, table: Table, partition: str) -> bool:
+        if partition == "_schema":
+            return self.home.storage.exists(self._path(table, partition))
+        return self.home.lake.exists(table, partition)
+
+    def _move_away(self, table: Table, partition: str, path: str) -> bytes | None:
+        """Move a table's file to the quarantine; its bytes, or None where it is gone."""
+        lake, storage = self.home.lake, self.home.storage
+        merged = path.partition(f"/{MERGED}/")[2]
         try:
-            data = self.home.storage.read(path)
+            with suppress(StorageError):  # whose footer is damaged
+                if merged:
+                    lake.unmerge(table, merged)
+            data = storage.read(path)
         except FileNotFoundError:
             return None
-        self._quarantine(self.home.storage.url(path), data)
-        self.home.storage.delete(path)
+        self._quarantine(storage.url(path), data)
+        if merged_file(table, partition) and not merged:
+            lake.delete(table, partition)  # an older state of it may be in a merged file
+        else:
+            storage.delete(path)
         return data
 
     def _quarantine(self, url: str, data: bytes) -> None:
@@ -238,6 +269,15 @@ def _without_damaged_lines(data: bytes, file: str) -> bytes:
     numbered = enumerate(lines.split(b"\n")[:-1], 1)
     intact = b"".join(line + b"\n" for number, line in numbered if number not in damaged)
     return compress(intact) if is_compressed else intact
+
+
+def _merged_shards(home: Home, table: Table, file: str) -> list[str]:
+    """Partitions that a merged file may have had, and that are nowhere else."""
+    shards = [(asset, shard) for asset in JOURNALS for shard in home.journals(asset)]
+    names = {name for asset, shard in shards for name in (shard, f"{asset}-{shard}")}
+    file = file.removeprefix(f"{MERGED}/")
+    found = [name for name in sorted(names) if merged_file(table, name) == file]
+    return [name for name in found if not home.lake.exists(table, name)]
 
 
 def _owned(node: Node, damaged: Iterable[tuple[Table, str]]) -> set[str | None]:

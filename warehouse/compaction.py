@@ -23,7 +23,7 @@ from .images import ImageStore
 from .object_journal import Lease
 from .sqlite_file import SqliteFile
 
-_JOURNALS = ("plans", "trajectories", "scores")
+JOURNALS = ("plans", "trajectories", "scores")
 _PENDING = ".pending"  # marks a pack whose images may still be files as well
 _MAX_BYTES = 4 * 2**30  # of a pack; a shard with more gets several
 _READERS, _AT_ONCE = 8, 64
@@ -55,7 +55,7 @@ def compact(home: Home, dry_run: bool = False) -> Iterator[CompactedShard]:
             _finish_deletions(home.images)
         compacted = _CompactedShards(home.local / "compacted.sqlite")
         known = compacted.read()
-        for shard in _finished_shards(home):
+        for shard in finished_shards(home):
             content = home.lake.content_hash(ATTEMPTS, shard)
             if known.get(shard) == content and not _compress(home, shard, dry_run=True):
                 continue
@@ -118,10 +118,11 @@ def maintenance_lock(home: Home) -> Iterator[None]:
         yield
 
 
-def _finished_shards(home: Home) -> Iterator[str]:
+def finished_shards(home: Home) -> Iterator[str]:
+    """Shards that have scores, and whose journals no run writes."""
     attempted = set(home.lake.partitions(ATTEMPTS))
     for shard in home.lake.partitions(SCORES):
-        journals = (home.journal(asset, shard) for asset in _JOURNALS)
+        journals = (home.journal(asset, shard) for asset in JOURNALS)
         if shard in attempted and not any(journal.is_in_use for journal in journals):
             yield shard
 
@@ -134,7 +135,7 @@ def _compact_shard(home: Home, shard: str, dry_run: bool) -> CompactedShard:
 
 def _compress(home: Home, shard: str, dry_run: bool) -> int:
     """Compress the shard's journals; how many had something to compress."""
-    return sum(home.journal(asset, shard).compress(dry_run) for asset in _JOURNALS)
+    return sum(home.journal(asset, shard).compress(dry_run) for asset in JOURNALS)
 
 
 def _unpacked(home: Home, shard: str) -> list[str]:

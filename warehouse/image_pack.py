@@ -3,7 +3,7 @@
 Columns are `sha256` and `image`, a struct as `datasets` has for pictures, so that any reader of
 Parquet opens a pack. Bytes are stored plainly, without compression or dictionary: so every image is
 one range of bytes of the file. The footer lists the ranges, with a checksum; an image is read by
-its range alone. `docs/image-packs.md` says why.
+its range alone. `docs/compaction.md` says why.
 """
 
 import base64

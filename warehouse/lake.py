@@ -1,49 +1,47 @@
 """The lake: tables as Parquet files, one per partition, replaced atomically."""
 
-import io
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from glob import escape
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from schemas import Row, SchemaMismatchError, StorageError, Table
+from schemas import Row, StorageError, Table
 
 from .checksums import is_sealed_intact
 from .content_hash import content_hash
+from .merged_files import DELETED, MERGED, MERGED_NAMES, merged_file, merged_path, write_merged
 from .partition_index import PartitionIndex, PartitionInfo
-from .storage import FileState, Storage, first_line, safe_name
+from .partition_reader import (
+    PART,
+    REQUESTS,
+    SCHEMA,
+    PartitionReader,
+    deleted_path,
+    own_path,
+    stored_path,
+)
+from .storage import FileState, Storage
+from .stored_partition import StoredPartition
 from .table_files import (
-    HASH_KEY,
-    column_difference,
     conform_rows,
-    current_names,
     current_rows,
     encode_rows,
     encode_stream,
-    expected_schema,
     given_names,
     names_by_stored,
     readable_hash,
     readable_versions,
-    schema_version,
     selected_schema,
 )
 
+__all__ = ["ALL", "REQUESTS", "Lake", "Listing", "Listings", "WriteResult"]
+
 ALL = "all"
 """The partition of tables that are not sharded."""
-
-REQUESTS = "_requests-"
-"""Prefix of the partitions of users' requests: in the views, but not part of the lineage."""
-
-_PART = "part-0.parquet"
-_SCHEMA = "_schema"  # of an empty typed file
-# What pyarrow raises where a checksum, the codec, the encoding, or the footer is wrong.
-_DAMAGE = (OSError, pa.ArrowException, UnicodeDecodeError)
 
 
 @dataclass(frozen=True)
@@ -83,11 +81,18 @@ class WriteResult:
 
 @dataclass(frozen=True)
 class Lake:
-    """Tables below one root; safe for concurrent readers, and for writers of other partitions."""
+    """Tables below one root; safe for concurrent readers, and for writers of other partitions.
+
+    A partition is a file of its own, or a part of a merged file (`merged_files.py`).
+    """
 
     storage: Storage
     index: PartitionIndex
     _listings: list[Listings] = field(default_factory=list, init=False, compare=False)
+
+    @cached_property
+    def _reader(self) -> PartitionReader:
+        return PartitionReader(self.storage)
 
     @contextmanager
     def listed_in(self, listings: Listings) -> Iterator[None]:
@@ -117,14 +122,16 @@ class Lake:
         """
         if isinstance(rows, pa.RecordBatchReader):
             return self._write_stream(table, rows, partition)
-        path = _path(table, partition)
+        path = own_path(table, partition)
         url = self.storage.url(path)
         data = conform_rows(table, rows, partition)
         hashed = data.select(given_names(table, rows)) if isinstance(rows, pa.Table) else data
         count, digest = data.num_rows, content_hash(hashed)
         if self.content_hash(table, partition) == digest:
             return WriteResult(count, digest, url, changed=False)
-        state = self.storage.write(path, encode_rows(data, digest))
+        encoded = encode_rows(data, digest)
+        with self.storage.locked():
+            state = self.storage.write(path, encoded)
         self._record(table, partition, state, PartitionInfo(digest, str(table.version), count))
         return WriteResult(count, digest, url)
 
@@ -164,37 +171,94 @@ class Lake:
         Raises (while it is read) what `read` does.
         """
         schema = selected_schema(table, columns)
-        with suppress(FileNotFoundError), self.storage.snapshot(_path(table, partition)) as file:
-            opened = self._open_checked(table, partition, file)
-            names = names_by_stored(table, opened)
-            stored = [name for name, current in names.items() if current in schema.names]
-            batches = opened.iter_batches(part_rows, columns=stored)
-            while (batch := self._next_batch(table, partition, batches)) is not None:
+        with suppress(FileNotFoundError), self._snapshot(table, partition) as opened:
+            stored = opened.checked()
+            names = names_by_stored(table, stored.schema)
+            selected = [name for name, current in names.items() if current in schema.names]
+            for batch in stored.batches(part_rows, selected):
                 yield current_rows(table, pa.Table.from_batches([batch]), names, schema)
 
     def is_absent(self, table: Table) -> bool:
         """Whether a table has no file at all, not even an empty one."""
-        return next(self.storage.find(table.name, _PART), None) is None
+        own = next(self.storage.find(table.name, PART), None)
+        return own is None and not self.merged_files(table)
+
+    def own_partitions(self, table: Table) -> list[str]:
+        """Sorted names of all that have a file of their own: also users' requests, and the empty
+        typed file."""
+        return sorted(n for n in self.storage.find(table.name, PART) if not n.startswith("."))
+
+    def own_files(self, table: Table) -> dict[str, FileState]:
+        """State of the files of `own_partitions`."""
+        files = self.storage.files(table.name, PART)
+        return {name: state for name, state in files.items() if not name.startswith(".")}
+
+    def open(self, table: Table, partition: str) -> StoredPartition:
+        """A partition as it is now; raises as `read`, and FileNotFoundError: there is none."""
+        return self._reader.open(table, partition).checked()
 
     def all_partitions(self, table: Table) -> list[str]:
         """Sorted names of all that a view reads: also users' requests, and the empty typed file."""
-        return sorted(n for n in self.storage.find(table.name, _PART) if not n.startswith("."))
+        own = self.own_partitions(table)
+        return sorted({*own, *self._merged(table, own)})
 
     def partitions(self, table: Table) -> list[str]:
         """Sorted names of the stored partitions, without those of users' requests."""
-        names = self._infos(table) if self._listings else self._files(table)
+        if self._listings:
+            names: Iterable[str] = self._infos(table)
+        else:
+            own = self.own_files(table)
+            names = {*own, *self._merged(table, own)}
         return sorted(filter(_in_lineage, names))
+
+    def merged_files(self, table: Table) -> dict[str, FileState]:
+        """Names and states of the table's merged files."""
+        files = self.storage.folder_files(f"{table.name}/{MERGED}", ".parquet")
+        return {name: state for name, state in files.items() if not name.startswith(SCHEMA)}
+
+    def merged_partitions(
+        self, table: Table, file: str, hidden: bool = False
+    ) -> dict[str, StoredPartition]:
+        """The partitions of a merged file.
+
+        Args:
+            hidden: also those that have a file of their own or were deleted.
+
+        Raises:
+            FileNotFoundError: there is no such file.
+            StorageError: its footer is damaged.
+        """
+        entries = self._reader.entries(table, file)
+        if hidden:
+            return entries
+        instead = self._hidden(table, self.own_partitions(table))
+        return {name: stored for name, stored in entries.items() if name not in instead}
 
     def file(self, table: Table, partition: str) -> str:
         """Absolute path of a partition's file in a local lake, URL in a remote one."""
-        return self.storage.url(_stored_path(table, partition))
+        own = stored_path(table, partition)
+        merged = merged_file(table, partition)
+        if merged and not self.storage.exists(own):
+            path = merged_path(table, merged)
+            if self.storage.exists(path):
+                return self.storage.url(path)
+        return self.storage.url(own)
 
     def exists(self, table: Table, partition: str) -> bool:
-        return self.storage.exists(_path(table, partition))
+        if self.storage.exists(own_path(table, partition)):
+            return True
+        if merged_file(table, partition) is None:
+            return False
+        return self._read_footer(table, partition) is not None
 
     def delete(self, table: Table, partition: str) -> None:
         """Remove a partition, if it exists."""
-        self.storage.delete(_path(table, partition))
+        with self.storage.locked():
+            if merged_file(table, partition) and self.exists(table, partition):
+                # Also where it is not merged: that may be about to happen.
+                empty = encode_rows(table.arrow_schema.empty_table(), "")
+                self.storage.write(deleted_path(table, partition), empty)
+            self.storage.delete(own_path(table, partition))
 
     def content_hash(self, table: Table, partition: str = ALL) -> str | None:
         """Hash of the rows as they were written; None: no partition of a readable version."""
@@ -226,38 +290,83 @@ class Lake:
         """Check that every partition can be read; raises what `read` does."""
         for name in self.partitions(table):
             with suppress(FileNotFoundError):
-                self._open_checked(table, name)
+                self.open(table, name)
 
     def verify(self, table: Table, partition: str) -> None:
-        """Check all bytes of a partition; of a file without a checksum, its pages and rows.
+        """Check all bytes of a partition's file; of one without a checksum, its pages and rows.
 
         Raises:
             FileNotFoundError: there is no such partition.
             SchemaMismatchError, StorageError: see `read`.
         """
-        with self.storage.open(_stored_path(table, partition)) as stored:
-            intact = is_sealed_intact(stored)
+        stored = self._reader.open(table, partition)
+        with self.storage.open(stored.path) as file:
+            intact = is_sealed_intact(file)
         if intact is False:
-            raise self._damaged(table, partition, ValueError("its checksum is wrong"))
-        file = self._open_checked(table, partition)
+            raise stored.damaged(ValueError("its checksum is wrong"))
+        stored.checked()
         if intact is None:
-            rows = self._read_columns(table, partition, file, file.schema_arrow.names)
-            digest = self.content_hash(table, partition)
-            is_current = schema_version(rows.schema.metadata) == str(table.version)
-            if digest and is_current and content_hash(rows) != digest:
-                raise self._damaged(table, partition, ValueError("its rows have another hash"))
+            self.verify_rows(stored)
+
+    def is_merged_intact(self, table: Table, file: str) -> bool:
+        """Whether all bytes of a merged file are as they were written."""
+        with self.storage.open(merged_path(table, file)) as opened:
+            return is_sealed_intact(opened) is True
+
+    def verify_rows(self, stored: StoredPartition) -> None:
+        """Check the pages and, where its version allows that, the hash of a partition's rows."""
+        rows, info = stored.read(stored.schema.names), stored.info
+        # Columns that the rows lacked when they were written are not in their hash.
+        older = rows.drop_columns([n for n in stored.table.added if n in rows.column_names])
+        is_current = info.schema_version == str(stored.table.version)
+        hashes = {content_hash(rows), content_hash(older)}
+        if info.content_hash and is_current and info.content_hash not in hashes:
+            raise stored.damaged(ValueError("its rows have another hash"))
+
+    def unmerge(self, table: Table, file: str) -> None:
+        """Give each partition of a merged file that is not damaged a file of its own."""
+        for name, stored in self.merged_partitions(table, file).items():
+            with suppress(StorageError):
+                self.verify_rows(stored)
+                metadata = stored.schema.metadata
+                own = {key: metadata[key] for key in table.arrow_schema.metadata}
+                rows = stored.read(stored.schema.names).replace_schema_metadata(own)
+                encoded = encode_rows(rows, stored.info.content_hash)
+                with self.storage.locked():
+                    self.storage.write(own_path(table, name), encoded)
 
     def glob(self, table: Table) -> str:
-        """Pattern of all the table's files, for DuckDB's `read_parquet`."""
+        """Pattern of all the partitions' own files, for DuckDB's `read_parquet`; also of those that
+        say that a partition was deleted, which are empty."""
         return f"{escape(self.storage.url(table.name))}/*/part-*.parquet"
 
+    def merged_glob(self, table: Table) -> str | None:
+        """Pattern of the table's merged files, for DuckDB's `read_parquet`; None: there are none,
+        not even an empty one."""
+        if not self.storage.folder_files(f"{table.name}/{MERGED}", ".parquet"):
+            return None
+        return f"{escape(self.storage.url(table.name))}/{MERGED}/*.parquet"
+
     def write_schema_file(self, table: Table) -> None:
-        """Write the empty typed file that makes a view valid before the first rows."""
-        info = self._try_footer(table, _SCHEMA)
+        """Write the empty typed files that make a view valid before the first rows."""
+        info = self._try_footer(table, SCHEMA)
         if info is None or info.schema_version != str(table.version):
             empty = table.arrow_schema.empty_table()
-            path = _stored_path(table, _SCHEMA)
+            path = stored_path(table, SCHEMA)
             self.storage.write(path, encode_rows(empty, content_hash(empty)))
+        if table.name in MERGED_NAMES:
+            self._write_empty_merged_file(table)
+
+    def _write_empty_merged_file(self, table: Table) -> None:
+        current = f"{SCHEMA}-{table.version}.parquet"
+        found = self.storage.folder_files(f"{table.name}/{MERGED}", ".parquet")
+        if current not in found:
+            path = merged_path(table, current)
+            with self.storage.draft(path) as draft:
+                write_merged(draft, table, ())
+                self.storage.put(path, draft)
+        older = [name for name in found if name.startswith(SCHEMA) and name != current]
+        self.storage.delete_all([merged_path(table, name) for name in older])
 
     def _infos(self, table: Table) -> dict[str, PartitionInfo | None]:
         """What the footers of all files say, by their folder; None: damaged or just removed."""
@@ -266,21 +375,23 @@ class Lake:
     def _listing(self, table: Table) -> Listing:
         listings = self._listings[-1] if self._listings else {}
         if table.name not in listings:
-            files = self._files(table)
+            files = self.own_files(table)
             infos = self.index.resolve(table.name, files, partial(self._try_footer, table))
+            infos.update(self._merged(table, files))
             listings[table.name] = Listing(table, infos)
         return listings[table.name]
 
     def _write_stream(
         self, table: Table, reader: pa.RecordBatchReader, partition: str
     ) -> WriteResult:
-        path = _path(table, partition)
+        path = own_path(table, partition)
         url = self.storage.url(path)
         with self.storage.draft(path) as draft:
             count, digest = encode_stream(table, reader, partition, draft)
             if self.content_hash(table, partition) == digest:
                 return WriteResult(count, digest, url, changed=False)
-            state = self.storage.put(path, draft)
+            with self.storage.locked():
+                state = self.storage.put(path, draft)
         if state:
             self._record(table, partition, state, PartitionInfo(digest, str(table.version), count))
         return WriteResult(count, digest, url)
@@ -289,10 +400,37 @@ class Lake:
         if not partition.startswith(REQUESTS):
             self.index.record(table.name, {partition: (state, info)})
 
-    def _files(self, table: Table) -> dict[str, FileState]:
-        """State of all files that a view reads, by their folder."""
-        files = self.storage.files(table.name, _PART)
-        return {name: state for name, state in files.items() if not name.startswith(".")}
+    def _merged(self, table: Table, own: Iterable[str]) -> dict[str, PartitionInfo]:
+        """What merged files say of the partitions that are in no file of their `own`."""
+        files = self.merged_files(table)
+        if not files:
+            return {}
+        resolved = self.index.resolve_merged(table.name, files, partial(self._entries, table))
+        hidden = self._hidden(table, own)
+        return {
+            name: info
+            for entries in resolved.values()
+            for name, info in entries.items()
+            if name not in hidden
+        }
+
+    def _hidden(self, table: Table, own: Iterable[str]) -> set[str]:
+        """Partitions that merged files do not stand for."""
+        return {*own, *self.storage.find(table.name, DELETED)}
+
+    def _entries(self, table: Table, file: str) -> dict[str, PartitionInfo]:
+        with suppress(FileNotFoundError):
+            return {n: each.info for n, each in self._reader.entries(table, file).items()}
+        return {}
+
+    @contextmanager
+    def _snapshot(self, table: Table, partition: str) -> Iterator[StoredPartition]:
+        """A partition as it is now, to be read in parts; FileNotFoundError: there is none."""
+        with ExitStack() as stack:
+            source = None
+            with suppress(FileNotFoundError):
+                source = stack.enter_context(self.storage.snapshot(own_path(table, partition)))
+            yield self._reader.open(table, partition, source)
 
     def _try_footer(self, table: Table, partition: str) -> PartitionInfo | None:
         """`_read_footer`; None also where it is damaged."""
@@ -302,97 +440,22 @@ class Lake:
             return None
 
     def _read_footer(self, table: Table, partition: str) -> PartitionInfo | None:
-        """What the partition's footer says; None: there is no such partition."""
+        """What the footer says of a partition; None: there is no such partition."""
         try:
-            footer = self._open(table, partition).metadata
+            return self._reader.open(table, partition).info
         except FileNotFoundError:
             return None
-        try:
-            metadata = footer.metadata or {}
-            digest, version = metadata.get(HASH_KEY, b"").decode(), schema_version(metadata)
-        except UnicodeDecodeError as error:
-            raise self._damaged(table, partition, error) from error
-        return PartitionInfo(digest, version, int(footer.num_rows))
 
     def _read_partition(
         self, table: Table, partition: str, schema: pa.Schema, where: Any
     ) -> pa.Table:
-        file = self._open_checked(table, partition)
-        names = names_by_stored(table, file)
+        stored = self.open(table, partition)
+        names = names_by_stored(table, stored.schema)
         needed = schema.names if where is None else names.values()
         columns = [stored for stored, name in names.items() if name in needed]
-        rows = self._read_columns(table, partition, file, columns)
-        return current_rows(table, rows, names, schema, where)
-
-    def _read_columns(
-        self, table: Table, partition: str, file: pq.ParquetFile, columns: Sequence[str]
-    ) -> pa.Table:
-        try:
-            return file.read(columns)
-        except _DAMAGE as error:
-            raise self._damaged(table, partition, error) from error
-
-    def _next_batch(
-        self, table: Table, partition: str, batches: Iterator[pa.RecordBatch]
-    ) -> pa.RecordBatch | None:
-        try:
-            return next(batches, None)
-        except _DAMAGE as error:
-            raise self._damaged(table, partition, error) from error
-
-    def _open_checked(self, table: Table, partition: str, source: Any = None) -> pq.ParquetFile:
-        file = self._open(table, partition, source)
-        try:
-            stored = file.schema_arrow
-            expected = expected_schema(table, stored)
-            version, names = schema_version(stored.metadata), current_names(table, stored)
-        except _DAMAGE as error:
-            raise self._damaged(table, partition, error) from error
-        if version not in readable_versions(table):
-            problem = f"has schema version {version}, this code reads version {table.version}"
-        elif names != expected.names or stored.types != expected.types:
-            problem = column_difference(names, expected.names)
-        else:
-            return file
-        raise SchemaMismatchError(
-            f"table {table.name}, partition {partition}: {problem}; materialize {table.name} "
-            f"again or delete {self.storage.url(_stored_path(table, partition))}"
-        )
-
-    def _open(self, table: Table, partition: str, source: Any = None) -> pq.ParquetFile:
-        """The partition as it is now (or an open file of it); it does not show replacements."""
-        path = _stored_path(table, partition)
-        try:
-            local = self.storage.is_local
-            file = source or (
-                pa.OSFile(self.storage.url(path)) if local else io.BytesIO(self.storage.read(path))
-            )
-            return pq.ParquetFile(file, page_checksum_verification=True)
-        except FileNotFoundError:
-            raise
-        except _DAMAGE as error:
-            raise self._damaged(table, partition, error) from error
-
-    def _damaged(self, table: Table, partition: str, error: Exception) -> StorageError:
-        return StorageError(
-            f"{self.storage.url(_stored_path(table, partition))} is damaged ({first_line(error)}): "
-            f"`interleave verify --repair`, or delete it and materialize {table.name} again"
-        )
+        return current_rows(table, stored.read(columns), names, schema, where)
 
 
 def _in_lineage(folder: str) -> bool:
     """Whether a table's folder is a partition, and not one of users' requests."""
     return not folder.startswith(("_", "."))
-
-
-def _stored_path(table: Table, partition: str) -> str:
-    """`_path`, also of the empty typed file."""
-    if partition == _SCHEMA:
-        return f"{table.name}/{_SCHEMA}/{_PART}"
-    return _path(table, partition)
-
-
-def _path(table: Table, partition: str) -> str:
-    prefix = REQUESTS if partition.startswith(REQUESTS) else ""
-    name = safe_name(partition.removeprefix(prefix), "partition")
-    return f"{table.name}/{prefix}{name}/{_PART}"

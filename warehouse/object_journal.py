@@ -68,7 +68,9 @@ class ObjectJournal:
 
     def compress(self, dry_run: bool = False) -> bool:
         """As `Journal.compress`: all segments become one compressed one."""
-        if not self._storage.names(LINES) or self.is_in_use:
+        names = self._segment_names()
+        is_one = len(names) == 1 and names[0].endswith(COMPRESSED)
+        if not names or is_one or self.is_in_use:
             return False
         if dry_run:
             return True

@@ -5,6 +5,7 @@ becomes a `StorageError` of one line, and what was stored before is unchanged.
 """
 
 import errno
+import fcntl
 import hashlib
 import os
 import re
@@ -160,7 +161,7 @@ class Storage:
         with storage_errors("written", self.url(path)):
             if self.is_local:
                 temporary = self._temporary_folder() / f"{os.getpid()}-{secrets.token_hex(6)}"
-                return _local_state(atomic_write(Path(self.root, path), data, durable, temporary))
+                return local_state(atomic_write(Path(self.root, path), data, durable, temporary))
             self.fs.pipe_file(f"{self.root}/{path}", data)
         # The ETag that S3 gives an object that is put at once (unless it is encrypted by KMS).
         return FileState(len(data), f'"{hashlib.md5(data, usedforsecurity=False).hexdigest()}"')
@@ -190,7 +191,7 @@ class Storage:
             _sync(draft)
             draft.replace(target)
             _sync(target.parent)
-            return _local_state(target.stat())
+            return local_state(target.stat())
 
     @contextmanager
     def snapshot(self, path: str) -> Iterator[BinaryIO]:
@@ -244,6 +245,50 @@ class Storage:
         with storage_errors("read", self.url(path)), suppress(FileNotFoundError):
             return _stat(self.fs.info(f"{self.root}/{path}"))
         return None
+
+    def state(self, path: str) -> FileState | None:
+        """Size and version of a file; None: there is no such file."""
+        with storage_errors("read", self.url(path)), suppress(FileNotFoundError):
+            if self.is_local:
+                return local_state(Path(self.root, path).stat())
+            info = self.fs.info(f"{self.root}/{path}")
+            return FileState(int(info["size"]), str(info.get("ETag") or ""))
+        return None
+
+    @contextmanager
+    def locked(self, exclusive: bool = False) -> Iterator[None]:
+        """Between the writers of a local folder, who share it, and one that deletes what it has
+        compared; nothing on object stores, see `delete_if`."""
+        if not self.is_local:
+            yield
+            return
+        with storage_errors("written", self.url()):
+            Path(self.root).mkdir(parents=True, exist_ok=True)
+            folder = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            with storage_errors("written", self.url()):
+                fcntl.flock(folder, fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH)
+            yield
+        finally:
+            os.close(folder)
+
+    def delete_if(self, path: str, state: FileState) -> bool:
+        """Remove a file if it is still in a state; of local files only while it is `locked`."""
+        if self.state(path) != state:
+            return False
+        if not self.has_conditional_writes:
+            self.delete(path)
+            return True
+        bucket, key, _ = self.fs.split_path(f"{self.root}/{path}")
+        with storage_errors("deleted", self.url(path)):
+            try:
+                # Stores that do not know the condition delete what was compared a moment ago.
+                self.fs.call_s3("delete_object", Bucket=bucket, Key=key, IfMatch=state.version)
+            except OSError as error:
+                if _is_conflict(error):
+                    return False
+                raise
+        return True
 
     def touch(self, path: str) -> None:
         """Make a file new again without changing it, if it exists."""
@@ -301,6 +346,20 @@ class Storage:
             path.split("/")[-2]: FileState(int(info["size"]), str(info.get("ETag") or ""))
             for path, info in found.items()
             if path.endswith(f"/{name}")
+        }
+
+    def folder_files(self, folder: str, suffix: str) -> dict[str, FileState]:
+        """Name -> state of the files in `folder` that end in `suffix`."""
+        with storage_errors("listed", self.url(folder)):
+            if self.is_local:
+                names = self.child(folder).names(suffix)
+                states = {name: self.state(f"{folder}/{name}") for name in names}
+                return {name: state for name, state in states.items() if state}
+            paths = self.fs.find(f"{self.root}/{folder}", maxdepth=1, detail=True)
+        return {
+            path.rpartition("/")[2]: FileState(int(info["size"]), str(info.get("ETag") or ""))
+            for path, info in paths.items()
+            if path.endswith(suffix)
         }
 
     def names(self, suffix: str) -> list[str]:
@@ -367,10 +426,10 @@ def _local_files(folder: str, name: str) -> Iterator[tuple[str, FileState]]:
             with suppress(FileNotFoundError, NotADirectoryError):
                 # Not by Path, which takes half of the time where there are ten thousand.
                 state = os.stat(f"{entry.path}/{name}")  # noqa: PTH116
-                yield entry.name, _local_state(state)
+                yield entry.name, local_state(state)
 
 
-def _local_state(stat: os.stat_result) -> FileState:
+def local_state(stat: os.stat_result) -> FileState:
     return FileState(stat.st_size, str(stat.st_mtime_ns))
 
 

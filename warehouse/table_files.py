@@ -19,17 +19,17 @@ from .content_hash import ContentHash
 from .partition_index import PartitionInfo
 from .storage import first_line, storage_errors
 
-_ROW_GROUP = 122_880  # what DuckDB scans per thread at a time
+ROW_GROUP = 122_880  # what DuckDB scans per thread at a time
 _STREAM_ROWS, _STREAM_BYTES = 65_536, 64_000_000  # of a row group that is written from a stream
-_WRITING: dict[str, Any] = {"compression": "zstd", "write_page_checksum": True}
+WRITING: dict[str, Any] = {"compression": "zstd", "write_page_checksum": True}
 HASH_KEY, _VERSION_KEY = b"interleave.content_hash", b"interleave.version"
 
 
 def encode_rows(data: pa.Table, digest: str) -> bytes:
     sink = io.BytesIO()
     stamped = data.replace_schema_metadata({**(data.schema.metadata or {}), HASH_KEY: digest})
-    with pq.ParquetWriter(sink, stamped.schema, **_WRITING) as writer:
-        writer.write_table(stamped, row_group_size=_ROW_GROUP)
+    with pq.ParquetWriter(sink, stamped.schema, **WRITING) as writer:
+        writer.write_table(stamped, row_group_size=ROW_GROUP)
         writer.add_key_value_metadata({PARQUET_KEY: UNSEALED})
     seal_parquet(sink)
     return sink.getvalue()
@@ -41,7 +41,7 @@ def encode_stream(
     """Write a Parquet file; returns the number of rows and the content hash."""
     names = given_names(table, reader)
     count, digest = 0, ContentHash(pa.schema([table.arrow_schema.field(name) for name in names]))
-    with pq.ParquetWriter(file, table.arrow_schema, **_WRITING) as writer:
+    with pq.ParquetWriter(file, table.arrow_schema, **WRITING) as writer:
         for part in in_row_groups(reader):
             rows = conform_rows(table, part, partition)
             digest.add(rows.select(names))
@@ -77,9 +77,8 @@ def selected_schema(table: Table, columns: Sequence[str] | None) -> pa.Schema:
     return pa.schema([schema.field(name) for name in columns], metadata=schema.metadata)
 
 
-def names_by_stored(table: Table, file: pq.ParquetFile) -> dict[str, str]:
+def names_by_stored(table: Table, stored: pa.Schema) -> dict[str, str]:
     """Today's names of a file's columns, by those in the file."""
-    stored = file.schema_arrow
     return dict(zip(stored.names, current_names(table, stored), strict=True))
 
 

@@ -23,6 +23,7 @@ from .home import Home
 from .image_pack import PACK, damaged_images, is_pack_intact
 from .journal import COMPRESSED, LINES, decompress, has_damaged_newline, parse_record
 from .lake import REQUESTS
+from .merged_files import MERGED, merged_path
 from .sqlite_file import differing_rows
 from .storage import first_line
 
@@ -78,9 +79,12 @@ def find_damage(
 
 def table_checks(home: Home, tables: Iterable[Table] | None = None) -> Iterator[Check]:
     for table in TABLES.values() if tables is None else tables:
-        for partition in home.lake.all_partitions(table):
+        for partition in home.lake.own_partitions(table):
             find = partial(verify_partition, home, table, partition)
             yield Check("table", home.lake.file(table, partition), find)
+        for file in home.lake.merged_files(table):
+            url = home.lake.storage.url(merged_path(table, file))
+            yield Check("table", url, partial(verify_merged, home, table, file))
 
 
 def verify_partition(home: Home, table: Table, partition: str) -> list[Damage]:
@@ -102,6 +106,29 @@ def verify_partition(home: Home, table: Table, partition: str) -> list[Damage]:
     return []
 
 
+def verify_merged(home: Home, table: Table, file: str) -> list[Damage]:
+    """Damaged partitions of a merged file, without those that have a file of their own."""
+    url = home.lake.storage.url(merged_path(table, file))
+    remedy = "`interleave verify --repair`"
+    whole = (table.name, f"{MERGED}/{file}")
+    found = []
+    try:
+        if home.lake.is_merged_intact(table, file):
+            return []
+        stored = home.lake.merged_partitions(table, file)
+    except FileNotFoundError:  # removed meanwhile
+        return []
+    except StorageError as error:
+        return [Damage("table", url, first_line(error), remedy, whole)]
+    for partition, each in stored.items():
+        try:
+            home.lake.verify_rows(each.checked())
+        except FoundryError:
+            problem = f"partition {partition} is damaged"
+            found.append(Damage("table", url, problem, remedy, (table.name, partition)))
+    return found or [Damage("table", url, "its checksum is wrong", remedy, whole)]
+
+
 def image_checks(home: Home) -> Iterator[Check]:
     """Checks of the stored images and packs, then of the images that rows name."""
     stored, packs = set[bytes](), home.images.packs.packs
@@ -113,9 +140,16 @@ def image_checks(home: Home) -> Iterator[Check]:
         yield Check("image", packs.url(pack), partial(verify_pack, home, pack))
     for table in (TABLES[name] for name in _WITH_IMAGES):
         columns = [name for name in _IMAGE_COLUMNS if name in table.columns]
-        for partition in home.lake.partitions(table):
+        for partition in _partitions(home, table):
             find = partial(_missing_images, home, table, partition, columns, stored)
             yield Check("image", home.lake.file(table, partition), find)
+
+
+def _partitions(home: Home, table: Table) -> list[str]:
+    try:
+        return home.lake.partitions(table)
+    except StorageError:  # a damage of its own
+        return [name for name in home.lake.own_partitions(table) if not name.startswith("_")]
 
 
 def verify_image(home: Home, sha256: str) -> list[Damage]:

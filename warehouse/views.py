@@ -19,6 +19,7 @@ from schemas import TABLES, VIEWS, Table, View
 from .atomic import atomic_path
 from .home import Home
 from .lake import REQUESTS
+from .merged_files import PARTITION_COLUMN
 from .storage import first_line, storage_errors
 
 
@@ -107,14 +108,29 @@ def _files_select(
     mixed = bool(table.renamed or table.added) and not home.lake.is_current(table)
     columns = ", ".join(_column(table, name, mixed) for name in table.columns)
     options = f"hive_partitioning = false, union_by_name = {mixed}"
-    files = f"read_parquet({_literal(home.lake.glob(table))}, {options})"
-    if mixed and table.added:  # which no file may have
-        empty = _empty_select(connection, table, "false")
-        files = f"(SELECT * FROM {files} UNION ALL BY NAME {empty})"
-    select = f"SELECT {columns} FROM {files}"
-    if not requests and "shard" in table.columns:
-        select += f" WHERE NOT starts_with(shard, {_literal(REQUESTS)})"
-    return select
+    own = f"SELECT * FROM read_parquet({_literal(home.lake.glob(table))}, {options})"
+    sources = [own]
+    # In this order: a partition is in the merged file before its own file is deleted.
+    if merged := home.lake.merged_glob(table):
+        sources.append(_merged_select(merged, home.lake.glob(table), options))
+    selects = []
+    for source in sources:
+        if mixed and table.added:  # which no file may have
+            source += f" UNION ALL BY NAME {_empty_select(connection, table, 'false')}"
+        select = f"SELECT {columns} FROM ({source})"
+        if not requests and "shard" in table.columns:
+            select += f" WHERE NOT starts_with(shard, {_literal(REQUESTS)})"
+        selects.append(select)
+    return " UNION ALL ".join(selects)
+
+
+def _merged_select(merged: str, own: str, options: str) -> str:
+    """Rows of merged files, without those of partitions that have a file of their own."""
+    folders = f"SELECT parse_path(file)[-2] AS {PARTITION_COLUMN} FROM glob({_literal(own)})"
+    return (
+        f"SELECT * EXCLUDE ({PARTITION_COLUMN}) FROM read_parquet({_literal(merged)}, {options}) "
+        f"ANTI JOIN ({folders}) USING ({PARTITION_COLUMN})"
+    )
 
 
 def _column(table: Table, name: str, mixed: bool) -> str:

@@ -74,7 +74,8 @@ def _checkpoint(name: str, **fields: Any) -> dg.AssetsDefinition:
             last = rollouts[-_MAX_ROLLOUTS:]
             samples = [{c: getattr(row, c) for c in _ROLLOUT_COLUMNS} for row in last]
             metadata["samples"] = table_metadata(samples)
-            if sheet := rollouts_sheet(foundry, rollouts):
+            trained_on = recipe.data.home if recipe.data else foundry.home
+            if sheet := rollouts_sheet(trained_on, rollouts):
                 metadata["rollouts"] = image_metadata(sheet, "Rewritten prompts, drawn")
         return declared.describe(context, foundry, counts, metadata, fingerprint)
 
@@ -123,7 +124,8 @@ def _store_calls(foundry: FoundryResource, recipe: Recipe) -> list[ModelCallRow]
     folder = CheckpointRegistry(foundry.home).job_folder(recipe.name, recipe.version)
     lake, partition = foundry.home.lake, f"{recipe.name}-{recipe.version}"
     if (journal := folder / CALL_JOURNAL).exists():
-        rows = lake.read(CRITIC_RL, columns=["row_id", "prompt_id"]).to_pylist()
+        trained_on = recipe.data.home.lake if recipe.data else lake
+        rows = trained_on.read(CRITIC_RL, columns=["row_id", "prompt_id"]).to_pylist()
         prompts = {row["row_id"]: row["prompt_id"] for row in rows}
         lake.write(MODEL_CALLS, reward_call_rows(journal, prompts), partition)
     return foundry.rows(MODEL_CALLS, partition) if lake.exists(MODEL_CALLS, partition) else []

@@ -41,11 +41,13 @@ critic_rl_checkpoint_checks = _checkpoint_checks(critic_rl_checkpoint)
 )
 def policy_not_collapsed(foundry: FoundryResource) -> dg.AssetCheckResult:
     """Not blocking: evaluation measures the effect, and promotion decides by that."""
-    rows = foundry.rows(ROLLOUTS, newest_version(foundry.home, critic_rl(foundry)))
+    recipe = critic_rl(foundry)
+    rows = foundry.rows(ROLLOUTS, newest_version(foundry.home, recipe))
     newest = max((row.step for row in rows), default=0)
     last = [row for row in rows if row.step > newest - LAST_STEPS]
     columns = ["row_id", "origin_prompt", "rewritten_prompt"]
-    judged = foundry.home.lake.read(CRITIC_RL, columns=columns).to_pylist()
+    trained_on = recipe.data.home if recipe.data else foundry.home
+    judged = trained_on.lake.read(CRITIC_RL, columns=columns).to_pylist()
     collapse = find_collapse(last, judged_prompts(judged))
     return dg.AssetCheckResult(
         passed=collapse is None,

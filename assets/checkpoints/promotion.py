@@ -234,7 +234,7 @@ NOT_WORSE = dg.AssetCheckSpec(
 @dg.asset(**PROMOTION.asset_args(), check_specs=[NOT_WORSE])
 def promotion(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg.MaterializeResult:
     registry = CheckpointRegistry(foundry.home)
-    assessments = _assess_candidates(foundry, registry)
+    assessments = assess_candidates(foundry, registry)
     chosen, newest = choose(assessments), newest_system(foundry)
     in_use = {name: row.version for name in _NAMES if (row := registry.promoted(name))}
     decisions = []
@@ -263,7 +263,8 @@ def promotion(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg
     return result._replace(check_results=[_check(decisions)])
 
 
-def _assess_candidates(foundry: FoundryResource, registry: CheckpointRegistry) -> list[Assessment]:
+def assess_candidates(foundry: FoundryResource, registry: CheckpointRegistry) -> list[Assessment]:
+    """What evaluation says of every system that may be promoted."""
     candidates, references = candidate_systems(foundry), reference_systems(foundry)
     benchmark = promotion_benchmark(pack_name(foundry.settings))
     rows = foundry.rows(EVALUATIONS)

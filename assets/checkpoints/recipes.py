@@ -25,6 +25,7 @@ from training.grpo.driver import GrpoJob, grpo_job
 from training.grpo.recipe import GrpoSettings
 from training.launch.jobs import TrainerJob
 from training.registry import CheckpointRegistry
+from training.settings import TrainingSettings
 from training.sft.driver import sft_job
 from training.sft.recipe import SftJob, SftSettings, read_recipe, recipe_content
 from warehouse import Home
@@ -33,6 +34,7 @@ from ..core.foundry import FoundryResource
 from ..curation.exports.folder import read_card
 from ..curation.exports.mixing import mix_hashes
 from ..curation.settings import CurationSettings
+from ..rounds.plans import RoundPlan, round_home, trained_round
 
 Role = Literal["base", "planner", "critic", "both"]
 # (version, folder to work in, folder of the parent: None without one)
@@ -48,6 +50,7 @@ class DataSet:
     folder: Path
     tables: Mapping[str, str | None]
     rows: int
+    home: Home  # whose lake has the tables
     mix: Mapping[str, Any] = field(default_factory=dict)  # see `mix_hashes`
 
     @property
@@ -108,6 +111,17 @@ class Recipe:
         return content_digest(origin)[:12]
 
 
+@dataclass(frozen=True)
+class ExistingCheckpoint(Recipe):
+    """A checkpoint that a round starts from, whatever its own recipe was."""
+
+    known_version: str = ""
+
+    @cached_property
+    def version(self) -> str:
+        return self.known_version
+
+
 RecipeOf = Callable[[FoundryResource], Recipe]
 
 
@@ -128,6 +142,11 @@ def base_model(foundry: FoundryResource) -> Recipe:
 
 
 def planner_sft(foundry: FoundryResource) -> Recipe:
+    if plan := _round(foundry):
+        parent = _existing("planner_sft_checkpoint", "planner", plan.planner)
+        data = _round_data(foundry, plan, "llamafactory", PLANNER_SFT)
+        own = _round_training(foundry).planner_sft
+        return sft("planner_sft_checkpoint", "planner", parent, data, own)
     data = exported(foundry, "llamafactory", PLANNER_SFT)
     settings = foundry.training.planner_sft
     parent = _start("planner_sft", "planner", settings) or base_model(foundry)
@@ -135,6 +154,11 @@ def planner_sft(foundry: FoundryResource) -> Recipe:
 
 
 def critic_sft(foundry: FoundryResource) -> Recipe:
+    if plan := _round(foundry):
+        parent = _existing("critic_rl_checkpoint", "critic", plan.critic)
+        data = _round_data(foundry, plan, "llamafactory", CRITIC_SFT)
+        own = _round_training(foundry).critic_sft
+        return sft("critic_sft_checkpoint", "critic", parent, data, own)
     data = exported(foundry, "llamafactory", CRITIC_SFT)
     settings = foundry.training.critic_sft
     parent = _start("critic_sft", "critic", settings) or base_model(foundry)
@@ -142,10 +166,33 @@ def critic_sft(foundry: FoundryResource) -> Recipe:
 
 
 def critic_rl(foundry: FoundryResource) -> Recipe:
+    if plan := _round(foundry):
+        data = _round_data(foundry, plan, "verl", CRITIC_RL)
+        own = _round_training(foundry).critic_rl
+        return grpo(foundry, "critic_rl_checkpoint", critic_sft(foundry), data, own)
     data = exported(foundry, "verl", CRITIC_RL)
     settings = foundry.training.critic_rl
     parent = _start("critic_rl", "critic", settings) or critic_sft(foundry)
     return grpo(foundry, "critic_rl_checkpoint", parent, data, settings)
+
+
+def _round(foundry: FoundryResource) -> RoundPlan | None:
+    """The round that agents are trained in; None: on the lineage's sets, from the base model."""
+    return trained_round(foundry.home) if foundry.settings.rounds else None
+
+
+def _round_training(foundry: FoundryResource) -> TrainingSettings:
+    return foundry.settings.round_training or foundry.training
+
+
+def _round_data(foundry: FoundryResource, plan: RoundPlan, form: str, table: Table) -> DataSet:
+    home, settings = round_home(foundry.home, plan.number), foundry.settings.curation
+    exports = settings.exports.model_copy(update={"mix": None})
+    return exported_data(home, settings.model_copy(update={"exports": exports}), form, table)
+
+
+def _existing(name: str, role: Role, version: str) -> Recipe:
+    return ExistingCheckpoint(name, role, ConfigModel(), known_version=version)
 
 
 def _start(training: str, role: Role, settings: SftSettings | GrpoSettings) -> Recipe | None:
@@ -244,7 +291,7 @@ def exported_data(home: Home, settings: CurationSettings, form: str, *tables: Ta
     mix = mix_hashes(home, settings, list(contents))
     rows = sum(home.lake.rows(table) for table in tables)
     imported = sum(home.lake.rows(IMPORTS, name) for each in mix.values() for name in each)
-    return DataSet(home.exports / form, contents, rows + imported, mix)
+    return DataSet(home.exports / form, contents, rows + imported, home, mix)
 
 
 def _downloaded_base(settings: BaseModelSettings) -> Path:

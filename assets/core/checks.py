@@ -3,7 +3,7 @@
 A check of a partitioned asset reads the partition of its run; outside one, the whole table.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
 import dagster as dg
@@ -52,12 +52,6 @@ def partition_of(tags: Mapping[str, str]) -> str | None:
     (`partition_key` of a check's context raises in an unpartitioned run.)
     """
     return tags.get("dagster/partition") or tags.get("dagster/asset_partition_range_start")
-
-
-def schema_violations(nodes: Iterable[Node], foundry: FoundryResource) -> Violations:
-    """Rows of the nodes' tables, over all shards, with duplicate keys or dangling references."""
-    rules = (_duplicates, _dangling)
-    return [row for node in nodes for rule in rules for row in rule(node, foundry, None)]
 
 
 def _duplicates(node: Node, foundry: FoundryResource, shard: str | None) -> Violations:

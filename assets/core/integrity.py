@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from schemas import TABLES, BadImageError, Table
+from schemas.base import ForeignKey
 from warehouse import ImageStore, Lake
 
 Violations = list[dict[str, object]]
@@ -19,15 +20,18 @@ MAX_ROWS = 5
 
 def find_rows(query: str, **tables: pa.Table) -> Violations:
     """Rows of a DuckDB query over the tables, ordered by all columns."""
-    connection = duckdb.connect()
-    for name, data in tables.items():
-        connection.register(name, data)
+    with duckdb.connect() as connection:
+        for name, data in tables.items():
+            connection.register(name, data)
+        return first_rows(connection, query)
+
+
+def first_rows(connection: duckdb.DuckDBPyConnection, query: str) -> Violations:
     return connection.sql(f"{query} order by all limit {MAX_ROWS}").to_arrow_table().to_pylist()
 
 
 def repeated_rows(data: pa.Table) -> Violations:
-    query = "select *, count(*) as copies from data group by all having count(*) > 1"
-    return find_rows(query, data=data)
+    return find_rows(_repeated("data", data.column_names), data=data)
 
 
 def dangling_references(table: Table, lake: Lake, shard: str | None) -> Violations:
@@ -35,14 +39,40 @@ def dangling_references(table: Table, lake: Lake, shard: str | None) -> Violatio
     for reference in table.references:
         parent, columns = TABLES[reference.table], list(reference.columns)
         partitions = [shard] if shard else None
-        data = lake.read(table, partitions, columns).drop_null()
+        data = lake.read(table, partitions, columns)
         parents = lake.read(parent, partitions if parent.sharded else None, reference.target)
-        query = (
-            f"select distinct '{parent.name}' as missing_in, * from data "
-            f"anti join parents using ({', '.join(columns)})"
-        )
-        violations += find_rows(query, data=data, parents=parents.rename_columns(columns))
+        query = _dangling(reference, "data", "parents")
+        violations += find_rows(query, data=data, parents=parents)
     return violations
+
+
+def broken_tables(connection: duckdb.DuckDBPyConnection, tables: Iterable[Table]) -> Violations:
+    """Repeated keys and dangling references of whole tables, by the views of a connection."""
+    queries = [
+        query
+        for table in tables
+        for query in (
+            _repeated(table.name, table.key),
+            *(_dangling(each, table.name, each.table) for each in table.references),
+        )
+    ]
+    return [row for query in queries for row in first_rows(connection, query)]
+
+
+def _repeated(name: str, columns: Sequence[str]) -> str:
+    listed = ", ".join(columns)
+    return f"select {listed}, count(*) as copies from {name} group by all having count(*) > 1"
+
+
+def _dangling(reference: ForeignKey, name: str, parent: str) -> str:
+    columns = ", ".join(reference.columns)
+    pairs = zip(reference.target, reference.columns, strict=True)
+    targets = ", ".join(f"{target} as {column}" for target, column in pairs)
+    known = " and ".join(f"{column} is not null" for column in reference.columns)
+    return (
+        f"select distinct '{reference.table}' as missing_in, {columns} from {name} "
+        f"anti join (select {targets} from {parent}) using ({columns}) where {known}"
+    )
 
 
 def damaged_images(images: ImageStore, names: Iterable[str]) -> Violations:

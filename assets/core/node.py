@@ -72,6 +72,8 @@ class Node:
     ledger: tuple[Table, ...] = ()  # shared with other assets, each in partitions of its own
     # What its content follows from besides code, settings and dependencies.
     inputs: Callable[[FoundryResource, dg.DagsterInstance], object] | None = None
+    # What only some shards follow from: those that it leaves out follow from nothing else.
+    shard_inputs: Callable[[FoundryResource, Sequence[str]], Mapping[str, object]] | None = None
     # Hashes of what it stored, where that is not its tables' partitions.
     output_hashes: Callable[[FoundryResource], list[str | None]] | None = None
     optional: bool = False  # materialized only when selected by name
@@ -125,7 +127,8 @@ class Node:
     ) -> str:
         """Hash (32 hex digits) of code, settings, `inputs`, and dependencies in the profile."""
         inputs = {dep: NODES[dep].content(foundry, partition) for dep in self._inputs_of(foundry)}
-        return self._fingerprint(foundry, partition, self._origin(foundry, instance), inputs)
+        own = self._of_partitions(foundry, [partition] if partition else [])
+        return self._fingerprint(partition, self._origin(foundry, instance), inputs, own)
 
     def fingerprints(
         self, foundry: FoundryResource, instance: dg.DagsterInstance, partitions: Sequence[str]
@@ -133,10 +136,9 @@ class Node:
         """`fingerprint` of each partition; what they share is computed once."""
         origin, deps = self._origin(foundry, instance), self._inputs_of(foundry)
         contents = {dep: NODES[dep].contents(foundry, partitions) for dep in deps}
+        own = self._of_partitions(foundry, partitions)
         return {
-            name: self._fingerprint(
-                foundry, name, origin, {dep: contents[dep][name] for dep in deps}
-            )
+            name: self._fingerprint(name, origin, {dep: contents[dep][name] for dep in deps}, own)
             for name in partitions
         }
 
@@ -189,17 +191,25 @@ class Node:
             "facts": self.inputs(foundry, instance) if self.inputs else None,
         }
 
+    def _of_partitions(
+        self, foundry: FoundryResource, names: Sequence[str]
+    ) -> Mapping[str, object]:
+        """What each partition alone follows from, of those that follow from something alone."""
+        if self.partitions:
+            return {name: self.partitions.origin(foundry, name) for name in names}
+        return self.shard_inputs(foundry, names) if self.shard_inputs else {}
+
     def _fingerprint(
         self,
-        foundry: FoundryResource,
         partition: str | None,
         origin: Mapping[str, Any],
         inputs: Mapping[str, list[str | None]],
+        of_partitions: Mapping[str, object],
     ) -> str:
         # Keys and order of nesting are hashed: they must match those of earlier materializations.
         own = {**origin, "inputs": inputs}
-        if self.partitions and partition:
-            own["partition"] = self.partitions.origin(foundry, partition)
+        if partition and partition in of_partitions:
+            own["partition"] = of_partitions[partition]
         return content_digest(own)[:32]
 
     def record(

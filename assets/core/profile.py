@@ -32,6 +32,7 @@ from ..curation.settings import CurationSettings
 from ..evaluation.settings import EvaluationSettings
 from ..generations.settings import GenerationsSettings
 from ..prompts.settings import BankSettings, PromptsSettings
+from ..rounds.settings import RoundsSettings
 from .gpu_assignment import GpuAssignment
 from .notification_settings import NotificationSettings
 
@@ -107,6 +108,11 @@ class Profile(Backends):
     training: TrainingSettings | None = Field(
         None, description="How checkpoints are trained; null: the lineage ends with the data sets"
     )
+    rounds: RoundsSettings | None = added_field(
+        None,
+        description="How `interleave improve` trains the agents on what they make; null: it does "
+        "not, and the lineage trains from the base model",
+    )
     benchmarks: BenchmarksSettings | None = added_field(
         None, description="Benchmarks of the field; null: those that `interleave evaluate` names"
     )
@@ -141,6 +147,14 @@ class Profile(Backends):
         }
         ray = self.cluster.ray.address if self.cluster and self.cluster.ray else None
         return GpuAssignment(self, self.training, frozenset(names), ray)
+
+    @property
+    def round_training(self) -> TrainingSettings | None:
+        """Section `training` as rounds train."""
+        if self.training is None or self.rounds is None:
+            return None
+        changes = self.rounds.training
+        return TrainingSettings.model_validate(_merged(self.training.model_dump(), changes))
 
     def shards(self, size: str) -> int:
         """Shards of the pack for a size; FoundryError if the profile has no such size."""
@@ -206,6 +220,14 @@ class Profile(Backends):
                 self.at_size(size)
             except ValidationError as error:
                 raise ValueError(first_problem(error, "size_changes", size)) from None
+        return self
+
+    @model_validator(mode="after")
+    def _round_changes_are_valid(self) -> Self:
+        try:
+            _ = self.round_training
+        except ValidationError as error:
+            raise ValueError(first_problem(error, "rounds", "training")) from None
         return self
 
     @model_validator(mode="after")

@@ -1,9 +1,11 @@
 """Blocking checks of the training sets, which run before anything is trained on them."""
 
+from contextlib import closing
 from functools import partial
 from itertools import chain, islice
 
 import dagster as dg
+import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -12,7 +14,7 @@ from schemas.curation import STEPS
 from schemas.prompts import PROMPTS
 
 from ..core import integrity
-from ..core.checks import Rule, blocking_checks, schema_violations
+from ..core.checks import Rule, blocking_checks
 from ..core.foundry import FoundryResource
 from ..core.node import Node
 from ..trajectories.assets import SCORE_SET, TRAJECTORY_SET
@@ -24,6 +26,7 @@ from .assets import (
     SEQUENCE_SET,
     STEP_SET,
 )
+from .duckdb_session import duckdb_session
 
 _TRAIN_ONLY = (
     "No prompt (with `curation.split.unit: step`: no step) is in both SFT and RL, and nothing of a "
@@ -46,6 +49,22 @@ def _side(foundry: FoundryResource, side: str) -> tuple[str, pa.Table]:
     """The steps of SFT or RL."""
     columns = ["prompt_id", "trajectory_id", "step_number", "split"]
     return side, foundry.home.lake.read(STEPS, columns=columns, where=pc.field("split") == side)
+
+
+def shards_hold(foundry: FoundryResource, _shard: str | None) -> integrity.Violations:
+    """Repeated keys and dangling references over all shards: a shard's own checks see only that.
+
+    Raises:
+        StorageError: a file is damaged.
+    """
+    tables = [*TRAJECTORY_SET.tables, *SCORE_SET.tables]
+    with closing(duckdb_session(foundry.home)) as connection:
+        try:
+            return integrity.broken_tables(connection, tables)
+        except duckdb.Error:
+            for table in tables:  # names a damaged file and its remedy
+                foundry.home.lake.check(table)
+            raise
 
 
 def shared_between_splits(foundry: FoundryResource, _shard: str | None) -> integrity.Violations:
@@ -94,8 +113,11 @@ def _set_checks(declared: Node, split: str | None = None) -> dg.AssetChecksDefin
         return [*islice(chain.from_iterable(found), integrity.MAX_ROWS)]
 
     def missing(foundry: FoundryResource, _shard: str | None) -> integrity.Violations:
-        data = foundry.home.lake.read(table, columns=images)
-        return integrity.missing_images(foundry.home.images, integrity.distinct_strings(data))
+        store = foundry.home.images
+        parts = foundry.home.lake.stream(table, images, part_rows=_PART_ROWS)
+        names = (integrity.distinct_strings(part) for part in parts)
+        found = (integrity.missing_images(store, each) for each in names)
+        return [*islice(chain.from_iterable(found), integrity.MAX_ROWS)]
 
     rules: dict[str, tuple[str, Rule]] = {
         "splits_disjoint": (_TRAIN_ONLY, partial(outside_training, table, split)),
@@ -110,11 +132,7 @@ def _set_checks(declared: Node, split: str | None = None) -> dg.AssetChecksDefin
 
 steps_checks = blocking_checks(
     STEP_SET,
-    # the checks of a shard's run see only that shard
-    shards_hold=(
-        "Keys and references hold over all shards",
-        lambda foundry, _: schema_violations((TRAJECTORY_SET, SCORE_SET), foundry),
-    ),
+    shards_hold=("Keys and references hold over all shards", shards_hold),
     splits_disjoint=(_TRAIN_ONLY, shared_between_splits),
 )
 critic_sft_checks = _set_checks(CRITIC_SFT_SET, "sft")

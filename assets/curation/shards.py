@@ -26,6 +26,7 @@ from warehouse.partition_index import PartitionIndex
 
 from ..core.shard_map import Group, Result, ShardMap
 from ..reviews.opinions import ReviewShare, add_opinions, review_shares, without_opinions
+from ..rounds.plans import rounds_of_shards
 from .duckdb_session import open_session
 from .settings import CurationSettings
 
@@ -34,6 +35,7 @@ ATTEMPT_KEY = ("trajectory_id", "step_number", "iteration")
 _REVIEWED = (*ATTEMPT_KEY, "shard", "image")  # of attempts, for opinions
 _MEMORY_LIMIT = "250MB"  # of DuckDB in a worker; beyond it spills
 _BATCH_ROWS = 2_000
+_STEPS_READ = 50_000  # rows of `steps` at a time
 _CODEC = "lz4"
 
 Columns = Mapping[Table, Sequence[str]]
@@ -41,7 +43,8 @@ Columns = Mapping[Table, Sequence[str]]
 
 @dataclass(frozen=True)
 class ShardedLake:
-    """The shards of a home that curation may use: not those that wait for reviews."""
+    """The shards of a home that curation may use: not those that wait for reviews, nor those of
+    rounds, whose sets are made apart (`assets/rounds`)."""
 
     lake: Lake
     settings: CurationSettings
@@ -52,6 +55,7 @@ class ShardedLake:
     def of(cls, home: Home, settings: CurationSettings) -> "ShardedLake":
         tables = (PLANS, TRAJECTORIES, ATTEMPTS, SCORES)
         names = {name for table in tables for name in home.lake.partitions(table)}
+        names -= rounds_of_shards(home, names).keys()
         curated = cls(home.lake, settings, tuple(sorted(names)), ShardMap(home.lake))
         share = settings.reviews.share if settings.reviews else 0.0
         return curated._without(_held_back(curated, share)) if share else curated
@@ -91,15 +95,17 @@ class ShardedLake:
         `steps` is in order of shards, so it is read once, in parts.
         """
         columns = ["shard", "trajectory_id", "step_number", "best_iteration", "split"]
-        parts, rows = self.lake.stream(STEPS, columns), STEPS.arrow_schema.empty_table()
-        rows = rows.select(columns)
+        parts = self.lake.stream(STEPS, columns, part_rows=_STEPS_READ)
+        rows = STEPS.arrow_schema.empty_table().select(columns)
         for shards in groups:
             while not rows.num_rows or rows["shard"][-1].as_py() <= shards[-1]:
                 if (part := next(parts, None)) is None:
                     break
-                rows = pa.concat_tables([rows, part.filter(pc.field("split") == side)])
-            yield shards, rows.filter(pc.field("shard").isin(shards)).drop_columns(["shard"])
-            rows = rows.filter(pc.field("shard") > shards[-1])
+                rows = pa.concat_tables([rows, part.filter(pc.equal(part["split"], side))])
+            count = pc.sum(pc.less_equal(rows["shard"], shards[-1])).as_py() or 0
+            found, rows = rows.slice(0, count), rows.slice(count)
+            known = pc.is_in(found["shard"], pa.array(shards))
+            yield shards, found.filter(known).drop_columns(["shard"])
 
 
 def group_shards(counts: Mapping[str, int], rows: int) -> list[list[str]]:

@@ -26,11 +26,13 @@ from schemas.trajectories import MODEL_CALLS
 from ..core.foundry import SHARDS, FoundryResource
 from ..core.node import Node
 from ..core.progress import progress_of
+from ..rounds.plans import recorded_rounds
 from . import bank, file_pack, metadata, user_requests
 from .expansion import add_accepted_terms, expand_packs
 from .pack import Pack, pack_tables, shard_name
 from .pack_loader import load_pack
 from .shard_size import check_shard_size
+from .stretches import TrainStretch
 
 
 class PromptsConfig(dg.Config):
@@ -84,7 +86,9 @@ def _pack_inputs(foundry: FoundryResource, _instance: dg.DagsterInstance) -> obj
 
 
 def _prompt_inputs(foundry: FoundryResource, instance: dg.DagsterInstance) -> object:
-    inputs = [_pack_digests(foundry), trajectory_shards(foundry, instance)]
+    inputs: list[object] = [_pack_digests(foundry), trajectory_shards(foundry, instance)]
+    if rounds := recorded_rounds(foundry.home):
+        inputs.append([[plan.shards, plan.quotas.model_dump()] for plan in rounds])
     if foundry.settings.prompts.requests:
         inputs.append(user_requests.requests_digest(foundry.home))
     return inputs
@@ -181,6 +185,21 @@ def prompts(
     return PROMPT_BANK.describe(context, foundry, {PROMPTS.name: len(rows)}, details, fingerprint)
 
 
+def _stretches(foundry: FoundryResource, pack: Pack) -> list[TrainStretch]:
+    """What rounds drew of a pack."""
+    size = foundry.settings.bank.shard_size
+    return [
+        TrainStretch(
+            plan.first_shard * size,
+            (plan.first_shard + len(plan.shards)) * size,
+            plan.quotas.categories,
+            plan.quotas.templates,
+        )
+        for plan in recorded_rounds(foundry.home)
+        if plan.pack == pack.name
+    ]
+
+
 def _pack_prompts(
     context: dg.AssetExecutionContext, foundry: FoundryResource
 ) -> tuple[list[PromptRow], dict[str, Any]]:
@@ -194,7 +213,8 @@ def _pack_prompts(
         if pack.name == packs[0].name:
             shards = max(shards, trajectory_shards(foundry, context.instance))
         file_pack.store_images(foundry.home, pack)
-        built = bank.open_bank(pack, settings.bank, shards * settings.bank.shard_size)
+        count = shards * settings.bank.shard_size
+        built = bank.open_bank(pack, settings.bank, count, _stretches(foundry, pack))
         rows += built.prompts
         details |= metadata.bank_metadata(pack.name, built)
     progress.update(len(packs), len(packs), "packs")

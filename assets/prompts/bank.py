@@ -20,7 +20,7 @@ import itertools
 import math
 from bisect import bisect
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import sha256
@@ -34,12 +34,15 @@ from .file_pack import FileBank
 from .near_duplicates import NearDuplicates
 from .pack import Pack, Suffix, Template, TemplateSlot, prompt_id, shard_name
 from .settings import BankSettings
+from .stretches import TrainStretch, stretch_at
 from .template_fills import TemplateFill, TermChoice, choices, fill_sequence
 
 
-def open_bank(pack: Pack, settings: BankSettings, count: int) -> "PromptBank | FileBank":
+def open_bank(
+    pack: Pack, settings: BankSettings, count: int, stretches: Sequence[TrainStretch] = ()
+) -> "PromptBank | FileBank":
     """The first `count` prompts of a pack; raises what its bank does."""
-    return (FileBank if pack.prompts else PromptBank)(pack, settings, count)
+    return (FileBank if pack.prompts else PromptBank)(pack, settings, count, stretches)
 
 
 def generate_bank(pack: Pack, settings: BankSettings, count: int) -> list[PromptRow]:
@@ -57,28 +60,38 @@ class _TemplateRotation:
     """The templates of a sub-category take turns in random order, each until it has no more fills.
 
     A turn ends with the first fill that is accepted. Those for composite pictures take part in a
-    share of the rounds, as long as there are others.
+    share of the rounds, as long as there are others. `sequences` and `composites`: by template.
     """
 
-    sequences: list[Iterator[TemplateFill]]
-    composites: list[Iterator[TemplateFill]]
+    sequences: dict[str, Iterator[TemplateFill]]
+    composites: dict[str, Iterator[TemplateFill]]
     composite_turns: float
     rng: Random
-    _round: list[Iterator[TemplateFill]] = field(default_factory=list)
+    _round: list[str] = field(default_factory=list)
 
-    def next_fill(self, accepts: Callable[[TemplateFill], bool]) -> TemplateFill | None:
+    def next_fill(
+        self, accepts: Callable[[TemplateFill], bool], stretch: TrainStretch | None = None
+    ) -> TemplateFill | None:
         while self.sequences or self.composites:
             self._round = self._round or self._next_round()
-            sequence = self._round.pop()
-            if fill := next(filter(accepts, sequence), None):
+            template = self._round.pop()
+            if stretch and self.rng.random() >= self._share(template, stretch):
+                continue
+            group = self.sequences if template in self.sequences else self.composites
+            if fill := next(filter(accepts, group[template]), None):
                 return fill
-            (self.sequences if sequence in self.sequences else self.composites).remove(sequence)
+            del group[template]
         return None
 
-    def _next_round(self) -> list[Iterator[TemplateFill]]:
+    def _next_round(self) -> list[str]:
         chosen = [each for each in self.composites if self.rng.random() < self.composite_turns]
-        members = self.sequences + chosen if self.sequences else self.composites
+        members = [*self.sequences, *chosen] if self.sequences else [*self.composites]
         return self.rng.sample(members, len(members))
+
+    def _share(self, template: str, stretch: TrainStretch) -> float:
+        """Of its turns, those that a template takes in a stretch: all of the one of most weight."""
+        weights = [stretch.weight(each) for each in (*self.sequences, *self.composites)]
+        return stretch.weight(template) / max(weights)
 
 
 class PromptBank:
@@ -88,8 +101,10 @@ class PromptBank:
         FoundryError: the pack cannot give as many distinct prompts.
     """
 
-    def __init__(self, pack: Pack, settings: BankSettings, count: int) -> None:
-        self._pack, self._settings = pack, settings
+    def __init__(
+        self, pack: Pack, settings: BankSettings, count: int, stretches: Sequence[TrainStretch] = ()
+    ) -> None:
+        self._pack, self._settings, self._stretches = pack, settings, stretches
         self._order = self._random().sample(list(pack.subcategories), len(pack.subcategories))
         self._options: dict[tuple[str, tuple[str, ...], tuple[str, ...]], list[TermChoice]] = {}
         self._rotations = {
@@ -100,13 +115,16 @@ class PromptBank:
         self._reserves = any(template.heldout for template in pack.templates.values())
         self._split_of: dict[tuple[str, ...], Split] = {}
         self._index = NearDuplicates(settings.near_duplicate, self._word_frequencies())
+        self._due = {each.start: each.subcategories(pack, self._order) for each in stretches}
         self.near_duplicates = 0
         self.prompts = [self._prompt(number, count) for number in range(count)]
 
     def _prompt(self, number: int, count: int) -> PromptRow:
+        stretch = stretch_at(self._stretches, number)
         round_number, position = divmod(number, len(self._order))
-        sub = self._order[position]
-        if chosen := self._next_fill(sub, self._split(sub, round_number, position)):
+        sub = next(self._due[stretch.start]) if stretch else self._order[position]
+        split = "train" if stretch else self._split(sub, round_number, position)
+        if chosen := self._next_fill(sub, split, stretch):
             return self._row(number, sub, *chosen)
         banks = ", ".join(self._pack.subcategories[sub].banks)
         raise FoundryError(
@@ -121,12 +139,12 @@ class PromptBank:
 
     def _rotation(self, sub: str, heldout: bool) -> _TemplateRotation:
         rng = self._random(sub, heldout)
-        sequences: dict[bool, list[Iterator[TemplateFill]]] = {False: [], True: []}
+        sequences: dict[bool, dict[str, Iterator[TemplateFill]]] = {False: {}, True: {}}
         for template_id, template in self._pack.templates.items():
             if template.heldout == heldout and sub in self._pack.serves[template_id]:
                 options = {slot.key: self._choices(slot, sub, template) for slot in template.slots}
                 fills = fill_sequence(template_id, template, options, rng)
-                sequences[template.composite].append(fills)
+                sequences[template.composite][template_id] = fills
         turns = self._settings.composite_turns
         return _TemplateRotation(sequences[False], sequences[True], turns, rng)
 
@@ -160,12 +178,14 @@ class PromptBank:
         before, after = (math.floor(n * share + phase) for n in (round_number, round_number + 1))
         return "heldout" if after > before else "train"
 
-    def _next_fill(self, sub: str, split: Split) -> tuple[Split, TemplateFill] | None:
+    def _next_fill(
+        self, sub: str, split: Split, stretch: TrainStretch | None
+    ) -> tuple[Split, TemplateFill] | None:
         """The next fill of a split, or of train where the held-out templates are used up."""
         candidates: list[Split] = ["heldout", "train"] if split == "heldout" else [split]
         for candidate in candidates:
             rotation = self._rotations[sub, candidate == "heldout"]
-            if fill := rotation.next_fill(partial(self._accepts, candidate)):
+            if fill := rotation.next_fill(partial(self._accepts, candidate), stretch):
                 return candidate, fill
         return None
 

@@ -8,7 +8,7 @@ the file is that of the shards, so that prompts may be added at its end.
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
@@ -26,6 +26,7 @@ from warehouse import EncodedImage, Home
 from .near_duplicates import Content, NearDuplicates
 from .pack import Category, FilePrompt, Pack, SubCategory, Taxonomy, Template, prompt_id, shard_name
 from .settings import BankSettings
+from .stretches import TrainStretch, stretch_at
 from .template_fills import content_words
 
 INFO, PROMPTS_FILE, IMAGES = "pack.yaml", "prompts.jsonl", "images"
@@ -70,12 +71,16 @@ def load_file_pack(folder: Path) -> Pack:
 class FileBank:
     """The first `count` prompts of a file, near-duplicates left out, a share of them held out.
 
+    In a stretch of a round, prompts that would be held out are passed over. Quotas have no effect.
+
     Raises:
         FoundryError: the last shard would have no prompts.
     """
 
-    def __init__(self, pack: Pack, settings: BankSettings, count: int) -> None:
-        self._pack, self._settings = pack, settings
+    def __init__(
+        self, pack: Pack, settings: BankSettings, count: int, stretches: Sequence[TrainStretch] = ()
+    ) -> None:
+        self._pack, self._settings, self._stretches = pack, settings, stretches
         self.near_duplicates = 0
         self.prompts = list(islice(self._rows(), count))
         given, size = len(self.prompts), settings.shard_size
@@ -91,11 +96,13 @@ class FileBank:
         number = 0
         for prompt in self._pack.prompts:
             content = content_words(_SUFFIX.sub("", prompt.text)) | frozenset(prompt.images)
-            if index.add(Content(content, content)):
-                yield self._row(number, prompt)
-                number += 1
-            else:
+            if not index.add(Content(content, content)):
                 self.near_duplicates += 1
+                continue
+            row = self._row(number, prompt)
+            if row.split == "train" or not stretch_at(self._stretches, number):
+                yield row
+                number += 1
 
     def _row(self, number: int, prompt: FilePrompt) -> PromptRow:
         name, settings = self._pack.name, self._settings

@@ -81,6 +81,21 @@ class AuditSettings(ConfigModel):
     )
 
 
+class FailureQuotaSettings(ConfigModel):
+    """More prompts of categories and templates in which the agents fail more often."""
+
+    at_least: float = Field(
+        0.5, gt=0, le=1, description="A category has at least so many times its share"
+    )
+    at_most: float = Field(2.0, ge=1, description="And at most so many times")
+    prior: float = Field(
+        20.0,
+        gt=0,
+        description="Requests with the mean rate that are added to each cell, so that a few "
+        "failures among few requests mean little",
+    )
+
+
 class PromptsSettings(ConfigModel):
     """Sources of prompts beside the packs."""
 
@@ -91,6 +106,9 @@ class PromptsSettings(ConfigModel):
         False,
         description="Completed requests of users, from every channel, become prompts of split "
         "train in shards of their own; switched off again, those shards are deleted",
+    )
+    quotas_by_failure: FailureQuotaSettings | None = added_field(
+        None, description="Prompts of rounds follow the table `failures`; null: all in turn"
     )
     audit: AuditSettings = added_field(
         AuditSettings(), description="The asset `prompt_audit`, which checks the bank"

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import dagster as dg
@@ -29,6 +29,7 @@ from ..core.plotting import small_png
 from ..core.progress import progress_of
 from ..reviews.agreement import agreement_metadata as people_agreement
 from ..reviews.agreement import shard_labels
+from ..rounds.plans import rounds_of_shards
 from .agreement import agreement_metadata
 from .contact_sheet import contact_sheet
 from .estimate import loop_model_names
@@ -43,6 +44,12 @@ def _models(*roles: Role) -> Callable[[FoundryResource, dg.DagsterInstance], lis
     return lambda foundry, _: [qualified_name(getattr(foundry.roles, role)) for role in roles]
 
 
+def _round_agents(foundry: FoundryResource, shards: Sequence[str]) -> dict[str, object]:
+    """Shards that a round made -> the checkpoints that it began with."""
+    made = rounds_of_shards(foundry.home, shards)
+    return {shard: plan.agents for shard, plan in made.items()}
+
+
 PLAN_SET = Node(
     name="plans",
     group="trajectories",
@@ -52,6 +59,7 @@ PLAN_SET = Node(
     deps=("prompts",),
     sections=("loop",),
     inputs=_models("planner"),
+    shard_inputs=_round_agents,
     sharded=True,
     pool="agents",
 )
@@ -64,6 +72,7 @@ TRAJECTORY_SET = Node(
     deps=("prompts", "plans"),
     sections=("loop",),
     inputs=_models("generator", "critic", "scorer"),
+    shard_inputs=_round_agents,
     sharded=True,
     pool="generator",
 )
@@ -82,9 +91,13 @@ SCORE_SET = Node(
 
 @dg.asset(**PLAN_SET.asset_args())
 def plans(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg.MaterializeResult:
-    loop, limits, progress = foundry.settings.loop, foundry.settings.limits, progress_of(context)
-    prompts = foundry.prompts_of(context.partition_key)
-    work = engine.plan_shard(prompts, foundry.roles, foundry.home, loop, limits, progress)
+    shard, loop, progress = context.partition_key, foundry.settings.loop, progress_of(context)
+    prompts, roles, limits = (
+        foundry.prompts_of(shard),
+        foundry.roles_of(shard),
+        foundry.limits_of(shard),
+    )
+    work = engine.plan_shard(prompts, roles, foundry.home, loop, limits, progress)
     planned = asyncio.run(work)
     tables = {PLANS: planned.plans, MODEL_CALLS: planned.calls, QUARANTINE: planned.quarantine}
     return PLAN_SET.record(context, foundry, tables, model_call_costs(planned.calls))
@@ -94,8 +107,12 @@ def plans(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg.Mat
 def trajectories(
     context: dg.AssetExecutionContext, foundry: FoundryResource
 ) -> dg.MaterializeResult:
-    shard, home, roles = context.partition_key, foundry.home, foundry.roles
-    loop, limits, progress = foundry.settings.loop, foundry.settings.limits, progress_of(context)
+    shard, home, loop = context.partition_key, foundry.home, foundry.settings.loop
+    roles, limits, progress = (
+        foundry.roles_of(shard),
+        foundry.limits_of(shard),
+        progress_of(context),
+    )
     prompts, plans = foundry.prompts_of(shard), foundry.rows(PLANS, shard)
     work = engine.run_shard(prompts, plans, roles, home, shard, loop, limits, progress)
     run = asyncio.run(work)

@@ -16,6 +16,7 @@ from . import (
     generators,
     hub,
     imports,
+    improve,
     prompts,
     rehearse,
     replay,
@@ -38,6 +39,7 @@ app = typer.Typer(
 )
 for command in (
     run.run,
+    improve.improve,
     generate.generate,
     evaluate.evaluate,
     report.report,

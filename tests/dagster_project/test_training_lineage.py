@@ -114,7 +114,7 @@ def test_curves_and_rollouts_of_grpo_are_shown(trained, foundry, instance):
     rollouts, judged = foundry.rows(ROLLOUTS), foundry.rows(CRITIC_RL)[0].edited_image
     assert ("rollouts" in metadata) == any(row.image for row in rollouts)
     drawn = [row.model_copy(update={"image": judged}) for row in rollouts]
-    sheet = Image.open(BytesIO(rollouts_sheet(foundry, drawn)))
+    sheet = Image.open(BytesIO(rollouts_sheet(foundry.home, drawn)))
     assert sheet.height > sheet.width / 3, "a row for each of the four"
 
 

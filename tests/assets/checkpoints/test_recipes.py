@@ -11,6 +11,7 @@ from assets.core.profile import load_profile
 from training.base_model.settings import BaseModelSettings
 from training.grpo.recipe import GrpoSettings
 from training.sft.recipe import SftSettings
+from warehouse import Home
 
 BASE = Recipe("base_model", "base", BaseModelSettings(), inputs={"weights": "abc"})
 CUSTOM_RECIPE = (
@@ -19,7 +20,7 @@ CUSTOM_RECIPE = (
 
 
 def data(rows="one"):
-    return DataSet(Path("export"), {"critic_sft": rows}, 1)
+    return DataSet(Path("export"), {"critic_sft": rows}, 1, Home("home"))
 
 
 def rl(profile, **settings):

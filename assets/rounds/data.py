@@ -1,0 +1,231 @@
+"""The training sets of a round: what its agents made, what they got wrong, and older rows.
+
+They are in a home of their own (`plans.round_home`), with the tables and exports that the lineage
+has of its sets.
+
+- Planner: plans that led to good images at every step and, where the pack's world has an exact
+  grader, to what the request asks for. A wrong plan has no right answer here, so it is left out.
+- Critic, SFT: as curation makes it, so a verdict that the scores contradict is left out: its
+  reasoning is wrong, and no teacher is asked for a better one.
+- Critic, RL: as curation makes it, and every verdict that the scores contradict, of whatever step,
+  `failure_weight` times, with the verdict of the scores. GRPO needs no reasoning to learn from.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from inference.engine.hashing import stable_hash, unit_interval
+from inference.roles import Plan, PlanRequest, PlanStep, RequestOutcome
+from inference.sketch_world.grader import SketchGrader
+from schemas import Table
+from schemas.curation import CRITIC_RL, CRITIC_SFT, PLANNER_SFT, STEPS
+from schemas.prompts import PROMPTS
+from schemas.trajectories import ATTEMPTS, PLANS, SCORES, TRAJECTORIES
+from warehouse import Home
+
+from ..core.foundry import FoundryResource
+from ..curation.critic_sets import build_critic_rl, build_critic_sft
+from ..curation.duckdb_session import duckdb_session
+from ..curation.exports.mixing import weighted
+from ..curation.exports.publisher import export_all
+from ..curation.planner_sets import build_planner_sft
+from ..curation.settings import BalanceSettings, CurationSettings
+from ..curation.steps import build_steps
+from ..evaluation.graders import has_exact_grader
+from .plans import RoundPlan, recorded_rounds, round_home
+from .settings import RoundsSettings
+
+SETS = (PLANNER_SFT, CRITIC_SFT, CRITIC_RL)
+_SOURCES = (PROMPTS, PLANS, TRAJECTORIES, ATTEMPTS, SCORES)
+_FAILURE = "failure/"  # begins the row_id of a wrong verdict
+_COPY = "#"  # and its number end the row_id of a repeated row
+_GOOD_PLANS = """
+    SELECT plan_id FROM trajectories
+    WHERE status = 'complete' AND trajectory_id NOT IN (
+        SELECT trajectory_id FROM attempts JOIN scores
+        USING (trajectory_id, step_number, iteration) WHERE chosen AND overall < ?
+    )
+"""
+_KEY = ("trajectory_id", "step_number", "iteration")
+_STEP = ("step_number", "step_name", "instruction", "prompt", "auxiliary_text")
+Records = list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class RoundSets:
+    """Builds the sets of a round in its home."""
+
+    foundry: FoundryResource
+    plan: RoundPlan
+    rounds: RoundsSettings
+
+    @property
+    def home(self) -> Home:
+        return round_home(self.foundry.home, self.plan.number)
+
+    @property
+    def curation(self) -> CurationSettings:
+        """The profile's, of these shards alone: without imports, documents and reviews."""
+        curation = self.foundry.settings.curation
+        formats = {"formats": ("llamafactory", "verl"), "mix": None}
+        comm = curation.planner.comm.model_copy(update={"path": None})
+        return curation.model_copy(
+            update={
+                "exports": curation.exports.model_copy(update=formats),
+                "planner": curation.planner.model_copy(update={"comm": comm}),
+                "reviews": None,
+            }
+        )
+
+    def build(self) -> dict[str, Counter[str]]:
+        """Write sets and exports; returns the rows of each set by source.
+
+        Raises:
+            FoundryError: an export cannot be written.
+        """
+        home, lake = self.home, self.foundry.home.lake
+        for table in _SOURCES:
+            for shard in self.plan.shards:
+                home.lake.write(table, lake.read(table, [shard]), shard)
+        own = {
+            CRITIC_RL: self._critic_rl(),  # before SFT: it leaves other steps
+            CRITIC_SFT: self._critic_sft(),
+            PLANNER_SFT: self._planner_sft(),
+        }
+        for table, rows in own.items():
+            rows += self._replay(table, round(self.rounds.replay * len(rows)))
+            home.lake.write(table, pa.Table.from_pylist(rows, schema=table.arrow_schema))
+        export_all(home, self.curation)
+        return row_counts(home)
+
+    def _critic_sft(self) -> Records:
+        self.home.lake.write(STEPS, build_steps(self.home, self.curation)[0])
+        return _records(build_critic_sft(self.home, self.curation)[0])
+
+    def _critic_rl(self) -> Records:
+        failures = self._failures()
+        self.home.lake.write(STEPS, build_steps(self.home, self.curation)[0])
+        rows = _records(build_critic_rl(self.home, self.curation)[0])
+        wrong = {_attempt(row) for row in failures}
+        others = [row for row in rows if _attempt(row) not in wrong]
+        repeated = _numbered(weighted(iter(failures), self.rounds.failure_weight))
+        return _balanced(others, [*repeated])
+
+    def _failures(self) -> Records:
+        """Every attempt of these shards whose verdict the scores contradict, as an RL row."""
+        home, curation = self.home, self.curation
+        unfiltered = curation.filter.model_copy(update={"rules": ()})
+        steps = build_steps(home, curation.model_copy(update={"filter": unfiltered}))[0].read_all()
+        every = pa.Table.from_pylist(
+            [
+                {**step, "split": "rl", "best_iteration": step["iterations"] - 1}
+                for step in steps.to_pylist()
+                if step["kept"]
+            ],
+            schema=STEPS.arrow_schema,
+        )
+        home.lake.write(STEPS, every)
+        verdicts = curation.critic.verdicts.model_copy(update={"rl": "scores"})
+        balance = BalanceSettings(mode="none", one_sided="keep")
+        critic = curation.critic.model_copy(update={"verdicts": verdicts, "balance_rl": balance})
+        rows = _records(build_critic_rl(home, curation.model_copy(update={"critic": critic}))[0])
+        judged = home.lake.read(ATTEMPTS, columns=[*_KEY, "accepted"]).to_pylist()
+        said = {_attempt(row): row["accepted"] for row in judged}
+        wrong = (row for row in rows if _truth(row) != said[_attempt(row)])
+        return [{**row, "row_id": f"{_FAILURE}{row['row_id']}"} for row in wrong]
+
+    def _planner_sft(self) -> Records:
+        rows = _records(build_planner_sft(self.home, self.curation)[0])
+        good = self._good_plans()
+        return [row for row in rows if row["plan_id"] in good]
+
+    def _good_plans(self) -> set[str]:
+        accept_at_least = self.curation.critic.verdicts.accept_at_least
+        found = duckdb_session(self.home).execute(_GOOD_PLANS, [accept_at_least]).fetchall()
+        good = {plan_id for (plan_id,) in found}
+        if has_exact_grader(self.foundry.settings):
+            good &= set(asyncio.run(_correct_plans(self.home)))
+        return good
+
+    def _replay(self, table: Table, count: int) -> Records:
+        """Older rows: of the lineage's set, and what earlier rounds made."""
+        rows = self.foundry.home.lake.read(table).to_pylist()
+        for plan in recorded_rounds(self.foundry.home):
+            if plan.number < self.plan.number:
+                home = round_home(self.foundry.home, plan.number)
+                rows += [row for row in own_rows(home, table) if _COPY not in row["row_id"]]
+        number = self.plan.number
+        rows.sort(key=lambda row: stable_hash("replay", number, row["row_id"]))
+        return rows[:count]
+
+
+def own_rows(home: Home, table: Table) -> Records:
+    """The rows of a round's set that are not replayed, copies included."""
+    prompts = set(home.lake.read(PROMPTS, columns=["prompt_id"])["prompt_id"].to_pylist())
+    return [row for row in home.lake.read(table).to_pylist() if row["prompt_id"] in prompts]
+
+
+def row_counts(home: Home) -> dict[str, Counter[str]]:
+    """Rows of a round's sets by source."""
+    counts: dict[str, Counter[str]] = {}
+    for table in SETS:
+        own = [row["row_id"] for row in own_rows(home, table)]
+        failures = sum(row_id.startswith(_FAILURE) for row_id in own)
+        replayed = home.lake.rows(table) - len(own)
+        counts[table.name] = Counter(new=len(own) - failures, failure=failures, replay=replayed)
+    return counts
+
+
+def _attempt(row: dict[str, Any]) -> tuple[Any, ...]:
+    return tuple(row[name] for name in _KEY)
+
+
+def _truth(row: dict[str, Any]) -> bool:
+    """The true verdict of a row of the critic's RL set."""
+    return bool(row["evaluation"]["success"])
+
+
+def _records(rows: pa.RecordBatchReader) -> Records:
+    return rows.read_all().to_pylist()
+
+
+def _numbered(rows: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Repeated rows with ids and copy numbers of their own."""
+    seen: Counter[str] = Counter()
+    for row in rows:
+        row_id, copy = row["row_id"], seen[row["row_id"]]
+        seen[row_id] += 1
+        yield {**row, "row_id": f"{row_id}{_COPY}{copy}", "copy_number": copy} if copy else row
+
+
+def _balanced(others: Records, failures: Records) -> Records:
+    """Both, with rows of the commoner verdict left out of `others`, as far as there are such."""
+    counts = Counter(_truth(row) for row in (*others, *failures))
+    common = counts[True] > counts[False]
+    excess = abs(counts[True] - counts[False])
+    candidates = [row["row_id"] for row in others if _truth(row) == common]
+    left_out = set(sorted(candidates, key=lambda row_id: unit_interval(row_id))[:excess])
+    return [row for row in others if row["row_id"] not in left_out] + failures
+
+
+async def _correct_plans(home: Home) -> list[str]:
+    """Plans that lead to what their requests ask for, by the sketch world's exact grader."""
+    texts = {row["prompt_id"]: row["text"] for row in home.lake.read(PROMPTS).to_pylist()}
+    steps: dict[str, Records] = {}
+    for row in home.lake.read(PLANS).to_pylist():
+        steps.setdefault(row["plan_id"], []).append(row)
+    grader, correct = SketchGrader(), []
+    for plan_id, rows in steps.items():
+        rows.sort(key=lambda row: row["step_number"])
+        request = PlanRequest(texts[rows[0]["prompt_id"]])
+        plan = Plan(tuple(PlanStep(**{name: row[name] for name in _STEP}) for row in rows))
+        outcome = RequestOutcome(rows[0]["prompt_id"], request, plan)
+        grade = await grader.grade_plan(outcome)
+        if grade.valid and grade.correct:
+            correct.append(plan_id)
+    return correct

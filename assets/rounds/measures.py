@@ -1,0 +1,140 @@
+"""The row of a round: what evaluation says of its agents, and whether another one is worth it."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from schemas.rounds import RoundDecision, RoundMeasure, RoundRow, RoundRowCount
+from schemas.training import EVALUATIONS
+from training.registry import CheckpointRegistry
+
+from ..checkpoints.promotion import assess_candidates, values_by_system
+from ..core.foundry import FoundryResource
+from ..evaluation.items import PARTS, benchmark_name, pack_name, promotion_benchmark
+from ..evaluation.summary import clustered_interval, paired_difference
+from ..evaluation.systems import System, newest_system
+from ..evaluation.variants import CANDIDATE, CRITIC_RL, NEW_CRITIC, NEW_PLANNER, PLANNER, PROMOTED
+from .data import row_counts
+from .plans import RoundPlan, round_home
+from .safeguards import round_diversity
+
+_SUCCESS = "final_success"
+METRICS = (
+    _SUCCESS,
+    "plan_correct",
+    "verdict_accuracy_true",
+    "verdict_accuracy_false",
+    "generator_calls",
+)
+
+
+def blocked_round(foundry: FoundryResource, plan: RoundPlan, why: str) -> RoundRow:
+    """The row of a round that a safeguard stopped."""
+    return _row(foundry, plan, None, [], "blocked", False, why)
+
+
+def finished_round(foundry: FoundryResource, plan: RoundPlan) -> RoundRow:
+    """The row of a round that was evaluated and decided about by promotion."""
+    registry = CheckpointRegistry(foundry.home)
+    before = System(plan.planner, plan.critic)
+    versions = {name: registry.promoted(name) for name in (PLANNER, CRITIC_RL)}
+    in_use = System(*(row.version if row else "" for row in versions.values()))
+    if in_use == before:
+        tried = newest_system(foundry)
+        measures = round_measures(foundry, tried, before)
+        why = f"no new version was accepted: {_why_not(foundry, tried)}"
+        return _row(foundry, plan, tried, measures, "not_accepted", False, why)
+    measures = round_measures(foundry, in_use, before)
+    continues, why = _helps(foundry, measures)
+    return _row(foundry, plan, in_use, measures, "accepted", continues, why)
+
+
+def round_measures(foundry: FoundryResource, after: System, before: System) -> list[RoundMeasure]:
+    """Means of a system, and paired differences to another, on every benchmark."""
+    settings, pack = foundry.settings.evaluation, pack_name(foundry.settings)
+    bootstrap = settings.model_dump(include={"seed", "resamples", "confidence"})
+    rows, measures = foundry.rows(EVALUATIONS), []
+    variants = dict.fromkeys((CANDIDATE, NEW_PLANNER, NEW_CRITIC), after) | {PROMOTED: before}
+    for benchmark in (benchmark_name(pack, *part) for part in PARTS):
+        values = values_by_system(rows, benchmark, variants)
+        for metric in METRICS:
+            if not (ours := values[after].get(metric)):
+                continue
+            theirs = values[before].get(metric, {})
+            mean = clustered_interval(ours, **bootstrap)
+            gain = (
+                paired_difference(ours, theirs, **bootstrap)
+                if ours.keys() & theirs.keys()
+                else None
+            )
+            measures.append(
+                RoundMeasure(
+                    benchmark=benchmark,
+                    metric=metric,
+                    mean=mean.mean,
+                    low=mean.low,
+                    high=mean.high,
+                    count=mean.count,
+                    difference=gain and gain.mean,
+                    difference_low=gain and gain.low,
+                    difference_high=gain and gain.high,
+                )
+            )
+    return measures
+
+
+def _why_not(foundry: FoundryResource, tried: System) -> str:
+    registry = CheckpointRegistry(foundry.home)
+    rejected = [
+        event.why
+        for name, version in tried.versions.items()
+        for event in registry.history(name)
+        if event.action == "reject" and event.version == version
+    ]
+    return "; ".join(rejected or (each.why for each in assess_candidates(foundry, registry)))
+
+
+def _helps(foundry: FoundryResource, measures: Sequence[RoundMeasure]) -> tuple[bool, str]:
+    """Whether final success on development items rose, as `rounds.continue_if` says."""
+    benchmark = promotion_benchmark(pack_name(foundry.settings))
+    found = [m for m in measures if m.metric == _SUCCESS and m.benchmark == benchmark]
+    if not found or found[0].difference is None:
+        return False, "promoted, but not compared with the agents before on development items"
+    gain, low, high = found[0].difference, found[0].difference_low, found[0].difference_high
+    rounds = foundry.settings.rounds
+    decisive = low if rounds and rounds.continue_if == "interval" else gain
+    continues = decisive is not None and decisive > 0
+    change = f"final success on {benchmark} changed by {gain:+.3f} [{low:+.3f}, {high:+.3f}]"
+    return continues, change if continues else f"{change}: another round is not worth it"
+
+
+def _row(
+    foundry: FoundryResource,
+    plan: RoundPlan,
+    system: System | None,
+    measures: list[RoundMeasure],
+    decision: RoundDecision,
+    continues: bool,
+    why: str,
+) -> RoundRow:
+    ended = datetime.now(UTC)
+    counts = row_counts(round_home(foundry.home, plan.number))
+    return RoundRow(
+        round=plan.number,
+        planner=system.planner if system else None,
+        critic=system.critic if system else None,
+        parent_planner=plan.planner,
+        parent_critic=plan.critic,
+        shards=list(plan.shards),
+        rows=[
+            RoundRowCount(data_set=name, source=source, rows=count)
+            for name, by_source in counts.items()
+            for source, count in by_source.items()
+        ],
+        measures=measures,
+        diversity=round_diversity(foundry.home, plan),
+        seconds=(ended - plan.began_at).total_seconds(),
+        decision=decision,
+        continues=continues,
+        why=why,
+        ended_at=ended,
+    )

@@ -1,0 +1,97 @@
+"""What was decided about rounds, in a journal of the home: the lineage follows from it.
+
+A round's shards are made by the agents that were promoted when it began, whatever is promoted
+later; its prompts follow the quotas of that moment; its sets are trained on once they are checked.
+"""
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from pydantic import Field
+
+from inference.backends.checkpoint.manifest import AgentRole
+from schemas.yaml_config import ConfigModel
+from warehouse import Home
+
+_JOURNALS, _JOURNAL = "rounds", "rounds"
+PLANNER, CRITIC = "planner_sft_checkpoint", "critic_rl_checkpoint"
+State = Literal["open", "checked", "closed"]
+
+
+class Quotas(ConfigModel):
+    """Weights of cells of a bank's prompts; one that is missing has weight 1."""
+
+    categories: dict[str, float] = Field({}, description="Category -> times its share")
+    templates: dict[str, float] = Field({}, description="Template -> how often its turn comes")
+
+
+class RoundPlan(ConfigModel):
+    """A round as it was begun."""
+
+    number: int = Field(ge=1, description="1-based")
+    pack: str = Field(description="Pack of its prompts")
+    first_shard: int = Field(ge=0, description="Number of its first shard in the bank")
+    shards: tuple[str, ...] = Field(description="Names of its shards")
+    planner: str = Field(description="Version that plans them, and that training starts from")
+    critic: str = Field(description="Version that judges them, and that training starts from")
+    quotas: Quotas = Field(Quotas(), description="What its prompts are drawn by")
+    began_at: datetime = Field(description="UTC")
+
+    @property
+    def agents(self) -> dict[AgentRole, str]:
+        """Role -> name@version of the checkpoint."""
+        return {"planner": f"{PLANNER}@{self.planner}", "critic": f"{CRITIC}@{self.critic}"}
+
+
+def recorded_rounds(home: Home) -> list[RoundPlan]:
+    """All rounds, those that are not finished included, in their order."""
+    plans = (RoundPlan.model_validate(each["plan"]) for each in _records(home) if "plan" in each)
+    return [*{plan.number: plan for plan in plans}.values()]  # a journal may repeat a line
+
+
+def rounds_of_shards(home: Home, shards: Iterable[str]) -> dict[str, RoundPlan]:
+    """Those of the shards that a round made -> that round."""
+    made = {shard: plan for plan in recorded_rounds(home) for shard in plan.shards}
+    return {shard: made[shard] for shard in shards if shard in made} if made else {}
+
+
+def states(home: Home) -> dict[int, State]:
+    """Number of a round -> how far it is."""
+    found: dict[int, State] = {}
+    for record in _records(home):
+        found[record["round"]] = record["state"]
+    return found
+
+
+def trained_round(home: Home) -> RoundPlan | None:
+    """The last round whose data passed the safeguards: what agents are trained on now."""
+    checked = {record["round"] for record in _records(home) if record["state"] == "checked"}
+    return next((p for p in reversed(recorded_rounds(home)) if p.number in checked), None)
+
+
+def record_plan(home: Home, plan: RoundPlan) -> None:
+    """Begin a round."""
+    content = {"round": plan.number, "state": "open", "plan": plan.model_dump(mode="json")}
+    _append(home, content)
+
+
+def record_state(home: Home, number: int, state: State) -> None:
+    """Say how far a round is."""
+    _append(home, {"round": number, "state": state})
+
+
+def round_home(home: Home, number: int) -> Home:
+    """The home of a round's training sets and exports; images are those of `home`."""
+    own = Home(home.local / "rounds" / f"{number:04}")
+    own.images = home.images
+    return own
+
+
+def _append(home: Home, content: Mapping[str, object]) -> None:
+    with home.journal(_JOURNALS, _JOURNAL) as journal:
+        journal.append({**content, "at": datetime.now(UTC).isoformat()})
+
+
+def _records(home: Home) -> list[dict[str, Any]]:
+    return list(home.journal(_JOURNALS, _JOURNAL).records())

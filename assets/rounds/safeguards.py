@@ -1,0 +1,173 @@
+"""Safeguards against agents that feed on themselves: what blocks a round's data, with numbers."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import fmean
+from typing import Any
+
+import pyarrow.compute as pc
+
+from inference.engine.hashing import stable_hash
+from schemas import Table
+from schemas.prompts import PROMPTS, TEMPLATES
+from schemas.rounds import ROUNDS, RoundDiversity, RoundRow
+from schemas.trajectories import ATTEMPTS, PLANS
+from warehouse import Home
+
+from .data import SETS, own_rows
+from .plans import RoundPlan, recorded_rounds, round_home
+from .settings import SafeguardSettings
+
+_WINDOW = 100  # texts of which distinct pairs of words are counted together
+_VARIED = ("distinct_plans", "distinct_refinements", "distinct_images")
+_LENGTHS = ("plan_words", "refinement_words")
+_FIRST_IMAGES = ("images", "edited_image")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a safeguard found: empty `problems` let the round go on."""
+
+    problems: list[str]
+    numbers: dict[str, float]
+
+
+def heldout_free(home: Home, plan: RoundPlan) -> Finding:
+    """No held-out prompt, combination of terms or template is among the round's rows."""
+    columns = ["prompt_id", "template_id", "terms", "split", "shard", "pack"]
+    prompts = home.lake.read(PROMPTS, columns=columns).to_pylist()
+    heldout = [row for row in prompts if row["split"] != "train" and row["pack"] == plan.pack]
+    templates = home.lake.read(TEMPLATES, where=pc.field("heldout")).to_pylist()
+    used = {
+        row["prompt_id"] for table in SETS for row in own_rows(round_home(home, plan.number), table)
+    }
+    own = [row for row in prompts if row["shard"] in plan.shards or row["prompt_id"] in used]
+    combinations = {tuple(sorted(row["terms"])) for row in heldout if row["terms"]}
+    reserved = {row["template_id"] for row in templates if row["pack"] == plan.pack}
+    numbers = {
+        "heldout_prompts": sum(row["split"] != "train" for row in own),
+        "heldout_combinations": sum(tuple(sorted(row["terms"])) in combinations for row in own),
+        "heldout_templates": sum(row["template_id"] in reserved for row in own),
+        "prompts": len(own),
+    }
+    found = [f"{count} {name}" for name, count in numbers.items() if count and name != "prompts"]
+    return Finding(found, {**numbers})
+
+
+def few_duplicates(home: Home, plan: RoundPlan, limits: SafeguardSettings) -> Finding:
+    """Rows of the round that occurred before it, or twice in it, are few."""
+    problems, numbers = [], {}
+    for table in SETS:
+        older = {_content(row) for row in _older_rows(home, plan, table)}
+        own = [row for row in own_rows(round_home(home, plan.number), table) if _is_first(row)]
+        share = _repeated(own, older) / len(own) if own else 0.0
+        numbers[f"duplicates/{table.name}"] = share
+        if share > limits.duplicates:
+            limit = f"at most {limits.duplicates:.0%} may"
+            problems.append(f"{share:.0%} of the rows of {table.name} occurred before, {limit}")
+    return Finding(problems, numbers)
+
+
+def not_collapsed(home: Home, plan: RoundPlan, limits: SafeguardSettings) -> Finding:
+    """Plans and refined prompts are varied, of usual length, and verdicts are not all the same."""
+    now, first = round_diversity(home, plan), _first_diversity(home, plan)
+    problems, (least, most) = [], limits.accept_rate
+    if not least <= now.accept_rate <= most:
+        problems.append(f"{now.accept_rate:.0%} of the attempts are accepted")
+    if first:
+        for name in _VARIED:
+            ours, theirs = getattr(now, name), getattr(first, name)
+            if ours < limits.diversity * theirs:
+                problems.append(f"{name} fell from {theirs:.3f} to {ours:.3f}")
+        for name in _LENGTHS:
+            ours, theirs = getattr(now, name), getattr(first, name)
+            if theirs and not 1 / limits.length_factor <= ours / theirs <= limits.length_factor:
+                problems.append(f"{name} went from {theirs:.1f} to {ours:.1f}")
+    numbers = {**now.model_dump()}
+    numbers |= (
+        {f"first/{name}": value for name, value in first.model_dump().items()} if first else {}
+    )
+    return Finding(problems, numbers)
+
+
+def round_diversity(home: Home, plan: RoundPlan) -> RoundDiversity:
+    """Of a round's shards."""
+    return diversity(home, list(plan.shards))
+
+
+def diversity(home: Home, shards: list[str]) -> RoundDiversity:
+    """How varied what agents made of some shards is."""
+    plans = home.lake.read(PLANS, shards, ["plan_id", "step_number", "prompt"]).to_pylist()
+    columns = ["trajectory_id", "iteration", "refined_prompt", "image", "accepted"]
+    attempts = home.lake.read(ATTEMPTS, shards, columns).to_pylist()
+    planned = [row["prompt"] for row in plans if row["prompt"]]
+    refined = [row["refined_prompt"] for row in attempts if row["refined_prompt"].strip()]
+    count = max(1, len(attempts))
+    return RoundDiversity(
+        distinct_plans=distinct_pairs(planned),
+        distinct_refinements=distinct_pairs(refined),
+        distinct_images=len({row["image"] for row in attempts}) / count,
+        accept_rate=sum(row["accepted"] for row in attempts) / count,
+        plan_words=_mean_words(planned),
+        refinement_words=_mean_words(refined),
+    )
+
+
+def distinct_pairs(texts: Sequence[str]) -> float:
+    """Distinct pairs of neighbouring words by all pairs, the mean over windows of 100 texts.
+
+    In windows, because the share falls with the number of texts. 0 without any pair.
+    """
+    chosen = sorted(texts, key=stable_hash)
+    windows = [chosen[start : start + _WINDOW] for start in range(0, len(chosen), _WINDOW)]
+    complete = [each for each in windows if len(each) == _WINDOW] or windows
+    shares = [share for each in complete if (share := _distinct_share(each)) is not None]
+    return fmean(shares) if shares else 0.0
+
+
+def _distinct_share(texts: Iterable[str]) -> float | None:
+    words = (text.lower().split() for text in texts)
+    pairs = [pair for each in words for pair in pairwise(each)]
+    return len(set(pairs)) / len(pairs) if pairs else None
+
+
+def _mean_words(texts: Sequence[str]) -> float:
+    return fmean(len(text.split()) for text in texts) if texts else 0.0
+
+
+def _first_diversity(home: Home, plan: RoundPlan) -> RoundDiversity | None:
+    """Of the first round that was trained on; before it, of the trajectories that it began with."""
+    rows = [RoundRow.model_validate(each) for each in home.lake.read(ROUNDS).to_pylist()]
+    trained = [row for row in rows if row.round < plan.number and row.decision != "blocked"]
+    if trained:
+        return min(trained, key=lambda row: row.round).diversity
+    made = {shard for each in recorded_rounds(home) for shard in each.shards}
+    before = [name for name in home.lake.partitions(PLANS) if name not in made]
+    return diversity(home, before) if before else None
+
+
+def _older_rows(home: Home, plan: RoundPlan, table: Table) -> Iterable[dict[str, Any]]:
+    yield from home.lake.read(table).to_pylist()
+    for each in recorded_rounds(home):
+        if each.number < plan.number:
+            yield from own_rows(round_home(home, each.number), table)
+
+
+def _content(row: dict[str, Any]) -> str:
+    images = [row.get(name) for name in _FIRST_IMAGES]
+    return stable_hash([each["content"] for each in row["messages"]], images)
+
+
+def _is_first(row: dict[str, Any]) -> bool:
+    """Copies are meant: by balance, or of failures."""
+    return row.get("copy_number", 0) == 0
+
+
+def _repeated(rows: Iterable[dict[str, Any]], older: set[str]) -> int:
+    seen, repeated = set(older), 0
+    for row in rows:
+        content = _content(row)
+        repeated += content in seen
+        seen.add(content)
+    return repeated

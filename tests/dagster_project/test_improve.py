@@ -1,0 +1,217 @@
+"""Rounds of `interleave improve`: killed, resumed, stopped, blocked, and on a schedule.
+
+Trainings take no time (they hand out the base model), and the agents that make a round's shards are
+the simulated ones: a base model writes no plans.
+"""
+
+import textwrap
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from assets.checkpoints import training
+from assets.checkpoints.recipes import LINEAGE
+from assets.core.foundry import FoundryResource
+from assets.rounds.assets import findings
+from assets.rounds.data import own_rows
+from assets.rounds.plans import recorded_rounds, round_home, states
+from dagster_project.definitions import definitions
+from dagster_project.improve import improve
+from dagster_project.instance import open_instance
+from dagster_project.run import run_lineage
+from inference.backends.factory import Backends
+from inference.backends.sketch.agents import SketchCritic, SketchPlanner
+from schemas import FoundryError
+from schemas.curation import CRITIC_RL, CRITIC_SFT, PLANNER_SFT
+from schemas.prompts import PROMPTS
+from schemas.rounds import FAILURES
+from schemas.trajectories import ATTEMPTS, MODEL_CALLS, PLANS
+from tests.dagster_project.conftest import copy_lake
+from tests.dagster_project.test_training_lineage import PROFILE
+from tests.helpers.fake_launcher import FakeLauncher
+from tests.helpers.ticks import schedule_tick
+from training.registry import CheckpointRegistry
+
+pytestmark = pytest.mark.slow
+PLANNER, CRITIC = "planner_sft_checkpoint", "critic_rl_checkpoint"
+SHARD = "sketchbook-0001"
+SECTIONS = """
+    prompts: {quotas_by_failure: {}}
+    rounds: {shards: 1, failure_weight: 3, training: {planner_sft: {max_steps: 1}}}
+"""
+
+
+@pytest.fixture(scope="module")
+def launcher():
+    launcher = FakeLauncher()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(training, "run_job", launcher.run_job)
+        yield launcher
+
+
+@pytest.fixture(scope="module")
+def foundry(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("rounds")
+    path = folder / "rounds.yaml"
+    text = (PROFILE + SECTIONS).replace("side_by_side: true", "side_by_side: false")
+    path.write_text(textwrap.dedent(text))
+    return FoundryResource(profile=str(path), root=str(folder / "lake"))
+
+
+@pytest.fixture(scope="module")
+def instance(foundry):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("DAGSTER_HOME", raising=False)
+        patch.setattr(Backends, "agent", _simulated)
+        with open_instance(foundry.home) as instance:
+            yield instance
+
+
+def _simulated(self, role, _reference, _home):
+    return SketchPlanner() if role == "planner" else SketchCritic(self.sketch)
+
+
+@pytest.fixture(scope="module")
+def promoted(foundry, instance, launcher):
+    """A lineage with promoted agents: versions by name."""
+    run_lineage(foundry, instance, shards=1)
+    registry = CheckpointRegistry(foundry.home)
+    return {name: registry.promoted(name).version for name in (PLANNER, CRITIC)}
+
+
+@pytest.fixture(scope="module")
+def killed(promoted, foundry, instance):
+    """A round whose first training failed: the rows of the lineage's sets and of its calls."""
+
+    async def run_job(*_):
+        raise FoundryError("out of memory")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(training, "run_job", run_job)
+        with pytest.raises(FoundryError, match="out of memory"):
+            improve(foundry, instance, 1)
+    copy_lake(Path(foundry.root), Path(foundry.root).with_name("killed"))
+    return foundry.home.lake.content_hash(MODEL_CALLS, f"plans-{SHARD}")
+
+
+@pytest.fixture(scope="module")
+def finished(killed, foundry, instance):
+    """The same round, taken up by the job, and what the command says then."""
+    job = definitions(foundry).get_repository_def().get_job("improve_agents")
+    assert job.execute_in_process(instance=instance).success
+    lines = []
+    return improve(foundry, instance, 3, lines.append), lines
+
+
+def test_a_round_adds_train_prompts_and_records_who_makes_them(killed, promoted, foundry):
+    (plan,) = recorded_rounds(foundry.home)
+    assert plan.shards == (SHARD,) and states(foundry.home) == {1: "checked"}
+    assert {PLANNER: plan.planner, CRITIC: plan.critic} == promoted
+    assert {prompt.split for prompt in foundry.prompts_of(SHARD)} == {"train"}
+    assert plan.quotas.categories, "development items were evaluated"
+
+
+def test_its_sets_have_what_the_agents_got_wrong_and_older_rows(killed, foundry):
+    home = round_home(foundry.home, 1)
+    said = {
+        (row.trajectory_id, row.step_number, row.iteration): row.accepted
+        for row in foundry.rows(ATTEMPTS, SHARD)
+    }
+    own = own_rows(home, CRITIC_RL)
+    failures = [row for row in own if row["row_id"].startswith("failure/")]
+    assert failures and len(failures) % 3 == 0
+    for row in own:
+        key = row["trajectory_id"], row["step_number"], row["iteration"]
+        assert (row["evaluation"]["success"] != said[key]) == (row in failures)
+    for table in (PLANNER_SFT, CRITIC_SFT, CRITIC_RL):
+        assert home.lake.rows(table) > len(own_rows(home, table)) > 0, "older rows are among them"
+        shards = {row.get("trajectory_id") for row in foundry.home.lake.read(table).to_pylist()}
+        assert not shards & {key[0] for key in said}, "the lineage's own set has none of its rows"
+
+
+def test_a_killed_round_goes_on_where_it_stopped(finished, killed, promoted, foundry, instance):
+    (row,), lines = finished
+    assert row.decision == "accepted" and not row.continues
+    assert foundry.home.lake.content_hash(MODEL_CALLS, f"plans-{SHARD}") == killed, "none again"
+    assert row.parent_planner == promoted[PLANNER] and row.planner != row.parent_planner
+    assert row.critic != row.parent_critic == promoted[CRITIC]
+    assert lines[-1].startswith("Stopped after round 1: final success on sketchbook-heldout-dev")
+    success = [m for m in row.measures if m.metric == "final_success"]
+    assert success and {m.difference for m in success} == {0}, "both are the base model"
+    assert improve(foundry, instance, 3) == [row], "it is not repeated, and no other one begins"
+
+
+def test_its_checkpoints_start_from_the_promoted_ones(finished, promoted, foundry):
+    registry = CheckpointRegistry(foundry.home)
+    assert registry.rows(PLANNER)[-1].parent == f"{PLANNER}/{promoted[PLANNER]}"
+    critic = registry.rows("critic_sft_checkpoint")[-1]
+    assert critic.parent == f"{CRITIC}/{promoted[CRITIC]}"
+    assert registry.rows(CRITIC)[-1].parent == f"critic_sft_checkpoint/{critic.version}"
+    recipe = LINEAGE[PLANNER](foundry)
+    assert recipe.settings.max_steps == 1 and recipe.version == registry.promoted(PLANNER).version
+
+
+def test_results_are_shown_in_dagster(finished, foundry, instance):
+    event = instance.get_latest_materialization_event(dg.AssetKey("rounds"))
+    assert event.asset_materialization.metadata["plot"].value.startswith("![")
+    rows = foundry.rows(FAILURES)
+    assert {row.kind for row in rows} == {"category", "wording", "skill"}
+    assert all(row.low <= row.rate <= row.high for row in rows)
+    counted = [row for row in rows if row.source == "trajectories" and row.kind == "category"]
+    train = [row for row in foundry.rows(PROMPTS) if row.split == "train"]
+    assert sum(row.count for row in counted) == len(train)
+
+
+def test_the_schedule_requests_no_round_after_one_that_did_not_help(finished, foundry, instance):
+    tick = schedule_tick("improve_weekly", foundry, instance)
+    assert not tick.run_requests and "round 1 did not help" in tick.skip_message
+
+
+@pytest.fixture
+def copied(killed, foundry, tmp_path):
+    """The lake of the killed round, to be damaged."""
+    copy_lake(Path(foundry.root).with_name("killed"), tmp_path / "lake")
+    return FoundryResource(profile=foundry.profile, root=str(tmp_path / "lake"))
+
+
+def problems(foundry):
+    return {name for name, finding in findings(foundry).items() if finding.problems}
+
+
+def rewrite(foundry, table, **changes):
+    rows = [row.model_copy(update=changes) for row in foundry.rows(table, SHARD)]
+    foundry.home.lake.write(table, rows, SHARD)
+
+
+def test_safeguards_let_good_data_through(copied):
+    assert not problems(copied)
+
+
+def test_held_out_prompts_are_found(copied):
+    rewrite(copied, PROMPTS, split="heldout")
+    assert problems(copied) == {"heldout_free"}
+
+
+def test_combinations_of_held_out_terms_are_found(copied):
+    heldout = next(row for row in copied.rows(PROMPTS) if row.split != "train" and row.terms)
+    rewrite(copied, PROMPTS, terms=heldout.terms)
+    assert problems(copied) == {"heldout_free"}
+
+
+def test_repeated_rows_are_found(copied):
+    lake = round_home(copied.home, 1).lake
+    rows = lake.read(PLANNER_SFT).to_pylist()
+    for row in rows:
+        row["messages"], row["images"] = rows[0]["messages"], rows[0]["images"]
+    copied.home.lake.write(PLANNER_SFT, [PLANNER_SFT.row(**rows[0])])
+    lake.write(PLANNER_SFT, [PLANNER_SFT.row(**row) for row in rows])
+    assert problems(copied) == {"few_duplicates"}
+
+
+@pytest.mark.parametrize(
+    "table, changes", [(PLANS, {"prompt": "Draw a cat"}), (ATTEMPTS, {"accepted": True})]
+)
+def test_collapse_is_found(copied, table, changes):
+    rewrite(copied, table, **changes)
+    assert problems(copied) == {"not_collapsed"}
