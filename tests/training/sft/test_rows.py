@@ -77,8 +77,8 @@ def test_rows_of_a_prompt_are_trained_on_or_evaluated(tmp_path):
 def test_data_sets_of_several_files_are_read_and_written(tmp_path, data, monkeypatch):
     rows, work = lengthen(data, 2), job(data)
     whole = json.loads((prepare(work, tmp_path / "whole") / "critic_sft.json").read_text())
-    file = DataSetFile(data, "critic_sft", rows_per_file=2)
     (data / "critic_sft.json").unlink()
+    file = DataSetFile(data, "critic_sft", rows_per_file=2)
     for row in rows:
         file.add(row)
     info = json.loads((data / "dataset_info.json").read_text())
