@@ -30,7 +30,8 @@ def rounds_plot(rows: Sequence[RoundRow], dev: str) -> bytes:
         for axes, title in zip((success, cost, variety), titles, strict=True):
             axes.set_ylabel(title)
             axes.grid(axis="y")
-            axes.legend(loc="best", fontsize=8)
+            if axes.get_legend_handles_labels()[0]:
+                axes.legend(loc="best", fontsize=8)
         variety.set_xlabel("round")
         variety.set_xticks([0, *(row.round for row in rows)])
         return figure_png(figure)
@@ -58,4 +59,6 @@ def _measure(
 def _start(first: tuple[int, RoundMeasure]) -> float | None:
     """The mean of the agents that the first round began with."""
     number, measure = first
-    return measure.mean - measure.difference if number == 1 and measure.difference else None
+    if number != 1 or measure.difference is None:
+        return None
+    return measure.mean - measure.difference
