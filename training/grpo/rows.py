@@ -41,7 +41,7 @@ def prepare_rows(
     not trained on; returns the number of steps.
 
     Steps are one epoch, or `max_steps` where that is less; verl reads the rows from first to last.
-    Memory is a few bytes a row: rows are read in batches, and put in order on disk.
+    Rows are read in batches, and put in order by DuckDB, on disk where they are many.
 
     Raises:
         FoundryError: there is no export, too few rows fit, or none is left to evaluate.
