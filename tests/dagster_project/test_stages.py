@@ -34,7 +34,8 @@ def test_every_selected_node_is_in_one_stage():
     assert len(listed) == len(set(names(listed)))
     # Made when selected; where a profile has requests, a judge.
     benchmarks = {"benchmark_answers", "benchmark_judgements", "benchmark_results"}
-    without = {"ablation", "generations", "rubrics"} | benchmarks
+    rounds = {"failures", "round_data", "rounds"}
+    without = {"ablation", "generations", "rubrics"} | benchmarks | rounds
     assert set(names(listed)) == assets - without
 
 
