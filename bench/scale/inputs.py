@@ -127,7 +127,7 @@ class Costs(ConfigModel):
     models: dict[str, ModelCosts]
     engine: EngineCosts
     storage: StorageCosts
-    curation: dict[Literal["one_pass", "two_passes"], CurationCosts]
+    curation: CurationCosts
     thresholds: Thresholds
 
 
@@ -171,7 +171,6 @@ class Hardware(ConfigModel):
     generator_slots: PositiveInt = Field(4, description="`limits.generator` of the profile")
     agent_slots: PositiveInt = Field(8, description="`limits.agents` of the profile")
     storage: Literal["local", "s3"] = "local"
-    curation: Literal["one_pass", "two_passes"] = "one_pass"
     roles: dict[Role, str] = Field(description="Model of each role, as costs.yaml names it")
     servers: dict[str, ModelServer] = Field(
         default_factory=dict, description="By model; one without works in the run's own process"

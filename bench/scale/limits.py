@@ -67,12 +67,12 @@ class Limits:
         yield Limit(f"a disk of {disk / 1e3:g} TB", "images", full, "an object store")
 
     def _memory(self) -> Iterator[Limit]:
-        hardware, curation = self.hardware, self.costs.curation[self.hardware.curation]
+        hardware, curation = self.hardware, self.costs.curation
         attempts = self.costs.workloads[hardware.workload].attempts.value
         gb_per_prompt = curation.memory_gb_per_million.value * attempts / 1e6
         free = hardware.memory_gb - curation.memory_gb.value
         full = free / gb_per_prompt if gb_per_prompt else math.inf
-        yield Limit(f"curation fills {hardware.memory_gb:g} GB", "curation", full, "two passes")
+        yield Limit(f"curation fills {hardware.memory_gb:g} GB", "curation", full, "more memory")
         run_gb = storage.run_memory_gb(self.costs, hardware, self.shard_size)
         name = f"runs fill the {hardware.memory_gb:g} GB of a machine"
         full = 0.0 if run_gb > hardware.memory_gb else math.inf

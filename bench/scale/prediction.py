@@ -157,7 +157,7 @@ class _Size:
                 run_gb,
             ),
             StagePrediction("images", "object store", 0.0, bytes_usd, stored.objects["images"], 0),
-            StagePrediction("curation", "one process", curation_hours, 0.0, 0.0, curation_gb),
+            StagePrediction("curation", "cores", curation_hours, 0.0, 0.0, curation_gb),
             StagePrediction("idle GPUs", "", 0.0, gpus - used, 0.0, 0.0),
         ]
         return _Point(tuple(stages), bottleneck, hours, sum(s.usd for s in stages), stored)
@@ -204,13 +204,10 @@ class _Size:
         return self._calls(costs, stage) * seconds / server.slots_per_gpu / (1 - server.errors)
 
     def _curation_hours(self, costs: Costs) -> float:
-        """One pass uses two cores, as measured; two passes those of all machines."""
-        hardware = self.hardware
-        cores = min(2, hardware.cores)
-        if hardware.curation == "two_passes":
-            cores = hardware.machines * hardware.cores
+        """Worker processes on one machine, tasks on all of a cluster."""
+        hardware, curation = self.hardware, costs.curation
+        cores = hardware.machines * hardware.cores
         millions = self.prompts * costs.workloads[hardware.workload].attempts.value / 1e6
-        curation = costs.curation[hardware.curation]
         return millions * curation.cpu_seconds_per_million.value / cores / 3600
 
     def _stored(self, costs: Costs, alone: dict[Stage, float]) -> storage.Stored:

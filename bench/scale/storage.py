@@ -78,7 +78,7 @@ def run_memory_gb(costs: Costs, hardware: Hardware, shard_size: int) -> float:
 
 
 def curation_memory_gb(costs: Costs, hardware: Hardware, prompts: int) -> float:
-    curation = costs.curation[hardware.curation]
+    curation = costs.curation
     millions = prompts * costs.workloads[hardware.workload].attempts.value / 1e6
     return curation.memory_gb.value + millions * curation.memory_gb_per_million.value
 
