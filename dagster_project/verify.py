@@ -25,7 +25,7 @@ from assets.core.foundry import FoundryResource
 from assets.core.node import NODES, Node, lineage
 from assets.curation.exports.verification import export_checks
 from inference.review_log import restore_reviews
-from schemas import TABLES, FoundryError, StorageError, Table
+from schemas import TABLES, BadImageError, FoundryError, StorageError, Table
 from schemas.reviews import REVIEWS
 from schemas.training import CHECKPOINTS
 from schemas.trajectories import ATTEMPTS, MODEL_CALLS
@@ -84,8 +84,11 @@ class Repair:
     def run(self, damage: Sequence[Damage]) -> None:
         """Repair what is damaged; `verify` afterwards says what was not."""
         self._repair_journals(_subjects(damage, "journal"))
-        self._repair_images(_subjects(damage, "image"))
+        images = _subjects(damage, "image")
+        self._repair_images(set(images))
         self._repair_tables({each.subject for each in damage if each.kind == "table"})
+        # To draw them, or to find out what drew them, took tables that are there only now.
+        self._repair_images({name for name in images if not self._has_image(name)})
         self._repair_exports(_subjects(damage, "export"))
 
     def _repair_journals(self, files: set[str]) -> None:
@@ -119,6 +122,11 @@ class Repair:
             if _cost(self.home, f"trajectories-{shard}", "generator") or not drawn:
                 continue
             self._make_again(NODES["trajectories"], shard)
+
+    def _has_image(self, name: str) -> bool:
+        with suppress(BadImageError):
+            return bool(self.home.images.get(name))
+        return False
 
     def _store(self, image: EncodedImage) -> None:
         url = self.home.images.url(image.sha256)

@@ -10,7 +10,7 @@ from dagster_project.instance import open_instance
 from dagster_project.run import run_lineage
 from dagster_project.stages import select_nodes
 from interleave_foundry import query
-from schemas.trajectories import ATTEMPTS
+from schemas.trajectories import ATTEMPTS, PLANS, SCORES
 from tests.helpers.command import INTERLEAVE
 from warehouse.views import refresh_views
 
@@ -70,6 +70,44 @@ def test_the_lake_in_a_bucket(profile, local, bucket):
         env=dict(os.environ),
     )
     assert done.stdout == "many\ntrue\n", done.stderr
+
+
+def test_damage_in_a_bucket_is_named_and_repaired(profile, local, bucket):
+    foundry = FoundryResource(profile=profile, root=bucket)
+    select = ["taxonomy", "vocabulary", "templates", "prompts", "plans", "trajectories", "scores"]
+    with open_instance(foundry.home) as instance:
+        run_lineage(foundry, instance, 1, select)
+    home = foundry.home
+    plans, images = home.lake.content_hashes(PLANS), home.lake.read(ATTEMPTS, columns=["image"])
+    image = images["image"][0].as_py()
+    files = [f"lake/{table.name}/sketchbook-0000/part-0.parquet" for table in (PLANS, SCORES)]
+    files.append(f"images/{home.images.relative_path(image)}")
+    segments = (name for name in home.storage.walk() if name.startswith("journals/plans/"))
+    files.append(next(name for name in segments if ".jsonl" in name))
+    for file in files:
+        flip_middle(home, file)
+
+    code, lines = verify(bucket, profile)
+    assert code == 1 and len(lines) == len(files) + 1
+    assert all(any(line.startswith(f"{bucket}/{file}:") for line in lines) for file in files)
+    code, lines = verify(bucket, profile, "--repair")
+    assert code == 0, "\n".join(lines)
+    assert verify(bucket, profile)[0] == 0
+    assert home.lake.content_hashes(PLANS) == plans  # other tables have new times of drawing
+    assert home.lake.read(ATTEMPTS, columns=["image"]).equals(images) and home.images.get(image)
+
+
+def flip_middle(home, file):
+    data = bytearray(home.storage.read(file))
+    data[len(data) // 2] ^= 1
+    home.storage.write(file, bytes(data))
+
+
+def verify(bucket, profile, *arguments):
+    """Exit code and lines of the command."""
+    command = [*INTERLEAVE, "verify", "--home", bucket, "--profile", profile, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, env=dict(os.environ))
+    return done.returncode, done.stdout.splitlines()
 
 
 def test_a_bucket_that_is_not_there_is_one_clear_line(profile, local, bucket):
