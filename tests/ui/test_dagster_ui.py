@@ -37,7 +37,7 @@ def ui(tmp_path_factory):
 
 @pytest.fixture
 def page():
-    with chromium(1900, 1500) as page:  # room for the whole lineage
+    with chromium(2400, 2800) as page:  # room for the whole lineage
         yield page
 
 
