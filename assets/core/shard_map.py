@@ -73,15 +73,15 @@ class ShardMap:
         try:
             for future in _pipelined(partial(pool.submit, function), groups, _AHEAD * workers):
                 yield future.result()
-        except BrokenProcessPool as error:
+        except BaseException as error:  # also of a reader that left early, and of Ctrl-C
+            self._pool = None
+            _kill(pool)
+            if not isinstance(error, BrokenProcessPool):
+                raise
             raise FoundryError(
                 "a worker process was killed, perhaps out of memory: nothing is lost, run again "
                 "with more memory"
             ) from error
-        except BaseException:  # also a reader that left early, and Ctrl-C: nobody waits for results
-            self._pool = None
-            _kill(pool)
-            raise
 
     def _start(self, workers: int) -> ProcessPoolExecutor:
         # Not forked: this process has threads.

@@ -74,8 +74,11 @@ def test_one_group_and_a_lake_in_memory_need_no_process(lake):
     ],
 )
 def test_a_failure_is_one_line(lake, function, message):
+    shard_map = ShardMap(lake)
     with pytest.raises(FoundryError, match=message):
-        list(ShardMap(lake).map(function, GROUPS, len(GROUPS)))
+        list(shard_map.map(function, GROUPS, len(GROUPS)))
+    again = shard_map.map(process_of, GROUPS, len(GROUPS))
+    assert [number for number, _ in again] == [0, 1, 2, 3, 4], "a failure leaves no broken pool"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])

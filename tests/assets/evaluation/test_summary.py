@@ -99,7 +99,7 @@ def test_values_of_a_request_are_resampled_together():
     assert (found.low, found.high) == (pytest.approx(low, abs=0.01), pytest.approx(high, abs=0.01))
 
 
-def test_copies_of_a_requests_values_tell_nothing_new():
+def test_copies_of_a_requests_values_do_not_narrow_its_interval():
     """Two requests of a mean of 0 and 1: of four equal resamples one is 0, two 0.5, one 1."""
     keys = [Measured(f"r{n % 2}", f"i{n}", seed) for n in range(100) for seed in range(3)]
     found = clustered_interval({key: float(key.request == "r1") for key in keys})
