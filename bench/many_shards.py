@@ -189,39 +189,42 @@ def _rows_of(prompt: PromptRow, image: str) -> dict[Table, list[Row]]:
                 error=None,
             )
         ],
-        ATTEMPTS: [
-            AttemptRow(
-                **run,
-                step_number=step,
-                iteration=iteration,
-                prompt=f"Add part {step} of {prompt.text}, try {iteration}",
-                source_image=image if step > 1 else None,
-                image=image,
-                seed=iteration,
-                accepted=(step, iteration) != (1, 0),
-                chosen=(step, iteration) != (1, 0),
-                refined_prompt="" if (step, iteration) != (1, 0) else "Add part 1, try 1",
-                reasoning="I compare the images.",
-                generator="bench",
-                critic="bench",
-                generator_seconds=0.5,
-                critic_seconds=0.2,
-            )
-            for step, iteration in places
-        ],
-        SCORES: [
-            ScoreRow(
-                **run,
-                step_number=step,
-                iteration=iteration,
-                **dict.fromkeys(_GRADES, 5.0 + 4 * ((step, iteration) != (1, 0))),
-                over_edit=10.0,
-                artifacts=10.0,
-                scorer="bench",
-            )
-            for step, iteration in places
-        ],
+        ATTEMPTS: [_attempt(run, prompt.text, image, *place) for place in places],
+        SCORES: [_score(run, *place) for place in places],
     }
+
+
+def _attempt(run: dict[str, str], text: str, image: str, step: int, iteration: int) -> AttemptRow:
+    accepted = (step, iteration) != (1, 0)
+    return AttemptRow(
+        **run,
+        step_number=step,
+        iteration=iteration,
+        prompt=f"Add part {step} of {text}, try {iteration}",
+        source_image=image if step > 1 else None,
+        image=image,
+        seed=iteration,
+        accepted=accepted,
+        chosen=accepted,
+        refined_prompt="" if accepted else "Add part 1, try 1",
+        reasoning="I compare the images.",
+        generator="bench",
+        critic="bench",
+        generator_seconds=0.5,
+        critic_seconds=0.2,
+    )
+
+
+def _score(run: dict[str, str], step: int, iteration: int) -> ScoreRow:
+    return ScoreRow(
+        **run,
+        step_number=step,
+        iteration=iteration,
+        **dict.fromkeys(_GRADES, 5.0 + 4 * ((step, iteration) != (1, 0))),
+        over_edit=10.0,
+        artifacts=10.0,
+        scorer="bench",
+    )
 
 
 _GRADES = ("edit_success", "naturalness", "semantics", "quality", "overall")

@@ -1,11 +1,16 @@
 """`interleave agreement`: how far a judge agrees with people, or with another judge."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from .options import HomeOption, ProfileOption, enable_interrupts
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from ..agreement import Compared, Verdicts
 
 _SHOWN = 10
 
@@ -74,6 +79,13 @@ def agreement(
         with terminal_progress(console) as progress, reporting_to(progress):
             other = asked.judge_same(one)
     done = compare_verdicts(one, other, sample if second is not None else None)
+    _show(console, one, other, done)
+    if out is not None and one.run and other.run:
+        write_report(place, [one.run, other.run], out.absolute())
+        console.print(f"  pictures that they differ on: {out}", soft_wrap=True)
+
+
+def _show(console: "Console", one: "Verdicts", other: "Verdicts", done: "Compared") -> None:
     console.print(f"{one.name} and {other.name}")
     for name, value in (("agreement", done.result.share), ("kappa", done.result.kappa)):
         known = f"{value.mean:.3f} ({value.low:.3f} to {value.high:.3f})" if value else "missing"
@@ -84,6 +96,3 @@ def agreement(
         label = " / ".join(map(str, case)) if isinstance(case, tuple) else str(case)
         labels = f"{one.labels[case]} and {other.labels[case]}"
         console.print(f"  differ: {label}: {labels}", markup=False)
-    if out is not None and one.run and other.run:
-        write_report(place, [one.run, other.run], out.absolute())
-        console.print(f"  pictures that they differ on: {out}", soft_wrap=True)
