@@ -7,11 +7,12 @@ bundle. A job waits in Ray's queue until a node has as many free.
 import hashlib
 import shlex
 import sys
+import time
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from schemas import FoundryError
 from warehouse import heartbeat_lock
@@ -29,6 +30,8 @@ GPUS_KEY = "gpus"
 _STOP_SECONDS = 40  # for a server to end, before Ray kills what is left
 _UNKNOWN_JOB = "status code 404"
 _NOT_STARTED = "JOB_SUPERVISOR_ACTOR_START_TIMEOUT"
+_NO_AGENT = "No available agent"
+_AGENT_SECONDS = 60.0  # until a new node has one, on a busy machine
 
 
 def job_client(address: str) -> "JobSubmissionClient":
@@ -54,6 +57,23 @@ def job_client(address: str) -> "JobSubmissionClient":
             f"no Ray job server at {address}: start the cluster, or correct the address in the "
             "profile"
         ) from error
+
+
+def submit_job(client: "JobSubmissionClient", **job: Any) -> None:
+    """Submit a job; a cluster whose nodes still start their agents is asked again for a minute.
+
+    Raises:
+        RuntimeError: Ray does not take it.
+    """
+    deadline = time.monotonic() + _AGENT_SECONDS
+    while True:
+        try:
+            client.submit_job(**job)
+            return
+        except RuntimeError as error:
+            if _NO_AGENT not in str(error) or time.monotonic() > deadline:
+                raise
+        time.sleep(1)
 
 
 def gpus_of_nodes(address: str) -> list[float] | None:

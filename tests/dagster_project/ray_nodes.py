@@ -61,16 +61,22 @@ class Nodes:
         return JobSubmissionClient(self.address).list_jobs()
 
     def wait(self) -> None:
-        """Until the job server answers, which is some time after the nodes have started."""
+        """Until a job has run: the job server answers before a node has the agent that runs jobs."""
+        from ray.job_submission import JobSubmissionClient
+
         deadline = time.monotonic() + 240
         while True:
             try:
-                self.jobs()
+                client = JobSubmissionClient(self.address)
+                job = client.submit_job(entrypoint="true")
+                break
             except Exception:  # requests', Ray's own
                 assert time.monotonic() < deadline, "Ray's job server did not come up"
                 time.sleep(1)
-            else:
-                return
+        while not client.get_job_status(job).is_terminal():
+            assert time.monotonic() < deadline, "Ray runs no job"
+            time.sleep(0.2)
+        client.delete_job(job)
 
     def kill(self, node_id: str) -> None:
         """As if its machine had lost power: its runs die with it, not some time later."""

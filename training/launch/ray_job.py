@@ -11,7 +11,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from inference.servers.ray_jobs import GPUS_KEY, job_client, waited_in_vain
+from inference.servers.ray_jobs import GPUS_KEY, job_client, submit_job, waited_in_vain
 from schemas import FoundryError
 
 from . import supervisor
@@ -87,7 +87,8 @@ class RayDriver:
         # Ray's own KILL must come after the supervisor has ended everything.
         wait = {"RAY_JOB_STOP_WAIT_TIME_S": str(int(grace + _CLEAN_UP_SECONDS))}
         _stop(self._client, self.name)  # forget one that has ended
-        self._client.submit_job(
+        submit_job(
+            self._client,
             entrypoint=shlex.join(command),
             submission_id=self.name,
             entrypoint_num_gpus=self.job.gpus or None,

@@ -7,7 +7,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from inference.servers.ray_jobs import job_client
+from inference.servers.ray_jobs import job_client, submit_job
 from schemas import FoundryError
 from training.launch import ray_job
 
@@ -16,9 +16,9 @@ ENDED = RUNNING | {"status": "FAILED", "driver_exit_code": 7}
 
 
 class JobServer(ThreadingHTTPServer):
-    """Answers the real client from a list; None: status 500."""
+    """Answers the real client from a list; a text or None: status 500."""
 
-    answers: list[dict | None]
+    answers: list[dict | str | None]
 
     @property
     def address(self) -> str:
@@ -30,10 +30,16 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         version = {"ray_version": "2.60.0", "version": "4", "ray_commit": "x"}
-        answer = version if self.path == "/api/version" else self.server.answers.pop(0)
-        self.send_response(200 if answer else 500)
+        self._answer(version if self.path == "/api/version" else self.server.answers.pop(0))
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self._answer(self.server.answers.pop(0))
+
+    def _answer(self, answer: dict | str | None) -> None:
+        self.send_response(200 if isinstance(answer, dict) else 500)
         self.end_headers()
-        self.wfile.write(json.dumps(answer).encode())
+        self.wfile.write((answer if isinstance(answer, str) else json.dumps(answer)).encode())
 
     def log_message(self, *_: object) -> None:
         pass
@@ -52,6 +58,14 @@ def server(monkeypatch) -> Iterator[JobServer]:
 
 def status_of(server, submit=lambda: None):
     return ray_job.RayJobStatus(job_client(server.address), "job", submit)
+
+
+def test_a_cluster_that_still_starts_is_asked_again(server):
+    starting = "No available agent to submit job, please try again later."
+    server.answers = [starting, {"job_id": "1", "submission_id": "1"}, "disk full"]
+    submit_job(job_client(server.address), entrypoint="true")
+    with pytest.raises(RuntimeError, match="disk full"):
+        submit_job(job_client(server.address), entrypoint="true")
 
 
 def test_a_job_that_waited_in_vain_for_its_gpus_waits_again(server):
