@@ -1,13 +1,13 @@
 """Which nodes `interleave run` brings up to date, in which order, and whether one is."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import NamedTuple
 
 import dagster as dg
 
 from assets.core.foundry import FoundryResource
-from assets.core.node import DATA_VERSION_TAG, FINGERPRINT, Node, lineage
+from assets.core.node import DATA_VERSION_TAG, FINGERPRINT, NODES, Node, lineage
 from assets.core.profile import Profile
 from schemas import FoundryError
 
@@ -29,16 +29,23 @@ class Stages(NamedTuple):
 def select_nodes(names: Sequence[str], profile: Profile) -> list[Node]:
     """The named nodes; without names, those of the profile that are not optional.
 
+    `+NAME`, as in Dagster's selections: also those of the profile that it depends on.
+
     Raises:
         FoundryError: there is no such node, or the profile lacks a section that it needs.
     """
     nodes = lineage()
-    known = [node.name for node in nodes]
-    if unknown := sorted(set(names) - set(known)):
-        raise FoundryError(f"no asset named {', '.join(unknown)}; there are: {', '.join(known)}")
+    usual = [node for node in nodes if not node.optional and node.is_enabled(profile)]
     if not names:
-        return [node for node in nodes if not node.optional and node.is_enabled(profile)]
-    chosen = [node for node in nodes if node.name in names]
+        return usual
+    known = [node.name for node in nodes]
+    named = {name.removeprefix("+") for name in names}
+    if unknown := sorted(named - set(known)):
+        raise FoundryError(f"no asset named {', '.join(unknown)}; there are: {', '.join(known)}")
+    upstream = _upstream(name[1:] for name in names if name.startswith("+"))
+    chosen = [
+        node for node in nodes if node.name in named or (node in usual and node.name in upstream)
+    ]
     for node in chosen:
         if not node.is_enabled(profile):
             sections = node.missing_sections(profile)
@@ -47,6 +54,17 @@ def select_nodes(names: Sequence[str], profile: Profile) -> list[Node]:
                 f"{node.name} needs: add it, or use a profile that has it"
             )
     return chosen
+
+
+def _upstream(names: Iterable[str]) -> set[str]:
+    """Names of all nodes that these depend on, directly or not."""
+    found: set[str] = set()
+    queue = list(names)
+    while queue:
+        new = set(NODES[queue.pop()].deps) - found
+        found |= new
+        queue += new
+    return found
 
 
 def is_up_to_date(

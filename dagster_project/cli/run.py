@@ -23,7 +23,11 @@ def run(
         ),
     ] = "",
     select: Annotated[
-        str, typer.Option(help="Assets to bring up to date, comma-separated; default: all.")
+        str,
+        typer.Option(
+            help="Assets to bring up to date, comma-separated; +NAME: with all that it is made "
+            "from; default: all."
+        ),
     ] = "",
     jobs: Annotated[
         int, typer.Option(min=1, help="Shards processed at the same time.")
