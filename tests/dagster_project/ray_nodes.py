@@ -61,7 +61,7 @@ class Nodes:
         return JobSubmissionClient(self.address).list_jobs()
 
     def wait(self) -> None:
-        """Until a job has run: the job server answers before a node has the agent that runs jobs."""
+        """Until a job has run: the job server answers before a node can run any."""
         from ray.job_submission import JobSubmissionClient
 
         deadline = time.monotonic() + 240

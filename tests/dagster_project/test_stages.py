@@ -58,5 +58,5 @@ def test_a_plus_selects_what_an_asset_is_made_from_too():
     selected = stages("+critic_sft", "evaluation")
     assert {"prompts", "templates"} <= set(names(selected.bank))
     assert {"plans", "trajectories", "scores"} <= set(names(selected.shards))
-    assert names(selected.aggregates) [-2:] == ["steps", "critic_sft"]
+    assert names(selected.aggregates)[-2:] == ["steps", "critic_sft"]
     assert names(selected.evaluation) == ["evaluation"] and not selected.agents
