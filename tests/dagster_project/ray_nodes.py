@@ -10,6 +10,7 @@ from typing import Any
 
 import psutil
 
+from inference.images_server.ray_replicas import RAY_TIMED_OUT
 from tests.helpers.ports import free_port, ray_agent_ports
 from training.launch.supervisor import find_marked, terminate_processes
 
@@ -97,13 +98,24 @@ def ray_nodes(count: int, gpus: int = 0) -> Iterator[Nodes]:
         os.environ[_MARK] = folder
         os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
         try:
-            nodes = Nodes(count, Path(folder), gpus)
+            nodes = _started(count, Path(folder), gpus)
             nodes.wait()
             yield nodes
             nodes.stop()
         finally:
             del os.environ[_MARK]
             terminate_processes(lambda: find_marked(_MARK, folder), 5)
+
+
+def _started(count: int, folder: Path, gpus: int) -> Nodes:
+    """On a busy machine a node may need more than the 30 s that Ray gives it: then once more."""
+    try:
+        return Nodes(count, folder, gpus)
+    except Exception as error:  # Ray has no class of its own for this
+        if RAY_TIMED_OUT not in str(error):
+            raise
+    terminate_processes(lambda: find_marked(_MARK, str(folder)), 5)
+    return Nodes(count, folder, gpus)
 
 
 def _descendants(node: Any) -> list[psutil.Process]:
