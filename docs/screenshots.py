@@ -20,7 +20,7 @@ from assets.core.foundry import FoundryResource  # noqa: E402
 from assets.core.node import NODES  # noqa: E402
 from assets.core.plotting import small_png  # noqa: E402
 from assets.evaluation.plots import beside_paper_plot  # noqa: E402
-from assets.evaluation.report import test_summary  # noqa: E402
+from assets.evaluation.report import test_summaries  # noqa: E402
 from bench.scale.inputs import load_costs  # noqa: E402
 from bench.scale.plot import save_plot  # noqa: E402
 from dagster_project import definitions  # noqa: E402, F401, declares nodes
@@ -196,7 +196,7 @@ def draw_ablation(home: Path, path: Path) -> None:
     foundry = FoundryResource(profile="sketch", root=str(home))
     rows = foundry.rows(EVALUATIONS)
     if any(row.variant == "unfiltered" for row in rows):
-        summary = test_summary(rows, foundry.settings.evaluation)
+        summary, *_ = test_summaries(rows, foundry.settings.evaluation).values()
         path.write_bytes(beside_paper_plot(summary))
 
 

@@ -21,11 +21,10 @@ from .graders import has_exact_grader
 from .items import load_test_benchmarks
 from .paper import relations_table, side_by_side
 from .plots import beside_paper_plot
-from .report import agents_table
+from .report import agents_table, test_summaries
 from .reported import record_reported
 from .runner import compare, comparison_metadata, store_comparison
 from .settings import EvaluationSettings
-from .summary import Summary
 from .systems import System, candidate_systems, is_system_variant, reference_systems
 from .variants import BASE, CRITIC_RL, CRITIC_SFT, PLANNER, SEED, VARIANTS, Variant
 
@@ -141,8 +140,7 @@ def ablation(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg.
     comparison = compare(foundry, variants, progress_of(context), load_test_benchmarks)
     row_counts = store_comparison(foundry, comparison)
     _delete_others(foundry, variants, partial(_is_of_ablation, settings))
-    test_items = [benchmark.name for benchmark in comparison.benchmarks]
-    summary = Summary.of(comparison.rows, test_items, settings)
+    summary, *_ = test_summaries(comparison.rows, settings).values()
     metadata = {
         "table_5": table_metadata(side_by_side(summary)),
         "relations": table_metadata(relations_table(summary)),

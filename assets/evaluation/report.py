@@ -1,6 +1,6 @@
 """What README says of the trained agents, from the table `evaluations`: test items only."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from schemas.training import EvaluationRow
 
@@ -27,12 +27,19 @@ _COLUMNS = {
 }
 
 
-def test_summary(rows: Iterable[EvaluationRow], settings: EvaluationSettings) -> Summary:
-    """The test items of the ablation, over its training seeds; without any, of `evaluation`."""
+def test_summaries(
+    rows: Iterable[EvaluationRow], settings: EvaluationSettings
+) -> dict[str, Summary]:
+    """By test benchmark: the ablation, over its training seeds; without any, `evaluation`.
+
+    New requests of categories that were trained on come first. Those of other categories are never
+    counted with them: where agents fail at all of these, they would hide every difference.
+    """
     test = [row for row in rows if is_test(row.benchmark)]
     ablation = [row for row in test if row.training_seed is not None]
     chosen = ablation or test
-    return Summary.of(chosen, {row.benchmark for row in chosen}, settings)
+    names = sorted({row.benchmark for row in chosen}, key=lambda name: ("category" in name, name))
+    return {name: Summary.of(chosen, name, settings) for name in names}
 
 
 def agents_table(summary: Summary) -> list[dict[str, object]]:
@@ -57,10 +64,13 @@ def measured_by(summary: Summary) -> str:
     )
 
 
-def markdown(summary: Summary) -> str:
-    """Agents and the paper's relations as Markdown."""
-    tables = (agents_table(summary), relations_table(summary))
-    return "\n\n".join((measured_by(summary), *map(_markdown_table, tables)))
+def markdown(summaries: Mapping[str, Summary]) -> str:
+    """Agents and the paper's relations as Markdown, for every benchmark."""
+    parts: list[str] = []
+    for name, summary in summaries.items():
+        tables = (agents_table(summary), relations_table(summary))
+        parts += [f"## {name}", measured_by(summary), *map(_markdown_table, tables)]
+    return "\n\n".join(parts)
 
 
 def _cell(summary: Summary, variant: str, metric: str) -> str:

@@ -50,13 +50,13 @@ def report(
 
 def _print_agents(profile: str, home: str) -> None:
     from assets.core.foundry import FoundryResource
-    from assets.evaluation.report import markdown, test_summary
+    from assets.evaluation.report import markdown, test_summaries
     from schemas import FoundryError
     from schemas.training import EVALUATIONS
 
     foundry = FoundryResource(profile=profile, root=home)
-    summary = test_summary(foundry.rows(EVALUATIONS), foundry.settings.evaluation)
-    if not summary.variants:
+    summaries = test_summaries(foundry.rows(EVALUATIONS), foundry.settings.evaluation)
+    if not summaries:
         hint = "materialize `evaluation`, or `ablation` for all variants and training seeds"
         raise FoundryError(f"{home} has no values of test items: {hint}")
-    typer.echo(markdown(summary))
+    typer.echo(markdown(summaries))

@@ -9,7 +9,7 @@ from PIL import Image
 from assets.evaluation.paper import RELATIONS, TABLE_5, relations, relations_table, side_by_side
 from assets.evaluation.plots import beside_paper_plot, final_images_sheet, interval_plot
 from assets.evaluation.report import markdown
-from assets.evaluation.report import test_summary as summary_of_test_items
+from assets.evaluation.report import test_summaries as summaries_of_test_items
 from assets.evaluation.settings import EvaluationSettings
 from assets.evaluation.summary import (
     Measured,
@@ -231,10 +231,10 @@ def test_the_report_has_test_items_of_the_ablation_where_there_are_some():
 
     settings = EvaluationSettings()
     evaluated = [*of("heldout-dev", 10), *of("heldout-test", 60)]
-    assert "| 0.600 [" in markdown(summary_of_test_items(evaluated, settings))
+    assert "| 0.600 [" in markdown(summaries_of_test_items(evaluated, settings))
     seeds = [row for s in (0, 1) for row in of("heldout-test", 70 + 10 * s, training_seed=s)]
-    text = markdown(summary_of_test_items([*evaluated, *seeds], settings))
-    assert "100 test requests, 2 training seeds" in text
+    text = markdown(summaries_of_test_items([*evaluated, *seeds], settings))
+    assert "100 test requests, 2 training seeds" in text and "heldout-test\n" in text
     assert "| + critic, reinforced |  |  |  |  | 0.750 [" in text and "± 0.071 |" in text
     assert "| one_agent < full_sft |" in text and "| not measured |" in text
 
