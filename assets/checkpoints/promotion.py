@@ -112,7 +112,7 @@ class Rules:
         return [
             f"{metric} {mean:.2f}, required is {minimum[metric]:g}"
             for metric, mean in means.items()
-            if mean < minimum.get(metric, 0.0)
+            if metric in minimum and mean < minimum[metric]
         ]
 
 

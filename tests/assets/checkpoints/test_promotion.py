@@ -51,6 +51,11 @@ def test_a_system_below_the_minimum_is_not_accepted(references):
     assert assessed(values(0.5), *references, rule=rule).outcome == "accepted"
 
 
+def test_a_step_reward_may_be_negative_where_nothing_is_required_of_it():
+    ours = values() | {"step_reward": {item(i): -0.1 for i in range(100)}}
+    assert assessed(ours, rule=rules({"plan_valid": 0.5})).outcome == "accepted"
+
+
 @pytest.mark.parametrize("share", [0.95, 0.9, 0.89])
 def test_a_system_within_the_margins_is_accepted(share):
     found = assessed(values(share), values(0.9))
