@@ -18,6 +18,7 @@ _ROWS = {
     "sft_on_rl_labels": "+ critic, supervised on the rows of RL as well",
     "full_rl": "+ critic, reinforced",
 }
+_OTHERS = "-heldout-category-test"  # requests of categories that were never trained on
 _COLUMNS = {
     "plan_correct": "plans right",
     "verdict_accuracy_true": "good pictures judged right",
@@ -38,7 +39,7 @@ def test_summaries(
     test = [row for row in rows if is_test(row.benchmark)]
     ablation = [row for row in test if row.training_seed is not None]
     chosen = ablation or test
-    names = sorted({row.benchmark for row in chosen}, key=lambda name: ("category" in name, name))
+    names = sorted({row.benchmark for row in chosen}, key=lambda n: (n.endswith(_OTHERS), n))
     return {name: Summary.of(chosen, name, settings) for name in names}
 
 

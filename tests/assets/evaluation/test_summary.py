@@ -239,6 +239,17 @@ def test_the_report_has_test_items_of_the_ablation_where_there_are_some():
     assert "| one_agent < full_sft |" in text and "| not measured |" in text
 
 
+def test_requests_of_new_categories_are_reported_by_themselves():
+    known = [r.model_copy(update={"benchmark": "x-heldout-test"}) for r in rows("full_rl", 60)]
+    new = [
+        r.model_copy(update={"benchmark": "x-heldout-category-test"}) for r in rows("full_rl", 0)
+    ]
+    found = summaries_of_test_items([*new, *known], EvaluationSettings())
+    assert list(found) == ["x-heldout-test", "x-heldout-category-test"]
+    means = [each.mean("full_rl", "final_success").mean for each in found.values()]
+    assert means == [pytest.approx(0.6), 0.0]
+
+
 def pixels_of(png: bytes) -> np.ndarray:
     return np.asarray(Image.open(io.BytesIO(png)).convert("RGB"), dtype=int)
 
