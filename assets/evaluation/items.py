@@ -15,7 +15,6 @@ import pyarrow.compute as pc
 from inference.engine.calls import CallSite
 from inference.engine.hashing import stable_hash
 from schemas.prompts import PROMPTS, PromptRow, Split
-from schemas.trajectories import TRAJECTORIES
 from training.rewards.reward import Grades
 from warehouse import Home
 
@@ -186,9 +185,9 @@ def _is_in(item: PromptRow | AttemptItem, split: Split, part: Part) -> bool:
 
 
 def _prompts(home: Home, pack: str, split: Split) -> list[PromptRow]:
-    shards = sorted(home.lake.partitions(TRAJECTORIES))  # requests of others were not run
+    """Those of the whole bank, so that they stay the same while more shards become trajectories."""
     where = (pc.field("pack") == pack) & (pc.field("split") == split)
-    return [PromptRow(**row) for row in home.lake.read(PROMPTS, shards, where=where).to_pylist()]
+    return [PromptRow(**row) for row in home.lake.read(PROMPTS, where=where).to_pylist()]
 
 
 def _attempts(home: Home, pack: str, split: Split, accept_at_least: float) -> list[AttemptItem]:
