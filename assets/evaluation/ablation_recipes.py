@@ -1,9 +1,8 @@
 """Recipes of the ablation: checkpoints that differ from the profile's in one thing each, and all
 checkpoints under other training seeds.
 
-A training seed is added to the seed of every training; shares of `evaluation.ablation` shorten
-them. What is then the profile's own checkpoint is that one; others have names of their own, so that
-nothing takes them for the newest version of an agent.
+A training seed is added to the seed of every training. Checkpoints of seed 0 are the profile's own;
+others have names of their own, so that nothing takes them for the newest version of an agent.
 """
 
 import math
@@ -26,7 +25,6 @@ from ..core.foundry import FoundryResource
 from ..curation.settings import CurationSettings
 from . import variants
 from .ablation_data import SOURCES, rl_label_data, unfiltered_critic_data
-from .settings import AblationSettings
 
 # Forward passes over a sequence: GRPO samples it, computes its old probabilities and trains on it;
 # a backward pass counts as two.
@@ -42,9 +40,8 @@ def checkpoint_recipe(
     own = recipe_of(foundry)
     if training_seed is None:
         return own
-    settings = foundry.settings.evaluation.ablation
-    changed = foundry.with_training(_changed(foundry.training, settings, training_seed))
-    return _renamed(recipe_of(changed), own, training_seed)
+    seeded = foundry.with_training(_with_seed(foundry.training, training_seed))
+    return _renamed(recipe_of(seeded), own, training_seed)
 
 
 def _renamed(recipe: Recipe, own: Recipe, training_seed: int) -> Recipe:
@@ -57,27 +54,14 @@ def _renamed(recipe: Recipe, own: Recipe, training_seed: int) -> Recipe:
     return replace(recipe, name=f"{recipe.name}_seed_{training_seed}", parent=parent)
 
 
-def _changed(
-    training: TrainingSettings, settings: AblationSettings, training_seed: int
-) -> TrainingSettings:
-    """The trainings with another seed, and shorter; the base model is the same."""
-
-    def sft(of: SftSettings) -> SftSettings:
-        length: dict[str, Any] = {}
-        if of.max_steps:
-            length = {"max_steps": max(1, round(of.max_steps * settings.sft_share))}
-        elif settings.sft_share < 1:
-            length = {"epochs": _epochs(of) * settings.sft_share}
-        return of.model_copy(update={"seed": of.seed + training_seed, **length})
-
-    rl = training.critic_rl
-    steps = rl.max_steps and max(1, round(rl.max_steps * settings.rl_share))
-    changes = {"seed": rl.seed + training_seed, "max_steps": steps}
+def _with_seed(training: TrainingSettings, training_seed: int) -> TrainingSettings:
+    """The trainings of agents with another seed; the base model is the same."""
+    planner, critic, rl = training.planner_sft, training.critic_sft, training.critic_rl
     return training.model_copy(
         update={
-            "planner_sft": sft(training.planner_sft),
-            "critic_sft": sft(training.critic_sft),
-            "critic_rl": rl.model_copy(update=changes),
+            "planner_sft": planner.model_copy(update={"seed": planner.seed + training_seed}),
+            "critic_sft": critic.model_copy(update={"seed": critic.seed + training_seed}),
+            "critic_rl": rl.model_copy(update={"seed": rl.seed + training_seed}),
         }
     )
 

@@ -23,7 +23,7 @@ from .paper import relations_table, side_by_side
 from .plots import beside_paper_plot
 from .report import agents_table, test_summaries
 from .reported import record_reported
-from .runner import compare, comparison_metadata, store_comparison
+from .runner import VariantComparison, compare, comparison_metadata, joined, store_comparison
 from .settings import EvaluationSettings
 from .systems import System, candidate_systems, is_system_variant, reference_systems
 from .variants import BASE, CRITIC_RL, CRITIC_SFT, PLANNER, SEED, VARIANTS, Variant
@@ -32,7 +32,11 @@ from .variants import BASE, CRITIC_RL, CRITIC_SFT, PLANNER, SEED, VARIANTS, Vari
 def ablation_variants(foundry: FoundryResource) -> list[Variant]:
     """All variants, under every training seed of the ablation."""
     seeds = foundry.settings.evaluation.ablation.training_seeds
-    return [replace(variant, training_seed=seed) for seed in seeds for variant in VARIANTS.values()]
+    return [variant for seed in seeds for variant in _seed_variants(seed)]
+
+
+def _seed_variants(training_seed: int) -> list[Variant]:
+    return [replace(variant, training_seed=training_seed) for variant in VARIANTS.values()]
 
 
 def evaluation_variants(foundry: FoundryResource) -> list[Variant]:
@@ -135,11 +139,11 @@ def _is_of_ablation(settings: EvaluationSettings, partition: str) -> bool:
 
 @dg.asset(**ABLATION.asset_args())
 def ablation(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg.MaterializeResult:
-    variants, settings = ablation_variants(foundry), foundry.settings.evaluation
-    asyncio.run(train_variants(context, foundry, variants))
-    comparison = compare(foundry, variants, progress_of(context), load_test_benchmarks)
+    settings = foundry.settings.evaluation
+    seeds = [_ablation_of_seed(context, foundry, s) for s in settings.ablation.training_seeds]
+    comparison = joined(seeds)
     row_counts = store_comparison(foundry, comparison)
-    _delete_others(foundry, variants, partial(_is_of_ablation, settings))
+    _delete_others(foundry, comparison.variants, partial(_is_of_ablation, settings))
     summary, *_ = test_summaries(comparison.rows, settings).values()
     metadata = {
         "table_5": table_metadata(side_by_side(summary)),
@@ -149,3 +153,14 @@ def ablation(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg.
         **comparison_metadata(foundry, comparison, comparison.rows),
     }
     return ABLATION.describe(context, foundry, row_counts, metadata)
+
+
+def _ablation_of_seed(
+    context: dg.AssetExecutionContext, foundry: FoundryResource, training_seed: int
+) -> VariantComparison:
+    """Train and evaluate all variants under a training seed; stored, before the next one begins."""
+    variants = _seed_variants(training_seed)
+    asyncio.run(train_variants(context, foundry, variants))
+    comparison = compare(foundry, variants, progress_of(context), load_test_benchmarks)
+    store_comparison(foundry, comparison)
+    return comparison

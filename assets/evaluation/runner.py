@@ -87,6 +87,18 @@ async def _evaluate(
         comparison.calls.update((call.call_id, call) for call in judged)
 
 
+def joined(comparisons: Sequence[VariantComparison]) -> VariantComparison:
+    """Comparisons on the same benchmarks, such as of several training seeds, as one."""
+    first = comparisons[0]
+    whole = VariantComparison(first.benchmarks, [])
+    for each in comparisons:
+        whole.variants.extend(each.variants)
+        whole.rows.extend(each.rows)
+        whole.calls.update(each.calls)
+    whole.finals.update(first.finals)
+    return whole
+
+
 def store_comparison(foundry: FoundryResource, comparison: VariantComparison) -> dict[str, int]:
     """Write rows, a partition per variant and training seed, and calls; returns rows by table."""
     lake, rows = foundry.home.lake, comparison.rows

@@ -54,10 +54,6 @@ class AblationSettings(ConfigModel):
         description="Each is added to the seeds of all trainings of a variant; 0: the profile's "
         "own, whose checkpoints are used where they are the same",
     )
-    sft_share: float = Field(
-        1.0, gt=0, le=1, description="Share of the epochs or steps of every supervised training"
-    )
-    rl_share: float = Field(1.0, gt=0, le=1, description="Share of the steps of every GRPO")
     items: ItemSettings | None = Field(
         None,
         description="Items of each test benchmark; null: as many as `evaluation` has. More of them "

@@ -125,15 +125,3 @@ def test_the_control_has_as_much_computation_as_rl(foundry):
     # 40 x 16 x 8 rollouts, each read five times; SFT reads a sample three times, 32 a step.
     assert recipe.settings.max_steps == 267 and recipe.settings.seed == 43
     assert recipe.parent.name == "critic_sft_checkpoint_seed_1"
-
-
-def test_a_share_shortens_every_training(foundry):
-    evaluation = foundry.settings.evaluation
-    ablation = evaluation.ablation.model_copy(update={"sft_share": 0.5, "rl_share": 0.25})
-    changed = evaluation.model_copy(update={"ablation": ablation})
-    foundry.__dict__["settings"] = foundry.settings.model_copy(update={"evaluation": changed})
-    rl = checkpoint_recipe(foundry, "critic_rl_checkpoint", 0)
-    assert rl.name == "critic_rl_checkpoint_seed_0" and rl.settings.max_steps == 10
-    assert rl.parent.settings.epochs == 2.5
-    one = checkpoint_recipe(foundry, "ablation_one_agent", 0)
-    assert one.inputs["repeats"] == {CRITIC_SFT.name: 2.5, PLANNER_SFT.name: 3}
