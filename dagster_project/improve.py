@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 import dagster as dg
 
-from assets.core.foundry import FoundryResource
+from assets.core.foundry import SHARDS, FoundryResource
 from assets.core.node import NODES
 from assets.evaluation.items import pack_name
 from assets.evaluation.systems import newest_system, system_in_use
@@ -113,11 +113,12 @@ def _begin(foundry: FoundryResource, instance: dg.DagsterInstance) -> RoundPlan:
 def _run_round(
     foundry: FoundryResource, instance: dg.DagsterInstance, plan: RoundPlan, announce: Announce
 ) -> RoundRow:
-    count = plan.first_shard + len(plan.shards)
+    # These alone: the bank may have prompts of more shards before them than have trajectories.
+    instance.add_dynamic_partitions(str(SHARDS.name), list(plan.shards))
 
     def run(names: tuple[str, ...]) -> None:
         chosen = [name for name in names if NODES[name].is_enabled(foundry.settings)]
-        run_lineage(foundry, instance, count, chosen, announce)
+        run_lineage(foundry, instance, 0, chosen, announce)
 
     if states(foundry.home)[plan.number] == "open":
         announce(f"Round {plan.number}: {', '.join(plan.shards)} by {plan.planner}, {plan.critic}")

@@ -56,7 +56,8 @@ def run_lineage(
     force: bool = False,
     listings: Listings | None = None,
 ) -> LineageResult:
-    """Bring the selected nodes (default: all) up to date for the first `shards` shards.
+    """Bring the selected nodes (default: all) up to date, for the first `shards` shards and all
+    that are partitions already.
 
     Args:
         announce: gets a line before anything is materialized.

@@ -48,7 +48,8 @@ def shard_names(pack: str, count: int) -> list[str]:
 
 
 def trajectory_shards(foundry: FoundryResource, instance: dg.DagsterInstance) -> int:
-    """Number of shards of the profile's pack that are partitions, at least its smallest size."""
+    """Shards of the profile's pack up to the last one that is a partition, at least its smallest
+    size; those of rounds come after the bank, so that some before them may be none."""
     pack = load_pack(foundry.settings.pack).name
     known = instance.get_dynamic_partitions(str(SHARDS.name))
     numbers = [int(name.rpartition("-")[2]) for name in known if name.startswith(f"{pack}-")]
@@ -56,7 +57,7 @@ def trajectory_shards(foundry: FoundryResource, instance: dg.DagsterInstance) ->
 
 
 def register_shards(foundry: FoundryResource, instance: dg.DagsterInstance, count: int) -> None:
-    """Make the first `count` shards of the profile's pack partitions."""
+    """Make the first `count` shards of the profile's pack partitions; others stay."""
     pack = load_pack(foundry.settings.pack).name
     instance.add_dynamic_partitions(str(SHARDS.name), shard_names(pack, count))
 
@@ -172,8 +173,8 @@ def prompts(
     context: dg.AssetExecutionContext, config: PromptsConfig, foundry: FoundryResource
 ) -> dg.MaterializeResult:
     check_shard_size(foundry, load_packs(foundry))
-    shards = max(config.shards, trajectory_shards(foundry, context.instance))
-    register_shards(foundry, context.instance, shards)
+    smallest = min(foundry.settings.sizes.values())
+    register_shards(foundry, context.instance, max(config.shards, smallest))
     fingerprint = PROMPT_BANK.fingerprint(foundry, context.instance, None)
     rows, details = _pack_prompts(context, foundry)
     requests = user_requests.current_request_prompts(foundry, rows)
