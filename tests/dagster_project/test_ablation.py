@@ -30,7 +30,7 @@ SEEDS = (0, 2)
 def foundry(tmp_path):
     path = tmp_path / "ablation.yaml"
     text = textwrap.dedent(PROFILE).replace("side_by_side: true", "side_by_side: false")
-    text = text.replace("shard_size: 60", "shard_size: 40")
+    text = text.replace("shard_size: 100", "shard_size: 40")
     path.write_text(f"{text}  ablation: {{training_seeds: {list(SEEDS)}}}\n")
     return FoundryResource(profile=str(path), root=str(tmp_path / "lake"))
 

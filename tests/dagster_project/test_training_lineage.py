@@ -33,7 +33,7 @@ PROFILE = """
     roles: {planner: sketch, generator: sketch, critic: sketch, scorer: sketch}
     pack: sketchbook
     sizes: {demo: 1}
-    bank: {shard_size: 60}
+    bank: {shard_size: 100}
     sketch: {picture_size: 96}
     curation:
       critic: {agent_prompt: critic-brief, verdicts: {accept_at_least: 9}}
