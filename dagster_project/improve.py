@@ -118,7 +118,7 @@ def _run_round(
 
     def run(names: tuple[str, ...]) -> None:
         chosen = [name for name in names if NODES[name].is_enabled(foundry.settings)]
-        run_lineage(foundry, instance, 0, chosen, announce)
+        run_lineage(foundry, instance, shards=0, select=chosen, announce=announce)
 
     if states(foundry.home)[plan.number] == "open":
         announce(f"Round {plan.number}: {', '.join(plan.shards)} by {plan.planner}, {plan.critic}")

@@ -111,9 +111,10 @@ ABLATION = Node(
 @dg.asset(**EVALUATION.asset_args())
 def evaluation(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg.MaterializeResult:
     comparison = compare(foundry, evaluation_variants(foundry), progress_of(context))
-    row_counts = store_comparison(foundry, comparison)
+    store_comparison(foundry, comparison)
     _delete_others(foundry, comparison.variants, is_system_variant)
-    row_counts[REPORTED_RECIPES.name] = record_reported(foundry, comparison.rows)
+    reported = record_reported(foundry, comparison.rows)
+    row_counts = comparison.row_counts | {REPORTED_RECIPES.name: reported}
     accept_at_least = foundry.settings.curation.critic.verdicts.accept_at_least
     labels = shard_labels(foundry.home, None, accept_at_least)
     metadata = comparison_metadata(foundry, comparison, comparison.rows)
@@ -142,7 +143,6 @@ def ablation(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg.
     settings = foundry.settings.evaluation
     seeds = [_ablation_of_seed(context, foundry, s) for s in settings.ablation.training_seeds]
     comparison = joined(seeds)
-    row_counts = store_comparison(foundry, comparison)
     _delete_others(foundry, comparison.variants, partial(_is_of_ablation, settings))
     summary, *_ = test_summaries(comparison.rows, settings).values()
     metadata = {
@@ -152,7 +152,7 @@ def ablation(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg.
         "plot": image_metadata(beside_paper_plot(summary), "The ablation and the paper's"),
         **comparison_metadata(foundry, comparison, comparison.rows),
     }
-    return ABLATION.describe(context, foundry, row_counts, metadata)
+    return ABLATION.describe(context, foundry, comparison.row_counts, metadata)
 
 
 def _ablation_of_seed(

@@ -5,7 +5,7 @@ and for choosing settings, one third is `test`, which is reported and chooses no
 split `heldout_category`, of sub-categories never trained on, are all `test`.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeVar
@@ -112,18 +112,30 @@ def load_benchmarks(
 
     `accept_at_least`: overall score, and quality grade, from which on "true" is correct.
     """
-    limits = {part: _limits(settings, *part) for part in PARTS}
-    return _load(home, pack, settings.seed, accept_at_least, limits)
+    attempts = {
+        split: _attempts(home, pack, split, accept_at_least)
+        for split in dict.fromkeys(split for split, _ in PARTS)
+    }
+    benchmarks = []
+    for split, part in PARTS:
+        limits = _limits(settings, split, part)
+        requests = _requests(home, pack, settings.seed, (split, part), limits.stories)
+        own = [item for item in attempts[split] if _is_in(item, split, part)]
+        balanced: list[AttemptItem] = []
+        for truth in (True, False):
+            matching = (item for item in own if item.truth is truth)
+            balanced += _sample(matching, limits.verdicts, settings.seed, lambda item: item.item_id)
+        name, journal = benchmark_name(pack, split, part), _journal_name(pack, split)
+        benchmarks.append(Benchmark(name, journal, tuple(requests), tuple(balanced)))
+    return benchmarks
 
 
 def load_test_benchmarks(
     home: Home, pack: str, settings: EvaluationSettings, accept_at_least: float
 ) -> list[Benchmark]:
-    """Those that are only reported, with as many items as the ablation has."""
-    items = settings.ablation.items
-    test = [part for part in PARTS if is_test(benchmark_name(pack, *part))]
-    limits = {part: items or _limits(settings, *part) for part in test}
-    return _load(home, pack, settings.seed, accept_at_least, limits)
+    """Those of them that are only reported."""
+    found = load_benchmarks(home, pack, settings, accept_at_least)
+    return [benchmark for benchmark in found if is_test(benchmark.name)]
 
 
 def heldout_requests(home: Home, pack: str, settings: EvaluationSettings) -> list[PromptRow]:
@@ -134,30 +146,6 @@ def heldout_requests(home: Home, pack: str, settings: EvaluationSettings) -> lis
         for part, count in counts.items()
         for row in _requests(home, pack, settings.seed, part, count)
     ]
-
-
-def _load(
-    home: Home,
-    pack: str,
-    seed: int,
-    accept_at_least: float,
-    limits: Mapping[_SplitPart, ItemSettings],
-) -> list[Benchmark]:
-    attempts = {
-        split: _attempts(home, pack, split, accept_at_least)
-        for split in {split for split, _ in limits}
-    }
-    benchmarks = []
-    for (split, part), limit in limits.items():
-        requests = _requests(home, pack, seed, (split, part), limit.stories)
-        own = [item for item in attempts[split] if _is_in(item, split, part)]
-        balanced: list[AttemptItem] = []
-        for truth in (True, False):
-            matching = (item for item in own if item.truth is truth)
-            balanced += _sample(matching, limit.verdicts, seed, lambda item: item.item_id)
-        name, journal = benchmark_name(pack, split, part), _journal_name(pack, split)
-        benchmarks.append(Benchmark(name, journal, tuple(requests), tuple(balanced)))
-    return benchmarks
 
 
 def _requests(

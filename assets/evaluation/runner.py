@@ -40,6 +40,11 @@ class VariantComparison:
     finals: dict[str, dict[str, dict[str, str]]] = field(default_factory=dict)
     calls: dict[str, ModelCallRow] = field(default_factory=dict)
 
+    @property
+    def row_counts(self) -> dict[str, int]:
+        """Rows by table."""
+        return {EVALUATIONS.name: len(self.rows), MODEL_CALLS.name: len(self.calls)}
+
 
 def compare(
     foundry: FoundryResource,
@@ -99,15 +104,14 @@ def joined(comparisons: Sequence[VariantComparison]) -> VariantComparison:
     return whole
 
 
-def store_comparison(foundry: FoundryResource, comparison: VariantComparison) -> dict[str, int]:
-    """Write rows, a partition per variant and training seed, and calls; returns rows by table."""
+def store_comparison(foundry: FoundryResource, comparison: VariantComparison) -> None:
+    """Write rows, a partition per variant and training seed, and calls."""
     lake, rows = foundry.home.lake, comparison.rows
     for variant in comparison.variants:
         key = variant.name, variant.training_seed
         own = [row for row in rows if (row.variant, row.training_seed) == key]
         lake.write(EVALUATIONS, own, variant.partition)
     lake.write(MODEL_CALLS, list(comparison.calls.values()), ASSET)
-    return {EVALUATIONS.name: len(rows), MODEL_CALLS.name: len(comparison.calls)}
 
 
 def comparison_metadata(

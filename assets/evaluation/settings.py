@@ -52,12 +52,7 @@ class AblationSettings(ConfigModel):
         (0,),
         min_length=1,
         description="Each is added to the seeds of all trainings of a variant; 0: the profile's "
-        "own, whose checkpoints are used where they are the same",
-    )
-    items: ItemSettings | None = Field(
-        None,
-        description="Items of each test benchmark; null: as many as `evaluation` has. More of them "
-        "need rubrics of their own where models grade",
+        "own, with the checkpoints of the lineage",
     )
 
     @field_validator("training_seeds")
@@ -91,7 +86,7 @@ class EvaluationSettings(ConfigModel):
         "world has one, else plans and outcomes are not graded, and nothing is promoted",
     )
     ablation: AblationSettings = added_field(
-        AblationSettings(), description="Training seeds and sizes of the asset `ablation`"
+        AblationSettings(), description="Training seeds of the asset `ablation`"
     )
     t_max: int = Field(5, ge=1, description="Attempts per step with a critic (paper: 5)")
     redraws: int = Field(

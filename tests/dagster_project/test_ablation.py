@@ -9,6 +9,7 @@ from assets.checkpoints import training
 from assets.core.foundry import FoundryResource
 from assets.evaluation.variants import VARIANTS
 from dagster_project.run import run_lineage
+from schemas import FoundryError
 from schemas.training import CHECKPOINTS, EVALUATIONS
 from tests.dagster_project.test_training_lineage import PROFILE
 from tests.helpers.fake_launcher import FakeLauncher
@@ -42,8 +43,17 @@ def launcher(monkeypatch):
     return launcher
 
 
+def _failing_for_the_second_seed(launcher):
+    async def run_job(context, job, settings, progress):
+        if job.folder.parent.name.endswith(f"_seed_{SEEDS[1]}"):
+            raise FoundryError("out of memory")
+        return await launcher.run_job(context, job, settings, progress)
+
+    return run_job
+
+
 def test_the_ablation_trains_its_own_checkpoints_and_evaluates_every_variant(
-    foundry, instance, launcher
+    foundry, instance, launcher, monkeypatch
 ):
     run_lineage(foundry, instance, shards=1)
     assert len(launcher.jobs) == 3
@@ -51,6 +61,11 @@ def test_the_ablation_trains_its_own_checkpoints_and_evaluates_every_variant(
     agreed = evaluated.asset_materialization.metadata["people/agreement"].value
     assert "full_rl | critic and scorer |" in agreed and "critic and people | 0 | –" in agreed
     before = foundry.rows(EVALUATIONS)
+    with monkeypatch.context() as patch, pytest.raises(FoundryError, match="out of memory"):
+        patch.setattr(training, "run_job", _failing_for_the_second_seed(launcher))
+        run_lineage(foundry, instance, shards=1, select=["ablation"])
+    seeds = {row.training_seed for row in foundry.rows(EVALUATIONS)}
+    assert seeds == {None, SEEDS[0]}, "a finished seed is stored before the next one is trained"
     run_lineage(foundry, instance, shards=1, select=["ablation"])
     rows = foundry.rows(EVALUATIONS)
     assert [row for row in rows if row.training_seed is None] == before

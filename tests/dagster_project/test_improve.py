@@ -26,7 +26,7 @@ from schemas import FoundryError
 from schemas.curation import CRITIC_RL, CRITIC_SFT, PLANNER_SFT
 from schemas.prompts import PROMPTS
 from schemas.rounds import FAILURES
-from schemas.trajectories import ATTEMPTS, MODEL_CALLS, PLANS
+from schemas.trajectories import ATTEMPTS, MODEL_CALLS, PLANS, TRAJECTORIES
 from tests.dagster_project.conftest import copy_lake
 from tests.dagster_project.test_training_lineage import PROFILE
 from tests.helpers.fake_launcher import FakeLauncher
@@ -35,8 +35,9 @@ from training.registry import CheckpointRegistry
 
 pytestmark = pytest.mark.slow
 PLANNER, CRITIC = "planner_sft_checkpoint", "critic_rl_checkpoint"
-SHARD = "sketchbook-0001"
+SHARD = "sketchbook-0003"  # after the bank, of which two shards have no trajectories
 SECTIONS = """
+    banks: {sketchbook: 3}
     prompts: {quotas_by_failure: {}}
     rounds: {shards: 1, failure_weight: 3, training: {planner_sft: {max_steps: 1}}}
 """
@@ -110,6 +111,9 @@ def test_a_round_adds_train_prompts_and_records_who_makes_them(killed, promoted,
     assert {PLANNER: plan.planner, CRITIC: plan.critic} == promoted
     assert {prompt.split for prompt in foundry.prompts_of(SHARD)} == {"train"}
     assert plan.quotas.categories, "development items were evaluated"
+    lake = foundry.home.lake
+    assert set(lake.partitions(TRAJECTORIES)) == {"sketchbook-0000", SHARD}
+    assert {f"sketchbook-000{number}" for number in range(4)} <= set(lake.partitions(PROMPTS))
 
 
 def test_its_sets_have_what_the_agents_got_wrong_and_older_rows(killed, foundry):
@@ -159,7 +163,8 @@ def test_results_are_shown_in_dagster(finished, foundry, instance):
     assert {row.kind for row in rows} == {"category", "wording", "skill"}
     assert all(row.low <= row.rate <= row.high for row in rows)
     counted = [row for row in rows if row.source == "trajectories" and row.kind == "category"]
-    train = [row for row in foundry.rows(PROMPTS) if row.split == "train"]
+    made = set(foundry.home.lake.partitions(TRAJECTORIES))
+    train = [row for row in foundry.rows(PROMPTS) if row.split == "train" and row.shard in made]
     assert sum(row.count for row in counted) == len(train)
 
 

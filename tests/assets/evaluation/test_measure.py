@@ -99,6 +99,14 @@ def test_dev_and_test_share_no_prompt_and_are_together_all_items(sample_home):
     assert prompts(dev) | prompts(test) == set(stored["prompt_id"].to_pylist())
 
 
+def test_requests_come_from_shards_without_trajectories_too(sample_home):
+    (row, *_) = load_benchmarks(sample_home, "sketchbook", EvaluationSettings(), 9.0)[0].requests
+    shard = "sketchbook-0001"
+    sample_home.lake.write(PROMPTS, [row.model_copy(update={"shard": shard})], shard)
+    dev, *_ = load_benchmarks(sample_home, "sketchbook", EvaluationSettings(), 9.0)
+    assert shard in {request.shard for request in dev.requests}
+
+
 def test_a_third_of_the_prompts_is_test_and_each_stays_where_it_is():
     parts = [part_of("heldout", f"sketchbook-{number}") for number in range(3000)]
     assert parts.count("test") == pytest.approx(1000, abs=90)
