@@ -4,25 +4,22 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean
-from typing import Any
 
 import pyarrow.compute as pc
 
 from inference.engine.hashing import stable_hash
-from schemas import Table
 from schemas.prompts import PROMPTS, TEMPLATES
 from schemas.rounds import ROUNDS, RoundDiversity, RoundRow
 from schemas.trajectories import ATTEMPTS, PLANS
 from warehouse import Home
 
-from .data import SETS, own_rows
+from .data import SETS, is_first, own_rows, repeated
 from .plans import RoundPlan, recorded_rounds, round_home
 from .settings import SafeguardSettings
 
 _WINDOW = 100  # texts of which distinct pairs of words are counted together
 _VARIED = ("distinct_plans", "distinct_refinements", "distinct_images")
 _LENGTHS = ("plan_words", "refinement_words")
-_FIRST_IMAGES = ("images", "edited_image")
 
 
 @dataclass(frozen=True)
@@ -56,12 +53,11 @@ def heldout_free(home: Home, plan: RoundPlan) -> Finding:
 
 
 def few_duplicates(home: Home, plan: RoundPlan, limits: SafeguardSettings) -> Finding:
-    """Rows of the round that occurred before it, or twice in it, are few."""
+    """Rows of the round that occurred before it, or twice in it, are the smaller part."""
     problems, numbers = [], {}
     for table in SETS:
-        older = {_content(row) for row in _older_rows(home, plan, table)}
-        own = [row for row in own_rows(round_home(home, plan.number), table) if _is_first(row)]
-        share = _repeated(own, older) / len(own) if own else 0.0
+        own = [row for row in own_rows(round_home(home, plan.number), table) if is_first(row)]
+        share = repeated(home, plan, table, own) / len(own) if own else 0.0
         numbers[f"duplicates/{table.name}"] = share
         if share > limits.duplicates:
             limit = f"at most {limits.duplicates:.0%} may"
@@ -145,29 +141,3 @@ def _first_diversity(home: Home, plan: RoundPlan) -> RoundDiversity | None:
     made = {shard for each in recorded_rounds(home) for shard in each.shards}
     before = [name for name in home.lake.partitions(PLANS) if name not in made]
     return diversity(home, before) if before else None
-
-
-def _older_rows(home: Home, plan: RoundPlan, table: Table) -> Iterable[dict[str, Any]]:
-    yield from home.lake.read(table).to_pylist()
-    for each in recorded_rounds(home):
-        if each.number < plan.number:
-            yield from own_rows(round_home(home, each.number), table)
-
-
-def _content(row: dict[str, Any]) -> str:
-    images = [row.get(name) for name in _FIRST_IMAGES]
-    return stable_hash([each["content"] for each in row["messages"]], images)
-
-
-def _is_first(row: dict[str, Any]) -> bool:
-    """Copies are meant: by balance, or of failures."""
-    return row.get("copy_number", 0) == 0
-
-
-def _repeated(rows: Iterable[dict[str, Any]], older: set[str]) -> int:
-    seen, repeated = set(older), 0
-    for row in rows:
-        content = _content(row)
-        repeated += content in seen
-        seen.add(content)
-    return repeated
