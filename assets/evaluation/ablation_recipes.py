@@ -26,9 +26,7 @@ from ..curation.settings import CurationSettings
 from . import variants
 from .ablation_data import SOURCES, rl_label_data, unfiltered_critic_data
 
-# Forward passes over a sequence: GRPO samples it, computes its old probabilities and trains on it;
-# a backward pass counts as two.
-_RL_PASSES, _SFT_PASSES = 1 + 1 + 3, 3
+_SFT_PASSES = 3  # over a sequence: forward, and backward, which counts as two
 _BUILT: dict[tuple[str, str, str], DataSet] = {}
 
 
@@ -80,10 +78,17 @@ def _sft_on_rl_labels(foundry: FoundryResource) -> Recipe:
     data = _built(rl_label_data, foundry)
     settings = foundry.training.critic_sft
     sequences = _rl_sequences(foundry.training.critic_rl, data)
-    steps = sequences * _RL_PASSES / _SFT_PASSES / read_recipe(settings).batch
+    passes = _rl_passes(foundry.training.critic_rl)
+    steps = sequences * passes / _SFT_PASSES / read_recipe(settings).batch
     settings = settings.model_copy(update={"max_steps": math.ceil(steps)})
     parent = recipes.critic_sft(foundry)
     return recipes.sft(variants.SFT_ON_RL_LABELS, "critic", parent, data, settings)
+
+
+def _rl_passes(settings: GrpoSettings) -> int:
+    """Passes of GRPO over a rollout: sampled, trained on, and its old probabilities computed, which
+    on the CPU are those of its sampling (bypass mode)."""
+    return 1 + _SFT_PASSES + bool(settings.gpus)
 
 
 def _rl_sequences(settings: GrpoSettings, data: DataSet) -> int:
