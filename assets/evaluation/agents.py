@@ -56,7 +56,8 @@ class AgentFactory:
         folder = self._folder(variant.planner, variant.training_seed)
         if self._is_served("planner", variant):
             return cast(Planner, self._served("planner", folder))
-        return CheckpointPlanner(self._model(folder), variant.constrained)
+        answers = "usual" if variant.answers == "sampled" else variant.answers
+        return CheckpointPlanner(self._model(folder), answers)
 
     def critic(self, variant: Variant) -> Critic:
         if variant.critic is None:
@@ -64,11 +65,11 @@ class AgentFactory:
         folder = self._folder(variant.critic, variant.training_seed)
         if self._is_served("critic", variant):
             return cast(Critic, self._served("critic", folder))
-        return CheckpointCritic(self._model(folder), variant.constrained)
+        return CheckpointCritic(self._model(folder), variant.answers)
 
     def _is_served(self, role: AgentRole, variant: Variant) -> bool:
-        """Whether a server answers; what an agent writes is constrained in this process only."""
-        return bool(self.foundry.settings.trained_server(role)) and not variant.constrained
+        """Whether a server answers; unusual answers are those of this process only."""
+        return bool(self.foundry.settings.trained_server(role)) and variant.answers == "usual"
 
     def _served(self, role: AgentRole, folder: Path) -> object:
         return self.foundry.settings.agent(role, str(folder), self.foundry.home)

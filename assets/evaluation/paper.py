@@ -22,8 +22,9 @@ class PaperRow:
 
 # The average of "+ Planner SFT" is printed as 60.5; its two cells, and the equal row T_max = 1,
 # say 60.2.
-# `base` and `untrained` stand for one row: there, an untrained model answers in the form. The
-# control `sft_on_rl_labels` is not the paper's.
+# `base` and `untrained` stand for one row: there, an untrained model answers in the form. So do a
+# variant and its `_sampled` one: how the paper's agents decode is not said. The control
+# `sft_on_rl_labels` is not the paper's.
 TABLE_5: dict[str, PaperRow] = {
     "generator_only": PaperRow("FLUX.2-klein-9B", 36.4, 18.2),
     "base": PaperRow("+ Qwen3-VL-8B, zero-shot", 62.6, 48.1),
@@ -33,6 +34,8 @@ TABLE_5: dict[str, PaperRow] = {
     "rl_no_step": PaperRow("+ RL without step reward", 72.2, 65.2),
     "rl_no_accuracy": PaperRow("+ RL without accuracy reward", 71.7, 65.1),
     "full_rl": PaperRow("+ Full RL", 74.0, 66.3),
+    "full_sft_sampled": PaperRow("+ Full SFT", 70.4, 64.5),
+    "full_rl_sampled": PaperRow("+ Full RL", 74.0, 66.3),
     "one_agent": PaperRow("One agent", 63.7, 54.5),
     "unfiltered": PaperRow("Unfiltered data", 67.3, 62.8),
     "t_max_1": PaperRow("T_max = 1", 61.8, 60.2),
@@ -44,6 +47,8 @@ TABLE_5: dict[str, PaperRow] = {
 RELATIONS = (
     ("generator_only", "planner_sft"),
     ("planner_sft", "full_sft"),
+    ("full_sft", "full_rl"),
+    ("full_sft_sampled", "full_rl_sampled"),
     ("full_sft", "rl_no_step"),
     ("full_sft", "rl_no_accuracy"),
     ("rl_no_step", "full_rl"),

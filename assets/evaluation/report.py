@@ -17,6 +17,8 @@ _ROWS = {
     "full_sft": "+ critic, supervised",
     "sft_on_rl_labels": "+ critic, supervised on the rows of RL as well",
     "full_rl": "+ critic, reinforced",
+    "full_sft_sampled": "+ critic, supervised, answers sampled",
+    "full_rl_sampled": "+ critic, reinforced, answers sampled",
 }
 _OTHERS = "-heldout-category-test"  # requests of categories that were never trained on
 _COLUMNS = {

@@ -18,6 +18,8 @@ VariantName = Literal[
     "rl_no_step",
     "rl_no_accuracy",
     "full_rl",
+    "full_sft_sampled",
+    "full_rl_sampled",
     "one_agent",
     "unfiltered",
     "t_max_1",

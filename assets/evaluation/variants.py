@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, replace
 
+from inference.backends.checkpoint.agents import Answers
+
 from .settings import VariantName
 
 # Names of checkpoints.
@@ -22,7 +24,7 @@ class Variant:
     """Planner and critic of a system, as references of agents (see `agents.py`).
 
     Args:
-        constrained: what the agents write has the form of answers, whatever they learned.
+        answers: of the agents; `sampled` are the critic's alone, which GRPO trains.
         training_seed: of the ablation (see `EvaluationRow`).
     """
 
@@ -30,7 +32,7 @@ class Variant:
     planner: str | None  # None: the request's own text is the only prompt
     critic: str | None  # None: every first image is accepted
     t_max: int | None = None  # attempts per step; None: `evaluation.t_max`
-    constrained: bool = False
+    answers: Answers = "usual"
     training_seed: int | None = None
 
     @property
@@ -52,13 +54,15 @@ class Variant:
 VARIANTS: dict[VariantName, Variant] = {
     "generator_only": Variant("generator_only", None, None),
     "base": Variant("base", BASE, BASE),
-    "untrained": Variant("untrained", BASE, BASE, constrained=True),
+    "untrained": Variant("untrained", BASE, BASE, answers="constrained"),
     "planner_sft": Variant("planner_sft", PLANNER, None),
     "full_sft": Variant("full_sft", PLANNER, CRITIC_SFT),
     "sft_on_rl_labels": Variant("sft_on_rl_labels", PLANNER, SFT_ON_RL_LABELS),
     "rl_no_step": Variant("rl_no_step", PLANNER, NO_STEP),
     "rl_no_accuracy": Variant("rl_no_accuracy", PLANNER, NO_ACCURACY),
     "full_rl": Variant("full_rl", PLANNER, CRITIC_RL),
+    "full_sft_sampled": Variant("full_sft_sampled", PLANNER, CRITIC_SFT, answers="sampled"),
+    "full_rl_sampled": Variant("full_rl_sampled", PLANNER, CRITIC_RL, answers="sampled"),
     "one_agent": Variant("one_agent", ONE_AGENT, ONE_AGENT),
     "unfiltered": Variant("unfiltered", PLANNER, UNFILTERED),
     "t_max_1": Variant("t_max_1", PLANNER, CRITIC_RL, 1),

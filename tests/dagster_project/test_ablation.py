@@ -72,6 +72,9 @@ def test_the_ablation_trains_its_own_checkpoints_and_evaluates_every_variant(
     found = {(row.variant, row.training_seed) for row in rows}
     assert found >= {(name, seed) for name in VARIANTS for seed in SEEDS}
     assert all(row.benchmark.endswith("-test") for row in rows if row.training_seed is not None)
+    agents = {(row.planner, row.critic) for row in rows if row.variant == "full_rl_sampled"}
+    assert all(critic.endswith("-sampled") for _, critic in agents)
+    assert {planner for planner, _ in agents} == {r.planner for r in rows if r.variant == "full_rl"}
     names = {row.name for row in foundry.rows(CHECKPOINTS)}
     seeded = {f"{name}_seed_2" for name in OWN | LINEAGE}
     assert names == {"base_model", *LINEAGE, *OWN, *seeded}

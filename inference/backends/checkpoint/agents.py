@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from warehouse import EncodedImage, Home
 
@@ -13,18 +13,21 @@ from ...engine.call_context import report_usage
 from ...engine.hashing import stable_hash
 from ...roles import Plan, PlanRequest, UnusableAnswerError, Verdict
 from .constrained import FORM_TOKENS
-from .encoding import AgentQuery
+from .encoding import AgentQuery, Decoding
 from .manifest import AgentRole, CheckpointError, resolve
 from .model import CheckpointModel, CheckpointSettings
 
 _Answer = TypeVar("_Answer")
+Answers = Literal["usual", "constrained", "sampled"]
+"""Usual: decoded as the checkpoint's manifest says; constrained: in the role's form, whatever the
+checkpoint has learned; sampled: as in the rollouts of GRPO."""
 
 
 class CheckpointAgent:
     """A role that a checkpoint plays.
 
     Args:
-        constrained: its answers have the role's form, whatever the checkpoint has learned.
+        answers: how it writes them; other than usual, its name says so.
 
     Raises:
         CheckpointError: it was not trained for the role.
@@ -33,17 +36,18 @@ class CheckpointAgent:
     backend = "checkpoint"
     role: AgentRole
 
-    def __init__(self, checkpoint: CheckpointModel, constrained: bool = False) -> None:
+    def __init__(self, checkpoint: CheckpointModel, answers: Answers = "usual") -> None:
         manifest = checkpoint.manifest
         manifest.check_role(self.role)
         self._checkpoint, self.model = checkpoint, manifest.identity
         self._prompts = manifest.agent_prompts
         self._max_new_tokens = manifest.max_new_tokens[self.role]
-        self._decoding = manifest.decoding
+        self._decoding: Decoding = "sampled" if answers == "sampled" else manifest.decoding
         self._form: AgentRole | None = None
-        if constrained:
-            self._form, self.model = self.role, f"{manifest.identity}-constrained"
-            self._max_new_tokens = FORM_TOKENS
+        if answers != "usual":
+            self.model = f"{manifest.identity}-{answers}"
+        if answers == "constrained":
+            self._form, self._max_new_tokens = self.role, FORM_TOKENS
 
     def load(self) -> None:
         """Load the weights now rather than for the first query."""

@@ -18,4 +18,4 @@ def test_the_command_prints_the_agents_and_relations_of_a_home(home, capsys):
     printed = report().stdout
     assert "100 test requests" in printed and "| + critic, supervised |" in printed
     assert "| planner_sft < full_sft | +8.6 | +0.300 [+0." in printed
-    assert printed.count("| not measured |") == 9
+    assert printed.count("| not measured |") == 11

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from inference.backends.checkpoint.agents import checkpoint_agents
+from inference.backends.checkpoint.agents import CheckpointCritic, checkpoint_agents
 from inference.backends.checkpoint.model import CheckpointModel, CheckpointSettings
 from inference.engine.call_context import Usage, collect_usage
 from inference.roles import Critic, Planner, PlanRequest, UnusableAnswerError
@@ -69,6 +69,20 @@ async def test_an_answer_that_cannot_be_read_is_asked_for_once_more(untrained, r
     first = texts_of(CheckpointModel(untrained), [critic_query("a cat", white, white)])
     assert usage.retries == 1 and not verdict.accepted
     assert verdict.reasoning not in ("", first[0].strip())
+
+
+async def test_sampled_answers_are_sampled_from_the_first_one_on(untrained, monkeypatch):
+    model, white, decodings = CheckpointModel(untrained), EncodedImage.white((96, 96)), []
+
+    async def complete(query):
+        decodings.append(query.decoding)
+        return await CheckpointModel.complete(model, query)
+
+    monkeypatch.setattr(model, "complete", complete)
+    critic = CheckpointCritic(model, "sampled")
+    assert critic.model == f"{CheckpointCritic(model).model}-sampled"
+    await critic.judge(white, white, "a cat", "")
+    assert decodings == ["sampled", "sampled"]
 
 
 async def test_an_answer_without_a_plan_is_unusable(random_agents):

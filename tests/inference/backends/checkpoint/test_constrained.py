@@ -47,11 +47,11 @@ def test_unconstrained_answers_of_such_a_model_cannot_be_read(untrained):
 async def test_agents_are_named_apart_and_their_verdict_is_the_models(untrained, overfitted):
     """The critic that learned to accept everything accepts; the form alone decides nothing."""
     model = CheckpointModel(overfitted, CPU)
-    critic = CheckpointCritic(model, constrained=True)
+    critic = CheckpointCritic(model, "constrained")
     assert critic.model == f"{CheckpointCritic(model).model}-constrained"
     white = EncodedImage.white((96, 96))
     verdict = await critic.judge(None, white, "Draw a cat.", "")
     assert verdict.accepted == ACCEPTED.accepted
-    planner = CheckpointPlanner(CheckpointModel(untrained, CPU), constrained=True)
+    planner = CheckpointPlanner(CheckpointModel(untrained, CPU), "constrained")
     plans = await asyncio.gather(*(planner.plan(PlanRequest(text)) for text in ("a cat", "a dog")))
     assert all(plan.steps for plan in plans)
