@@ -4,6 +4,7 @@ GRPO can end in a policy that gives the same answer to every input: all answers 
 equal, all advantages are zero, and training continues without learning, at an inconspicuous loss.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
@@ -74,6 +75,7 @@ def step_figures(rollouts: Sequence[Rollout], seconds: float) -> dict[str, float
         "accepted_share": _mean(row.verdict for row in rows),
         "accuracy": _mean(row.accuracy for row in rows),
         "step_reward": _mean(row.step_reward for row in rows),
+        "equal_groups_share": _equal_groups_share(rows),
         "reward_wait_share": waiting / seconds,
     }
 
@@ -127,6 +129,15 @@ def judged_prompts(rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
 def _mean(values: Iterable[float | None]) -> float:
     known = [value for value in values if value is not None]
     return fmean(known) if known else 0.0
+
+
+def _equal_groups_share(rows: Iterable[RolloutRow]) -> float:
+    """Share of groups whose rewards are all the same: nothing is learned from them."""
+    rewards: defaultdict[str, set[float]] = defaultdict(set)
+    for row in rows:
+        if row.reward is not None:
+            rewards[row.row_id].add(row.reward)
+    return _mean(len(different) == 1 for different in rewards.values())
 
 
 def _always_says(verdict: bool, rows: Sequence[RolloutRow]) -> bool:

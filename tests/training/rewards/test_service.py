@@ -248,6 +248,23 @@ async def test_the_figures_of_a_step(world):
     assert failed_share(service.recent_rows(5)) == pytest.approx(2 / 3)
 
 
+async def test_groups_with_one_reward_are_counted(world):
+    service = world.service()
+    await rewards(world, service, [answer(True), "?"])
+    malformed, accepted = sorted(service.step(1), key=lambda each: each.row.reward)
+
+    def share(*groups):
+        rollouts = [
+            each.model_copy(update={"row": each.row.model_copy(update={"row_id": str(number)})})
+            for number, group in enumerate(groups)
+            for each in group
+        ]
+        return step_figures(rollouts, 1.0)["equal_groups_share"]
+
+    assert share([accepted, accepted], [malformed, malformed]) == 1
+    assert share([accepted, accepted], [accepted, malformed]) == 0.5
+
+
 async def test_waiting_counts_from_the_last_request(world):
     service = world.service()
     await service.reward(world.request(answer(True)))
