@@ -2,7 +2,6 @@
 
 import os
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -12,6 +11,7 @@ import psutil
 
 from inference.images_server.ray_replicas import RAY_TIMED_OUT
 from tests.helpers.ports import free_port, ray_agent_ports
+from tests.helpers.ray_jobs import wait_for_jobs
 from training.launch.supervisor import find_marked, terminate_processes
 
 _MARK = "INTERLEAVE_TEST_RAY_NODES"
@@ -61,24 +61,6 @@ class Nodes:
 
         return JobSubmissionClient(self.address).list_jobs()
 
-    def wait(self) -> None:
-        """Until a job has run: the job server answers before a node can run any."""
-        from ray.job_submission import JobSubmissionClient
-
-        deadline = time.monotonic() + 240
-        while True:
-            try:
-                client = JobSubmissionClient(self.address)
-                job = client.submit_job(entrypoint="true")
-                break
-            except Exception:  # requests', Ray's own
-                assert time.monotonic() < deadline, "Ray's job server did not come up"
-                time.sleep(1)
-        while not client.get_job_status(job).is_terminal():
-            assert time.monotonic() < deadline, "Ray runs no job"
-            time.sleep(0.2)
-        client.delete_job(job)
-
     def kill(self, node_id: str) -> None:
         """As if its machine had lost power: its runs die with it, not some time later."""
         node = self._workers.pop(node_id)
@@ -99,7 +81,7 @@ def ray_nodes(count: int, gpus: int = 0) -> Iterator[Nodes]:
         os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
         try:
             nodes = _started(count, Path(folder), gpus)
-            nodes.wait()
+            wait_for_jobs(nodes.address)
             yield nodes
             nodes.stop()
         finally:

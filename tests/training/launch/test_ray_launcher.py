@@ -15,6 +15,7 @@ import pytest
 
 from schemas import FoundryError
 from tests.helpers.ports import free_port
+from tests.helpers.ray_jobs import wait_for_jobs
 from tests.training.launch.launch_helpers import (
     THREE_STEPS,
     THREE_STEPS_ON_GO,
@@ -31,7 +32,6 @@ from training.launch.supervisor import main as supervisor_main
 
 pytestmark = pytest.mark.slow
 CLUSTER_MARK = "INTERLEAVE_TEST_RAY"
-START_SECONDS = 240
 
 
 @pytest.fixture(scope="session")
@@ -46,7 +46,7 @@ def cluster() -> Iterator[LauncherSettings]:
         reset_auth_token_state()
         try:
             start_head(folder, address, mark)
-            wait_for_job_server(address)
+            wait_for_jobs(address)
             yield LauncherSettings(kind="ray", address=address, grace_seconds=5, log_seconds=0)
         finally:
             terminate_processes(lambda: find_marked(CLUSTER_MARK, mark), 5)
@@ -82,21 +82,6 @@ def start_head(folder: Path, address: str, mark: str) -> None:
     environment = {**os.environ, CLUSTER_MARK: mark}
     started = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert started.returncode == 0, started.stderr
-
-
-def wait_for_job_server(address: str) -> None:
-    """`ray start` returns before its job server and the agent that runs jobs are ready."""
-    from ray.job_submission import JobSubmissionClient
-
-    deadline = time.monotonic() + START_SECONDS
-    while True:
-        try:
-            JobSubmissionClient(address).submit_job(entrypoint="true")
-        except Exception:
-            assert time.monotonic() < deadline, "Ray's job server did not come up"
-            time.sleep(1)
-        else:
-            return
 
 
 def test_a_training_runs_as_a_ray_job(cluster, tmp_path):
