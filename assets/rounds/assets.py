@@ -26,7 +26,7 @@ from .settings import RoundsSettings
 _MOST_SHOWN = 12
 _SAFEGUARDS = {
     "heldout_free": "No held-out prompt, combination of terms or template is among its rows",
-    "few_duplicates": "Most of its own rows never occurred before",
+    "few_duplicates": "Few of its rows occurred before",
     "not_collapsed": "What the agents wrote is varied, of usual length, and neither always "
     "accepted nor always rejected",
 }

@@ -51,7 +51,6 @@ _GOOD_PLANS = """
         USING (trajectory_id, step_number, iteration) WHERE chosen AND overall < ?
     )
 """
-_FIRST_IMAGES = ("images", "edited_image")
 _KEY = ("trajectory_id", "step_number", "iteration")
 _STEP = ("step_number", "step_name", "instruction", "prompt", "auxiliary_text")
 Records = list[dict[str, Any]]
@@ -99,9 +98,7 @@ class RoundSets:
             PLANNER_SFT: self._planner_sft(),
         }
         for table, rows in own.items():
-            again = repeated(self.foundry.home, self.plan, table, filter(is_first, rows))
-            older = round(self.rounds.replay * (len(rows) - again)) - again
-            rows += self._replay(table, max(0, older))
+            rows += self._replay(table, round(self.rounds.replay * len(rows)))
             home.lake.write(table, pa.Table.from_pylist(rows, schema=table.arrow_schema))
         export_all(home, self.curation)
         return row_counts(home)
@@ -158,34 +155,24 @@ class RoundSets:
     def _replay(self, table: Table, count: int) -> Records:
         """Older rows: of the lineage's set, and what earlier rounds made."""
         number = self.plan.number
-        rows = [*_older_rows(self.foundry.home, number, table)]
+        rows = [*older_rows(self.foundry.home, number, table)]
         rows.sort(key=lambda row: stable_hash("replay", number, row["row_id"]))
         return rows[:count]
+
+
+def older_rows(home: Home, number: int, table: Table) -> Iterator[dict[str, Any]]:
+    """Rows of the lineage's set, and of rounds before round `number`, without copies by weight."""
+    yield from home.lake.read(table).to_pylist()
+    for plan in recorded_rounds(home):
+        if plan.number < number:
+            own = own_rows(round_home(home, plan.number), table)
+            yield from (row for row in own if _COPY not in row["row_id"])
 
 
 def own_rows(home: Home, table: Table) -> Records:
     """The rows of a round's set that are not replayed, copies included."""
     prompts = set(home.lake.read(PROMPTS, columns=["prompt_id"])["prompt_id"].to_pylist())
     return [row for row in home.lake.read(table).to_pylist() if row["prompt_id"] in prompts]
-
-
-def is_first(row: dict[str, Any]) -> bool:
-    """Copies are meant: by balance, or of failures."""
-    return row.get("copy_number", 0) == 0
-
-
-def repeated(home: Home, plan: RoundPlan, table: Table, own: Iterable[dict[str, Any]]) -> int:
-    """How many of a round's own rows occurred before the round, or earlier among them.
-
-    They count as replay: what they teach is not new, whoever made them again.
-    """
-    seen = {_content(row) for row in _older_rows(home, plan.number, table)}
-    count = 0
-    for row in own:
-        content = _content(row)
-        count += content in seen
-        seen.add(content)
-    return count
 
 
 def row_counts(home: Home) -> dict[str, Counter[str]]:
@@ -197,19 +184,6 @@ def row_counts(home: Home) -> dict[str, Counter[str]]:
         replayed = home.lake.rows(table) - len(own)
         counts[table.name] = Counter(new=len(own) - failures, failure=failures, replay=replayed)
     return counts
-
-
-def _older_rows(home: Home, number: int, table: Table) -> Iterator[dict[str, Any]]:
-    """Rows of the lineage's set, and of rounds before round `number`."""
-    yield from home.lake.read(table).to_pylist()
-    for plan in recorded_rounds(home):
-        if plan.number < number:
-            yield from filter(is_first, own_rows(round_home(home, plan.number), table))
-
-
-def _content(row: dict[str, Any]) -> str:
-    images = [row.get(name) for name in _FIRST_IMAGES]
-    return stable_hash([each["content"] for each in row["messages"]], images)
 
 
 def _attempt(row: dict[str, Any]) -> tuple[Any, ...]:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean
+from typing import Any
 
 import pyarrow.compute as pc
 
@@ -13,13 +14,14 @@ from schemas.rounds import ROUNDS, RoundDiversity, RoundRow
 from schemas.trajectories import ATTEMPTS, PLANS
 from warehouse import Home
 
-from .data import SETS, is_first, own_rows, repeated
+from .data import SETS, older_rows, own_rows
 from .plans import RoundPlan, recorded_rounds, round_home
 from .settings import SafeguardSettings
 
 _WINDOW = 100  # texts of which distinct pairs of words are counted together
 _VARIED = ("distinct_plans", "distinct_refinements", "distinct_images")
 _LENGTHS = ("plan_words", "refinement_words")
+_FIRST_IMAGES = ("images", "edited_image")
 
 
 @dataclass(frozen=True)
@@ -53,11 +55,12 @@ def heldout_free(home: Home, plan: RoundPlan) -> Finding:
 
 
 def few_duplicates(home: Home, plan: RoundPlan, limits: SafeguardSettings) -> Finding:
-    """Rows of the round that occurred before it, or twice in it, are the smaller part."""
+    """Rows of the round that occurred before it, or twice in it, are few."""
     problems, numbers = [], {}
     for table in SETS:
-        own = [row for row in own_rows(round_home(home, plan.number), table) if is_first(row)]
-        share = repeated(home, plan, table, own) / len(own) if own else 0.0
+        older = {_content(row) for row in older_rows(home, plan.number, table)}
+        own = [row for row in own_rows(round_home(home, plan.number), table) if _is_first(row)]
+        share = _repeated(own, older) / len(own) if own else 0.0
         numbers[f"duplicates/{table.name}"] = share
         if share > limits.duplicates:
             limit = f"at most {limits.duplicates:.0%} may"
@@ -141,3 +144,22 @@ def _first_diversity(home: Home, plan: RoundPlan) -> RoundDiversity | None:
     made = {shard for each in recorded_rounds(home) for shard in each.shards}
     before = [name for name in home.lake.partitions(PLANS) if name not in made]
     return diversity(home, before) if before else None
+
+
+def _content(row: dict[str, Any]) -> str:
+    images = [row.get(name) for name in _FIRST_IMAGES]
+    return stable_hash([each["content"] for each in row["messages"]], images)
+
+
+def _is_first(row: dict[str, Any]) -> bool:
+    """Copies are meant: by balance, or of failures."""
+    return row.get("copy_number", 0) == 0
+
+
+def _repeated(rows: Iterable[dict[str, Any]], older: set[str]) -> int:
+    seen, repeated = set(older), 0
+    for row in rows:
+        content = _content(row)
+        repeated += content in seen
+        seen.add(content)
+    return repeated

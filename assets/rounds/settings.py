@@ -12,9 +12,7 @@ Share = Annotated[float, Field(ge=0, le=1)]
 class SafeguardSettings(ConfigModel):
     """Limits of a round's data; beyond one of them, nothing is trained on it."""
 
-    duplicates: Share = Field(
-        0.5, description="Share of a round's own rows that occurred before, at most"
-    )
+    duplicates: Share = Field(0.2, description="Share of new rows that occurred before, at most")
     diversity: Share = Field(
         0.7,
         description="Diversity of plans, refined prompts and images, at least so much of the first "
@@ -45,10 +43,7 @@ class RoundsSettings(ConfigModel):
         2.0, ge=0, description="How often a wrong verdict occurs in the critic's RL set"
     )
     replay: float = Field(
-        1.0,
-        ge=0,
-        description="Older rows for each new one, in every set: nothing is forgotten; own rows "
-        "that occurred before count as older",
+        1.0, ge=0, description="Older rows for each new one, in every set: nothing is forgotten"
     )
     training: dict[str, dict[str, Any]] = Field(
         default_factory=dict,

@@ -14,7 +14,7 @@ from assets.checkpoints import training
 from assets.checkpoints.recipes import LINEAGE
 from assets.core.foundry import FoundryResource
 from assets.rounds.assets import findings
-from assets.rounds.data import RoundSets, own_rows
+from assets.rounds.data import own_rows
 from assets.rounds.plans import recorded_rounds, round_home, states
 from dagster_project.definitions import definitions
 from dagster_project.improve import improve
@@ -212,15 +212,6 @@ def test_repeated_rows_are_found(copied):
     copied.home.lake.write(PLANNER_SFT, [PLANNER_SFT.row(**rows[0])])
     lake.write(PLANNER_SFT, [PLANNER_SFT.row(**row) for row in rows])
     assert problems(copied) == {"few_duplicates"}
-
-
-def test_rows_that_occurred_before_count_as_older(copied):
-    (plan,) = recorded_rounds(copied.home)
-    own = own_rows(round_home(copied.home, 1), PLANNER_SFT)
-    earlier = [PLANNER_SFT.row(**{**row, "prompt_id": "earlier"}) for row in own]
-    copied.home.lake.write(PLANNER_SFT, earlier)
-    counts = RoundSets(copied, plan, copied.settings.rounds).build()[PLANNER_SFT.name]
-    assert counts["new"] == len(own) and not counts["replay"]
 
 
 @pytest.mark.parametrize(

@@ -75,8 +75,8 @@ def step_figures(rollouts: Sequence[Rollout], seconds: float) -> dict[str, float
         "accepted_share": _mean(row.verdict for row in rows),
         "accuracy": _mean(row.accuracy for row in rows),
         "step_reward": _mean(row.step_reward for row in rows),
-        "equal_groups_share": _equal_groups_share(rows),
         "reward_wait_share": waiting / seconds,
+        **_equal_groups(rows),
     }
 
 
@@ -131,13 +131,15 @@ def _mean(values: Iterable[float | None]) -> float:
     return fmean(known) if known else 0.0
 
 
-def _equal_groups_share(rows: Iterable[RolloutRow]) -> float:
-    """Share of groups whose rewards are all the same: nothing is learned from them."""
+def _equal_groups(rows: Iterable[RolloutRow]) -> dict[str, float]:
+    """Share of groups whose rewards are all the same: nothing is learned from them. Missing where
+    no rollout has a reward."""
     rewards: defaultdict[str, set[float]] = defaultdict(set)
     for row in rows:
         if row.reward is not None:
             rewards[row.row_id].add(row.reward)
-    return _mean(len(different) == 1 for different in rewards.values())
+    equal = [len(different) == 1 for different in rewards.values()]
+    return {"equal_groups_share": fmean(equal)} if equal else {}
 
 
 def _always_says(verdict: bool, rows: Sequence[RolloutRow]) -> bool:

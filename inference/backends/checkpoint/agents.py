@@ -20,7 +20,7 @@ from .model import CheckpointModel, CheckpointSettings
 _Answer = TypeVar("_Answer")
 Answers = Literal["usual", "constrained", "sampled"]
 """Usual: decoded as the checkpoint's manifest says; constrained: in the role's form, whatever the
-checkpoint has learned; sampled: as in the rollouts of GRPO."""
+checkpoint has learned; sampled: at the temperature of its generation_config, else 1 as in GRPO."""
 
 
 class CheckpointAgent:

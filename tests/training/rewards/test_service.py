@@ -259,10 +259,12 @@ async def test_groups_with_one_reward_are_counted(world):
             for number, group in enumerate(groups)
             for each in group
         ]
-        return step_figures(rollouts, 1.0)["equal_groups_share"]
+        return step_figures(rollouts, 1.0).get("equal_groups_share")
 
     assert share([accepted, accepted], [malformed, malformed]) == 1
     assert share([accepted, accepted], [accepted, malformed]) == 0.5
+    masked = accepted.row.model_copy(update={"reward": None})
+    assert share([accepted.model_copy(update={"row": masked})]) is None
 
 
 async def test_waiting_counts_from_the_last_request(world):
