@@ -24,19 +24,19 @@ from .plots import beside_paper_plot
 from .report import agents_table, test_summaries
 from .reported import record_reported
 from .runner import VariantComparison, compare, comparison_metadata, joined, store_comparison
-from .settings import EvaluationSettings
+from .settings import AblationSettings, EvaluationSettings
 from .systems import System, candidate_systems, is_system_variant, reference_systems
 from .variants import BASE, CRITIC_RL, CRITIC_SFT, PLANNER, SEED, VARIANTS, Variant
 
 
 def ablation_variants(foundry: FoundryResource) -> list[Variant]:
-    """All variants, under every training seed of the ablation."""
-    seeds = foundry.settings.evaluation.ablation.training_seeds
-    return [variant for seed in seeds for variant in _seed_variants(seed)]
+    """Those of the settings, under every training seed of the ablation."""
+    settings = foundry.settings.evaluation.ablation
+    return [each for seed in settings.training_seeds for each in _seed_variants(settings, seed)]
 
 
-def _seed_variants(training_seed: int) -> list[Variant]:
-    return [replace(variant, training_seed=training_seed) for variant in VARIANTS.values()]
+def _seed_variants(settings: AblationSettings, training_seed: int) -> list[Variant]:
+    return [replace(VARIANTS[name], training_seed=training_seed) for name in settings.variants]
 
 
 def evaluation_variants(foundry: FoundryResource) -> list[Variant]:
@@ -159,7 +159,7 @@ def _ablation_of_seed(
     context: dg.AssetExecutionContext, foundry: FoundryResource, training_seed: int
 ) -> VariantComparison:
     """Train and evaluate all variants under a training seed; stored, before the next one begins."""
-    variants = _seed_variants(training_seed)
+    variants = _seed_variants(foundry.settings.evaluation.ablation, training_seed)
     asyncio.run(train_variants(context, foundry, variants))
     comparison = compare(foundry, variants, progress_of(context), load_test_benchmarks)
     store_comparison(foundry, comparison)

@@ -1,6 +1,6 @@
 """Settings: variants, numbers of held-out items, and confidence intervals."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar, get_args
 
 from pydantic import Field, field_validator
 
@@ -27,6 +27,8 @@ VariantName = Literal[
     "t_max_5",
 ]
 
+Value = TypeVar("Value")
+
 
 class ItemSettings(ConfigModel):
     """Numbers of items of a held-out split; all of them where there are fewer."""
@@ -48,8 +50,13 @@ class JudgeSettings(ConfigModel):
 
 
 class AblationSettings(ConfigModel):
-    """The asset `ablation`: every variant is trained and evaluated once per training seed."""
+    """The asset `ablation`: variants that are trained and evaluated once per training seed."""
 
+    variants: tuple[VariantName, ...] = added_field(
+        get_args(VariantName),
+        min_length=1,
+        description="Variants that are trained and evaluated; relations of others are not measured",
+    )
     training_seeds: tuple[Annotated[int, Field(ge=0)], ...] = Field(
         (0,),
         min_length=1,
@@ -57,12 +64,12 @@ class AblationSettings(ConfigModel):
         "own, with the checkpoints of the lineage",
     )
 
-    @field_validator("training_seeds")
+    @field_validator("variants", "training_seeds")
     @classmethod
-    def _distinct(cls, seeds: tuple[int, ...]) -> tuple[int, ...]:
-        if len(set(seeds)) < len(seeds):
-            raise ValueError("a training seed is named twice: remove one")
-        return seeds
+    def _distinct(cls, values: tuple[Value, ...]) -> tuple[Value, ...]:
+        if len(set(values)) < len(values):
+            raise ValueError("a value is named twice: remove one")
+        return values
 
 
 class EvaluationSettings(ConfigModel):

@@ -9,11 +9,14 @@ has of its sets.
   reasoning is wrong, and no teacher is asked for a better one.
 - Critic, RL: as curation makes it, and every verdict that the scores contradict, of whatever step,
   `failure_weight` times, with the verdict of the scores. GRPO needs no reasoning to learn from.
+
+Rows that occurred before the round, or twice in it, are left out of all three; the critic's sets
+are balanced after that.
 """
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,6 +55,7 @@ _GOOD_PLANS = """
     )
 """
 _KEY = ("trajectory_id", "step_number", "iteration")
+_FIRST_IMAGES = ("images", "edited_image")
 _STEP = ("step_number", "step_name", "instruction", "prompt", "auxiliary_text")
 Records = list[dict[str, Any]]
 
@@ -95,7 +99,7 @@ class RoundSets:
         own = {
             CRITIC_RL: self._critic_rl(),  # before SFT: it leaves other steps
             CRITIC_SFT: self._critic_sft(),
-            PLANNER_SFT: self._planner_sft(),
+            PLANNER_SFT: self._new(PLANNER_SFT, self._planner_sft()),
         }
         for table, rows in own.items():
             rows += self._replay(table, round(self.rounds.replay * len(rows)))
@@ -105,16 +109,18 @@ class RoundSets:
 
     def _critic_sft(self) -> Records:
         self.home.lake.write(STEPS, build_steps(self.home, self.curation)[0])
-        return _records(build_critic_sft(self.home, self.curation)[0])
+        rows = _records(build_critic_sft(self.home, self.curation)[0])
+        return _balanced(self._new(CRITIC_SFT, rows))
 
     def _critic_rl(self) -> Records:
         failures = self._failures()
         self.home.lake.write(STEPS, build_steps(self.home, self.curation)[0])
         rows = _records(build_critic_rl(self.home, self.curation)[0])
         wrong = {_attempt(row) for row in failures}
-        others = [row for row in rows if _attempt(row) not in wrong]
-        repeated = _numbered(weighted(iter(failures), self.rounds.failure_weight))
-        return _balanced(others, [*repeated])
+        others = (row for row in rows if _attempt(row) not in wrong)
+        new = self._new(CRITIC_RL, [*failures, *others])
+        repeated = weighted(filter(_is_failure, new), self.rounds.failure_weight)
+        return _balanced([row for row in new if not _is_failure(row)], [*_numbered(repeated)])
 
     def _failures(self) -> Records:
         """Every attempt of these shards whose verdict the scores contradict, as an RL row."""
@@ -152,6 +158,16 @@ class RoundSets:
             good &= set(asyncio.run(_correct_plans(self.home)))
         return good
 
+    def _new(self, table: Table, rows: Records) -> Records:
+        """Those that did not occur before, each once, and its copies by balance."""
+        older = {row_content(row) for row in older_rows(self.foundry.home, self.plan.number, table)}
+        first = {row_content(row): _original(row) for row in reversed(rows)}
+        return [
+            row
+            for row in rows
+            if (content := row_content(row)) not in older and first[content] == _original(row)
+        ]
+
     def _replay(self, table: Table, count: int) -> Records:
         """Older rows: of the lineage's set, and what earlier rounds made."""
         number = self.plan.number
@@ -175,12 +191,18 @@ def own_rows(home: Home, table: Table) -> Records:
     return [row for row in home.lake.read(table).to_pylist() if row["prompt_id"] in prompts]
 
 
+def row_content(row: dict[str, Any]) -> str:
+    """A hash of what a model reads and learns from a row of a set."""
+    images = [row.get(name) for name in _FIRST_IMAGES]
+    return stable_hash([each["content"] for each in row["messages"]], images)
+
+
 def row_counts(home: Home) -> dict[str, Counter[str]]:
     """Rows of a round's sets by source."""
     counts: dict[str, Counter[str]] = {}
     for table in SETS:
-        own = [row["row_id"] for row in own_rows(home, table)]
-        failures = sum(row_id.startswith(_FAILURE) for row_id in own)
+        own = own_rows(home, table)
+        failures = sum(map(_is_failure, own))
         replayed = home.lake.rows(table) - len(own)
         counts[table.name] = Counter(new=len(own) - failures, failure=failures, replay=replayed)
     return counts
@@ -190,9 +212,18 @@ def _attempt(row: dict[str, Any]) -> tuple[Any, ...]:
     return tuple(row[name] for name in _KEY)
 
 
+def _original(row: dict[str, Any]) -> object:
+    """What a row and its copies have in common."""
+    return _attempt(row) if "iteration" in row else row["row_id"]
+
+
+def _is_failure(row: dict[str, Any]) -> bool:
+    return str(row["row_id"]).startswith(_FAILURE)
+
+
 def _truth(row: dict[str, Any]) -> bool:
-    """The true verdict of a row of the critic's RL set."""
-    return bool(row["evaluation"]["success"])
+    """The verdict that a row of a critic's set teaches."""
+    return bool(row["evaluation"]["success"] if "evaluation" in row else row["accepted"])
 
 
 def _records(rows: pa.RecordBatchReader) -> Records:
@@ -208,14 +239,14 @@ def _numbered(rows: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         yield {**row, "row_id": f"{row_id}{_COPY}{copy}", "copy_number": copy} if copy else row
 
 
-def _balanced(others: Records, failures: Records) -> Records:
+def _balanced(others: Records, failures: Sequence[dict[str, Any]] = ()) -> Records:
     """Both, with rows of the commoner verdict left out of `others`, as far as there are such."""
     counts = Counter(_truth(row) for row in (*others, *failures))
     common = counts[True] > counts[False]
     excess = abs(counts[True] - counts[False])
     candidates = [row["row_id"] for row in others if _truth(row) == common]
     left_out = set(sorted(candidates, key=lambda row_id: unit_interval(row_id))[:excess])
-    return [row for row in others if row["row_id"] not in left_out] + failures
+    return [row for row in others if row["row_id"] not in left_out] + [*failures]
 
 
 async def _correct_plans(home: Home) -> list[str]:

@@ -14,14 +14,13 @@ from schemas.rounds import ROUNDS, RoundDiversity, RoundRow
 from schemas.trajectories import ATTEMPTS, PLANS
 from warehouse import Home
 
-from .data import SETS, older_rows, own_rows
+from .data import SETS, older_rows, own_rows, row_content
 from .plans import RoundPlan, recorded_rounds, round_home
 from .settings import SafeguardSettings
 
 _WINDOW = 100  # texts of which distinct pairs of words are counted together
 _VARIED = ("distinct_plans", "distinct_refinements", "distinct_images")
 _LENGTHS = ("plan_words", "refinement_words")
-_FIRST_IMAGES = ("images", "edited_image")
 
 
 @dataclass(frozen=True)
@@ -55,13 +54,15 @@ def heldout_free(home: Home, plan: RoundPlan) -> Finding:
 
 
 def few_duplicates(home: Home, plan: RoundPlan, limits: SafeguardSettings) -> Finding:
-    """Rows of the round that occurred before it, or twice in it, are few."""
+    """Every set has new rows; those that occurred before the round, or twice in it, are few."""
     problems, numbers = [], {}
     for table in SETS:
-        older = {_content(row) for row in older_rows(home, plan.number, table)}
+        older = {row_content(row) for row in older_rows(home, plan.number, table)}
         own = [row for row in own_rows(round_home(home, plan.number), table) if _is_first(row)]
         share = _repeated(own, older) / len(own) if own else 0.0
         numbers[f"duplicates/{table.name}"] = share
+        if not own:
+            problems.append(f"no row of {table.name} is new")
         if share > limits.duplicates:
             limit = f"at most {limits.duplicates:.0%} may"
             problems.append(f"{share:.0%} of the rows of {table.name} occurred before, {limit}")
@@ -146,11 +147,6 @@ def _first_diversity(home: Home, plan: RoundPlan) -> RoundDiversity | None:
     return diversity(home, before) if before else None
 
 
-def _content(row: dict[str, Any]) -> str:
-    images = [row.get(name) for name in _FIRST_IMAGES]
-    return stable_hash([each["content"] for each in row["messages"]], images)
-
-
 def _is_first(row: dict[str, Any]) -> bool:
     """Copies are meant: by balance, or of failures."""
     return row.get("copy_number", 0) == 0
@@ -159,7 +155,7 @@ def _is_first(row: dict[str, Any]) -> bool:
 def _repeated(rows: Iterable[dict[str, Any]], older: set[str]) -> int:
     seen, repeated = set(older), 0
     for row in rows:
-        content = _content(row)
+        content = row_content(row)
         repeated += content in seen
         seen.add(content)
     return repeated

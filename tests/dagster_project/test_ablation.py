@@ -1,6 +1,7 @@
 """The ablation's plumbing, with a launcher that hands out the base model instead of training it."""
 
 import textwrap
+from pathlib import Path
 
 import dagster as dg
 import pytest
@@ -85,3 +86,11 @@ def test_the_ablation_trains_its_own_checkpoints_and_evaluates_every_variant(
     assert "+ critic, reinforced" in metadata["agents"].value
     assert not run_lineage(foundry, instance, shards=1, select=["ablation"]).materialized
     assert len(launcher.jobs) == 3 + len(OWN) + len(seeded)
+    path = Path(foundry.profile)
+    path.write_text(path.read_text().replace("ablation: {", "ablation: {variants: [full_sft], "))
+    fewer = FoundryResource(profile=foundry.profile, root=foundry.root)
+    run_lineage(fewer, instance, shards=1, select=["ablation"])
+    seeded_rows = [row for row in fewer.rows(EVALUATIONS) if row.training_seed is not None]
+    assert {(row.variant, row.training_seed) for row in seeded_rows} == {
+        ("full_sft", seed) for seed in SEEDS
+    }

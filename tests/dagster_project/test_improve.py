@@ -14,7 +14,7 @@ from assets.checkpoints import training
 from assets.checkpoints.recipes import LINEAGE
 from assets.core.foundry import FoundryResource
 from assets.rounds.assets import findings
-from assets.rounds.data import own_rows
+from assets.rounds.data import RoundSets, own_rows
 from assets.rounds.plans import recorded_rounds, round_home, states
 from dagster_project.definitions import definitions
 from dagster_project.improve import improve
@@ -212,6 +212,19 @@ def test_repeated_rows_are_found(copied):
     copied.home.lake.write(PLANNER_SFT, [PLANNER_SFT.row(**rows[0])])
     lake.write(PLANNER_SFT, [PLANNER_SFT.row(**row) for row in rows])
     assert problems(copied) == {"few_duplicates"}
+
+
+def test_rows_that_occurred_before_are_left_out(copied):
+    (plan,) = recorded_rounds(copied.home)
+    sets = RoundSets(copied, plan, copied.settings.rounds)
+    rows = own_rows(round_home(copied.home, 1), PLANNER_SFT)
+    older = [PLANNER_SFT.row(**{**row, "prompt_id": "older"}) for row in rows]
+    copied.home.lake.write(PLANNER_SFT, older[1:])
+    assert sets.build()["planner_sft"] == {"new": 1, "failure": 0, "replay": 1}
+    assert not problems(copied)
+    copied.home.lake.write(PLANNER_SFT, older)
+    sets.build()
+    assert problems(copied) == {"few_duplicates"}, "nothing is new"
 
 
 @pytest.mark.parametrize(
