@@ -86,9 +86,10 @@ def test_the_ablation_trains_its_own_checkpoints_and_evaluates_every_variant(
     assert "+ critic, reinforced" in metadata["agents"].value
     assert not run_lineage(foundry, instance, shards=1, select=["ablation"]).materialized
     assert len(launcher.jobs) == 3 + len(OWN) + len(seeded)
-    path = Path(foundry.profile)
-    path.write_text(path.read_text().replace("ablation: {", "ablation: {variants: [full_sft], "))
-    fewer = FoundryResource(profile=foundry.profile, root=foundry.root)
+    text = Path(foundry.profile).read_text()
+    path = Path(foundry.profile).with_name("fewer.yaml")
+    path.write_text(text.replace("ablation: {", "ablation: {variants: [full_sft], "))
+    fewer = FoundryResource(profile=str(path), root=foundry.root)
     run_lineage(fewer, instance, shards=1, select=["ablation"])
     seeded_rows = [row for row in fewer.rows(EVALUATIONS) if row.training_seed is not None]
     assert {(row.variant, row.training_seed) for row in seeded_rows} == {
