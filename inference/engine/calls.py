@@ -180,9 +180,9 @@ class JournaledCalls(Generic[R]):
             await self.caller.call(request.role, request.send, unlimited, outcome)
         except asyncio.CancelledError:
             if outcome.error:
-                await _finish_when_cancelled(self._store(request, outcome))
+                await finish_when_cancelled(self._store(request, outcome))
             raise
-        line = await _finish_when_cancelled(self._store(request, outcome))
+        line = await finish_when_cancelled(self._store(request, outcome))
         if outcome.error:
             raise _error_of(line) from outcome.error
         return CallResult(cast(T, outcome.answer), line.call)
@@ -375,8 +375,8 @@ class BenchmarkJudgeCalls(JournaledCalls[BenchmarkJudge]):
         return await self._call(_Request("benchmark_judge", self.roles, site, content, send))
 
 
-async def _finish_when_cancelled(work: Coroutine[Any, Any, T]) -> T:
-    """Await `work` to its end even when cancelled, so that a paid answer is stored."""
+async def finish_when_cancelled(work: Coroutine[Any, Any, T]) -> T:
+    """Await `work` to its end even when cancelled: a paid answer is stored, a file is whole."""
     task = asyncio.ensure_future(work)
     try:
         return await asyncio.shield(task)

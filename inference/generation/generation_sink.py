@@ -24,6 +24,7 @@ from warehouse.journal import Journal
 from warehouse.lake import REQUESTS
 from warehouse.storage import safe_name
 
+from ..engine.calls import finish_when_cancelled
 from .request_log import TABLES, Entry, RequestLog, Rows, remove_file
 
 # Tables with content, and the column by which it is deleted; the ledger of calls has none.
@@ -131,19 +132,19 @@ class LakeSink:
     async def discard(self, generation_id: str, call_ids: Collection[str]) -> None:
         """Delete all rows of a request's earlier run, before it runs again under its id."""
         async with self._write_lock:
-            self._log.note("discarded", generation_id)
+            self._log.discard(generation_id, call_ids)
             own = REQUESTS + generation_id
             self._pending = [each for each in self._pending if each.partition != own]
             for partition in self._pending:
                 partition.remove(generation_id, call_ids)
-            await asyncio.to_thread(_remove_from_lake, self._home, generation_id, call_ids)
+            await _in_thread(_remove_from_lake, self._home, generation_id, call_ids)
 
     async def erase(self, generation_id: str) -> None:
         """Delete the content of a request with the next `flush`; its calls stay."""
         async with self._write_lock:
-            self._log.note("erased", generation_id)
+            self._log.erase(generation_id)
             if not any(each.remove(generation_id) for each in self._pending):
-                await asyncio.to_thread(_remove_from_lake, self._home, generation_id)
+                await _in_thread(_remove_from_lake, self._home, generation_id)
 
     async def flush(self) -> None:
         async with self._write_lock:
@@ -154,7 +155,7 @@ class LakeSink:
             unfinished = [each for each in self._pending[:-1] if each.dirty]
             self._pending = unfinished + self._pending[-1:]
             while self._rotated:
-                await asyncio.to_thread(remove_file, self._rotated.pop())
+                await _in_thread(remove_file, self._rotated.pop())
 
     async def flush_periodically(self) -> None:
         while True:
@@ -189,6 +190,11 @@ class LakeSink:
                 partitions[partition] = PendingPartition.stored(self._home.lake, partition)
             partitions[partition].add(rows)
 
+        def remove(generation_id: str, call_ids: Collection[str]) -> None:
+            for partition in partitions.values():
+                partition.remove(generation_id, call_ids)
+            _remove_from_lake(self._home, generation_id, call_ids)
+
         for entry in (entry for _, entries in abandoned for entry in entries):
             match entry.kind:
                 case "begun":
@@ -197,13 +203,11 @@ class LakeSink:
                     running.pop(entry.generation_id, None)
                     add(entry.content["partition"], entry.rows())
                 case "discarded" | "erased":
-                    for partition in partitions.values():
-                        partition.remove(entry.generation_id)
-                    _remove_from_lake(self._home, entry.generation_id)
+                    remove(entry.generation_id, entry.content.get("calls", ()))
         for generation_id, entry in running.items():
             rows = interrupted(entry)
             calls = [row.call_id for row in rows[MODEL_CALLS] if isinstance(row, ModelCallRow)]
-            _remove_from_lake(self._home, generation_id, calls)  # of an earlier run
+            remove(generation_id, calls)  # of an earlier run
             add(REQUESTS + generation_id, rows)
         for partition in partitions.values():
             self._replace(partition.partition, partition.rows())
@@ -214,7 +218,7 @@ class LakeSink:
     async def _write(self, partition: PendingPartition) -> None:
         partition.dirty = False
         try:
-            await asyncio.to_thread(self._replace, partition.partition, partition.rows())
+            await _in_thread(self._replace, partition.partition, partition.rows())
         except BaseException:
             partition.dirty = True
             raise
@@ -224,23 +228,28 @@ class LakeSink:
             _replace_rows(self._home.lake, table, added, partition)
 
 
+async def _in_thread(work: Callable[..., None], *args: object) -> None:
+    """Run `work` in a thread, to its end also when cancelled: two that write lose rows."""
+    await finish_when_cancelled(asyncio.to_thread(work, *args))
+
+
 def _key(table: Table, row: Row) -> tuple[object, ...]:
     return tuple(getattr(row, column) for column in table.key)
 
 
 def _remove_from_lake(home: Home, generation_id: str, call_ids: Collection[str] = ()) -> None:
-    """Delete the content of a request, and calls."""
+    """Delete calls, then the content of a request; after a kill, do it again."""
     own = REQUESTS + generation_id
     shards = [own] if home.lake.exists(GENERATIONS, own) else _shards_of(home, generation_id)
     for shard in shards:
         condition = pc.field("generation_id") == generation_id
         for request in home.lake.read(GENERATIONS, [shard], where=condition).to_pylist():
-            for table, column in _CONTENT.items():
-                if (value := request[column]) is not None:  # one without a plan has no such rows
-                    _keep_rows(home.lake, table, shard, pc.field(column) != value)
             if call_ids:
                 others = ~pc.field("call_id").isin(list(call_ids))
                 _keep_rows(home.lake, MODEL_CALLS, shard, others)
+            for table, column in _CONTENT.items():
+                if (value := request[column]) is not None:  # one without a plan has no such rows
+                    _keep_rows(home.lake, table, shard, pc.field(column) != value)
 
 
 def _shards_of(home: Home, generation_id: str) -> list[str]:

@@ -5,7 +5,7 @@ the lake has its rows; files that no process locks are those of killed ones.
 """
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -29,8 +29,8 @@ class Entry:
     """A line of the log.
 
     `begun`: a request runs, `content` says which. `ended`: its rows are `content["rows"]`, for the
-    partition `content["partition"]`. `discarded`: its earlier rows were deleted, because it runs
-    again. `erased`: its content was deleted.
+    partition `content["partition"]`. `discarded`: its earlier rows are deleted, because it runs
+    again; `content["calls"]` are the ids of its calls. `erased`: its content is deleted.
     """
 
     kind: Literal["begun", "ended", "discarded", "erased"]
@@ -70,8 +70,11 @@ class RequestLog:
         }
         self._append(Entry("ended", generation_id, {"partition": partition, "rows": dumped}))
 
-    def note(self, kind: Literal["discarded", "erased"], generation_id: str) -> None:
-        self._append(Entry(kind, generation_id, {}))
+    def discard(self, generation_id: str, call_ids: Collection[str]) -> None:
+        self._append(Entry("discarded", generation_id, {"calls": list(call_ids)}))
+
+    def erase(self, generation_id: str) -> None:
+        self._append(Entry("erased", generation_id, {}))
 
     def rotate(self) -> Journal | None:
         """Begin a new file, with the running requests; returns the old one, for `remove_file`."""

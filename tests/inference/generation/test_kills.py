@@ -5,13 +5,17 @@ import multiprocessing
 import os
 import signal
 from contextlib import aclosing
+from functools import partial
 
 import pytest
 
 from inference.events import ImageGenerated, PlanReady, TrajectoryFinished
+from inference.generation import generation_sink
 from inference.generation.requests import GenerationRequest
 from inference.generation.runner import GenerationRunner
 from inference.settings import Limits
+from schemas.generations import GENERATIONS
+from schemas.trajectories import MODEL_CALLS, TRAJECTORIES
 from tests.inference.scripted_world import ScriptedPlanner, plan, roles
 from warehouse import Home
 from warehouse.sql import query
@@ -47,9 +51,23 @@ def start(*arguments):
     asyncio.run(run_all(*arguments))
 
 
-def killed(folder, requests, killed_at=None, flushed=0):
+def start_and_die_removing(name, *arguments):
+    """Kill this process before it removes rows of a table from the lake."""
+    keep_rows = generation_sink._keep_rows
+
+    def keep_or_die(lake, changed, *others):
+        if changed.name == name:
+            os.kill(os.getpid(), signal.SIGKILL)
+        keep_rows(lake, changed, *others)
+
+    generation_sink._keep_rows = keep_or_die
+    start(*arguments)
+
+
+def killed(folder, requests, killed_at=None, flushed=0, removing=None):
     """Run requests in a process that is killed at an event of the last one, or after it."""
-    process = PROCESSES.Process(target=start, args=(folder, requests, killed_at, flushed))
+    target = partial(start_and_die_removing, removing) if removing else start
+    process = PROCESSES.Process(target=target, args=(folder, requests, killed_at, flushed))
     process.start()
     process.join(120)
     assert process.exitcode == -signal.SIGKILL
@@ -113,6 +131,19 @@ async def test_a_request_that_had_ended_and_runs_again_has_one_row(tmp_path):
     killed(tmp_path, [again], killed_at=TrajectoryFinished)
     assert (await recovered(home))["a"] == "interrupted"
     assert await recovered(home, again) == {"a": "complete", "b": "complete"}
+
+
+@pytest.mark.parametrize("table", [MODEL_CALLS, TRAJECTORIES, GENERATIONS])
+async def test_a_kill_while_earlier_rows_are_removed_counts_every_call_once(tmp_path, table):
+    home, request = Home(tmp_path), GenerationRequest("a", key="mine")
+    killed(tmp_path, [GenerationRequest("b"), request])
+    assert await recovered(home) == {"a": "complete", "b": "complete"}
+    again = GenerationRequest("a", key="mine", generation_id=request.generation_id, resumes=True)
+    killed(tmp_path, [again], removing=table.name)
+    assert await recovered(home) == {"a": "interrupted", "b": "complete"}
+    assert len(query("from model_calls", home)) == 10
+    assert await recovered(home, again) == {"a": "complete", "b": "complete"}
+    assert len(query("from model_calls", home)) == 10
 
 
 async def test_what_was_deleted_stays_deleted_after_a_kill(tmp_path):

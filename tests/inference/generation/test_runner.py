@@ -1,6 +1,7 @@
 """Users' requests: their events, rows, journals, and how they are resumed and interrupted."""
 
 import asyncio
+import threading
 
 import pytest
 
@@ -12,7 +13,7 @@ from inference.generation.runner import GenerationRunner
 from inference.roles import BackendError, UnusableAnswerError
 from inference.settings import Limits
 from schemas.generations import GENERATIONS
-from schemas.trajectories import ATTEMPTS
+from schemas.trajectories import ATTEMPTS, MODEL_CALLS
 from tests.inference.scripted_world import (
     ScriptedCritic,
     ScriptedGenerator,
@@ -230,3 +231,27 @@ async def test_rows_that_cannot_be_written_are_written_later(home, monkeypatch):
         failing.clear()
     await sink.flush()
     assert len(query("from generations", home)) == 1 and GENERATIONS.name == "generations"
+
+
+async def test_a_flush_that_is_cancelled_does_not_overwrite_a_later_one(home, monkeypatch):
+    """The runner ends while its periodic flush writes the rows of the first request alone."""
+    monkeypatch.setattr("inference.generation.generation_sink._FLUSH_SECONDS", 0)
+    write, begun, newer = Lake.write, threading.Event(), threading.Event()
+
+    def slow_at_first(lake, table, *arguments):
+        if table is MODEL_CALLS and not begun.is_set():
+            begun.set()
+            newer.wait(0.5)
+        result = write(lake, table, *arguments)
+        if table is MODEL_CALLS:
+            newer.set()
+        return result
+
+    monkeypatch.setattr(Lake, "write", slow_at_first)
+    async with GenerationRunner(home, LIMITS) as runner:
+        for text in ("a cat", "a dog"):
+            async for _ in runner.run(GenerationRequest(text), resolved()):
+                pass
+            await asyncio.to_thread(begun.wait)
+    assert len(query("from generations", home)) == 2
+    assert len(query("from model_calls", home)) == 10
