@@ -47,7 +47,7 @@ class RolloutRow(Row):
     verdict: bool | None = Field(description="Verdict of the response; null: malformed")
     refined_prompt: str | None = Field(description="Its rewritten prompt; null: malformed")
     truth: bool = Field(description="The correct verdict")
-    image: str | None = Field(description="sha256 of the image from its prompt; null: none")
+    image: str | None = Field(description="sha256 of the first image from its prompt; null: none")
     format: float = Field(description="Format part")
     accuracy: float | None = Field(description="Accuracy part; null: malformed or masked")
     step_reward: float | None = Field(description="Step part; null: malformed, masked or excluded")

@@ -40,6 +40,7 @@ class GrpoLoad:
     rollouts: int  # of a step
     evaluated: int  # answers to rows that are not trained on, of all evaluations
     drawn_share: float
+    draws_each: int  # drawings of an answer that is drawn
     drawn_measured: int  # answers, or rows of critic_rl, that it was measured on; 0: assumed
     seconds: float  # of a step, without waiting for rewards unless it is measured
     seconds_measured: str | None  # version of the checkpoint it was measured on; None: assumed
@@ -47,7 +48,8 @@ class GrpoLoad:
 
     @property
     def draws(self) -> int:
-        return round((self.steps * self.rollouts + self.evaluated) * self.drawn_share)
+        answers = self.steps * self.rollouts + self.evaluated
+        return round(answers * self.drawn_share * self.draws_each)
 
 
 def grpo_load(foundry: FoundryResource, trajectories: int) -> GrpoLoad | None:
@@ -72,6 +74,7 @@ def grpo_load(foundry: FoundryResource, trajectories: int) -> GrpoLoad | None:
         rollouts=rollouts,
         evaluated=dev * ceil(steps / settings.save_every),
         drawn_share=drawn_share,
+        draws_each=settings.reward.draws,
         drawn_measured=drawn_measured,
         seconds=seconds * rollouts,
         seconds_measured=seconds_measured,

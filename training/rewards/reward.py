@@ -65,7 +65,13 @@ class RewardSettings(ConfigModel):
     without: tuple[Part, ...] = Field(
         (), max_length=1, description="Ablation: a part that is left out; the other gets its weight"
     )
-    seed: int = Field(0, ge=0, description="Seed of every drawing (reference: 0)")
+    seed: int = Field(0, ge=0, description="Seed of every first drawing (reference: 0)")
+    draws: int = added_field(
+        1,
+        ge=1,
+        description="Drawings of a rewritten prompt, with the seeds that follow `seed`; the step "
+        "part is the mean of their gains (reference: 1)",
+    )
     generators: tuple[GeneratorBackend, ...] = added_field(
         (),
         description="Backends whose generators draw, each for rows of its own: those whose picture "

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
+from statistics import fmean
 from typing import Any, NamedTuple, TypeVar
 
 from pydantic import Field
@@ -72,7 +73,7 @@ class RewardRequest(ConfigModel):
 
 
 class _RolloutResult(NamedTuple):
-    """A rollout's status, the parts of its reward, the redrawn image (sha256) and who drew it."""
+    """A rollout's status, the parts of its reward, the first redrawn image (sha256), who drew it."""
 
     status: RolloutStatus
     parts: RewardParts
@@ -97,21 +98,27 @@ class _RedrawCache:
     ) -> None:
         self._scorer, self._images = scorer, images
         self._calls = calls
-        self._seed = settings.seed
+        self._seeds = range(settings.seed, settings.seed + settings.draws)
         self._caller = RetryingCaller(settings.limits)
-        self._tasks: dict[tuple[str, str, str, str], asyncio.Task[_Redraw]] = {}
+        self._tasks: dict[tuple[str, str, str, str, int], asyncio.Task[_Redraw]] = {}
 
     async def get(
         self, generator: Generator, origin: str, goal: str, prompt: str, row_id: str
-    ) -> _Redraw:
-        """The image that `prompt` makes of `origin`, graded against the step's `goal`.
+    ) -> list[_Redraw]:
+        """The images that `prompt` makes of `origin`, graded against the step's `goal`.
 
         `origin` is the sha256 of an image; a white canvas means from scratch, as in the loop.
         """
-        key = (qualified_name(generator), origin, goal, prompt)
+        request = (generator, origin, goal, prompt, row_id)
+        return await asyncio.gather(*(self._shared(*request, seed) for seed in self._seeds))
+
+    async def _shared(
+        self, generator: Generator, origin: str, goal: str, prompt: str, row_id: str, seed: int
+    ) -> _Redraw:
+        key = (qualified_name(generator), origin, goal, prompt, seed)
         task = self._tasks.get(key)
         if task is None:
-            drawing = self._draw_and_grade(generator, origin, goal, prompt, row_id)
+            drawing = self._draw_and_grade(generator, origin, goal, prompt, row_id, seed)
             task = self._tasks[key] = asyncio.create_task(drawing)
             task.add_done_callback(partial(self._forget_failure, key))
         return await asyncio.shield(task)
@@ -124,12 +131,12 @@ class _RedrawCache:
         await asyncio.gather(*pending, return_exceptions=True)
 
     async def _draw_and_grade(
-        self, generator: Generator, origin: str, goal: str, prompt: str, row_id: str
+        self, generator: Generator, origin: str, goal: str, prompt: str, row_id: str, seed: int
     ) -> _Redraw:
         before = await asyncio.to_thread(self._load_origin, origin)
         images = (before,) if before else ()
         model = drawing_model(generator, images)
-        draw = partial(model.generate, prompt, images, self._seed)
+        draw = partial(model.generate, prompt, images, seed)
         try:
             request = {"text": prompt, "before": origin if before else None}
             image = await self._call("generator", model, draw, row_id, request)
@@ -173,7 +180,9 @@ class _RedrawCache:
         image = self._images.get(sha256)
         return None if image.is_white else image
 
-    def _forget_failure(self, key: tuple[str, str, str, str], task: asyncio.Task[_Redraw]) -> None:
+    def _forget_failure(
+        self, key: tuple[str, str, str, str, int], task: asyncio.Task[_Redraw]
+    ) -> None:
         if task.cancelled() or task.exception():
             del self._tasks[key]
 
@@ -272,18 +281,19 @@ class RewardService:
             return _RolloutResult("scored", replace(graded, step=neutral_step_reward(form)))
         # without a new prompt the previous one, as the reference does
         prompt = answer.refined_prompt or state.rewritten_prompt or state.origin_prompt
-        image, problem = None, None
+        first_image, problem = None, None
         generator = self._generator_of(row_id)
         name = qualified_name(generator)
         try:
             key = (state.origin_image, state.origin_prompt, prompt)
-            image, grades = await self._redraws.get(generator, *key, row_id)
+            redraws = await self._redraws.get(generator, *key, row_id)
+            first_image, grades = redraws[0][0], [each for _, each in redraws]
         except _PromptRefusedError as error:  # the policy's fault
-            grades, problem = WORST, summarize_error(error)
+            grades, problem = [WORST], summarize_error(error)
         except Exception as error:  # of generator, scorer or image store
             return _RolloutResult("masked", parts, None, summarize_error(error), name)
-        step = step_reward(state.grades, grades, form)
-        return _RolloutResult("scored", replace(graded, step=step), image, problem, name)
+        step = fmean(step_reward(state.grades, each, form) for each in grades)
+        return _RolloutResult("scored", replace(graded, step=step), first_image, problem, name)
 
     def _store(self, row: RolloutRow, received: float, dev: bool) -> None:
         sent, attempt = received + row.seconds, self._attempt

@@ -209,6 +209,13 @@ def test_what_is_not_drawn_costs_nothing(trained):
     assert expected.grpo.load.draws == 0 == rewards_of(expected)["scorer"].usd
 
 
+def test_every_draw_of_a_reward_is_counted(trained):
+    once, twice = (
+        estimate(trained(reward={"draws": draws}), 1).grpo.load.draws for draws in (1, 2)
+    )
+    assert twice == 2 * once > 0
+
+
 def test_an_earlier_training_tells_time_and_share(trained):
     foundry = trained(max_steps=5, batch=8)
     row = {"run": "v1", "row_id": "r", "response": "", "status": "scored", "truth": True}

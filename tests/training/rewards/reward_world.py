@@ -42,7 +42,10 @@ def answer(verdict: bool, prompt: str = "") -> str:
 
 @dataclass
 class FaultyGenerator:
-    """Draws like the sketch generator, except for prompts that name a fault."""
+    """Draws like the sketch generator, except for prompts that name a fault.
+
+    With the seed `worse_at` it draws something else.
+    """
 
     backend: str = "faulty"
     model: str = "1"
@@ -50,6 +53,7 @@ class FaultyGenerator:
     active: int = 0
     max_active: int = 0
     hiccups: int = 0
+    worse_at: int | None = None
 
     async def generate(
         self, prompt: str, images: Sequence[EncodedImage], seed: int
@@ -75,6 +79,8 @@ class FaultyGenerator:
         if "hiccup" in prompt and self.hiccups == 0:
             self.hiccups += 1
             raise ConnectionError("gone for a moment")
+        if seed == self.worse_at:
+            prompt = WRONG
         return sketch_generator.draw(prompt, images, seed, FLAWLESS)
 
 

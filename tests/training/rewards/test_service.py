@@ -156,6 +156,24 @@ async def test_equal_requests_share_one_drawing(world):
     assert len({row.rollout_id for row in rows}) == 9
 
 
+async def test_the_step_part_is_the_mean_of_several_drawings(world):
+    with_draws = QUICK.model_copy(update={"draws": 3, "seed": 5})
+    world.generator.worse_at = 6
+    row = await world.service(with_draws).reward(world.request(answer(False, EXACT)))
+    assert sorted(call[2] for call in world.generator.calls) == [5, 6, 7]
+    gains = []
+    for seed in (5, 6, 7):
+        one = world.service(QUICK.model_copy(update={"seed": seed}), f"seed-{seed}")
+        gains.append((await one.reward(world.request(answer(False, EXACT)))).step_reward)
+    assert gains[1] < gains[0] == gains[2] and row.step_reward == pytest.approx(sum(gains) / 3)
+
+
+async def test_a_rollout_is_masked_where_one_of_its_drawings_failed(world):
+    service = world.service(QUICK.model_copy(update={"draws": 2}))
+    row = await service.reward(world.request(answer(False, EXACT + " hiccup")))
+    assert (row.status, row.step_reward) == ("masked", None)
+
+
 async def test_a_failure_is_not_cached(world):
     service = world.service()
     request = world.request(answer(False, EXACT + " hiccup"))
