@@ -73,7 +73,7 @@ class RewardRequest(ConfigModel):
 
 
 class _RolloutResult(NamedTuple):
-    """A rollout's status, the parts of its reward, the first redrawn image (sha256), who drew it."""
+    """A rollout's status, the parts of its reward, its first redrawn image, and who drew it."""
 
     status: RolloutStatus
     parts: RewardParts
