@@ -65,7 +65,7 @@ class RewardSettings(ConfigModel):
     without: tuple[Part, ...] = Field(
         (), max_length=1, description="Ablation: a part that is left out; the other gets its weight"
     )
-    seed: int = Field(0, ge=0, description="Seed of every first drawing (reference: 0)")
+    seed: int = Field(0, ge=0, description="Seed of a prompt's first drawing (reference: 0)")
     draws: int = added_field(
         1,
         ge=1,
