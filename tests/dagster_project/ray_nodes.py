@@ -29,6 +29,7 @@ class Nodes:
 
     def __init__(self, count: int, folder: Path, gpus: int = 0) -> None:
         from ray._common.utils import get_default_ray_temp_dir
+        from ray._private.utils import write_ray_address
         from ray.cluster_utils import Cluster
 
         # `Cluster` writes its address file there, whatever the nodes' temporary folder.
@@ -43,6 +44,8 @@ class Nodes:
             "temp_dir": str(folder),
         }
         self._cluster: Any = Cluster(initialize_head=True, head_node_args=head)
+        # Jobs look here for it; else they take any Ray of this machine, perhaps another test's.
+        write_ray_address(self._cluster.address, str(folder))
         self._gpus = gpus
         self._workers: dict[str, Any] = {}
         for _ in range(count):
