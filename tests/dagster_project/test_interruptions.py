@@ -72,7 +72,7 @@ def test_workers_end_with_a_killed_command_and_the_next_run_finishes(foundry, st
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("started", [ignore_sigint], indirect=True)
+@pytest.mark.parametrize("started", [None, ignore_sigint], indirect=True)
 def test_term_ends_the_command_and_its_workers(started):
     workers = psutil.Process(started.pid).children(recursive=True)
     started.terminate()
