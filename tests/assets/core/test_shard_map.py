@@ -85,7 +85,9 @@ def test_a_failure_is_one_line(lake, function, message):
 def test_workers_end_with_the_command(tmp_path, number):
     code = (
         "if __name__ == '__main__':\n"
+        " from dagster_project.cli.options import enable_interrupts\n"
         " from tests.assets.core.test_shard_map import *\n"
+        " enable_interrupts()\n"
         " shard_map.worker_count = lambda: 2\n"
         f" lake = Home({str(tmp_path)!r}).lake\n"
         " list(ShardMap(lake).map(endless, GROUPS, len(GROUPS)))\n"
