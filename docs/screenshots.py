@@ -19,13 +19,16 @@ sys.path.insert(0, str(ROOT))
 from assets.core.foundry import FoundryResource  # noqa: E402
 from assets.core.node import NODES  # noqa: E402
 from assets.core.plotting import small_png  # noqa: E402
+from assets.evaluation.items import pack_name, promotion_benchmark  # noqa: E402
 from assets.evaluation.plots import beside_paper_plot  # noqa: E402
 from assets.evaluation.report import test_summaries  # noqa: E402
+from assets.rounds.plot import rounds_plot  # noqa: E402
 from bench.scale.inputs import load_costs  # noqa: E402
 from bench.scale.plot import save_plot  # noqa: E402
 from dagster_project import definitions  # noqa: E402, F401, declares nodes
 from inference.backends.providers.settings import BudgetSettings  # noqa: E402
 from inference.backends.providers.spending import SPENDING_FILE  # noqa: E402
+from schemas.rounds import ROUNDS  # noqa: E402
 from schemas.training import EVALUATIONS  # noqa: E402
 from schemas.trajectories import MODEL_CALLS, ModelCallRow  # noqa: E402
 from tests.helpers.browser import (  # noqa: E402, the tests know how
@@ -71,6 +74,7 @@ def main() -> None:
     photograph_costs(folder / "costs.png")
     shutil.copyfile(home / "stories" / "contact_sheet.png", folder / "stories.png")
     draw_ablation(home, folder / "ablation.png")
+    draw_rounds(home, folder / "rounds.png")
     save_plot(folder / "scale.png", load_costs())
 
 
@@ -198,6 +202,14 @@ def draw_ablation(home: Path, path: Path) -> None:
     if any(row.variant == "unfiltered" for row in rows):
         summary, *_ = test_summaries(rows, foundry.settings.evaluation).values()
         path.write_bytes(beside_paper_plot(summary))
+
+
+def draw_rounds(home: Path, path: Path) -> None:
+    """The plot of the asset `rounds`; none where none is finished (three take 90 minutes)."""
+    foundry = FoundryResource(profile="sketch-rounds", root=str(home))
+    if rows := foundry.rows(ROUNDS):
+        dev = promotion_benchmark(pack_name(foundry.settings))
+        path.write_bytes(rounds_plot(rows, dev))
 
 
 def screenshot_down_to(page: Page, last: Locator, path: Path) -> None:

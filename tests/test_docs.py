@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 SCRIPT = ROOT / "docs" / "screenshots.py"
 IMAGES = {path.name for path in (ROOT / "docs" / "images").iterdir()}
-HOURS = {"ablation.png"}  # drawn where the asset `ablation` was materialized
+HOURS = {"ablation.png", "rounds.png"}  # drawn where those assets were materialized
 DATA = (
     "taxonomy,vocabulary_expansion,vocabulary,templates,prompts,plans,trajectories,scores,"
     "reviews,steps,critic_sft,critic_rl,planner_sft,sequences,exports"
