@@ -16,7 +16,7 @@ from assets.evaluation.items import pack_name
 from assets.evaluation.systems import newest_system, system_in_use
 from assets.prompts.assets import shard_names, trajectory_shards
 from assets.prompts.pack_loader import load_pack
-from assets.rounds.assets import findings, store_round
+from assets.rounds.assets import findings, rounds_settings, store_round
 from assets.rounds.failures import quotas_for
 from assets.rounds.measures import blocked_round
 from assets.rounds.plans import RoundPlan, record_plan, record_state, recorded_rounds, states
@@ -57,9 +57,7 @@ def improve(
     Raises:
         FoundryError: the profile has no section `rounds`, or no planner and critic are promoted.
     """
-    if foundry.settings.rounds is None:
-        hint = "add `rounds: {}`, or use a profile that has it"
-        raise FoundryError(f"profile {foundry.settings.name} has no section rounds: {hint}")
+    rounds_settings(foundry)  # before anything is done: they may be missing
     while True:
         finished = finished_rounds(foundry)
         stopped = bool(finished) and not finished[-1].continues and not force
@@ -86,18 +84,19 @@ def _begin(foundry: FoundryResource, instance: dg.DagsterInstance) -> RoundPlan:
     """Record a new round: its shards, quotas, and the agents that are promoted now."""
     settings, home = foundry.settings, foundry.home
     in_use = system_in_use(CheckpointRegistry(home))
-    if in_use is None or settings.rounds is None:
+    if in_use is None:
         raise FoundryError(
             f"no planner and critic are promoted in {home.root} yet: `interleave run` trains, "
             "evaluates and promotes them"
         )
     pack = load_pack(settings.pack).name
     first = max(trajectory_shards(foundry, instance), settings.banks.get(settings.pack, 0))
+    count = rounds_settings(foundry).shards
     plan = RoundPlan(
         number=len(recorded_rounds(home)) + 1,
         pack=pack,
         first_shard=first,
-        shards=tuple(shard_names(pack, first + settings.rounds.shards)[first:]),
+        shards=tuple(shard_names(pack, first + count)[first:]),
         planner=in_use.planner,
         critic=in_use.critic,
         began_at=datetime.now(UTC),

@@ -224,6 +224,11 @@ class Planner(Backend, Protocol):
         """Write the steps that answer a request."""
 
 
+class PlanSampler(Backend, Protocol):
+    async def plan(self, request: PlanRequest, draw: int = 0) -> Plan:
+        """Sample a plan; each `draw` is another one, and the same one whenever it is asked for."""
+
+
 @runtime_checkable
 class Generator(Backend, Protocol):
     async def generate(

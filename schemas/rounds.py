@@ -18,8 +18,8 @@ class RoundRowCount(Row):
 
     data_set: str = Field(description="planner_sft, critic_sft, critic_rl")
     source: RowSource = Field(
-        description="new: made in this round; failure: a wrong verdict of this round, copies "
-        "included; replay: older rows"
+        description="new: made in this round; failure: what an agent got wrong in it, with the "
+        "right answer, copies included; replay: older rows"
     )
     rows: int = Field(description="Number of rows")
 

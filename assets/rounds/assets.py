@@ -3,21 +3,25 @@
 `interleave improve` materializes them in turn (`dagster_project/improve.py`).
 """
 
+import asyncio
 from typing import Any
 
 import dagster as dg
 
 from schemas import FoundryError
 from schemas.rounds import FAILURES, ROUNDS, RoundRow
+from schemas.trajectories import MODEL_CALLS
 
 from ..core.checks import blocking_checks
 from ..core.foundry import FoundryResource
-from ..core.metadata import image_metadata, table_metadata
+from ..core.metadata import image_metadata, model_call_costs, table_metadata
 from ..core.node import Node
+from ..core.progress import progress_of
 from ..evaluation.items import pack_name, promotion_benchmark
 from .data import SETS, RoundSets
 from .failures import failure_rows
 from .measures import finished_round
+from .plan_retries import RetriedPlans, check_plan_retries, plan_sampler, retry_plans
 from .plans import RoundPlan, record_state, recorded_rounds, round_home, states
 from .plot import rounds_plot
 from .safeguards import Finding, few_duplicates, heldout_free, not_collapsed
@@ -46,6 +50,7 @@ ROUND_DATA = Node(
     group="rounds",
     description="Training sets of the round that `interleave improve` is in: what the promoted "
     "agents made of new prompts, what they got wrong, and older rows.",
+    ledger=(MODEL_CALLS,),
     deps=("prompts", "plans", "trajectories", "scores", "planner_sft", "critic_sft", "critic_rl"),
     sections=("rounds", "curation"),
     inputs=lambda foundry, _: [p.model_dump(mode="json") for p in recorded_rounds(foundry.home)],
@@ -76,15 +81,32 @@ FAILURE_REPORT = Node(
 
 @dg.asset(**ROUND_DATA.asset_args())
 def round_data(context: dg.AssetExecutionContext, foundry: FoundryResource) -> dg.MaterializeResult:
-    plan = _open_round(foundry)
-    counts = RoundSets(foundry, plan, _settings(foundry)).build()
+    plan, settings = _open_round(foundry), rounds_settings(foundry)
+    retried = _retried_plans(context, foundry, plan)
+    counts = RoundSets(foundry, plan, settings, retried.rows if retried else ()).build()
     rows = [{"data set": name, **by_source} for name, by_source in counts.items()]
     metadata: dict[str, Any] = {
         "round": plan.number,
         "rows": table_metadata(rows),
         "folder": dg.MetadataValue.path(round_home(foundry.home, plan.number).root),
     }
+    if retried:
+        metadata["plan_retries"] = (
+            f"{retried.wrong} requests had no right plan; {retried.found} of them have one after "
+            f"{len(retried.calls)} more answers"
+        )
+        metadata |= model_call_costs(retried.calls)
     return ROUND_DATA.describe(context, foundry, {}, metadata)
+
+
+def _retried_plans(
+    context: dg.AssetExecutionContext, foundry: FoundryResource, plan: RoundPlan
+) -> RetriedPlans | None:
+    """What asking the planner again gave; None where the profile does not want it."""
+    if not (tries := rounds_settings(foundry).plan_retries):
+        return None
+    sampler, progress = plan_sampler(foundry, plan), progress_of(context)
+    return asyncio.run(retry_plans(foundry, plan, sampler, tries, progress))
 
 
 @dg.multi_asset_check(
@@ -110,7 +132,8 @@ def round_data_checks(context: dg.AssetCheckExecutionContext, foundry: FoundryRe
 
 def findings(foundry: FoundryResource) -> dict[str, Finding]:
     """What the safeguards find in the data of the round that is open."""
-    home, plan, limits = foundry.home, _open_round(foundry), _settings(foundry).safeguards
+    home, plan = foundry.home, _open_round(foundry)
+    limits = rounds_settings(foundry).safeguards
     return {
         "heldout_free": heldout_free(home, plan),
         "few_duplicates": few_duplicates(home, plan, limits),
@@ -178,13 +201,19 @@ def _cells(row: RoundRow) -> dict[str, object]:
     }
 
 
-def _settings(foundry: FoundryResource) -> RoundsSettings:
-    if foundry.settings.rounds:
-        return foundry.settings.rounds
-    raise FoundryError(
-        f"profile {foundry.settings.name} has no section rounds: add `rounds: {{}}`, or use a "
-        "profile that has it"
-    )
+def rounds_settings(foundry: FoundryResource) -> RoundsSettings:
+    """Section `rounds` of the profile.
+
+    Raises:
+        FoundryError: it has none, or one that does not fit its pack.
+    """
+    if foundry.settings.rounds is None:
+        raise FoundryError(
+            f"profile {foundry.settings.name} has no section rounds: add `rounds: {{}}`, or use a "
+            "profile that has it"
+        )
+    check_plan_retries(foundry)
+    return foundry.settings.rounds
 
 
 def _open_round(foundry: FoundryResource) -> RoundPlan:

@@ -4,7 +4,8 @@ They are in a home of their own (`plans.round_home`), with the tables and export
 has of its sets.
 
 - Planner: plans that led to good images at every step and, where the pack's world has an exact
-  grader, to what the request asks for. A wrong plan has no right answer here, so it is left out.
+  grader, to what the request asks for; with `plan_retries`, `failure_weight` times those that were
+  found by asking again (`plan_retries.py`). A wrong plan is left out.
 - Critic, SFT: as curation makes it, so a verdict that the scores contradict is left out: its
   reasoning is wrong, and no teacher is asked for a better one.
 - Critic, RL: as curation makes it, and every verdict that the scores contradict, of whatever step,
@@ -14,7 +15,6 @@ Rows that occurred before the round, or twice in it, are left out of all three; 
 are balanced after that.
 """
 
-import asyncio
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -23,12 +23,10 @@ from typing import Any
 import pyarrow as pa
 
 from inference.engine.hashing import stable_hash, unit_interval
-from inference.roles import Plan, PlanRequest, PlanStep, RequestOutcome
-from inference.sketch_world.grader import SketchGrader
 from schemas import Table
 from schemas.curation import CRITIC_RL, CRITIC_SFT, PLANNER_SFT, STEPS
 from schemas.prompts import PROMPTS
-from schemas.trajectories import ATTEMPTS, PLANS, SCORES, TRAJECTORIES
+from schemas.trajectories import ATTEMPTS, PLANS, SCORES, TRAJECTORIES, PlanRow
 from warehouse import Home
 
 from ..core.foundry import FoundryResource
@@ -40,12 +38,13 @@ from ..curation.planner_sets import build_planner_sft
 from ..curation.settings import BalanceSettings, CurationSettings
 from ..curation.steps import build_steps
 from ..evaluation.graders import has_exact_grader
+from .plan_retries import right_plans
 from .plans import RoundPlan, recorded_rounds, round_home
 from .settings import RoundsSettings
 
 SETS = (PLANNER_SFT, CRITIC_SFT, CRITIC_RL)
 _SOURCES = (PROMPTS, PLANS, TRAJECTORIES, ATTEMPTS, SCORES)
-_FAILURE = "failure/"  # begins the row_id of a wrong verdict
+_FAILURE = "failure/"  # begins the row_id of what an agent got wrong
 _COPY = "#"  # and its number end the row_id of a repeated row
 _GOOD_PLANS = """
     SELECT plan_id FROM trajectories
@@ -56,17 +55,21 @@ _GOOD_PLANS = """
 """
 _KEY = ("trajectory_id", "step_number", "iteration")
 _FIRST_IMAGES = ("images", "edited_image")
-_STEP = ("step_number", "step_name", "instruction", "prompt", "auxiliary_text")
 Records = list[dict[str, Any]]
 
 
 @dataclass(frozen=True)
 class RoundSets:
-    """Builds the sets of a round in its home."""
+    """Builds the sets of a round in its home.
+
+    Args:
+        retried: right plans that were found by asking again.
+    """
 
     foundry: FoundryResource
     plan: RoundPlan
     rounds: RoundsSettings
+    retried: Sequence[PlanRow] = ()
 
     @property
     def home(self) -> Home:
@@ -99,7 +102,7 @@ class RoundSets:
         own = {
             CRITIC_RL: self._critic_rl(),  # before SFT: it leaves other steps
             CRITIC_SFT: self._critic_sft(),
-            PLANNER_SFT: self._new(PLANNER_SFT, self._planner_sft()),
+            PLANNER_SFT: self._planner_sft(),
         }
         for table, rows in own.items():
             rows += self._replay(table, round(self.rounds.replay * len(rows)))
@@ -118,9 +121,8 @@ class RoundSets:
         rows = _records(build_critic_rl(self.home, self.curation)[0])
         wrong = {_attempt(row) for row in failures}
         others = (row for row in rows if _attempt(row) not in wrong)
-        new = self._new(CRITIC_RL, [*failures, *others])
-        repeated = weighted(filter(_is_failure, new), self.rounds.failure_weight)
-        return _balanced([row for row in new if not _is_failure(row)], [*_numbered(repeated)])
+        new = self._weighted(self._new(CRITIC_RL, [*failures, *others]))
+        return _balanced([row for row in new if not _is_failure(row)], [*filter(_is_failure, new)])
 
     def _failures(self) -> Records:
         """Every attempt of these shards whose verdict the scores contradict, as an RL row."""
@@ -143,19 +145,25 @@ class RoundSets:
         judged = home.lake.read(ATTEMPTS, columns=[*_KEY, "accepted"]).to_pylist()
         said = {_attempt(row): row["accepted"] for row in judged}
         wrong = (row for row in rows if _truth(row) != said[_attempt(row)])
-        return [{**row, "row_id": f"{_FAILURE}{row['row_id']}"} for row in wrong]
+        return [_as_failure(row) for row in wrong]
 
     def _planner_sft(self) -> Records:
+        good, retried = self._good_plans(), {row.plan_id for row in self.retried}
+        for shard in self.plan.shards:
+            own = self.foundry.rows(PLANS, shard)
+            found = [row for row in self.retried if row.shard == shard]
+            self.home.lake.write(PLANS, [*own, *found], shard)
         rows = _records(build_planner_sft(self.home, self.curation)[0])
-        good = self._good_plans()
-        return [row for row in rows if row["plan_id"] in good]
+        first = [row for row in rows if row["plan_id"] in good]
+        failures = [_as_failure(row) for row in rows if row["plan_id"] in retried]
+        return self._weighted(self._new(PLANNER_SFT, [*first, *failures]))
 
     def _good_plans(self) -> set[str]:
         accept_at_least = self.curation.critic.verdicts.accept_at_least
         found = duckdb_session(self.home).execute(_GOOD_PLANS, [accept_at_least]).fetchall()
         good = {plan_id for (plan_id,) in found}
         if has_exact_grader(self.foundry.settings):
-            good &= set(asyncio.run(_correct_plans(self.home)))
+            good &= right_plans(self.foundry, self.plan.shards)
         return good
 
     def _new(self, table: Table, rows: Records) -> Records:
@@ -167,6 +175,11 @@ class RoundSets:
             for row in rows
             if (content := row_content(row)) not in older and first[content] == _original(row)
         ]
+
+    def _weighted(self, rows: Records) -> Records:
+        """The same, with failures as often as the settings say."""
+        repeated = weighted(filter(_is_failure, rows), self.rounds.failure_weight)
+        return [row for row in rows if not _is_failure(row)] + [*_numbered(repeated)]
 
     def _replay(self, table: Table, count: int) -> Records:
         """Older rows: of the lineage's set, and what earlier rounds made."""
@@ -182,7 +195,7 @@ def older_rows(home: Home, number: int, table: Table) -> Iterator[dict[str, Any]
     for plan in recorded_rounds(home):
         if plan.number < number:
             own = own_rows(round_home(home, plan.number), table)
-            yield from (row for row in own if _COPY not in row["row_id"])
+            yield from (row for row in own if not is_weight_copy(row))
 
 
 def own_rows(home: Home, table: Table) -> Records:
@@ -195,6 +208,11 @@ def row_content(row: dict[str, Any]) -> str:
     """A hash of what a model reads and learns from a row of a set."""
     images = [row.get(name) for name in _FIRST_IMAGES]
     return stable_hash([each["content"] for each in row["messages"]], images)
+
+
+def is_weight_copy(row: dict[str, Any]) -> bool:
+    """Whether a row repeats another because failures weigh more."""
+    return _COPY in row["row_id"]
 
 
 def row_counts(home: Home) -> dict[str, Counter[str]]:
@@ -215,6 +233,10 @@ def _attempt(row: dict[str, Any]) -> tuple[Any, ...]:
 def _original(row: dict[str, Any]) -> object:
     """What a row and its copies have in common."""
     return _attempt(row) if "iteration" in row else row["row_id"]
+
+
+def _as_failure(row: dict[str, Any]) -> dict[str, Any]:
+    return {**row, "row_id": f"{_FAILURE}{row['row_id']}"}
 
 
 def _is_failure(row: dict[str, Any]) -> bool:
@@ -247,21 +269,3 @@ def _balanced(others: Records, failures: Sequence[dict[str, Any]] = ()) -> Recor
     candidates = [row["row_id"] for row in others if _truth(row) == common]
     left_out = set(sorted(candidates, key=lambda row_id: unit_interval(row_id))[:excess])
     return [row for row in others if row["row_id"] not in left_out] + [*failures]
-
-
-async def _correct_plans(home: Home) -> list[str]:
-    """Plans that lead to what their requests ask for, by the sketch world's exact grader."""
-    texts = {row["prompt_id"]: row["text"] for row in home.lake.read(PROMPTS).to_pylist()}
-    steps: dict[str, Records] = {}
-    for row in home.lake.read(PLANS).to_pylist():
-        steps.setdefault(row["plan_id"], []).append(row)
-    grader, correct = SketchGrader(), []
-    for plan_id, rows in steps.items():
-        rows.sort(key=lambda row: row["step_number"])
-        request = PlanRequest(texts[rows[0]["prompt_id"]])
-        plan = Plan(tuple(PlanStep(**{name: row[name] for name in _STEP}) for row in rows))
-        outcome = RequestOutcome(rows[0]["prompt_id"], request, plan)
-        grade = await grader.grade_plan(outcome)
-        if grade.valid and grade.correct:
-            correct.append(plan_id)
-    return correct

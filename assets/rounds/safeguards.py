@@ -14,7 +14,7 @@ from schemas.rounds import ROUNDS, RoundDiversity, RoundRow
 from schemas.trajectories import ATTEMPTS, PLANS
 from warehouse import Home
 
-from .data import SETS, older_rows, own_rows, row_content
+from .data import SETS, is_weight_copy, older_rows, own_rows, row_content
 from .plans import RoundPlan, recorded_rounds, round_home
 from .settings import SafeguardSettings
 
@@ -149,7 +149,7 @@ def _first_diversity(home: Home, plan: RoundPlan) -> RoundDiversity | None:
 
 def _is_first(row: dict[str, Any]) -> bool:
     """Copies are meant: by balance, or of failures."""
-    return row.get("copy_number", 0) == 0
+    return row.get("copy_number", 0) == 0 and not is_weight_copy(row)
 
 
 def _repeated(rows: Iterable[dict[str, Any]], older: set[str]) -> int:

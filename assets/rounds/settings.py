@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from schemas.yaml_config import ConfigModel
+from schemas.yaml_config import ConfigModel, added_field
 
 Share = Annotated[float, Field(ge=0, le=1)]
 
@@ -40,7 +40,16 @@ class RoundsSettings(ConfigModel):
         "cannot be read is a mistake of the agent, not of the shard",
     )
     failure_weight: float = Field(
-        2.0, ge=0, description="How often a wrong verdict occurs in the critic's RL set"
+        2.0,
+        ge=0,
+        description="How often a row of what an agent got wrong occurs: a wrong verdict in the "
+        "critic's RL set, a plan that `plan_retries` found in the planner's set",
+    )
+    plan_retries: int = added_field(
+        0,
+        ge=0,
+        description="How often the planner is asked again, at most, where its plan was wrong; its "
+        "answers are sampled until one is right. Only for packs with an exact grader",
     )
     replay: float = Field(
         1.0, ge=0, description="Older rows for each new one, in every set: nothing is forgotten"

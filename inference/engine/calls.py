@@ -35,6 +35,7 @@ from ..roles import (
     Judgement,
     Plan,
     PlanRequest,
+    PlanSampler,
     Proposals,
     RequestOutcome,
     Roles,
@@ -311,6 +312,15 @@ class ModelCalls(JournaledCalls[Roles]):
 
         attempt = ScoredAttempt(before, after, instruction)
         return await score_with(self.roles.scorer, attempt, make)
+
+
+class PlanSamples(JournaledCalls[PlanSampler]):
+    """Calls that sample plans."""
+
+    async def sample(self, site: CallSite, request: PlanRequest, draw: int) -> CallResult[Plan]:
+        content = {"text": request.text, "images": _hashes(request.images), "draw": draw}
+        send = partial(self.roles.plan, request, draw)
+        return await self._call(_Request("planner", self.roles, site, content, send))
 
 
 class ExpanderCalls(JournaledCalls[Expander]):

@@ -4,6 +4,7 @@ Trainings take no time (they hand out the base model), and the agents that make 
 the simulated ones: a base model writes no plans.
 """
 
+import asyncio
 import textwrap
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from assets.checkpoints.recipes import LINEAGE
 from assets.core.foundry import FoundryResource
 from assets.rounds.assets import findings
 from assets.rounds.data import RoundSets, own_rows
+from assets.rounds.plan_retries import retry_plans
 from assets.rounds.plans import recorded_rounds, round_home, states
 from dagster_project.definitions import definitions
 from dagster_project.improve import improve
@@ -22,6 +24,8 @@ from dagster_project.instance import open_instance
 from dagster_project.run import run_lineage
 from inference.backends.factory import Backends
 from inference.backends.sketch.agents import SketchCritic, SketchPlanner
+from inference.engine.progress import NullProgress
+from inference.roles import BackendError, UnusableAnswerError
 from schemas import FoundryError
 from schemas.curation import CRITIC_RL, CRITIC_SFT, PLANNER_SFT
 from schemas.prompts import PROMPTS
@@ -39,7 +43,11 @@ SHARD = "sketchbook-0003"  # after the bank, of which two shards have no traject
 SECTIONS = """
     banks: {sketchbook: 3}
     prompts: {quotas_by_failure: {}}
-    rounds: {shards: 1, failure_weight: 3, training: {planner_sft: {max_steps: 1}}}
+    rounds:
+      shards: 1
+      failure_weight: 3
+      plan_retries: 1
+      training: {planner_sft: {max_steps: 1}}
 """
 
 
@@ -233,3 +241,85 @@ def test_rows_that_occurred_before_are_left_out(copied):
 def test_collapse_is_found(copied, table, changes):
     rewrite(copied, table, **changes)
     assert problems(copied) == {"not_collapsed"}
+
+
+class LuckyPlanner(SketchPlanner):
+    """Right in its third draw; the draws before have no plan."""
+
+    model = "lucky"
+
+    def __init__(self, draws=9):
+        self.draws = draws  # that it may be asked for
+
+    async def plan(self, request, draw=0):
+        if not self.draws:
+            raise BackendError("stopped")
+        self.draws -= 1
+        if draw < 3:
+            raise UnusableAnswerError("no plan")
+        return await super().plan(request)
+
+
+@pytest.fixture
+def wrong(copied):
+    """Requests of the round whose plans are wrong."""
+    plans = copied.rows(PLANS, SHARD)
+    wrong = set(sorted({row.prompt_id for row in plans})[:3])
+    spoiled = [
+        row.model_copy(update={"prompt": "Draw a cat"}) if row.prompt_id in wrong else row
+        for row in plans
+    ]
+    copied.home.lake.write(PLANS, spoiled, SHARD)
+    return wrong
+
+
+def retried(foundry, sampler, tries=3):
+    (plan,) = recorded_rounds(foundry.home)
+    return asyncio.run(retry_plans(foundry, plan, sampler, tries, NullProgress()))
+
+
+def test_wrong_plans_are_sampled_again_until_one_is_right(copied, wrong):
+    found = retried(copied, LuckyPlanner())
+    assert (found.wrong, found.found, len(found.calls)) == (3, 3, 9)
+    assert {row.prompt_id for row in found.rows} == wrong
+    ledger = copied.rows(MODEL_CALLS, f"round_data-{SHARD}")
+    assert [row.call_id for row in ledger] == [row.call_id for row in found.calls]
+    assert retried(copied, LuckyPlanner(draws=0)).rows == found.rows, "no call is made again"
+    assert not retried(copied, LuckyPlanner(draws=0), tries=2).rows
+
+
+def test_a_killed_retry_repeats_no_finished_call(copied, wrong):
+    with pytest.raises(BackendError, match="stopped"):
+        retried(copied, LuckyPlanner(draws=5))
+    assert retried(copied, LuckyPlanner(draws=4)).found == 3
+
+
+def test_plans_found_by_retries_weigh_more(copied, wrong):
+    (plan,) = recorded_rounds(copied.home)
+    rows = retried(copied, LuckyPlanner()).rows
+    counts = RoundSets(copied, plan, copied.settings.rounds, rows).build()["planner_sft"]
+    assert counts["failure"] == 3 * 3
+    own = own_rows(round_home(copied.home, 1), PLANNER_SFT)
+    assert {row["prompt_id"] for row in own if row["row_id"].startswith("failure/")} == wrong
+    assert len({row["row_id"] for row in own}) == len(own)
+    assert "cat" not in str([row["messages"] for row in own if row["prompt_id"] in wrong])
+    assert not problems(copied), "copies by weight are no duplicates"
+
+
+def test_the_round_asks_its_own_checkpoint(copied, wrong):
+    with open_instance(copied.home) as instance:
+        run_lineage(copied, instance, shards=0, select=["round_data"])
+        event = instance.get_latest_materialization_event(dg.AssetKey("round_data"))
+    (plan,) = recorded_rounds(copied.home)
+    calls = copied.rows(MODEL_CALLS, f"round_data-{SHARD}")
+    assert {call.model for call in calls} == {f"{PLANNER}@{plan.planner}-sampled"}
+    said = event.asset_materialization.metadata["plan_retries"].value
+    assert said == "3 requests had no right plan; 0 of them have one after 3 more answers"
+
+
+def test_retries_need_an_exact_grader(tmp_path):
+    path = tmp_path / "other.yaml"
+    path.write_text("base: sketch\nname: other\npack: interleave\nrounds: {plan_retries: 2}\n")
+    other = FoundryResource(profile=str(path), root=str(tmp_path / "lake"))
+    with pytest.raises(FoundryError, match=r"rounds.plan_retries .* pack interleave has no exact"):
+        improve(other, None, 1)

@@ -59,13 +59,18 @@ class CheckpointAgent:
         images: tuple[EncodedImage, ...],
         parse: Callable[[str], _Answer],
         parse_second: Callable[[str], _Answer],
+        draw: int = 0,
     ) -> _Answer:
         """What is parsed from the answer; an unreadable one is asked for once more, and sampled.
+
+        Args:
+            draw: another number seeds sampled answers otherwise.
 
         Raises:
             UnusableAnswerError: of `parse_second`, or the question is too long.
         """
-        seed = int(stable_hash(text, *(image.sha256 for image in images))[:8], 16)
+        asked = (text, *(image.sha256 for image in images), *([draw] if draw else []))
+        seed = int(stable_hash(*asked)[:8], 16)
         query = AgentQuery(text, images, self._max_new_tokens, seed, self._decoding, self._form)
         first = await self._checkpoint.complete(query)
         try:
@@ -79,10 +84,10 @@ class CheckpointAgent:
 class CheckpointPlanner(CheckpointAgent):
     role = "planner"
 
-    async def plan(self, request: PlanRequest) -> Plan:
+    async def plan(self, request: PlanRequest, draw: int = 0) -> Plan:
         names = self._prompts["planner_text"], self._prompts["planner_interleaved"]
         prompt = planner_turn(request, *names)
-        return await self._ask(prompt.text, request.images, parse_plan, parse_plan)
+        return await self._ask(prompt.text, request.images, parse_plan, parse_plan, draw)
 
 
 class CheckpointCritic(CheckpointAgent):

@@ -1,0 +1,163 @@
+"""Plans that are sampled again where the planner's own, its likeliest one, was wrong.
+
+The right ones among them teach the planner what it can do but seldom does (rejection sampling).
+Which plans are right the pack's exact grader says; no image is drawn for it.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from inference.backends.checkpoint.agents import CheckpointPlanner
+from inference.backends.checkpoint.model import CheckpointModel
+from inference.engine.calls import CallSite, PlanSamples
+from inference.engine.progress import Progress
+from inference.engine.retry import CallFailedError, RetryingCaller
+from inference.engine.worker_pool import WorkerPool
+from inference.loop import check_plan
+from inference.roles import (
+    Plan,
+    PlanRequest,
+    PlanSampler,
+    RequestOutcome,
+    UnusableAnswerError,
+    qualified_name,
+)
+from inference.sketch_world.grader import SketchGrader
+from inference.trajectory_recorder import plan_from_rows, plan_rows
+from schemas import FoundryError
+from schemas.prompts import PromptRow
+from schemas.trajectories import MODEL_CALLS, PLANS, ModelCallRow, PlanRow
+from training.registry import CheckpointRegistry
+
+from ..core.foundry import FoundryResource
+from ..evaluation.graders import has_exact_grader
+from .plans import PLANNER, RoundPlan
+
+ASSET = "round_data"  # in whose journals and ledger the calls are
+_GRADER = SketchGrader()
+
+
+@dataclass(frozen=True)
+class RetriedPlans:
+    """Right plans that were found by asking again.
+
+    `wrong`: requests of the round without a right plan before.
+    """
+
+    rows: list[PlanRow]
+    calls: list[ModelCallRow]
+    wrong: int
+
+    @property
+    def found(self) -> int:
+        """Requests that have a right plan now."""
+        return len({row.prompt_id for row in self.rows})
+
+
+def check_plan_retries(foundry: FoundryResource) -> None:
+    """Raises FoundryError where `rounds.plan_retries` is set and nobody can tell right plans."""
+    profile = foundry.settings
+    if profile.rounds and profile.rounds.plan_retries and not has_exact_grader(profile):
+        raise FoundryError(
+            f"profile {profile.name}: rounds.plan_retries needs to know which plans are right, and "
+            f"pack {profile.pack} has no exact grader: set it to 0"
+        )
+
+
+def plan_sampler(foundry: FoundryResource, plan: RoundPlan) -> PlanSampler:
+    """The planner that a round began with, in this process, whose answers are sampled.
+
+    Raises:
+        FoundryError: there is no such checkpoint any more.
+    """
+    folder = CheckpointRegistry(foundry.home).usable_folder(PLANNER, plan.planner)
+    return CheckpointPlanner(CheckpointModel(folder, foundry.settings.checkpoint), "sampled")
+
+
+def right_plans(foundry: FoundryResource, shards: Sequence[str]) -> set[str]:
+    """Ids of the plans of some shards that lead to what their requests ask for."""
+    return asyncio.run(_right_plans(foundry, shards))
+
+
+async def retry_plans(
+    foundry: FoundryResource, plan: RoundPlan, sampler: PlanSampler, tries: int, progress: Progress
+) -> RetriedPlans:
+    """Sample plans for the requests of a round without a right one, until one is right.
+
+    Finished calls are journaled by shard, and never repeated; an answer without a plan is a try.
+
+    Args:
+        tries: for each request, at most.
+    """
+    home, limits = foundry.home, foundry.limits_of(plan.shards[0])
+    wrong = await _requests_without_plan(foundry, plan.shards)
+    caller = RetryingCaller(limits)
+    with ExitStack() as stack:
+        calls = {
+            shard: stack.enter_context(PlanSamples(home, ASSET, shard, sampler, caller))
+            for shard in plan.shards
+        }
+
+        async def retry(prompt: PromptRow) -> list[PlanRow]:
+            return await _retry(calls[prompt.shard], prompt, tries, foundry.settings.loop.max_steps)
+
+        pool = WorkerPool(f"round {plan.number}", limits.in_flight, 1.0, progress)
+        found, _ = await pool.map(
+            retry, wrong, usage=lambda prompt: calls[prompt.shard].usage(prompt.prompt_id)
+        )
+        ledgers = {shard: each.ledger() for shard, each in calls.items()}
+    for shard, ledger in ledgers.items():
+        home.lake.write(MODEL_CALLS, ledger, f"{ASSET}-{shard}")
+    rows = [row for each in found for row in each]
+    return RetriedPlans(rows, [call for each in ledgers.values() for call in each], len(wrong))
+
+
+async def _retry(
+    calls: PlanSamples, prompt: PromptRow, tries: int, max_steps: int
+) -> list[PlanRow]:
+    """The rows of the first right plan; none after so many wrong ones."""
+    request = PlanRequest(prompt.text)
+    for draw in range(1, tries + 1):
+        try:
+            plan = (await calls.sample(CallSite(prompt.prompt_id), request, draw)).answer
+            check_plan(plan, max_steps)
+        except (UnusableAnswerError, CallFailedError):
+            continue
+        if await _is_right(prompt, plan):
+            return plan_rows(prompt, plan, qualified_name(calls.roles))
+    return []
+
+
+async def _requests_without_plan(
+    foundry: FoundryResource, shards: Sequence[str]
+) -> list[PromptRow]:
+    right = await _right_plans(foundry, shards)
+    planned = {
+        row.prompt_id
+        for shard in shards
+        for row in foundry.rows(PLANS, shard)
+        if row.plan_id in right
+    }
+    prompts = [prompt for shard in shards for prompt in foundry.prompts_of(shard)]
+    return [prompt for prompt in prompts if prompt.prompt_id not in planned]
+
+
+async def _right_plans(foundry: FoundryResource, shards: Sequence[str]) -> set[str]:
+    right: set[str] = set()
+    for shard in shards:
+        prompts = {prompt.prompt_id: prompt for prompt in foundry.prompts_of(shard)}
+        steps: dict[str, list[PlanRow]] = {}
+        for row in foundry.rows(PLANS, shard):
+            steps.setdefault(row.plan_id, []).append(row)
+        for plan_id, rows in steps.items():
+            if await _is_right(prompts[rows[0].prompt_id], plan_from_rows(rows)):
+                right.add(plan_id)
+    return right
+
+
+async def _is_right(prompt: PromptRow, plan: Plan) -> bool:
+    outcome = RequestOutcome(prompt.prompt_id, PlanRequest(prompt.text), plan)
+    grade = await _GRADER.grade_plan(outcome)
+    return bool(grade.valid and grade.correct)
