@@ -40,6 +40,7 @@ from ..rewards.rollouts import DEV_REWARD, LAST_STEPS, failed_share, find_collap
 from ..rewards.service import RewardService
 from ..row_lengths import left_out_metrics
 from ..tracking import require_tracker
+from .averaging import average_with_parent
 from .evaluations import DevEvaluations
 from .recipe import (
     CHECKPOINTS,
@@ -281,6 +282,9 @@ class GrpoRun:
             for path in self._job.parent.glob("*.json*"):
                 if not (draft / path.name).exists() and "safetensors" not in path.name:
                     shutil.copy2(path, draft / path.name)
+            if share := self._settings.parent_share:
+                self._driver.log(f"averaging the weights with {share:.0%} of the parent's")
+                average_with_parent(draft, self._job.parent, share)
 
     def _run(
         self,

@@ -93,6 +93,13 @@ class GrpoSettings(ConfigModel):
     patience: int | None = added_field(
         None, ge=1, description="Evaluations without a higher reward after which training stops"
     )
+    parent_share: float = added_field(
+        0.0,
+        ge=0,
+        lt=1,
+        description="Share of the parent's weights in the model that is kept, averaged with the "
+        "trained ones by the rest: less is forgotten of what the parent knew; 0: none",
+    )
     image_max_pixels: int = Field(
         9216, ge=1024, description="Larger pictures are shrunk to this, as in SFT"
     )

@@ -105,7 +105,8 @@ def test_trains_evaluates_merges_resumes_and_stops_early(tmp_path):
     """The answers of a model that is not trained are malformed: no evaluation has a reward."""
     export(tmp_path / "export", Home(tmp_path / "home"))
     build_untrained(tmp_path / "parent")
-    changes, folder = {"dev_share": 0.25, "patience": 1}, tmp_path / "job"
+    changes = {"dev_share": 0.25, "patience": 1, "parent_share": 0.5}
+    folder = tmp_path / "job"
     first = drive(job(tmp_path, steps=1, **changes))
     assert steps_of(first) == [1]
     model = first[-1].finished.model
