@@ -156,7 +156,7 @@ def test_a_colliding_option_names_file_line_and_key(tmp_path):
     path = tmp_path / "mine.yaml"
     path.write_text(
         profile.replace(
-            "critic_rl: {recipe: sketch, learning_rate: 5.0e-5, max_steps: 40}",
+            "critic_rl: {recipe: sketch, learning_rate: 5.0e-5, max_steps: 40, parent_share: 0.5}",
             "critic_rl: {options: {trainer.save_freq: 3}}",
         )
     )
