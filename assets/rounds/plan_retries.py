@@ -92,7 +92,7 @@ async def retry_plans(
         tries: for each request, at most.
     """
     home, limits = foundry.home, foundry.limits_of(plan.shards[0])
-    wrong = await _requests_without_plan(foundry, plan.shards)
+    wrong = await _requests_without_right_plan(foundry, plan.shards)
     caller = RetryingCaller(limits)
     with ExitStack() as stack:
         calls = {
@@ -130,7 +130,7 @@ async def _retry(
     return []
 
 
-async def _requests_without_plan(
+async def _requests_without_right_plan(
     foundry: FoundryResource, shards: Sequence[str]
 ) -> list[PromptRow]:
     right = await _right_plans(foundry, shards)

@@ -19,6 +19,7 @@ from ...agent_prompts.templates import prompts_of
 from ...engine.batching import Batcher
 from ...engine.call_context import report_usage
 from ...roles import UnusableAnswerError
+from .. import torch_cpu_shim
 from ..model_files import device_and_dtype
 from ..providers.structured import CompletionResult
 from .constrained import Forms, FormSampler
@@ -243,6 +244,7 @@ def _load(folder: Path, identity: str, device: str, limits: PixelLimits) -> Load
 
 def load_weights(model: str | Path, **options: Any) -> Any:
     """A vision-language model of transformers, by Hugging Face id or folder."""
+    torch_cpu_shim.install()
     from transformers import AutoModelForImageTextToText
     from transformers.utils.logging import disable_progress_bar
 
