@@ -102,7 +102,7 @@ class OpenAIAdapter:
 @contextmanager
 def translate_errors(client: "AsyncOpenAI") -> Iterator[None]:
     """Around a request: translates the client's errors into those of `inference/roles.py`."""
-    import httpx
+    import httpx2
     from openai import APIConnectionError, APIError, APIStatusError
 
     try:
@@ -110,7 +110,7 @@ def translate_errors(client: "AsyncOpenAI") -> Iterator[None]:
     except APIStatusError as error:
         raise _status_error(error, client.api_key) from None
     except APIConnectionError as error:
-        never_sent = isinstance(error.__cause__, httpx.ConnectError | httpx.ConnectTimeout)
+        never_sent = isinstance(error.__cause__, httpx2.ConnectError | httpx2.ConnectTimeout)
         kind = RetryableError if never_sent else NoAnswerError
         raise kind(f"no connection: {error.__cause__ or error}") from None
     except APIError as error:  # a response that is not of this API

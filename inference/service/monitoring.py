@@ -41,7 +41,7 @@ from .settings import LogSettings
 
 REQUEST_ID: ContextVar[str | None] = ContextVar("request_id", default=None)
 
-_QUIET = ("httpx", "httpcore", "uvicorn.access")
+_QUIET = ("httpx", "httpx2", "httpcore", "httpcore2", "uvicorn.access")
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 
 _log = logging.getLogger(__name__)

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from inference.backends.providers.errors import NoAnswerError
 from inference.engine.call_context import Usage, collect_usage
 from inference.roles import BackendError, PlanRequest, RetryableError, UnusableAnswerError
 from tests.inference.backends.providers.api_formats import gemini_parts
@@ -163,6 +164,14 @@ def test_faults_become_errors(backend, faults, error, message):
         server.scripts = list(faults)
         with pytest.raises(error, match=message):
             plan(build_roles(server, backend, seconds=2))
+
+
+def test_a_request_that_was_never_sent_is_not_billed(backend):
+    with provider() as server:
+        roles = build_roles(server, backend)
+    with pytest.raises(RetryableError, match="no connection") as raised:  # the server has ended
+        plan(roles)
+    assert not isinstance(raised.value, NoAnswerError)
 
 
 def test_a_throttled_call_waits_for_retry_after(backend):
