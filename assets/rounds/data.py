@@ -43,7 +43,7 @@ from .plans import RoundPlan, recorded_rounds, round_home
 from .settings import RoundsSettings
 
 SETS = (PLANNER_SFT, CRITIC_SFT, CRITIC_RL)
-_SOURCES = (PROMPTS, PLANS, TRAJECTORIES, ATTEMPTS, SCORES)
+_SOURCES = (PROMPTS, TRAJECTORIES, ATTEMPTS, SCORES)  # and plans
 _FAILURE = "failure/"  # begins the row_id of what an agent got wrong
 _COPY = "#"  # and its number end the row_id of a repeated row
 _GOOD_PLANS = """
@@ -96,9 +96,11 @@ class RoundSets:
             FoundryError: an export cannot be written.
         """
         home, lake = self.home, self.foundry.home.lake
-        for table in _SOURCES:
-            for shard in self.plan.shards:
+        for shard in self.plan.shards:
+            for table in _SOURCES:
                 home.lake.write(table, lake.read(table, [shard]), shard)
+            found = [row for row in self.retried if row.shard == shard]
+            home.lake.write(PLANS, [*self.foundry.rows(PLANS, shard), *found], shard)
         own = {
             CRITIC_RL: self._critic_rl(),  # before SFT: it leaves other steps
             CRITIC_SFT: self._critic_sft(),
@@ -149,10 +151,6 @@ class RoundSets:
 
     def _planner_sft(self) -> Records:
         good, retried = self._good_plans(), {row.plan_id for row in self.retried}
-        for shard in self.plan.shards:
-            own = self.foundry.rows(PLANS, shard)
-            found = [row for row in self.retried if row.shard == shard]
-            self.home.lake.write(PLANS, [*own, *found], shard)
         rows = _records(build_planner_sft(self.home, self.curation)[0])
         first = [row for row in rows if row["plan_id"] in good]
         failures = [_as_failure(row) for row in rows if row["plan_id"] in retried]
