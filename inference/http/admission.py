@@ -26,7 +26,7 @@ class AdmissionQueue:
         self._concurrency, self._per_owner, self._unit = concurrency, per_owner, unit
         self._slots = asyncio.Semaphore(concurrency)
         self._owners: Counter[str] = Counter()
-        self._mean_seconds = 1.0
+        self._mean_seconds: float | None = None  # of the last units; None: none has ended
         self.closed = False
         self.running = 0
 
@@ -65,10 +65,20 @@ class AdmissionQueue:
 
     @contextmanager
     def timed(self) -> Iterator[None]:
-        """Take the duration of the block, if it succeeds, into the estimate of Retry-After."""
+        """Take the duration of the block, if it succeeds, into the estimates of waiting times."""
         start = monotonic()
         yield
-        self._mean_seconds += _NEWEST_WEIGHT * (monotonic() - start - self._mean_seconds)
+        seconds, mean = monotonic() - start, self._mean_seconds
+        self._mean_seconds = seconds if mean is None else mean + _NEWEST_WEIGHT * (seconds - mean)
+
+    def expected_seconds(self, position: int) -> float | None:
+        """Seconds until the unit that is `position`th in the queue (from 1) gets a slot.
+
+        None: nothing is known yet, since no unit has ended.
+        """
+        if self._mean_seconds is None:
+            return None
+        return self._mean_seconds * position / self._concurrency
 
     def check(self, owner: str = "", count: int = 1) -> None:
         """Check that work would be admitted.
@@ -92,4 +102,5 @@ class AdmissionQueue:
     def _retry_seconds(self) -> int:
         """Seconds until capacity is free, estimated from the last requests."""
         rounds = max(1.0, self.admitted / self._concurrency)
-        return min(_MAX_RETRY_SECONDS, max(1, math.ceil(self._mean_seconds * rounds / 2)))
+        seconds = (self._mean_seconds or 1.0) * rounds / 2
+        return min(_MAX_RETRY_SECONDS, max(1, math.ceil(seconds)))

@@ -24,6 +24,7 @@ from ..http.errors import APIError, unavailable
 from ..loop import check_conditioning
 from .monitoring import ServiceMetrics, log_generation
 from .plan_requirements import unmet_requirement
+from .request_parsing import Json
 from .response_store import ResponseStore, StoredResponse
 from .run import CANCELLED, STOPPED, GenerationRun
 from .settings import ServiceSettings
@@ -91,6 +92,17 @@ class RequestManager:
         if run := self._running(response_id, owner):  # it has been resumed meanwhile
             return run
         return GenerationRun.restore(stored, self.home.images) if stored else None
+
+    def queue_place(self, run: GenerationRun) -> Json | None:
+        """The field `interleave.queue`, see `QueueModel`; None: it does not wait for others."""
+        if not run.waits:
+            return None
+        position = [each for each in self._runs.values() if each.waits].index(run) + 1
+        seconds = self.queue.expected_seconds(position)
+        return {
+            "position": position,
+            "expected_seconds": None if seconds is None else round(seconds, 1),
+        }
 
     async def cancel(self, response_id: str, owner: str) -> None:
         """End a request if it waits or runs; returns when its work has stopped."""
@@ -204,6 +216,7 @@ class RequestManager:
             except asyncio.CancelledError:
                 self._note(run, run.termination or STOPPED)
             finally:
+                run.waits = False
                 settling = asyncio.create_task(self._settle(run))
                 while not settling.done():  # it is not cancelled with this task
                     with suppress(asyncio.CancelledError):
@@ -213,6 +226,7 @@ class RequestManager:
         seconds = self.settings.deadline_seconds
         try:
             async with asyncio.timeout(seconds), self.queue.slot():
+                run.waits = False
                 await self._generate(run, request)
         except TimeoutError:
             reason = f"it was not finished in {seconds:g} seconds"

@@ -28,6 +28,7 @@ class GenerationRun:
         stored: its row when it began.
         settled: set when its work has stopped and its response is stored.
         termination: why it is being ended, before its task has stopped.
+        waits: whether it waits for others to end.
     """
 
     def __init__(self, stored: StoredResponse) -> None:
@@ -36,6 +37,7 @@ class GenerationRun:
         self.events: list[RunEvent] = []
         self.settled = asyncio.Event()
         self.termination: RunTerminated | None = None
+        self.waits = True
         self._new_event = asyncio.Event()
         self._followers = 0
         self._task: asyncio.Task[object] | None = None
@@ -49,6 +51,7 @@ class GenerationRun:
         """
         run = cls(stored)
         run.events = load_events(stored.events, images)
+        run.waits = False
         run.settled.set()
         return run
 

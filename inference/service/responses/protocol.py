@@ -226,6 +226,15 @@ class UsageModel(BaseModel):
     output_tokens: int | None
 
 
+class QueueModel(BaseModel):
+    """Where a request waits."""
+
+    position: int = Field(description="1: it is the next")
+    expected_seconds: float | None = Field(
+        description="Until it starts, estimated from the last requests; null: none has ended yet"
+    )
+
+
 class GenerationModel(BaseModel):
     """How a sequence was made: the field `interleave` of a response."""
 
@@ -242,6 +251,7 @@ class GenerationModel(BaseModel):
         "interrupted",
     ]
     error: str | None
+    queue: QueueModel | None = Field(description="null: it does not wait for others (any more)")
     versions: dict[str, str] = Field(description="planner, generator and critic that made it")
     rules: dict[str, Any] = Field(description="Options of the loop")
     completed_at: float | None = Field(description="Seconds since 1970; null: it was not completed")

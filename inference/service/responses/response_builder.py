@@ -57,6 +57,7 @@ class ResponseBuilder:
         error: why there is no sequence; empty: there is no error.
         wasted_draws: images that were generated ahead and not needed.
         usage: of its model calls.
+        queue: where it waits, see `RequestManager.queue_place`.
     """
 
     def __init__(self, request: RequestEcho) -> None:
@@ -66,6 +67,7 @@ class ResponseBuilder:
         self.wasted_draws = 0
         self.image_tool = ImageTool.of(request.fields)
         self.usage = Usage(len(request.input_images))
+        self.queue: Json | None = None
 
     def note(self, event: RunEvent) -> None:
         match event:
@@ -113,6 +115,7 @@ class ResponseBuilder:
             "generation_id": self.request.generation_id,
             "status": self.status,
             "error": self.error or None,
+            "queue": self.queue,
             "versions": self._versions,
             "rules": self.request.options,
             "completed_at": self._completed_at,

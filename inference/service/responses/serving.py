@@ -168,6 +168,7 @@ class ResponsesServing(GenerationServing):
 
     async def _response(self, run: GenerationRun) -> Response:
         builder = run.build_response()
+        builder.queue = self.manager.queue_place(run)
         await load_images(builder.state.images)
         content = await asyncio.to_thread(lambda: orjson.dumps(builder.response(with_images=True)))
         return Response(content, media_type=JSON)

@@ -59,6 +59,30 @@ def test_a_full_queue_answers_429_with_retry_after(home):
         wait_until(lambda: client.responses.retrieve(second.id).status == "completed")
 
 
+def test_a_waiting_request_says_where_it_waits(home):
+    """Also for how long, once a request has ended."""
+    barrier, roles = blocked(home)
+    with running_service(home, roles, running=1) as service:
+        client = service.client()
+
+        def places():
+            found = [client.responses.retrieve(each.id).interleave["queue"] for each in responses]
+            return [place and place["position"] for place in found], found[-1]
+
+        responses = [client.responses.create(input=HOUSE, background=True) for _ in range(3)]
+        wait_until(lambda: barrier.waiting == 1)
+        assert places() == ([None, 1, 2], {"position": 2, "expected_seconds": None})
+        client.responses.cancel(responses[1].id)
+        assert places()[0] == [None, None, 1]
+        barrier.opened.set()
+        wait_until(lambda: client.responses.retrieve(responses[2].id).status == "completed")
+        assert places()[0] == [None, None, None]
+        barrier.opened.clear()
+        responses = [client.responses.create(input=HOUSE, background=True) for _ in range(2)]
+        wait_until(lambda: barrier.waiting == 1)
+        assert places()[1]["position"] == 1 and places()[1]["expected_seconds"] > 0
+
+
 def test_one_key_cannot_fill_the_queue(home):
     barrier, roles = blocked(home)
     with running_service(home, roles, keys=("one", "two"), per_key=1) as service:
