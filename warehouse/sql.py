@@ -1,9 +1,10 @@
 """Read-only SQL queries over the lake: `interleave sql` and `query`."""
 
 import re
+import threading
 import time
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ from .views import connect, lock_to_lake
 if TYPE_CHECKING:
     import pandas as pd
 
+TIMEOUT = 300.0  # seconds
 _PAUSES = (0.02, 0.04, 0.08, 0.16, 0.32)  # seconds after each try
 _TRANSIENT = (duckdb.IOException, duckdb.InvalidInputException)
 _READ_STATEMENTS = {"SELECT", "EXPLAIN", "PRAGMA", "CALL", "MULTI"}
@@ -37,16 +39,18 @@ def run_sql(
     out: Path | None = None,
     width: int = 120,
     other_files: bool = False,
+    timeout: float | None = TIMEOUT,
 ) -> bytes:
     """The result of a query as `render` formats it; written to `out`, a line of text that says so.
 
     Args:
         other_files: whether it may read files outside the lake.
+        timeout: seconds after which it is stopped.
 
     Raises:
         SqlError, SchemaMismatchError, StorageError: see `run_query`; `out` cannot be written.
     """
-    result = run_query(home, sql, other_files)
+    result = run_query(home, sql, other_files, timeout)
     data = render(result, output, width)
     if out is None:
         return data
@@ -56,27 +60,33 @@ def run_sql(
     return f"{count_noun(result.num_rows, 'row')} written to {out}\n".encode()
 
 
-def query(sql: str, home: Home | None = None, other_files: bool = False) -> "pd.DataFrame":
+def query(
+    sql: str, home: Home | None = None, other_files: bool = False, timeout: float | None = TIMEOUT
+) -> "pd.DataFrame":
     """A SQL query over the tables of a home (default: $INTERLEAVE_HOME) as a pandas DataFrame.
 
         interleave_foundry.query("SELECT category, count(*) AS n FROM prompts GROUP BY ALL")
 
     Args:
         other_files: whether it may read files outside the lake.
+        timeout: seconds after which it is stopped; None: never.
 
     Raises:
         SqlError, SchemaMismatchError, StorageError: see `run_query`.
     """
-    return run_query(home or Home.from_env(), sql, other_files).to_pandas()
+    return run_query(home or Home.from_env(), sql, other_files, timeout).to_pandas()
 
 
-def run_query(home: Home, sql: str, other_files: bool = False) -> pa.Table:
-    """The result of a read-only query; decimals become integers or floats, intervals text.
+def run_query(
+    home: Home, sql: str, other_files: bool = False, timeout: float | None = None
+) -> pa.Table:
+    """The result of one read-only query; decimals become integers or floats, intervals text.
 
     A query that fails because a partition is replaced or removed meanwhile is tried again.
 
     Raises:
-        SqlError: the SQL is wrong or not read-only, or there is no lake yet.
+        SqlError: the SQL is wrong, not read-only, more than one statement or at its time limit, or
+            there is no lake yet.
         SchemaMismatchError: a table it reads has a schema version that cannot be read.
         StorageError: a file it reads is damaged.
     """
@@ -84,7 +94,7 @@ def run_query(home: Home, sql: str, other_files: bool = False) -> pa.Table:
         raise SqlError(f"there are no tables in {home.root} yet: `interleave run` creates them")
     for pause in _PAUSES:
         try:
-            return _execute(home, sql, other_files)
+            return _execute(home, sql, other_files, timeout)
         except duckdb.Error as error:
             failure = error
             time.sleep(pause)
@@ -96,17 +106,25 @@ def verify_referenced(home: Home, sql: str) -> None:
     verify_before_query(home, [TABLES[name] for name in _referenced_tables(sql)])
 
 
-def _execute(home: Home, sql: str, other_files: bool) -> pa.Table:
+def _execute(home: Home, sql: str, other_files: bool, timeout: float | None) -> pa.Table:
     with closing(connect(home)) as connection:
         if not other_files:
             lock_to_lake(connection, home)
         try:
-            _check_reads_only(connection, sql)
+            _check_statement(connection, sql)
             verify_referenced(home, sql)
-            relation = connection.sql(sql)
-            if relation is None:
-                return pa.table({})
-            return _without_decimals(_without_intervals(relation).to_arrow_table())
+            with _interrupted_after(timeout, connection):
+                relation = connection.sql(sql)
+                if relation is None:
+                    return pa.table({})
+                return _without_decimals(_without_intervals(relation).to_arrow_table())
+        except duckdb.InterruptException as error:
+            limit = f"{timeout:g} s; --timeout sets another limit"
+            raise SqlError(f"the query was stopped after {limit}") from error
+        except RuntimeError as error:
+            if str(error) != "Query interrupted":  # DuckDB's answer to SIGINT
+                raise
+            raise KeyboardInterrupt from error
         except duckdb.Error as error:
             # A changed file may be the cause; for remote files DuckDB raises a bare Error.
             if isinstance(error, _TRANSIENT) or type(error) is duckdb.Error:
@@ -118,13 +136,36 @@ def _execute(home: Home, sql: str, other_files: bool) -> pa.Table:
             raise StorageError(f"a file of {tables} is damaged: {remedy}") from error
 
 
-def _check_reads_only(connection: duckdb.DuckDBPyConnection, sql: str) -> None:
-    types = [statement.type.name for statement in connection.extract_statements(sql)]
-    if not types:
+@contextmanager
+def _interrupted_after(
+    timeout: float | None, connection: duckdb.DuckDBPyConnection
+) -> Iterator[None]:
+    """Stop what the connection runs in this block after a time, with an InterruptException."""
+    done = threading.Event()
+
+    def interrupt() -> None:
+        if not done.wait(timeout):
+            while not done.wait(0.05):  # an interrupt between two steps of a query has no effect
+                connection.interrupt()
+
+    watch = threading.Thread(target=interrupt, daemon=True)
+    watch.start()
+    try:
+        yield
+    finally:
+        done.set()
+        watch.join()
+
+
+def _check_statement(connection: duckdb.DuckDBPyConnection, sql: str) -> None:
+    statements = connection.extract_statements(sql)
+    if not statements:
         raise SqlError("the query is empty")
-    for name in types:
+    for name in (statement.type.name for statement in statements):
         if name not in _READ_STATEMENTS:
             raise SqlError(f"{name} is not allowed: queries only read; --out writes their result")
+    if len(statements) > 1:
+        raise SqlError(f"{len(statements)} statements instead of one: run each by itself")
 
 
 def _referenced_tables(sql: str) -> list[str]:

@@ -20,8 +20,11 @@ def sql(
     other_files: Annotated[
         bool, typer.Option("--other-files", help="The query may read files outside the lake.")
     ] = False,
+    timeout: Annotated[
+        float, typer.Option(min=0.01, help="Seconds after which the query is stopped.")
+    ] = 300,
 ) -> None:
-    """Query the lake, read-only, also while other commands write to it.
+    """Run one query over the lake, read-only, also while other commands write to it.
 
     Example: `interleave sql "select status, count(*) from trajectories group by all"`
     """
@@ -29,4 +32,4 @@ def sql(
     from warehouse.sql import run_sql
 
     width = shutil.get_terminal_size((120, 40)).columns
-    sys.stdout.buffer.write(run_sql(Home(home), query, format, out, width, other_files))
+    sys.stdout.buffer.write(run_sql(Home(home), query, format, out, width, other_files, timeout))

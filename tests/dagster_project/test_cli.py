@@ -2,7 +2,9 @@
 
 import json
 import os
+import signal
 import subprocess
+import threading
 
 import pytest
 
@@ -75,6 +77,39 @@ def test_sql_json_is_json(filled, command):
 def test_a_wrong_query_is_one_line_with_the_tables(filled, command):
     line = one_line(command("sql", "select * from catgories"))
     assert "catgories" in line and "categories" in line
+
+
+@pytest.mark.parametrize("query", ["select 1; select 2", "from categories; from categories;"])
+def test_several_statements_are_refused_in_one_line(filled, query, command):
+    line = one_line(command("sql", query))
+    assert line == "error: 2 statements instead of one: run each by itself"
+
+
+def test_semicolons_that_end_a_statement_or_are_text_are_no_second_one(filled, command):
+    assert "a;b" in command("sql", "select 'a;b' as t; -- select 2;").stdout
+    pivot = "pivot (select 1 as a, 2 as b) on a using sum(b);"
+    assert json.loads(command("sql", pivot, "--format", "json").stdout) == [{"1": 2}]
+
+
+ENDLESS = "select count(*) from range(1000000000000) a, range(1000000) b"
+
+
+@pytest.mark.parametrize("query", [ENDLESS, f"explain analyze {ENDLESS}"])
+def test_a_query_ends_at_its_time_limit(filled, query, command):
+    line = one_line(command("sql", query, "--timeout", "0.2"))
+    assert line == "error: the query was stopped after 0.2 s; --timeout sets another limit"
+
+
+def test_a_query_that_is_interrupted_ends_without_a_traceback(filled, command):
+    earlier = signal.signal(signal.SIGINT, signal.default_int_handler)
+    interrupt = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
+    interrupt.start()
+    try:
+        done = command("sql", ENDLESS, "--timeout", "20")
+    finally:
+        interrupt.join()
+        signal.signal(signal.SIGINT, earlier)
+    assert (done.returncode, done.stderr) == (130, "")
 
 
 def test_an_unknown_profile_is_one_line_with_the_known_ones(command):
