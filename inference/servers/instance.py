@@ -35,6 +35,7 @@ from .supervisors import Held, LocalHost, SupervisorHost
 # processes: it is of a package that this one may not import.
 SUPERVISOR = "training.serving.managed"
 SUPERVISOR_LOCK, LEASE, USERS = "supervisor", "lease", "users"
+_TAKING = "supervisor-start"
 _SPEC, _STATE, _KEY = "server.json", "state.json", "key"
 _POLL_SECONDS = 0.2
 _STARTS = 3
@@ -103,11 +104,12 @@ class ServerFolder:
 
     def state(self) -> ServerState | None:
         """What the server does; None: it does not run, and its last end was no failure."""
+        is_supervised = self.is_supervised  # before the state is read: see `take_supervision`
         try:
             state = ServerState.model_validate_json((self.path / _STATE).read_bytes())
         except (OSError, ValidationError):
             return None
-        return state if state.state == "failed" or self.is_supervised else None
+        return state if state.state == "failed" or is_supervised else None
 
     def write(self, state: ServerState) -> None:
         atomic_write(self.path / _STATE, state.model_dump_json())
@@ -115,6 +117,23 @@ class ServerFolder:
     @property
     def is_supervised(self) -> bool:
         return self.host.locks.is_locked(self.path / SUPERVISOR_LOCK)
+
+    def take_supervision(self) -> Held | None:
+        """The lock of the supervisor, without waiting; None: another process holds it.
+
+        Before anybody sees it held, the state of a killed supervisor is gone: its server, which is
+        ending, would be taken for the new one.
+        """
+        locks = self.host.locks
+        if (taking := locks.try_lock(self.path / _TAKING)) is None:
+            return None
+        try:
+            if self.is_supervised:
+                return None
+            (self.path / _STATE).unlink(missing_ok=True)
+            return locks.try_lock(self.path / SUPERVISOR_LOCK)
+        finally:
+            taking.release()
 
     def stop(self) -> None:
         """Have the supervisor end, and the server with it, also while it is used."""

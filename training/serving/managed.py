@@ -15,7 +15,7 @@ import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from inference.servers.instance import LEASE, SUPERVISOR_LOCK, USERS, ServerFolder
+from inference.servers.instance import LEASE, USERS, ServerFolder
 from inference.servers.settings import (
     AgentServer,
     CommandServer,
@@ -196,7 +196,7 @@ def main(argv: list[str]) -> int:
     """Supervise the server of a folder, unless another process does; returns the exit code."""
     folder = ServerFolder.at(Path(argv[0]))
     deadline = time.monotonic() + _LOCK_SECONDS
-    while (lock := folder.host.locks.try_lock(folder.path / SUPERVISOR_LOCK)) is None:
+    while (lock := folder.take_supervision()) is None:
         if time.monotonic() > deadline:
             return 0
         time.sleep(_POLL_SECONDS / 10)

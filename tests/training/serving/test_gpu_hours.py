@@ -73,11 +73,14 @@ servers:
 
 @pytest.mark.slow
 def test_each_run_of_a_server_counts_once_however_it_ends(home, monkeypatch):
-    """Two runs: the first one's supervisor is killed, the second one stops."""
+    """Two runs: the first one's supervisor is killed, the second one stops. The second one starts
+    slowly; what the first one's supervisor wrote meanwhile says nothing about it."""
     monkeypatch.setattr(instance, "SUPERVISOR", toy_model.QUICK_SUPERVISOR)
+    monkeypatch.setenv("SLOW_START_SECONDS", "0.5")
     options = {"gpus": [0], "memory": 0.5, "gpu_hour_usd": 3600}
     first = draw(home.root, **options)
     folder = only_server(home)
+    wait_until(lambda: stored(home))
     os.kill(folder.state().pid, signal.SIGKILL)
     wait_until(lambda: not folder.is_supervised)
     killed = stored(home)
