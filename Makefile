@@ -75,6 +75,7 @@ screenshots: .venv/dev.stamp
 	@echo "Installing $$(grep -c == requirements/core.txt) pinned packages into .venv (once, a minute or two) ..."
 	@$(INSTALL) requirements/core.txt
 	@$(PIP) --no-deps --no-build-isolation -e .
+	@$(BIN)/python -m compileall -q assets dagster_project inference schemas training warehouse
 	@touch $@
 	@echo "Ready."
 

@@ -35,7 +35,7 @@ COMPLETE = "complete.json"
 _PINS = Path(__file__).parent
 _SHIM = Path(torch_cpu_shim.__file__)
 _SHIM_MODULE = "interleave_cpu_torch"
-# Must run before an environment counts as complete; it also compiles what the trainer imports.
+# Must run before an environment counts as complete.
 _IMPORT_CHECKS: dict[Purpose, str] = {
     "sft": "import torchvision, llamafactory.train.tuner",
     "rl": "import torchvision, verl.trainer.main_ppo",

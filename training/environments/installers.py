@@ -1,5 +1,8 @@
 """Install pinned requirements into a virtual environment: with uv, or with pip where uv fails.
 
+Both byte-compile what they install. Python would do it on import, but not where
+PYTHONDONTWRITEBYTECODE is set, as in most containers, and there again in every process.
+
 Both use the package indexes of the user's pip settings, which uv does not read by itself. The
 Makefile runs this file as a script in a new environment: module-level imports are standard library.
 """
@@ -26,6 +29,8 @@ _UV_VARIABLES = {
 _SECTIONS = ("global", "install", ":env:")
 # They would make an environment's Python use our packages.
 _PYTHON_VARIABLES = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
+# An exact pin may be on any of several indexes, not only on the first that has the package.
+_UV_OPTIONS = ("--no-config", "--index-strategy", "unsafe-best-match", "--compile-bytecode")
 
 
 def install(folder: Path, pins: Path, log: Path, announce: Callable[[str], object]) -> str:
@@ -68,8 +73,8 @@ def install_extra(python: Path, pins: Path, installer: str, log: Path) -> None:
     pip, variables = [str(python), "-m", "pip", "install", "--no-input"], clean_variables()
     uv = _find_uv()
     if installer == "uv" and uv:
-        options = ["--no-config", "--index-strategy", "unsafe-best-match"]
-        pip, variables = [uv, "pip", "install", "--python", str(python), *options], uv_environment()
+        pip = [uv, "pip", "install", "--python", str(python), *_UV_OPTIONS]
+        variables = uv_environment()
     for pin in pins.read_text("utf-8").splitlines():
         if pin.startswith("#"):
             continue
@@ -126,9 +131,7 @@ def _find_uv() -> str | None:
 
 
 def _uv_install(uv: str, python: str, pins: str) -> list[str]:
-    # An exact pin may be on any of several indexes, not only on the first that has the package.
-    options = ["--python", python, "--index-strategy", "unsafe-best-match"]
-    return [uv, "pip", "install", "--no-config", *options, "--requirement", pins]
+    return [uv, "pip", "install", "--python", python, *_UV_OPTIONS, "--requirement", pins]
 
 
 def uv_environment() -> dict[str, str]:

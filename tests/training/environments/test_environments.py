@@ -60,12 +60,15 @@ def tiny(tmp_path, monkeypatch) -> Path:
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "wheels"))
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("UV_NO_INDEX", "1")
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")  # as in most containers
     monkeypatch.setenv(environments.FOLDER_VARIABLE, str(tmp_path / "environments"))
     return tmp_path / "environments"
 
 
 def answer(python: Path) -> str:
-    code = f"import {PACKAGE}; print({PACKAGE}.ANSWER)"
+    """What the package answers, which is byte-compiled."""
+    code = f"import {PACKAGE}, os; assert os.path.exists({PACKAGE}.__cached__)"
+    code += f"; print({PACKAGE}.ANSWER)"
     done = subprocess.run([python, "-c", code], capture_output=True, text=True, check=True)
     return done.stdout.strip()
 
@@ -106,6 +109,7 @@ def test_an_extra_is_built_with_what_its_environment_has(tiny, tmp_path, monkeyp
     python = ensure_environment("rl", "cpu", lines.append, "flash")
     assert python.parents[1].name.startswith("rl-cpu-flash-")
     assert any(line.startswith("Adding flash to it") for line in lines)
+    assert list(python.parents[1].glob(f"lib/*/site-packages/__pycache__/{SOURCE}.*.pyc"))
     assert environment_of("rl", "cpu", "flash") != environment_of("rl", "cpu")
     assert not environment_of("rl", "cpu").exists()
 
