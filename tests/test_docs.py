@@ -1,4 +1,4 @@
-"""Pages link to files that exist, and show the pictures that a script takes."""
+"""Pages link to files that exist, name commands as they are, and show what a script draws."""
 
 import os
 import re
@@ -7,7 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer.main import get_command
 
+from dagster_project.cli.app import app
 from tests.helpers.browser import CHROMIUM
 
 ROOT = Path(__file__).parents[1]
@@ -30,6 +32,41 @@ def links(page):
 def test_relative_links_exist(page):
     missing = [link for link in links(page) if not (page.parent / link).exists()]
     assert not missing
+
+
+def commands(page):
+    """Words of every `interleave ...`, in blocks and in lines of text."""
+    text = page.read_text().replace("\\\n", " ")
+    found = re.findall(
+        r'(?:^|[`(;|&]\s*|= )interleave((?: +(?:"[^"]*"|[^\s`;|&#)]+))+)', text, re.M
+    )
+    return [re.findall(r'"[^"]*"|[^\s"]+', words) for words in found]
+
+
+def wrong_word(command, words):
+    """The first one that is neither a command nor an option of it; None: all are."""
+    rest = list(words)
+    while (group := getattr(command, "commands", None)) and rest and not rest[0].startswith("-"):
+        if (name := rest.pop(0)) not in group:
+            return name
+        command = group[name]
+    options = {option for item in command.params for option in (*item.opts, *item.secondary_opts)}
+    named = [word.strip("[](),.:").split("=")[0] for word in rest]
+    wrong = [word for word in named if word.startswith("--") and word not in options | {"--help"}]
+    return wrong[0] if wrong else None
+
+
+def test_commands_and_options_exist():
+    pages = [page for page in PAGES if page.name != "CHANGELOG.md"]
+    named = [words for page in pages for words in commands(page)]
+    assert len(named) > 200
+    program = get_command(app)
+    assert not [(words, wrong) for words in named if (wrong := wrong_word(program, words))]
+    targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.M))
+    made = {
+        name for page in pages for name in re.findall(r"(?:`|^)make (\w[\w-]*)", page.read_text())
+    }
+    assert made and made <= targets
 
 
 def test_every_picture_is_shown_and_made_by_the_script():

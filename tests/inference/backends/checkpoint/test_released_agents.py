@@ -1,4 +1,4 @@
-"""The authors' agents get, to the byte, what their code sends, and their answers are read.
+"""The authors' agents get the text and pictures that their code sends, and are understood.
 
 Prompts and answers here are invented. With INTERLEAVE_RELEASED, a checkout of the authors', the
 requests are made of their prompts as well.
