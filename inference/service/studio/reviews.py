@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Annotated, Any, Literal, TypeVar
 
-from fastapi import APIRouter, Path, Query, Request
+from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import AwareDatetime, BaseModel, Field
 
 from schemas import Table
@@ -20,6 +20,7 @@ from ...http.body_reader import BodyReader
 from ...http.errors import APIError, RequestModel, bad_request, not_found
 from ...review_log import USER_REQUESTS, add_review, current_reviews
 from ..openapi import ErrorBody, describe_body
+from .router import IMAGE_RESPONSE, Sha256, image_response
 
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,199}$"
 _READERS = 4  # reads of the lake at the same time
@@ -145,6 +146,11 @@ def review_router(home: Home, bodies: BodyReader) -> APIRouter:
         """Attempts of a shard on which the reviewer has given no verdict."""
         return await read(_queue, shard, reviewer.strip(), _position(after))
 
+    @router.get("/{shard}/pictures/{sha256}", response_class=Response, responses=IMAGE_RESPONSE)
+    async def picture(shard: ShardName, sha256: Sha256) -> Response:
+        """An image of the attempts of a shard."""
+        return await read(_picture, shard, sha256)
+
     @router.post("", openapi_extra=describe_body(ReviewRequest))
     async def review(request: Request) -> StoredReview:
         """Store a review; it is on disk when this returns."""
@@ -206,6 +212,15 @@ def _queue(home: Home, shard: str, reviewer: str, after: AttemptKey | None) -> R
         remaining=len(pending),
         after="/".join(map(str, chosen[-1])) if more else None,
     )
+
+
+def _picture(home: Home, shard: str, sha256: str) -> Response:
+    """An image of a shard that may be reviewed; every key may see those, and no others here."""
+    columns = ["image", "source_image"]
+    rows = home.lake.read(ATTEMPTS, [shard], columns) if _is_reviewable(shard) else None
+    if rows is None or not any(sha256 in rows[name].to_pylist() for name in columns):
+        raise not_found("This shard has no such image.")
+    return image_response(home.images, sha256)
 
 
 def _describer(

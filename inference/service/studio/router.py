@@ -54,6 +54,15 @@ _EXPORT_HEADERS = {"Content-Security-Policy": "sandbox", "X-Content-Type-Options
 
 _Responses = dict[int | str, dict[str, Any]]
 FileType = Literal["html", "md", "zip"]
+
+
+def _file_response(*media_types: str) -> _Responses:
+    """OpenAPI description of a route that answers with a file."""
+    schema = {"schema": {"type": "string", "format": "binary"}}
+    return {200: {"description": "The file", "content": dict.fromkeys(media_types, schema)}}
+
+
+IMAGE_RESPONSE = _file_response("image/png", "image/jpeg", "image/webp")
 StoryId = Annotated[str, Path(pattern=r"^[A-Za-z0-9_-]{1,128}$")]
 Sha256 = Annotated[str, Path(pattern=r"^[0-9a-f]{64}$")]
 
@@ -77,6 +86,7 @@ class GenerationSummary(_Generation):
     cover: str | None = Field(description="sha256 of its last image; null: it has none")
     pictures: int = Field(description="Number of its images")
     model: str = Field(description="The request's model, which says who answered")
+    reason: str | None = Field(description="Why it was refused, or failed; null: it was not")
 
 
 class GenerationList(BaseModel):
@@ -87,10 +97,20 @@ class GenerationList(BaseModel):
     next_offset: int | None = Field(description="Offset of the next page; null: there is none")
 
 
+class FollowedGeneration(BaseModel):
+    """The response that another one follows."""
+
+    id: str = Field(description="Id of the response")
+    text: str = Field(description="The request's text")
+
+
 class StoredGeneration(_Generation):
     """An earlier response, without the bytes of its images."""
 
     given: list[str] = Field(description="sha256 of the input images")
+    follows: FollowedGeneration | None = Field(
+        description="The response of its `previous_response_id`; null: none, or it was deleted"
+    )
     response: dict[str, Any] = Field(description="The Response, with its field `interleave`")
 
 
@@ -148,30 +168,49 @@ def _data_router(images: ImageStore, store: ResponseStore) -> APIRouter:
         stored = find(request, story_id)
         response = GenerationRun.restore(stored, images).build_response().response()
         given = list(stored.request.input_images)
-        return StoredGeneration(**_fields(stored), given=given, response=response)
+        previous = store.get(stored.request.fields.get("previous_response_id") or "", stored.owner)
+        follows = FollowedGeneration(**_fields(previous)) if previous else None
+        return StoredGeneration(**_fields(stored), given=given, follows=follows, response=response)
 
     @router.get(
-        "/pictures/{sha256}",
-        response_class=Response,
-        responses=_file_response("image/png", "image/jpeg", "image/webp"),
+        "/stories/{story_id}/pictures/{sha256}", response_class=Response, responses=IMAGE_RESPONSE
     )
-    def picture(sha256: Sha256) -> Response:
-        """An image of a response; any key may read it, since its hash cannot be guessed."""
-        try:
-            image = images.get(sha256)
-        except BadImageError as error:
-            raise not_found("This image doesn't exist.") from error
-        return Response(image.data, media_type=image.mime, headers=_IMAGE_HEADERS)
+    def picture(request: Request, story_id: StoryId, sha256: Sha256) -> Response:
+        """An image that was given with a request, or generated for it."""
+        stored = find(request, story_id)
+        generated = (image.sha256 for image in GenerationRun.restore(stored, images).images)
+        if sha256 not in {*stored.request.input_images, *generated}:
+            raise not_found("This response has no such image.")
+        return image_response(images, sha256)
 
     return router
 
 
+def image_response(images: ImageStore, sha256: str) -> Response:
+    """A stored image.
+
+    Raises:
+        APIError: it is missing or damaged (404).
+    """
+    try:
+        image = images.get(sha256)
+    except BadImageError as error:
+        raise not_found("This image doesn't exist.") from error
+    return Response(image.data, media_type=image.mime, headers=_IMAGE_HEADERS)
+
+
 def _summary(stored: StoredResponse, images: ImageStore) -> GenerationSummary:
-    state = GenerationRun.restore(stored, images).build_response().state
+    builder = GenerationRun.restore(stored, images).build_response()
+    state, scope = builder.state, builder.state.scope
     cover = state.images[-1].sha256 if state.images else None
+    reason = (scope and scope.refusal) or builder.error
     model = stored.request.fields.get("model") or DEFAULT_MODEL
     return GenerationSummary(
-        **_fields(stored), cover=cover, pictures=len(state.images), model=model
+        **_fields(stored),
+        cover=cover,
+        pictures=len(state.images),
+        model=model,
+        reason=reason if stored.status in ("refused", "failed") else None,
     )
 
 
@@ -192,9 +231,3 @@ def _download(stored: StoredResponse, file_type: FileType, images: ImageStore) -
     attachment = f'attachment; filename="story-{stored.id}.{file_type}"'
     headers = {"Content-Disposition": attachment, **_EXPORT_HEADERS}
     return Response(content, media_type=media_type, headers=headers)
-
-
-def _file_response(*media_types: str) -> _Responses:
-    """OpenAPI description of a route that answers with a file."""
-    schema = {"schema": {"type": "string", "format": "binary"}}
-    return {200: {"description": "The file", "content": dict.fromkeys(media_types, schema)}}

@@ -64,20 +64,23 @@ async function messageOf(response) {
 
 const fallback = (response) => `The service returned an error (${response.status}).`;
 
-const pictures = new Map(); // sha256 -> promise of a data URI
+const pictures = new Map(); // address -> promise of a data URI
 
-/** A stored image as a data URI: the request of an <img> would not carry the API key. */
-export function loadPicture(sha256) {
-  if (!pictures.has(sha256)) {
-    const loading = fetchPicture(sha256);
-    pictures.set(sha256, loading);
-    loading.catch(() => pictures.delete(sha256));
+/**
+ * A stored image as a data URI: the request of an <img> would not carry the API key.
+ * @param {string} owner whose image it is: "stories/ID" or "reviews/SHARD"
+ */
+export function loadPicture(owner, sha256) {
+  const path = `studio/${owner}/pictures/${encodeURIComponent(sha256)}`;
+  if (!pictures.has(path)) {
+    const loading = fetchPicture(path);
+    pictures.set(path, loading);
+    loading.catch(() => pictures.delete(path));
   }
-  return pictures.get(sha256);
+  return pictures.get(path);
 }
 
-const fetchPicture = async (sha256) =>
-  dataUri(await (await call(`studio/pictures/${encodeURIComponent(sha256)}`)).blob());
+const fetchPicture = async (path) => dataUri(await (await call(path)).blob());
 
 /** The bytes of a file or a response as a data URI. */
 export function dataUri(blob) {

@@ -69,13 +69,13 @@ function storyItem({ id, text, created_at: created, status, cover, pictures, mod
     agents ? make("span", {}, agents) : null,
   );
   const link = make("a", { href: `#/stories/${encodeURIComponent(id)}` }, text);
-  return make("li", {}, coverOf(cover), make("div", {}, make("h2", {}, link), facts));
+  return make("li", {}, coverOf(id, cover), make("div", {}, make("h2", {}, link), facts));
 }
 
-function coverOf(sha256) {
+function coverOf(id, sha256) {
   const image = make("img", { alt: "", width: 96, height: 96 });
   if (sha256)
-    loadPicture(sha256).then(
+    loadPicture(`stories/${id}`, sha256).then(
       (uri) => (image.src = uri),
       () => {},
     );
@@ -114,7 +114,7 @@ const showError = (error) =>
 
 async function showStory(id, stage, signal) {
   const story = await getJson(`studio/stories/${encodeURIComponent(id)}`);
-  const pictures = await Promise.all(story.given.map(loadPicture));
+  const pictures = await Promise.all(story.given.map((sha256) => loadPicture(`stories/${id}`, sha256)));
   const onSuggestion = (text) => runRequest({ text });
   const view = new StoryView(story.text, { pictures, onSuggestion });
   if (signal.aborted) return;

@@ -131,9 +131,10 @@ async function showItem() {
   byId("review-earlier").disabled = byId("review-this").disabled = !item.earlier;
   byId("review-item").replaceChildren(...itemParts(item));
   byId("review-item").querySelector("h2").focus();
-  await Promise.all([...byId("review-item").querySelectorAll("img")].map(loadImage));
+  const images = [...byId("review-item").querySelectorAll("img")];
+  await Promise.all(images.map((image) => loadImage(image, ownerOf(item))));
   const next = queue?.items[queue.index + 1];
-  if (view === opened && next) loadPicture(next.image).catch(() => {});
+  if (view === opened && next) loadPicture(ownerOf(next), next.image).catch(() => {});
 }
 
 function itemParts(item) {
@@ -171,9 +172,11 @@ function pictureOf(sha256, caption, alt) {
   return make("figure", {}, image, make("figcaption", {}, caption));
 }
 
-async function loadImage(image) {
+const ownerOf = ({ shard }) => `reviews/${encodeURIComponent(shard)}`;
+
+async function loadImage(image, owner) {
   try {
-    image.src = await loadPicture(image.dataset.sha256);
+    image.src = await loadPicture(owner, image.dataset.sha256);
   } catch (error) {
     image.alt = error.message;
   }

@@ -62,7 +62,9 @@ def test_the_queue_has_attempts_with_the_image_before(service, home):
     assert first["earlier"] is None
     assert second["earlier"]["image"] == first["image"]
     assert third["before"] == second["image"] and third["earlier"] is None
-    assert service.get(f"/studio/pictures/{first['image']}").headers["content-type"] == "image/png"
+    for sha256 in (first["image"], third["before"]):
+        picture = service.get(f"{PATH}/{SHARD}/pictures/{sha256}")
+        assert picture.headers["content-type"] == "image/png"
 
 
 def test_a_verdict_is_a_row_and_leaves_the_reviewers_queue(service, home):
@@ -190,9 +192,17 @@ def test_what_was_journaled_before_a_kill_is_in_the_table_afterwards(home):
 def test_users_requests_are_shown_to_nobody(tmp_path):
     world = World(Home(str(tmp_path)))
     world.add("a", [(9, True)], shard="requests-0000")
-    with running_service(world.write()) as service:
+    home = world.write()
+    (row, *_) = home.lake.read(ATTEMPTS, ["requests-0000"]).to_pylist()
+    with running_service(home) as service:
         assert service.get(PATH).json()["shards"] == []
         error_of(service.get(f"{PATH}/requests-0000?reviewer=ann"), 404)
+        for path in (
+            f"{PATH}/requests-0000/pictures",
+            f"{PATH}/{SHARD}/pictures",
+            "/studio/pictures",
+        ):
+            error_of(service.get(f"{path}/{row['image']}"), 404)
 
 
 def test_a_home_without_reviews_or_attempts_is_empty(tmp_path):

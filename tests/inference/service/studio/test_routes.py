@@ -12,6 +12,7 @@ from inference.service.request_parsing import RequestEcho
 from inference.service.response_store import StoredResponse
 from inference.service.studio.router import STATIC_FOLDER
 from tests.inference.service.running_service import SNOWMAN, error_of, running_service
+from tests.inference.service.studio.studio_page import SNOWMAN as REDRAWN
 from warehouse import EncodedImage, Home
 
 KEYS = ("mine", "yours")
@@ -45,6 +46,10 @@ def client(service):
 def anonymous(service):
     with http_client(service, None) as client:
         yield client
+
+
+def picture_path(response, sha256: str) -> str:
+    return f"/studio/stories/{response['id']}/pictures/{sha256}"
 
 
 def store_request(service, name: str, text: str, input_images=(), created_at=0) -> None:
@@ -123,6 +128,7 @@ def test_list_has_pages(client, service):
         "cover": None,
         "pictures": 0,
         "model": "interleave",
+        "reason": None,
     }
 
 
@@ -130,7 +136,7 @@ def test_story_has_its_response_and_pictures(client, created):
     story = client.get(f"/studio/stories/{created['id']}").json()
     assert story["response"]["interleave"] == created["interleave"] and story["given"] == []
     sha256 = created["interleave"]["steps"][0]["picture"]
-    picture = client.get(f"/studio/pictures/{sha256}")
+    picture = client.get(picture_path(created, sha256))
     assert EncodedImage(picture.content).sha256 == sha256
     assert picture.headers["content-type"] == "image/png"
     assert "private" in picture.headers["cache-control"]
@@ -150,7 +156,7 @@ def test_downloads_contain_the_story(client, created):
 
 
 @pytest.mark.parametrize(
-    "path", ["stories", "stories/resp_x", "stories/resp_x.html", "pictures/" + "0" * 64]
+    "path", ["stories", "stories/resp_x", "stories/resp_x.html", "stories/x/pictures/" + "0" * 64]
 )
 def test_stories_and_pictures_need_a_key(anonymous, path):
     error_of(anonymous.get(f"/studio/{path}"), 401)
@@ -161,6 +167,37 @@ def test_stories_of_other_keys_are_not_found(service, created):
         assert client.get("/studio/stories").json()["stories"] == []
         for name in (created["id"], f"{created['id']}.zip", "resp_none"):
             error_of(client.get(f"/studio/stories/{name}"), 404)
+
+
+def test_pictures_are_read_with_the_key_of_their_response_alone(service, client):
+    created = client.post("/v1/responses", json={"input": REDRAWN}).json()
+    attempts = [each for step in created["interleave"]["steps"] for each in step["attempts"]]
+    rejected = next(each for each in attempts if not each["accepted"])
+    body = {"input": "a red house", "previous_response_id": created["id"]}
+    following = client.post("/v1/responses", json=body).json()
+    input_image = following["interleave"]["given"][0]
+    other = following["interleave"]["steps"][-1]["picture"]
+    paths = [
+        picture_path(created, rejected["picture"]),
+        picture_path(following, input_image),
+        picture_path(following, other),
+    ]
+    assert [client.get(path).status_code for path in paths] == [200] * 3
+    error_of(client.get(picture_path(created, other)), 404)
+    with http_client(service, "yours") as stranger:
+        own = stranger.post("/v1/responses", json={"input": "a cat"}).json()
+        for path in (*paths, picture_path(own, other), f"/studio/pictures/{other}"):
+            error_of(stranger.get(path), 404)
+
+
+def test_a_refusal_says_why_and_a_response_what_it_follows(client, created):
+    client.post("/v1/responses", json={"input": "hello"})
+    refusal = client.get("/studio/stories", params={"words": "hello"}).json()["stories"][0]
+    assert refusal["cover"] is None and "illustrate" in refusal["reason"]
+    body = {"input": "a green house", "previous_response_id": created["id"]}
+    following = client.post("/v1/responses", json=body).json()
+    stored = client.get(f"/studio/stories/{following['id']}").json()
+    assert stored["follows"] == {"id": created["id"], "text": SNOWMAN}
 
 
 def test_settings_are_those_of_the_service(anonymous, service):
@@ -181,8 +218,8 @@ def test_settings_are_those_of_the_service(anonymous, service):
         ("stories/a.html.html", 400),
         ("stories/x.pdf", 400),
         ("stories?offset=-1", 400),
-        ("pictures/0", 400),
-        ("pictures/..%2f..%2fx", 404),
+        ("stories/x/pictures/0", 400),
+        ("stories/x/pictures/..%2f..%2fx", 404),
     ],
 )
 def test_malformed_ids_are_rejected(client, path, status):
@@ -194,7 +231,7 @@ def test_missing_picture_is_a_410(client, service, created):
     answer = client.get("/studio/stories/resp_lost.html")
     error_of(answer, 410)
     assert str(service.manager.home.local) not in answer.text
-    error_of(client.get("/studio/pictures/" + "0" * 64), 404)
+    error_of(client.get("/studio/stories/resp_lost/pictures/" + "0" * 64), 404)
 
 
 def test_queued_story_can_be_opened(client, service):
@@ -209,7 +246,7 @@ def test_openapi_document_has_the_studios_data(anonymous):
         "/studio/stories",
         "/studio/stories/{story_id}",
         "/studio/stories/{story_id}.{ending}",
-        "/studio/pictures/{sha256}",
+        "/studio/stories/{story_id}/pictures/{sha256}",
         "/studio/settings",
         "/studio/benchmarks",
         "/studio/benchmarks/report",
@@ -217,6 +254,7 @@ def test_openapi_document_has_the_studios_data(anonymous):
         "/studio/reviews",
         "/studio/reviews/{shard}",
         "/studio/reviews/{shard}/{review_id}",
+        "/studio/reviews/{shard}/pictures/{sha256}",
     }
     for path, operations in paths.items():
         if path.startswith("/studio"):
