@@ -2,12 +2,13 @@
 
 import { getJson } from "./api.js";
 import { listRuns, prepareBenchmarks } from "./benchmarks.js";
-import { clearStage, fillComposer, prepareComposer } from "./composer.js";
+import { clearStage, fillComposer, leaveStage, prepareComposer, usePicture } from "./composer.js";
 import { prepareCosts, showCosts } from "./costs.js";
 import { byId, make, setAlert } from "./dom.js";
-import { closeStory, listStories, openStory, prepareLibrary } from "./library.js";
+import { closeStories, listStories, openStories, prepareLibrary } from "./library.js";
 import { closeReview, openReview, prepareReview } from "./review.js";
 import { loadSettings } from "./settings.js";
+import { prepareViewer } from "./viewer.js";
 
 const RETRY_INTERVAL = 2000; // milliseconds
 const VIEWS = {
@@ -16,7 +17,7 @@ const VIEWS = {
   "view-benchmarks": { path: /^#\/benchmarks$/, enter: () => listRuns() },
   "view-review": { path: /^#\/review(?:\/([\w.-]+))?$/, enter: (shard) => openReview(shard) },
   "view-costs": { path: /^#\/costs$/, enter: () => showCosts() },
-  "view-story": { path: /^#\/stories\/([\w-]+)$/, enter: (id) => openStory(id) },
+  "view-story": { path: /^#\/stories\/([\w-]+(?:\+[\w-]+)*)$/, enter: (ids) => openStories(ids.split("+")) },
   "view-unknown": { path: /^#\//, enter: () => {} },
 };
 
@@ -26,7 +27,8 @@ function showView() {
   const match = Object.entries(VIEWS).find(([, view]) => view.path.test(hash));
   if (!match) return null;
   const [name, view] = match;
-  closeStory();
+  closeStories();
+  leaveStage();
   closeReview();
   for (const each of Object.keys(VIEWS)) byId(each).hidden = each !== name;
   for (const link of document.querySelectorAll("nav a")) {
@@ -72,6 +74,7 @@ async function waitForService() {
 await waitForService();
 prepareComposer();
 prepareLibrary();
+prepareViewer(usePicture);
 prepareBenchmarks();
 prepareReview();
 prepareCosts();

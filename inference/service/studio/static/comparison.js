@@ -1,10 +1,21 @@
-// A table of numbers above results that are shown side by side.
+// Results side by side, below a table of their numbers.
 
 import { make } from "./dom.js";
 
 const COLUMNS = ["Variant", "Result", "Steps", "Attempts", "Accepted", "Time"];
 
-export class ComparisonTable {
+/** Elements that show results, and `update`, to call when one of them has ended. */
+export function arrange(views) {
+  const elements = views.map((view) => view.element);
+  if (views.length === 1) return { elements, update: () => {} };
+  const table = new ComparisonTable(views);
+  return {
+    elements: [table.element, make("div.columns", {}, ...elements)],
+    update: () => table.update(),
+  };
+}
+
+class ComparisonTable {
   /** @param {StoryView[]} views */
   constructor(views) {
     this.views = views;
@@ -27,7 +38,8 @@ export class ComparisonTable {
 function rowOf(view) {
   const { status, steps, attempts, accepted, seconds } = view.numbers();
   const rate = attempts ? ` (${Math.round((100 * accepted) / attempts)} %)` : "";
-  const cells = [status, steps, attempts, `${accepted}${rate}`, `${seconds.toFixed(1)} s`];
+  const time = seconds === null ? "–" : `${seconds.toFixed(1)} s`;
+  const cells = [status, steps, attempts, `${accepted}${rate}`, time];
   return make(
     "tr",
     {},

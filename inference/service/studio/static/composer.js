@@ -1,17 +1,21 @@
 // The form of a request, and the stage on which results appear, alone or side by side.
 
 import { announce } from "./announcer.js";
-import { ComparisonTable } from "./comparison.js";
-import { byId, make, setAlert } from "./dom.js";
-import { generate } from "./events.js";
+import { arrange } from "./comparison.js";
+import { byId, setAlert, submitOnEnter } from "./dom.js";
+import { cancel, generate } from "./events.js";
 import { optionForms, prepareOptions, setOptions } from "./options.js";
 import { comparedModels, problemOf } from "./settings.js";
-import { StoryView } from "./story.js";
+import { StoryView, addressOf } from "./story.js";
 import { acceptUploads, setUploads, uploadedUris } from "./uploads.js";
 
 const NARROW = matchMedia("(max-width: 61.99rem)"); // the stage is below the form
 
-let running = null; // AbortController of the generations under way
+const LONGEST_METADATA = 512; // characters of a value
+
+// What the stage shows: { views, stored, replaces, controller, isNamed, isStopping }; controller:
+// null when all have ended
+let stage = null;
 
 export function prepareComposer() {
   const form = byId("composer");
@@ -24,9 +28,9 @@ export function prepareComposer() {
   // A field with a problem must be visible for the browser's message.
   form.addEventListener("invalid", () => (byId("settings").open = true), { capture: true });
   byId("request").addEventListener("keydown", submitOnEnter);
-  byId("stop").addEventListener("click", () => running?.abort());
+  byId("stop").addEventListener("click", stop);
   byId("compare").hidden = !comparedModels().length;
-  byId("compare").addEventListener("click", compareAgents);
+  byId("compare").addEventListener("click", () => compareAgents());
   byId("send").disabled = false;
 }
 
@@ -39,37 +43,59 @@ export function fillComposer({ text, pictures = [], options = {} }) {
   byId("request").focus();
 }
 
-/** Shows the form with a request, and then calls `act`. */
+/** Shows the form with a request, and then calls `act`, with whether another view was shown. */
 export function showComposer(request, act = () => {}) {
+  const moves = byId("view-new").hidden;
   const fill = () => {
     fillComposer(request);
-    act();
+    act(moves);
   };
-  if (!byId("view-new").hidden) return fill();
+  if (!moves) return fill();
   addEventListener("hashchange", fill, { once: true });
   location.hash = "#/";
 }
 
 /** Shows the form with a request and sends it. */
-export const runRequest = (request) => showComposer(request, () => submit(chosenVariants()));
+export const runRequest = (request) =>
+  showComposer(request, (moved) => submit(chosenVariants(), moved));
 
 /** Shows the form with a request and sends it to all agents. */
 export const compareRequest = (request) => showComposer(request, compareAgents);
 
+/**
+ * Sends a request that continues from a result.
+ * @param {{id: string, text: string, picture: string | null}} follows the result
+ */
+export function followUp(follows, text, options) {
+  const send = (moved) => start({ text, pictures: [], follows }, [{ options }], moved);
+  if (byId("view-new").hidden) showComposer({ text: "", options }, send);
+  else send(false);
+}
+
+/** Shows the form with an image; a text that is there is replaced by what the user types. */
+export function usePicture(picture) {
+  const [options, text] = [optionForms()[0].get(), byId("request").value];
+  showComposer({ text, pictures: [picture], options }, () => byId("request").select());
+}
+
 /** Clears the stage, unless something is running. */
 export function clearStage() {
-  if (running) return;
+  if (stage?.controller) return;
+  stage = null;
   byId("stage").replaceChildren();
   byId("welcome").hidden = false;
 }
 
-const showError = (message) => setAlert(byId("composer-error"), message);
-
-function submitOnEnter(event) {
-  if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
-  event.preventDefault();
-  byId("composer").requestSubmit();
+/** Another address is shown: stored results go on without the page, others stay on the stage. */
+export function leaveStage() {
+  if (!stage?.stored) return;
+  stage.controller?.abort();
+  stage.controller = null;
+  clearStage();
+  showButtons(false);
 }
+
+const showError = (message) => setAlert(byId("composer-error"), message);
 
 /** The settings of the form: one, or two that are compared. */
 function chosenVariants() {
@@ -83,7 +109,7 @@ function chosenVariants() {
 }
 
 /** The same request, images and seed for every choice of agents. */
-function compareAgents() {
+function compareAgents(replaces = false) {
   if (!byId("composer").reportValidity()) return;
   const options = optionForms()[0].get();
   submit(
@@ -92,66 +118,93 @@ function compareAgents() {
       description,
       options: { ...options, model: id },
     })),
+    replaces,
   );
 }
 
-async function submit(variants) {
-  if (running) return showError("Another request is running. Stop it or wait for its end.");
-  const text = byId("request").value.trim();
-  const pictures = uploadedUris();
+/** Sends what the form has. */
+const submit = (variants, replaces = false) =>
+  start({ text: byId("request").value.trim(), pictures: uploadedUris() }, variants, replaces);
+
+/**
+ * Runs a request once for each variant, on the stage.
+ * @param {boolean} replaces its address takes the place of the present one in the browser's history
+ */
+async function start(request, variants, replaces) {
+  if (stage?.controller) return showError("Another request is running. Stop it or wait for its end.");
+  const { text, pictures, follows } = request;
   const problem = problemOf(text, pictures);
   showError(problem);
   if (problem) return;
-  const views = variants.map(
-    ({ label, description }) =>
-      new StoryView(text, { pictures, label, options: description, onSuggestion: trySuggestion }),
-  );
-  const update = showViews(views);
-  setRunning(new AbortController());
+  const stored = byId("stored").checked;
+  const views = variants.map(({ label, description }) => {
+    const shown = follows?.picture ? [follows.picture] : pictures;
+    const more = { pictures: shown, label, options: description, stored, follows };
+    return new StoryView(text, { ...more, onSuggestion: trySuggestion, onFollowUp: followUpHere });
+  });
+  const { elements, update } = arrange(views);
+  const own = (stage = { views, stored, replaces, controller: new AbortController() });
+  byId("stage").replaceChildren(...elements);
+  byId("welcome").hidden = true;
+  showButtons(true);
   if (NARROW.matches) byId("stage").scrollIntoView({ block: "start" });
-  const runs = variants.map(({ options: { model, ...options } }, index) =>
-    run(views[index], { text, pictures, model, options }).finally(update),
-  );
+  const runs = variants.map(({ label, description, options: { model, ...options } }, index) => {
+    const metadata = label ? { label, description: description.slice(0, LONGEST_METADATA) } : {};
+    return run(own, views[index], { ...request, model, options, stored, metadata }).finally(update);
+  });
   await Promise.all(runs);
-  setRunning(null);
+  own.controller = null;
+  if (stage === own) showButtons(false);
 }
 
 const trySuggestion = (text) => runRequest({ text });
 
-/** Puts results on the stage; returns what to call when one of them has ended. */
-function showViews(views) {
-  const elements = views.map((view) => view.element);
-  byId("welcome").hidden = true;
-  if (views.length === 1) {
-    byId("stage").replaceChildren(...elements);
-    return () => {};
-  }
-  const table = new ComparisonTable(views);
-  byId("stage").replaceChildren(table.element, make("div.columns", {}, ...elements));
-  return () => table.update();
-}
+const followUpHere = (text, { id, text: before, picture }) =>
+  followUp({ id, text: before, picture }, text, optionForms()[0].get());
 
-async function run(view, request) {
-  const { signal } = running;
+async function run(own, view, request) {
+  const { signal } = own.controller;
   try {
     for await (const event of generate(request, signal)) {
+      if (event.type === "begun") begin(own, event.id);
       const message = view.update(event);
       if (message) announce(message);
+      if (event.type === "begun") nameAddress(own);
     }
   } catch (error) {
-    announce(signal.aborted ? view.end("cancelled") : view.end("failed", error.message));
+    if (stage === own) announce(signal.aborted ? view.end("cancelled") : view.end("failed", error.message));
   }
 }
 
-function setRunning(controller) {
-  const stop = byId("stop");
-  const send = byId("send");
+/** Results that are stored have an address, at which a reload or another tab joins them. */
+function nameAddress(own) {
+  const ids = own.views.map((view) => view.id);
+  if (!own.stored || own.isNamed || stage !== own || !ids.every(Boolean)) return;
+  own.isNamed = true;
+  history[own.replaces ? "replaceState" : "pushState"](null, "", addressOf(ids));
+}
+
+/** Ends what is running, in the service as well. */
+function stop() {
+  stage.isStopping = true;
+  for (const { id } of stage.views) if (id) stopOne(stage, id);
+}
+
+/** A request whose id is not known yet is cancelled as soon as it is. */
+function begin(own, id) {
+  if (own.isStopping) stopOne(own, id);
+}
+
+/** A service that cannot be reached has lost it anyway. */
+const stopOne = (own, id) => cancel(id).catch(() => own.controller?.abort());
+
+function showButtons(isRunning) {
+  const [stopButton, send] = [byId("stop"), byId("send")];
   const focused = document.activeElement;
-  running = controller;
-  stop.hidden = !running;
-  send.hidden = Boolean(running);
-  byId("compare").disabled = Boolean(running);
+  stopButton.hidden = !isRunning;
+  send.hidden = isRunning;
+  byId("compare").disabled = isRunning;
   // The button that was pressed disappears: move the focus to the other one.
-  if (focused === stop) send.focus();
-  if (focused === send) stop.focus();
+  if (focused === stopButton) send.focus();
+  if (focused === send || (isRunning && focused === document.body)) stopButton.focus();
 }

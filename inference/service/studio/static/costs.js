@@ -4,7 +4,9 @@ import { getJson } from "./api.js";
 import { byId, count, make, setAlert } from "./dom.js";
 
 const TABLES = { model: "By model", asset: "By asset", shard: "By shard", day: "By day" };
+// What it cost comes first: a phone shows the first columns.
 const COLUMNS = [
+  ["USD", (sums) => number(sums.cost_usd, 2, sums.unpriced)],
   ["Calls", (sums) => number(sums.calls)],
   ["Failed", (sums) => number(sums.failed)],
   ["Retries", (sums) => number(sums.retries)],
@@ -12,7 +14,6 @@ const COLUMNS = [
   ["Tokens out", (sums) => number(sums.output_tokens, 0, sums.uncounted)],
   ["Hours", (sums) => number(sums.seconds === null ? null : sums.seconds / 3600, 2)],
   ["GPU hours", (sums) => number(sums.gpu_hours, 2)],
-  ["USD", (sums) => number(sums.cost_usd, 2, sums.unpriced)],
   ["Estimated", (sums) => number(sums.estimated_usd, 2)],
 ];
 // What the plot by day shows: the first of these that was measured.

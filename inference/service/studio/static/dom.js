@@ -24,6 +24,13 @@ export function setAlert(element, message) {
   element.hidden = !message;
 }
 
+/** Enter sends the form of a text field, Shift + Enter begins a line. */
+export function submitOnEnter(event) {
+  if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+  event.preventDefault();
+  event.currentTarget.form.requestSubmit();
+}
+
 /** "1 image", "2 images". */
 export const count = (number, noun, nouns = `${noun}s`) =>
   `${number} ${number === 1 ? noun : nouns}`;
@@ -32,6 +39,13 @@ export const count = (number, noun, nouns = `${noun}s`) =>
 export function sentence(message) {
   const text = message[0]?.toUpperCase() + message.slice(1);
   return /[.!?…]$/.test(text) ? text : `${text}.`;
+}
+
+/** "12 s", "2 min 05 s". */
+export function duration(seconds) {
+  const whole = Math.max(0, Math.round(seconds));
+  const rest = String(whole % 60);
+  return whole < 60 ? `${rest} s` : `${Math.floor(whole / 60)} min ${rest.padStart(2, "0")} s`;
 }
 
 let ids = 0;

@@ -1,16 +1,18 @@
 // Earlier responses: search, open, run again, delete.
 
+import { announce } from "./announcer.js";
 import { call, getJson, loadPicture } from "./api.js";
-import { compareRequest, runRequest, showComposer } from "./composer.js";
-import { byId, count, make } from "./dom.js";
-import { follow } from "./events.js";
+import { arrange } from "./comparison.js";
+import { compareRequest, followUp, runRequest, showComposer } from "./composer.js";
+import { byId, count, make, sentence } from "./dom.js";
+import { cancel, follow } from "./events.js";
 import { comparedModels } from "./settings.js";
-import { STATUS_NAMES, StoryView } from "./story.js";
+import { STATUS_NAMES, StoryView, addressOf, textOf, titleOf } from "./story.js";
 
 const dates = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
 const SEARCH_DELAY = 250; // milliseconds after the last key
 
-const ACTIONS = ["delete", "edit", "compare-again", "run-again"];
+const ACTIONS = ["stop-stored", "delete", "edit", "compare-again", "run-again"];
 
 let nextOffset = 0;
 let newestSearch = 0; // responses to earlier searches are dropped
@@ -57,7 +59,7 @@ function resultText(total) {
   return byId("words").value.trim() ? "No matches" : "No responses yet";
 }
 
-function storyItem({ id, text, created_at: created, status, cover, pictures, model }) {
+function storyItem({ id, text, created_at: created, status, cover, pictures, model, reason }) {
   const time = new Date(created);
   const agents = comparedModels().find((each) => each.id === model)?.title;
   const facts = make(
@@ -68,28 +70,29 @@ function storyItem({ id, text, created_at: created, status, cover, pictures, mod
     agents ? " · " : null,
     agents ? make("span", {}, agents) : null,
   );
-  const link = make("a", { href: `#/stories/${encodeURIComponent(id)}` }, text);
-  return make("li", {}, coverOf(id, cover), make("div", {}, make("h2", {}, link), facts));
+  const link = make("a", { href: addressOf([id]) }, titleOf(text));
+  const why = reason && make("p.reason", {}, sentence(reason));
+  const image = cover && coverOf(id, cover);
+  return make("li", {}, image, make("div", {}, make("h2", {}, link), facts, why));
 }
 
 function coverOf(id, sha256) {
   const image = make("img", { alt: "", width: 96, height: 96 });
-  if (sha256)
-    loadPicture(`stories/${id}`, sha256).then(
-      (uri) => (image.src = uri),
-      () => {},
-    );
-  return make("span.cover", {}, sha256 ? image : null);
+  loadPicture(`stories/${id}`, sha256).then(
+    (uri) => (image.src = uri),
+    () => {},
+  );
+  return make("span.cover", {}, image);
 }
 
-/** Shows a stored response, or one that is still running. */
-export async function openStory(id) {
+/** Shows stored responses, or running ones; several side by side. */
+export async function openStories(ids) {
   const { signal } = (open = new AbortController());
   const stage = byId("stored-story");
   for (const action of ACTIONS) byId(action).hidden = true;
   stage.replaceChildren(make("p.help", {}, "Opening …"));
   try {
-    await showStory(id, stage, signal);
+    await showStories(ids, stage, signal);
   } catch (error) {
     if (signal.aborted) return;
     if (error.status === 404) return stage.replaceChildren(missingNotice(error.message));
@@ -112,31 +115,64 @@ const missingNotice = (message) =>
 const showError = (error) =>
   byId("stored-story").append(make("p.alert", { role: "alert" }, error.message));
 
-async function showStory(id, stage, signal) {
+async function showStories(ids, stage, signal) {
+  const stories = await Promise.all(ids.map(loadStory));
+  if (signal.aborted) return;
+  const views = stories.map(viewOf);
+  const { elements, update } = arrange(views);
+  byId("stored-story").classList.toggle("wide", views.length > 1);
+  stage.replaceChildren(...elements);
+  if (views.length === 1) offerActions(stories[0]);
+  const following = views.map((view, index) => followStory(stories[index].id, view, signal).finally(update));
+  byId("stop-stored").onclick = () => ids.forEach((id) => cancel(id).catch(showError));
+  byId("stop-stored").hidden = !stories.some(({ status }) => status === "queued");
+  await Promise.all(following);
+  byId("stop-stored").hidden = true;
+}
+
+/** A stored response, with its input images as data URIs. */
+async function loadStory(id) {
   const story = await getJson(`studio/stories/${encodeURIComponent(id)}`);
   const pictures = await Promise.all(story.given.map((sha256) => loadPicture(`stories/${id}`, sha256)));
-  const onSuggestion = (text) => runRequest({ text });
-  const view = new StoryView(story.text, { pictures, onSuggestion });
-  if (signal.aborted) return;
-  stage.replaceChildren(view.element);
+  return { ...story, pictures };
+}
+
+function viewOf({ text, pictures, follows, response }) {
+  const { label, description } = response.metadata ?? {};
+  const { model, interleave } = response;
+  return new StoryView(text, {
+    ...{ pictures, follows, label, options: description },
+    onSuggestion: (other) => runRequest({ text: other }),
+    onFollowUp: (next, { id, picture }) =>
+      followUp({ id, text, picture }, next, { ...interleave.rules, model }),
+  });
+}
+
+function offerActions(story) {
   for (const action of ACTIONS) byId(action).hidden = false;
   byId("compare-again").hidden = !comparedModels().length;
-  byId("delete").onclick = () => deleteStory(id);
-  const request = requestOf(story, pictures);
+  byId("delete").onclick = () => deleteStory(story.id);
+  const request = requestOf(story);
   byId("edit").onclick = () => showComposer(request);
   byId("compare-again").onclick = () => compareRequest(request);
   byId("run-again").onclick = () => runRequest(request);
-  for await (const event of follow(id, signal)) view.update(event);
 }
 
-/** Another view is shown: stop following the response. */
-export const closeStory = () => open?.abort();
+async function followStory(id, view, signal) {
+  for await (const event of follow(id, signal)) {
+    const message = view.update(event);
+    if (message) announce(message);
+  }
+}
 
-/** The request of a stored response, for the form. */
-function requestOf({ text, response }, uris) {
+/** Another view is shown: stop following the responses. */
+export const closeStories = () => open?.abort();
+
+/** The request of a stored response, for the form, which puts images before the text. */
+function requestOf({ text, response, pictures }) {
   const { model, interleave } = response;
-  const pictures = uris.map((uri, index) => ({ name: `image ${index + 1}`, uri }));
-  return { text, pictures, options: { ...interleave.rules, model } };
+  const uploads = pictures.map((uri, index) => ({ name: `image ${index + 1}`, uri }));
+  return { text: textOf(text), pictures: uploads, options: { ...interleave.rules, model } };
 }
 
 async function deleteStory(id) {

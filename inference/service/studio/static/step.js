@@ -1,13 +1,18 @@
 // A step of a result on the page: its image, its text, and its rejected attempts.
 
 import { count, make, uniqueId } from "./dom.js";
+import { zoomable } from "./viewer.js";
 
 const TINY = 96; // pixels: images up to this width are enlarged without smoothing
 
 export class StepCard {
-  /** @param {{number: number, name: string, words: string, draws: boolean}} step */
-  constructor(step) {
+  /**
+   * @param {{name: string, words: string, draws: boolean}} step
+   * @param {number} number as it is shown, from 1 on
+   */
+  constructor(step, number) {
     this.step = step;
+    this.number = number;
     this.attempts = new Map(); // iteration -> {drawn, verdict}, the two events
     this.id = uniqueId("step");
     this.state = make("span.badge", {}, "Waiting");
@@ -16,9 +21,21 @@ export class StepCard {
     this.unusedTitle = make("summary");
     this.unusedSection = make("details.rejected", { hidden: true }, this.unusedTitle, this.unused);
     this.details = make("details.how", { hidden: true });
+    this.missing = make("div.missing", { hidden: true });
     this.element = this.#card();
     this.thumbnail = this.#thumbnail();
     this.#setState("waiting", "Waiting");
+  }
+
+  /** The chosen image as a data URI, or the last attempt at it; null: there is none. */
+  get picture() {
+    return this.frame.querySelector("img")?.src ?? null;
+  }
+
+  /** Says beside the image what it lacks. */
+  showMissing(lines) {
+    this.missing.replaceChildren(...lines.map((line) => make("p", {}, line)));
+    this.missing.hidden = !lines.length;
   }
 
   /** The loop has reached this step. */
@@ -34,7 +51,7 @@ export class StepCard {
       decoding: "async",
     });
     this.attempts.set(event.iteration, { drawn: event, verdict: null });
-    this.#showImage(image);
+    this.#showImage(image, this.#fileName(event.iteration));
     this.#setState("judging", "Judging …");
   }
 
@@ -64,13 +81,14 @@ export class StepCard {
   }
 
   #card() {
-    const { number, name, words, draws } = this.step;
+    const { name, words, draws } = this.step;
     const text = make(
       "div.step-text",
       {},
-      make("p.step-head", {}, make("span", {}, `Step ${number}`), this.state),
+      make("p.step-head", {}, make("span", {}, `Step ${this.number}`), this.state),
       make("h3", {}, name),
       make("p.words", {}, words),
+      this.missing,
       this.details,
     );
     const parts = draws ? [this.frame, text, this.unusedSection] : [text];
@@ -78,12 +96,12 @@ export class StepCard {
   }
 
   #thumbnail() {
-    const name = make("span.visually-hidden", {}, `Step ${this.step.number}: ${this.step.name}`);
+    const name = make("span.visually-hidden", {}, `Step ${this.number}: ${this.step.name}`);
     return make("li", {}, make("a", { href: `#${this.id}` }, this.#number(), name));
   }
 
   #number() {
-    return make("span.number", { ariaHidden: "true" }, String(this.step.number));
+    return make("span.number", { ariaHidden: "true" }, String(this.number));
   }
 
   #setState(state, label) {
@@ -91,9 +109,9 @@ export class StepCard {
     this.state.textContent = label;
   }
 
-  #showImage(image) {
+  #showImage(image, name) {
     image.onload = () => image.classList.toggle("tiny", image.naturalWidth <= TINY);
-    this.frame.replaceChildren(image);
+    this.frame.replaceChildren(zoomable(image, name));
     this.thumbnail
       .querySelector(".number, img")
       ?.replaceWith(make("img", { src: image.src, alt: "" }));
@@ -103,6 +121,7 @@ export class StepCard {
     this.#unusedItem(drawn.iteration)?.remove();
     this.#showImage(
       make("img", { src: drawn.uri ?? "", alt: this.step.words || this.step.name }),
+      `step-${this.number}`,
     );
     this.details.replaceChildren(
       make("summary", {}, "Details"),
@@ -121,7 +140,8 @@ export class StepCard {
       alt: this.#altText(drawn.iteration),
       loading: "lazy",
     });
-    const item = make("li", {}, image, make("div", {}, heading, attemptFacts(drawn, verdict)));
+    const facts = make("div", {}, heading, attemptFacts(drawn, verdict));
+    const item = make("li", {}, zoomable(image, this.#fileName(drawn.iteration)), facts);
     Object.assign(item.dataset, { iteration: drawn.iteration, accepted: verdict.accepted });
     this.unused.append(item);
     this.#countUnused();
@@ -136,6 +156,10 @@ export class StepCard {
 
   #unusedItem(iteration) {
     return this.unused.querySelector(`[data-iteration="${Number(iteration)}"]`);
+  }
+
+  #fileName(iteration) {
+    return `step-${this.number}-attempt-${iteration + 1}`;
   }
 
   #altText(iteration) {

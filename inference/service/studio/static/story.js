@@ -1,8 +1,12 @@
 // A result on the page, which grows with the events of its generation.
 
-import { count, make, sentence } from "./dom.js";
+import { count, duration, make, sentence } from "./dom.js";
 import { downloadButtons } from "./download.js";
+import { followUpForm } from "./followup.js";
 import { StepCard } from "./step.js";
+import { zoomable } from "./viewer.js";
+
+const LONGEST_TITLE = 160; // characters
 
 const ENDINGS = {
   complete: "Complete.",
@@ -26,26 +30,51 @@ export const STATUS_NAMES = {
   interrupted: "Interrupted",
 };
 
-const attemptName = ({ step, iteration }) => `Step ${step}, attempt ${iteration + 1}`;
+/** The address of results: one, or several side by side. */
+export const addressOf = (ids) => `#/stories/${ids.map(encodeURIComponent).join("+")}`;
+
+/** A request for people: without the tags of the images that come before it. */
+export const textOf = (text) => text.replace(/^(\s*<image>\s*)+/, "");
+
+/** A request as a heading. */
+export function titleOf(text) {
+  const title = textOf(text).replaceAll("<image>", "[image]");
+  if (title.length <= LONGEST_TITLE) return title;
+  return `${title.slice(0, LONGEST_TITLE).replace(/\s+\S*$/, "")} …`;
+}
+
+const attemptName = ({ number }, { iteration }) => `Step ${number}, attempt ${iteration + 1}`;
+
+function waitingText({ position, expected_seconds: seconds }) {
+  const time = seconds === null ? "" : `, about ${duration(Math.max(1, seconds))}`;
+  return `Waiting: position ${position} in the queue${time}.`;
+}
 
 export class StoryView {
   /**
-   * @param {string} title the request
-   * @param {{label?: string, options?: string, pictures?: string[],
-   *   onSuggestion?: (text: string) => void}} more label: name in a comparison; options: as text;
-   *   pictures: URIs of the input images; onSuggestion: the user chose another request
+   * @param {string} text the request
+   * @param {{label?: string, options?: string, pictures?: string[], stored?: boolean,
+   *   follows?: {id: string, text: string}, onSuggestion?: (text: string) => void,
+   *   onFollowUp?: (text: string, view: StoryView) => void}} more label: name in a comparison;
+   *   options: as text; pictures: URIs of the input images; follows: the result before;
+   *   onSuggestion: the user chose another request; onFollowUp: the user continues from it
    */
-  constructor(title, { label = "", options = "", pictures = [], onSuggestion = null } = {}) {
-    this.onSuggestion = onSuggestion;
-    this.created = this.ended = performance.now();
+  constructor(text, more = {}) {
+    const { label = "", options = "", stored = true, onSuggestion, onFollowUp } = more;
+    Object.assign(this, { text, stored, onSuggestion, onFollowUp });
+    this.created = performance.now();
+    this.joined = false; // it began before the page showed it
+    this.seconds = this.position = null; // how long it took; its place in the queue
     this.status = "queued";
     this.refusal = null;
     this.suggestions = [];
+    this.missing = [];
     this.label = label;
     this.cards = new Map(); // step number -> StepCard
     this.drawn = this.accepted = this.rejected = 0;
     this.id = null;
     this.state = make("p.state", {}, "Sending …");
+    this.elapsed = make("span.elapsed", { role: "timer" });
     this.progress = make("progress", { ariaLabel: "Finished steps", hidden: true });
     this.plan = make("details.plan", { hidden: true });
     this.simulation = make("div.help", { hidden: true });
@@ -60,24 +89,30 @@ export class StoryView {
     this.element = make(
       "article.story",
       { ariaBusy: "true" },
-      this.#header(title, options, pictures),
+      this.#header(options, more),
       this.overview,
       this.steps,
       this.footer,
     );
+    this.clock = setInterval(() => this.#showElapsed(), 1000);
+  }
+
+  /** The last image as a data URI; null: there is none. */
+  get picture() {
+    return [...this.cards.values()].findLast((card) => card.picture)?.picture ?? null;
   }
 
   /** Shows an event; returns a message about it, or null. */
   update(event) {
     const message = this.#apply(event);
     if (message) this.state.textContent = message;
+    if (event.type === "queued" && !this.#moved(event)) return null;
     return message && (this.label ? `${this.label}: ${message}` : message);
   }
 
   /** For a comparison; `accepted`: attempts. */
   numbers() {
-    const { status, drawn: attempts, accepted } = this;
-    const seconds = (this.ended - this.created) / 1000;
+    const { status, drawn: attempts, accepted, seconds } = this;
     return { status: STATUS_NAMES[status], steps: this.cards.size, attempts, accepted, seconds };
   }
 
@@ -86,33 +121,44 @@ export class StoryView {
     return this.update({ type: "ended", status, message, versions: {} });
   }
 
-  #header(title, options, pictures) {
-    const images = pictures.map((uri, index) =>
-      make("li", {}, make("img", { src: uri, alt: `Input image ${index + 1}` })),
-    );
+  #header(options, { pictures = [], follows = null }) {
+    const images = pictures.map((uri, index) => {
+      const image = make("img", { src: uri, alt: `Input image ${index + 1}` });
+      return make("li", {}, zoomable(image, `input-${index + 1}`));
+    });
+    const title = titleOf(this.text);
+    const link = follows && make("a", { href: addressOf([follows.id]) }, titleOf(follows.text));
     return make(
       "header",
       {},
+      link && make("p.help", {}, "Follows: ", link),
       make("h2", {}, this.label ? make("span.label", {}, this.label) : null, title),
+      title.endsWith(" …") ? this.#wholeRequest() : null,
       options ? make("p.options-text", {}, options) : null,
       images.length ? make("ul.uploads", {}, ...images) : null,
-      this.state,
+      make("div.state-line", {}, this.state, this.elapsed),
       this.progress,
       this.simulation,
       this.plan,
     );
   }
 
+  #wholeRequest() {
+    const text = make("p.whole", {}, textOf(this.text));
+    return make("details.plan", {}, make("summary", {}, "Show the whole request"), text);
+  }
+
   #apply(event) {
     const card = this.cards.get(event.step);
     switch (event.type) {
       case "begun":
-        if (this.id) this.#restart();
-        this.id = event.id;
-        return "Queued …";
+        return this.#showBegun(event);
+      case "queued":
+        return waitingText(event);
       case "reconnecting":
         return "Connection lost. Reconnecting …";
       case "planning":
+        this.status = "in_progress";
         return "Planning …";
       case "interleave.simulated":
         return this.#showSimulation(event);
@@ -121,15 +167,15 @@ export class StoryView {
       case "interleave.step.started":
         card.start();
         if (!card.step.draws) this.progress.value += 1;
-        return `Step ${event.step} of ${this.cards.size}: ${card.step.name}.`;
+        return `Step ${card.number} of ${this.cards.size}: ${card.step.name}.`;
       case "interleave.attempt.drawn":
         this.drawn += 1;
         card.showAttempt(event);
-        return `${attemptName(event)}: judging.`;
+        return `${attemptName(card, event)}: judging.`;
       case "interleave.attempt.judged":
         card.showVerdict(event);
         this[event.accepted ? "accepted" : "rejected"] += 1;
-        return `${attemptName(event)}: ${event.accepted ? "accepted" : "rejected"}.`;
+        return `${attemptName(card, event)}: ${event.accepted ? "accepted" : "rejected"}.`;
       case "interleave.step.settled":
         card.finish(event);
         this.progress.value += 1;
@@ -138,6 +184,27 @@ export class StoryView {
         return this.#showEnd(event);
     }
     return null;
+  }
+
+  #showBegun({ id, seconds }) {
+    if (this.id) this.#restart();
+    this.id = id;
+    this.status = "queued";
+    this.joined = seconds !== undefined;
+    if (this.joined) this.created = performance.now() - 1000 * seconds;
+    return "Queued …";
+  }
+
+  /** Whether the place in the queue has changed. */
+  #moved({ position }) {
+    const moved = position !== this.position;
+    this.position = position;
+    return moved;
+  }
+
+  #showElapsed() {
+    if (!this.element.isConnected) return clearInterval(this.clock);
+    this.elapsed.textContent = duration((performance.now() - this.created) / 1000);
   }
 
   /** All events come again; the element keeps its height, so that the page does not scroll. */
@@ -153,19 +220,23 @@ export class StoryView {
   #showSimulation({ notice, not_drawn, remarks, refusal = null, suggestions = [] }) {
     Object.assign(this, { refusal, suggestions });
     const missing = not_drawn.length && !refusal ? [`Not drawn: ${not_drawn.join(", ")}.`] : [];
-    const lines = [notice, ...remarks, ...missing];
-    this.simulation.replaceChildren(...lines.map((line) => make("p", {}, line)));
+    this.missing = [...remarks, ...missing];
+    const lines = this.missing.map((line) => make("p.missing", {}, line));
+    this.simulation.replaceChildren(make("p", {}, notice), ...lines);
     this.simulation.hidden = false;
     return null;
   }
 
   #showPlan({ reasoning, steps }) {
+    const given = (steps[0]?.number ?? 1) - 1; // planners number the given images, too
     for (const step of steps) {
-      const card = new StepCard(step);
+      const card = new StepCard(step, step.number - given);
       this.cards.set(step.number, card);
       this.steps.append(card.element);
       this.thumbnails.append(card.thumbnail);
     }
+    const last = steps.findLast((step) => step.draws);
+    if (last) this.cards.get(last.number).showMissing(this.missing);
     this.overview.hidden = false;
     Object.assign(this.progress, { max: steps.length, value: 0, hidden: false });
     if (reasoning)
@@ -177,9 +248,12 @@ export class StoryView {
     return `The plan has ${count(steps.length, "step")}.`;
   }
 
-  #showEnd({ status, message, versions }) {
+  #showEnd({ status, message, versions, seconds = null }) {
     for (const card of this.cards.values()) card.generationEnded();
-    Object.assign(this, { status, ended: performance.now() });
+    clearInterval(this.clock);
+    this.status = status;
+    this.seconds = this.joined ? seconds : (performance.now() - this.created) / 1000;
+    this.elapsed.textContent = this.seconds === null ? "" : duration(this.seconds);
     this.element.style.minHeight = "";
     this.element.ariaBusy = "false";
     this.element.dataset.status = status;
@@ -218,9 +292,11 @@ export class StoryView {
       make("summary", {}, "Models used"),
       make("dl.facts", {}, ...agents),
     );
+    const isStored = this.stored && this.id && this.cards.size;
     const parts = [
       this.suggestions.length && this.onSuggestion ? this.#suggestionList() : null,
-      this.id && this.cards.size ? downloadButtons(this.id) : null,
+      isStored && this.onFollowUp ? followUpForm((text) => this.onFollowUp(text, this)) : null,
+      isStored ? downloadButtons(this.id) : null,
       agents.length ? models : null,
     ];
     return parts.filter(Boolean);
