@@ -21,7 +21,7 @@ const VIEWS = {
   "view-unknown": { path: /^#\//, enter: () => {} },
 };
 
-/** Shows the view of the address and returns it; null where the address is an anchor. */
+/** Shows the view of the address and returns it; null where there is none. */
 function showView() {
   const hash = location.hash || "#/";
   const match = Object.entries(VIEWS).find(([, view]) => view.path.test(hash));
@@ -30,12 +30,23 @@ function showView() {
   closeStories();
   leaveStage();
   closeReview();
+  byId("viewer").close();
   for (const each of Object.keys(VIEWS)) byId(each).hidden = each !== name;
   for (const link of document.querySelectorAll("nav a")) {
     link.ariaCurrent = link.getAttribute("href") === hash ? "page" : null;
   }
   view.enter(...view.path.exec(hash).slice(1));
   return byId(name);
+}
+
+/** Links within the page move the focus; the address stays that of the view. */
+function followAnchor(event) {
+  const anchor = event.target.closest('a[href^="#"]:not([href^="#/"])');
+  if (!anchor) return;
+  event.preventDefault();
+  const target = byId(anchor.hash.slice(1));
+  target.scrollIntoView();
+  target.focus({ preventScroll: true });
 }
 
 async function showExamples() {
@@ -80,5 +91,6 @@ prepareReview();
 prepareCosts();
 showExamples();
 byId("new-request").addEventListener("click", clearStage);
+addEventListener("click", followAnchor);
 addEventListener("hashchange", () => showView()?.querySelector("h1").focus());
 showView();

@@ -66,7 +66,8 @@ function storyItem({ id, text, created_at: created, status, cover, pictures, mod
     "p.help",
     {},
     make("time", { dateTime: time.toISOString() }, dates.format(time)),
-    ` · ${count(pictures, "image")} · ${STATUS_NAMES[status] ?? status}`,
+    pictures ? ` · ${count(pictures, "image")}` : null,
+    ` · ${STATUS_NAMES[status] ?? status}`,
     agents ? " · " : null,
     agents ? make("span", {}, agents) : null,
   );

@@ -253,7 +253,7 @@ export class StoryView {
     clearInterval(this.clock);
     this.status = status;
     this.seconds = this.joined ? seconds : (performance.now() - this.created) / 1000;
-    this.elapsed.textContent = this.seconds === null ? "" : duration(this.seconds);
+    this.elapsed.textContent = this.seconds >= 1 ? duration(this.seconds) : "";
     this.element.style.minHeight = "";
     this.element.ariaBusy = "false";
     this.element.dataset.status = status;

@@ -63,6 +63,8 @@ class TestAddress:
         submit(page, SNOWMAN)
         third = page.locator(".step").nth(2)
         expect(third.get_by_text("Drawing …")).to_be_visible()
+        page.get_by_role("link", name="Step 2: A nose").click()
+        expect(page.locator(".step").nth(1)).to_be_focused()
         expect(page).to_have_url(ADDRESS)
         page.reload()
         expect(third.get_by_text("Drawing …")).to_be_visible()
