@@ -93,6 +93,7 @@ def pop_images(response: dict) -> list[str]:
 def pop_new_fields(response: dict) -> None:
     """Remove what such a service did not send."""
     assert response["interleave"].pop("simulation") is None
+    assert response["interleave"].pop("queue") is None
     assert response["interleave"].pop("completed_at") is None
     assert response.pop("completed_at") is None  # it was not stored
     images = sum(len(step["attempts"]) for step in response["interleave"]["steps"])
